@@ -1,0 +1,396 @@
+"""What goes into a `Peer` and what comes out of it: two closed sets of classes, each with one line of meaning.
+
+The peer never does anything: `peer.step(now, event)` returns effects, and its host (`zab.server`, or `zab.simulator`)
+carries them out, in order, and answers with events.
+
+Two rules bind the host.
+
+- Effects on storage (the classes in `STORAGE_EFFECTS`) go through one first-in first-out queue, are carried out one after
+  the other, each durably, and are answered in that order by an event with the same generation. A failure of one of them is
+  final: the process ends. The peer ignores answers of an older generation, except for the fact they state.
+- A link is an integer that names one connection of one process run, never reused. Links are first-in first-out; a link
+  that breaks is reported once, by `QuorumLinkDown`, and nothing of it is delivered afterwards.
+"""
+
+from typing import TypeAlias
+
+import attrs
+
+from datatree.batch import Batch
+from zab.message import Message, Notification
+
+# ---------------------------------------------------------------------------------------------- events: into the peer
+
+
+@attrs.define
+class ElectionLinkUp:
+    """Our election connection to a server is open, and its greeting took this long there and back."""
+
+    sid: int
+    round_trip_ms: int
+
+
+@attrs.define
+class ElectionLinkDown:
+    """The server refused our election connection, or it closed and could not be opened again."""
+
+    sid: int
+
+
+@attrs.define
+class NotificationReceived:
+    """A server's vote arrived on the election port."""
+
+    sid: int
+    notification: Notification
+
+
+@attrs.define
+class QuorumLinkUp:
+    """A quorum connection is open: we dialled a leader (`inbound` false), or a learner dialled us."""
+
+    link: int
+    sid: int
+    inbound: bool
+
+
+@attrs.define
+class QuorumLinkDown:
+    """A quorum connection broke, or could not be opened (then `link` is 0)."""
+
+    link: int
+
+
+@attrs.define
+class MessageReceived:
+    """A message arrived on a quorum link."""
+
+    link: int
+    message: Message
+
+
+@attrs.define
+class Durable:
+    """`AppendBatches` is done: the log is durable up to this zxid."""
+
+    generation: int
+    zxid: int
+
+
+@attrs.define
+class LogCut:
+    """`TruncateLog` or `ResetLog` is done, durably."""
+
+    generation: int
+    zxid: int
+
+
+@attrs.define
+class LogDrained:
+    """`DrainLog` is done: every storage effect before it is durable."""
+
+    generation: int
+
+
+@attrs.define
+class EpochsSaved:
+    """`SaveEpochs` is done, durably."""
+
+    generation: int
+    accepted: int
+    current: int
+
+
+@attrs.define
+class MemberSaved:
+    """`SaveMember` is done, durably: this member counts as synchronized from its next start on."""
+
+    generation: int
+
+
+@attrs.define
+class SnapshotInstalled:
+    """`FetchSnapshot` is done: the snapshot is durable, the tree is it, and the log is empty behind it."""
+
+    generation: int
+    zxid: int
+    chain: bytes
+
+
+@attrs.define
+class LogRead:
+    """The answer to `ReadLog`: the last batch end at or below the zxid asked for, and batches behind it.
+
+    `position` is None when the zxid is older than what the log keeps.
+    """
+
+    link: int
+    position: tuple[int, bytes] | None
+    batches: list[Batch]
+
+
+@attrs.define
+class SnapshotOffered:
+    """The answer to `OfferSnapshot`: the newest valid snapshot of this member, held until the link closes."""
+
+    link: int
+    zxid: int
+    chain: bytes
+
+
+@attrs.define
+class Propose:
+    """The leader's member has transactions, numbered from `next_zxid()`: make them a batch and broadcast it."""
+
+    body: bytes
+    count: int
+    time: int
+    flags: int
+    applied: int
+    digest: int
+    digest_version: int
+
+
+@attrs.define
+class SyncRequested:
+    """The leader's member wants to know that a quorum still follows it, from now on; the token names the question."""
+
+    token: int
+
+
+@attrs.define
+class TimePassed:
+    """`next_deadline()` is reached."""
+
+
+Event: TypeAlias = (
+    ElectionLinkUp
+    | ElectionLinkDown
+    | NotificationReceived
+    | QuorumLinkUp
+    | QuorumLinkDown
+    | MessageReceived
+    | Durable
+    | LogCut
+    | LogDrained
+    | EpochsSaved
+    | MemberSaved
+    | SnapshotInstalled
+    | LogRead
+    | SnapshotOffered
+    | Propose
+    | SyncRequested
+    | TimePassed
+)
+
+# -------------------------------------------------------------------------------------------- effects: out of the peer
+
+
+@attrs.define
+class SendNotification:
+    """Send this vote on the election connection to a server; only the newest one to each server matters."""
+
+    sid: int
+    notification: Notification
+
+
+@attrs.define
+class ConnectQuorum:
+    """Dial the quorum port of this server; answer with `QuorumLinkUp`, or with `QuorumLinkDown` of link 0."""
+
+    sid: int
+
+
+@attrs.define
+class Send:
+    """Send one message on each of these quorum links."""
+
+    links: tuple[int, ...]
+    message: Message
+
+
+@attrs.define
+class CloseLink:
+    """Close a quorum link once what was sent on it is gone; no `QuorumLinkDown` follows."""
+
+    link: int
+    reason: str
+
+
+@attrs.define
+class AppendBatches:
+    """Append these batches to the log, unchanged and in order; answer with `Durable`."""
+
+    generation: int
+    batches: list[Batch]
+
+
+@attrs.define
+class TruncateLog:
+    """Cut the log after this position, newest files first; answer with `LogCut`."""
+
+    generation: int
+    zxid: int
+    chain: bytes
+
+
+@attrs.define
+class ResetLog:
+    """Set all local history aside: an empty log and an empty tree of this lineage at zxid 0; answer with `LogCut`."""
+
+    generation: int
+    lineage: bytes
+
+
+@attrs.define
+class FetchSnapshot:
+    """Fetch this snapshot from a server over a connection of its own and install it; answer with `SnapshotInstalled`.
+
+    A transfer that makes no progress for syncLimit closes the quorum link instead.
+    """
+
+    generation: int
+    sid: int
+    zxid: int
+    chain: bytes
+    lineage: bytes
+
+
+@attrs.define
+class SaveEpochs:
+    """Replace acceptedEpoch, then currentEpoch; answer with `EpochsSaved`."""
+
+    generation: int
+    accepted: int
+    current: int
+
+
+@attrs.define
+class SaveMember:
+    """Write the record that this member holds a synchronized history of the lineage; answer with `MemberSaved`."""
+
+    generation: int
+    lineage: bytes
+
+
+@attrs.define
+class DrainLog:
+    """Answer with `LogDrained` when every storage effect before this one is done."""
+
+    generation: int
+
+
+@attrs.define
+class ReadLog:
+    """Read at most this many bytes of batches behind this zxid from the log files, for a link; answer with `LogRead`.
+
+    The host may wait with the answer while the link has much to send: it is the transfer's flow control.
+    """
+
+    link: int
+    zxid: int
+    bytes_max: int
+
+
+@attrs.define
+class OfferSnapshot:
+    """Choose the snapshot that a learner shall fetch; answer with `SnapshotOffered`."""
+
+    link: int
+
+
+@attrs.define
+class Deliver:
+    """Apply these batches, in order: they are committed, and durable here."""
+
+    batches: list[Batch]
+
+
+@attrs.define
+class MarkMoved:
+    """The high-water mark that this member knows is at `zxid` now."""
+
+    zxid: int
+
+
+@attrs.define
+class RoleChanged:
+    """State or phase changed. `serving` says whether clients are served; `leader` is None while there is none."""
+
+    state: int
+    phase: str
+    leader: int | None
+    serving: bool
+
+
+@attrs.define
+class AnswerPing:
+    """The leader pinged: send `Ping` with the touched sessions and the digest on this link."""
+
+    link: int
+
+
+@attrs.define
+class SyncConfirmed:
+    """A quorum confirmed, after the question was asked, that it follows us; the mark was at `zxid` when it was asked."""
+
+    token: int
+    zxid: int
+
+
+@attrs.define
+class MemberMessage:
+    """A message for the member, not for the protocol: Request, Revalidate, Revalidated, Sync, Synced or Ping."""
+
+    link: int
+    sid: int
+    message: Message
+
+
+@attrs.define
+class LearnerLost:
+    """A learner that was being served by this leader is gone."""
+
+    sid: int
+
+
+@attrs.define
+class Halt:
+    """This member must not go on: it keeps its files, says why, and stops."""
+
+    reason: str
+
+
+@attrs.define
+class Trace:
+    """What happened and why, as one sentence, for the log of the server and of the simulator."""
+
+    text: str
+
+
+STORAGE_EFFECTS = (AppendBatches, TruncateLog, ResetLog, FetchSnapshot, SaveEpochs, SaveMember, DrainLog)
+
+Effect: TypeAlias = (
+    SendNotification
+    | ConnectQuorum
+    | Send
+    | CloseLink
+    | AppendBatches
+    | TruncateLog
+    | ResetLog
+    | FetchSnapshot
+    | SaveEpochs
+    | SaveMember
+    | DrainLog
+    | ReadLog
+    | OfferSnapshot
+    | Deliver
+    | MarkMoved
+    | RoleChanged
+    | AnswerPing
+    | SyncConfirmed
+    | MemberMessage
+    | LearnerLost
+    | Halt
+    | Trace
+)
