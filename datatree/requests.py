@@ -1,0 +1,507 @@
+"""The bodies of client requests: what stands in a frame behind the request header, decoded and encoded.
+
+Formats, in jute's types (`datatree.jute`), by operation code:
+
+     1 create, 15 create2, 19 createContainer     path string, data buffer, acl vector<ACL>, flags int
+    21 createTTL                                  the same, then ttl long (ms)
+     2 delete, 13 check (inside a multi)          path string, version int
+     3 exists, 4 getData, 8, 12 getChildren(2)    path string, watch bool
+     5 setData                                    path string, data buffer, version int
+     6 getACL, 9 sync, 104 getAllChildrenNumber   path string
+     7 setACL                                     path string, acl vector<ACL>, version int
+    14 multi, 22 multiRead                        (header, body)*, end; header = opcode int, 00, ff ff ff ff;
+                                                  end = ff ff ff ff, 01, ff ff ff ff
+    16 reconfig                                   joining string, leaving string, members string, version long
+    17, 18 check/removeWatches, 106 addWatch      path string, kind int
+    20 deleteContainer (made by the leader)       path string
+   100 auth                                       0 int, scheme string, auth buffer
+   101 setWatches                                 zxid long, data, exist, child: vector<string> each
+   105 setWatches2                                the same, then persistent, recursive: vector<string> each
+   102 sasl                                       token buffer
+   103 getEphemerals                              prefix string
+   -10 createSession (made by the server)         timeout int (ms)
+    11 ping, 107 whoAmI, -11 closeSession         nothing
+
+    ACL = perms int, scheme string, id string
+
+Invariants:
+- `decode(opcode, record.encode())` is the record, for every record and every opcode that has its layout.
+- A decoder reads inside the buffer only and raises `JuteError` for everything that is not the layout: too short, a
+  negative length, a null path, a multi that mixes reads with writes. Bytes behind the record are ignored, as ZooKeeper
+  does. Null paths and null watch lists have no meaning of their own: the former are refused, the latter read as empty.
+
+The decoders of the operations that a busy client sends work with offsets instead of a `Reader`: each of those layouts
+ends in a field of fixed width, so reading that field proves that everything before it lay inside the buffer.
+
+Deliberately not here: the request header and the replies (`zab.jute`), and whether the values make sense
+(`datatree.prepare`).
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from struct import Struct
+from struct import error as StructError  # noqa: N812  (it is a class; the module only names it in lower case)
+from typing import Final, TypeAlias
+
+from attrs import define
+
+from datatree.jute import JuteError, Reader, Writer
+from datatree.opcodes import MULTI_READS, MULTI_WRITES, OpCode
+
+__all__ = [
+    "OPEN_ACL",
+    "WATCHING",
+    "AddAuth",
+    "Body",
+    "Create",
+    "CreateSession",
+    "Multi",
+    "NoBody",
+    "PathKind",
+    "PathOnly",
+    "PathVersion",
+    "PathWatch",
+    "Reconfig",
+    "Sasl",
+    "SetAcl",
+    "SetData",
+    "SetWatches",
+    "WireAcl",
+    "acl_from",
+    "decode",
+]
+
+# One ACL as it arrives: permission bits, scheme, id. Null texts are kept, since refusing them is INVALIDACL, not a
+# decoding error.
+WireAcl: TypeAlias = tuple[int, bytes | None, bytes | None]
+
+OPEN_ACL: Final[tuple[WireAcl, ...]] = ((31, b"world", b"anyone"),)
+
+INT: Final = Struct(">i")
+INT_INT: Final = Struct(">ii")
+LONG: Final = Struct(">q")
+INT_LONG: Final = Struct(">iq")
+
+_PART: Final = Struct(">i5s")
+_PART_OPEN: Final = b"\x00\xff\xff\xff\xff"
+_MULTI_END: Final = b"\xff\xff\xff\xff\x01\xff\xff\xff\xff"
+_PART_BYTES: Final = 9
+
+
+def _acl_item(reader: Reader) -> WireAcl:
+    return reader.int(), reader.string(), reader.string()
+
+
+def acl_from(reader: Reader) -> tuple[WireAcl, ...] | None:
+    """The vector<ACL> at the reader's position; None for a null vector."""
+    listed = reader.vector(_acl_item, item_bytes_min=12)
+    return None if listed is None else tuple(listed)
+
+
+def acl_to(writer: Writer, acl: Iterable[WireAcl] | None) -> None:
+    writer.vector(acl, lambda out, item: out.int(item[0]).string(item[1]).string(item[2]))
+
+
+# The open ACL is what nearly every create carries, so its bytes are recognized instead of decoded.
+def _encode_open_acl() -> bytes:
+    writer = Writer()
+    acl_to(writer, OPEN_ACL)
+    return writer.getvalue()
+
+
+_OPEN_ACL_BYTES: Final = _encode_open_acl()
+
+
+@define
+class Create:
+    """create, create2, createContainer; createTTL when `ttl_ms` is not None."""
+
+    path: bytes
+    data: bytes | None
+    acl: tuple[WireAcl, ...] | None
+    flags: int
+    ttl_ms: int | None = None
+
+    def encode(self) -> bytes:
+        writer = Writer().string(self.path).buffer(self.data)
+        acl_to(writer, self.acl)
+        writer.int(self.flags)
+        if self.ttl_ms is not None:
+            writer.long(self.ttl_ms)
+        return writer.getvalue()
+
+
+@define
+class PathWatch:
+    """exists, getData, getChildren, getChildren2."""
+
+    path: bytes
+    watch: bool
+
+    def encode(self) -> bytes:
+        return INT.pack(len(self.path)) + self.path + (b"\x01" if self.watch else b"\x00")
+
+
+@define
+class SetData:
+    path: bytes
+    data: bytes | None
+    version: int
+
+    def encode(self) -> bytes:
+        return Writer().string(self.path).buffer(self.data).int(self.version).getvalue()
+
+
+@define
+class PathVersion:
+    """delete; check inside a multi."""
+
+    path: bytes
+    version: int
+
+    def encode(self) -> bytes:
+        return Writer().string(self.path).int(self.version).getvalue()
+
+
+@define
+class PathOnly:
+    """getACL, sync, getAllChildrenNumber, deleteContainer; getEphemerals, whose path is a plain prefix."""
+
+    path: bytes
+
+    def encode(self) -> bytes:
+        return INT.pack(len(self.path)) + self.path
+
+
+@define
+class PathKind:
+    """addWatch with its mode; checkWatches and removeWatches with the type of watcher."""
+
+    path: bytes
+    kind: int
+
+    def encode(self) -> bytes:
+        return Writer().string(self.path).int(self.kind).getvalue()
+
+
+@define
+class SetAcl:
+    path: bytes
+    acl: tuple[WireAcl, ...] | None
+    version: int
+
+    def encode(self) -> bytes:
+        writer = Writer().string(self.path)
+        acl_to(writer, self.acl)
+        return writer.int(self.version).getvalue()
+
+
+@define
+class Reconfig:
+    """`joining`, `leaving` and `members` are configuration texts, null where the form is not used; `version` a zxid."""
+
+    joining: bytes | None
+    leaving: bytes | None
+    members: bytes | None
+    version: int
+
+    def encode(self) -> bytes:
+        return Writer().string(self.joining).string(self.leaving).string(self.members).long(self.version).getvalue()
+
+
+@define
+class AddAuth:
+    scheme: bytes
+    auth: bytes
+
+    def encode(self) -> bytes:
+        return Writer().int(0).string(self.scheme).buffer(self.auth).getvalue()
+
+
+@define
+class Sasl:
+    token: bytes
+
+    def encode(self) -> bytes:
+        return Writer().buffer(self.token).getvalue()
+
+
+@define
+class SetWatches:
+    """setWatches when `persistent` is None, else setWatches2. `zxid` is the last one the client saw."""
+
+    zxid: int
+    data: tuple[bytes, ...]
+    exist: tuple[bytes, ...]
+    child: tuple[bytes, ...]
+    persistent: tuple[bytes, ...] | None = None
+    recursive: tuple[bytes, ...] = ()
+
+    def encode(self) -> bytes:
+        writer = Writer().long(self.zxid)
+        lists = [self.data, self.exist, self.child]
+        if self.persistent is not None:
+            lists += [self.persistent, self.recursive]
+        for paths in lists:
+            writer.vector(paths, Writer.string)
+        return writer.getvalue()
+
+
+@define
+class CreateSession:
+    timeout_ms: int
+
+    def encode(self) -> bytes:
+        return INT.pack(self.timeout_ms)
+
+
+@define
+class NoBody:
+    """ping, whoAmI, closeSession."""
+
+    def encode(self) -> bytes:
+        return b""
+
+
+@define
+class Multi:
+    """multi and multiRead: (opcode, body) in order."""
+
+    parts: tuple[tuple[int, "Body"], ...]
+
+    def encode(self) -> bytes:
+        encoded = [_PART.pack(opcode, _PART_OPEN) + body.encode() for opcode, body in self.parts]
+        return b"".join(encoded) + _MULTI_END
+
+
+Body: TypeAlias = (
+    Create
+    | PathWatch
+    | SetData
+    | PathVersion
+    | PathOnly
+    | PathKind
+    | SetAcl
+    | Reconfig
+    | AddAuth
+    | Sasl
+    | SetWatches
+    | CreateSession
+    | NoBody
+    | Multi
+)
+
+# A decoder returns the record and the offset behind it. It may raise JuteError, struct.error or IndexError.
+Decoder: TypeAlias = Callable[[bytes, int], tuple[Body, int]]
+
+
+def decode(opcode: int, buffer: bytes, offset: int = 0) -> Body:
+    """The request of `opcode` whose body starts at `offset`. Raises JuteError; `opcode` must be in the table above."""
+    try:
+        return DECODERS[opcode](buffer, offset)[0]
+    except (StructError, IndexError):
+        raise JuteError(f"body of operation {opcode} ends early, after {len(buffer) - offset} bytes") from None
+
+
+def _text(buffer: bytes, at: int) -> tuple[bytes, int]:
+    """The string at `at`, cut short if the buffer ends inside it: the caller's next fixed field finds that out."""
+    (length,) = INT.unpack_from(buffer, at)
+    if length < 0:
+        raise JuteError(f"null or negative length {length} at offset {at}")
+    start = at + 4
+    end = start + length
+    return buffer[start:end], end
+
+
+def _whole_text(buffer: bytes, at: int) -> tuple[bytes, int]:
+    text, end = _text(buffer, at)
+    if end > len(buffer):
+        raise JuteError(f"string at offset {at} ends at {end}, the buffer at {len(buffer)}")
+    return text, end
+
+
+def _data(buffer: bytes, at: int) -> tuple[bytes | None, int]:
+    """The buffer at `at`, null allowed, cut short like `_text`."""
+    (length,) = INT.unpack_from(buffer, at)
+    if length < 0:
+        if length == -1:
+            return None, at + 4
+        raise JuteError(f"unreasonable length {length} at offset {at}")
+    start = at + 4
+    end = start + length
+    return buffer[start:end], end
+
+
+def _acl(buffer: bytes, at: int) -> tuple[tuple[WireAcl, ...] | None, int]:
+    if buffer.startswith(_OPEN_ACL_BYTES, at):
+        return OPEN_ACL, at + len(_OPEN_ACL_BYTES)
+    if at > len(buffer):
+        raise JuteError(f"the buffer ends before the ACL at offset {at}")
+    reader = Reader(buffer, at)
+    return acl_from(reader), reader.offset
+
+
+def _create(buffer: bytes, at: int) -> tuple[Body, int]:
+    path, at = _text(buffer, at)
+    data, at = _data(buffer, at)
+    acl, at = _acl(buffer, at)
+    (flags,) = INT.unpack_from(buffer, at)
+    return Create(path, data, acl, flags), at + 4
+
+
+def _create_ttl(buffer: bytes, at: int) -> tuple[Body, int]:
+    path, at = _text(buffer, at)
+    data, at = _data(buffer, at)
+    acl, at = _acl(buffer, at)
+    flags, ttl_ms = INT_LONG.unpack_from(buffer, at)
+    return Create(path, data, acl, flags, ttl_ms), at + 12
+
+
+def _path_watch(buffer: bytes, at: int) -> tuple[Body, int]:
+    path, at = _text(buffer, at)
+    return PathWatch(path, buffer[at] != 0), at + 1
+
+
+def _set_data(buffer: bytes, at: int) -> tuple[Body, int]:
+    path, at = _text(buffer, at)
+    data, at = _data(buffer, at)
+    (version,) = INT.unpack_from(buffer, at)
+    return SetData(path, data, version), at + 4
+
+
+def _path_version(buffer: bytes, at: int) -> tuple[Body, int]:
+    path, at = _text(buffer, at)
+    (version,) = INT.unpack_from(buffer, at)
+    return PathVersion(path, version), at + 4
+
+
+def _path_kind(buffer: bytes, at: int) -> tuple[Body, int]:
+    path, at = _text(buffer, at)
+    (kind,) = INT.unpack_from(buffer, at)
+    return PathKind(path, kind), at + 4
+
+
+def _path_only(buffer: bytes, at: int) -> tuple[Body, int]:
+    path, at = _whole_text(buffer, at)
+    return PathOnly(path), at
+
+
+def _prefix(buffer: bytes, at: int) -> tuple[Body, int]:
+    # A null prefix means every path, as an empty one does.
+    reader = Reader(buffer, at)
+    return PathOnly(reader.string() or b""), reader.offset
+
+
+def _set_acl(buffer: bytes, at: int) -> tuple[Body, int]:
+    path, at = _text(buffer, at)
+    acl, at = _acl(buffer, at)
+    (version,) = INT.unpack_from(buffer, at)
+    return SetAcl(path, acl, version), at + 4
+
+
+def _reconfig(buffer: bytes, at: int) -> tuple[Body, int]:
+    reader = Reader(buffer, at)
+    return Reconfig(reader.string(), reader.string(), reader.string(), reader.long()), reader.offset
+
+
+def _add_auth(buffer: bytes, at: int) -> tuple[Body, int]:
+    reader = Reader(buffer, at)
+    reader.int()
+    return AddAuth(reader.string() or b"", reader.buffer() or b""), reader.offset
+
+
+def _sasl(buffer: bytes, at: int) -> tuple[Body, int]:
+    reader = Reader(buffer, at)
+    return Sasl(reader.buffer() or b""), reader.offset
+
+
+def _watched_path(reader: Reader) -> bytes:
+    path = reader.string()
+    if path is None:
+        raise JuteError(f"null path before offset {reader.offset}")
+    return path
+
+
+def _watched_paths(reader: Reader) -> tuple[bytes, ...]:
+    return tuple(reader.vector(_watched_path) or ())
+
+
+def _set_watches(buffer: bytes, at: int) -> tuple[Body, int]:
+    reader = Reader(buffer, at)
+    zxid = reader.long()
+    data, exist, child = (_watched_paths(reader) for _ in range(3))
+    return SetWatches(zxid, data, exist, child), reader.offset
+
+
+def _set_watches2(buffer: bytes, at: int) -> tuple[Body, int]:
+    reader = Reader(buffer, at)
+    zxid = reader.long()
+    data, exist, child, persistent, recursive = (_watched_paths(reader) for _ in range(5))
+    return SetWatches(zxid, data, exist, child, persistent, recursive), reader.offset
+
+
+def _create_session(buffer: bytes, at: int) -> tuple[Body, int]:
+    (timeout_ms,) = INT.unpack_from(buffer, at)
+    return CreateSession(timeout_ms), at + 4
+
+
+def _no_body(_buffer: bytes, at: int) -> tuple[Body, int]:
+    return NoBody(), at
+
+
+def _parts(buffer: bytes, at: int, allowed: frozenset[OpCode]) -> tuple[Body, int]:
+    parts: list[tuple[int, Body]] = []
+    while True:
+        opcode, rest = _PART.unpack_from(buffer, at)
+        at += _PART_BYTES
+        if rest[0]:
+            return Multi(tuple(parts)), at
+        if opcode not in allowed:
+            raise JuteError(f"operation {opcode} may not stand in this multi, at offset {at - _PART_BYTES}")
+        body, at = DECODERS[opcode](buffer, at)
+        parts.append((opcode, body))
+
+
+def _multi(buffer: bytes, at: int) -> tuple[Body, int]:
+    return _parts(buffer, at, MULTI_WRITES)
+
+
+def _multi_read(buffer: bytes, at: int) -> tuple[Body, int]:
+    return _parts(buffer, at, MULTI_READS)
+
+
+DECODERS: Final[Mapping[int, Decoder]] = {
+    OpCode.CREATE: _create,
+    OpCode.DELETE: _path_version,
+    OpCode.EXISTS: _path_watch,
+    OpCode.GET_DATA: _path_watch,
+    OpCode.SET_DATA: _set_data,
+    OpCode.GET_ACL: _path_only,
+    OpCode.SET_ACL: _set_acl,
+    OpCode.GET_CHILDREN: _path_watch,
+    OpCode.SYNC: _path_only,
+    OpCode.PING: _no_body,
+    OpCode.GET_CHILDREN2: _path_watch,
+    OpCode.CHECK: _path_version,
+    OpCode.MULTI: _multi,
+    OpCode.CREATE2: _create,
+    OpCode.RECONFIG: _reconfig,
+    OpCode.CHECK_WATCHES: _path_kind,
+    OpCode.REMOVE_WATCHES: _path_kind,
+    OpCode.CREATE_CONTAINER: _create,
+    OpCode.DELETE_CONTAINER: _path_only,
+    OpCode.CREATE_TTL: _create_ttl,
+    OpCode.MULTI_READ: _multi_read,
+    OpCode.AUTH: _add_auth,
+    OpCode.SET_WATCHES: _set_watches,
+    OpCode.SASL: _sasl,
+    OpCode.GET_EPHEMERALS: _prefix,
+    OpCode.GET_ALL_CHILDREN_NUMBER: _path_only,
+    OpCode.SET_WATCHES2: _set_watches2,
+    OpCode.ADD_WATCH: _path_kind,
+    OpCode.WHO_AM_I: _no_body,
+    OpCode.CREATE_SESSION: _create_session,
+    OpCode.CLOSE_SESSION: _no_body,
+}
+
+# The operations whose body is a path and a watch flag.
+WATCHING: Final = frozenset({OpCode.EXISTS, OpCode.GET_DATA, OpCode.GET_CHILDREN, OpCode.GET_CHILDREN2})
