@@ -1,0 +1,318 @@
+"""The transaction and its record in a batch: every write of the state, as it is sent, logged, read back and applied.
+
+A transaction holds every value that applying it writes; preparing it computed them. A record is a CBOR byte string that
+holds one CBOR array of nine, with every head written at its full width, so that `struct` and arrays of numbers can read
+the fixed part at fixed offsets, while any CBOR library reads the whole.
+
+Format, big-endian, offsets from the start of the record:
+
+    offset  bytes      field
+         0  5a len4    byte string; the length counts everything from offset 5 on
+         5  89         array of nine
+         6  1b int8    zxid, positive
+        15  1b int8    time, ms since 1970, not negative
+        24  1b int8    session, signed
+        33  1a int4    cxid, signed
+        38  18 int1    type, signed
+        40  1a int4    number, signed
+        45  7a len4    path, UTF-8, from offset 50 on
+         …  5a len4    data; or the single byte f6 for null
+         …             rest, by type
+
+A negative value v has its head raised by 0x20 and -1-v as payload, which is plain CBOR of the same width: in arrays of
+numbers the value is `payload ^ -(head >> 5 & 1)`.
+
+    type                        number               path       data            rest
+    1, 15, 19, 21 create*       parent's cversion    path       bytes or null   [acl, owner], owner 8 bytes wide, last
+    2, 20 delete                0                    path       null            null
+    5, 16 setData, reconfig     new version (16: -1) path       bytes or null   null
+    7 setACL                    new aversion         path       null            [acl]
+    -10 createSession           timeout, ms          ""         null            null
+    -11 closeSession            0                    ""         null            [path, …]
+    -1 error                    error code           asked for  null            [opcode]
+    14 multi                    0                    ""         null            [[type, number, path, data, rest], …]
+    13 check (only in a multi)  version found        path       null            null
+
+acl is null for world:anyone with all permissions, else [[perms, scheme, id], …] with texts; owner is the stored owner
+(`datatree.znode`). The parent's cversion is the internal one, the count of children ever created, after this create. Of
+a refused multi every part is [-1, error code, "", null, null]: 0 before the part that was refused, RUNTIMEINCONSISTENCY
+behind it.
+
+In memory rest is None, or a tuple shaped like the array; paths, schemes and ids are UTF-8 bytes, an ACL is a tuple.
+
+Invariants: `decode(encode(t)) == t`; one transaction has one encoding, and a record that is not that encoding is
+refused. Deliberately not here: what a type means (`datatree.apply`), and the batch around the records
+(`datatree.batch`).
+"""
+
+import struct
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias
+
+import cbor2
+from attrs import define
+
+__all__ = ["Acl", "AclList", "Part", "RecordError", "Txn", "decode", "decode_all", "encode"]
+
+# (permission bits, scheme, id); a list of them. None stands for world:anyone with all permissions.
+Acl: TypeAlias = tuple[int, bytes, bytes]
+AclList: TypeAlias = tuple[Acl, ...] | None
+# One part of a multi: type, number, path, data, rest.
+Part: TypeAlias = tuple[int, int, bytes, bytes | None, Any]
+
+PATH_AT: Final = 50
+
+_CREATES: Final = frozenset({1, 15, 19, 21})
+_PLAIN: Final = frozenset({2, 5, 13, 16, 20, -10})
+_TYPES: Final = _CREATES | _PLAIN | {7, -11, -1, 14}
+
+_HEAD: Final = struct.Struct(">BIHqBqBqBiBBBiBI")
+_DATA: Final = struct.Struct(">BI")
+_OWNER: Final = struct.Struct(">Bq")
+_INT: Final = struct.Struct(">I")
+
+# Byte string, array of nine with the head of the zxid; 8, 4 and 1 byte wide integers, texts.
+_BYTES, _ARRAY_LONG, _LONG, _INTEGER, _SHORT, _TEXT = 0x5A, 0x891B, 0x1B, 0x1A, 0x18, 0x7A
+_NEGATIVE: Final = 0x20
+_NULL: Final = 0xF6
+_NULL_BYTE: Final = b"\xf6"
+_OPEN_PAIR: Final = b"\x82\xf6"
+# Refusals are as frequent as a contended lock makes them, so their rest is looked up.
+_REFUSALS: Final = {(opcode,): cbor2.dumps([opcode]) for opcode in range(-24, 24)}
+_REFUSED: Final = {raw: rest for rest, raw in _REFUSALS.items()}
+_OWNER_BYTES: Final = 9
+
+
+class RecordError(Exception):
+    """The bytes are not a transaction record; the text says what is wrong and at which offset."""
+
+
+@define
+class Txn:
+    """One transaction. `rest` is None or the tuple that the module's table gives for the type."""
+
+    zxid: int
+    time: int
+    session: int
+    cxid: int
+    type: int
+    number: int
+    path: bytes
+    data: bytes | None
+    rest: Any
+
+
+def encode(txn: Txn) -> bytes:
+    """The record of `txn`."""
+    kind, session, cxid, number, path, data = txn.type, txn.session, txn.cxid, txn.number, txn.path, txn.data
+    rest = _NULL_BYTE if txn.rest is None else _encode_rest(kind, txn.rest)
+    if data is None:
+        length = PATH_AT - 5 + len(path) + 1 + len(rest)
+        tail = _NULL_BYTE
+    else:
+        length = PATH_AT + len(path) + len(data) + len(rest)
+        tail = _DATA.pack(_BYTES, len(data))
+    if session | cxid | kind | number >= 0:
+        head = _HEAD.pack(
+            _BYTES, length, _ARRAY_LONG, txn.zxid, _LONG, txn.time, _LONG, session, _INTEGER, cxid,
+            _SHORT, kind, _INTEGER, number, _TEXT, len(path),
+        )  # fmt: skip
+    else:
+        head = _HEAD.pack(
+            _BYTES, length, _ARRAY_LONG, txn.zxid, _LONG, txn.time,
+            _LONG + (session < 0) * _NEGATIVE, session ^ -(session < 0),
+            _INTEGER + (cxid < 0) * _NEGATIVE, cxid ^ -(cxid < 0),
+            _SHORT + (kind < 0) * _NEGATIVE, kind ^ -(kind < 0),
+            _INTEGER + (number < 0) * _NEGATIVE, number ^ -(number < 0),
+            _TEXT, len(path),
+        )  # fmt: skip
+    return b"".join((head, path, tail, data, rest)) if data else b"".join((head, path, tail, rest))
+
+
+def decode(buffer: bytes, offset: int = 0) -> tuple[Txn, int]:
+    """The transaction whose record starts at `offset`, and the offset behind it. Raises RecordError."""
+    try:
+        (
+            mark, length, array, zxid, time_head, time, session_head, session, cxid_head, cxid,
+            type_head, kind, number_head, number, path_head, path_length,
+        ) = _HEAD.unpack_from(buffer, offset)  # fmt: skip
+        if not (mark == _BYTES and array == _ARRAY_LONG and time_head == _LONG and path_head == _TEXT):
+            raise RecordError(f"record at offset {offset}: wrong heads")
+        if session_head != _LONG or session < 0:
+            session = _negative(session_head, _LONG, session, offset)
+        if cxid_head != _INTEGER or cxid < 0:
+            cxid = _negative(cxid_head, _INTEGER, cxid, offset)
+        if type_head != _SHORT:
+            kind = _negative(type_head, _SHORT, kind, offset)
+        if number_head != _INTEGER or number < 0:
+            number = _negative(number_head, _INTEGER, number, offset)
+        path_at = offset + PATH_AT
+        at = path_at + path_length
+        path = buffer[path_at:at]
+        data = None
+        head = buffer[at]
+        at += 1
+        if head == _BYTES:
+            data_at = at + 4
+            at = data_at + _INT.unpack_from(buffer, at)[0]
+            data = buffer[data_at:at]
+        elif head != _NULL:
+            raise RecordError(f"record at offset {offset}: wrong head {head:#x} of the data")
+        end = offset + 5 + length
+        if at + 1 == end and buffer[at] == _NULL and kind in _PLAIN:
+            rest = None
+        else:
+            rest = _decode_rest(kind, buffer, at, end, offset)
+    except (struct.error, IndexError):
+        raise RecordError(f"record at offset {offset}: the buffer of {len(buffer)} bytes ends inside it") from None
+    if not path.isascii():
+        _check_text(path, offset)
+    if zxid <= 0 or time < 0:
+        raise RecordError(f"record at offset {offset}: zxid {zxid} or time {time} out of range")
+    return Txn(zxid, time, session, cxid, kind, number, path, data, rest), end
+
+
+def decode_all(body: bytes, first: int, count: int) -> list[Txn]:
+    """The `count` transactions of a batch's body, whose zxids must be `first`, `first` + 1, … Raises RecordError."""
+    txns: list[Txn] = []
+    offset = 0
+    for zxid in range(first, first + count):
+        txn, after = decode(body, offset)
+        if txn.zxid != zxid:
+            raise RecordError(f"record at offset {offset}: zxid {txn.zxid:#x} where {zxid:#x} is due")
+        txns.append(txn)
+        offset = after
+    if offset != len(body):
+        raise RecordError(f"{len(body) - offset} bytes behind the last of {count} records")
+    return txns
+
+
+def _negative(head: int, positive: int, payload: int, offset: int) -> int:
+    if head != positive + _NEGATIVE or payload < 0:
+        raise RecordError(f"record at offset {offset}: wrong head {head:#x}")
+    return ~payload
+
+
+def _check_text(path: bytes, offset: int) -> None:
+    try:
+        path.decode()
+    except UnicodeDecodeError:
+        raise RecordError(f"record at offset {offset}: the path is not UTF-8") from None
+
+
+# Everything below is the rest of a record: short, rare or both, so CBOR does it.
+
+
+def _acl_value(acl: AclList) -> list[list[object]] | None:
+    return None if acl is None else [[perms, scheme.decode(), name.decode()] for perms, scheme, name in acl]
+
+
+def _rest_value(kind: int, rest: Any) -> object:
+    """The CBOR value of `rest`, for a record or a part of a multi."""
+    if rest is None:
+        return None
+    if kind in _CREATES:
+        return [_acl_value(rest[0]), rest[1]]
+    if kind == 7:
+        return [_acl_value(rest[0])]
+    if kind == -11:
+        return [path.decode() for path in rest]
+    if kind == 14:
+        return [
+            [part_kind, number, path.decode(), data, _rest_value(part_kind, part_rest)]
+            for part_kind, number, path, data, part_rest in rest
+        ]
+    return list(rest)
+
+
+def _encode_rest(kind: int, rest: Any) -> bytes:
+    if kind in _CREATES:
+        acl, owner = rest
+        pair = _OPEN_PAIR if acl is None else b"\x82" + cbor2.dumps(_acl_value(acl))
+        return pair + (_OWNER.pack(_LONG, owner) if owner >= 0 else _OWNER.pack(_LONG + _NEGATIVE, ~owner))
+    if kind == -1 and rest in _REFUSALS:
+        return _REFUSALS[rest]
+    return cbor2.dumps(_rest_value(kind, rest))
+
+
+def _decode_rest(kind: int, buffer: bytes, at: int, end: int, offset: int) -> Any:
+    """The rest between `at` and `end` of the record at `offset`; it must be the one encoding of what it says."""
+    if end > len(buffer) or at >= end:
+        raise RecordError(f"record at offset {offset}: its end {end} lies before its rest, or behind the buffer")
+    if kind in _CREATES and at + 2 + _OWNER_BYTES == end and buffer.startswith(_OPEN_PAIR, at):
+        head, owner = _OWNER.unpack_from(buffer, at + 2)
+        if head == _LONG and owner >= 0:
+            return (None, owner)
+    raw = buffer[at:end]
+    if kind == -1 and raw in _REFUSED:
+        return _REFUSED[raw]
+    try:
+        rest = _read_rest(kind, cbor2.loads(raw))
+        if _encode_rest(kind, rest) == raw and rest is not None:
+            return rest
+    except (cbor2.CBORError, ValueError, TypeError, KeyError, AttributeError, struct.error, OverflowError):
+        pass
+    raise RecordError(f"record at offset {offset}: wrong rest for type {kind}")
+
+
+def _integer(value: object) -> int:
+    if type(value) is not int:
+        raise TypeError(value)
+    return value
+
+
+def _text(value: object) -> bytes:
+    if type(value) is not str:
+        raise TypeError(value)
+    return value.encode()
+
+
+def _read_acl(value: Any) -> AclList:
+    return None if value is None else tuple((_integer(p), _text(scheme), _text(name)) for p, scheme, name in value)
+
+
+def _read_create(value: Any) -> tuple[AclList, int]:
+    acl, owner = value
+    return _read_acl(acl), _integer(owner)
+
+
+def _read_set_acl(value: Any) -> tuple[AclList]:
+    (acl,) = value
+    return (_read_acl(acl),)
+
+
+def _read_close(value: Any) -> tuple[bytes, ...]:
+    return tuple(_text(path) for path in value)
+
+
+def _read_error(value: Any) -> tuple[int]:
+    (opcode,) = value
+    return (_integer(opcode),)
+
+
+def _read_part(value: Any) -> Part:
+    kind, number, path, data, rest = value
+    if kind == 14 or kind not in _TYPES or not (data is None or type(data) is bytes):
+        raise ValueError(kind)
+    if kind in _PLAIN or kind == -1:
+        if rest is not None:
+            raise ValueError(rest)
+        return kind, _integer(number), _text(path), data, None
+    return kind, _integer(number), _text(path), data, _read_rest(kind, rest)
+
+
+def _read_multi(value: Any) -> tuple[Part, ...]:
+    return tuple(_read_part(part) for part in value)
+
+
+_READERS: Final[dict[int, Callable[[Any], Any]]] = {
+    **dict.fromkeys(_CREATES, _read_create),
+    7: _read_set_acl,
+    -11: _read_close,
+    -1: _read_error,
+    14: _read_multi,
+}
+
+
+def _read_rest(kind: int, value: Any) -> Any:
+    return _READERS[kind](value)

@@ -1,0 +1,212 @@
+"""The transaction record: plain CBOR of fixed offsets, one encoding per transaction, and nothing else accepted."""
+
+import struct
+
+import cbor2
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from datatree.record import Part, RecordError, Txn, decode, decode_all, encode
+
+ACL = ((31, b"digest", "zoë:hash".encode()), (1, b"world", b"anyone"))
+SESSION = 0x0100_0190_1234_0001
+TXNS = {
+    "create": Txn(0x1_0000_0001, 1_700_000_000_000, SESSION, 7, 1, 3, b"/a", b"data", (None, 0)),
+    "create2 ephemeral": Txn(0x1_0000_0002, 1, SESSION, 8, 15, 4, b"/a/e", b"", (None, SESSION)),
+    "create with ACL": Txn(0x1_0000_0003, 1, SESSION, 8, 1, -1, "/ö".encode(), None, (ACL, 0)),
+    "createContainer": Txn(0x1_0000_0004, 1, SESSION, 8, 19, 1, b"/c", None, (None, -(2**63))),
+    "createTTL": Txn(0x1_0000_0005, 1, SESSION, 8, 21, 1, b"/t", b"x", (None, 5000 - 2**56)),
+    "delete": Txn(0x1_0000_0006, 0, -SESSION, -1, 2, 0, b"/a", None, None),
+    "deleteContainer": Txn(0x1_0000_0007, 0, 0, 0, 20, 0, b"/c", None, None),
+    "setData": Txn(0x1_0000_0008, 5, SESSION, 2**31 - 1, 5, 2**31 - 1, b"/a", b"x" * 300, None),
+    "setData wrapped version": Txn(0x1_0000_0009, 5, SESSION, -(2**31), 5, -(2**31), b"/a", None, None),
+    "reconfig": Txn(0x1_0000_000A, 5, SESSION, 1, 16, -1, b"/zookeeper/config", b"server.1=h", None),
+    "setACL": Txn(0x1_0000_000B, 5, SESSION, 1, 7, 1, b"/a", None, (ACL,)),
+    "setACL open": Txn(0x1_0000_000C, 5, SESSION, 1, 7, 2, b"/a", None, (None,)),
+    "createSession": Txn(0x1_0000_000D, 5, SESSION, 0, -10, 30_000, b"", None, None),
+    "closeSession": Txn(0x1_0000_000E, 5, SESSION, 0, -11, 0, b"", None, (b"/a/e", "/ö".encode())),
+    "closeSession without ephemerals": Txn(0x1_0000_000F, 5, -1, 0, -11, 0, b"", None, ()),
+    "error": Txn(0x1_0000_0010, 5, SESSION, 4, -1, -101, b"/missing", None, (5,)),
+    "multi": Txn(
+        0x1_0000_0011,
+        5,
+        SESSION,
+        4,
+        14,
+        0,
+        b"",
+        None,
+        (
+            (1, 4, b"/b", b"x", (ACL, SESSION)),
+            (13, 2, b"/b", None, None),
+            (2, 0, b"/b", None, None),
+            (5, 0, b"/a", None, None),
+        ),
+    ),
+    "refused multi": Txn(
+        0x1_0000_0012, 5, 1, 4, 14, 0, b"", None, ((-1, 0, b"", None, None), (-1, -101, b"", None, None))
+    ),
+    "empty multi": Txn(0x1_0000_0013, 5, 1, 4, 14, 0, b"", None, ()),
+}
+
+
+def acl_value(acl: object) -> object:
+    return None if acl is None else [[perms, scheme.decode(), name.decode()] for perms, scheme, name in acl]
+
+
+def rest_value(kind: int, rest: object) -> object:
+    """What `cbor2` has to show for the rest, said a second time and independently of the codec."""
+    match kind, rest:
+        case _, None:
+            return None
+        case ((1 | 15 | 19 | 21), (acl, owner)):
+            return [acl_value(acl), owner]
+        case 7, (acl,):
+            return [acl_value(acl)]
+        case -11, paths:
+            return [path.decode() for path in paths]
+        case -1, (opcode,):
+            return [opcode]
+        case 14, parts:
+            return [[k, n, p.decode(), d, rest_value(k, r)] for k, n, p, d, r in parts]
+    raise AssertionError(kind)
+
+
+@pytest.mark.parametrize("txn", TXNS.values(), ids=TXNS)
+def test_a_cbor_library_reads_the_record_as_an_array_of_its_fields(txn: Txn) -> None:
+    content = cbor2.loads(encode(txn))
+    assert isinstance(content, bytes)
+    assert cbor2.loads(content) == [
+        txn.zxid,
+        txn.time,
+        txn.session,
+        txn.cxid,
+        txn.type,
+        txn.number,
+        txn.path.decode(),
+        txn.data,
+        rest_value(txn.type, txn.rest),
+    ]
+
+
+@pytest.mark.parametrize("txn", TXNS.values(), ids=TXNS)
+def test_decode_undoes_encode_at_any_offset(txn: Txn) -> None:
+    raw = encode(txn)
+    assert decode(raw) == (txn, len(raw))
+    assert decode(b"abc" + raw + b"behind", 3) == (txn, 3 + len(raw))
+
+
+@pytest.mark.parametrize("txn", TXNS.values(), ids=TXNS)
+def test_the_fixed_part_lies_at_fixed_offsets_and_one_formula_reads_signs(txn: Txn) -> None:
+    raw = encode(txn)
+    for at, form, value in (
+        (6, ">q", txn.zxid),
+        (15, ">q", txn.time),
+        (24, ">q", txn.session),
+        (33, ">i", txn.cxid),
+        (38, ">b", txn.type),
+        (40, ">i", txn.number),
+    ):
+        (payload,) = struct.unpack_from(form, raw, at + 1)
+        assert payload ^ -(raw[at] >> 5 & 1) == value
+    assert raw[50 : 50 + struct.unpack_from(">I", raw, 46)[0]] == txn.path
+    if txn.type in (1, 15, 19, 21):
+        (owner,) = struct.unpack(">q", raw[-8:])
+        assert owner ^ -(raw[-9] >> 5 & 1) == txn.rest[1]
+
+
+def test_the_layout_of_one_record_byte_by_byte() -> None:
+    raw = encode(Txn(0x100000002, 3, -2, -3, 1, 4, b"/a", b"xy", (None, 5)))
+    assert raw == bytes.fromhex(
+        "5a00000041 89"
+        "1b0000000100000002 1b0000000000000003 3b0000000000000001 3a00000002 1801 1a00000004"
+        "7a000000022f61 5a000000027879 82f61b0000000000000005"
+    )
+
+
+@pytest.mark.parametrize("txn", TXNS.values(), ids=TXNS)
+def test_every_cut_of_a_record_is_refused(txn: Txn) -> None:
+    raw = encode(txn)
+    for end in range(len(raw)):
+        with pytest.raises(RecordError):
+            decode(raw[:end])
+
+
+@pytest.mark.parametrize("txn", TXNS.values(), ids=TXNS)
+def test_a_changed_byte_is_refused_or_is_the_encoding_of_something_else(txn: Txn) -> None:
+    raw = encode(txn)
+    for at in range(len(raw)):
+        for bit in (0x01, 0x20, 0x80):
+            changed = bytearray(raw)
+            changed[at] ^= bit
+            try:
+                other, _ = decode(bytes(changed))
+            except RecordError:
+                continue
+            assert other != txn
+            assert encode(other) == bytes(changed)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda raw: b"\x5b" + raw[1:], "wrong heads"),
+        (lambda raw: raw[:24] + b"\x2b" + raw[25:], "wrong head 0x2b"),
+        (lambda raw: raw[:7] + bytes(8) + raw[15:], "zxid 0"),
+        (lambda raw: raw[:50] + b"\xff" + raw[51:], "not UTF-8"),
+        (lambda raw: raw[:39] + b"\x63" + raw[40:], "wrong rest for type 99"),
+    ],
+)
+def test_a_record_says_why_it_is_refused(change: object, reason: str) -> None:
+    with pytest.raises(RecordError, match=reason):
+        decode(change(encode(TXNS["create"])))
+
+
+texts = st.text(st.characters(codec="utf-8"), max_size=12).map(str.encode)
+int32 = st.integers(-(2**31), 2**31 - 1)
+int64 = st.integers(-(2**63), 2**63 - 1)
+data = st.none() | st.binary(max_size=40)
+acls = st.none() | st.lists(st.tuples(int32, texts, texts), max_size=3).map(tuple)
+plain = st.tuples(st.sampled_from([2, 5, 13, 16, 20, -10]), int32, texts, data, st.none())
+creates = st.tuples(st.sampled_from([1, 15, 19, 21]), int32, texts, data, st.tuples(acls, int64))
+set_acls = st.tuples(st.just(7), int32, texts, data, st.tuples(acls))
+failed = st.tuples(st.just(-1), int32, texts, st.none(), st.none())
+parts = plain | creates | set_acls
+multis = st.tuples(st.just(14), int32, texts, data, st.lists(parts | failed, max_size=4).map(tuple))
+closes = st.tuples(st.just(-11), int32, texts, data, st.lists(texts, max_size=4).map(tuple))
+errors = st.tuples(st.just(-1), int32, texts, data, st.tuples(int32))
+
+
+@given(st.integers(1, 2**63 - 1), st.integers(0, 2**63 - 1), int64, int32, parts | multis | closes | errors)
+def test_any_transaction_survives(zxid: int, time: int, session: int, cxid: int, part: Part) -> None:
+    kind, number, path, value, rest = part
+    txn = Txn(zxid, time, session, cxid, kind, number, path, value, rest)
+    raw = encode(txn)
+    assert decode(raw) == (txn, len(raw))
+    assert cbor2.loads(cbor2.loads(raw))[:8] == [zxid, time, session, cxid, kind, number, path.decode(), value]
+
+
+@given(st.binary(max_size=120))
+def test_arbitrary_bytes_raise_nothing_but_record_error(raw: bytes) -> None:
+    with pytest.raises(RecordError):
+        decode(b"\x5a" + raw)
+
+
+class TestBody:
+    body = b"".join(encode(txn) for txn in TXNS.values())
+
+    def test_holds_its_transactions_in_order(self) -> None:
+        assert decode_all(self.body, 0x1_0000_0001, len(TXNS)) == list(TXNS.values())
+
+    def test_with_a_gap_in_the_zxids_is_refused(self) -> None:
+        with pytest.raises(RecordError, match="zxid 0x100000001 where 0x100000002 is due"):
+            decode_all(self.body, 0x1_0000_0002, len(TXNS))
+
+    def test_with_bytes_behind_the_last_record_is_refused(self) -> None:
+        with pytest.raises(RecordError, match="bytes behind the last of 18 records"):
+            decode_all(self.body, 0x1_0000_0001, len(TXNS) - 1)
+
+    def test_with_fewer_records_than_counted_is_refused(self) -> None:
+        with pytest.raises(RecordError, match="ends inside it"):
+            decode_all(self.body, 0x1_0000_0001, len(TXNS) + 1)
