@@ -65,7 +65,16 @@ def jars_directory() -> Path:
 
 def class_path() -> str:
     """Only the jars that ZooKeeper needs: scanning all of PySpark's 280 costs 0.2 s a start."""
-    names = ("zookeeper", "netty", "slf4j-api", "log4j", "commons-cli", "commons-io", "metrics-core", "snappy-java")
+    names: tuple[str, ...] = (
+        "zookeeper",
+        "netty",
+        "slf4j-api",
+        "log4j",
+        "commons-cli",
+        "commons-io",
+        "metrics-core",
+        "snappy-java",
+    )
     names += ("jackson", "audience-annotations", "jline-2")
     jars = sorted(jar for jar in jars_directory().glob("*.jar") if jar.name.startswith(names))
     if not any(jar.name.startswith("zookeeper-jute") for jar in jars):
