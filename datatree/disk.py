@@ -1,0 +1,93 @@
+"""The only way from the replicated state to files: what a disk does, without saying which one.
+
+The service hands in the real one, the simulator one in memory that loses what was not synced. Paths are `str`, relative
+to the directory that the disk was opened on, with at most one directory in them ("version-1/log.100000001").
+
+What each call promises about power loss stands at the call; where nothing is said, nothing is promised: the change
+may survive or not, wholly or sector by sector, in any order with other such changes. Every failure is an `OSError`, and
+after one the file that it happened on is not to be trusted: the kernel may have marked the pages clean, so a second
+sync proves nothing. Not here: any retry.
+"""
+
+from typing import Protocol
+
+
+class File(Protocol):
+    """A file that grows at its end; one writer."""
+
+    @property
+    def size(self) -> int:
+        """Where the next write goes, in bytes from the start."""
+        ...
+
+    def write(self, data: bytes) -> None:
+        """Write at the end."""
+        ...
+
+    def write_durable(self, data: bytes) -> None:
+        """Write at the end; when it returns, these bytes (not necessarily earlier ones) survive. One system call."""
+        ...
+
+    def sync(self) -> None:
+        """When it returns, all that was written to this file survives. Its name in the directory may not."""
+        ...
+
+    def close(self) -> None:
+        """Give back what was preallocated and not used. Syncs nothing."""
+        ...
+
+
+class Disk(Protocol):
+    """Files by path. May be used from several threads on different files."""
+
+    def open_append(self, path: str, *, create: bool, offset: int = 0) -> File:
+        """Open for writing at `offset`. With `create` the file must not exist, without it must."""
+        ...
+
+    def read(self, path: str, offset: int = 0, length: int | None = None) -> bytes:
+        """Up to `length` bytes (None: all) from `offset`; fewer at the end of the file."""
+        ...
+
+    def replace(self, path: str, data: bytes) -> None:
+        """Make `data` the content of `path`, all or nothing; durable, the name included, when it returns."""
+        ...
+
+    def overwrite(self, path: str, data: bytes) -> None:
+        """Write `data` at the start of `path`, in place; creates it. Promises nothing about power loss."""
+        ...
+
+    def preallocate(self, path: str, size: int) -> None:
+        """Make a file of `size` zero bytes that have their blocks (no hole), in the place of any that is there."""
+        ...
+
+    def rename(self, old: str, new: str) -> None:
+        """Rename within one directory, in the place of any file named `new`."""
+        ...
+
+    def remove(self, path: str) -> None:
+        """Remove a file, which must exist."""
+        ...
+
+    def truncate(self, path: str, size: int) -> None:
+        """Cut a file down to `size` bytes; durable when it returns."""
+        ...
+
+    def list(self, directory: str) -> list[str]:
+        """The names of the files in a directory, sorted; empty when there is no such directory."""
+        ...
+
+    def size(self, path: str) -> int:
+        """The size of a file in bytes."""
+        ...
+
+    def exists(self, path: str) -> bool:
+        """Whether there is such a file."""
+        ...
+
+    def sync_directory(self, directory: str) -> None:
+        """When it returns, every name created, renamed or removed in the directory so far stays so."""
+        ...
+
+    def free_bytes(self) -> int:
+        """How much more can be written."""
+        ...
