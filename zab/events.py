@@ -5,9 +5,10 @@ carries them out, in order, and answers with events.
 
 Two rules bind the host.
 
-- Effects on storage (the classes in `STORAGE_EFFECTS`) go through one first-in first-out queue, are carried out one after
-  the other, each durably, and are answered in that order by an event with the same generation. A failure of one of them is
-  final: the process ends. The peer ignores answers of an older generation, except for the fact they state.
+- Effects on storage (the classes in `STORAGE_EFFECTS`) go through one first-in first-out queue, are carried out one
+  after
+  the other, each durably, and are answered in that order by an event with the same generation. A failure of one of
+  them is final: the process ends. The peer ignores answers of an older generation, except for the fact they state.
 - A link is an integer that names one connection of one process run, never reused. Links are first-in first-out; a link
   that breaks is reported once, by `QuorumLinkDown`, and nothing of it is delivered afterwards.
 """
@@ -332,7 +333,7 @@ class AnswerPing:
 
 @attrs.define
 class SyncConfirmed:
-    """A quorum confirmed, after the question was asked, that it follows us; the mark was at `zxid` when it was asked."""
+    """A quorum confirmed, after the question, that it follows us; the mark was at `zxid` when it was asked."""
 
     token: int
     zxid: int

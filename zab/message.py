@@ -11,7 +11,7 @@ Not here: what a message means (the phase modules), and how frames travel (`zab.
 """
 
 from collections.abc import Callable
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, TypeAlias, get_args
 
 import attrs
 import cbor2
@@ -45,7 +45,9 @@ def _is_list_of(check: Check) -> Check:
 
 def _is_row(*checks: Check) -> Check:
     def holds(value: object) -> bool:
-        return type(value) is list and len(value) == len(checks) and all(c(v) for c, v in zip(checks, value, strict=True))
+        return (
+            type(value) is list and len(value) == len(checks) and all(c(v) for c, v in zip(checks, value, strict=True))
+        )
 
     return holds
 
@@ -321,7 +323,7 @@ Message: TypeAlias = (
     | Synced
 )
 
-MESSAGES: tuple[type[Message], ...] = Message.__args__  # type: ignore[attr-defined]
+MESSAGES: tuple[type[Message], ...] = get_args(Message)
 
 _FIELDS: dict[type[Message], tuple[str, ...]] = {
     kind: tuple(field.name for field in attrs.fields(kind)) for kind in MESSAGES

@@ -29,7 +29,7 @@ class Quorum(Protocol):
 class Majority:
     """More than half of the voters."""
 
-    voters: frozenset[int] = attrs.field(converter=frozenset[int])
+    voters: frozenset[int]
 
     def contains(self, servers: Set[int]) -> bool:
         return len(self.voters & servers) > len(self.voters) // 2

@@ -1,7 +1,7 @@
 """A zxid orders every transaction of an ensemble: 64 bits, the epoch in the high half, a counter in the low half.
 
-The counter of the first transaction of an epoch is 1. A zxid with counter 0 stands for the NEWLEADER of its epoch and is
-never logged; 0 itself is the state before any transaction. Zxids are plain integers and compare as such.
+The counter of the first transaction of an epoch is 1. A zxid with counter 0 stands for the NEWLEADER of its epoch and
+is never logged; 0 itself is the state before any transaction. Zxids are plain integers and compare as such.
 """
 
 COUNTER_BITS = 32
@@ -26,10 +26,3 @@ def epoch_of(zxid: int) -> int:
 def counter_of(zxid: int) -> int:
     """The place of a zxid within its epoch."""
     return zxid & COUNTER_MAX
-
-
-def follows(zxid: int, previous: int) -> bool:
-    """Whether `zxid` may stand directly behind `previous` in a history: the next counter, or the first of a newer epoch."""
-    if epoch_of(zxid) == epoch_of(previous):
-        return zxid == previous + 1
-    return zxid > previous and counter_of(zxid) == 1

@@ -1,0 +1,329 @@
+"""Phase 1, discovery: a quorum promises an epoch to a prospective leader, and tells where its histories end.
+
+    learner                         prospective leader
+      FOLLOWERINFO (CEPOCH)     ->    e = 1 + max(acceptedEpoch of a quorum); its own acceptedEpoch = e, durable
+      acceptedEpoch = e, durable  <-  LEADERINFO (NEWEPOCH)
+      ACKEPOCH (ACK-E)          ->    a quorum, none of it ahead of the leader: its own history is the initial history;
+                                      its own currentEpoch = e, durable; on to synchronization
+
+Variables: `leading.handlers` by stage, `leading.epoch`, `acke_recv`; `following.epoch`. Invariants: LEADERINFO and
+ACKEPOCH leave after the epoch is durable; an epoch is never accepted twice for two leaders (an ACKEPOCH with epoch -1
+is no vote); the leader's (currentEpoch, last zxid) is at least that of every member it counts.
+
+A learner that comes later, in synchronization or broadcast, walks the same steps with the epoch that is there
+already. A learner that has promised a higher epoch to somebody else in the meantime can only come back under a still
+higher one: the leader then renews its epoch (F1), where ZooKeeper's learner would knock for ever.
+"""
+
+from typing import TYPE_CHECKING
+
+from datatree.batch import LINEAGE_BYTES, genesis
+from zab import broadcast, synchronization
+from zab import events as ev
+from zab import message as msg
+from zab.election import LEADING
+from zab.roles import (
+    BROADCAST,
+    DISCOVERY,
+    SYNCHRONIZATION,
+    Following,
+    Leading,
+    LearnerHandler,
+    ProtocolError,
+    Stage,
+)
+from zab.zxid import EPOCH_MAX
+
+if TYPE_CHECKING:
+    from zab.peer import Peer
+
+DIAL_COUNT_MAX = 5
+"""How often a learner dials its leader before it elects again."""
+REDIAL_MS = 50
+
+# --------------------------------------------------------------------------------------------------------- the leader
+
+
+def leader_start(peer: "Peer", now: int) -> None:
+    """The election is won: wait for learners. Those that dialled before are here already."""
+    settings = peer.settings
+    half_tick = settings.tick_ms // 2
+    peer.leading = Leading(now + settings.init_ms, now + half_tick, now + settings.tick_ms)
+    peer.become(LEADING, DISCOVERY)
+    early, peer.early = peer.early, {}
+    for link, (sid, info) in early.items():
+        leader_on_link_up(peer, now, link, sid)
+        if info is not None and peer.leading is not None:
+            handler = peer.leading.handlers[link]
+            leader_on_followerinfo(peer, now, handler, info)
+    if peer.leading is not None:
+        determine_new_epoch(peer)
+
+
+def leader_on_link_up(peer: "Peer", now: int, link: int, sid: int) -> None:
+    """A learner has dialled; a newer link of a server takes the place of its older one."""
+    leading = peer.leading
+    assert leading is not None
+    older = leading.handler_of(sid)
+    if older is not None:
+        peer.drop_learner(now, older, "replaced by a newer link")
+    leading.handlers[link] = LearnerHandler(link, sid, now)
+
+
+def leader_on_followerinfo(peer: "Peer", now: int, handler: LearnerHandler, message: msg.FollowerInfo) -> None:
+    """LeaderProcessCEPOCH."""
+    leading = peer.leading
+    assert leading is not None
+    if handler.stage != Stage.CONNECTED:
+        raise ProtocolError("a second FOLLOWERINFO on one link")
+    mine_is_empty = peer.history.last[0] == 0
+    if message.lineage and peer.lineage and message.lineage != peer.lineage and not (message.empty or mine_is_empty):
+        raise ProtocolError(
+            f"server {handler.sid} belongs to another ensemble: "
+            f"lineage {message.lineage.hex()}, this one is {peer.lineage.hex()}"
+        )
+    handler.stage = Stage.INFORMED
+    handler.observer = message.observer or handler.sid not in peer.settings.quorum.voters
+    handler.amnesiac = message.amnesiac
+    handler.empty = message.empty
+    handler.accepted_epoch = message.accepted_epoch
+    handler.lineage = message.lineage
+    if leading.epoch is None:
+        determine_new_epoch(peer)
+    elif leading.epoch_accepted:
+        _propose_epoch(peer, now, handler)
+
+
+def _is_first_start(peer: "Peer", leading: Leading) -> bool:
+    """Every voter is connected, and none has a batch or a snapshot (B3)."""
+    if peer.history.last[0] != 0 or not peer.empty:
+        return False
+    empties = {h.sid for h in leading.at_least(Stage.INFORMED) if h.empty}
+    return peer.settings.quorum.voters <= empties | {peer.settings.sid}
+
+
+def determine_new_epoch(peer: "Peer") -> None:
+    """DetermineNewEpoch: "a quorum Q of CEPOCH(e): e' later than any e received"."""
+    leading = peer.leading
+    assert leading is not None
+    assert leading.epoch is None
+    informed = leading.at_least(Stage.INFORMED)
+    cepoch_recv = {h.sid for h in informed if not h.amnesiac}
+    if not peer.amnesiac:
+        cepoch_recv.add(peer.settings.sid)
+    leading.first_start = _is_first_start(peer, leading)
+    if not (peer.settings.quorum.contains(cepoch_recv) or leading.first_start):
+        return
+    leading.epoch = 1 + max([peer.accepted_epoch, *(h.accepted_epoch for h in informed)])
+    assert leading.epoch <= EPOCH_MAX
+    peer.trace(f"a quorum is connected -> propose epoch {leading.epoch}")
+    if not peer.lineage:
+        peer.adopt_lineage(peer.rng.randbytes(LINEAGE_BYTES))
+    peer.save_epochs(leading.epoch, peer.current_epoch)
+
+
+def leader_on_epochs_saved(peer: "Peer", now: int) -> None:
+    """One of the leader's two promises is durable: acceptedEpoch first, currentEpoch later."""
+    leading = peer.leading
+    assert leading is not None
+    assert leading.epoch is not None
+    if not leading.epoch_accepted and peer.accepted_epoch == leading.epoch:
+        leading.epoch_accepted = True
+        if not peer.amnesiac or leading.first_start:
+            leading.acke_recv.add(peer.settings.sid)
+        for handler in list(leading.handlers.values()):
+            if handler.stage == Stage.INFORMED and handler.link in leading.handlers:
+                _propose_epoch(peer, now, handler)
+        determine_initial_history(peer, now)
+    elif not leading.epoch_current and peer.current_epoch == leading.epoch:
+        leading.epoch_current = True
+        synchronization.leader_start(peer, now)
+
+
+def _propose_epoch(peer: "Peer", now: int, handler: LearnerHandler) -> None:
+    """Send LEADERINFO, unless the learner has promised a higher epoch already."""
+    leading = peer.leading
+    assert leading is not None
+    assert leading.epoch is not None
+    assert leading.epoch_accepted, "LEADERINFO must not leave before acceptedEpoch is durable"
+    if handler.accepted_epoch > leading.epoch:
+        peer.drop_learner(now, handler, f"it has accepted epoch {handler.accepted_epoch}, we lead {leading.epoch}")
+        if leading.established:
+            peer.trace(f"server {handler.sid} can only follow a higher epoch -> renew the epoch")
+            broadcast.leader_want_renewal(peer, handler.accepted_epoch)
+        return
+    handler.stage = Stage.EPOCH_PROPOSED
+    peer.send(handler.link, msg.LeaderInfo(leading.epoch, peer.lineage))
+
+
+def leader_on_ackepoch(peer: "Peer", now: int, handler: LearnerHandler, message: msg.AckEpoch) -> None:
+    """LeaderProcessACKEPOCH."""
+    leading = peer.leading
+    assert leading is not None
+    if handler.stage != Stage.EPOCH_PROPOSED:
+        raise ProtocolError(f"ACKEPOCH in stage {handler.stage.name}")
+    handler.position = (message.zxid, message.chain)
+    acknowledged = leading.acknowledged.get(handler.sid, 0)
+    if message.zxid < acknowledged and not handler.amnesiac:
+        peer.trace(f"server {handler.sid} has {message.zxid:#x}, it acknowledged {acknowledged:#x} -> it lost its data")
+        handler.amnesiac = True
+    if peer.phase == DISCOVERY:
+        if _is_ahead(peer, handler, message):
+            _on_learner_ahead(peer, now, handler, message)
+            return
+        handler.stage = Stage.EPOCH_ACCEPTED
+        if message.epoch != -1 and not handler.observer and (not handler.amnesiac or leading.first_start):
+            leading.acke_recv.add(handler.sid)
+        determine_initial_history(peer, now)
+    else:
+        handler.stage = Stage.EPOCH_ACCEPTED
+        synchronization.leader_sync_learner(peer, now, handler)
+
+
+def _is_ahead(peer: "Peer", handler: LearnerHandler, message: msg.AckEpoch) -> bool:
+    """Whether the learner's history is newer than the leader's, which then must not become the initial history."""
+    if handler.amnesiac or handler.observer or message.epoch == -1:
+        return False
+    return (message.epoch, message.zxid) > (peer.current_epoch, peer.history.last[0])
+
+
+def _on_learner_ahead(peer: "Peer", now: int, handler: LearnerHandler, message: msg.AckEpoch) -> None:
+    """F2: without a quorum that does not need this learner, there is nothing to wait for."""
+    leading = peer.leading
+    assert leading is not None
+    mine = f"({peer.current_epoch}, {peer.history.last[0]:#x})"
+    reason = f"it is ahead of the leader: ({message.epoch}, {message.zxid:#x}), the leader has {mine}"
+    peer.drop_learner(now, handler, reason)
+    possible = {h.sid for h in leading.handlers.values()} | {peer.settings.sid}
+    if not peer.settings.quorum.contains(possible):
+        peer.look(now, f"server {handler.sid} is ahead, and without it there is no quorum")
+
+
+def determine_initial_history(peer: "Peer", now: int) -> None:
+    """DetermineInitialHistory: with a quorum of ACKEPOCHs, the leader's own history is the one to synchronize to."""
+    leading = peer.leading
+    assert leading is not None
+    if peer.phase != DISCOVERY or not leading.epoch_accepted or leading.current_saving:
+        return
+    if not peer.settings.quorum.contains(leading.acke_recv):
+        return
+    assert leading.epoch is not None
+    assert peer.durable == peer.history.last[0], "the initial history is durable at its leader"
+    peer.trace(f"epoch {leading.epoch} is accepted by {sorted(leading.acke_recv)}")
+    leading.current_saving = True
+    peer.save_epochs(leading.epoch, leading.epoch)
+
+
+def leader_renew(peer: "Peer", now: int) -> None:
+    """Make a new epoch over the open links (F1): everything proposed is committed, clients stay where they are."""
+    leading = peer.leading
+    assert leading is not None
+    assert leading.epoch is not None
+    assert leading.established
+    assert peer.committed == peer.history.last[0]
+    for handler in list(leading.handlers.values()):
+        if not handler.served or handler.stage != Stage.UP_TO_DATE:
+            peer.drop_learner(now, handler, "the epoch is renewed")
+            continue
+        handler.stage = Stage.INFORMED
+        handler.accepted_epoch = leading.epoch
+        handler.decided = False
+        handler.acked = 0
+    leading.epoch = 1 + max(peer.accepted_epoch, leading.renewal_above)
+    leading.epoch_accepted = leading.current_saving = leading.epoch_current = False
+    leading.renewal_wanted = False
+    leading.acke_recv.clear()
+    leading.acknowledged.clear()
+    leading.deadline = now + peer.settings.init_ms
+    peer.become(LEADING, DISCOVERY)
+    peer.trace(f"the epoch is renewed: {peer.current_epoch} -> {leading.epoch}")
+    peer.save_epochs(leading.epoch, peer.current_epoch)
+
+
+# -------------------------------------------------------------------------------------------------------- the learner
+
+
+def learner_start(peer: "Peer", now: int, leader: int, role: int) -> None:
+    """The election named a leader: dial its quorum port."""
+    peer.following = Following(leader, now + peer.settings.init_ms)
+    early, peer.early = peer.early, {}
+    for link in early:
+        peer.emit(ev.CloseLink(link, "not leading"))
+    peer.become(role, DISCOVERY)
+    peer.emit(ev.ConnectQuorum(leader))
+
+
+def learner_on_link_up(peer: "Peer", now: int, link: int, sid: int) -> None:
+    """ConnectAndFollowerSendCEPOCH."""
+    following = peer.following
+    if following is None or following.link is not None or following.leader != sid:
+        peer.emit(ev.CloseLink(link, "this server is not our leader any more"))
+        return
+    following.link = link
+    following.redial_at = None
+    empty = peer.empty and peer.history.last[0] == 0
+    peer.send(
+        link,
+        msg.FollowerInfo(peer.accepted_epoch, peer.lineage, empty, peer.amnesiac, not peer.is_voter),
+    )
+
+
+def learner_on_link_down(peer: "Peer", now: int) -> None:
+    """The leader is gone; before it was reached, dial again for a while: it may not know yet that it leads."""
+    following = peer.following
+    assert following is not None
+    if following.epoch is None and following.dialled < DIAL_COUNT_MAX:
+        following.link = None
+        following.redial_at = now + REDIAL_MS
+    else:
+        peer.look(now, f"the link to leader {following.leader} broke")
+
+
+def learner_on_leaderinfo(peer: "Peer", now: int, following: Following, message: msg.LeaderInfo) -> None:
+    """FollowerProcessNEWEPOCH: "if e' > f.p then f.p <- e'", durably, then the acknowledgement."""
+    assert following.link is not None
+    if peer.phase == BROADCAST:
+        _renew(peer, following, message)
+    if following.epoch is not None:
+        raise ProtocolError("a second LEADERINFO")
+    if message.epoch < peer.accepted_epoch:
+        raise ProtocolError(f"it leads epoch {message.epoch}, epoch {peer.accepted_epoch} is accepted here")
+    if peer.lineage != message.lineage and peer.history.last[0] != 0:
+        raise ProtocolError(f"it leads lineage {message.lineage.hex()}, here is {peer.lineage.hex()}")
+    following.epoch = message.epoch
+    if peer.lineage != message.lineage:
+        peer.lineage = message.lineage
+        peer.history.reset((0, genesis(message.lineage)))
+    if message.epoch > peer.accepted_epoch:
+        peer.save_epochs(message.epoch, peer.current_epoch)
+    else:
+        following.epoch_saved = True
+        # "equal -> not counted as a vote": the promise may have been given to another leader of the same number.
+        peer.send(following.link, msg.AckEpoch(-1, *peer.position()))
+
+
+def _renew(peer: "Peer", following: Following, message: msg.LeaderInfo) -> None:
+    """The leader renews its epoch over the open link (F1): clients stay, and this member stays a learner."""
+    if message.epoch <= peer.accepted_epoch:
+        raise ProtocolError(f"renewal to epoch {message.epoch}, epoch {peer.accepted_epoch} is accepted here")
+    assert following.synchronized
+    following.epoch = None
+    following.epoch_saved = False
+    following.current_saving = False
+    following.synchronized = False
+    following.acked = 0
+    peer.become(peer.state, DISCOVERY)
+
+
+def learner_on_epochs_saved(peer: "Peer", now: int) -> None:
+    """A promise of this learner is durable: acceptedEpoch in discovery, currentEpoch in synchronization."""
+    following = peer.following
+    assert following is not None
+    assert following.link is not None
+    if not following.epoch_saved and peer.accepted_epoch == following.epoch:
+        following.epoch_saved = True
+        assert peer.durable == peer.history.last[0], "ACKEPOCH names the last durable batch"
+        peer.send(following.link, msg.AckEpoch(peer.current_epoch, *peer.position()))
+    elif following.newleader is not None and peer.current_epoch == following.newleader[0]:
+        assert peer.phase == SYNCHRONIZATION
+        synchronization.learner_on_current_epoch_saved(peer, now)

@@ -1,0 +1,285 @@
+"""Phase 0, leader election: ZooKeeper's fast leader election (FLE).
+
+Messages: `Notification`, in and out, on the election links. Variables: the round (ZooKeeper's logical clock), the
+current proposal, what was received in this round, and what members that are not electing say. The order of votes is
+(currentEpoch, last zxid, server id). The election ends when a quorum votes for the same candidate and nobody who
+could know a better one is left to hear, or when a quorum already follows a leader who says that it leads.
+
+Invariants: a proposal only improves within a round; an amnesiac member (one that lost its data, `decisions` B2) is
+never counted, except at the very first start, when every voter is present and none has any history (B3).
+
+Safety does not rest on this phase. Discovery refuses a leader that lacks history; a wrong or early result here costs
+time, never data. That is why the final wait may be short (F2): it ends as soon as every voter has sent the vote about
+to win, or is known to be unreachable.
+
+Not here: connections, and what the winner does (`discovery`).
+"""
+
+from collections.abc import Callable
+
+import attrs
+
+from zab.message import Notification
+from zab.quorum import Quorum
+
+LOOKING, FOLLOWING, LEADING, OBSERVING = range(4)
+
+RESEND_MS_MIN = 200
+"""ZooKeeper's minNotificationInterval: how long to wait for votes before sending one's own again."""
+RESEND_MS_MAX = 2_000
+FINAL_WAIT_MS_MIN = 10
+FINAL_WAIT_MS_MAX = 200
+FINAL_WAIT_ROUND_TRIPS = 4
+
+
+@attrs.frozen
+class Vote:
+    """A candidate: the server, the end of its history, and its currentEpoch."""
+
+    leader: int
+    zxid: int
+    epoch: int
+
+
+def total_order(vote: Vote) -> tuple[int, int, int]:
+    """Votes compare by epoch, then history, then server id; the largest wins (TotalOrderPredicate)."""
+    return vote.epoch, vote.zxid, vote.leader
+
+
+def vote_of(notification: Notification) -> Vote:
+    return Vote(notification.leader, notification.zxid, notification.epoch)
+
+
+@attrs.define
+class Standing:
+    """What a member says of itself with each vote."""
+
+    vote: Vote
+    lineage: bytes
+    amnesiac: bool
+    empty: bool
+
+
+class Election:
+    """One member's part in the election; `winner` is set when it is over."""
+
+    def __init__(self, sid: int, quorum: Quorum, send: Callable[[int, Notification], None]) -> None:
+        self._sid = sid
+        self._quorum = quorum
+        self._send = send
+        self.round = 0
+        self.state = LOOKING
+        """What our notifications say; the peer sets it when its state changes."""
+        self.winner: int | None = None
+        self.standing = Standing(Vote(sid, 0, 0), b"", amnesiac=True, empty=True)
+        self.proposal = self.standing.vote
+        self.received: dict[int, Notification] = {}
+        """Per voter, its newest notification of this round, our own included."""
+        self.out_of_election: dict[int, Notification] = {}
+        """Per voter, what it said last while it followed or led."""
+        self.unreachable: set[int] = set()
+        self.round_trips_ms: dict[int, int] = {}
+        self._decide_at: int | None = None
+        self._resend_at = 0
+        self._resend_ms = RESEND_MS_MIN
+
+    # ------------------------------------------------------------------------------------------------------- running
+
+    def start(self, now: int, standing: Standing) -> None:
+        """Begin a new round with our own candidacy; an observer proposes nobody that counts, but listens."""
+        self.state = LOOKING
+        self.winner = None
+        self.round += 1
+        self.standing = standing
+        self.proposal = standing.vote
+        self.received = {}
+        self.out_of_election = {}
+        self._decide_at = None
+        self._resend_ms = RESEND_MS_MIN
+        self._broadcast(now)
+        self._consider(now)
+
+    def settle(self, state: int, vote: Vote, standing: Standing) -> None:
+        """The election is over and led to this; from now on this vote is what others are told."""
+        assert state != LOOKING
+        self.state = state
+        self.proposal = vote
+        self.standing = standing
+
+    def next_deadline(self) -> int | None:
+        """When `on_timeout` is wanted; None while not electing."""
+        if self.state != LOOKING or self.winner is not None:
+            return None
+        return self._resend_at if self._decide_at is None else min(self._resend_at, self._decide_at)
+
+    def on_timeout(self, now: int) -> None:
+        """The final wait is over, or nobody has answered for a while."""
+        if self.state != LOOKING or self.winner is not None:
+            return
+        if self._decide_at is not None and now >= self._decide_at:
+            self._finish(self.proposal.leader)
+        elif now >= self._resend_at:
+            self._resend_ms = min(2 * self._resend_ms, RESEND_MS_MAX)
+            self._broadcast(now)
+
+    def on_link_up(self, now: int, sid: int, round_trip_ms: int) -> None:
+        """A server is reachable: tell it where we stand."""
+        self.unreachable.discard(sid)
+        self.round_trips_ms[sid] = round_trip_ms
+        if self.state == LOOKING and self.winner is None:
+            if sid in self._quorum.voters:
+                self._send(sid, self._notification())
+            self._consider(now)
+
+    def on_link_down(self, now: int, sid: int) -> None:
+        """A server cannot be reached: there is nothing to wait for from it."""
+        self.unreachable.add(sid)
+        self.round_trips_ms.pop(sid, None)
+        if self.state == LOOKING and self.winner is None:
+            self._consider(now)
+
+    # ------------------------------------------------------------------------------------------------- notifications
+
+    def on_notification(self, now: int, sid: int, notification: Notification) -> None:
+        """A vote arrived; answer whoever needs an answer, and count it if we are electing."""
+        assert sid != self._sid
+        if self.state != LOOKING or self.winner is not None:
+            if notification.state == LOOKING:
+                self._send(sid, self._notification())
+            return
+        if sid not in self._quorum.voters:
+            # Observers and servers outside of the configuration learn the leader from our answer; they never count.
+            self._send(sid, self._notification())
+            return
+        if notification.leader not in self._quorum.voters or self._of_another_lineage(notification):
+            return
+        if notification.state == LOOKING:
+            self._on_electing(now, sid, notification)
+        elif notification.state in (FOLLOWING, LEADING):
+            self._on_established(sid, notification)
+
+    def _of_another_lineage(self, notification: Notification) -> bool:
+        mine = self.standing
+        if mine.empty or notification.empty or not mine.lineage:
+            return False  # "A lineage without any batch binds nobody" (A7)
+        return notification.lineage != mine.lineage
+
+    def _on_electing(self, now: int, sid: int, notification: Notification) -> None:
+        vote = vote_of(notification)
+        if notification.round < self.round:
+            self._send(sid, self._notification())
+            return
+        if notification.round > self.round:
+            self.round = notification.round
+            self.received = {}
+            self.proposal = self.standing.vote
+            if self._is_better(vote):
+                self.proposal = vote
+            self._broadcast(now)
+        elif self._is_better(vote):
+            self.proposal = vote
+            self._broadcast(now)
+        self.received[sid] = notification
+        self._consider(now)
+
+    def _is_better(self, vote: Vote) -> bool:
+        if self.proposal.leader not in self._quorum.voters:
+            return True  # an observer's own candidacy stands for nobody
+        return total_order(vote) > total_order(self.proposal)
+
+    def _on_established(self, sid: int, notification: Notification) -> None:
+        """Join an ensemble that has a leader (how a restarted member comes back)."""
+        if notification.round == self.round:
+            self.received[sid] = notification
+            if self._established(self.received, notification):
+                self._finish(notification.leader)
+                return
+        self.out_of_election[sid] = notification
+        if self._established(self.out_of_election, notification):
+            self.round = notification.round
+            self._finish(notification.leader)
+
+    def _established(self, votes: dict[int, Notification], notification: Notification) -> bool:
+        # Out of election only leader and epoch are compared: zxid and round of settled members differ (ZOOKEEPER-1732).
+        agreeing = {
+            sid
+            for sid, other in votes.items()
+            if other.leader == notification.leader
+            and other.epoch == notification.epoch
+            and other.state != LOOKING
+            and not other.amnesiac
+        }
+        return self._quorum.contains(agreeing) and self.check_leader(votes, notification)
+
+    def check_leader(self, votes: dict[int, Notification], notification: Notification) -> bool:
+        """Whether the leader that others follow says so itself: a dead leader has followers for a while."""
+        if notification.leader == self._sid:
+            return notification.round == self.round
+        leader = votes.get(notification.leader)
+        return leader is not None and leader.state == LEADING
+
+    # ------------------------------------------------------------------------------------------------------- deciding
+
+    def has_quorum(self, vote: Vote) -> bool:
+        """Whether a quorum has sent this vote in this round."""
+        supporters = {sid for sid, n in self.received.items() if n.state == LOOKING and vote_of(n) == vote}
+        if not self.is_first_start():
+            supporters = {sid for sid in supporters if not self.received[sid].amnesiac}
+        return self._quorum.contains(supporters)
+
+    def is_first_start(self) -> bool:
+        """All voters are here and none has a batch or a snapshot: the ensemble has never lived (B3)."""
+        voters = self._quorum.voters
+        return voters <= self.received.keys() and all(self.received[sid].empty for sid in voters)
+
+    def _consider(self, now: int) -> None:
+        """Start, end or call off the final wait."""
+        if not self.has_quorum(self.proposal):
+            self._decide_at = None
+        elif self._nobody_left_to_hear():
+            self._finish(self.proposal.leader)
+        elif self._decide_at is None:
+            longest_ms = max(self.round_trips_ms.values(), default=0)
+            wait_ms = FINAL_WAIT_ROUND_TRIPS * longest_ms
+            self._decide_at = now + min(max(wait_ms, FINAL_WAIT_MS_MIN), FINAL_WAIT_MS_MAX)
+
+    def _nobody_left_to_hear(self) -> bool:
+        for sid in self._quorum.voters:
+            heard = self.received.get(sid)
+            if heard is not None and (heard.amnesiac or vote_of(heard) == self.proposal):
+                continue
+            if heard is None and sid in self.unreachable:
+                continue
+            return False
+        return True
+
+    def _finish(self, leader: int) -> None:
+        assert leader in self._quorum.voters
+        self._decide_at = None
+        self.winner = leader
+
+    # -------------------------------------------------------------------------------------------------------- sending
+
+    def _notification(self) -> Notification:
+        vote, standing = self.proposal, self.standing
+        return Notification(
+            self.state,
+            vote.leader,
+            vote.zxid,
+            vote.epoch,
+            self.round,
+            standing.lineage,
+            standing.amnesiac,
+            standing.empty,
+        )
+
+    def _broadcast(self, now: int) -> None:
+        """Send our proposal to every voter, and count it ourselves if we are one."""
+        notification = self._notification()
+        for sid in sorted(self._quorum.voters):
+            if sid != self._sid:
+                self._send(sid, notification)
+            else:
+                self.received[sid] = notification
+        self._decide_at = None
+        self._resend_at = now + self._resend_ms

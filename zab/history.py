@@ -1,0 +1,107 @@
+"""A member's history: the batches it has accepted, in order. Here is its newest part; the rest is in the log files.
+
+A *position* is a pair (zxid, chain): the last zxid of a batch, and the hash of everything up to there. Two members that
+hold the same position have the same history up to it. The `base` is the position before the first batch kept here;
+every batch above the high-water mark is always kept, so any history that another member may still cut away is in
+memory.
+
+Invariants: each batch continues the one before it, in zxid and in chain; nothing at or below the mark is ever cut.
+"""
+
+from collections.abc import Iterable
+
+from sortedcontainers import SortedDict
+
+from datatree import batch as codec
+from datatree.batch import Batch, genesis
+
+Position = tuple[int, bytes]
+
+
+def beginning(lineage: bytes) -> Position:
+    """The position before any transaction; a member without a lineage yet has no chain."""
+    return 0, genesis(lineage) if lineage else bytes(codec.CHAIN_BYTES)
+
+
+class History:
+    """The newest part of the accepted batches, at most `bytes_max` of what is at or below the mark."""
+
+    def __init__(self, base: Position, batches: Iterable[Batch], bytes_max: int) -> None:
+        self.base = base
+        self.last = base
+        self._batches: SortedDict[int, Batch] = SortedDict()
+        self._bytes = 0
+        self._bytes_max = bytes_max
+        for batch in batches:
+            self.append(batch)
+
+    def append(self, batch: Batch) -> None:
+        """Accept the batch that continues this history."""
+        assert codec.follows(self.last[0], batch), (self.last, batch.first)
+        zxid = batch.zxid
+        self._batches[zxid] = batch
+        self._bytes += len(batch.raw)
+        self.last = zxid, batch.chain
+
+    def chain_at(self, zxid: int) -> bytes | None:
+        """The chain at a position that is kept here, None for any other zxid."""
+        if zxid == self.base[0]:
+            return self.base[1]
+        batch = self._batches.get(zxid)
+        return batch.chain if batch is not None else None
+
+    def holds(self, position: Position) -> bool:
+        """Whether this very position is kept here."""
+        return self.chain_at(position[0]) == position[1]
+
+    def floor(self, zxid: int) -> Position | None:
+        """The last position at or below a zxid, None when that is older than the base."""
+        if zxid < self.base[0]:
+            return None
+        index = self._batches.bisect_right(zxid)
+        if index == 0:
+            return self.base
+        found = self._batches.keys()[index - 1]
+        return found, self._batches[found].chain
+
+    def after(self, zxid: int, bytes_max: int) -> list[Batch]:
+        """The batches behind a position, in order: at least one if there is any, then up to `bytes_max`."""
+        assert self.chain_at(zxid) is not None, hex(zxid)
+        found: list[Batch] = []
+        size = 0
+        for end in self._batches.irange(zxid, inclusive=(False, True)):
+            batch = self._batches[end]
+            size += len(batch.raw)
+            if found and size > bytes_max:
+                break
+            found.append(batch)
+        return found
+
+    def between(self, low: int, high: int) -> list[Batch]:
+        """The batches with low < zxid <= high; `high` is a position."""
+        assert self.chain_at(high) is not None, hex(high)
+        return [self._batches[end] for end in self._batches.irange(low, high, inclusive=(False, True))]
+
+    def truncate(self, position: Position) -> None:
+        """Cut everything behind a position that is kept here."""
+        assert self.holds(position), position
+        while self._batches and self._batches.keys()[-1] > position[0]:
+            _, batch = self._batches.popitem()
+            self._bytes -= len(batch.raw)
+        self.last = position
+
+    def reset(self, base: Position) -> None:
+        """Forget everything: a snapshot, or nothing at all, takes the place of this history."""
+        self._batches.clear()
+        self._bytes = 0
+        self.base = self.last = base
+
+    def trim(self, mark: int) -> None:
+        """Leave the oldest batches to the log files, never one above the mark."""
+        while self._bytes > self._bytes_max:
+            zxid, batch = self._batches.peekitem(0)
+            if zxid > mark:
+                return
+            del self._batches[zxid]
+            self._bytes -= len(batch.raw)
+            self.base = zxid, batch.chain

@@ -1,0 +1,172 @@
+"""What a member knows while it leads, and while it follows. Plain state: the phase modules are what acts on it.
+
+The leader's sets have the names of the Zab specification: `cepoch_recv` (who sent CEPOCH), `acke_recv` (who sent
+ACK-E), `ackld_recv` (who sent ACK-LD). Each holds server ids that proved it on their present link, in this epoch;
+when a link goes, so does everything that was counted because of it.
+"""
+
+from collections import deque
+from enum import IntEnum
+
+import attrs
+
+ELECTION, DISCOVERY, SYNCHRONIZATION, BROADCAST = "election", "discovery", "synchronization", "broadcast"
+
+
+class ProtocolError(Exception):
+    """The other side of a link broke the protocol: that link is closed, and nothing else suffers."""
+
+
+class Stage(IntEnum):
+    """How far one learner has come on its present link, as the leader sees it."""
+
+    CONNECTED = 0
+    """Its FOLLOWERINFO is awaited."""
+    INFORMED = 1
+    """It waits for LEADERINFO."""
+    EPOCH_PROPOSED = 2
+    """Its ACKEPOCH is awaited."""
+    EPOCH_ACCEPTED = 3
+    """It waits for the decision how to synchronize it."""
+    SYNCING = 4
+    """Its missing history is on the way."""
+    NEWLEADER_SENT = 5
+    """NEWLEADER is sent; new proposals follow it. Its ACK-LD is awaited."""
+    SYNCHRONIZED = 6
+    """It has acknowledged NEWLEADER and waits for UPTODATE."""
+    UP_TO_DATE = 7
+    """It serves clients."""
+
+
+@attrs.define
+class Overdue:
+    """Which zxid should be durable by now: the one that was the last a time limit ago, from samples at every ping."""
+
+    samples: deque[tuple[int, int]] = attrs.Factory(deque)
+
+    def sample(self, now: int, zxid: int, limit_ms: int) -> int:
+        """Note that the history ends at `zxid` now; the zxid that was noted `limit_ms` ago, or 0."""
+        self.samples.append((now, zxid))
+        while len(self.samples) > 1 and self.samples[1][0] <= now - limit_ms:
+            self.samples.popleft()
+        noted_at, overdue = self.samples[0]
+        return overdue if noted_at <= now - limit_ms else 0
+
+
+@attrs.define
+class LearnerHandler:
+    """The leader's side of one link to one learner."""
+
+    link: int
+    sid: int
+    heard_at: int
+    """When its last message came."""
+    stage: Stage = Stage.CONNECTED
+    observer: bool = False
+    amnesiac: bool = False
+    """It lost its data: nothing it says counts before a confirmation round without it (B2)."""
+    empty: bool = False
+    accepted_epoch: int = 0
+    lineage: bytes = b""
+    position: tuple[int, bytes] = (0, b"")
+    """The end of its history, as its ACKEPOCH told."""
+    cursor: int = 0
+    """Everything up to this zxid was sent on this link, or was there before."""
+    decided: bool = False
+    """DIFF, TRUNC or SNAP was sent."""
+    reading: bool = False
+    """A `ReadLog` for it is out."""
+    served: bool = False
+    """UPTODATE was sent on this link: it serves clients, also while the epoch is renewed."""
+    newleader_zxid: int = 0
+    """The end of the history that NEWLEADER stood behind."""
+    acked: int = 0
+    """Its cumulative acknowledgement on this link, 0 before ACK-LD."""
+    confirmed: int = 0
+    """The newest confirmation round that it has answered."""
+    counts_after_round: int | None = None
+    """An amnesiac counts once this round has a quorum without it."""
+
+
+@attrs.define
+class Question:
+    """A confirmation round that somebody waits for: a `sync`, with the mark that was known when it was asked."""
+
+    round: int
+    token: int
+    mark: int
+
+
+@attrs.define
+class Leading:
+    """State of a leader, from the end of the election to the end of its leadership."""
+
+    deadline: int
+    """When it gives up unless the epoch is established."""
+    next_ping: int
+    next_tick: int
+    handlers: dict[int, LearnerHandler] = attrs.Factory(dict)
+    """By link."""
+    epoch: int | None = None
+    """The epoch that it determined, None before a quorum of CEPOCHs."""
+    epoch_accepted: bool = False
+    """Its own acceptedEpoch is durable at `epoch`: LEADERINFO may leave."""
+    epoch_current: bool = False
+    """Its own currentEpoch is durable at `epoch`: it may count itself for NEWLEADER."""
+    current_saving: bool = False
+    first_start: bool = False
+    """The ensemble has never lived: amnesiacs count, since all of them are (B3)."""
+    acke_recv: set[int] = attrs.Factory(set)
+    acknowledged: dict[int, int] = attrs.Factory(dict)
+    """Per server, the most that it ever acknowledged to this leader: to find a directory that was rolled back (B4)."""
+    established: bool = False
+    """A quorum has acknowledged NEWLEADER at least once under this leader: clients are served."""
+    renewal_wanted: bool = False
+    """Nothing is proposed any more; when all is committed the epoch is renewed over the open links (F1)."""
+    renewal_above: int = 0
+    """The renewed epoch has to be above this one, which some server has accepted."""
+    confirm_round: int = 0
+    questions: list[Question] = attrs.Factory(list)
+    outstanding: deque[tuple[int, int]] = attrs.Factory(deque)
+    """(zxid, bytes) of the batches that are not committed, or not durable here, oldest first."""
+    outstanding_bytes: int = 0
+    overdue: Overdue = attrs.Factory(Overdue)
+
+    def handler_of(self, sid: int) -> LearnerHandler | None:
+        """The handler of a server's present link."""
+        for handler in self.handlers.values():
+            if handler.sid == sid:
+                return handler
+        return None
+
+    def at_least(self, stage: Stage) -> list[LearnerHandler]:
+        """The learners that have come this far."""
+        return [handler for handler in self.handlers.values() if handler.stage >= stage]
+
+
+@attrs.define
+class Following:
+    """State of a follower or observer, from the end of the election to the loss of its leader."""
+
+    leader: int
+    deadline: int
+    """When it gives up unless the leader is heard before."""
+    link: int | None = None
+    dialled: int = 1
+    """How often it has dialled the leader's quorum port."""
+    redial_at: int | None = None
+    epoch: int | None = None
+    """The epoch of LEADERINFO."""
+    epoch_saved: bool = False
+    fetching: bool = False
+    """A snapshot is on its way."""
+    newleader: tuple[int, int] | None = None
+    """(epoch, zxid) of NEWLEADER, until its ACK has left."""
+    current_saving: bool = False
+    synchronized: bool = False
+    """ACK-LD has left: acknowledgements of proposals may follow."""
+    up_to_date: bool = False
+    """UPTODATE has come: clients are served, also while the leader renews its epoch."""
+    acked: int = 0
+    """The last zxid that an Ack was sent for."""
+    overdue: Overdue = attrs.Factory(Overdue)
