@@ -1,0 +1,118 @@
+"""The syntax of a Java properties file, which is the syntax of `zoo.cfg`: text in, (key, value, line) out.
+
+A *natural* line ends with LF, CR or CR LF. Blank ones and those whose first character after white space is `#` or `!`
+are skipped. A natural line that ends with an odd number of backslashes goes on in the next one, whose leading white
+space is dropped; comments cannot be continued. In the *logical* line that results
+
+    key      up to the first `=`, `:` or white space that no backslash stands before
+    gap      white space, at most one `=` or `:`, white space
+    value    the rest, trailing white space included
+    escapes  \\t \\n \\r \\f, \\uXXXX, and any other character after a backslash stands for itself
+
+White space is space, tab and form feed. Values come back with white space cut at both ends, as ZooKeeper's reader does.
+
+Not here: which keys there are and what they mean (`config.py`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from attrs import frozen
+
+_WHITE_SPACE = " \t\f"
+_NATURAL_LINE_END = re.compile(r"\r\n|\r|\n")
+_HEX_DIGITS = re.compile(r"[0-9A-Fa-f]{4}")
+_NAMED_ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+
+
+class PropertiesError(ValueError):
+    """The text breaks the syntax: the only way to is a `\\u` without four hexadecimal digits.
+
+    `line` counts natural lines from 1.
+    """
+
+    def __init__(self, line: int, reason: str) -> None:
+        super().__init__(f"line {line}: {reason}")
+        self.line = line
+        self.reason = reason
+
+
+@frozen
+class Property:
+    """One `key=value`; `line` is the natural line, from 1, on which its key begins."""
+
+    key: str
+    value: str
+    line: int
+
+
+def parse_properties(text: str) -> list[Property]:
+    """All entries of `text` in their order, repeated keys included (in Java the last one wins)."""
+    entries = []
+    for number, line in _logical_lines(text):
+        key, value = _split(line)
+        entries.append(Property(_unescape(key, number), _unescape(value, number).strip(), number))
+    return entries
+
+
+def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
+    """(number of its first natural line, joined text) of each logical line that is neither blank nor a comment."""
+    gathered, first = "", 0
+    going_on = False
+    for number, natural in enumerate(_NATURAL_LINE_END.split(text), start=1):
+        line = natural.lstrip(_WHITE_SPACE)
+        # Before anything of a logical line was gathered, comments are still recognised, after a lone backslash too.
+        if not gathered and line.startswith(("#", "!")):
+            going_on = False
+            continue
+        if not gathered:
+            first = number
+        going_on = _ends_with_open_backslash(line)
+        gathered += line[:-1] if going_on else line
+        if not going_on and gathered:
+            yield first, gathered
+            gathered = ""
+    if going_on and gathered:
+        yield first, gathered
+
+
+def _ends_with_open_backslash(line: str) -> bool:
+    return (len(line) - len(line.rstrip("\\"))) % 2 == 1
+
+
+def _split(line: str) -> tuple[str, str]:
+    """Key and value of a logical line, both still escaped."""
+    end = 0
+    while end < len(line) and line[end] not in "=:" + _WHITE_SPACE:
+        end += 2 if line[end] == "\\" else 1
+    key, rest = line[:end], line[end:].lstrip(_WHITE_SPACE)
+    if rest.startswith(("=", ":")):
+        rest = rest[1:].lstrip(_WHITE_SPACE)
+    return key, rest
+
+
+def _unescape(text: str, line: int) -> str:
+    if "\\" not in text:
+        return text
+    characters = []
+    position = 0
+    while position < len(text):
+        character = text[position]
+        position += 1
+        if character != "\\":
+            characters.append(character)
+            continue
+        # A backslash at the very end can only come from the end of the file; Java drops it.
+        escaped = text[position : position + 1]
+        position += 1
+        if escaped == "u":
+            digits = text[position : position + 4]
+            if not _HEX_DIGITS.fullmatch(digits):
+                raise PropertiesError(line, "\\u needs four hexadecimal digits")
+            characters.append(chr(int(digits, 16)))
+            position += 4
+        else:
+            characters.append(_NAMED_ESCAPES.get(escaped, escaped))
+    return "".join(characters)

@@ -1,0 +1,543 @@
+"""Every key that this server acts on, as the fields of one frozen `Config`: key, default, kind, unit and reason.
+
+The fields stand for the table in `docs/operations.md`; a test compares the two. A field that a key sets has these
+details in its metadata (`key`, `read`, `unit`, `reason`, `shown`, `raised_to`); one without a key comes from elsewhere.
+
+A name says the unit where the value has one; limits that are counted end in `_count` or name what they count.
+
+Not here: reading files and the rules between fields (`config.py`); keys that have no effect (`ignored.py`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+from attrs import frozen
+
+from zab.server.dynamic import CLIENT_HOST_DEFAULT, Ensemble, Role, ServerLine
+
+SERVER_ID_UNKNOWN = -1
+_INT_MAX = 2**31 - 1
+_LONG_MAX = 2**63 - 1
+_COUNTER_MAX = 2**32 - 1
+_MIB = 1024 * 1024
+
+
+@frozen
+class ConfigWarning:
+    """Something in a file that does not do what its author may think; the server starts all the same."""
+
+    file: str
+    line: int
+    key: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}: {self.key}: {self.reason}"
+
+
+Read = Callable[[str], object]
+
+
+def integer(low: int, high: int) -> Read:
+    """A whole number in [low, high], decimal or 0x hexadecimal."""
+
+    def read(text: str) -> int:
+        if not re.fullmatch(r"[+-]?[0-9]+|0[xX][0-9a-fA-F]+", text, re.ASCII):
+            raise ValueError(f"{text!r} is not a whole number")
+        value = int(text, 16 if text[:2] in ("0x", "0X") else 10)
+        if not low <= value <= high:
+            raise ValueError(f"{value} is not between {low} and {high}")
+        return value
+
+    return read
+
+
+def choice(**values: object) -> Read:
+    """One of the given words, in any case."""
+
+    def read(text: str) -> object:
+        if text.lower() not in values:
+            raise ValueError(f"{text!r} is neither {' nor '.join(values)}")
+        return values[text.lower()]
+
+    return read
+
+
+def text_of(text: str) -> str:
+    """Any text that is not empty."""
+    if not text:
+        raise ValueError("the value is empty")
+    return text
+
+
+def client_host(text: str) -> str:
+    """A host name or address; brackets around an IPv6 address are taken off."""
+    return text_of(text.removeprefix("[").removesuffix("]"))
+
+
+def words(text: str) -> frozenset[str]:
+    """Words between commas; `*` is every one."""
+    return frozenset(word.strip() for word in text.split(",") if word.strip())
+
+
+BOOLEAN = choice(true=True, false=False)
+YES_NO = choice(yes=True, no=False)
+ROLE = choice(participant="participant", observer="observer")
+_COUNT = integer(1, _INT_MAX)
+_COUNT_OR_0 = integer(0, _INT_MAX)
+_BYTES = integer(1, _LONG_MAX)
+
+
+def setting(
+    key: str,
+    default: object,
+    read: Read,
+    unit: str,
+    reason: str,
+    *,
+    shown: str | None = None,
+    raised_to: int | None = None,
+) -> Any:
+    """A field of Config that a key sets. `shown` is the default as the documentation writes it.
+
+    raised_to: smaller values are lifted to it, with a warning, because ZooKeeper does.
+    """
+    if shown is None:
+        shown = _shown(default)
+    details = {"key": key, "read": read, "unit": unit, "reason": reason, "shown": shown, "raised_to": raised_to}
+    return attrs.field(default=default, metadata=details)
+
+
+def derived(compute: Callable[[Any], object]) -> Any:
+    """A default that follows from other fields."""
+    return attrs.Factory(compute, takes_self=True)
+
+
+def _shown(default: object) -> str:
+    if default is None:
+        return "none"
+    if isinstance(default, bool):
+        return "true" if default else "false"
+    if isinstance(default, frozenset):
+        return ", ".join(sorted(default))
+    return str(default)
+
+
+@frozen(kw_only=True)
+class Config:
+    """All that a member is told. The fields without a key come from elsewhere: see their comments."""
+
+    # --- The server ---------------------------------------------------------------------------------------------------
+    data_dir: str = setting(
+        "dataDir",
+        attrs.NOTHING,
+        text_of,
+        "path",
+        "Snapshots, `myid` and the epochs: nothing works without it.",
+        shown="required",
+    )
+    data_log_dir: str = setting(
+        "dataLogDir",
+        derived(lambda config: config.data_dir),
+        text_of,
+        "path",
+        "The log on a disk of its own, where syncing does not wait for snapshots.",
+        shown="dataDir",
+    )
+    data_dir_autocreate: bool = setting(
+        "datadir.autocreate",
+        True,
+        BOOLEAN,
+        "true/false",
+        "A first start needs no mkdir; false where a missing mount must not start empty.",
+    )
+    client_port: int | None = setting(
+        "clientPort",
+        None,
+        integer(0, 65535),
+        "port",
+        "Where clients connect; 0 or none: the client part of the server line.",
+    )
+    client_port_address: str = setting(
+        "clientPortAddress",
+        CLIENT_HOST_DEFAULT,
+        client_host,
+        "host",
+        "All addresses, as ZooKeeper; name one to be reachable there only.",
+    )
+    client_port_backlog_count: int = setting(
+        "clientPortListenBacklog", -1, integer(-1, _INT_MAX), "connections", "-1 leaves it to the system."
+    )
+    tick_time_ms: int = setting(
+        "tickTime", 3000, _COUNT, "ms", "The unit of heartbeats, of the limits below and of session expiry."
+    )
+    min_session_timeout_ms: int = setting(
+        "minSessionTimeout",
+        derived(lambda config: 2 * config.tick_time_ms),
+        integer(-1, _INT_MAX),
+        "ms",
+        "Sessions are checked once a tick: less than two would end live ones.",
+        shown="2 * tickTime",
+    )
+    max_session_timeout_ms: int = setting(
+        "maxSessionTimeout",
+        derived(lambda config: 20 * config.tick_time_ms),
+        integer(-1, _INT_MAX),
+        "ms",
+        "How long the ephemerals of a dead client may stay.",
+        shown="20 * tickTime",
+    )
+
+    # --- The ensemble -------------------------------------------------------------------------------------------------
+    init_limit_ticks: int = setting(
+        "initLimit",
+        0,
+        _COUNT,
+        "ticks",
+        "Time for a leader to gather its quorum and for a learner to be synchronized.",
+        shown="required in an ensemble",
+    )
+    sync_limit_ticks: int = setting(
+        "syncLimit",
+        0,
+        _COUNT,
+        "ticks",
+        "Silence on a link, or a write that is not durable, for longer ends the role.",
+        shown="required in an ensemble",
+    )
+    connect_to_leader_limit_ticks: int = setting(
+        "connectToLearnerMasterLimit",
+        0,
+        _COUNT_OR_0,
+        "ticks",
+        "Time to reach the leader's quorum port; 0 is initLimit.",
+    )
+    election_algorithm_number: int = setting(
+        "electionAlg", 3, integer(3, 3), "3", "Fast leader election is the only one; ZooKeeper refuses the others too."
+    )
+    peer_type: str | None = setting(
+        "peerType",
+        None,
+        ROLE,
+        "role",
+        "Older files say here what the server line says now; the server line wins.",
+        shown="participant",
+    )
+    quorum_listen_on_all_ips: bool = setting(
+        "quorumListenOnAllIPs",
+        False,
+        BOOLEAN,
+        "true/false",
+        "true where a member's own name resolves to an address it does not have.",
+    )
+    dynamic_config_file: str | None = setting(
+        "dynamicConfigFile", None, text_of, "path", "The server, group and weight lines stand there and not here."
+    )
+    standalone_enabled: bool = setting(
+        "standaloneEnabled",
+        True,
+        BOOLEAN,
+        "true/false",
+        "One participant runs without a quorum; false: it runs as an ensemble of one.",
+    )
+    leader_serves: bool = setting(
+        "leaderServes", True, YES_NO, "yes/no", "no keeps clients off the leader of a large ensemble."
+    )
+    election_connect_timeout_ms: int = setting(
+        "cnxTimeout", 5000, _COUNT, "ms", "To open a link of the election; a dead host answers nothing."
+    )
+    min_notification_interval_ms: int = setting(
+        "fastleader.minNotificationInterval",
+        200,
+        _COUNT,
+        "ms",
+        "First wait before a vote is sent again; doubles up to the next.",
+    )
+    max_notification_interval_ms: int = setting(
+        "fastleader.maxNotificationInterval", 60000, _COUNT, "ms", "A lonely member goes on asking, but seldom."
+    )
+    leader_connect_retry_delay_ms: int = setting(
+        "leaderConnectDelayDuringRetryMs",
+        100,
+        _COUNT,
+        "ms",
+        "The elected member may open its quorum port a moment later.",
+    )
+    election_port_bind_retry_count: int = setting(
+        "electionPortBindRetry",
+        3,
+        _COUNT_OR_0,
+        "attempts",
+        "The port may still be held by the process before; 0 is for ever.",
+    )
+    max_snapshot_transfers_count: int = setting(
+        "leader.maxConcurrentSnapSyncs",
+        10,
+        _COUNT,
+        "learners",
+        "More wait their turn: each reads a whole snapshot file from the leader's disk.",
+    )
+    tcp_keep_alive: bool = setting(
+        "tcpKeepAlive", False, BOOLEAN, "true/false", "For election links through firewalls that forget idle ones."
+    )
+    client_tcp_keep_alive: bool = setting(
+        "clientTcpKeepAlive", False, BOOLEAN, "true/false", "Sessions have pings; this finds dead hosts below them."
+    )
+
+    # --- Log and snapshots --------------------------------------------------------------------------------------------
+    pre_alloc_size_kib: int = setting(
+        "preAllocSize",
+        65536,
+        integer(0, _INT_MAX),
+        "KiB",
+        "Log files grow in these steps, so that an append changes no metadata; 0 is off.",
+    )
+    snap_count: int = setting(
+        "snapCount",
+        100_000,
+        integer(-_INT_MAX, _INT_MAX),
+        "transactions",
+        "Between two snapshots; the leader says for all when.",
+        raised_to=2,
+    )
+    snap_size_limit_kib: int = setting(
+        "snapSizeLimitInKb",
+        4_194_304,
+        integer(-_INT_MAX, _LONG_MAX),
+        "KiB",
+        "Log bytes between two snapshots, where writes are large; 0 or less is off.",
+    )
+    txn_log_size_limit_kib: int = setting(
+        "txnLogSizeLimitInKb",
+        -1,
+        integer(-_INT_MAX, _LONG_MAX),
+        "KiB",
+        "A log file is rolled at this size as well; 0 or less is off.",
+    )
+    fsync_warning_threshold_ms: int = setting(
+        "fsync.warningthresholdms",
+        1000,
+        _COUNT_OR_0,
+        "ms",
+        "A slower sync is logged: the disk is the usual cause of lost leaderships.",
+    )
+    snap_retain_count: int = setting(
+        "autopurge.snapRetainCount",
+        3,
+        integer(-_INT_MAX, _INT_MAX),
+        "snapshots",
+        "Kept with the logs they need; one damaged file costs nothing.",
+        raised_to=3,
+    )
+    purge_interval_hours: int = setting(
+        "autopurge.purgeInterval",
+        1,
+        integer(-_INT_MAX, _INT_MAX),
+        "hours",
+        "On by default, where ZooKeeper's is 0 = off: a full disk stops the member.",
+    )
+
+    # --- Clients ------------------------------------------------------------------------------------------------------
+    max_client_connections: int = setting(
+        "maxClientCnxns",
+        60,
+        integer(-_INT_MAX, _INT_MAX),
+        "connections per address",
+        "One client in a loop cannot take them all; further ones are closed at once; 0 is off.",
+    )
+    max_connections: int = setting(
+        "maxCnxns",
+        0,
+        integer(-_INT_MAX, _INT_MAX),
+        "connections",
+        "In total; further ones are closed at once; 0 is off.",
+    )
+    sessionless_timeout_ms: int = setting(
+        "nio.sessionlessCnxnTimeout", 10_000, _COUNT, "ms", "A connection that never says who it is, is closed."
+    )
+    global_outstanding_limit_count: int = setting(
+        "globalOutstandingLimit",
+        1000,
+        _COUNT,
+        "requests",
+        "In process at once; beyond, connections with some under way are not read from.",
+    )
+    jute_max_buffer_bytes: int = setting(
+        "jute.maxbuffer",
+        1_048_575,
+        integer(1, _INT_MAX),
+        "bytes",
+        "A longer frame ends its connection; bounds a znode's data and the ephemerals of a session.",
+    )
+    max_watches_per_connection: int = setting(
+        "maxWatchesPerConnection",
+        200_000,
+        _COUNT,
+        "watches",
+        "Ours. A recursive cache of 100,000 znodes needs two each; beyond, the connection is closed.",
+    )
+    output_limit_bytes: int = setting(
+        "outputLimitBytes",
+        16 * _MIB,
+        _BYTES,
+        "bytes",
+        "Ours. Unsent output beyond which a connection is not read from; at twice that it is closed.",
+    )
+    four_letter_words: frozenset[str] = setting(
+        "4lw.commands.whitelist",
+        frozenset({"srvr"}),
+        words,
+        "words",
+        "ZooKeeper's default: the others tell strangers about clients and paths; `*` is all.",
+    )
+    read_only_mode_enabled: bool = setting(
+        "readonlymode.enabled",
+        False,
+        BOOLEAN,
+        "true/false",
+        "Whether a member without a quorum serves reads to clients that ask for it.",
+    )
+
+    # --- Data and access ----------------------------------------------------------------------------------------------
+    extended_types_enabled: bool = setting(
+        "extendedTypesEnabled",
+        False,
+        BOOLEAN,
+        "true/false",
+        "Znodes with a time to live, as in ZooKeeper off: older servers cannot read them.",
+    )
+    enforce_quota: bool = setting(
+        "enforceQuota", False, BOOLEAN, "true/false", "Hard quotas refuse writes; without it they are only logged."
+    )
+    container_check_interval_ms: int = setting(
+        "znode.container.checkIntervalMs",
+        60_000,
+        _COUNT,
+        "ms",
+        "How often empty containers and expired znodes are looked for.",
+    )
+    container_max_per_minute: int = setting(
+        "znode.container.maxPerMinute", 10_000, _COUNT, "deletes a minute", "Spreads a large clean-up."
+    )
+    container_never_used_ms: int = setting(
+        "znode.container.maxNeverUsedIntervalMs",
+        0,
+        _COUNT_OR_0,
+        "ms",
+        "Containers that never had a child go after this; 0 is never.",
+    )
+    skip_acl: bool = setting("skipACL", False, YES_NO, "yes/no", "yes opens everything to everybody.")
+    digest_enabled: bool = setting(
+        "DigestAuthenticationProvider.enabled", True, BOOLEAN, "true/false", "false refuses the scheme digest."
+    )
+    super_digest: str | None = setting(
+        "DigestAuthenticationProvider.superDigest",
+        None,
+        text_of,
+        "user:base64",
+        "Whoever has its password passes every ACL.",
+    )
+
+    # --- Batches and memory (ours) ------------------------------------------------------------------------------------
+    max_batch_bytes: int = setting(
+        "maxBatchBytes",
+        _MIB,
+        _BYTES,
+        "bytes",
+        "Ours. A batch ends there, so that others are not kept waiting; a larger transaction goes alone.",
+    )
+    max_batch_count: int = setting(
+        "maxBatchCount",
+        10_000,
+        integer(1, _INT_MAX),
+        "transactions",
+        "Ours. What 1 MiB of the smallest writes comes to.",
+    )
+    max_batches_in_flight: int = setting(
+        "maxBatchesInFlight",
+        64,
+        _COUNT,
+        "batches",
+        "Ours. Proposed and not yet committed; at the limit clients are not read from.",
+    )
+    max_unsynced_bytes: int = setting(
+        "maxUnsyncedBytes",
+        64 * _MIB,
+        _BYTES,
+        "bytes",
+        "Ours. Written by the leader and not yet durable; at the limit it stops proposing.",
+    )
+    max_recent_bytes: int = setting(
+        "maxRecentBytes",
+        64 * _MIB,
+        _BYTES,
+        "bytes",
+        "Ours. Batches kept in memory for learners that are a little behind; older ones come from files.",
+    )
+    counter_limit: int = setting(
+        "counterLimit",
+        0xFFF00000,
+        integer(2, _COUNTER_MAX),
+        "transactions",
+        "Ours. Of one epoch; then leadership is renewed without an outage.",
+        shown="0xfff00000",
+    )
+
+    # From dataDir/myid; 1 when standalone; SERVER_ID_UNKNOWN only where `parse` was given none.
+    server_id: int = SERVER_ID_UNKNOWN
+    # From the server, group and weight lines, wherever they stand.
+    ensemble: Ensemble = attrs.Factory(Ensemble)
+    # The file that was parsed, and what is odd about it.
+    file: str = ""
+    warnings: tuple[ConfigWarning, ...] = ()
+
+    @property
+    def is_standalone(self) -> bool:
+        voters = len(self.ensemble.participants)
+        return voters == 0 or (voters == 1 and self.standalone_enabled)
+
+    @property
+    def own_line(self) -> ServerLine | None:
+        """This member's server line; a standalone server has the only one, whatever its id."""
+        if self.is_standalone:
+            return next(iter(self.ensemble.servers.values()), None)
+        return self.ensemble.servers.get(self.server_id)
+
+    @property
+    def role(self) -> Role:
+        return Role.PARTICIPANT if self.is_standalone or self.own_line is None else self.own_line.role
+
+    @property
+    def client_address(self) -> tuple[str, int] | None:
+        """(host, port) of the client listener; None: this member takes no clients. The server line wins."""
+        line = self.own_line
+        if line is not None and line.client_port is not None:
+            assert line.client_host is not None
+            return line.client_host, line.client_port
+        return (self.client_port_address, self.client_port) if self.client_port else None
+
+    @property
+    def init_limit_ms(self) -> int:
+        return self.init_limit_ticks * self.tick_time_ms
+
+    @property
+    def sync_limit_ms(self) -> int:
+        return self.sync_limit_ticks * self.tick_time_ms
+
+    @property
+    def connect_to_leader_limit_ms(self) -> int:
+        return (self.connect_to_leader_limit_ticks or self.init_limit_ticks) * self.tick_time_ms
+
+    def allows_word(self, word: str) -> bool:
+        """Whether the four-letter word may be answered."""
+        allowed = self.four_letter_words
+        return word in allowed or "*" in allowed or (word == "isro" and self.read_only_mode_enabled)
+
+
+def config_fields() -> list[attrs.Attribute[Any]]:
+    """The fields of Config that a key sets, in their order."""
+    return [attribute for attribute in attrs.fields(Config) if "key" in attribute.metadata]
