@@ -95,6 +95,11 @@ class Reader:
         at = self._advance(length, "buffer")
         return bytes(self._buffer[at : at + length])
 
+    def raw(self, count: builtins.int) -> bytes:
+        """The next `count` bytes as they are: a record of fixed width that is not taken apart, such as a Stat."""
+        at = self._advance(count, "record")
+        return bytes(self._buffer[at : at + count])
+
     def string(self) -> bytes | None:
         """The raw UTF-8 bytes; not checked here, since what to do about malformed text differs by field."""
         return self.buffer()

@@ -1,0 +1,318 @@
+"""Replies and notifications: the server's encoders, the client's decoders.
+
+Format, in jute's types, behind the frame's length:
+
+    reply           xid int, zxid long, error int, body; no body when the error is not 0
+    notification    the same header with xid -1 and error 0, then type int, state int, path string
+
+Bodies by operation code (Stat is 68 bytes, made and read by whoever knows a znode; here they pass as they are):
+
+     1 create                            path string
+    15, 19, 21 create2, …                path string, Stat
+     3 exists, 5 setData, 7 setACL       Stat
+     4 getData, 16 reconfig              data buffer, Stat
+     6 getACL                            acl vector<ACL>, Stat
+     8, 12 getChildren(2)                names vector<string>; 12: Stat
+     9 sync                              path string
+    14, 22 multi, multiRead              (header, body)*, end
+   102 sasl                              token buffer
+   103 getEphemerals                     paths vector<string>
+   104 getAllChildrenNumber              number int
+   106 addWatch                          error int = 0
+   107 whoAmI                            identities vector<scheme string, user string>
+   all others                            nothing
+
+Of a multi, each part is header = type int, 00, error int, and a body:
+
+    operation                            type    body
+    1 create                             1       path string
+    15, 19, 21 create2, …                15      path string, Stat
+    2 delete, 13 check                   same    nothing
+    5 setData                            5       Stat
+    4 getData                            4       data buffer, Stat
+    8 getChildren                        8       names vector<string>
+    refused                              -1      error int, the one of the header
+    end                                  -1, with 01 instead of 00, error -1; no body
+
+When one part of a multi (14) is refused, all of its parts are of the form "refused": error 0 before that part, and
+RUNTIMEINCONSISTENCY behind it; the reply's own error stays 0. In a multiRead each part stands alone.
+
+Encoders of replies return whole frames, ready to be sent; encoders of bodies return the body alone. Those of the most
+frequent replies (an error or nothing, a Stat, data) fill one `Struct` and join once. Decoders take (payload, offset).
+
+Deliberately not here: which zxid and error a reply carries (`zab.server`), and Stat's fields (`datatree.znode`).
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from struct import Struct
+from typing import Any, ClassVar, Final, TypeAlias
+
+from attrs import define
+
+from datatree.jute import NULL, JuteError, Reader, Writer
+from datatree.opcodes import OpCode
+from datatree.requests import WireAcl, acl_from, acl_to
+from zab.jute.framing import NOTIFICATION_XID
+
+__all__ = [
+    "STAT_BYTES",
+    "SYNC_CONNECTED",
+    "MultiResult",
+    "ReplyHeader",
+    "WatcherEvent",
+    "acl_body",
+    "children_body",
+    "data_body",
+    "data_reply",
+    "decode_body",
+    "failed_multi_body",
+    "identities_body",
+    "int_body",
+    "multi_body",
+    "notification",
+    "part",
+    "path_body",
+    "refused_part",
+    "reply",
+    "stat_reply",
+]
+
+STAT_BYTES: Final = 68
+# The only state that a server ever puts into a notification.
+SYNC_CONNECTED: Final = 3
+
+_INT: Final = Struct(">i")
+_HEADER: Final = Struct(">iqi")
+_REPLY: Final = Struct(">iiqi")
+_DATA_REPLY: Final = Struct(">iiqii")
+_NOTIFICATION: Final = Struct(">iiqiiii")
+_PART: Final = Struct(">ibi")
+_REFUSED_PART: Final = Struct(">ibii")
+_HEADER_BYTES: Final = 16
+_END: Final = _PART.pack(-1, 1, -1)
+_PART_END: Final = -1
+# The result of these has the type of a create2 in a multi: their body carries a Stat, that of a create does not.
+_STAT_CREATES: Final = frozenset({OpCode.CREATE2, OpCode.CREATE_CONTAINER, OpCode.CREATE_TTL})
+
+pack_int: Final = _INT.pack
+pack_reply: Final = _REPLY.pack
+pack_data_reply: Final = _DATA_REPLY.pack
+
+
+# Frames, encoded by the server.
+
+
+def reply(xid: int, zxid: int, error: int = 0, body: bytes = b"") -> bytes:
+    """The frame of any reply."""
+    return pack_reply(_HEADER_BYTES + len(body), xid, zxid, error) + body
+
+
+def stat_reply(xid: int, zxid: int, stat: bytes) -> bytes:
+    """The frame of a successful reply whose body is one Stat."""
+    assert len(stat) == STAT_BYTES
+    return pack_reply(_HEADER_BYTES + STAT_BYTES, xid, zxid, 0) + stat
+
+
+def data_reply(xid: int, zxid: int, data: bytes | None, stat: bytes) -> bytes:
+    """The frame of a successful getData."""
+    assert len(stat) == STAT_BYTES
+    if data is None:
+        return pack_data_reply(_HEADER_BYTES + 4 + STAT_BYTES, xid, zxid, 0, -1) + stat
+    length = len(data)
+    return pack_data_reply(_HEADER_BYTES + 4 + length + STAT_BYTES, xid, zxid, 0, length) + data + stat
+
+
+def notification(event_type: int, path: bytes, zxid: int, state: int = SYNC_CONNECTED) -> bytes:
+    """The frame of one watch event. It names no receiver: one frame serves every connection that gets the event."""
+    length = _HEADER_BYTES + 12 + len(path)
+    return _NOTIFICATION.pack(length, NOTIFICATION_XID, zxid, 0, event_type, state, len(path)) + path
+
+
+# Bodies, encoded by the server.
+
+
+def path_body(path: bytes, stat: bytes = b"") -> bytes:
+    """create and sync; with a Stat, the other creates."""
+    return pack_int(len(path)) + path + stat
+
+
+def data_body(data: bytes | None, stat: bytes) -> bytes:
+    return NULL + stat if data is None else pack_int(len(data)) + data + stat
+
+
+def children_body(names: Iterable[bytes], stat: bytes = b"") -> bytes:
+    """getChildren and getEphemerals; with a Stat, getChildren2."""
+    listed = list(names)
+    pieces = [pack_int(len(listed))]
+    pieces += [pack_int(len(name)) + name for name in listed]
+    pieces.append(stat)
+    return b"".join(pieces)
+
+
+def acl_body(acl: Iterable[WireAcl], stat: bytes) -> bytes:
+    writer = Writer()
+    acl_to(writer, acl)
+    return writer.raw(stat).getvalue()
+
+
+def int_body(number: int) -> bytes:
+    """getAllChildrenNumber with its number, addWatch with 0."""
+    return pack_int(number)
+
+
+def identities_body(identities: Iterable[tuple[bytes, bytes]]) -> bytes:
+    """whoAmI: (scheme, user) each."""
+    return Writer().vector(identities, lambda out, item: out.string(item[0]).string(item[1])).getvalue()
+
+
+def part(opcode: int, body: bytes = b"") -> bytes:
+    """One part of a multi or multiRead that was done; `opcode` is that of the request."""
+    return _PART.pack(OpCode.CREATE2 if opcode in _STAT_CREATES else opcode, 0, 0) + body
+
+
+def refused_part(error: int) -> bytes:
+    """One part that was not done; 0 in a refused multi for the parts before the one at fault."""
+    return _REFUSED_PART.pack(_PART_END, 0, error, error)
+
+
+def multi_body(parts: Iterable[bytes]) -> bytes:
+    """The body of a multi or multiRead out of what `part` and `refused_part` made."""
+    return b"".join([*parts, _END])
+
+
+def failed_multi_body(errors: Sequence[int]) -> bytes:
+    """The body of a refused multi: one error for each of its operations."""
+    return multi_body([refused_part(error) for error in errors])
+
+
+# Read by the client.
+
+
+@define
+class ReplyHeader:
+    """The first 16 bytes of a reply's payload. An `error` of 0 is success."""
+
+    xid: int
+    zxid: int
+    error: int
+
+    BYTES: ClassVar[int] = _HEADER_BYTES
+
+    def encode(self) -> bytes:
+        return _HEADER.pack(self.xid, self.zxid, self.error)
+
+    @classmethod
+    def decode(cls, payload: bytes) -> "ReplyHeader":
+        """Raises JuteError."""
+        if len(payload) < _HEADER_BYTES:
+            raise JuteError(f"a reply of {len(payload)} bytes; its header alone takes {_HEADER_BYTES}")
+        xid, zxid, error = _HEADER.unpack_from(payload)
+        return cls(xid, zxid, error)
+
+
+@define
+class WatcherEvent:
+    type: int
+    state: int
+    path: bytes
+
+    def encode(self) -> bytes:
+        return Writer().int(self.type).int(self.state).string(self.path).getvalue()
+
+    @classmethod
+    def decode(cls, payload: bytes, offset: int = _HEADER_BYTES) -> "WatcherEvent":
+        """Raises JuteError."""
+        reader = Reader(payload, offset)
+        event_type, state, path = reader.int(), reader.int(), reader.string()
+        if path is None:
+            raise JuteError("a notification without a path")
+        return cls(event_type, state, path)
+
+
+@define
+class MultiResult:
+    """One part of a multi's answer: `value` is what the body of `opcode` decodes to, None when `error` is not 0.
+
+    A refused part has opcode -1. Part of a refused multi and error 0: it was fine and is undone.
+    """
+
+    opcode: int
+    error: int
+    value: Any = None
+
+
+Decode: TypeAlias = Callable[[Reader], Any]
+
+
+def decode_body(opcode: int, payload: bytes, offset: int = _HEADER_BYTES) -> Any:
+    """What a successful reply to `opcode` says, by the table above; a Stat is its 68 bytes. Raises JuteError."""
+    # The frame's limit was checked when it was cut; a client may have chosen a larger one than the records' own.
+    reader = Reader(payload, offset, length_max=len(payload))
+    return _DECODERS.get(opcode, _nothing)(reader)
+
+
+def _nothing(_reader: Reader) -> None:
+    return None
+
+
+def _text(reader: Reader) -> bytes:
+    text = reader.string()
+    if text is None:
+        raise JuteError(f"null text before offset {reader.offset}")
+    return text
+
+
+def _stat(reader: Reader) -> bytes:
+    return reader.raw(STAT_BYTES)
+
+
+def _texts(reader: Reader) -> list[bytes]:
+    return reader.vector(_text) or []
+
+
+def _identity(reader: Reader) -> tuple[bytes, bytes]:
+    return _text(reader), _text(reader)
+
+
+def _multi(reader: Reader) -> list[MultiResult]:
+    results: list[MultiResult] = []
+    while True:
+        opcode, is_end, error = reader.int(), reader.bool(), reader.int()
+        if is_end:
+            return results
+        if opcode == _PART_END:
+            results.append(MultiResult(opcode, reader.int()))
+        elif opcode in _PART_DECODERS:
+            results.append(MultiResult(opcode, error, _PART_DECODERS[opcode](reader)))
+        else:
+            raise JuteError(f"a part of type {opcode} in the answer to a multi, before offset {reader.offset}")
+
+
+_PART_DECODERS: Final[Mapping[int, Decode]] = {
+    int(OpCode.CREATE): _text,
+    int(OpCode.CREATE2): lambda reader: (_text(reader), _stat(reader)),
+    int(OpCode.DELETE): _nothing,
+    int(OpCode.CHECK): _nothing,
+    int(OpCode.SET_DATA): _stat,
+    int(OpCode.GET_DATA): lambda reader: (reader.buffer(), _stat(reader)),
+    int(OpCode.GET_CHILDREN): _texts,
+}
+
+_DECODERS: Final[Mapping[int, Decode]] = {
+    **_PART_DECODERS,
+    int(OpCode.CREATE_CONTAINER): _PART_DECODERS[OpCode.CREATE2],
+    int(OpCode.CREATE_TTL): _PART_DECODERS[OpCode.CREATE2],
+    int(OpCode.EXISTS): _stat,
+    int(OpCode.SET_ACL): _stat,
+    int(OpCode.RECONFIG): _PART_DECODERS[OpCode.GET_DATA],
+    int(OpCode.GET_ACL): lambda reader: (acl_from(reader) or (), _stat(reader)),
+    int(OpCode.GET_CHILDREN2): lambda reader: (_texts(reader), _stat(reader)),
+    int(OpCode.SYNC): _text,
+    int(OpCode.MULTI): _multi,
+    int(OpCode.MULTI_READ): _multi,
+    int(OpCode.SASL): Reader.buffer,
+    int(OpCode.GET_EPHEMERALS): _texts,
+    int(OpCode.GET_ALL_CHILDREN_NUMBER): Reader.int,
+    int(OpCode.ADD_WATCH): Reader.int,
+    int(OpCode.WHO_AM_I): lambda reader: reader.vector(_identity, item_bytes_min=8) or [],
+}
