@@ -1,0 +1,240 @@
+"""One TCP connection of a client, without the socket: bytes in, events out; requests in, bytes out.
+
+    GREETING --the server's answer--> OPEN --end()--> ENDED
+        \\____________________________________________/
+
+Out: the ConnectRequest, then frames of {xid int, opcode int, body}. In: the ConnectResponse, then frames of
+{xid int, zxid long, error int, body}.
+
+    xid     what it answers
+    > 0     the oldest request without an answer: replies come in the order of the requests
+     -1     nothing: a watch fired
+     -2     a ping
+     -4     the oldest add_auth without an answer
+     -8     the oldest setWatches without an answer
+
+Invariants:
+- xids of requests are 1, 2, …, 2^31 - 1, then 1 again; a reply with any other xid than that of the oldest request
+  unanswered ends the connection (`PeerProtocolError`), since from there on no answer could be trusted.
+- Silence is bounded: a ping leaves when nothing was sent for half of the read timeout (or for 10 s), and when nothing
+  was received for the read timeout (two thirds of the session's) the connection is over, in time to reach another
+  server before the session expires. While greeting, the read timeout is what is left of the time to connect.
+- What is unsent is in `unsent_bytes`; the caller takes it with `take` and stops adding when it is too much.
+
+`now` is milliseconds of a monotonic clock, an argument everywhere. After an exception only `end` may be called.
+
+Deliberately not here: the session that outlives the connection (`zab.client.session`) and who waits for an answer.
+"""
+
+from collections import deque
+from collections.abc import Iterator
+from enum import Enum
+from typing import Any, Final
+
+from datatree.errors import ErrorCode
+from datatree.jute import JuteError
+from datatree.opcodes import OpCode
+from zab.client.exceptions import PeerProtocolError
+from zab.client.records import EventType
+from zab.client.requests import Answered, Event, Expired, Notified, Opened, Request
+from zab.jute.framing import (
+    AUTH_XID,
+    NOTIFICATION_XID,
+    PING_XID,
+    SET_WATCHES_XID,
+    FrameError,
+    FrameReader,
+    frame,
+    request_frame,
+)
+from zab.jute.handshake import ConnectRequest, ConnectResponse
+from zab.jute.replies import ReplyHeader, WatcherEvent
+
+__all__ = ["Connection", "Phase"]
+
+XID_MAX: Final = 2**31 - 1
+
+# A server that hears nothing for long may be behind a firewall that forgets idle connections.
+PING_IDLE_MS_MAX: Final = 10_000
+
+
+class Phase(Enum):
+    GREETING = "greeting"
+    OPEN = "open"
+    ENDED = "ended"
+
+
+class Connection:
+    """See the module. `answer_ms`: how long the server may take for the ConnectResponse."""
+
+    def __init__(self, greeting: ConnectRequest, *, now: int, answer_ms: int, frame_bytes_max: int) -> None:
+        self.phase = Phase.GREETING
+        self.unsent_bytes = 0
+        self._frames = FrameReader(frame_bytes_max)
+        self._unsent: list[bytes] = []
+        self._unanswered: deque[tuple[int, Request[Any]]] = deque()
+        self._auths: deque[Request[Any]] = deque()
+        self._watch_restores_count = 0
+        self._next_xid = 1
+        self._read_timeout_ms = answer_ms
+        self._last_received = now
+        self._last_sent = now
+        self._queue(frame(greeting.encode()))
+
+    @property
+    def in_flight_count(self) -> int:
+        """Requests sent (or about to be) and not answered."""
+        return len(self._unanswered)
+
+    def is_registering(self, path: bytes, table: object) -> bool:
+        """Whether a request in flight will register a watch there."""
+        return any(
+            request.registration is not None
+            and request.registration.path == path
+            and request.registration.table is table
+            for _, request in self._unanswered
+        )
+
+    # Out.
+
+    def send(self, request: Request[Any]) -> None:
+        """Queues the request behind those before it."""
+        assert self.phase is Phase.OPEN
+        xid = self._next_xid
+        self._next_xid = xid + 1 if xid < XID_MAX else 1
+        self._unanswered.append((xid, request))
+        self._queue(request_frame(xid, request.opcode, request.body))
+
+    def send_auth(self, request: Request[Any]) -> None:
+        """Queues an add_auth, which is answered out of the order of the other requests."""
+        assert self.phase is Phase.OPEN
+        assert request.opcode == OpCode.AUTH
+        self._auths.append(request)
+        self._queue(request_frame(AUTH_XID, request.opcode, request.body))
+
+    def restore_watches(self, opcode: OpCode, body: bytes) -> None:
+        assert self.phase is Phase.OPEN
+        self._watch_restores_count += 1
+        self._queue(request_frame(SET_WATCHES_XID, opcode, body))
+
+    def take(self, now: int) -> bytes:
+        """Everything that is to be sent, joined once; empty when there is nothing."""
+        if not self._unsent:
+            return b""
+        data = b"".join(self._unsent)
+        self._unsent.clear()
+        self.unsent_bytes = 0
+        self._last_sent = now
+        return data
+
+    def _queue(self, frame: bytes) -> None:
+        self._unsent.append(frame)
+        self.unsent_bytes += len(frame)
+
+    # In.
+
+    def receive(self, data: bytes, now: int) -> Iterator[Event]:
+        """What the bytes mean, in their order; to be read to its end.
+
+        Raises PeerProtocolError where they mean nothing, after the events of what stands before that place.
+        """
+        assert self.phase is not Phase.ENDED
+        self._last_received = now
+        broken: FrameError | None = None
+        try:
+            payloads = self._frames.feed(data)
+        except FrameError as error:
+            payloads, broken = error.frames, error
+        for payload in payloads:
+            event = self._read(payload)
+            if event is not None:
+                yield event
+        if broken is not None:
+            raise PeerProtocolError(f"the server sent garbage: {broken}") from broken
+
+    def _read(self, payload: bytes) -> Event | None:
+        try:
+            return self._answer(payload) if self.phase is Phase.OPEN else self._greeted(payload)
+        except JuteError as error:
+            raise PeerProtocolError(f"the server sent garbage: {error}") from error
+
+    def _greeted(self, payload: bytes) -> Event:
+        response = ConnectResponse.decode(payload)
+        if response.timeout_ms <= 0:
+            return Expired()
+        self.phase = Phase.OPEN
+        self._read_timeout_ms = response.timeout_ms * 2 // 3
+        return Opened(response.session_id, response.password, response.timeout_ms, response.read_only)
+
+    def _answer(self, payload: bytes) -> Event | None:
+        header = ReplyHeader.decode(payload)
+        if header.xid > 0:
+            return self._request_answered(header, payload)
+        if header.xid == NOTIFICATION_XID:
+            return _notified(header, payload)
+        if header.xid == PING_XID:
+            return None
+        if header.xid == AUTH_XID and self._auths:
+            return Answered(self._auths.popleft(), header.error, header.zxid, None)
+        if header.xid == SET_WATCHES_XID and self._watch_restores_count:
+            self._watch_restores_count -= 1
+            if header.error != ErrorCode.OK:
+                raise PeerProtocolError(f"the server refused to restore watches (error {header.error})")
+            return None
+        raise PeerProtocolError(f"the server answered xid {header.xid}, which nobody asked")
+
+    def _request_answered(self, header: ReplyHeader, payload: bytes) -> Event:
+        if not self._unanswered:
+            raise PeerProtocolError(f"the server answered xid {header.xid}, but no request is open")
+        expected, request = self._unanswered[0]
+        if header.xid != expected:
+            raise PeerProtocolError(f"the server answered xid {header.xid} instead of {expected}")
+        # Decoded before it leaves the queue: a reply that means nothing leaves its request without an answer.
+        result = request.decode(payload, ReplyHeader.BYTES) if header.error == ErrorCode.OK else None
+        self._unanswered.popleft()
+        return Answered(request, header.error, header.zxid, result)
+
+    # Time.
+
+    @property
+    def next_deadline(self) -> int:
+        """When `poll` has something to do (ms)."""
+        silence = self._last_received + self._read_timeout_ms
+        if self.phase is not Phase.OPEN:
+            return silence
+        return min(silence, self._last_sent + self._ping_idle_ms)
+
+    @property
+    def _ping_idle_ms(self) -> int:
+        return min(self._read_timeout_ms // 2, PING_IDLE_MS_MAX)
+
+    def poll(self, now: int) -> None:
+        """Queues a ping when one is due. Raises PeerProtocolError when the server was silent for too long."""
+        assert self.phase is not Phase.ENDED
+        if now >= self._last_received + self._read_timeout_ms:
+            raise PeerProtocolError(f"the server was silent for {now - self._last_received} ms")
+        if self.phase is Phase.OPEN and now >= self._last_sent + self._ping_idle_ms:
+            self._queue(request_frame(PING_XID, OpCode.PING, b""))
+            self._last_sent = now
+
+    def end(self) -> list[Request[Any]]:
+        """The connection is gone. Returns every request without an answer, in their order."""
+        self.phase = Phase.ENDED
+        lost = [*self._auths, *(request for _, request in self._unanswered)]
+        self._auths.clear()
+        self._unanswered.clear()
+        self._unsent.clear()
+        self.unsent_bytes = 0
+        return lost
+
+
+def _notified(header: ReplyHeader, payload: bytes) -> Notified:
+    event = WatcherEvent.decode(payload, ReplyHeader.BYTES)
+    if event.type not in _SERVER_EVENTS:
+        raise PeerProtocolError(f"the server sent an event of unknown type {event.type}")
+    return Notified(header.zxid, event.type, event.path)
+
+
+_SERVER_EVENTS: Final = frozenset(
+    {EventType.CREATED, EventType.DELETED, EventType.DATA_CHANGED, EventType.CHILDREN_CHANGED}
+)

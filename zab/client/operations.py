@@ -1,0 +1,274 @@
+"""Every operation of the service as a value: what is sent, and what becomes of its answer.
+
+An `Operation` can be sent alone or, where ZooKeeper allows it, stand in a transaction or a multi_read; so both the
+client and those two are made from the same functions. Paths are validated here, before anything is sent: a malformed
+one raises BadArgumentsError. The chroot is put before paths on the way out, and taken off on the way in.
+
+    flags of create   0 persistent, 1 ephemeral, 2 sequential, 3 both, 4 container, 5 TTL, 6 TTL and sequential
+    opcode            15 (create2) for 0 to 3, 19 (createContainer) for 4, 21 (createTTL) for 5 and 6
+
+create2 answers {path, Stat}, so one opcode serves `create` and `create2`.
+
+Deliberately not here: sending (`zab.client.runtime`) and the bytes (`datatree.requests`, `zab.jute.replies`).
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, Generic, TypeAlias, TypeVar
+
+from attrs import define
+
+from datatree.errors import ErrorCode, Refused
+from datatree.jute import JuteError
+from datatree.opcodes import OpCode
+from datatree.paths import validate
+from datatree.requests import (
+    Body,
+    Create,
+    Multi,
+    NoBody,
+    PathKind,
+    PathOnly,
+    PathVersion,
+    PathWatch,
+    Reconfig,
+    SetAcl,
+    SetData,
+    WireAcl,
+)
+from zab.client.exceptions import BadArgumentsError, request_error
+from zab.client.records import Acl, Identity, Stat, WatchKind, WatchMode
+from zab.client.requests import Registration, Request
+from zab.client.session import Session
+from zab.client.watcher import Watcher
+from zab.client.watches import MODE_TABLES, Table
+from zab.jute.replies import MultiResult, decode_body
+
+__all__ = ["CONFIG_PATH", "Operation", "Operations"]
+
+T = TypeVar("T")
+# Makes the caller's value of what `decode_body` read.
+Shape: TypeAlias = Callable[[Any], T]
+
+CONFIG_PATH: Final = "/zookeeper/config"
+_CREATES: Final = frozenset({OpCode.CREATE2, OpCode.CREATE_CONTAINER, OpCode.CREATE_TTL})
+TTL_MS_MAX: Final = 0xFF_FFFF_FFFF
+
+
+@define(eq=False)
+class Operation(Generic[T]):
+    """`path` is the caller's own; `shape` makes the caller's value of the decoded answer."""
+
+    opcode: OpCode
+    body: Body
+    shape: Shape[T]
+    path: str | None = None
+    registration: Registration | None = None
+
+    def request(self) -> Request[T]:
+        opcode, shape = self.opcode, self.shape
+
+        def decode(payload: bytes, offset: int) -> T:
+            return shape(decode_body(opcode, payload, offset))
+
+        return Request(opcode, self.body.encode(), decode, self.path, self.registration)
+
+
+class Operations:
+    """The operations of one client; `session` knows its chroot."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def _inner(self, path: str, *, sequence: bool = False) -> bytes:
+        # A sequential znode gets digits appended, so a path that ends in a slash is legal there.
+        try:
+            validate((path + "1" if sequence else path).encode())
+        except (Refused, UnicodeEncodeError):
+            raise BadArgumentsError(path, detail="not a valid path") from None
+        return self._session.inner_path(path)
+
+    def _created(self, answer: tuple[bytes, bytes]) -> tuple[str, Stat]:
+        return self._session.outer_path(answer[0]), Stat.from_wire(answer[1])
+
+    # Writes.
+
+    def create(
+        self,
+        path: str,
+        data: bytes | None,
+        acl: Iterable[Acl],
+        *,
+        ephemeral: bool = False,
+        sequence: bool = False,
+        container: bool = False,
+        ttl_ms: int | None = None,
+    ) -> Operation[tuple[str, Stat]]:
+        opcode, flags = _create_mode(path, ephemeral, sequence, container, ttl_ms)
+        entries = tuple(entry.to_wire() for entry in acl)
+        body = Create(self._inner(path, sequence=sequence), data, entries, flags, ttl_ms)
+        return Operation(opcode, body, self._created, path)
+
+    def delete(self, path: str, version: int) -> Operation[None]:
+        return Operation(OpCode.DELETE, PathVersion(self._inner(path), version), _nothing, path)
+
+    def set(self, path: str, data: bytes | None, version: int) -> Operation[Stat]:
+        return Operation(OpCode.SET_DATA, SetData(self._inner(path), data, version), Stat.from_wire, path)
+
+    def set_acl(self, path: str, acl: Iterable[Acl], version: int) -> Operation[Stat]:
+        entries = tuple(entry.to_wire() for entry in acl)
+        return Operation(OpCode.SET_ACL, SetAcl(self._inner(path), entries, version), Stat.from_wire, path)
+
+    def check(self, path: str, version: int) -> Operation[None]:
+        """Only inside a transaction."""
+        return Operation(OpCode.CHECK, PathVersion(self._inner(path), version), _nothing, path)
+
+    def reconfig(
+        self, joining: str | None, leaving: str | None, members: str | None, version: int
+    ) -> Operation[tuple[bytes | None, Stat]]:
+        body = Reconfig(_encoded(joining), _encoded(leaving), _encoded(members), version)
+        return Operation(OpCode.RECONFIG, body, _data, CONFIG_PATH)
+
+    # Reads.
+
+    def exists(self, path: str, watch: Watcher | None) -> Operation[Stat]:
+        inner = self._inner(path)
+        return self._watching(OpCode.EXISTS, path, inner, Stat.from_wire, watch, Table.DATA, Table.EXIST)
+
+    def get(self, path: str, watch: Watcher | None = None) -> Operation[tuple[bytes | None, Stat]]:
+        return self._watching(OpCode.GET_DATA, path, self._inner(path), _data, watch, Table.DATA)
+
+    def get_config(self, watch: Watcher | None) -> Operation[tuple[bytes | None, Stat]]:
+        inner = CONFIG_PATH.encode()
+        return self._watching(OpCode.GET_DATA, CONFIG_PATH, inner, _data, watch, Table.DATA)
+
+    def get_children(self, path: str, watch: Watcher | None = None) -> Operation[list[str]]:
+        return self._watching(OpCode.GET_CHILDREN, path, self._inner(path), _names, watch, Table.CHILD)
+
+    def get_children2(self, path: str, watch: Watcher | None) -> Operation[tuple[list[str], Stat]]:
+        inner = self._inner(path)
+        return self._watching(OpCode.GET_CHILDREN2, path, inner, _names_and_stat, watch, Table.CHILD)
+
+    def get_acl(self, path: str) -> Operation[tuple[tuple[Acl, ...], Stat]]:
+        return Operation(OpCode.GET_ACL, PathOnly(self._inner(path)), _acl, path)
+
+    def get_all_children_number(self, path: str) -> Operation[int]:
+        return Operation(OpCode.GET_ALL_CHILDREN_NUMBER, PathOnly(self._inner(path)), int, path)
+
+    def get_ephemerals(self, prefix: str) -> Operation[list[str]]:
+        def shape(paths: list[bytes]) -> list[str]:
+            return sorted(map(self._session.outer_path, paths))
+
+        # A plain prefix of paths, not a path: nothing to validate.
+        return Operation(OpCode.GET_EPHEMERALS, PathOnly(self._session.inner_path(prefix)), shape, prefix)
+
+    def _watching(
+        self,
+        opcode: OpCode,
+        path: str,
+        inner: bytes,
+        shape: Shape[T],
+        watcher: Watcher | None,
+        table: Table,
+        missing: Table | None = None,
+    ) -> Operation[T]:
+        registration = None if watcher is None else Registration(inner, watcher, table, missing)
+        return Operation(opcode, PathWatch(inner, watcher is not None), shape, path, registration)
+
+    # The connection's own.
+
+    def sync(self, path: str) -> Operation[None]:
+        return Operation(OpCode.SYNC, PathOnly(self._inner(path)), _nothing, path)
+
+    def add_watch(self, path: str, watcher: Watcher, mode: WatchMode) -> Operation[None]:
+        inner = self._inner(path)
+        registration = Registration(inner, watcher, MODE_TABLES[mode])
+        return Operation(OpCode.ADD_WATCH, PathKind(inner, mode), _nothing, path, registration)
+
+    def check_watches(self, path: str, kind: WatchKind) -> Operation[None]:
+        return Operation(OpCode.CHECK_WATCHES, PathKind(self._inner(path), kind), _nothing, path)
+
+    def remove_watches(self, path: str, kind: WatchKind) -> Operation[None]:
+        return Operation(OpCode.REMOVE_WATCHES, PathKind(self._inner(path), kind), _nothing, path)
+
+    def who_am_i(self) -> Operation[list[Identity]]:
+        return Operation(OpCode.WHO_AM_I, NoBody(), _identities)
+
+    # Several in one request.
+
+    def multi(self, operations: Sequence[Operation[Any]]) -> Operation[list[Any]]:
+        """Answers a list with each operation's result, or its RequestError."""
+        return _several(OpCode.MULTI, operations)
+
+    def multi_read(self, operations: Sequence[Operation[Any]]) -> Operation[list[Any]]:
+        return _several(OpCode.MULTI_READ, operations)
+
+
+def _create_mode(path: str, ephemeral: bool, sequence: bool, container: bool, ttl_ms: int | None) -> tuple[OpCode, int]:
+    if ttl_ms is not None:
+        if ephemeral or container:
+            raise BadArgumentsError(path, detail="a TTL znode is neither ephemeral nor a container")
+        if not 0 < ttl_ms <= TTL_MS_MAX:
+            raise BadArgumentsError(path, detail=f"a TTL is between 1 and {TTL_MS_MAX} ms, not {ttl_ms}")
+        return OpCode.CREATE_TTL, 6 if sequence else 5
+    if container:
+        if ephemeral or sequence:
+            raise BadArgumentsError(path, detail="a container is neither ephemeral nor sequential")
+        return OpCode.CREATE_CONTAINER, 4
+    return OpCode.CREATE2, (1 if ephemeral else 0) | (2 if sequence else 0)
+
+
+def _several(opcode: OpCode, operations: Sequence[Operation[Any]]) -> Operation[list[Any]]:
+    def shape(parts: list[MultiResult]) -> list[Any]:
+        if len(parts) != len(operations):
+            raise JuteError(f"{len(parts)} results for {len(operations)} operations")
+        return [
+            _part(index, part, operation) for index, (part, operation) in enumerate(zip(parts, operations, strict=True))
+        ]
+
+    body = Multi(tuple((operation.opcode, operation.body) for operation in operations))
+    return Operation(opcode, body, shape)
+
+
+def _part(index: int, part: MultiResult, operation: Operation[Any]) -> Any:
+    """The part's value, its RequestError, or None for a part that was fine and is undone."""
+    if part.error != ErrorCode.OK:
+        return request_error(part.error, operation.path, index=index)
+    if part.opcode == OpCode.ERROR:
+        return None
+    # Every create that answers with a Stat is a create2 here.
+    expected = OpCode.CREATE2 if operation.opcode in _CREATES else operation.opcode
+    if part.opcode != expected:
+        raise JuteError(f"result {index} is of type {part.opcode}, the operation of type {operation.opcode}")
+    return operation.shape(part.value)
+
+
+def _nothing(_answer: object) -> None:
+    """For answers without a body, or with one that repeats the request."""
+
+
+def _data(answer: tuple[bytes | None, bytes]) -> tuple[bytes | None, Stat]:
+    return answer[0], Stat.from_wire(answer[1])
+
+
+def _names(answer: list[bytes]) -> list[str]:
+    return sorted(map(_text, answer))
+
+
+def _names_and_stat(answer: tuple[list[bytes], bytes]) -> tuple[list[str], Stat]:
+    return _names(answer[0]), Stat.from_wire(answer[1])
+
+
+def _acl(answer: tuple[tuple[WireAcl, ...], bytes]) -> tuple[tuple[Acl, ...], Stat]:
+    return tuple(map(Acl.from_wire, answer[0])), Stat.from_wire(answer[1])
+
+
+def _identities(answer: list[tuple[bytes, bytes]]) -> list[Identity]:
+    return [Identity(_text(scheme), _text(user)) for scheme, user in answer]
+
+
+def _text(encoded: bytes) -> str:
+    return encoded.decode("utf-8", "replace")
+
+
+def _encoded(text: str | None) -> bytes | None:
+    return None if text is None else text.encode()

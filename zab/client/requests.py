@@ -1,0 +1,121 @@
+"""One request in the client's hands, and what the client learns from a connection. Pure data.
+
+A `Request` carries everything that the moment of its reply needs: how to read the reply's body, and which watch counts
+as registered from then on. So the connection decodes and registers in the order of the bytes, and the task that asked
+only picks up a result.
+
+Events are what a `Connection` reports, effects what a `Session` wants done; both are closed sets.
+"""
+
+from collections.abc import Callable, Hashable
+from typing import Any, Generic, TypeAlias, TypeVar
+
+from attrs import define
+
+from zab.client.exceptions import RequestError
+from zab.client.records import State, WatchEvent
+from zab.client.watches import Table
+
+__all__ = [
+    "Answered",
+    "Became",
+    "Decode",
+    "Done",
+    "Effect",
+    "Event",
+    "Notified",
+    "Opened",
+    "Registration",
+    "Request",
+    "Tell",
+]
+
+T = TypeVar("T")
+
+# Reads a reply's body, from the offset on. Raises JuteError.
+Decode: TypeAlias = Callable[[bytes, int], T]
+
+
+@define
+class Registration:
+    """The watch that a request registers: in `table` when it succeeds, in `missing` when there is no such znode."""
+
+    path: bytes
+    watcher: Hashable
+    table: Table
+    missing: Table | None = None
+
+
+@define(eq=False)
+class Request(Generic[T]):
+    """`path` is the caller's own name of what it is about, for error messages; `body` is encoded already."""
+
+    opcode: int
+    body: bytes
+    decode: Decode[T]
+    path: str | None = None
+    registration: Registration | None = None
+
+
+@define
+class Opened:
+    """The server took the session: the connection carries requests from here on."""
+
+    session_id: int
+    password: bytes
+    timeout_ms: int
+    read_only: bool
+
+
+@define
+class Expired:
+    """The server does not know the session any more, and closes the connection."""
+
+
+@define
+class Answered:
+    """`error` is the code of the reply's header; `result` what `decode` made of the body, None after an error."""
+
+    request: Request[Any]
+    error: int
+    zxid: int
+    result: Any
+
+
+@define
+class Notified:
+    """A watch fired."""
+
+    zxid: int
+    type: int
+    path: bytes
+
+
+Event: TypeAlias = Opened | Expired | Answered | Notified
+
+
+@define
+class Done:
+    """The request is over: with a result, or with an error."""
+
+    request: Request[Any]
+    result: Any = None
+    error: RequestError | None = None
+
+
+@define
+class Tell:
+    """The watcher hears of `event`."""
+
+    watcher: Hashable
+    event: WatchEvent
+
+
+@define
+class Became:
+    """The session's state changed."""
+
+    state: State
+
+
+Effect: TypeAlias = Done | Tell | Became

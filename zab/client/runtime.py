@@ -1,0 +1,323 @@
+"""The running client: finds a server, keeps the session on it, and carries requests from any task to it.
+
+The tasks of one client:
+
+    connect()                   the caller's block; owns the nursery, closes the session when the block is left
+    └─ Runtime.run              for ever: next host, dial, greet, one `Link` until it ends; pauses between rounds
+       └─ Link.run              one TCP connection: reader, writer, keep-alive (`zab.client.link`)
+
+Any task may call `call`: its request waits in the gate until a server is there and there is room in flight, is queued
+on the connection, and the task sleeps until the reader finds its answer. Requests of one task go out in its order; so
+do those of several, in the order in which they pass the gate.
+
+Which server: the hosts in their shuffled order, each given session timeout / number of hosts to accept and to answer
+the greeting. After a round without success, and after a server that dropped the session within a second, comes a random
+pause, doubled from 50 ms up to 1 s, so that clients do not come back to a struggling ensemble all at once.
+
+Invariants:
+- A call raises exactly one of: its answer's error, ConnectionLossError (sent, no answer), NotConnectedError or
+  ThrottledError (never sent), the error of a session that is over, ClientClosedError.
+- A call that was cancelled may have been sent: its outcome is unknown, its answer is dropped.
+"""
+
+from collections import deque
+from collections.abc import Iterable
+from contextlib import suppress
+from random import Random
+from typing import Any, Final, TypeVar
+from weakref import WeakSet
+
+import trio
+from attrs import define, field
+
+from zab.client.exceptions import (
+    AuthFailedError,
+    BadArgumentsError,
+    ClientClosedError,
+    NotConnectedError,
+    RequestError,
+    SessionExpiredError,
+    ThrottledError,
+    ZabError,
+)
+from zab.client.hosts import HostOrder
+from zab.client.link import Dial, Link, now_ms
+from zab.client.records import State, WatchEvent, WatchKind
+from zab.client.requests import Became, Done, Effect, Request, Tell
+from zab.client.session import Session, close_request
+from zab.client.settings import Settings
+from zab.client.watcher import Watcher
+
+__all__ = ["Runtime", "StateChanges"]
+
+T = TypeVar("T")
+
+PAUSE_MS_MIN: Final = 50
+PAUSE_MS_MAX: Final = 1_000
+# A server that kept the session this long did not refuse it.
+STABLE_MS: Final = 1_000
+
+
+@define(eq=False)
+class _Call:
+    """A task that waits for an answer."""
+
+    answered: trio.Event = field(factory=trio.Event)
+    result: Any = None
+    error: RequestError | None = None
+
+
+class StateChanges:
+    """`async for state in …`: the state at the time of asking, then every change, until the session is over."""
+
+    def __init__(self, state: State, state_count_max: int) -> None:
+        self._states = deque([state], maxlen=state_count_max)
+        self._changed = trio.lowlevel.ParkingLot()
+        self._last = state
+        self._given: State | None = None
+
+    def push(self, state: State) -> None:
+        self._last = state
+        self._states.append(state)
+        self._changed.unpark_all()
+
+    def __aiter__(self) -> "StateChanges":
+        return self
+
+    async def __anext__(self) -> State:
+        await trio.lowlevel.checkpoint()
+        while not self._states:
+            if self._last.is_over:
+                raise StopAsyncIteration
+            await self._changed.park()
+        return self._states.popleft()
+
+
+class Runtime:
+    """See the module."""
+
+    def __init__(self, session: Session, order: HostOrder, settings: Settings, dial: Dial, random: Random) -> None:
+        self.session = session
+        self.settings = settings
+        self.last_failure = "no server was tried yet"
+        self._order = order
+        self._dial = dial
+        self._random = random
+        self._link: Link | None = None
+        self._closing = False
+        self._opened_at: int | None = None
+        self._calls: dict[Request[Any], _Call] = {}
+        self._gate = trio.lowlevel.ParkingLot()
+        self._state_changes: WeakSet[StateChanges] = WeakSet()
+        self._watchers: WeakSet[Watcher] = WeakSet()
+
+    # Requests.
+
+    async def call(self, request: Request[T]) -> T:
+        """The request's result. Raises as the module says."""
+        if len(request.body) > self.settings.request_bytes_max:
+            detail = f"a request of {len(request.body)} bytes is above request_bytes_max"
+            raise BadArgumentsError(request.path, detail=detail)
+        await trio.lowlevel.checkpoint_if_cancelled()
+        self._raise_if_over(request.path)
+        if self._gate or not self._has_room:
+            await self._pass_gate(request)
+        return await self._exchange(request)
+
+    def post(self, request: Request[Any]) -> None:
+        """Sends a request whose answer nobody waits for. Only while connected; not held back by the gate."""
+        self.session.submit(request)
+        assert self._link is not None
+        self._link.wake()
+
+    async def _exchange(self, request: Request[T]) -> T:
+        call = _Call()
+        self._calls[request] = call
+        self.post(request)
+        try:
+            await call.answered.wait()
+        finally:
+            self._calls.pop(request, None)
+        if call.error is not None:
+            raise call.error
+        result: T = call.result
+        return result
+
+    @property
+    def _has_room(self) -> bool:
+        connection = self.session.connection
+        return (
+            self.session.state.is_connected
+            and connection is not None
+            and connection.in_flight_count < self.settings.in_flight_count_max
+            and connection.unsent_bytes < self.settings.unsent_bytes_max
+        )
+
+    async def _pass_gate(self, request: Request[Any]) -> None:
+        if len(self._gate) >= self.settings.waiting_count_max:
+            raise ThrottledError(request.path, detail=f"{len(self._gate)} requests of this client wait already")
+        wait_ms = self.settings.request_wait_ms or self.session.session_timeout_ms
+        with trio.move_on_after(wait_ms / 1000):
+            while True:
+                await self._gate.park()
+                self._raise_if_over(request.path)
+                if self._has_room:
+                    return
+        if self.session.state.is_connected:
+            raise ThrottledError(request.path, detail=f"no room in flight for {wait_ms} ms")
+        raise NotConnectedError(request.path, detail=f"no server for {wait_ms} ms; last: {self.last_failure}")
+
+    def _open_gate(self) -> None:
+        """Lets those pass who have room; everybody, when they can only fail."""
+        if self._gate and self.session.connection is not None and self._has_room:
+            self._gate.unpark(count=self.settings.in_flight_count_max - self.session.connection.in_flight_count)
+        elif self._closing or self.session.state.is_over:
+            self._gate.unpark_all()
+
+    def _raise_if_over(self, path: str | None = None) -> None:
+        state = self.session.state
+        if self._closing or state is State.CLOSED:
+            raise ClientClosedError("the client is closed")
+        if state.is_over:
+            raise _end_of(state, path)
+
+    # Effects.
+
+    def _perform(self, effects: Iterable[Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case Done(request, result, error):
+                    call = self._calls.get(request)
+                    if call is not None:
+                        call.result, call.error = result, error
+                        call.answered.set()
+                case Tell(watcher, event):
+                    assert isinstance(watcher, Watcher)
+                    watcher.deliver(event)
+                case Became(state):
+                    self._became(state)
+
+    def _became(self, state: State) -> None:
+        if state.is_connected:
+            self._opened_at = now_ms()
+            self._order.settle()
+        for changes in list(self._state_changes):
+            changes.push(state)
+
+    def state_changes(self) -> StateChanges:
+        changes = StateChanges(self.session.state, self.settings.state_count_max)
+        self._state_changes.add(changes)
+        return changes
+
+    # Watchers.
+
+    def watcher(self) -> Watcher:
+        self._raise_if_over()
+        watcher = Watcher(self.settings.event_count_max, self._release)
+        self._watchers.add(watcher)
+        return watcher
+
+    def _release(self, watcher: Watcher) -> None:
+        for request in self.session.release(watcher):
+            self.post(request)
+
+    def forget_watches(self, path: str, kind: WatchKind) -> None:
+        """The watches of `kind` at `path` are gone; their watchers hear of it."""
+        for event, watcher in self.session.watches.remove(self.session.inner_path(path), kind):
+            assert isinstance(watcher, Watcher)
+            watcher.deliver(WatchEvent(event, path, self.session.state))
+
+    # The life of the client.
+
+    async def run(self) -> None:
+        """Keeps the session on some server until it is over. Started once, in the nursery of `connect`."""
+        pause_ms = PAUSE_MS_MIN
+        while not self._closing and not self.session.state.is_over:
+            lived_ms = await self._try_next()
+            if lived_ms >= STABLE_MS:
+                pause_ms = PAUSE_MS_MIN
+            elif lived_ms > 0 or self._order.tried_all:
+                await trio.sleep(self._random.uniform(0.5, 1.0) * pause_ms / 1000)
+                pause_ms = min(2 * pause_ms, PAUSE_MS_MAX)
+        self._end_watchers()
+        self._open_gate()
+
+    async def _try_next(self) -> int:
+        """One host. Returns for how long (ms) it kept the session: 0 when it did not take it."""
+        host = self._order.next()
+        patience_ms = max(self.session.session_timeout_ms // len(self._order), 1)
+        deadline = now_ms() + patience_ms
+        self._opened_at = None
+        try:
+            with trio.fail_after(patience_ms / 1000):
+                stream = await self._dial(host)
+        except (OSError, trio.BrokenResourceError, trio.TooSlowError) as error:
+            self.last_failure = f"{host}: {_why(error)}"
+            return 0
+        connection = self.session.connect(
+            now=now_ms(),
+            answer_ms=max(deadline - now_ms(), 1),
+            frame_bytes_max=self.settings.reply_bytes_max,
+        )
+        self._link = Link(
+            stream,
+            self.session,
+            connection,
+            perform=self._perform,
+            room=self._open_gate,
+            order=self._order,
+            dial=self._dial,
+        )
+        try:
+            await self._link.run()
+        finally:
+            self.last_failure = f"{host}: {self._link.reason or 'cancelled'}"
+            self._link = None
+        return 0 if self._opened_at is None else max(now_ms() - self._opened_at, 1)
+
+    def _end_watchers(self) -> None:
+        reason = _end_of(self.session.state)
+        for watcher in list(self._watchers):
+            watcher.end(reason)
+
+    async def wait_connected(self, wait_ms: int) -> None:
+        """Returns once a server has the session; raises NotConnectedError after `wait_ms`."""
+        with trio.move_on_after(wait_ms / 1000):
+            async for state in self.state_changes():
+                if state.is_connected:
+                    return
+            self._raise_if_over()
+        raise NotConnectedError(detail=f"no server took the session within {wait_ms} ms; last: {self.last_failure}")
+
+    async def close(self) -> None:
+        """Closes the session on its server, waiting `close_wait_ms` at most; everybody who waits gets an error."""
+        self._closing = True
+        self._open_gate()
+        if self.session.state.is_connected:
+            with trio.move_on_after(self.settings.close_wait_ms / 1000, shield=True):
+                # When the connection ends first, the session goes when it expires.
+                with suppress(RequestError):
+                    await self._exchange(close_request())
+        self._perform(self.session.close())
+        self._end_watchers()
+        self._open_gate()
+        if self._link is not None:
+            self._link.drop("the client is closed")
+
+
+def _end_of(state: State, path: str | None = None) -> ZabError:
+    if state is State.EXPIRED:
+        return SessionExpiredError(path)
+    if state is State.AUTH_FAILED:
+        return AuthFailedError(path)
+    return ClientClosedError("the client is closed")
+
+
+def _why(error: Exception) -> str:
+    """A reason short enough for one line: trio wraps several attempts in one OSError."""
+    if isinstance(error, trio.TooSlowError):
+        return "no connection in time"
+    inner = error.__cause__
+    if isinstance(inner, BaseExceptionGroup):
+        inner = inner.exceptions[0]
+    return str(inner or error)

@@ -1,0 +1,247 @@
+"""The client's session: what outlives its connections. Pure: connections' bytes in, effects out.
+
+    CONNECTING --the server took the session--> CONNECTED, CONNECTED_READ_ONLY
+    CONNECTED, CONNECTED_READ_ONLY --the connection ended--> CONNECTING
+    CONNECTING --the server does not know the session--> EXPIRED
+    CONNECTED, CONNECTED_READ_ONLY --the server refused an identity that it once took--> AUTH_FAILED
+    any --close--> CLOSED
+
+Variables: session id and password (0 and zeros until a server that may write gave them), the last zxid seen, the
+identities, the registry of watches.
+
+Invariants:
+- `last_zxid` never falls: no server behind what this client saw can take the session.
+- Only a server decides that a session expired; a client that cannot reach any server does not know.
+- Each request leaves exactly once as `Done`: with its answer, or with ConnectionLossError when its connection ends.
+- A watch is registered when its reply is read, before any later byte: no notification of it can come earlier.
+- On a new connection identities go first, then the watches, then requests; so the events that the watches missed come
+  before any answer, and nothing is asked without the identities.
+- An id given by a read-only server is never offered to another server: that session is local to it.
+
+Deliberately not here: which server to try and when (`zab.client.runtime`), and the bytes (`zab.client.connection`).
+"""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from datatree.errors import ErrorCode
+from datatree.opcodes import OpCode
+from datatree.requests import AddAuth, NoBody, PathKind
+from zab.client.connection import Connection, Phase
+from zab.client.exceptions import AuthFailedError, ConnectionLossError, request_error
+from zab.client.records import EventType, State, WatchEvent, WatchKind
+from zab.client.requests import Answered, Became, Done, Effect, Expired, Notified, Opened, Request, Tell
+from zab.client.watches import Table, WatchRegistry
+from zab.jute.handshake import ConnectRequest
+
+__all__ = ["PASSWORD_BYTES", "Session", "auth_request", "close_request"]
+
+PASSWORD_BYTES: Final = 16
+
+_TRANSITIONS: Final = {
+    State.CONNECTING: {State.CONNECTED, State.CONNECTED_READ_ONLY, State.EXPIRED, State.CLOSED},
+    State.CONNECTED: {State.CONNECTING, State.AUTH_FAILED, State.CLOSED},
+    State.CONNECTED_READ_ONLY: {State.CONNECTING, State.AUTH_FAILED, State.CLOSED},
+    State.AUTH_FAILED: {State.CLOSED},
+    State.EXPIRED: {State.CLOSED},
+    State.CLOSED: set[State](),
+}
+
+_PERSISTENT_KINDS: Final = {
+    Table.PERSISTENT: WatchKind.PERSISTENT,
+    Table.RECURSIVE: WatchKind.PERSISTENT_RECURSIVE,
+}
+
+
+def _nothing(_buffer: bytes, _offset: int) -> None:
+    """Reads a reply that has no body, or none that matters."""
+
+
+def auth_request(scheme: str, credentials: bytes) -> Request[None]:
+    return Request(OpCode.AUTH, AddAuth(scheme.encode(), credentials).encode(), _nothing)
+
+
+def close_request() -> Request[None]:
+    return Request(OpCode.CLOSE_SESSION, NoBody().encode(), _nothing)
+
+
+class Session:
+    """See the module. `resume` is (session id, password) of a session that this client takes over."""
+
+    def __init__(
+        self,
+        *,
+        session_timeout_ms: int,
+        read_only: bool = False,
+        identities: list[tuple[str, bytes]] | None = None,
+        chroot: bytes = b"",
+        resume: tuple[int, bytes] | None = None,
+    ) -> None:
+        assert session_timeout_ms > 0
+        self.state = State.CONNECTING
+        self.connection: Connection | None = None
+        self.session_id, self.password = resume or (0, bytes(PASSWORD_BYTES))
+        self.session_timeout_ms = session_timeout_ms
+        self.last_zxid = 0
+        self.watches = WatchRegistry()
+        self._wanted_timeout_ms = session_timeout_ms
+        self._read_only = read_only
+        self._identities = list(identities or [])
+        self._chroot = chroot
+        self._restoring: set[Request[Any]] = set()
+        self._seen_writable = resume is not None
+
+    # The connection comes and goes.
+
+    def connect(self, *, now: int, answer_ms: int, frame_bytes_max: int) -> Connection:
+        """A server accepted a TCP connection: the greeting to it is queued in the `Connection` returned."""
+        assert self.connection is None
+        assert self.state is State.CONNECTING
+        session_id, password = (self.session_id, self.password) if self._seen_writable else (0, bytes(PASSWORD_BYTES))
+        greeting = ConnectRequest(
+            last_zxid=self.last_zxid,
+            timeout_ms=self._wanted_timeout_ms,
+            session_id=session_id,
+            password=password,
+            read_only=self._read_only,
+        )
+        self.connection = Connection(greeting, now=now, answer_ms=answer_ms, frame_bytes_max=frame_bytes_max)
+        return self.connection
+
+    def lost(self, cause: Exception | None = None) -> Iterator[Effect]:
+        """The TCP connection ended, for whatever reason; every request on it fails. `cause` becomes their cause."""
+        assert self.connection is not None
+        unanswered = self.connection.end()
+        self.connection = None
+        self._restoring.clear()
+        if self.state.is_connected:
+            yield from self._become(State.CONNECTING)
+        for request in unanswered:
+            error = ConnectionLossError(request.path)
+            error.__cause__ = cause
+            yield Done(request, error=error)
+
+    def close(self) -> Iterator[Effect]:
+        """This process is done with the session. The connection, if any, is ended by the caller, through `lost`."""
+        if self.state is not State.CLOSED:
+            yield from self._become(State.CLOSED)
+
+    # Requests.
+
+    def submit(self, request: Request[Any]) -> None:
+        """Sends the request on the connection, which is open."""
+        assert self.state.is_connected
+        assert self.connection is not None
+        if request.opcode == OpCode.AUTH:
+            self.connection.send_auth(request)
+        else:
+            self.connection.send(request)
+
+    def keep_identity(self, scheme: str, credentials: bytes) -> None:
+        """The server took the identity: it is shown to every further server too."""
+        if (scheme, credentials) not in self._identities:
+            self._identities.append((scheme, credentials))
+
+    def release(self, watcher: object) -> list[Request[Any]]:
+        """Forgets a watcher. Returns the requests that tell the server of persistent watches nobody waits for now."""
+        requests = []
+        for table, path in self.watches.release(watcher):
+            kind = _PERSISTENT_KINDS.get(table)
+            if kind is None or self.connection is None or self.connection.phase is not Phase.OPEN:
+                continue
+            # Somebody else's registration of the same watch is on its way and would be removed with it.
+            if not self.connection.is_registering(path, table):
+                body = PathKind(path, kind).encode()
+                requests.append(Request(OpCode.REMOVE_WATCHES, body, _nothing, self.outer_path(path)))
+        return requests
+
+    # Bytes.
+
+    def receive(self, data: bytes, now: int) -> Iterator[Effect]:
+        """What the bytes of the connection bring about, in order. Raises PeerProtocolError: then call `lost`."""
+        assert self.connection is not None
+        for event in self.connection.receive(data, now):
+            match event:
+                case Answered():
+                    yield from self._answered(event)
+                case Notified():
+                    yield from self._notified(event)
+                case Opened():
+                    yield from self._opened(event)
+                case Expired():
+                    yield from self._become(State.EXPIRED)
+                    return
+
+    def _opened(self, event: Opened) -> Iterator[Effect]:
+        assert self.connection is not None
+        self.session_id, self.password = event.session_id, event.password
+        self.session_timeout_ms = event.timeout_ms
+        self._seen_writable = self._seen_writable or not event.read_only
+        for scheme, credentials in self._identities:
+            request = auth_request(scheme, credentials)
+            self._restoring.add(request)
+            self.connection.send_auth(request)
+        for opcode, body in self.watches.restore(self.last_zxid):
+            self.connection.restore_watches(opcode, body.encode())
+        yield from self._become(State.CONNECTED_READ_ONLY if event.read_only else State.CONNECTED)
+
+    def _answered(self, event: Answered) -> Iterator[Effect]:
+        request = event.request
+        if event.zxid > self.last_zxid:
+            self.last_zxid = event.zxid
+        if request in self._restoring:
+            self._restoring.discard(request)
+            if event.error != ErrorCode.OK:
+                yield from self._become(State.AUTH_FAILED)
+            return
+        if request.registration is not None:
+            table = _table(request, event.error)
+            if table is not None:
+                self.watches.add(table, request.registration.path, request.registration.watcher)
+        if event.error == ErrorCode.OK:
+            yield Done(request, event.result)
+        elif request.opcode == OpCode.AUTH:
+            yield Done(request, error=AuthFailedError())
+        else:
+            yield Done(request, error=request_error(event.error, request.path))
+
+    def _notified(self, event: Notified) -> Iterator[Effect]:
+        if event.zxid > self.last_zxid:
+            self.last_zxid = event.zxid
+        kind = EventType(event.type)
+        told = WatchEvent(kind, self.outer_path(event.path), self.state, event.zxid)
+        for watcher in self.watches.notify(kind, event.path):
+            yield Tell(watcher, told)
+
+    # Paths.
+
+    def inner_path(self, path: str) -> bytes:
+        """The server's path of the caller's `path`."""
+        if not self._chroot:
+            return path.encode()
+        return self._chroot if path == "/" else self._chroot + path.encode()
+
+    def outer_path(self, path: bytes) -> str:
+        """The caller's path of the server's `path`; the configuration's znode, outside of any chroot, keeps its own."""
+        if self._chroot and (path == self._chroot or path.startswith(self._chroot + b"/")):
+            path = path[len(self._chroot) :] or b"/"
+        return path.decode("utf-8", "replace")
+
+    # The state.
+
+    def _become(self, state: State) -> Iterator[Effect]:
+        assert state in _TRANSITIONS[self.state], f"{self.state} -> {state}"
+        self.state = state
+        yield Became(state)
+        for watcher in self.watches.watchers():
+            yield Tell(watcher, WatchEvent(EventType.SESSION, "", state))
+        if state.is_over:
+            self.watches.clear()
+
+
+def _table(request: Request[Any], error: int) -> Table | None:
+    """Where the reply registers the request's watch."""
+    assert request.registration is not None
+    if error == ErrorCode.OK:
+        return request.registration.table
+    return request.registration.missing if error == ErrorCode.NONODE else None

@@ -1,0 +1,42 @@
+"""The limits of a client: one frozen record, each with its unit, its default and what happens at the limit."""
+
+from attrs import field, frozen, validators
+
+__all__ = ["Settings"]
+
+_positive = validators.gt(0)
+
+
+@frozen(kw_only=True)
+class Settings:
+    """Read once when the client is made.
+
+    session_timeout_ms: how long the session survives without its client. The server may clamp it.
+    connect_wait_ms: how long `connect` waits for the first server that takes the session; then NotConnectedError.
+        None: the session timeout.
+    request_wait_ms: how long a request waits for a server while there is none; then NotConnectedError, never sent.
+        None: the session timeout.
+    close_wait_ms: how long leaving the block waits for the server to close the session; then its ephemerals go when
+        the session expires.
+    in_flight_count_max: requests sent and not answered; further ones wait. A server reads no more than 1,000 ahead.
+    waiting_count_max: requests that wait for a server or for room in flight; then ThrottledError, never sent.
+    unsent_bytes_max: bytes that wait for the socket; further requests wait.
+    request_bytes_max: size of one request; then BadArgumentsError, never sent. The default is ZooKeeper's
+        jute.maxbuffer, above which a server closes the connection.
+    reply_bytes_max: size of one reply; above it the connection is closed as broken. Children's lists may be larger
+        than any request.
+    event_count_max: events that wait in one watcher; then the watcher ends with WatchOverflowError.
+    state_count_max: state changes that wait in one `states()` iterator; then the oldest are left out.
+    """
+
+    session_timeout_ms: int = field(default=10_000, validator=_positive)
+    connect_wait_ms: int | None = field(default=None, validator=validators.optional(_positive))
+    request_wait_ms: int | None = field(default=None, validator=validators.optional(_positive))
+    close_wait_ms: int = field(default=2_000, validator=_positive)
+    in_flight_count_max: int = field(default=1_000, validator=_positive)
+    waiting_count_max: int = field(default=10_000, validator=_positive)
+    unsent_bytes_max: int = field(default=4 * 1024 * 1024, validator=_positive)
+    request_bytes_max: int = field(default=0xFFFFF, validator=_positive)
+    reply_bytes_max: int = field(default=64 * 1024 * 1024, validator=_positive)
+    event_count_max: int = field(default=10_000, validator=_positive)
+    state_count_max: int = field(default=64, validator=_positive)

@@ -1,0 +1,86 @@
+"""A watcher: the queue of one watcher's events, read by one task or several.
+
+    watcher = zk.watcher()
+    data, stat = await zk.get("/a", watch=watcher)      # one-shot: the next change of /a
+    event = await watcher.receive()
+
+Events are in the order in which the server sent them, and stand in the queue before the answer of any later read can be
+seen. The end of the session follows the last event: `receive` then raises its error (SessionExpiredError,
+AuthFailedError), and iteration ends quietly when the client or the watcher was closed.
+
+The queue is bounded by `event_count_max`: the reader of the connection can wait for nobody, else pings would stop. A
+watcher that falls behind keeps what it has queued, then raises WatchOverflowError, and hears no more.
+"""
+
+from collections import deque
+from collections.abc import Callable
+
+import trio
+
+from zab.client.exceptions import ClientClosedError, WatchOverflowError, ZabError
+from zab.client.records import WatchEvent
+
+__all__ = ["Watcher"]
+
+
+class Watcher:
+    """Made by `Client.watcher` and `Client.watch`. `async for event in watcher`, or `receive`, or `receive_nowait`."""
+
+    def __init__(self, event_count_max: int, release: Callable[["Watcher"], None]) -> None:
+        self._events: deque[WatchEvent] = deque()
+        self._event_count_max = event_count_max
+        self._release = release
+        self._end: ZabError | None = None
+        self._readers = trio.lowlevel.ParkingLot()
+
+    def __repr__(self) -> str:
+        state = "open" if self._end is None else f"ended: {self._end!r}"
+        return f"<Watcher, {len(self._events)} events queued, {state}>"
+
+    async def receive(self) -> WatchEvent:
+        """The next event; waits for it. Raises what ended the watcher once its queue is empty."""
+        await trio.lowlevel.checkpoint()
+        while not self._events:
+            if self._end is not None:
+                raise self._end
+            await self._readers.park()
+        return self._events.popleft()
+
+    def receive_nowait(self) -> WatchEvent | None:
+        """The next event that is queued already, None without one. Raises what ended the watcher."""
+        if self._events:
+            return self._events.popleft()
+        if self._end is not None:
+            raise self._end
+        return None
+
+    def __aiter__(self) -> "Watcher":
+        return self
+
+    async def __anext__(self) -> WatchEvent:
+        try:
+            return await self.receive()
+        except ClientClosedError:
+            raise StopAsyncIteration from None
+
+    def close(self) -> None:
+        """Hears no more: all its watches are released."""
+        self._release(self)
+        self.end(ClientClosedError("the watcher is closed"))
+
+    def deliver(self, event: WatchEvent) -> None:
+        """Called by the client, in the order of the connection."""
+        if self._end is not None:
+            return
+        if len(self._events) == self._event_count_max:
+            self._release(self)
+            self.end(WatchOverflowError(f"more than {self._event_count_max} events were not read"))
+            return
+        self._events.append(event)
+        self._readers.unpark()
+
+    def end(self, reason: ZabError) -> None:
+        """Called once by the client when no further event can come; the first reason stays."""
+        if self._end is None:
+            self._end = reason
+            self._readers.unpark_all()
