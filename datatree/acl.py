@@ -1,0 +1,225 @@
+"""Access control lists: how a list becomes valid, what it permits to whom, and the table that interns lists.
+
+An entry is (permission bits, scheme, id), a list a tuple of entries; None stands for exactly world:anyone with all
+permissions, the open list. An identity is (scheme, id) and belongs to a connection: ("ip", address) from the start,
+more after authentication, ("super", "") for the superuser, who passes every check.
+
+    scheme  valid id in a list                        an identity matches
+    world   "anyone"                                  always
+    auth    any; replaced by the identities of the    -
+            connection that were authenticated
+    digest  two non-empty parts around one ":"        if equal
+    ip      IPv4 or IPv6 address, "/bits" optional    if it lies in the network
+    x509    a distinguished name                      if equal
+    sasl    a Kerberos name, a[/b][@REALM]            if equal
+
+Invariants: `AclTable` counts one reference per znode; the digest of a list depends on its content alone.
+Deliberately not here: how a connection gets its identities (`zab.server`).
+"""
+
+import re
+from base64 import b64encode
+from collections.abc import Callable, Collection, Iterable
+from functools import lru_cache
+from hashlib import new as new_hash
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
+from struct import Struct
+from typing import Final, TypeAlias
+from zlib import crc32
+
+from datatree.errors import ErrorCode, Refused
+from datatree.paths import is_text
+from datatree.record import Acl, AclList
+from datatree.requests import OPEN_ACL, WireAcl
+
+__all__ = [
+    "ADMIN",
+    "ALL",
+    "CREATE",
+    "DELETE",
+    "OPEN",
+    "READ",
+    "SCHEMES",
+    "SUPER",
+    "WRITE",
+    "Acl",
+    "AclList",
+    "AclTable",
+    "Identity",
+    "digest_identity",
+    "explicit",
+    "fix_up",
+    "masked",
+    "permits",
+]
+
+Identity: TypeAlias = tuple[bytes, bytes]
+
+READ, WRITE, CREATE, DELETE, ADMIN = 1, 2, 4, 8, 16
+ALL: Final = 31
+
+# The id of the open list in an AclTable.
+OPEN: Final = -1
+SUPER: Final[Identity] = (b"super", b"")
+READ_ONLY: Final[AclList] = ((READ, b"world", b"anyone"),)
+
+_WORLD: Final = (b"world", b"anyone")
+# Identities of these schemes prove who somebody is; an address does not.
+_AUTHENTICATED: Final = frozenset({b"digest", b"x509", b"sasl"})
+_LENGTHS: Final = Struct(">iII")
+
+
+def _valid_digest(name: bytes) -> bool:
+    parts = name.split(b":")
+    return len(parts) == 2 and all(parts)
+
+
+@lru_cache(maxsize=4096)
+def _network(name: bytes) -> IPv4Network | IPv6Network | None:
+    """The network that an ip entry names; None if it names none."""
+    address, slash, bits = name.partition(b"/")
+    if (slash and not re.fullmatch(rb"[0-9]{1,3}", bits)) or b"%" in address:
+        return None
+    try:
+        return ip_network(name.decode(), strict=False)
+    except ValueError:
+        return None
+
+
+@lru_cache(maxsize=4096)
+def _in_network(name: bytes, identity: bytes) -> bool:
+    network = _network(name)
+    try:
+        return network is not None and ip_address(identity.decode()) in network
+    except ValueError:
+        return False
+
+
+_VALID: Final[dict[bytes, Callable[[bytes], object]]] = {
+    b"digest": _valid_digest,
+    b"ip": lambda name: _network(name) is not None,
+    b"x509": re.compile(rb"\s*[\w.-]+\s*=[^,]+([,+]\s*[\w.-]+\s*=[^,]+)*", re.ASCII).fullmatch,
+    b"sasl": re.compile(rb"[^/@]+(/[^/@]+)?(@[^/@]+)?").fullmatch,
+}
+# The schemes a list may use besides world and auth, unless the configuration says otherwise.
+SCHEMES: Final = frozenset(_VALID)
+
+
+def fix_up(
+    acl: tuple[WireAcl, ...] | None, identities: Iterable[Identity], schemes: frozenset[bytes] = SCHEMES
+) -> AclList:
+    """The list to store for the one that a client sent. Raises Refused(INVALIDACL).
+
+    Duplicates are dropped, `auth` is replaced by the authenticated ones among `identities`, ids are checked; the bits
+    are not.
+    """
+    if acl is OPEN_ACL or acl == OPEN_ACL:
+        return None
+    fixed: list[Acl] = []
+    for perms, scheme, name in dict.fromkeys(acl or ()):
+        if scheme is None or name is None:
+            raise Refused(ErrorCode.INVALIDACL)
+        if scheme == b"auth":
+            proven = [identity for identity in identities if identity[0] in _AUTHENTICATED]
+            if not proven:
+                raise Refused(ErrorCode.INVALIDACL)
+            fixed += [(perms, *identity) for identity in proven]
+        elif (scheme, name) == _WORLD or (scheme in schemes and _VALID[scheme](name)):
+            fixed.append((perms, scheme, name))
+        else:
+            raise Refused(ErrorCode.INVALIDACL)
+    if not fixed or not all(is_text(name) for _, _, name in fixed):
+        raise Refused(ErrorCode.INVALIDACL)
+    stored = tuple(fixed)
+    return None if stored == OPEN_ACL else stored
+
+
+def permits(acl: AclList, mask: int, identities: Collection[Identity]) -> bool:
+    """Some entry grants a bit of `mask` to some identity. An open or empty list grants all; the superuser has all."""
+    if not acl:
+        return True
+    for granted, scheme, name in acl:
+        if granted & mask:
+            if scheme == b"world":
+                if name == b"anyone":
+                    return True
+            elif scheme == b"ip":
+                if any(kind == b"ip" and _in_network(name, address) for kind, address in identities):
+                    return True
+            elif (scheme, name) in identities:
+                return True
+    return any(scheme == b"super" for scheme, _ in identities)
+
+
+def explicit(acl: AclList) -> tuple[Acl, ...]:
+    """The list with the open one written out, as a client sees it."""
+    return ((ALL, b"world", b"anyone"),) if acl is None else acl
+
+
+def masked(acl: tuple[Acl, ...]) -> tuple[Acl, ...]:
+    """The list as one sees it who may not administrate it: the hashes of digest ids become "x"."""
+    return tuple(
+        (perms, scheme, name.partition(b":")[0] + b":x") if scheme == b"digest" else (perms, scheme, name)
+        for perms, scheme, name in acl
+    )
+
+
+def digest_identity(user_password: bytes, algorithm: str = "sha1") -> Identity:
+    """The identity that `user:password` proves: user, ":", base64 of the hash of both. `algorithm` is for hashlib."""
+    hashed = new_hash(algorithm, user_password, usedforsecurity=False).digest()
+    return b"digest", user_password.partition(b":")[0] + b":" + b64encode(hashed)
+
+
+def acl_checksum(acl: AclList) -> int:
+    """CRC-32 of a list's content; 0 for the open one."""
+    checksum = 0
+    for perms, scheme, name in acl or ():
+        checksum = crc32(_LENGTHS.pack(perms, len(scheme), len(name)) + scheme + name, checksum)
+    return checksum
+
+
+class AclTable:
+    """The lists in use, each under a small id with a count of the znodes that refer to it.
+
+    `lists` maps id to list, `checksums` id to the checksum of its content; the open list is there under `OPEN` and is
+    not counted. Ids are never used twice, so an id in a snapshot cursor keeps its meaning.
+    """
+
+    __slots__ = ("_counts", "_ids", "_next", "checksums", "lists")
+
+    def __init__(self) -> None:
+        self.lists: dict[int, AclList] = {OPEN: None}
+        self.checksums: dict[int, int] = {OPEN: 0}
+        self._ids: dict[tuple[Acl, ...], int] = {}
+        self._counts: dict[int, int] = {}
+        self._next = 1
+
+    def intern(self, acl: AclList) -> int:
+        """The id of `acl`, with one more reference."""
+        if acl is None:
+            return OPEN
+        number = self._ids.get(acl)
+        if number is None:
+            number = self._next
+            self._next += 1
+            self._ids[acl] = number
+            self._counts[number] = 0
+            self.lists[number] = acl
+            self.checksums[number] = acl_checksum(acl)
+        self._counts[number] += 1
+        return number
+
+    def release(self, number: int) -> None:
+        """Drop one reference to `number`, and the list with its last one."""
+        if number == OPEN:
+            return
+        self._counts[number] -= 1
+        assert self._counts[number] >= 0
+        if self._counts[number] == 0:
+            acl = self.lists.pop(number)
+            assert acl is not None
+            del self._counts[number], self.checksums[number], self._ids[acl]
+
+    def __len__(self) -> int:
+        """How many lists are in use besides the open one."""
+        return len(self._ids)

@@ -1,0 +1,312 @@
+"""Applying a transaction to the tree: one function per type, called by `DataTree.apply` alone.
+
+Each installs what the transaction says and computes nothing that could have been refused: that was done when it was
+prepared, against the same state. So what cannot be installed (a znode that is missing or there already, a child left
+behind, a session unknown) means that this tree is not the one it was prepared against: a divergence, and an assertion.
+
+    create*          the znode; the parent's cversion from the transaction, its pzxid, its number of children
+    delete*          the same backwards; the cversion stays, and with it what the client sees of it grows
+    setData          data, version, mzxid, mtime, dataLength
+    setACL           ACL, aversion
+    createSession    the session's timeout
+    closeSession     the listed ephemerals, which must be all of the session, and the session
+    multi            its parts in order, with one zxid and time; or none of them, if it was refused
+    error, check     nothing
+
+These functions are the busiest code of a member, so they work on the znode's tuple and on the bytes of its stat, and
+take what they need as plain arguments: tree, zxid, time, path, data, number, rest, list of triggers to extend.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from zlib import crc32
+
+from datatree.acl import OPEN
+from datatree.digest import MASK, part, session_part
+from datatree.outcome import (
+    CHILD,
+    DATA,
+    DELETE,
+    NODE_CHILDREN_CHANGED,
+    NODE_CREATED,
+    NODE_DATA_CHANGED,
+    NODE_DELETED,
+    PartResult,
+    Trigger,
+)
+from datatree.paths import QUOTA
+from datatree.quota import is_limits, is_stats
+from datatree.znode import (
+    AFTER_CHILDREN,
+    AFTER_SET_DATA,
+    AVERSION_AT,
+    INT,
+    KEPT_BY_CHILDREN,
+    KEPT_BY_SET_DATA,
+    STAT_LAYOUT,
+    Znode,
+    is_ephemeral,
+    wrapped,
+)
+
+if TYPE_CHECKING:
+    from datatree.record import AclList, Txn
+    from datatree.tree import DataTree
+
+__all__ = ["ERROR", "MULTI", "OPERATIONS", "SESSION_OPERATIONS", "apply_multi"]
+
+ERROR: Final = -1
+MULTI: Final = 14
+
+_QUOTA_PREFIX: Final = QUOTA + b"/"
+
+
+_INT_MIN: Final = -(1 << 31)
+_INT_MAX: Final = (1 << 31) - 1
+
+# (tree, zxid, time, path, data, number, rest, triggers) -> the stat for the reply, or None.
+Operation: TypeAlias = "Callable[[DataTree, int, int, bytes, bytes | None, int, Any, list[Trigger]], bytes | None]"
+
+
+def _create(
+    tree: DataTree,
+    zxid: int,
+    time: int,
+    path: bytes,
+    data: bytes | None,
+    number: int,
+    rest: Any,
+    triggers: list[Trigger],
+) -> bytes:
+    acl, owner = rest
+    above, _, name = path.rpartition(b"/")
+    above = above or b"/"
+    key = crc32(path)
+    index = key & 255
+    shard = tree.shards[index]
+    assert path not in shard, f"create of {path!r}, which exists"
+    siblings = tree.children.get(above)
+    if siblings is None:
+        siblings = tree.children[above] = set()
+    siblings.add(name)
+    above_acl = _update_parent(tree, zxid, above, number, len(siblings))
+    if path.startswith(_QUOTA_PREFIX) and is_stats(path):
+        data = b""
+    length = len(data) if data else 0
+    stat = STAT_LAYOUT.pack(zxid, zxid, time, time, 0, 0, 0, owner if is_ephemeral(owner) else 0, length, 0, zxid)
+    checksum = crc32(data, key) if data else key
+    if acl is None and owner >= 0 and data is not None:
+        acl_id = OPEN
+        digest = checksum << 32 | crc32(stat, checksum)
+    else:
+        acl_id = tree.acls.intern(acl)
+        digest = part(checksum, stat, owner, tree.acls.checksums[acl_id], data is None)
+    cursor = tree.cursor
+    if cursor is not None:
+        cursor.take(index, shard)
+    shard[path] = (data, acl_id, stat, owner, 0, digest)
+    tree.digest = (tree.digest + digest) & MASK
+    tree.znode_count += 1
+    tree.data_bytes += length
+    tree.path_bytes += len(path)
+    if owner:
+        tree.own(path, owner)
+    if tree.quotas:
+        tree.count_quota(path, 1, length)
+    if path.startswith(_QUOTA_PREFIX) and (is_limits(path) or is_stats(path)):
+        tree.track_quota(path)
+    triggers.append((DATA, path, NODE_CREATED, acl))
+    triggers.append((CHILD, above, NODE_CHILDREN_CHANGED, above_acl))
+    return stat
+
+
+def _delete(
+    tree: DataTree,
+    zxid: int,
+    _time: int,
+    path: bytes,
+    _data: bytes | None,
+    _number: int,
+    _rest: Any,
+    triggers: list[Trigger],
+) -> None:
+    above, _, name = path.rpartition(b"/")
+    above = above or b"/"
+    index = crc32(path) & 255
+    shard = tree.shards[index]
+    assert path in shard, f"delete of {path!r}, which does not exist"
+    assert path not in tree.children, f"delete of {path!r}, which has children"
+    cursor = tree.cursor
+    if cursor is not None:
+        cursor.take(index, shard)
+    data, acl_id, _stat, owner, _cversion, digest = shard.pop(path)
+    siblings = tree.children[above]
+    siblings.remove(name)
+    if not siblings:
+        del tree.children[above]
+    above_acl = _update_parent(tree, zxid, above, None, len(siblings))
+    length = len(data) if data else 0
+    tree.digest = (tree.digest - digest) & MASK
+    tree.znode_count -= 1
+    tree.data_bytes -= length
+    tree.path_bytes -= len(path)
+    acl = tree.acls.lists[acl_id]
+    tree.acls.release(acl_id)
+    if owner:
+        tree.disown(path, owner)
+    if tree.quotas:
+        tree.count_quota(path, -1, -length)
+        if is_limits(path) or is_stats(path):
+            tree.untrack_quota(path)
+    triggers.append((DELETE, path, NODE_DELETED, acl))
+    triggers.append((CHILD, above, NODE_CHILDREN_CHANGED, above_acl))
+
+
+def _update_parent(tree: DataTree, zxid: int, path: bytes, created: int | None, children_count: int) -> AclList:
+    """A child of `path` has come (`created` is the new cversion) or gone. The parent's ACL."""
+    index = crc32(path) & 255
+    shard = tree.shards[index]
+    assert path in shard, f"{path!r} does not exist, but its child changed"
+    data, acl_id, stat, owner, cversion, digest = shard[path]
+    if created is not None:
+        cversion = created
+    visible = 2 * cversion - children_count
+    if not _INT_MIN <= visible <= _INT_MAX:
+        visible = wrapped(visible)
+    head, middle = KEPT_BY_CHILDREN.unpack(stat)
+    stat = AFTER_CHILDREN.pack(head, visible, middle, children_count, zxid)
+    _replace(tree, index, shard, path, (data, acl_id, stat, owner, cversion, digest), digest >> 32)
+    return tree.acls.lists[acl_id]
+
+
+def _replace(tree: DataTree, index: int, shard: dict[bytes, Znode], path: bytes, znode: Znode, checksum: int) -> None:
+    """Put `znode`, which still has the digest of the one it replaces, in its place, and the difference in the sum."""
+    data, acl_id, stat, owner, cversion, before = znode
+    if acl_id == OPEN and owner >= 0 and data is not None:
+        digest = checksum << 32 | crc32(stat, checksum)
+    else:
+        digest = part(checksum, stat, owner, tree.acls.checksums[acl_id], data is None)
+    cursor = tree.cursor
+    if cursor is not None:
+        cursor.take(index, shard)
+    shard[path] = (data, acl_id, stat, owner, cversion, digest)
+    tree.digest = (tree.digest - before + digest) & MASK
+
+
+def _set_data(
+    tree: DataTree,
+    zxid: int,
+    time: int,
+    path: bytes,
+    data: bytes | None,
+    number: int,
+    _rest: Any,
+    triggers: list[Trigger],
+) -> bytes:
+    key = crc32(path)
+    index = key & 255
+    shard = tree.shards[index]
+    assert path in shard, f"setData of {path!r}, which does not exist"
+    old, acl_id, stat, owner, cversion, digest = shard[path]
+    if tree.quotas and path in tree.rendered:
+        data = b""
+    length = len(data) if data else 0
+    growth = length - len(old) if old else length
+    czxid, ctime, middle, tail = KEPT_BY_SET_DATA.unpack(stat)
+    stat = AFTER_SET_DATA.pack(czxid, zxid, ctime, time, number, middle, length, tail)
+    checksum = crc32(data, key) if data else key
+    _replace(tree, index, shard, path, (data, acl_id, stat, owner, cversion, digest), checksum)
+    tree.data_bytes += growth
+    if tree.quotas:
+        tree.count_quota(path, 0, growth)
+        if is_limits(path):
+            tree.track_quota(path)
+    triggers.append((DATA, path, NODE_DATA_CHANGED, tree.acls.lists[acl_id]))
+    return stat
+
+
+def _set_acl(
+    tree: DataTree,
+    _zxid: int,
+    _time: int,
+    path: bytes,
+    _data: bytes | None,
+    number: int,
+    rest: Any,
+    _triggers: list[Trigger],
+) -> bytes:
+    (acl,) = rest
+    index = crc32(path) & 255
+    shard = tree.shards[index]
+    assert path in shard, f"setACL of {path!r}, which does not exist"
+    data, acl_id, stat, owner, cversion, digest = shard[path]
+    # The new reference first: the list may be the same one, held by this znode alone.
+    new_id = tree.acls.intern(acl)
+    tree.acls.release(acl_id)
+    stat = stat[:AVERSION_AT] + INT.pack(number) + stat[AVERSION_AT + 4 :]
+    _replace(tree, index, shard, path, (data, new_id, stat, owner, cversion, digest), digest >> 32)
+    return stat
+
+
+def _check(
+    _tree: DataTree,
+    _zxid: int,
+    _time: int,
+    _path: bytes,
+    _data: bytes | None,
+    _number: int,
+    _rest: Any,
+    _triggers: list[Trigger],
+) -> None:
+    """Nothing: a check was done when it was prepared."""
+
+
+OPERATIONS: Final[dict[int, Operation]] = {
+    1: _create,
+    15: _create,
+    19: _create,
+    21: _create,
+    2: _delete,
+    20: _delete,
+    5: _set_data,
+    16: _set_data,
+    7: _set_acl,
+    13: _check,
+}
+# Their replies carry the stat; the reply of a plain create does not.
+_WITH_STAT: Final = frozenset({5, 15, 19, 21})
+
+
+def apply_multi(tree: DataTree, txn: Txn, triggers: list[Trigger]) -> list[PartResult]:
+    """All parts of a multi, or none if any was refused; what to answer for each."""
+    if any(part[0] == ERROR for part in txn.rest):
+        assert all(part[0] == ERROR for part in txn.rest), "a multi that is refused in part"
+        return [(ERROR, number, path, None) for _, number, path, _, _ in txn.rest]
+    results: list[PartResult] = []
+    for kind, number, path, data, rest in txn.rest:
+        stat = OPERATIONS[kind](tree, txn.zxid, txn.time, path, data, number, rest, triggers)
+        results.append((kind, 0, path, stat if kind in _WITH_STAT else None))
+    return results
+
+
+def _create_session(tree: DataTree, txn: Txn, _triggers: list[Trigger]) -> None:
+    assert txn.session not in tree.sessions, f"createSession of {txn.session:#x}, which exists"
+    tree.sessions[txn.session] = txn.number
+    tree.digest = (tree.digest + session_part(txn.session, txn.number)) & MASK
+
+
+def _close_session(tree: DataTree, txn: Txn, triggers: list[Trigger]) -> None:
+    for path in txn.rest:
+        assert path in tree.ephemerals.get(txn.session, ()), f"{path!r} is no ephemeral of {txn.session:#x}"
+        _delete(tree, txn.zxid, txn.time, path, None, 0, None, triggers)
+    assert txn.session not in tree.ephemerals, f"closeSession of {txn.session:#x} leaves ephemerals behind"
+    assert txn.session in tree.sessions, f"closeSession of {txn.session:#x}, which does not exist"
+    tree.digest = (tree.digest - session_part(txn.session, tree.sessions.pop(txn.session))) & MASK
+
+
+SESSION_OPERATIONS: Final[dict[int, Callable[[DataTree, Txn, list[Trigger]], None]]] = {
+    -10: _create_session,
+    -11: _close_session,
+}

@@ -1,0 +1,95 @@
+"""An exact view of a tree at one moment, read in slices while writes go on.
+
+The path map of a tree is 256 dicts. When a cursor begins, it owns none of them; a write to a dict that the cursor has
+not taken yet first gives it a copy, and the cursor itself copies the others as it comes to them. Znodes are immutable,
+so the 256 copies together are the tree of that moment. Each is turned into a sorted run, and the runs are merged in
+slices: the keys of one run cut the path order into ranges, and each range is gathered from all runs and sorted.
+
+Invariants: what the slices hold is the tree at `zxid`, no earlier and no later; paths ascend, so a parent comes before
+its children. One cursor at a time. It may be read and closed by another thread than the one that writes: a dict is
+copied in one step of the interpreter, and `setdefault` keeps whichever copy came first, which is the right one, since a
+write happens only after its own copy was offered.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from datatree.digest import DIGEST_VERSION
+
+if TYPE_CHECKING:
+    from datatree.record import AclList
+    from datatree.tree import DataTree
+    from datatree.znode import Znode
+
+__all__ = ["SLICE_COUNT", "SnapshotCursor"]
+
+# Items in a slice, roughly; exactly, it is the number of ranges that is chosen.
+SLICE_COUNT: Final = 4096
+
+_Run: TypeAlias = "tuple[list[bytes], list[Znode]]"
+
+
+class SnapshotCursor:
+    """Made by `DataTree.begin_snapshot`. `sessions` and `acls` (id to list) are copies of the same moment."""
+
+    def __init__(self, tree: DataTree) -> None:
+        self.zxid: int = tree.applied
+        self.digest: int = tree.digest
+        self.digest_version: int = DIGEST_VERSION
+        self.znode_count: int = tree.znode_count
+        self.sessions: dict[int, int] = dict(tree.sessions)
+        self.acls: dict[int, AclList] = dict(tree.acls.lists)
+        self._tree: DataTree | None = tree
+        self._taken: dict[int, dict[bytes, Znode]] = {}
+
+    def take(self, index: int, shard: dict[bytes, Znode]) -> None:
+        """Keep `shard` as it is now, unless its dict was taken before. Called before every write to it."""
+        if index not in self._taken:
+            self._taken.setdefault(index, shard.copy())
+
+    def slices(self, count: int = SLICE_COUNT) -> Iterator[list[tuple[bytes, Znode]]]:
+        """All (path, znode) in path order, about `count` at a time. The slices are to be iterated once.
+
+        An empty slice means that the step went into preparation, so that each step is short.
+        """
+        assert self._tree is not None, "a closed cursor has no slices"
+        runs: list[_Run] = []
+        for index, shard in enumerate(self._tree.shards):
+            self.take(index, shard)
+            runs.append(_run(self._taken[index]))
+            # The marker stays: the dict counts as taken until the cursor is closed.
+            self._taken[index] = {}
+            yield []
+        yield from _merge(runs, count)
+
+    def close(self) -> None:
+        """Let go of the tree, whose writes then copy nothing more. May be called twice."""
+        if self._tree is not None:
+            self._tree.end_snapshot(self)
+            self._tree = None
+        self._taken.clear()
+
+
+def _run(shard: dict[bytes, Znode]) -> _Run:
+    keys = sorted(shard)
+    return keys, [shard[key] for key in keys]
+
+
+def _merge(runs: list[_Run], count: int) -> Iterator[list[tuple[bytes, Znode]]]:
+    """Merge sorted runs. The longest run cuts: every `count` / len(runs) keys of it end a range."""
+    widest = max((keys for keys, _ in runs), key=len)
+    step = max(1, count // len(runs))
+    positions = [0] * len(runs)
+    for cut in [*widest[step - 1 :: step], None]:
+        gathered: dict[bytes, Znode] = {}
+        for number, (keys, znodes) in enumerate(runs):
+            start = positions[number]
+            end = len(keys) if cut is None else bisect_right(keys, cut, start)
+            if end > start:
+                gathered.update(zip(keys[start:end], znodes[start:end], strict=True))
+                positions[number] = end
+        if gathered:
+            yield [(path, gathered[path]) for path in sorted(gathered)]

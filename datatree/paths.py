@@ -1,0 +1,88 @@
+"""Paths: ZooKeeper's rules of form, and the arithmetic of parents, names and sequence numbers.
+
+A path is UTF-8 bytes. Valid is what starts with "/", does not end with it (but for "/" itself), and has no empty
+component, none that is "." or "..", and no character of the ranges U+0000 to U+001F, U+007F to U+009F, U+D800 to
+U+F8FF, U+FFF0 to U+FFFF. ZooKeeper checks UTF-16 units, so every character above U+FFFF, a pair of surrogates there, is
+refused as well. A path that is not UTF-8 is refused everywhere: the transaction record holds text.
+
+Reserved znodes are in every tree and cannot be deleted.
+"""
+
+import re
+from typing import Final
+
+from datatree.errors import ErrorCode, Refused
+
+__all__ = [
+    "CONFIG",
+    "QUOTA",
+    "RESERVED",
+    "ROOT",
+    "ZOOKEEPER",
+    "is_text",
+    "is_valid",
+    "is_valid_name",
+    "name",
+    "parent",
+    "sequential_name",
+    "validate",
+]
+
+ROOT: Final = b"/"
+ZOOKEEPER: Final = b"/zookeeper"
+QUOTA: Final = b"/zookeeper/quota"
+CONFIG: Final = b"/zookeeper/config"
+RESERVED: Final = frozenset({ROOT, ZOOKEEPER, QUOTA, CONFIG})
+
+# Nearly all paths are printable ASCII and are decided without decoding them.
+_PLAIN_NAME: Final = re.compile(rb"(?!\.{1,2}\Z)[ -.0-~]+").fullmatch
+_PLAIN_PATH: Final = re.compile(rb"(?:/(?!\.{1,2}(?:/|\Z))[ -.0-~]+)+").fullmatch
+_FORBIDDEN: Final = re.compile("[\0-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\U0010ffff]").search
+
+
+def is_text(path: bytes) -> bool:
+    """`path` is UTF-8."""
+    if path.isascii():
+        return True
+    try:
+        path.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def is_valid_name(component: bytes) -> bool:
+    """`component` may follow the last "/" of a path whose parent is valid."""
+    if _PLAIN_NAME(component):
+        return True
+    if not component or component in (b".", b"..") or b"/" in component or not is_text(component):
+        return False
+    return _FORBIDDEN(component.decode()) is None
+
+
+def is_valid(path: bytes) -> bool:
+    """`path` has the form that this module's text describes."""
+    if path == ROOT or _PLAIN_PATH(path):
+        return True
+    return path.startswith(b"/") and all(is_valid_name(component) for component in path[1:].split(b"/"))
+
+
+def validate(path: bytes) -> None:
+    """Raise Refused(BADARGUMENTS) unless `path` is valid."""
+    if not is_valid(path):
+        raise Refused(ErrorCode.BADARGUMENTS)
+
+
+def parent(path: bytes) -> bytes:
+    """What stands before the last "/"; the root for a path directly below it and for itself. `path` has a "/"."""
+    return path[: path.rindex(b"/")] or ROOT
+
+
+def name(path: bytes) -> bytes:
+    """What stands behind the last "/"."""
+    return path[path.rindex(b"/") + 1 :]
+
+
+def sequential_name(path: bytes, number: int) -> bytes:
+    """`path` with the sequence number appended: ten digits, zeros in front, the sign (after the wrap) among the ten."""
+    return path + b"%010d" % number

@@ -1,0 +1,108 @@
+"""Quotas: limits that clients set on subtrees, and the sums that are held against them.
+
+A quota on /a/b consists of two ordinary znodes, /zookeeper/quota/a/b/zookeeper_limits, whose text a client writes, and
+/zookeeper/quota/a/b/zookeeper_stats, whose text shows the sums. The text, as ZooKeeper's command line writes it:
+
+    count=5,bytes=1000                                          soft limits: exceeding them is not refused
+    count=5,bytes=1000=;byteHardLimit=2000;countHardLimit=10    hard limits
+
+It is read as parts between runs of "," and ";", each key=value, with an optional "=" behind; what is missing, empty or
+no number is -1, unlimited. The count is of the znode at the path and all below it, the bytes are the lengths of their
+data.
+
+Invariants: the sums are derived from the znodes, on every member alike, and are no state of their own: the stored data
+of a zookeeper_stats znode is empty, what a client writes there changes its stat only, and reading it renders the sums.
+The sums of a quota cover its whole subtree, nested quotas included; limits are enforced for the deepest quota around a
+path alone. A quota on "/" is ignored.
+
+Deliberately not here: when limits are enforced (`datatree.prepare`).
+"""
+
+import re
+from typing import Final
+
+from attrs import define, frozen
+
+from datatree.paths import QUOTA
+
+__all__ = ["Limits", "Quota", "enclosing", "is_limits", "is_stats", "quota_path", "render"]
+
+_PREFIX: Final = QUOTA + b"/"
+_LIMITS: Final = b"/zookeeper_limits"
+_STATS: Final = b"/zookeeper_stats"
+
+
+@frozen
+class Limits:
+    """Soft and hard limits of one quota; -1 is unlimited."""
+
+    count: int = -1
+    total_bytes: int = -1
+    count_hard: int = -1
+    total_bytes_hard: int = -1
+
+    @classmethod
+    def parse(cls, text: bytes) -> "Limits":
+        """The limits that `text` sets; whatever does not parse is unlimited."""
+        values: dict[bytes, int] = {}
+        for part in re.split(rb"[,;]+", text):
+            key, _, value = part.partition(b"=")
+            if number := re.fullmatch(rb"\s*(-?[0-9]{1,19})=?\s*", value):
+                values[key.strip()] = int(number[1])
+        return cls(
+            values.get(b"count", -1),
+            values.get(b"bytes", -1),
+            values.get(b"countHardLimit", -1),
+            values.get(b"byteHardLimit", -1),
+        )
+
+
+@define
+class Quota:
+    """The sums of the subtree at `path`. `limits` is None without a zookeeper_limits znode, `shown` says that there is
+    a zookeeper_stats; there is one of the two at least."""
+
+    path: bytes
+    count: int
+    total_bytes: int
+    limits: Limits | None
+    shown: bool
+
+    def text(self) -> bytes:
+        """What a read of zookeeper_stats shows."""
+        return render(self.count, self.total_bytes)
+
+
+def render(count: int, total_bytes: int) -> bytes:
+    """The text of zookeeper_stats."""
+    return b"count=%d,bytes=%d" % (count, total_bytes)
+
+
+def is_limits(path: bytes) -> bool:
+    """`path` is the znode with the limits of some quota."""
+    return path.startswith(_PREFIX) and path.endswith(_LIMITS) and len(path) > len(QUOTA + _LIMITS)
+
+
+def is_stats(path: bytes) -> bool:
+    """`path` is the znode that shows the sums of some quota."""
+    return path.startswith(_PREFIX) and path.endswith(_STATS) and len(path) > len(QUOTA + _STATS)
+
+
+def quota_path(path: bytes) -> bytes:
+    """The path that the quota of the limits or stats znode `path` is on."""
+    return path[len(QUOTA) : path.rindex(b"/")]
+
+
+def enclosing(quotas: dict[bytes, Quota], path: bytes) -> list[Quota]:
+    """The quotas on `path` and on its ancestors, the deepest last."""
+    found: list[Quota] = []
+    at = path.find(b"/", 1)
+    while at != -1:
+        quota = quotas.get(path[:at])
+        if quota is not None:
+            found.append(quota)
+        at = path.find(b"/", at + 1)
+    quota = quotas.get(path)
+    if quota is not None:
+        found.append(quota)
+    return found
