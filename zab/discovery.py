@@ -56,7 +56,7 @@ def leader_start(peer: "Peer", now: int) -> None:
         if info is not None and peer.leading is not None:
             handler = peer.leading.handlers[link]
             leader_on_followerinfo(peer, now, handler, info)
-    if peer.leading is not None:
+    if peer.leading is not None and peer.leading.epoch is None:
         determine_new_epoch(peer)
 
 

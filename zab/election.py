@@ -149,14 +149,15 @@ class Election:
             return
         if sid not in self._quorum.voters:
             # Observers and servers outside of the configuration learn the leader from our answer; they never count.
-            self._send(sid, self._notification())
+            if notification.state == LOOKING:
+                self._send(sid, self._notification())
             return
         if notification.leader not in self._quorum.voters or self._of_another_lineage(notification):
             return
         if notification.state == LOOKING:
             self._on_electing(now, sid, notification)
         elif notification.state in (FOLLOWING, LEADING):
-            self._on_established(sid, notification)
+            self._on_established(now, sid, notification)
 
     def _of_another_lineage(self, notification: Notification) -> bool:
         mine = self.standing
@@ -167,7 +168,8 @@ class Election:
     def _on_electing(self, now: int, sid: int, notification: Notification) -> None:
         vote = vote_of(notification)
         if notification.round < self.round:
-            self._send(sid, self._notification())
+            if self._sid in self._quorum.voters:
+                self._send(sid, self._notification())
             return
         if notification.round > self.round:
             self.round = notification.round
@@ -187,12 +189,16 @@ class Election:
             return True  # an observer's own candidacy stands for nobody
         return total_order(vote) > total_order(self.proposal)
 
-    def _on_established(self, sid: int, notification: Notification) -> None:
+    def _on_established(self, now: int, sid: int, notification: Notification) -> None:
         """Join an ensemble that has a leader (how a restarted member comes back)."""
         if notification.round == self.round:
+            # It has moved on already, with the vote it had in this round: the vote still counts.
             self.received[sid] = notification
             if self._established(self.received, notification):
                 self._finish(notification.leader)
+                return
+            self._consider(now)
+            if self.winner is not None:
                 return
         self.out_of_election[sid] = notification
         if self._established(self.out_of_election, notification):
@@ -222,7 +228,7 @@ class Election:
 
     def has_quorum(self, vote: Vote) -> bool:
         """Whether a quorum has sent this vote in this round."""
-        supporters = {sid for sid, n in self.received.items() if n.state == LOOKING and vote_of(n) == vote}
+        supporters = {sid for sid, n in self.received.items() if vote_of(n) == vote}
         if not self.is_first_start():
             supporters = {sid for sid in supporters if not self.received[sid].amnesiac}
         return self._quorum.contains(supporters)

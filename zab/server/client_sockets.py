@@ -1,0 +1,235 @@
+"""Client connections: their sockets inside the loop's selector. What the bytes mean is the member's.
+
+    receive(inputs)         round robin, 64 KiB a connection, until the turn's budget of bytes is used up
+    flush(dirty)            one send of the joined output for each connection that has some
+    accept()                at the end of a turn; the newcomers are inputs of the next one
+
+The member's `ClientConnection` collects output and says `paused` (do not read from it now) and `closing`; it is told in
+`unsent_bytes` what the kernel has not taken yet. A socket is in the selector only for what it is wanted for: for writing
+while something is unsent, not at all while it is paused with nothing to send.
+
+The budget: a turn shall last `TURN_MS` at most (H2). What the member does with bytes costs far more than receiving them,
+so the number of bytes that a turn takes in follows from how long the turns before it took. Whoever was not served this time
+is first next time.
+
+Limits (those of addresses, of output and of silence are the member's): one receive takes 64 KiB, a turn at most
+`BUDGET_BYTES_MAX`; a connection that is to be closed when its output is sent is closed after `CLOSING_MS` at the latest.
+
+Not here: TLS, what a connection may do, sessions.
+"""
+
+from __future__ import annotations
+
+import itertools
+import socket
+import time
+from collections.abc import Iterable
+
+from zab.jute.framing import FrameReader
+from zab.server.connection import ClientConnection, Closing
+from zab.server.inputs import ClientBytes, ClientClosed, ClientConnected, Input
+from zab.server.listener import Listener
+from zab.server.loop import READ, WRITE, Loop, Watched
+from zab.server.send_queue import SendQueue
+
+RECEIVE_BYTES = 64 << 10
+TURN_MS = 4
+BUDGET_BYTES_MIN = 64 << 10
+BUDGET_BYTES_MAX = 1 << 20
+CLOSING_MS = 2_000
+
+
+class ClientSocket(Watched):
+    """The socket of one connection."""
+
+    def __init__(self, clients: ClientSockets, sock: socket.socket, connection: ClientConnection) -> None:
+        super().__init__(sock)
+        self.connection = connection
+        self.queue = SendQueue()
+        self.is_finished = False
+        """All is sent and the other side was told that nothing follows."""
+        self._clients = clients
+
+    def on_ready(self, mask: int) -> None:
+        if mask & READ:
+            self._clients.readable[self] = None
+        if mask & WRITE:
+            self._clients.writable.append(self)
+
+
+class ClientSockets:
+    """All client sockets of one server."""
+
+    def __init__(self, loop: Loop, *, frame_bytes_max: int, keep_alive: bool = False) -> None:
+        self._loop = loop
+        self._frame_bytes_max = frame_bytes_max
+        self._keep_alive = keep_alive
+        self._numbers = itertools.count(1)
+        self._sockets: dict[ClientConnection, ClientSocket] = {}
+        self._news: list[Input] = []
+        """Newcomers, and connections that broke, for the next step."""
+        self._closing: dict[ClientSocket, int] = {}
+        """Connections that the member has let go of, and when they are closed whatever is unsent."""
+        self._listeners: list[Listener] = []
+        self._budget_bytes = BUDGET_BYTES_MAX
+        self._was_short = False
+        self.readable: dict[ClientSocket, None] = {}
+        """Connections with something to read, longest wait first."""
+        self.writable: list[ClientSocket] = []
+
+    @property
+    def count(self) -> int:
+        """Open sockets."""
+        return len(self._sockets)
+
+    # ----------------------------------------------------------------------------------------------------- accepting
+
+    def listen(self, sock: socket.socket) -> None:
+        """Serve clients on a listening socket."""
+        self._listeners.append(Listener(self._loop, sock))
+
+    def accept(self) -> None:
+        """Take in who knocked."""
+        for listener in self._listeners:
+            if listener.ready:
+                for sock, address in listener.accept():
+                    self._add(sock, address)
+
+    def _add(self, sock: socket.socket, address: tuple[str, int]) -> None:
+        try:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if self._keep_alive:
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        except OSError:
+            # It is gone already; some systems say so here.
+            sock.close()
+            return
+        # A client of an IPv4 address has it also where it came in through a socket of both kinds: ACLs name it so.
+        host = address[0].removeprefix("::ffff:")
+        connection = ClientConnection(next(self._numbers), host, address[1], FrameReader(self._frame_bytes_max))
+        client = self._sockets[connection] = ClientSocket(self, sock, connection)
+        self._loop.watch(client, READ)
+        self._news.append(ClientConnected(connection))
+
+    # ----------------------------------------------------------------------------------------------------- receiving
+
+    def receive(self, inputs: list[Input], until_ns: int) -> None:
+        """Append what clients sent, until the budget is used up or the monotonic clock says `until_ns`."""
+        inputs += self._news
+        self._news.clear()
+        taken_bytes = 0
+        readable = self.readable
+        while readable and taken_bytes < self._budget_bytes:
+            client = next(iter(readable))
+            del readable[client]
+            if client.interest & READ:
+                taken_bytes += self._receive(client, inputs)
+                if time.monotonic_ns() >= until_ns:
+                    break
+        self._was_short = taken_bytes >= self._budget_bytes
+
+    def _receive(self, client: ClientSocket, inputs: list[Input]) -> int:
+        try:
+            data = client.socket.recv(RECEIVE_BYTES)
+        except BlockingIOError:
+            return 0
+        except OSError:
+            data = b""
+        if client in self._closing:
+            # Nobody reads what still comes; its end is what is waited for.
+            if not data:
+                self._drop(client)
+        elif data:
+            inputs.append(ClientBytes(client.connection, data))
+        else:
+            inputs.append(ClientClosed(client.connection))
+            self._drop(client)
+        return len(data)
+
+    def adapt_budget(self, turn_ns: int) -> None:
+        """The turn took this long: take in less after a long one, more after a short one that left something."""
+        if turn_ns > TURN_MS * 1_000_000:
+            self._budget_bytes = max(BUDGET_BYTES_MIN, self._budget_bytes * 3 // 4)
+        elif self._was_short and turn_ns < TURN_MS * 750_000:
+            self._budget_bytes = min(BUDGET_BYTES_MAX, self._budget_bytes * 5 // 4)
+
+    def is_idle(self) -> bool:
+        """Whether nothing is left for the next turn that no socket will announce."""
+        return not self.readable and not self._news
+
+    # ------------------------------------------------------------------------------------------------------- sending
+
+    def flush(self, dirty: Iterable[ClientConnection], now: int) -> None:
+        """At the end of a turn: send, pause, and close what the member has marked, and go on with what was unsent."""
+        writable, self.writable = self.writable, []
+        for connection in dirty:
+            client = self._sockets.get(connection)
+            if client is not None:
+                self._flush(client, now)
+        for client in writable:
+            if not client.gone and client.queue.unsent_bytes:
+                self._flush(client, now)
+        if self._closing:
+            self._close_overdue(now)
+
+    def _flush(self, client: ClientSocket, now: int) -> None:
+        connection, queue = client.connection, client.queue
+        if connection.closing is Closing.AT_ONCE:
+            self._drop(client)
+            return
+        if connection.out:
+            size_bytes = connection.out_bytes
+            queue.push_all(connection.take_output(), size_bytes)
+        try:
+            queue.flush(client.socket.send)
+        except OSError:
+            if client not in self._closing:
+                self._news.append(ClientClosed(connection))
+            self._drop(client)
+            return
+        connection.unsent_bytes = queue.unsent_bytes
+        if connection.closing:
+            self._close_when_sent(client, now)
+        else:
+            interest = 0 if connection.paused else READ
+            self._loop.watch(client, interest | WRITE if queue.unsent_bytes else interest)
+
+    def _close_when_sent(self, client: ClientSocket, now: int) -> None:
+        """A close with unread bytes would reset the connection and take the last answers with it: say that nothing
+        follows, read on, and close when the other side has closed."""
+        self._closing.setdefault(client, now + CLOSING_MS)
+        if client.queue.unsent_bytes:
+            self._loop.watch(client, READ | WRITE)
+            return
+        if not client.is_finished:
+            client.is_finished = True
+            try:
+                client.socket.shutdown(socket.SHUT_WR)
+            except OSError:
+                self._drop(client)
+                return
+        self._loop.watch(client, READ)
+
+    # ------------------------------------------------------------------------------------------------------- closing
+
+    def next_deadline(self) -> int | None:
+        """When a listener that paused goes on, or a closing connection has had its time."""
+        deadlines = [listener.resume_at for listener in self._listeners if listener.resume_at is not None]
+        if self._closing:
+            deadlines.append(next(iter(self._closing.values())))
+        return min(deadlines, default=None)
+
+    def resume(self, now: int) -> None:
+        """Let listeners whose pause is over accept again."""
+        for listener in self._listeners:
+            listener.resume_if_due(now)
+
+    def _close_overdue(self, now: int) -> None:
+        for client in [client for client, deadline in self._closing.items() if now >= deadline]:
+            self._drop(client)
+
+    def _drop(self, client: ClientSocket) -> None:
+        del self._sockets[client.connection]
+        self._closing.pop(client, None)
+        self.readable.pop(client, None)
+        self._loop.discard(client)

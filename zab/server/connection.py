@@ -1,0 +1,204 @@
+"""The clients of this member: one `ClientConnection` for each socket, and `Clients`, the table of all of them.
+
+A connection is plain state. What may happen to it depends on its stage:
+
+    GREETING      nothing has come yet but, perhaps, part of a ConnectRequest or of a four-letter word
+    CONNECTING    its session is being created, or checked by the leader; what comes meanwhile is held back
+    SERVED        it has a session: requests are answered
+    (closing)     in any stage: nothing is read or written any more, and at the end of the turn it is forgotten
+
+Output is one list, in the order of the steps that wrote it: replies, watch events and the answer to the handshake are
+never reordered (A1). The host sends it at the end of the turn and keeps what the socket did not take; it says how much
+that is in `unsent_bytes`.
+
+Limits, and what happens there:
+    output_limit_bytes      unsent output of a connection: it is not read from; at twice that it is closed
+    max_client_connections  connections from one address: further ones are closed at once
+    max_connections         connections in total: likewise
+
+Not here: sockets, what the bytes mean (`processor`, `sessions`), and when output is sent (the host).
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterator
+from enum import Enum, IntEnum, IntFlag
+from typing import TypeAlias
+
+import attrs
+
+from zab.jute.framing import FrameReader
+
+Identity: TypeAlias = tuple[bytes, bytes]
+"""Scheme and id, as in an ACL."""
+
+Waiting: TypeAlias = tuple[int, int, bytes, int]
+"""A request in its place: xid, opcode, its frame, and when it came. A write's frame is empty: it is on its way."""
+
+
+class Stage(Enum):
+    """How far a connection has come."""
+
+    GREETING = "greeting"
+    CONNECTING = "connecting"
+    SERVED = "served"
+
+
+class Closing(IntEnum):
+    """Whether, and how, a connection ends."""
+
+    NO = 0
+    FLUSHED = 1
+    """Once its output is sent."""
+    AT_ONCE = 2
+
+
+class Hold(IntFlag):
+    """Why a connection is not read from; with none of them it is."""
+
+    NONE = 0
+    CONNECTING = 1
+    """Its session is not there yet."""
+    LOAD = 2
+    """Too many requests are in process, and some of them are its own."""
+    OUTPUT = 4
+    """It has too much unsent output."""
+
+
+@attrs.define(eq=False)
+class ClientConnection:
+    """One client socket, as the pure part of the server sees it. The host makes it and gives it to the member."""
+
+    id: int
+    """Never reused in a process run."""
+    host: str
+    """The numeric address of the client."""
+    port: int
+    frames: FrameReader
+    out: list[bytes] = attrs.Factory(list)
+    out_bytes: int = 0
+    """Bytes in `out`."""
+    unsent_bytes: int = 0
+    """What the host took out of `out` and the socket did not take yet; the host sets it."""
+    closing: Closing = Closing.NO
+    holds: Hold = Hold.NONE
+    is_ours: bool = False
+    """Counted in `Clients`."""
+
+    stage: Stage = Stage.GREETING
+    session: int = 0
+    timeout_ms: int = 0
+    """Negotiated on this connection."""
+    has_read_only_byte: bool = True
+    """Clients older than 3.4 send none in their ConnectRequest, and get none back."""
+    identities: tuple[Identity, ...] = ()
+    identity_rows: list[list[bytes]] = attrs.Factory(list)
+    """The same as `identities`, as a forwarded write carries them."""
+    held: list[bytes] = attrs.Factory(list)
+    """Frames that came before the session was there."""
+    pending: deque[Waiting] = attrs.Factory(deque)
+    """Requests in their order, from the oldest write (or sync) that is under way on."""
+    sync_tags: deque[int] = attrs.Factory(deque)
+    """The tags of the syncs in `pending`, in their order."""
+    fence: int = 0
+    """Transactions up to this zxid were proposed before the session came to this connection: they answer an earlier one."""
+    idle_ticks: int = 0
+    """Ticks since something came."""
+
+    received_count: int = 0
+    sent_count: int = 0
+    last_opcode: int | None = None
+    last_cxid: int = -1
+    last_zxid: int = -1
+
+    def __attrs_post_init__(self) -> None:
+        self.identify((b"ip", self.host.encode()))
+
+    def identify(self, identity: Identity) -> None:
+        """Add an identity; it stays for the life of the connection."""
+        if identity not in self.identities:
+            self.identities = (*self.identities, identity)
+            self.identity_rows = [list(row) for row in self.identities]
+
+    @property
+    def paused(self) -> bool:
+        """Whether the host must not read from it, until a later step says otherwise."""
+        return self.holds != Hold.NONE
+
+    def take_output(self) -> list[bytes]:
+        """What is to be sent, in order; the host owns it from now on, and counts it in `unsent_bytes`."""
+        pieces, self.out, self.out_bytes = self.out, [], 0
+        return pieces
+
+
+class Clients:
+    """All connections of this member: who is served for which session, what was touched in this turn, and the limits."""
+
+    def __init__(self, *, per_host_count_max: int, total_count_max: int) -> None:
+        """A limit of 0 is none."""
+        self.all: set[ClientConnection] = set()
+        self.by_session: dict[int, ClientConnection] = {}
+        self.dirty: set[ClientConnection] = set()
+        """Connections with new output, or to be closed, paused or read from again: the host looks at each after a step."""
+        self._per_host: Counter[str] = Counter()
+        self._per_host_count_max = per_host_count_max
+        self._total_count_max = total_count_max
+
+    def admit(self, connection: ClientConnection) -> bool:
+        """Count a new connection in; False: a limit is reached and it is to be closed at once."""
+        assert not connection.is_ours
+        if 0 < self._total_count_max <= len(self.all) or 0 < self._per_host_count_max <= self._per_host[connection.host]:
+            self.close(connection)
+            return False
+        connection.is_ours = True
+        self.all.add(connection)
+        self._per_host[connection.host] += 1
+        return True
+
+    def attach(self, connection: ClientConnection, session: int) -> None:
+        """The session is served on this connection from now on; an older connection of it here is closed."""
+        older = self.by_session.get(session)
+        if older is not None and older is not connection:
+            self.close(older)
+        connection.session = session
+        self.by_session[session] = connection
+
+    def send(self, connection: ClientConnection, frame: bytes) -> None:
+        """Append one frame to the output. A connection that is closing takes nothing more."""
+        if not connection.closing:
+            connection.out.append(frame)
+            connection.out_bytes += len(frame)
+            self.dirty.add(connection)
+
+    def close(self, connection: ClientConnection, how: Closing = Closing.AT_ONCE) -> None:
+        """End a connection; what it has taken part in is undone at the end of the turn (`reap`)."""
+        if how > connection.closing:
+            connection.closing = how
+            self.dirty.add(connection)
+
+    def hold(self, connection: ClientConnection, reason: Hold) -> None:
+        """Stop reading from a connection."""
+        connection.holds |= reason
+        self.dirty.add(connection)
+
+    def release(self, connection: ClientConnection, reason: Hold) -> None:
+        """Take one reason away; without any other it is read from again."""
+        connection.holds &= ~reason
+        self.dirty.add(connection)
+
+    def close_all(self) -> None:
+        for connection in self.all:
+            self.close(connection)
+
+    def reap(self) -> Iterator[ClientConnection]:
+        """Forget the connections that are closing; each comes out once."""
+        for connection in [connection for connection in self.dirty if connection.closing and connection.is_ours]:
+            connection.is_ours = False
+            self.all.remove(connection)
+            self._per_host[connection.host] -= 1
+            if not self._per_host[connection.host]:
+                del self._per_host[connection.host]
+            if self.by_session.get(connection.session) is connection:
+                del self.by_session[connection.session]
+            yield connection

@@ -1,0 +1,43 @@
+"""The digests of this member's tree at the last batch ends, to compare with those of others (decisions E5 and E6).
+
+A batch carries the digest of the leader's tree at a batch end that the leader had applied when it sent the batch; a
+learner's answer to a ping carries its own. Two members with the same zxid and another digest have different trees, and one
+of them is wrong.
+
+Not here: what follows from a difference (`member`), and the digest itself (`datatree.tree`).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+KEPT_COUNT = 1024
+"""Batch ends that are remembered: more than may be in flight, so a learner that applies late still finds its own."""
+
+
+class Digests:
+    """zxid of a batch end → digest of the tree there, for the newest `KEPT_COUNT` of them."""
+
+    def __init__(self) -> None:
+        self._by_zxid: dict[int, int] = {}
+        self._order: deque[int] = deque()
+
+    def record(self, zxid: int, digest: int) -> None:
+        """The tree is at this batch end."""
+        if zxid in self._by_zxid:
+            assert self._by_zxid[zxid] == digest, "a tree that stood still changed"
+            return
+        self._by_zxid[zxid] = digest
+        self._order.append(zxid)
+        if len(self._order) > KEPT_COUNT:
+            del self._by_zxid[self._order.popleft()]
+
+    def differs(self, zxid: int, digest: int) -> int | None:
+        """This member's own digest at `zxid` if it is known and another one; else None."""
+        own = self._by_zxid.get(zxid, digest)
+        return None if own == digest else own
+
+    def clear(self) -> None:
+        """Another tree has taken the place of the one these belong to."""
+        self._by_zxid.clear()
+        self._order.clear()

@@ -1,0 +1,254 @@
+"""Election links: votes between servers, as ordinary trio tasks beside the loop.
+
+Each server keeps one connection open to the election port of every other one and sends its votes on it; it receives on
+the connections that the others opened to its own port. So no pair has to agree which of two connections survives.
+
+    dialler ──Hello──> listener         the dialler measures how long the answer takes: the round trip of the link
+            <─Hello──
+            ──Notification──> …
+
+Frame: 4 bytes length, big-endian, then CBOR (`zab.message`), at most `FRAME_BYTES_MAX` bytes.
+
+    events      ElectionLinkUp(sid, round trip)   the connection to a server is open
+                ElectionLinkDown(sid)             it was refused, or closed and could not be opened again
+                NotificationReceived(sid, …)
+
+Rules:
+- Only the newest notification to a server waits; an older unsent one is replaced (a vote makes those before it worthless).
+- A closed connection is dialled again at once, then after 20 ms, doubling up to 1 s.
+- A message that cannot be read is reported and skipped: it never ends a receiver (ZOOKEEPER-3769), and an unreachable
+  server never delays a reachable one (ZOOKEEPER-3756). A length that no frame has ends its connection, and only that.
+
+Not here: what a vote means (`zab.election`); when to send one again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import socket
+from collections.abc import Callable, Mapping
+
+import attrs
+import trio
+
+from zab.events import ElectionLinkDown, ElectionLinkUp, NotificationReceived
+from zab.message import PROTOCOL_VERSION, Hello, Message, MessageError, Notification, decode
+from zab.server.journal import Journal
+from zab.server.links import FrameError, Frames, framed
+
+FRAME_BYTES_MAX = 4096
+RECEIVE_BYTES = 4096
+REDIAL_SECONDS_MIN = 0.02
+REDIAL_SECONDS_MAX = 1.0
+GREETING_SECONDS = 5.0
+STRANGERS_MAX = 64
+"""Inbound connections that have not greeted; further ones are closed."""
+SILENCE_MS = 10_000
+"""How long sent bytes may stay unacknowledged by the other host before the connection counts as dead."""
+
+journal = Journal("election_links")
+
+Post = Callable[[ElectionLinkUp | ElectionLinkDown | NotificationReceived], None]
+
+
+@attrs.frozen
+class Address:
+    """Where a server listens. The host may be a name."""
+
+    host: str
+    port: int
+
+
+@attrs.define
+class _Outbox:
+    """The newest notification to one server, and the event that says there is one."""
+
+    notification: Notification | None = None
+    filled: trio.Event = attrs.Factory(trio.Event)
+
+    def put(self, notification: Notification) -> None:
+        self.notification = notification
+        self.filled.set()
+
+    async def take(self) -> Notification:
+        await self.filled.wait()
+        assert self.notification is not None
+        notification, self.notification = self.notification, None
+        self.filled = trio.Event()
+        return notification
+
+
+class _FrameStream:
+    """A trio stream cut into messages. `receive` raises FrameError, MessageError, or EOFError at the end."""
+
+    def __init__(self, stream: trio.SocketStream) -> None:
+        self.stream = stream
+        self._frames = Frames(FRAME_BYTES_MAX)
+
+    async def receive(self) -> Message:
+        while (frame := self._frames.next()) is None:
+            data = await self.stream.receive_some(RECEIVE_BYTES)
+            if not data:
+                raise EOFError
+            self._frames.feed(bytes(data))
+        return decode(frame)
+
+    async def send(self, message: Message) -> None:
+        await self.stream.send_all(framed(message))
+
+
+class ElectionLinks:
+    """The election links of one server. `send` belongs to trio's thread; `run` is a task."""
+
+    def __init__(self, sid: int, others: Mapping[int, Address], post: Post, *, connect_timeout_ms: int = 5000) -> None:
+        assert sid not in others
+        self._sid = sid
+        self._others = others
+        self._post = post
+        self._connect_timeout_ms = connect_timeout_ms
+        self._outboxes = {other: _Outbox() for other in others}
+        self._inbound: dict[int, trio.CancelScope] = {}
+        """Per server, what ends the receiver of its present connection."""
+        self._strangers_count = 0
+
+    def send(self, sid: int, notification: Notification) -> None:
+        """Send this to a server, in place of what it was not sent yet."""
+        outbox = self._outboxes.get(sid)
+        if outbox is not None:
+            outbox.put(notification)
+
+    async def run(self, listening: socket.socket) -> None:
+        """Keep all links, for ever. `listening` is bound to this server's election port."""
+        listener = trio.SocketListener(trio.socket.from_stdlib_socket(listening))
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(trio.serve_listeners, self._serve, [listener])
+            for sid in self._others:
+                nursery.start_soon(self._keep_open, sid)
+
+    # ------------------------------------------------------------------------------------------------------ outbound
+
+    async def _keep_open(self, sid: int) -> None:
+        is_down = False
+        wait_seconds = REDIAL_SECONDS_MIN
+        while True:
+            try:
+                stream, round_trip_ms = await self._dial(sid)
+            except (OSError, EOFError, trio.BrokenResourceError, FrameError, MessageError, trio.TooSlowError) as error:
+                if not is_down:
+                    journal.info("server is unreachable for the election", sid=sid, reason=str(error) or type(error).__name__)
+                    self._post(ElectionLinkDown(sid))
+                is_down = True
+                # Two servers that lost each other do not go on in step.
+                await trio.sleep(wait_seconds * random.uniform(0.8, 1.2))
+                wait_seconds = min(2 * wait_seconds, REDIAL_SECONDS_MAX)
+                continue
+            is_down = False
+            wait_seconds = REDIAL_SECONDS_MIN
+            journal.info("election link is up", sid=sid, round_trip_ms=round_trip_ms)
+            self._post(ElectionLinkUp(sid, round_trip_ms))
+            await self._deliver(sid, stream)
+
+    async def _dial(self, sid: int) -> tuple[_FrameStream, int]:
+        """Connect and greet; the second item is the round trip of the greeting in milliseconds, at least 1."""
+        address = self._others[sid]
+        with trio.fail_after(self._connect_timeout_ms / 1000):
+            connection = await trio.open_tcp_stream(address.host, address.port)
+            stream = _FrameStream(connection)
+            try:
+                _give_up_on_silence(connection)
+                sent_at = trio.current_time()
+                await stream.send(Hello(PROTOCOL_VERSION, self._sid))
+                answer = await stream.receive()
+                if not isinstance(answer, Hello) or answer.version != PROTOCOL_VERSION or answer.sid != sid:
+                    raise MessageError(f"{answer} is no greeting of server {sid} in version {PROTOCOL_VERSION}")
+            except BaseException:
+                # A cancelled dial too must not leave the socket to the garbage collector.
+                await trio.aclose_forcefully(connection)
+                raise
+        return stream, int((trio.current_time() - sent_at) * 1000) + 1
+
+    async def _deliver(self, sid: int, stream: _FrameStream) -> None:
+        """Send what is put into the outbox until the connection ends."""
+        async with stream.stream, trio.open_nursery() as nursery:
+            nursery.start_soon(self._wait_for_end, stream, nursery.cancel_scope)
+            outbox = self._outboxes[sid]
+            while True:
+                notification = await outbox.take()
+                try:
+                    await stream.send(notification)
+                except trio.BrokenResourceError:
+                    if outbox.notification is None:
+                        outbox.put(notification)
+                    nursery.cancel_scope.cancel()
+                    return
+
+    async def _wait_for_end(self, stream: _FrameStream, scope: trio.CancelScope) -> None:
+        """The other side sends nothing after its greeting; only its end comes."""
+        with contextlib.suppress(trio.BrokenResourceError):
+            while await stream.stream.receive_some(RECEIVE_BYTES):
+                pass
+        scope.cancel()
+
+    # ------------------------------------------------------------------------------------------------------- inbound
+
+    async def _serve(self, connection: trio.SocketStream) -> None:
+        stream = _FrameStream(connection)
+        try:
+            sid = await self._greeted(stream)
+            if sid is not None:
+                await self._receive_from(sid, stream)
+        except (EOFError, trio.BrokenResourceError):
+            pass
+        except (FrameError, MessageError) as error:
+            journal.warning("election connection is closed", reason=str(error))
+
+    async def _greeted(self, stream: _FrameStream) -> int | None:
+        """Exchange greetings; None when there is no place for strangers, or this one is too slow."""
+        if self._strangers_count >= STRANGERS_MAX:
+            return None
+        self._strangers_count += 1
+        try:
+            with trio.move_on_after(GREETING_SECONDS):
+                hello = await stream.receive()
+                if not isinstance(hello, Hello) or hello.version != PROTOCOL_VERSION or hello.sid not in self._others:
+                    raise MessageError(f"{hello} is no greeting of another server in version {PROTOCOL_VERSION}")
+                await stream.send(Hello(PROTOCOL_VERSION, self._sid))
+                return hello.sid
+            return None
+        finally:
+            self._strangers_count -= 1
+
+    async def _receive_from(self, sid: int, stream: _FrameStream) -> None:
+        older = self._inbound.get(sid)
+        if older is not None:
+            older.cancel()
+        with trio.CancelScope() as scope:
+            self._inbound[sid] = scope
+            try:
+                while True:
+                    await self._receive_one(sid, stream)
+            finally:
+                if self._inbound.get(sid) is scope:
+                    del self._inbound[sid]
+
+    async def _receive_one(self, sid: int, stream: _FrameStream) -> None:
+        try:
+            message = await stream.receive()
+        except MessageError as error:
+            journal.warning("notification cannot be read -> skipped", sid=sid, reason=str(error))
+            return
+        if isinstance(message, Notification):
+            self._post(NotificationReceived(sid, message))
+        else:
+            journal.warning("no notification -> skipped", sid=sid, message=type(message).__name__)
+
+
+def _give_up_on_silence(stream: trio.SocketStream) -> None:
+    """A partition closes nothing: without this a connection could retry for a quarter of an hour after it healed."""
+    stream.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    if hasattr(socket, "TCP_USER_TIMEOUT"):
+        stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, SILENCE_MS)
+    if hasattr(socket, "TCP_KEEPIDLE"):
+        stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, SILENCE_MS // 2000)
+        stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 1)

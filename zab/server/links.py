@@ -1,0 +1,405 @@
+"""Quorum links: the connections between learners and the leader, inside the loop's selector.
+
+Frame: 4 bytes length, big-endian, then that many bytes of CBOR (`zab.message`), at most `FRAME_BYTES_MAX`. The first
+frame each way is a `Hello`; a dialler whose first frame is a request for a snapshot (`snapshot_transfer`) is handed over
+with its socket and is no link.
+
+    adopt(sock, sid)    a connection that we dialled: greet, wait for the greeting, then `QuorumLinkUp`
+    on the listener     the same, the other way round
+    receive(events)     what arrived, in the order of arrival; then `QuorumLinkDown` if the link broke
+    send(links, message), close(link, reason), flush()
+
+Every link is read in every turn, whatever else is too much: limits act where the clients are connected. Otherwise
+acknowledgements would stand behind forwarded requests, nothing would commit, and the limit would never clear (H1).
+
+Two send queues a link (H2): acknowledgements, pings and confirmations do not wait behind proposals or requests. The order
+within each queue is kept; an acknowledgement of NEWLEADER is an `Ack` like those that follow it, so none overtakes it.
+Proposals and requests above `DATA_FRAME_BYTES_MAX` are cut into several messages between two of their rows.
+
+Limits: a link with more than `UNSENT_BYTES_MAX` is broken (a learner that does not read is synchronized again from the
+log, by cursor); `GREETING_MS` to greet; `STRANGERS_MAX` inbound connections that have not greeted.
+
+Not here: dialling (`server`), which links the protocol wants (`zab.peer`).
+"""
+
+from __future__ import annotations
+
+import itertools
+import socket
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+from zab.events import Event, MessageReceived, QuorumLinkDown, QuorumLinkUp
+from zab.message import (
+    FRAME_BYTES_MAX,
+    PROTOCOL_VERSION,
+    Ack,
+    Confirm,
+    Confirmed,
+    Hello,
+    Message,
+    MessageError,
+    Ping,
+    Proposal,
+    Request,
+    decode,
+    encode,
+)
+from zab.server.journal import Journal
+from zab.server.listener import Listener
+from zab.server.loop import READ, WRITE, Loop, Watched, now_ms
+from zab.server.send_queue import SendQueue
+
+RECEIVE_BYTES = 64 << 10
+RECEIVE_CALLS_MAX = 32
+"""A turn reads at most 2 MiB from one link: then the others have their turn."""
+DATA_FRAME_BYTES_MAX = 256 << 10
+UNSENT_BYTES_MAX = 64 << 20
+GREETING_MS = 5_000
+GREETING_BYTES_MAX = 4096
+STRANGERS_MAX = 64
+CLOSING_MS = 2_000
+_LENGTH_BYTES = 4
+
+_URGENT = frozenset({Ack, Ping, Confirm, Confirmed})
+
+journal = Journal("links")
+
+Row = TypeVar("Row")
+
+
+class FrameError(Exception):
+    """The length of a frame is out of range."""
+
+
+def framed(message: Message) -> bytes:
+    """One message with its length before it."""
+    body = encode(message)
+    assert len(body) <= FRAME_BYTES_MAX, (type(message).__name__, len(body))
+    return len(body).to_bytes(_LENGTH_BYTES, "big") + body
+
+
+def cut(message: Message) -> list[Message]:
+    """The same batches or requests in messages of at most `DATA_FRAME_BYTES_MAX`, or of one row that is larger."""
+    if isinstance(message, Proposal):
+        return [Proposal(rows) for rows in _cut_rows(message.batches, len)]
+    if isinstance(message, Request):
+        return [Request(rows) for rows in _cut_rows(message.requests, lambda row: len(row[3]))]
+    return [message]
+
+
+def _cut_rows(rows: list[Row], size_of: Callable[[Row], int]) -> list[list[Row]]:
+    pieces: list[list[Row]] = [[]]
+    size_bytes = 0
+    for row in rows:
+        size_bytes += size_of(row)
+        if size_bytes > DATA_FRAME_BYTES_MAX and pieces[-1]:
+            pieces.append([])
+            size_bytes = size_of(row)
+        pieces[-1].append(row)
+    return pieces
+
+
+class Frames:
+    """Cuts a stream of bytes into frames. Raises FrameError for a length that no frame has."""
+
+    def __init__(self, size_bytes_max: int) -> None:
+        self.size_bytes_max = size_bytes_max
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes) -> None:
+        self._buffer += data
+
+    def next(self) -> bytes | None:
+        """The next whole frame without its length, None when more bytes are needed."""
+        if len(self._buffer) < _LENGTH_BYTES:
+            return None
+        length = int.from_bytes(self._buffer[:_LENGTH_BYTES], "big")
+        if not 0 < length <= self.size_bytes_max:
+            raise FrameError(f"frame of {length} bytes, limit {self.size_bytes_max}")
+        end = _LENGTH_BYTES + length
+        if len(self._buffer) < end:
+            return None
+        frame = bytes(memoryview(self._buffer)[_LENGTH_BYTES:end])
+        # CPython moves the start of a bytearray instead of its bytes.
+        del self._buffer[:end]
+        return frame
+
+    def rest(self) -> bytes:
+        """What was fed and is in no frame yet."""
+        return bytes(self._buffer)
+
+
+class QuorumLink(Watched):
+    """One connection; `sid` is None until an inbound one has greeted, `up` once `QuorumLinkUp` was reported."""
+
+    def __init__(self, links: QuorumLinks, sock: socket.socket, link: int, sid: int | None, deadline: int) -> None:
+        super().__init__(sock)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.link = link
+        self.sid = sid
+        self.inbound = sid is None
+        self.up = False
+        self.closing = False
+        self.deadline: int | None = deadline
+        """When it is closed unless it has greeted; once closing, unless all is sent."""
+        self.queue = SendQueue()
+        self.frames = Frames(GREETING_BYTES_MAX)
+        self._links = links
+
+    def on_ready(self, mask: int) -> None:
+        if mask & READ:
+            self._links.readable.append(self)
+        if mask & WRITE:
+            self._links.unflushed[self] = None
+
+    def receive(self) -> bool:
+        """Take what the socket has into `frames`; False at its end."""
+        for _ in range(RECEIVE_CALLS_MAX):
+            try:
+                data = self.socket.recv(RECEIVE_BYTES)
+            except BlockingIOError:
+                return True
+            except OSError:
+                return False
+            if not data:
+                return False
+            self.frames.feed(data)
+            if len(data) < RECEIVE_BYTES:
+                return True
+        return True
+
+
+class QuorumLinks:
+    """All quorum links of one server."""
+
+    def __init__(
+        self,
+        loop: Loop,
+        sid: int,
+        servers: Iterable[int],
+        hand_over: Callable[[socket.socket, bytes, bytes], None],
+    ) -> None:
+        """`servers` are the ids of the ensemble. `hand_over` gets the socket of an inbound connection whose first frame
+        is no message, that frame, and the bytes behind it."""
+        self._loop = loop
+        self._sid = sid
+        self._servers = frozenset(servers)
+        self._hand_over = hand_over
+        self._numbers = itertools.count(1)
+        self._links: dict[int, QuorumLink] = {}
+        self._waiting: dict[QuorumLink, None] = {}
+        """Links with a deadline."""
+        self.readable: list[QuorumLink] = []
+        self.unflushed: dict[QuorumLink, None] = {}
+        self._listener: Listener | None = None
+        self._lost: list[int] = []
+        """Links that broke while something was sent on them, not reported yet."""
+
+    # ------------------------------------------------------------------------------------------------------- opening
+
+    def listen(self, sock: socket.socket) -> None:
+        """Serve the quorum port on a listening socket."""
+        self._listener = Listener(self._loop, sock)
+
+    def adopt(self, sock: socket.socket, sid: int) -> None:
+        """A connection to the quorum port of `sid` is open."""
+        link = self._add(sock, sid)
+        self._push(link, Hello(PROTOCOL_VERSION, self._sid))
+
+    def dial_failed(self) -> None:
+        """A dial came to nothing: `QuorumLinkDown` of link 0."""
+        self._lost.append(0)
+
+    def _add(self, sock: socket.socket, sid: int | None) -> QuorumLink:
+        link = QuorumLink(self, sock, next(self._numbers), sid, now_ms() + GREETING_MS)
+        self._links[link.link] = link
+        self._waiting[link] = None
+        self._loop.watch(link, READ)
+        return link
+
+    def accept(self) -> None:
+        """At the end of a turn: take in who knocked."""
+        if self._listener is None or not self._listener.ready:
+            return
+        for sock, _address in self._listener.accept():
+            if sum(link.sid is None for link in self._waiting) >= STRANGERS_MAX:
+                sock.close()
+            else:
+                self._add(sock, None)
+
+    # ----------------------------------------------------------------------------------------------------- receiving
+
+    def receive(self, events: list[Event]) -> None:
+        """Append what happened on the links since the last turn."""
+        readable, self.readable = self.readable, []
+        for link in readable:
+            if not link.gone:
+                self._receive(link, events)
+        self._check_deadlines(events)
+        events.extend(map(QuorumLinkDown, self._lost))
+        self._lost.clear()
+
+    def _receive(self, link: QuorumLink, events: list[Event]) -> None:
+        is_open = link.receive()
+        if link.closing:
+            # The protocol has let go of it: what still comes is nobody's, only its end matters.
+            link.frames = Frames(GREETING_BYTES_MAX)
+            if not is_open:
+                self._drop(link)
+            return
+        try:
+            while not link.gone and (frame := link.frames.next()) is not None:
+                if link.up:
+                    events.append(MessageReceived(link.link, decode(frame)))
+                else:
+                    self._greeted(link, frame, events)
+        except (FrameError, MessageError) as error:
+            self._break(link, events, str(error))
+            return
+        if not is_open and not link.gone:
+            self._break(link, events, "closed by the other side")
+
+    def _greeted(self, link: QuorumLink, frame: bytes, events: list[Event]) -> None:
+        """The first frame of a connection came."""
+        try:
+            message = decode(frame)
+        except MessageError:
+            if not link.inbound:
+                raise
+            self._forget(link)
+            self._loop.release(link)
+            self._hand_over(link.socket, frame, link.frames.rest())
+            return
+        if not isinstance(message, Hello):
+            raise MessageError(f"{type(message).__name__} before Hello")
+        if message.version != PROTOCOL_VERSION:
+            raise MessageError(f"server {message.sid} speaks version {message.version}, not {PROTOCOL_VERSION}")
+        if message.sid not in self._servers or message.sid == self._sid:
+            raise MessageError(f"server {message.sid} is no other server of this ensemble")
+        if link.inbound:
+            link.sid = message.sid
+            self._push(link, Hello(PROTOCOL_VERSION, self._sid))
+        elif message.sid != link.sid:
+            raise MessageError(f"server {message.sid} answers where server {link.sid} should")
+        link.up = True
+        link.deadline = None
+        del self._waiting[link]
+        link.frames.size_bytes_max = FRAME_BYTES_MAX
+        assert link.sid is not None
+        journal.info("quorum link is up", sid=link.sid, link=link.link, inbound=link.inbound)
+        events.append(QuorumLinkUp(link.link, link.sid, link.inbound))
+
+    # ------------------------------------------------------------------------------------------------------- sending
+
+    def send(self, links: Iterable[int], message: Message) -> None:
+        """Queue one message on each of these links; those that are gone are skipped."""
+        targets = [found for link in links if (found := self._links.get(link)) is not None and not found.closing]
+        if not targets:
+            return
+        for piece in cut(message):
+            data = framed(piece)
+            for link in targets:
+                if type(piece) in _URGENT:
+                    link.queue.push_urgent(data)
+                else:
+                    link.queue.push(data)
+        for link in targets:
+            assert link.up
+            self.unflushed[link] = None
+
+    def unsent_bytes(self, link: int) -> int:
+        """How much waits on a link; 0 when it is gone."""
+        found = self._links.get(link)
+        return 0 if found is None else found.queue.unsent_bytes
+
+    def _push(self, link: QuorumLink, message: Message) -> None:
+        link.queue.push(framed(message))
+        self.unflushed[link] = None
+
+    def flush(self) -> None:
+        """At the end of a turn: one send for every link with something to send."""
+        unflushed, self.unflushed = self.unflushed, {}
+        for link in unflushed:
+            if not link.gone:
+                self._flush(link)
+
+    def _flush(self, link: QuorumLink) -> None:
+        try:
+            link.queue.flush(link.socket.send)
+        except OSError as error:
+            self._lose(link, f"send failed: {error.strerror}")
+            return
+        unsent_bytes = link.queue.unsent_bytes
+        if unsent_bytes > UNSENT_BYTES_MAX:
+            self._lose(link, f"{unsent_bytes} bytes unsent: it does not read")
+        elif link.closing and not unsent_bytes:
+            self._finish(link)
+        else:
+            self._loop.watch(link, READ | WRITE if unsent_bytes else READ)
+
+    # ------------------------------------------------------------------------------------------------------- closing
+
+    def close(self, number: int, reason: str) -> None:
+        """Close a link when what was queued on it is sent, or after `CLOSING_MS`; nothing is reported."""
+        link = self._links.get(number)
+        if link is None or link.closing:
+            return
+        journal.info("quorum link is closed", sid=link.sid, link=number, reason=reason)
+        link.closing = True
+        link.deadline = now_ms() + CLOSING_MS
+        self._waiting[link] = None
+        self.unflushed[link] = None
+
+    def _finish(self, link: QuorumLink) -> None:
+        """All is sent. A close with unread bytes would reset the connection and take our last words with it: say that
+        nothing follows, and wait for the other side to close."""
+        try:
+            link.socket.shutdown(socket.SHUT_WR)
+        except OSError:
+            self._drop(link)
+            return
+        self._loop.watch(link, READ)
+
+    def next_deadline(self) -> int | None:
+        """When a link has waited long enough for a greeting or for its last bytes to leave."""
+        deadlines = [link.deadline for link in self._waiting if link.deadline is not None]
+        if self._listener is not None and self._listener.resume_at is not None:
+            deadlines.append(self._listener.resume_at)
+        return min(deadlines, default=None)
+
+    def is_idle(self) -> bool:
+        """Whether nothing is left for the next turn that no socket will announce."""
+        return not self._lost and not self.unflushed
+
+    def _check_deadlines(self, events: list[Event]) -> None:
+        if not self._waiting:
+            return
+        now = now_ms()
+        for link in list(self._waiting):
+            if link.deadline is not None and now >= link.deadline:
+                self._break(link, events, "gave no greeting in time")
+
+    def _break(self, link: QuorumLink, events: list[Event], reason: str) -> None:
+        self._lose(link, reason)
+        events.extend(map(QuorumLinkDown, self._lost))
+        self._lost.clear()
+
+    def _lose(self, link: QuorumLink, reason: str) -> None:
+        """The link is no more; say so unless the protocol has let go of it, or never had it."""
+        if not link.closing:
+            journal.info("quorum link is lost", sid=link.sid, link=link.link, reason=reason)
+            if link.up:
+                self._lost.append(link.link)
+            elif not link.inbound:
+                self._lost.append(0)
+        self._drop(link)
+
+    def _drop(self, link: QuorumLink) -> None:
+        self._forget(link)
+        self._loop.discard(link)
+
+    def _forget(self, link: QuorumLink) -> None:
+        del self._links[link.link]
+        self._waiting.pop(link, None)
+        self.unflushed.pop(link, None)

@@ -1,0 +1,69 @@
+"""What waits to be sent on one socket: urgent bytes before ordinary ones, each kind in its order.
+
+    push / push_urgent      whole pieces (frames): a piece is never torn apart by another one
+    flush(send)             one call of `send` with the joined pieces; what the socket did not take stays as a view
+
+A partial send copies nothing again: the rest is a view into the joined buffer, which goes on from where it stopped. At
+most `JOIN_BYTES_MAX` are joined at a time, so that a long queue is not copied for a short send, and an urgent piece
+waits behind no more than that and one ordinary piece.
+
+Not here: when to flush, and what to do about a queue that grows: its owner reads `unsent_bytes`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+
+JOIN_BYTES_MAX = 256 << 10
+
+
+class SendQueue:
+    """The send side of one socket."""
+
+    __slots__ = ("_ordinary", "_unsent", "_urgent", "unsent_bytes")
+
+    def __init__(self) -> None:
+        self._urgent: deque[bytes] = deque()
+        self._ordinary: deque[bytes] = deque()
+        self._unsent: memoryview | None = None
+        self.unsent_bytes = 0
+
+    def push(self, piece: bytes) -> None:
+        self._ordinary.append(piece)
+        self.unsent_bytes += len(piece)
+
+    def push_all(self, pieces: Iterable[bytes], total_bytes: int) -> None:
+        """The pieces, in order; `total_bytes` is the sum of their lengths."""
+        self._ordinary.extend(pieces)
+        self.unsent_bytes += total_bytes
+
+    def push_urgent(self, piece: bytes) -> None:
+        self._urgent.append(piece)
+        self.unsent_bytes += len(piece)
+
+    def flush(self, send: Callable[[memoryview], int]) -> int:
+        """Offer the joined pieces to the socket once; returns how many bytes it took. Errors of `send` pass through,
+        except that a socket which would block took nothing."""
+        if self._unsent is None:
+            if not self.unsent_bytes:
+                return 0
+            self._unsent = memoryview(self._joined())
+        try:
+            sent = send(self._unsent)
+        except BlockingIOError:
+            return 0
+        self._unsent = self._unsent[sent:] if sent < len(self._unsent) else None
+        self.unsent_bytes -= sent
+        assert self.unsent_bytes >= 0
+        return sent
+
+    def _joined(self) -> bytes:
+        pieces: list[bytes] = []
+        size_bytes = 0
+        for waiting in (self._urgent, self._ordinary):
+            while waiting and size_bytes < JOIN_BYTES_MAX:
+                piece = waiting.popleft()
+                pieces.append(piece)
+                size_bytes += len(piece)
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
