@@ -1,0 +1,95 @@
+"""Expiration buckets: which of many ids are due, found without looking at the others.
+
+An id that may stay silent for `timeout_ms` from now on is put into the bucket of the first multiple of the interval I
+that lies strictly behind that moment:
+
+    round_up(t) = (t // I + 1) * I
+    bucket(id)  = round_up(now + timeout_ms), again at every touch
+
+One pointer moves along the buckets. It starts at round_up(start); when the time reaches it, the ids of its bucket are
+due and it moves on by I. So an id is due in (timeout, timeout + I] after its last touch.
+
+Invariants:
+- An id is in at most one bucket, and `_bucket_of` says in which; empty buckets do not exist.
+- No id is in a bucket before the pointer: with a time that never falls, no touch can put it there.
+- One call of `expire` empties at most one bucket: after a stall, whatever the reason, ids become due one interval
+  after the other and can be touched in between.
+
+`now` is milliseconds of a monotonic clock. Deliberately not here: what an id is, and what happens when it is due.
+"""
+
+from collections.abc import Iterator
+
+from sortedcontainers import SortedDict
+
+__all__ = ["ExpirationBuckets"]
+
+
+class ExpirationBuckets:
+    """Ids by the time at which they are due. `start` is the time at which the pointer starts."""
+
+    def __init__(self, interval_ms: int, start: int) -> None:
+        assert interval_ms > 0
+        self.interval_ms = interval_ms
+        self.next_due = self.round_up(start)
+        # Ids as keys, in the order in which they came, so that expiry is the same in every run of the simulator.
+        self._buckets: SortedDict[int, dict[int, None]] = SortedDict()
+        self._bucket_of: dict[int, int] = {}
+
+    def round_up(self, time: int) -> int:
+        """The first multiple of the interval strictly behind `time`."""
+        return (time // self.interval_ms + 1) * self.interval_ms
+
+    def __len__(self) -> int:
+        return len(self._bucket_of)
+
+    def __contains__(self, id_: int) -> bool:
+        return id_ in self._bucket_of
+
+    def touch(self, id_: int, now: int, timeout_ms: int) -> None:
+        """Puts the id, known or not, where it is due `timeout_ms` after `now`."""
+        assert timeout_ms >= 0
+        due = self.round_up(now + timeout_ms)
+        assert due >= self.next_due, "time went backwards"
+        before = self._bucket_of.get(id_)
+        if before == due:
+            return
+        if before is not None:
+            self._leave(id_, before)
+        self._bucket_of[id_] = due
+        bucket = self._buckets.get(due)
+        if bucket is None:
+            self._buckets[due] = {id_: None}
+        else:
+            bucket[id_] = None
+
+    def remove(self, id_: int) -> None:
+        """Forgets the id; nothing happens if it is not there."""
+        due = self._bucket_of.pop(id_, None)
+        if due is not None:
+            self._leave(id_, due)
+
+    def expire(self, now: int) -> list[int]:
+        """The ids of the pointer's bucket, which are forgotten, if its time has come; at most one bucket a call."""
+        if now < self.next_due:
+            return []
+        bucket = self._buckets.pop(self.next_due, {})
+        self.next_due += self.interval_ms
+        for id_ in bucket:
+            del self._bucket_of[id_]
+        return list(bucket)
+
+    def sets(self) -> Iterator[tuple[int, list[int]]]:
+        """Each bucket's time with its ids, in order; for the `dump` command."""
+        for due, ids in self._buckets.items():
+            yield due, list(ids)
+
+    @property
+    def bucket_count(self) -> int:
+        return len(self._buckets)
+
+    def _leave(self, id_: int, due: int) -> None:
+        bucket = self._buckets[due]
+        del bucket[id_]
+        if not bucket:
+            del self._buckets[due]

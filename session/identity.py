@@ -1,0 +1,78 @@
+"""Session ids, passwords and timeouts: what is agreed on when a session begins.
+
+An id is 64 bits, signed as jute has it:
+
+    bits 63-56  the low byte of the server's id
+    bits 55-16  wall-clock ms at the start of the server, low 40 bits
+    bits 15-0   a counter from 0; it carries into the time
+
+The time is that of the wall clock, so that a reboot does not repeat ids (a monotonic clock starts over). An id that
+exists all the same is refused by the leader, and the server takes the next.
+
+Top bytes 80 and ff are never used: a stored owner with these marks a container or a TTL znode. Servers with such an id
+use 00, which no other server has; two of them in one ensemble may at worst draw the same id, and are refused as above.
+
+The password is BLAKE2b-128 of the id (8 bytes, big-endian), keyed with a key that is made of the ensemble's lineage id.
+So every member can check it, nothing is stored, and a password of another ensemble does not fit.
+
+Deliberately not here: the clock, and whether the session of an id is alive (`session.tracker`).
+"""
+
+from hashlib import blake2b
+from hmac import compare_digest
+from typing import Final
+
+__all__ = ["PASSWORD_BYTES", "SessionIds", "key_of", "negotiate", "password", "valid_password"]
+
+PASSWORD_BYTES: Final = 16
+LINEAGE_BYTES: Final = 16
+
+_KEY_BYTES: Final = 32
+_PERSON: Final = b"zab session key"
+_LOW_MASK: Final = (1 << 56) - 1
+_TIME_MASK: Final = (1 << 40) - 1
+# Marks of a container and of a TTL znode in the top byte of a stored owner.
+_TAKEN_TOPS: Final = frozenset({0x80, 0xFF})
+
+
+class SessionIds:
+    """The ids that one server gives out, one after the other. `wall_ms` is the time of its start (ms since 1970)."""
+
+    def __init__(self, server_id: int, wall_ms: int) -> None:
+        assert server_id >= 0
+        assert wall_ms >= 0
+        top = server_id & 0xFF
+        self._top = 0 if top in _TAKEN_TOPS else top
+        self._low = (wall_ms & _TIME_MASK) << 16
+
+    def next(self) -> int:
+        """An id that this server did not give out before; never 0, which asks for a new session."""
+        low = self._low
+        self._low = (low + 1) & _LOW_MASK
+        unsigned = self._top << 56 | low
+        if unsigned == 0:
+            return self.next()
+        return unsigned - (1 << 64) if self._top & 0x80 else unsigned
+
+
+def key_of(lineage: bytes) -> bytes:
+    """The key of all passwords of the ensemble with this lineage id (16 bytes)."""
+    assert len(lineage) == LINEAGE_BYTES
+    return blake2b(lineage, digest_size=_KEY_BYTES, person=_PERSON).digest()
+
+
+def password(key: bytes, session: int) -> bytes:
+    """The 16 bytes that prove that a client was given this session. `key` is what `key_of` returned."""
+    assert len(key) == _KEY_BYTES
+    return blake2b(session.to_bytes(8, "big", signed=True), digest_size=PASSWORD_BYTES, key=key).digest()
+
+
+def valid_password(key: bytes, session: int, offered: bytes) -> bool:
+    """Whether the client may attach to the session. No password opens session 0."""
+    return session != 0 and compare_digest(password(key, session), offered)
+
+
+def negotiate(timeout_ms: int, least_ms: int, most_ms: int) -> int:
+    """The session timeout for the one that a client asks for, whatever number that is."""
+    assert 0 < least_ms <= most_ms
+    return min(max(timeout_ms, least_ms), most_ms)

@@ -1,0 +1,193 @@
+"""Who is alive: the leader's tracker of sessions, and what a learner collects for it.
+
+    unknown --track--> tracked --expired, close--> closing --remove--> unknown
+
+A session is tracked when its createSession is proposed (or, by a new leader, when it starts to serve), touched by
+everything that its client sends, and closing from the moment at which its end is proposed. A touch of a closing or
+unknown session is refused: its client is too late.
+
+Owner: the connection of a learner, or the leader itself, through which the session was last created or attached. A
+request that comes through another owner is refused as moved: the client that sent it has left that connection
+behind. A session without an owner, after a new leader started, takes the first one that sends a request.
+
+The session clock: it follows `now`, but by at most one interval at a time, so what the process did not see is not
+counted against sessions. A leader that was paused for an hour has an hour of touches waiting in its sockets, and
+must read them before it may call anybody dead. So `expired` runs last in a turn, and this clock, not `now`, decides. The
+price is that a session may live longer than its timeout by as much as the process was late.
+
+Invariants:
+- No session is due before its full timeout of the session clock has passed since its last touch.
+- A session is in the buckets if and only if it is tracked and not closing.
+- The clock never falls, and between two values of `now` it never gains more than they differ by.
+
+`now` is milliseconds of a monotonic clock. Deliberately not here: which sessions exist and with what timeout, which is
+replicated state (`datatree.tree`); local sessions use a tracker of their own on the server that serves them.
+"""
+
+from collections.abc import Hashable, Iterator, Mapping
+from enum import Enum
+
+from attrs import define
+
+from session.buckets import ExpirationBuckets
+
+__all__ = ["Admission", "SessionTracker", "TouchTable"]
+
+
+class Admission(Enum):
+    """Whether a request of a session may go on."""
+
+    ADMITTED = "admitted"
+    EXPIRED = "expired"
+    MOVED = "moved"
+
+
+@define
+class _Tracked:
+    """`timeout_ms` is the one that the session was created with."""
+
+    timeout_ms: int
+    owner: Hashable | None = None
+    is_closing: bool = False
+
+
+class SessionTracker:
+    """All sessions that the leader watches over. `interval_ms` (tickTime) is the width of an expiration bucket."""
+
+    def __init__(self, interval_ms: int, now: int) -> None:
+        self.interval_ms = interval_ms
+        self._sessions: dict[int, _Tracked] = {}
+        self._seen = now
+        self._clock = now
+        self._buckets = ExpirationBuckets(interval_ms, now)
+
+    def restart(self, sessions: Mapping[int, int], now: int) -> None:
+        """A new leader starts to serve: every session (id -> timeout in ms) has its full timeout, and no owner."""
+        self._seen = self._clock = now
+        self._buckets = ExpirationBuckets(self.interval_ms, now)
+        self._sessions = {id_: _Tracked(timeout_ms) for id_, timeout_ms in sessions.items()}
+        for id_, timeout_ms in sessions.items():
+            self._buckets.touch(id_, now, timeout_ms)
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def __contains__(self, id_: int) -> bool:
+        return id_ in self._sessions
+
+    def is_alive(self, id_: int) -> bool:
+        """Tracked and not closing."""
+        tracked = self._sessions.get(id_)
+        return tracked is not None and not tracked.is_closing
+
+    # Life.
+
+    def track(self, id_: int, timeout_ms: int, now: int, owner: Hashable | None = None) -> None:
+        """A new session. Its id is free: a createSession of an id in use was refused before it came here."""
+        assert id_ not in self._sessions, f"session {id_:#x} is tracked already"
+        self._sessions[id_] = _Tracked(timeout_ms, owner)
+        self._advance(now)
+        self._buckets.touch(id_, self._clock, timeout_ms)
+
+    def touch(self, id_: int, timeout_ms: int | None, now: int) -> bool:
+        """The session's client was heard. False: there is no such session any more.
+
+        `timeout_ms` is the one negotiated on its present connection; None: the one that it was created with.
+        """
+        tracked = self._sessions.get(id_)
+        if tracked is None or tracked.is_closing:
+            return False
+        self._advance(now)
+        self._buckets.touch(id_, self._clock, tracked.timeout_ms if timeout_ms is None else timeout_ms)
+        return True
+
+    def expired(self, now: int) -> list[int]:
+        """The sessions that are due; each is closing from now on, and comes out once. To be called last in a turn."""
+        self._advance(now)
+        due = self._buckets.expire(self._clock)
+        for id_ in due:
+            tracked = self._sessions[id_]
+            assert not tracked.is_closing
+            tracked.is_closing = True
+        return due
+
+    def close(self, id_: int) -> bool:
+        """The end of the session is about to be proposed. False: it is unknown, or closing already."""
+        tracked = self._sessions.get(id_)
+        if tracked is None or tracked.is_closing:
+            return False
+        tracked.is_closing = True
+        self._buckets.remove(id_)
+        return True
+
+    def remove(self, id_: int) -> None:
+        """The session's end is committed. Nothing happens if it is not tracked."""
+        if self._sessions.pop(id_, None) is not None:
+            self._buckets.remove(id_)
+
+    # Owners.
+
+    def owner(self, id_: int) -> Hashable | None:
+        tracked = self._sessions.get(id_)
+        return None if tracked is None else tracked.owner
+
+    def set_owner(self, id_: int, owner: Hashable) -> bool:
+        """The session is attached through `owner` now. False: there is no such session any more."""
+        tracked = self._sessions.get(id_)
+        if tracked is None or tracked.is_closing:
+            return False
+        tracked.owner = owner
+        return True
+
+    def disown(self, owner: Hashable) -> None:
+        """The link to `owner` is gone: its sessions take the next one that sends a request."""
+        for tracked in self._sessions.values():
+            if tracked.owner == owner:
+                tracked.owner = None
+
+    def admit(self, id_: int, requester: Hashable) -> Admission:
+        """Whether a request of the session that came through `requester` may go on."""
+        tracked = self._sessions.get(id_)
+        if tracked is None or tracked.is_closing:
+            return Admission.EXPIRED
+        if tracked.owner is None:
+            tracked.owner = requester
+        return Admission.ADMITTED if tracked.owner == requester else Admission.MOVED
+
+    # Time and numbers.
+
+    @property
+    def next_deadline(self) -> int:
+        """The `now` by which `expired` is to be called again; what comes later than that is not counted."""
+        return self._seen + max(1, self._buckets.next_due - self._clock)
+
+    def sets(self) -> Iterator[tuple[int, list[int]]]:
+        """Each bucket, as the `now` at which it is due if the process is never late, with its sessions, in order."""
+        ahead = self._seen - self._clock
+        for due, ids in self._buckets.sets():
+            yield due + ahead, ids
+
+    def _advance(self, now: int) -> None:
+        gap = now - self._seen
+        assert gap >= 0, "time went backwards"
+        self._seen = now
+        self._clock += min(gap, self.interval_ms)
+
+
+class TouchTable:
+    """What a learner heard of global sessions since its last answer to a PING of the leader. It expires none of them."""
+
+    def __init__(self) -> None:
+        self._touched: dict[int, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._touched)
+
+    def touch(self, id_: int, timeout_ms: int) -> None:
+        """The client of the session was heard on a connection with this timeout."""
+        self._touched[id_] = timeout_ms
+
+    def drain(self) -> dict[int, int]:
+        """Session -> timeout (ms) of all that was heard; the table is empty then."""
+        touched, self._touched = self._touched, {}
+        return touched
