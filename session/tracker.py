@@ -12,8 +12,8 @@ behind. A session without an owner, after a new leader started, takes the first 
 
 The session clock: it follows `now`, but by at most one interval at a time, so what the process did not see is not
 counted against sessions. A leader that was paused for an hour has an hour of touches waiting in its sockets, and
-must read them before it may call anybody dead. So `expired` runs last in a turn, and this clock, not `now`, decides. The
-price is that a session may live longer than its timeout by as much as the process was late.
+must read them before it may call anybody dead. So `expired` runs last in a turn, and this clock, not `now`, decides.
+The price is that a session may live longer than its timeout by as much as the process was late.
 
 Invariants:
 - No session is due before its full timeout of the session clock has passed since its last touch.
@@ -175,7 +175,7 @@ class SessionTracker:
 
 
 class TouchTable:
-    """What a learner heard of global sessions since its last answer to a PING of the leader. It expires none of them."""
+    """What a learner heard of global sessions since it last answered a PING of the leader. It expires none."""
 
     def __init__(self) -> None:
         self._touched: dict[int, int] = {}
