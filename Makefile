@@ -40,7 +40,11 @@ fix: $(VENV)/test.stamp
 sim: $(VENV)/run.stamp
 	$(BIN)/zab simulate --seed $(SEED) --seeds $(SEEDS)
 
-bench: $(VENV)/test.stamp
+bench/build/%: bench/%.c
+	@mkdir -p $(@D)
+	$(CC) -O2 -std=c11 -Wall -Wextra -o $@ $<
+
+bench: $(VENV)/test.stamp bench/build/load bench/build/echo
 	$(BIN)/python -m bench.compare
 
 clean:

@@ -1,0 +1,101 @@
+"""What is measured: the cells of the table, and one run of the load generator for one of them.
+
+A cell is an operation, a value size, connections × requests in flight on each, and where the connections go: to a
+follower or to the leader for the shallow ones (there the way of a request counts, so like is compared with like), spread
+over all members for the deep ones.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.zookeeper_server import ZooKeeperEnsemble
+
+BUILD = Path(__file__).parent / "build"
+OPERATIONS = ("set", "get", "create", "mix")
+SHALLOW = ((1, 1), (10, 1), (300, 1))
+DEEP = ((3, 100), (30, 100))
+DEEP_FLIGHT = 100
+VALUE_BYTES = 100
+LARGE_VALUE_BYTES = 1024
+NAMES = {"set": "set", "get": "get", "create": "create", "mix": "90 % get"}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """`target` is follower, leader or all."""
+
+    operation: str
+    connections: int
+    flight: int
+    target: str
+    size_bytes: int = VALUE_BYTES
+
+    @property
+    def key(self) -> str:
+        """How `--cells` names it: set:1x1:leader, set:30x100:all:1024."""
+        key = f"{self.operation}:{self.connections}x{self.flight}:{self.target}"
+        return key if self.size_bytes == VALUE_BYTES else f"{key}:{self.size_bytes}"
+
+    @property
+    def title(self) -> str:
+        size = "" if self.size_bytes == VALUE_BYTES else f" {self.size_bytes} B"
+        where = "" if self.target == "all" else f", on {'a' if self.target == 'follower' else 'the'} {self.target}"
+        return f"{NAMES[self.operation]}{size}, {self.connections} x {self.flight}{where}"
+
+
+@dataclass(frozen=True)
+class Result:
+    """One run: operations a second, latencies in microseconds, replies with an error."""
+
+    per_second: float
+    p50_us: float
+    p99_us: float
+    errors: int
+
+
+def all_cells() -> list[Cell]:
+    """Every cell of the table, in its order."""
+    cells = []
+    for operation in OPERATIONS:
+        for connections, flight in SHALLOW:
+            cells += [Cell(operation, connections, flight, target) for target in ("follower", "leader")]
+        cells += [Cell(operation, connections, flight, "all") for connections, flight in DEEP]
+    return [*cells, Cell("set", 30, DEEP_FLIGHT, "all", LARGE_VALUE_BYTES)]
+
+
+def hosts_of(cell: Cell, ensemble: ZooKeeperEnsemble) -> str:
+    """The servers that the cell's connections go to, as the generator wants them."""
+    if cell.target == "leader":
+        return ensemble.leader().host
+    if cell.target == "follower":
+        return ensemble.followers()[0].host
+    return ensemble.hosts
+
+
+def run_load(hosts: str, cell: Cell, *, seconds: float, warmup_seconds: float) -> Result:
+    """One run of the generator. Raises CalledProcessError when a connection failed."""
+    command = [str(BUILD / "load"), "--servers", hosts, "--op", cell.operation]
+    command += ["--connections", str(cell.connections), "--flight", str(cell.flight), "--size", str(cell.size_bytes)]
+    command += ["--warmup", str(warmup_seconds), "--seconds", str(seconds)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, check=True)
+    answer: dict[str, Any] = json.loads(done.stdout)
+    return Result(answer["per_second"], answer["p50_us"], answer["p99_us"], answer["errors"])
+
+
+def echo_ceiling(cell: Cell, *, seconds: float) -> float:
+    """Operations a second that the generator reaches against a server that only answers."""
+    echo = subprocess.Popen([str(BUILD / "echo"), "0"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert echo.stdin is not None
+    assert echo.stdout is not None
+    try:
+        port = echo.stdout.readline().split()[-1]
+        return run_load(f"127.0.0.1:{port}", cell, seconds=seconds, warmup_seconds=0.1).per_second
+    finally:
+        echo.stdin.close()
+        echo.wait(10)
+        echo.stdout.close()

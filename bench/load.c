@@ -1,0 +1,550 @@
+/* A load generator for servers that speak ZooKeeper's client protocol: one thread, one epoll, frames made beforehand.
+
+   load --servers HOST:PORT[,HOST:PORT...] --op set|get|create|mix [--connections C] [--flight F] [--size BYTES]
+        [--warmup SECONDS] [--seconds SECONDS]
+
+   C connections are spread round robin over the servers; each has its own session and its own znode /bench/c<number>,
+   and keeps F requests in flight. `mix` is nine getData to one setData. `create` makes children of the own znode, which
+   are deleted afterwards, outside of the measured time. After a warm-up, replies are counted for the given time.
+
+   The frames of a connection form a ring of at least F slots. A slot is used again only after its reply has come, so a
+   frame may be changed in place (the sequence number of a create) although the kernel took it only in part. Replies are
+   found by their length prefix; of each, xid (they come in order) and err are checked and the rest is skipped unread.
+
+   Prints one line of JSON: {"op", "connections", "flight", "size", "seconds", "operations", "errors", "per_second",
+   "p50_us", "p99_us", "max_us", "mean_us"}. Errors are replies with err != 0. Exit code 1: a connection failed, 2: usage. */
+
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <netinet/tcp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { OP_CREATE = 1, OP_DELETE = 2, OP_GET = 4, OP_SET = 5, OP_CLOSE = -11 };
+enum { ERR_NODEEXISTS = -110 };
+enum { HEADER = 20, SEQUENCE_DIGITS = 8, MIX_CYCLE = 10, DELETE_FLIGHT = 100, RECEIVE = 256 * 1024 };
+enum { SESSION_TIMEOUT_MS = 30000, SETUP_SECONDS = 30, QUIET_SECONDS = 30 };
+
+struct frame {
+    uint32_t start;    /* offset in the ring's bytes */
+    uint32_t length;   /* with the length prefix */
+    uint32_t sequence; /* offset of the sequence digits from the start, 0: none */
+};
+
+/* The requests of one connection, repeated for ever. */
+struct ring {
+    uint8_t *bytes;
+    struct frame *frames;
+    uint64_t *sent_ns;
+    uint32_t slots;
+    uint32_t size;
+};
+
+struct connection {
+    int socket;
+    int number;
+    bool wants_write;
+    struct ring ring;
+    uint64_t begun;     /* requests handed to the kernel, the last perhaps in part */
+    uint64_t answered;
+    uint64_t limit;     /* no request beyond this number is begun */
+    uint32_t unsent;    /* bytes of begun requests that the kernel has not taken, and where they start */
+    uint32_t unsent_at;
+    uint32_t skip;      /* bytes of a reply that are still to come and of no interest */
+    uint32_t held;      /* bytes of a header that came in part */
+    uint8_t header[HEADER];
+};
+
+static struct {
+    const char *op;
+    int connections, flight, size;
+    double warmup, seconds;
+    struct sockaddr_storage servers[64];
+    socklen_t server_lengths[64];
+    int server_count;
+} options = {.op = "set", .connections = 1, .flight = 1, .size = 100, .warmup = 0.5, .seconds = 3};
+
+/* Latencies: 128 steps to each power of two of nanoseconds, so that a quantile is right within a hundredth. */
+enum { STEPS = 128, POWERS = 40 };
+static uint64_t histogram[POWERS * STEPS];
+static uint64_t counted, errors, latency_sum_ns, latency_max_ns;
+static int epoll;
+
+static void die(const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    fprintf(stderr, "load: ");
+    vfprintf(stderr, format, arguments);
+    fprintf(stderr, "\n");
+    va_end(arguments);
+    exit(1);
+}
+
+static uint64_t now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static void record(uint64_t latency_ns)
+{
+    uint64_t value = latency_ns ? latency_ns : 1;
+    int power = 63 - __builtin_clzll(value);
+    uint64_t index = value;
+    if (power >= 7)
+        index = (uint64_t)(power - 6) * STEPS + ((value >> (power - 7)) - STEPS);
+    if (index >= POWERS * STEPS)
+        index = POWERS * STEPS - 1;
+    histogram[index]++;
+    counted++;
+    latency_sum_ns += latency_ns;
+    if (latency_ns > latency_max_ns)
+        latency_max_ns = latency_ns;
+}
+
+static double quantile_us(double quantile)
+{
+    uint64_t wanted = (uint64_t)(quantile * (double)counted), seen = 0;
+    for (int index = 0; index < POWERS * STEPS; index++) {
+        seen += histogram[index];
+        if (seen > wanted) {
+            if (index < STEPS)
+                return index / 1000.0;
+            int power = index / STEPS + 6;
+            return (double)((uint64_t)(STEPS + index % STEPS) << (power - 7)) / 1000.0;
+        }
+    }
+    return 0;
+}
+
+/* --- Frames ------------------------------------------------------------------------------------------------------- */
+
+static uint8_t *put_int(uint8_t *at, int32_t value)
+{
+    uint32_t big = htonl((uint32_t)value);
+    memcpy(at, &big, 4);
+    return at + 4;
+}
+
+static uint8_t *put_bytes(uint8_t *at, const void *bytes, int length)
+{
+    at = put_int(at, length);
+    memcpy(at, bytes, (size_t)length);
+    return at + length;
+}
+
+static int32_t get_int(const uint8_t *at)
+{
+    uint32_t big;
+    memcpy(&big, at, 4);
+    return (int32_t)ntohl(big);
+}
+
+/* Writes one request with its length prefix and returns its length. */
+static uint32_t put_request(uint8_t *start, int32_t xid, int32_t op, const char *path, const uint8_t *value)
+{
+    uint8_t *at = put_int(put_int(start + 4, xid), op);
+    if (path)
+        at = put_bytes(at, path, (int)strlen(path));
+    if (op == OP_GET)
+        *at++ = 0; /* watch */
+    if (op == OP_SET || op == OP_CREATE)
+        at = put_bytes(at, value, options.size);
+    if (op == OP_CREATE) {
+        at = put_int(put_int(at, 1), 31); /* one ACL: all permissions */
+        at = put_bytes(put_bytes(at, "world", 5), "anyone", 6);
+        at = put_int(at, 0); /* persistent */
+    }
+    if (op == OP_SET || op == OP_DELETE)
+        at = put_int(at, -1); /* any version */
+    put_int(start, (int32_t)(at - start - 4));
+    return (uint32_t)(at - start);
+}
+
+static void own_path(char *path, size_t size, int number) { snprintf(path, size, "/bench/c%05d", number); }
+
+static int op_of_slot(const char *op, uint32_t slot, int number)
+{
+    if (!strcmp(op, "mix"))
+        return (slot + (uint32_t)number) % MIX_CYCLE ? OP_GET : OP_SET;
+    return !strcmp(op, "set") ? OP_SET : !strcmp(op, "get") ? OP_GET : !strcmp(op, "create") ? OP_CREATE : OP_DELETE;
+}
+
+/* All frames that connection `number` will send: slot n has xid n + 1. */
+static void make_ring(struct ring *ring, const char *op, int number, int flight, const uint8_t *value)
+{
+    uint32_t slots = (uint32_t)flight;
+    if (!strcmp(op, "mix"))
+        slots = (slots + MIX_CYCLE - 1) / MIX_CYCLE * MIX_CYCLE;
+    size_t largest = 128 + (size_t)options.size;
+    ring->bytes = realloc(ring->bytes, slots * largest);
+    ring->frames = realloc(ring->frames, slots * sizeof *ring->frames);
+    ring->sent_ns = realloc(ring->sent_ns, slots * sizeof *ring->sent_ns);
+    if (!ring->bytes || !ring->frames || !ring->sent_ns)
+        die("no memory for %u frames", slots);
+    ring->slots = slots;
+    ring->size = 0;
+    for (uint32_t slot = 0; slot < slots; slot++) {
+        char path[64];
+        int op_code = op_of_slot(op, slot, number);
+        own_path(path, sizeof path, number);
+        struct frame *frame = &ring->frames[slot];
+        frame->sequence = 0;
+        if (op_code == OP_CREATE || op_code == OP_DELETE) {
+            frame->sequence = 16 + (uint32_t)strlen(path) + 1;
+            strcat(path, "/00000000");
+        }
+        frame->start = ring->size;
+        frame->length = put_request(ring->bytes + ring->size, (int32_t)slot + 1, op_code, path, value);
+        ring->size += frame->length;
+    }
+}
+
+static void put_sequence(uint8_t *at, uint64_t sequence)
+{
+    for (int digit = SEQUENCE_DIGITS - 1; digit >= 0; digit--, sequence >>= 4)
+        at[digit] = "0123456789abcdef"[sequence & 15];
+}
+
+/* --- Setting up: blocking, but all connections at once -------------------------------------------------------------- */
+
+static void send_all(struct connection *c, const uint8_t *bytes, size_t length)
+{
+    while (length) {
+        ssize_t sent = send(c->socket, bytes, length, MSG_NOSIGNAL);
+        if (sent <= 0)
+            die("connection %d: send: %s", c->number, strerror(errno));
+        bytes += sent;
+        length -= (size_t)sent;
+    }
+}
+
+static uint32_t receive_frame(struct connection *c, uint8_t *frame, uint32_t size)
+{
+    uint8_t prefix[4];
+    if (recv(c->socket, prefix, 4, MSG_WAITALL) != 4)
+        die("connection %d: closed by the server", c->number);
+    uint32_t length = (uint32_t)get_int(prefix);
+    if (length > size || recv(c->socket, frame, length, MSG_WAITALL) != (ssize_t)length)
+        die("connection %d: bad frame of %u bytes", c->number, length);
+    return length;
+}
+
+static void open_connection(struct connection *c)
+{
+    int server = c->number % options.server_count, on = 1;
+    struct timeval patience = {.tv_sec = SETUP_SECONDS};
+    c->socket = socket(options.servers[server].ss_family, SOCK_STREAM, 0);
+    if (c->socket < 0 || connect(c->socket, (struct sockaddr *)&options.servers[server], options.server_lengths[server]))
+        die("connection %d: %s", c->number, strerror(errno));
+    setsockopt(c->socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    setsockopt(c->socket, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+    uint8_t request[49] = {0};
+    put_int(request, 45);
+    put_int(request + 16, SESSION_TIMEOUT_MS);
+    put_int(request + 28, 16); /* an empty password of 16 bytes, then readOnly = false */
+    send_all(c, request, sizeof request);
+}
+
+static void finish_handshake(struct connection *c)
+{
+    uint8_t answer[64];
+    uint32_t length = receive_frame(c, answer, sizeof answer);
+    if (length < 36 || get_int(answer + 4) <= 0)
+        die("connection %d: session refused", c->number);
+}
+
+static void request_all(struct connection *all, int count, int32_t op, bool own, const uint8_t *value, bool may_fail)
+{
+    size_t size = 128 + (size_t)options.size;
+    uint8_t *request = malloc(size), answer[1024];
+    char path[64] = "/bench";
+    for (int i = 0; i < count; i++) {
+        if (own)
+            own_path(path, sizeof path, all[i].number);
+        send_all(&all[i], request, put_request(request, 1, op, op == OP_CLOSE ? NULL : path, value));
+    }
+    for (int i = 0; i < count; i++) {
+        receive_frame(&all[i], answer, sizeof answer);
+        int32_t err = get_int(answer + 12);
+        if (err && err != ERR_NODEEXISTS && !may_fail)
+            die("connection %d: request %d on %s failed with %d", i, op, path, err);
+    }
+    free(request);
+}
+
+/* --- Running -------------------------------------------------------------------------------------------------------- */
+
+static void watch_writes(struct connection *c, bool wanted)
+{
+    if (c->wants_write == wanted)
+        return;
+    struct epoll_event event = {.events = EPOLLIN | (wanted ? EPOLLOUT : 0), .data.ptr = c};
+    epoll_ctl(epoll, EPOLL_CTL_MOD, c->socket, &event);
+    c->wants_write = wanted;
+}
+
+/* Sends what the kernel did not take, then begins requests up to the number in flight, as few calls as the ring allows. */
+static void fill(struct connection *c, int flight, uint64_t now)
+{
+    struct ring *ring = &c->ring;
+    for (;;) {
+        if (!c->unsent) {
+            uint64_t room = (uint64_t)flight - (c->begun - c->answered);
+            if (c->begun + room > c->limit)
+                room = c->begun < c->limit ? c->limit - c->begun : 0;
+            if (!room)
+                break;
+            uint32_t slot = (uint32_t)(c->begun % ring->slots);
+            c->unsent_at = ring->frames[slot].start;
+            for (; room && slot < ring->slots; room--, slot++, c->begun++) {
+                struct frame *frame = &ring->frames[slot];
+                if (frame->sequence)
+                    put_sequence(ring->bytes + frame->start + frame->sequence, c->begun);
+                c->unsent += frame->length;
+                ring->sent_ns[slot] = now;
+            }
+        }
+        ssize_t sent = send(c->socket, ring->bytes + c->unsent_at, c->unsent, MSG_NOSIGNAL);
+        if (sent < 0) {
+            if (errno == EAGAIN)
+                break;
+            die("connection %d: send: %s", c->number, strerror(errno));
+        }
+        c->unsent -= (uint32_t)sent;
+        c->unsent_at += (uint32_t)sent;
+    }
+    watch_writes(c, c->unsent > 0);
+}
+
+static void take_reply(struct connection *c, const uint8_t *header, uint64_t now, bool counting)
+{
+    int32_t length = get_int(header), xid = get_int(header + 4);
+    uint32_t slot = (uint32_t)(c->answered % c->ring.slots);
+    if (length < 16 || xid != (int32_t)slot + 1 || c->answered == c->begun)
+        die("connection %d: reply of %d bytes with xid %d where %u was due", c->number, length, xid, slot + 1);
+    if (get_int(header + 16))
+        errors++;
+    if (counting)
+        record(now - c->ring.sent_ns[slot]);
+    c->answered++;
+    c->skip = (uint32_t)length - 16;
+}
+
+static void receive(struct connection *c, uint8_t *buffer, bool counting)
+{
+    ssize_t got = recv(c->socket, buffer, RECEIVE, MSG_DONTWAIT);
+    if (got < 0 && errno == EAGAIN)
+        return;
+    if (got <= 0)
+        die("connection %d: %s", c->number, got ? strerror(errno) : "closed by the server");
+    uint64_t now = now_ns();
+    const uint8_t *at = buffer, *end = buffer + got;
+    while (at < end) {
+        size_t left = (size_t)(end - at);
+        if (c->skip) {
+            uint32_t skipped = left < c->skip ? (uint32_t)left : c->skip;
+            at += skipped;
+            c->skip -= skipped;
+        } else if (!c->held && left >= HEADER) {
+            take_reply(c, at, now, counting);
+            at += HEADER;
+        } else {
+            uint32_t missing = HEADER - c->held, taken = left < missing ? (uint32_t)left : missing;
+            memcpy(c->header + c->held, at, taken);
+            at += taken;
+            c->held += taken;
+            if (c->held == HEADER) {
+                c->held = 0;
+                take_reply(c, c->header, now, counting);
+            }
+        }
+    }
+}
+
+static bool all_answered(const struct connection *all)
+{
+    for (int i = 0; i < options.connections; i++)
+        if (all[i].answered < all[i].begun || all[i].begun < all[i].limit)
+            return false;
+    return true;
+}
+
+/* Runs until `until_ns`, counting if told to; with until_ns 0 until every connection has reached its limit. */
+static void run(struct connection *all, int flight, uint64_t until_ns, bool counting)
+{
+    static uint8_t buffer[RECEIVE];
+    struct epoll_event events[256];
+    uint64_t quiet_since = now_ns();
+    for (int i = 0; i < options.connections; i++)
+        fill(&all[i], flight, now_ns());
+    for (;;) {
+        uint64_t now = now_ns();
+        if (until_ns ? now >= until_ns : all_answered(all))
+            return;
+        int count = epoll_wait(epoll, events, 256, 10);
+        if (count > 0)
+            quiet_since = now;
+        else if (now - quiet_since > QUIET_SECONDS * 1000000000ull)
+            die("no reply for %d s", QUIET_SECONDS);
+        for (int i = 0; i < count; i++) {
+            struct connection *c = events[i].data.ptr;
+            if (events[i].events & (EPOLLIN | EPOLLHUP | EPOLLERR))
+                receive(c, buffer, counting);
+            fill(c, flight, now_ns());
+        }
+    }
+}
+
+/* Lets the replies come that are still due, beginning nothing. */
+static void drain(struct connection *all, int flight)
+{
+    for (int i = 0; i < options.connections; i++)
+        all[i].limit = all[i].begun;
+    run(all, flight, 0, false);
+}
+
+static void delete_created(struct connection *all, const uint8_t *value)
+{
+    for (int i = 0; i < options.connections; i++) {
+        struct connection *c = &all[i];
+        uint64_t created = c->answered;
+        make_ring(&c->ring, "delete", c->number, DELETE_FLIGHT, value);
+        c->begun = c->answered = 0;
+        c->limit = created;
+    }
+    run(all, DELETE_FLIGHT, 0, false);
+}
+
+static void set_blocking(struct connection *all, bool blocking)
+{
+    for (int i = 0; i < options.connections; i++) {
+        int flags = fcntl(all[i].socket, F_GETFL);
+        fcntl(all[i].socket, F_SETFL, blocking ? flags & ~O_NONBLOCK : flags | O_NONBLOCK);
+    }
+}
+
+static void print_result(double seconds)
+{
+    double mean = counted ? (double)latency_sum_ns / (double)counted / 1000 : 0;
+    printf("{\"op\": \"%s\", \"connections\": %d, \"flight\": %d, \"size\": %d, \"seconds\": %.3f, ", options.op,
+           options.connections, options.flight, options.size, seconds);
+    printf("\"operations\": %llu, \"errors\": %llu, \"per_second\": %.1f, ", (unsigned long long)counted,
+           (unsigned long long)errors, (double)counted / seconds);
+    printf("\"p50_us\": %.1f, \"p99_us\": %.1f, \"max_us\": %.1f, \"mean_us\": %.1f}\n", quantile_us(0.5),
+           quantile_us(0.99), (double)latency_max_ns / 1000, mean);
+}
+
+/* --- Options -------------------------------------------------------------------------------------------------------- */
+
+static void usage(void)
+{
+    fprintf(stderr, "usage: load --servers HOST:PORT[,...] --op set|get|create|mix [--connections C] [--flight F]\n"
+                    "            [--size BYTES] [--warmup SECONDS] [--seconds SECONDS]\n");
+    exit(2);
+}
+
+static void parse_servers(char *list)
+{
+    for (char *server = strtok(list, ","); server; server = strtok(NULL, ",")) {
+        char *colon = strrchr(server, ':');
+        struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *found;
+        if (!colon || options.server_count == 64)
+            usage();
+        *colon = 0;
+        if (getaddrinfo(server, colon + 1, &hints, &found))
+            die("%s: unknown host", server);
+        memcpy(&options.servers[options.server_count], found->ai_addr, found->ai_addrlen);
+        options.server_lengths[options.server_count++] = found->ai_addrlen;
+        freeaddrinfo(found);
+    }
+}
+
+static void parse_options(int count, char **arguments)
+{
+    for (int i = 1; i < count; i += 2) {
+        const char *name = arguments[i];
+        char *value = arguments[i + 1];
+        if (i + 1 == count)
+            usage();
+        if (!strcmp(name, "--servers"))
+            parse_servers(value);
+        else if (!strcmp(name, "--op"))
+            options.op = value;
+        else if (!strcmp(name, "--connections"))
+            options.connections = atoi(value);
+        else if (!strcmp(name, "--flight"))
+            options.flight = atoi(value);
+        else if (!strcmp(name, "--size"))
+            options.size = atoi(value);
+        else if (!strcmp(name, "--warmup"))
+            options.warmup = atof(value);
+        else if (!strcmp(name, "--seconds"))
+            options.seconds = atof(value);
+        else
+            usage();
+    }
+    bool known = !strcmp(options.op, "set") || !strcmp(options.op, "get") || !strcmp(options.op, "create") ||
+                 !strcmp(options.op, "mix");
+    if (!known || !options.server_count || options.connections < 1 || options.connections > 99999 ||
+        options.flight < 1 || options.flight > 100000 || options.size < 0 || options.size > 1000000 ||
+        options.seconds <= 0 || options.warmup < 0)
+        usage();
+}
+
+int main(int count, char **arguments)
+{
+    parse_options(count, arguments);
+    struct connection *all = calloc((size_t)options.connections, sizeof *all);
+    uint8_t *value = malloc((size_t)options.size + 1);
+    epoll = epoll_create1(EPOLL_CLOEXEC);
+    if (!all || !value || epoll < 0)
+        die("setting up: %s", strerror(errno));
+    memset(value, 'x', (size_t)options.size);
+    for (int i = 0; i < options.connections; i++) {
+        all[i].number = i;
+        all[i].limit = UINT64_MAX;
+        open_connection(&all[i]);
+    }
+    for (int i = 0; i < options.connections; i++)
+        finish_handshake(&all[i]);
+    request_all(all, 1, OP_CREATE, false, value, false);
+    request_all(all, options.connections, OP_CREATE, true, value, false);
+    for (int i = 0; i < options.connections; i++) {
+        struct epoll_event event = {.events = EPOLLIN, .data.ptr = &all[i]};
+        make_ring(&all[i].ring, options.op, i, options.flight, value);
+        epoll_ctl(epoll, EPOLL_CTL_ADD, all[i].socket, &event);
+    }
+    set_blocking(all, false);
+
+    run(all, options.flight, now_ns() + (uint64_t)(options.warmup * 1e9), false);
+    errors = 0;
+    uint64_t start = now_ns();
+    run(all, options.flight, start + (uint64_t)(options.seconds * 1e9), true);
+    double seconds = (double)(now_ns() - start) / 1e9;
+    uint64_t errors_counted = errors;
+    drain(all, options.flight);
+    if (!strcmp(options.op, "create"))
+        delete_created(all, value);
+    errors = errors_counted;
+
+    set_blocking(all, true);
+    request_all(all, options.connections, OP_DELETE, true, value, true);
+    request_all(all, 1, OP_DELETE, false, value, true);
+    request_all(all, options.connections, OP_CLOSE, false, value, true);
+    print_result(seconds);
+    return 0;
+}

@@ -1,0 +1,115 @@
+"""From measurements to the page: medians with quartiles, the tables, and where they stand in bench/README.md."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bench.cells import Cell, Result
+
+README = Path(__file__).parent / "README.md"
+BEGIN, END = "<!-- make bench: begin -->", "<!-- make bench: end -->"
+
+
+@dataclass
+class Measured:
+    """The runs of one cell, round by round: ZooKeeper's and ours, and the generator's ceiling (operations a second)."""
+
+    cell: Cell
+    zookeeper: list[Result] = field(default_factory=list)
+    ours: list[Result] = field(default_factory=list)
+    ceiling: float = 0.0
+
+    def ratios(self) -> list[float]:
+        """Ours by ZooKeeper's, round by round."""
+        return [mine.per_second / theirs.per_second for mine, theirs in zip(self.ours, self.zookeeper, strict=True)]
+
+
+@dataclass
+class Comparison:
+    """All that one run of the benchmark found. Memory in MiB a member, failover in seconds."""
+
+    machine: list[str]
+    cells: list[Measured] = field(default_factory=list)
+    memory_mib: dict[str, tuple[list[float], list[float]]] = field(default_factory=dict)
+    failover_seconds: tuple[list[float], list[float]] = field(default_factory=lambda: ([], []))
+
+
+def quartiles(values: Sequence[float]) -> tuple[float, float, float]:
+    """(first quartile, median, third quartile); of one value, three times that."""
+    if len(values) == 1:
+        return values[0], values[0], values[0]
+    first, median, third = statistics.quantiles(values, n=4, method="inclusive")
+    return first, median, third
+
+
+def markdown(comparison: Comparison, left: str = "ZooKeeper", right: str = "zab") -> str:
+    """The page's part that is written anew by each run."""
+    parts = ["\n".join(f"- {line}" for line in comparison.machine)]
+    if comparison.cells:
+        parts.append(_speed(comparison.cells, left, right))
+    if comparison.memory_mib:
+        parts.append(_memory(comparison.memory_mib, left, right))
+    if comparison.failover_seconds[0]:
+        parts.append(_failover(comparison.failover_seconds, left, right))
+    return "\n\n".join(parts) + "\n"
+
+
+def write_readme(text: str) -> None:
+    """Puts `text` between the markers of the page."""
+    page = README.read_text()
+    before, rest = page.split(BEGIN)
+    after = rest.split(END)[1]
+    README.write_text(f"{before}{BEGIN}\n\n{text}\n{END}{after}")
+
+
+def _speed(cells: list[Measured], left: str, right: str) -> str:
+    rows = [
+        f"| connections x in flight | {left}/s | {right}/s | ratio (quartiles) "
+        + f"| p50 µs {left} · {right} | p99 µs {left} · {right} | ceiling/s |",
+        "|---|---:|---:|---|---:|---:|---:|",
+    ]
+    for measured in cells:
+        first, median, third = quartiles(measured.ratios())
+        theirs, mine = measured.zookeeper, measured.ours
+        failed = sum(result.errors for result in theirs + mine)
+        rows.append(
+            f"| {measured.cell.title}{f' ({failed} errors)' if failed else ''} "
+            f"| {_median([run.per_second for run in theirs]):,.0f} | {_median([run.per_second for run in mine]):,.0f} "
+            f"| **{median:.2f}** ({first:.2f}-{third:.2f}) "
+            f"| {_median([run.p50_us for run in theirs]):,.0f} · {_median([run.p50_us for run in mine]):,.0f} "
+            f"| {_median([run.p99_us for run in theirs]):,.0f} · {_median([run.p99_us for run in mine]):,.0f} "
+            f"| {measured.ceiling:,.0f} |"
+        )
+    return "\n".join(rows)
+
+
+def _memory(memory_mib: dict[str, tuple[list[float], list[float]]], left: str, right: str) -> str:
+    rows = [f"| resident memory a member | {left} MiB | {right} MiB | ratio |", "|---|---:|---:|---:|"]
+    for moment, (theirs, mine) in memory_mib.items():
+        rows.append(
+            f"| {moment} | {_each(theirs, '.0f')} | {_each(mine, '.0f')} | **{_median(mine) / _median(theirs):.2f}** |"
+        )
+    return "\n".join(rows)
+
+
+def _failover(seconds: tuple[list[float], list[float]], left: str, right: str) -> str:
+    theirs, mine = (quartiles(side) for side in seconds)
+    return "\n".join(
+        [
+            f"| `kill -9` of the leader to the next write | {left} s | {right} s | ratio |",
+            "|---|---:|---:|---:|",
+            f"| median of {len(seconds[0])} (quartiles) | {theirs[1]:.3f} ({theirs[0]:.3f}-{theirs[2]:.3f}) "
+            + f"| {mine[1]:.3f} ({mine[0]:.3f}-{mine[2]:.3f}) | **{mine[1] / theirs[1]:.2f}** |",
+        ]
+    )
+
+
+def _median(values: Sequence[float]) -> float:
+    return statistics.median(values)
+
+
+def _each(values: Sequence[float], form: str) -> str:
+    return " · ".join(format(value, form) for value in values)
