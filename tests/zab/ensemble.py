@@ -1,11 +1,14 @@
-"""A few peers in one thread: FIFO links, storage that answers when told to, and a trace. For tests of the protocol alone.
+"""A few peers in one thread: FIFO links, storage that answers when told to, and a trace. For tests of the protocol
+alone.
 
-Everything waits in one queue per direction until it is delivered, so a test decides what is lost, held back or done. The
-simulator (`zab.simulator`) runs whole members with real logs; this runs peers, and is small enough to be read in one go.
+Everything waits in one queue per direction until it is delivered, so a test decides what is lost, held back or done.
+The simulator (`zab.simulator`) runs whole members with real logs; this runs peers, and is small enough to be read in
+one go.
 """
 
 from collections import deque
 from random import Random
+from typing import Any
 
 from datatree.batch import Batch
 from zab import events as ev
@@ -85,6 +88,8 @@ class Ensemble:
         self.wires: dict[tuple[int, int], deque[msg.Message]] = {}
         """(link, receiver) to the messages on their way."""
         self.votes: dict[tuple[int, int], deque[msg.Notification]] = {}
+        self.rng: Random | None = None
+        """With it, what is delivered next is drawn; without, storage comes before votes, and votes before messages."""
         self._next_link = 1
 
     # ------------------------------------------------------------------------------------------------------- driving
@@ -166,20 +171,24 @@ class Ensemble:
     # --------------------------------------------------------------------------------------------------- one delivery
 
     def deliver_one(self) -> bool:
-        """Deliver the next thing that is on its way; storage first, then votes, then messages."""
-        for server in self.servers.values():
-            if server.peer is not None and server.storage and type(server.storage[0]) not in server.held:
-                self._store(server, server.storage.popleft())
-                return True
-        for (sender, receiver), queue in self.votes.items():
-            if queue:
-                self.step(receiver, ev.NotificationReceived(sender, queue.popleft()))
-                return True
-        for (link, receiver), queue in self.wires.items():
-            if queue:
-                self.step(receiver, ev.MessageReceived(link, queue.popleft()))
-                return True
-        return False
+        """Deliver the next thing that is on its way; False when there is none."""
+        waiting: list[tuple[str, Any]] = [
+            ("storage", server)
+            for server in self.servers.values()
+            if server.peer is not None and server.storage and type(server.storage[0]) not in server.held
+        ]
+        waiting += [("vote", pair) for pair, votes in self.votes.items() if votes]
+        waiting += [("message", wire) for wire, messages in self.wires.items() if messages]
+        if not waiting:
+            return False
+        kind, at = waiting[0] if self.rng is None else self.rng.choice(waiting)
+        if kind == "storage":
+            self._store(at, at.storage.popleft())
+        elif kind == "vote":
+            self.step(at[1], ev.NotificationReceived(at[0], self.votes[at].popleft()))
+        else:
+            self.step(at[1], ev.MessageReceived(at[0], self.wires[at].popleft()))
+        return True
 
     def settle(self, limit: int = 20_000) -> None:
         """Deliver everything that is on its way, at one moment."""

@@ -6,6 +6,7 @@ The simulator does this with whole members and real logs; here a broken rule of 
 from random import Random
 
 import pytest
+
 from tests.zab.ensemble import Ensemble, histories
 
 
@@ -56,9 +57,8 @@ def recover(ensemble: Ensemble) -> None:
     """Faults stop; everybody must agree soon."""
     for pair in list(ensemble.cut):
         ensemble.heal(*pair)
-    ensemble.start(*[sid for sid in ensemble.servers if sid not in ensemble.up()]) if len(ensemble.up()) < len(
-        ensemble.servers
-    ) else None
+    for sid in ensemble.servers.keys() - set(ensemble.up()):
+        ensemble.start(sid)
     ensemble.run(4000)
     leader = ensemble.elect(6000)
     ensemble.propose(leader)
@@ -77,6 +77,7 @@ def run(seed: int) -> None:
     rng = Random(seed)
     observers = frozenset({9}) if seed % 5 == 0 else frozenset()
     ensemble = Ensemble(rng.choice((3, 3, 5)), observers=observers, counter_limit=rng.choice((6, 0xFFF00000)))
+    ensemble.rng = rng
     committed: dict[int, bytes] = {}
     ensemble.start()
     if seed % 3:

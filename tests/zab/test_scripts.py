@@ -14,8 +14,8 @@ import shlex
 from pathlib import Path
 
 import pytest
-from tests.zab.ensemble import Disk, Ensemble
 
+from tests.zab.ensemble import Disk, Ensemble
 from zab import events as ev
 from zab.peer import STATE_NAMES
 

@@ -1,0 +1,151 @@
+"""Each rule of the protocol, switched off: the random runs must notice. A check that cannot fail is none."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.zab import test_random_faults as faults
+from tests.zab.ensemble import Disk, Server
+from zab import broadcast, discovery, roles, synchronization
+from zab import events as ev
+from zab import message as msg
+from zab import peer as peer_module
+from zab.election import Election
+from zab.handlers import HANDLERS
+from zab.history import History
+from zab.peer import Peer
+from zab.roles import Stage
+
+SEEDS = 300
+
+
+def _ignore(peer: Peer, now: int, event: ev.Event) -> None:
+    """In place of an event's handler."""
+
+
+def acknowledge_before_durable(patch: pytest.MonkeyPatch) -> None:
+    emit = Peer.emit
+
+    def eager(peer: Peer, effect: ev.Effect) -> None:
+        emit(peer, effect)
+        if isinstance(effect, ev.AppendBatches):
+            peer.durable = effect.batches[-1].zxid
+            if peer.following is not None:
+                broadcast.on_durable(peer, 0)
+
+    patch.setattr(Peer, "emit", eager)
+    patch.setitem(peer_module._ON_EVENT, ev.Durable, _ignore)
+
+
+def current_epoch_before_history(patch: pytest.MonkeyPatch) -> None:
+    """ZOOKEEPER-4643: the epoch file overtakes the history; the acknowledgement itself still waits for both."""
+    on_newleader = synchronization.learner_on_newleader
+    carry_out = faults.Ensemble._carry_out
+
+    def early(peer: Peer, now: int, following: roles.Following, message: msg.NewLeader) -> None:
+        peer.save_epochs(peer.accepted_epoch, message.epoch)
+        on_newleader(peer, now, following, message)
+
+    def overtake(ensemble: faults.Ensemble, server: Server, effect: ev.Effect) -> None:
+        if isinstance(effect, ev.SaveEpochs) and effect.current == effect.accepted:
+            server.disk.current = max(server.disk.current, effect.current)
+        carry_out(ensemble, server, effect)
+
+    for cell, handler in HANDLERS.items():
+        if handler is on_newleader:
+            patch.setitem(HANDLERS, cell, early)
+    patch.setattr(faults.Ensemble, "_carry_out", overtake)
+    patch.setattr(discovery, "learner_on_epochs_saved", _only_when_due(discovery.learner_on_epochs_saved))
+
+
+def _only_when_due(on_epochs_saved: Callable[[Peer, int], None]) -> Callable[[Peer, int], None]:
+    def due(peer: Peer, now: int) -> None:
+        following = peer.following
+        assert following is not None
+        if not following.epoch_saved or following.current_saving:
+            on_epochs_saved(peer, now)
+
+    return due
+
+
+def commit_without_a_quorum(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(broadcast, "high_water_mark", lambda quorum, acknowledged: max(acknowledged.values()))
+
+
+def follow_a_leader_that_is_behind(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(discovery, "_is_ahead", lambda peer, handler, message: False)
+    patch.setattr(Election, "_is_better", lambda election, vote: vote.leader > election.proposal.leader)
+
+
+def count_an_amnesiac(patch: pytest.MonkeyPatch) -> None:
+    """A wiped member votes and is counted as if it had never held anything."""
+    crash = faults.Ensemble.crash
+
+    def wipe(ensemble: faults.Ensemble, *sids: int) -> None:
+        crash(ensemble, *sids)
+        for sid in sids:
+            server = ensemble.servers[sid]
+            lineage, base = server.disk.lineage, server.disk.base
+            if server.disk.member is not None and base[0] == 0:
+                server.disk = Disk()
+                server.disk.member = server.disk.lineage = lineage
+                server.disk.base = base
+                server.applied = []
+
+    patch.setattr(faults.Ensemble, "crash", wipe)
+
+
+def accept_any_batch_number(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(synchronization, "_cut", lambda peer, position: None)
+
+
+def newleader_before_the_history(patch: pytest.MonkeyPatch) -> None:
+    def lazy(peer: Peer, handler: object) -> None:
+        leading = peer.leading
+        assert leading is not None
+        handler.stage = Stage.NEWLEADER_SENT  # type: ignore[attr-defined]
+        handler.cursor = handler.newleader_zxid = peer.history.last[0]  # type: ignore[attr-defined]
+        peer.send(handler.link, synchronization.msg.NewLeader(leading.epoch or 0, peer.history.last[0]))  # type: ignore[attr-defined]
+
+    patch.setattr(synchronization, "_stream", lazy)
+
+
+def apply_before_the_mark(patch: pytest.MonkeyPatch) -> None:
+    def early(peer: Peer) -> None:
+        batches = peer.history.between(peer.delivered, peer.history.last[0])
+        if batches:
+            peer.delivered = batches[-1].zxid
+            peer.emit(ev.Deliver(batches))
+
+    patch.setattr(Peer, "deliver", early)
+    patch.setattr(Peer, "invariants", lambda peer: None)
+    patch.setattr(History, "trim", lambda history, mark: None)
+
+
+VARIANTS = [
+    acknowledge_before_durable,
+    current_epoch_before_history,
+    commit_without_a_quorum,
+    follow_a_leader_that_is_behind,
+    count_an_amnesiac,
+    accept_any_batch_number,
+    newleader_before_the_history,
+    apply_before_the_mark,
+]
+
+
+@pytest.fixture
+def patch() -> Iterator[pytest.MonkeyPatch]:
+    with pytest.MonkeyPatch.context() as patch:
+        yield patch
+
+
+@pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.__name__)
+def test_the_random_runs_find_the_broken_variant(variant: Callable[..., None], patch: pytest.MonkeyPatch) -> None:
+    variant(patch)
+    for seed in range(SEEDS):
+        try:
+            faults.run(seed)
+        except AssertionError:
+            return
+    pytest.fail(f"{SEEDS} runs did not notice")
