@@ -1,9 +1,7 @@
-"""A few peers in one thread: FIFO links, storage that answers when told to, and a trace. For tests of the protocol
-alone.
+"""A few peers in one thread: FIFO links, storage that answers when told to, and a trace.
 
-Everything waits in one queue per direction until it is delivered, so a test decides what is lost, held back or done.
-The simulator (`zab.simulator`) runs whole members with real logs; this runs peers, and is small enough to be read in
-one go.
+Everything waits in a queue until it is delivered, so a test decides what is lost, held back or done. The simulator
+(`zab.simulator`) runs whole members with real logs; this runs peers alone, and is small enough to be read in one go.
 """
 
 from collections import deque
