@@ -1,0 +1,231 @@
+"""Outstanding changes: what has been prepared and not yet applied, laid over the tree.
+
+A request is checked against the tree as it will be when everything prepared before has been applied. So for each path
+that such a transaction changes there is a change record with what later checks need to know of the znode:
+
+    (zxid, exists, version, cversion, aversion, number of children, acl, owner, length of data)
+
+The cversion is the internal one and the owner the stored one, as in `datatree.znode`. A record holds until its zxid is
+applied; from then on the tree says the same.
+
+Beside the records there are, for as long as their transactions are outstanding, the sessions created and closing, the
+ephemerals that each session gained or lost, and what each quota gained.
+
+Invariants:
+- `view(path)` after preparing a transaction is the tree's znode after applying it.
+- Between `begin` and `rollback` nothing has happened: every value is put back as it was, parents included
+  (ZOOKEEPER-1624).
+- Records leave in the order in which they came, so `applied` costs what was applied and no more.
+"""
+
+from collections import deque
+from typing import Any, Final, TypeAlias
+from zlib import crc32
+
+from datatree.record import AclList
+from datatree.tree import DataTree
+from datatree.znode import CHECKED
+
+__all__ = ["Change", "Outstanding"]
+
+Change: TypeAlias = tuple[int, bool, int, int, int, int, AclList, int, int]
+# Quotas that a change counts for, znodes and bytes that it adds to each.
+Charge: TypeAlias = tuple[tuple[bytes, ...], int, int]
+
+_ABSENT: Final = object()
+# A path in the list of a closeSession takes its length and four bytes more in ZooKeeper's formats.
+_LENGTH_BYTES: Final = 4
+
+
+class Outstanding:
+    """The view over `tree`. `changes` is by path, `created` and `closing` are by session."""
+
+    __slots__ = (
+        "_charged",
+        "_ephemeral_bytes",
+        "_journal",
+        "_journal_queue_count",
+        "_queue",
+        "_session_queue",
+        "_touched",
+        "_tree",
+        "changes",
+        "closing",
+        "created",
+    )
+
+    def __init__(self, tree: DataTree) -> None:
+        self._tree = tree
+        self.changes: dict[bytes, Change] = {}
+        self.created: dict[int, int] = {}
+        self.closing: dict[int, int] = {}
+        self._queue: deque[tuple[int, bytes, int, Charge | None]] = deque()
+        self._session_queue: deque[tuple[int, dict[int, int], int]] = deque()
+        # By session: its ephemerals that were created or deleted, with the zxid of the last such change.
+        self._touched: dict[int, dict[bytes, int]] = {}
+        # By session: the bytes of its ephemerals' paths, outstanding ones included; only for sessions that were asked
+        # for, since everything after that goes through here.
+        self._ephemeral_bytes: dict[int, int] = {}
+        self._charged: dict[bytes, tuple[int, int]] = {}
+        self._journal: list[tuple[dict[Any, Any], Any, Any]] | None = None
+        self._journal_queue_count = 0
+
+    def __len__(self) -> int:
+        """How many changes of a path are outstanding."""
+        return len(self._queue)
+
+    def view(self, path: bytes) -> Change | None:
+        """The znode at `path` as it will be, or None if there will be none."""
+        change = self.changes.get(path)
+        if change is not None:
+            return change if change[1] else None
+        znode = self._tree.shards[crc32(path) & 255].get(path)
+        if znode is None:
+            return None
+        version, aversion, length, children_count = CHECKED.unpack(znode[2])
+        return 0, True, version, znode[4], aversion, children_count, self._tree.acls.lists[znode[1]], znode[3], length
+
+    def put(self, path: bytes, change: Change, charge: Charge | None = None) -> None:
+        """`change` is how the znode at `path` will be; that it has come or gone is said by `own` and `disown`."""
+        if self._journal is None:
+            self.changes[path] = change
+        else:
+            self._set(self.changes, path, change)
+        self._queue.append((change[0], path, 0, charge))
+        if charge is not None:
+            paths, count, length = charge
+            for quota in paths:
+                before = self._charged.get(quota, (0, 0))
+                self._set(self._charged, quota, (before[0] + count, before[1] + length))
+
+    # Ephemerals.
+
+    def ephemerals(self, session: int) -> list[bytes]:
+        """The paths that `session` will own, sorted."""
+        candidates = {*self._tree.ephemerals.get(session, ()), *self._touched.get(session, ())}
+        views = ((path, self.view(path)) for path in candidates)
+        return sorted(path for path, change in views if change is not None and change[7] == session)
+
+    def ephemeral_bytes(self, session: int) -> int:
+        """What the paths that `session` will own take in its closeSession."""
+        total = self._ephemeral_bytes.get(session)
+        if total is None:
+            total = sum(len(path) + _LENGTH_BYTES for path in self.ephemerals(session))
+            self._set(self._ephemeral_bytes, session, total)
+        return total
+
+    def own(self, path: bytes, session: int, zxid: int) -> None:
+        """The ephemeral at `path` will be there. To be called after `put`."""
+        total = self.ephemeral_bytes(session)
+        self._touch(path, session, zxid)
+        self._set(self._ephemeral_bytes, session, total + len(path) + _LENGTH_BYTES)
+
+    def disown(self, path: bytes, session: int, zxid: int) -> None:
+        """The ephemeral at `path` will be gone."""
+        self._touch(path, session, zxid)
+        total = self._ephemeral_bytes.get(session)
+        if total is not None:
+            self._set(self._ephemeral_bytes, session, total - len(path) - _LENGTH_BYTES)
+
+    def _touch(self, path: bytes, session: int, zxid: int) -> None:
+        touched = self._touched.get(session)
+        if touched is None:
+            touched = {}
+            self._set(self._touched, session, touched)
+        self._set(touched, path, zxid)
+        self._queue.append((zxid, path, session, None))
+
+    # Sessions.
+
+    def create_session(self, session: int, zxid: int) -> None:
+        self.created[session] = zxid
+        self._session_queue.append((zxid, self.created, session))
+
+    def close_session(self, session: int, zxid: int) -> None:
+        self.closing[session] = zxid
+        self._ephemeral_bytes.pop(session, None)
+        self._session_queue.append((zxid, self.closing, session))
+
+    def has_session(self, session: int) -> bool:
+        """A global session that will exist and is not closing."""
+        return (session in self._tree.sessions or session in self.created) and session not in self.closing
+
+    # Quotas.
+
+    def charged(self, quota: bytes) -> tuple[int, int]:
+        """The znodes and bytes that outstanding changes add to the quota at this path."""
+        return self._charged.get(quota, (0, 0))
+
+    # A multi: all of its changes or none.
+
+    def begin(self) -> None:
+        """Remember everything that is changed from here on."""
+        assert self._journal is None
+        self._journal = []
+        self._journal_queue_count = len(self._queue)
+
+    def commit(self) -> None:
+        """Keep what was changed since `begin`."""
+        assert self._journal is not None
+        self._journal = None
+
+    def rollback(self) -> None:
+        """Put everything back as it was at `begin`."""
+        assert self._journal is not None
+        for mapping, key, before in reversed(self._journal):
+            if before is _ABSENT:
+                del mapping[key]
+            else:
+                mapping[key] = before
+        self._journal = None
+        while len(self._queue) > self._journal_queue_count:
+            self._queue.pop()
+
+    def _set(self, mapping: dict[Any, Any], key: Any, value: Any) -> None:
+        if self._journal is not None:
+            self._journal.append((mapping, key, mapping.get(key, _ABSENT)))
+        mapping[key] = value
+
+    # Applying.
+
+    def applied(self, zxid: int) -> None:
+        """The tree has applied everything up to `zxid`: forget the changes up to there."""
+        assert self._journal is None
+        queue = self._queue
+        if queue and queue[-1][0] <= zxid:
+            # All of it, as after every batch under light load.
+            queue.clear()
+            self.changes.clear()
+            self._touched.clear()
+            self._charged.clear()
+        while queue and queue[0][0] <= zxid:
+            at, path, session, charge = queue.popleft()
+            if session:
+                self._untouch(session, path, at)
+                continue
+            change = self.changes.get(path)
+            if change is not None and change[0] <= zxid:
+                del self.changes[path]
+            if charge is not None:
+                self._uncharge(charge)
+        while self._session_queue and self._session_queue[0][0] <= zxid:
+            _, sessions, session = self._session_queue.popleft()
+            del sessions[session]
+
+    def _untouch(self, session: int, path: bytes, zxid: int) -> None:
+        # A multi may touch a path several times, with the one zxid.
+        touched = self._touched.get(session)
+        if touched is not None and touched.get(path) == zxid:
+            del touched[path]
+            if not touched:
+                del self._touched[session]
+
+    def _uncharge(self, charge: Charge) -> None:
+        paths, count, length = charge
+        for quota in paths:
+            before = self._charged.get(quota, (0, 0))
+            after = before[0] - count, before[1] - length
+            if after == (0, 0):
+                self._charged.pop(quota, None)
+            else:
+                self._charged[quota] = after

@@ -1,0 +1,427 @@
+"""Prepare: a write request becomes a transaction that holds every value that applying it will write.
+
+The leader alone prepares, in the order of the zxids, against its tree and the changes that are outstanding. Whatever is
+asked, a transaction comes out: a request that is refused becomes an error transaction with its own zxid, since the
+refusal may rest on changes that are not committed yet, and is answered when it is applied.
+
+The checks of each operation stand in ZooKeeper's order; the first that fails gives the error:
+
+    all             session unknown, closing or closed -> SESSIONEXPIRED; undecodable -> MARSHALLINGERROR
+    create*         flags that do not fit the operation -> BADARGUMENTS; TTL while extended types are off ->
+                    UNIMPLEMENTED; TTL out of range -> BADARGUMENTS; ephemeral of a local session ->
+                    EPHEMERALONLOCALSESSION; no "/", NUL or no UTF-8 in the path -> BADARGUMENTS; list -> INVALIDACL;
+                    parent missing -> NONODE; CREATE on it -> NOAUTH; the whole path, with its sequence number ->
+                    BADARGUMENTS; NODEEXISTS; parent ephemeral -> NOCHILDRENFOREPHEMERALS; quota, or the paths of the
+                    session's ephemerals too long for one closeSession (ZOOKEEPER-4306) -> QUOTAEXCEEDED
+    delete          no "/", NUL, no UTF-8 or reserved -> BADARGUMENTS; parent missing -> NONODE; DELETE on the parent ->
+                    NOAUTH; NONODE; BADVERSION; NOTEMPTY
+    setData         path -> BADARGUMENTS; NONODE; WRITE -> NOAUTH; QUOTAEXCEEDED; BADVERSION
+    setACL          path -> BADARGUMENTS; list -> INVALIDACL; NONODE; ADMIN -> NOAUTH; BADVERSION, of the ACL
+    check           path -> BADARGUMENTS; NONODE; READ -> NOAUTH; BADVERSION
+    deleteContainer UNIMPLEMENTED from a session; NONODE; NOTEMPTY; neither container nor TTL -> BADVERSION
+    createSession   an id that marks a container or a TTL -> BADARGUMENTS; an id that exists -> NODEEXISTS
+    reconfig        RECONFIGDISABLED
+
+A version of -1 in a request matches any. A multi is checked part by part against the view that the parts before it
+leave; if one is refused, nothing of the others remains.
+
+Deliberately not here: who owns a session (`session`), and which requests reach the leader at all (`zab.server`).
+"""
+
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias
+
+from attrs import define, frozen
+
+from datatree.acl import ADMIN, CREATE, DELETE, READ, SCHEMES, WRITE, AclList, Identity, fix_up, permits
+from datatree.errors import ErrorCode, Refused
+from datatree.jute import JuteError
+from datatree.opcodes import OpCode
+from datatree.outstanding import Change, Charge, Outstanding
+from datatree.paths import RESERVED, ROOT, is_text, is_valid, is_valid_name, parent, sequential_name
+from datatree.quota import enclosing, is_stats
+from datatree.record import Part, Txn
+from datatree.requests import (
+    OPEN_ACL,
+    Body,
+    Create,
+    CreateSession,
+    Multi,
+    PathOnly,
+    PathVersion,
+    SetAcl,
+    SetData,
+    decode,
+)
+from datatree.tree import DataTree
+from datatree.znode import (
+    CONTAINER_OWNER,
+    TTL_MS_MAX,
+    is_ephemeral,
+    is_ttl,
+    next_version,
+    ttl_owner,
+    wrapped,
+)
+
+__all__ = ["Prepare", "PrepareSettings", "Request"]
+
+_ANY_VERSION: Final = -1
+
+# What each of the creating operations may carry as flags; bit 0 is ephemeral below 4, and these are sequential.
+_FLAGS: Final = {1: range(4), 15: range(4), 19: (4,), 21: (5, 6)}
+_EPHEMERAL: Final = (1, 3)
+_SEQUENTIAL: Final = (2, 3, 6)
+
+_MULTI: Final = int(OpCode.MULTI)
+_ERROR: Final = int(OpCode.ERROR)
+_CLOSE_SESSION: Final = int(OpCode.CLOSE_SESSION)
+_CREATE_SESSION: Final = int(OpCode.CREATE_SESSION)
+_DELETE_CONTAINER: Final = int(OpCode.DELETE_CONTAINER)
+_CREATE_TTL: Final = int(OpCode.CREATE_TTL)
+_CREATE_CONTAINER: Final = int(OpCode.CREATE_CONTAINER)
+
+
+@frozen
+class PrepareSettings:
+    """What the configuration says about writes. All of them act on the leader alone; none acts when applying.
+
+    `extended_types` allows TTLs, `enforce_quota` refuses what exceeds a hard limit, `skip_acl` turns permissions off,
+    `local_sessions` lets sessions write that are in no tree. `ephemeral_path_bytes_max` bounds the paths of one
+    session's ephemerals, four bytes added to each; the default leaves them room in a frame of jute.maxbuffer's default.
+    `acl_schemes` are the schemes that a list may use besides world and auth.
+    """
+
+    extended_types: bool = False
+    enforce_quota: bool = False
+    skip_acl: bool = False
+    local_sessions: bool = False
+    ephemeral_path_bytes_max: int = 0xF0000
+    acl_schemes: frozenset[bytes] = SCHEMES
+
+
+@define
+class Request:
+    """A write: who asks (`session`, and the `identities` of its connection), which (`cxid`), and what.
+
+    The ensemble's own requests have no identities: createSession (body: the timeout), closeSession of an expired
+    session with cxid 0, deleteContainer with session 0 and cxid 0.
+    """
+
+    session: int
+    cxid: int
+    opcode: int
+    body: bytes
+    identities: tuple[Identity, ...]
+
+
+_Operation: TypeAlias = Callable[[int, Any, Request, int], Part]
+
+
+class Prepare:
+    """The leader's way from requests to transactions. It starts with nothing outstanding."""
+
+    __slots__ = ("_last", "_operations", "_parts", "_settings", "_tree", "outstanding")
+
+    def __init__(self, tree: DataTree, settings: PrepareSettings | None = None) -> None:
+        self._tree = tree
+        self._settings = settings or PrepareSettings()
+        self._last = tree.applied
+        self.outstanding = Outstanding(tree)
+        either: dict[int, _Operation] = {
+            OpCode.CREATE: self._create,
+            OpCode.CREATE2: self._create,
+            OpCode.CREATE_CONTAINER: self._create,
+            OpCode.CREATE_TTL: self._create,
+            OpCode.DELETE: self._delete,
+            OpCode.SET_DATA: self._set_data,
+        }
+        # A check alone changes nothing, and ZooKeeper could not read what it logged for one (ZOOKEEPER-2623).
+        self._parts: dict[int, _Operation] = {**either, OpCode.CHECK: self._check}
+        self._operations: dict[int, _Operation] = {
+            **either,
+            OpCode.DELETE_CONTAINER: self._delete_container,
+            OpCode.SET_ACL: self._set_acl,
+            OpCode.MULTI: self._multi,
+            OpCode.RECONFIG: self._reconfig,
+            OpCode.CREATE_SESSION: self._create_session,
+            OpCode.CLOSE_SESSION: self._close_session,
+        }
+
+    def prepare(self, request: Request, zxid: int, time: int) -> Txn:
+        """The transaction of `request`, with this zxid and time (ms); an error transaction if it is refused."""
+        assert zxid > self._last, f"prepared {zxid:#x} after {self._last:#x}"
+        self._last = zxid
+        opcode = request.opcode
+        session = request.session
+        try:
+            if session not in self._tree.sessions or session in self.outstanding.closing:
+                self._admit(request)
+            operation = self._operations.get(opcode)
+            if operation is None:
+                raise Refused(ErrorCode.UNIMPLEMENTED)
+            kind, number, path, data, rest = operation(opcode, decode(opcode, request.body), request, zxid)
+        except Refused as refused:
+            return self._refusal(request, zxid, time, refused.code)
+        except JuteError:
+            return self._refusal(request, zxid, time, ErrorCode.MARSHALLINGERROR)
+        return Txn(zxid, time, session, request.cxid, kind, number, path, data, rest)
+
+    def applied(self, zxid: int) -> None:
+        """The tree has applied everything up to `zxid`."""
+        self.outstanding.applied(zxid)
+
+    def _admit(self, request: Request) -> None:
+        """A session that is not in the tree, or is closing there."""
+        if request.opcode == _CREATE_SESSION or request.opcode == _DELETE_CONTAINER:
+            return
+        if self.outstanding.has_session(request.session):
+            return
+        closed = request.session in self.outstanding.closing or request.opcode == _CLOSE_SESSION
+        if closed or not self._settings.local_sessions:
+            raise Refused(ErrorCode.SESSIONEXPIRED)
+
+    def _refusal(self, request: Request, zxid: int, time: int, code: ErrorCode) -> Txn:
+        path = b""
+        if request.opcode in self._operations and code != ErrorCode.MARSHALLINGERROR:
+            path = _path_asked_for(request)
+        return Txn(zxid, time, request.session, request.cxid, _ERROR, int(code), path, None, (request.opcode,))
+
+    # The checks that operations share.
+
+    def _permit(self, acl: AclList, mask: int, request: Request) -> None:
+        if not permits(acl, mask, request.identities) and not self._settings.skip_acl:
+            raise Refused(ErrorCode.NOAUTH)
+
+    def _charge(self, path: bytes, count: int, growth: int, *, check: bool) -> Charge | None:
+        """What a change of `path` by so many znodes and bytes means for quotas; refused if a hard limit is exceeded.
+
+        ZooKeeper compares with what is applied, so that writes in flight overshoot; here they are counted.
+        """
+        if not self._settings.enforce_quota:
+            return None
+        quotas = enclosing(self._tree.quotas, path)
+        limited = [quota for quota in quotas if quota.limits is not None]
+        if check and limited:
+            quota = limited[-1]
+            assert quota.limits is not None
+            more_count, more_bytes = self.outstanding.charged(quota.path)
+            count_hard, bytes_hard = quota.limits.count_hard, quota.limits.total_bytes_hard
+            if (count and -1 < count_hard < quota.count + more_count + count) or (
+                growth and -1 < bytes_hard < quota.total_bytes + more_bytes + growth
+            ):
+                raise Refused(ErrorCode.QUOTAEXCEEDED)
+        return tuple(quota.path for quota in quotas), count, growth
+
+    # The operations: (opcode, body, request, zxid) -> type, number, path, data, rest.
+
+    def _set_data(self, _opcode: int, body: SetData, request: Request, zxid: int) -> Part:
+        path, data = body.path, body.data
+        change = self.outstanding.view(path)
+        if change is None:
+            raise _missing(path)
+        _, _, version, cversion, aversion, children_count, acl, owner, before = change
+        if acl is not None:
+            self._permit(acl, WRITE, request)
+        length = len(data) if data else 0
+        charge = None
+        if self._tree.quotas:
+            if is_stats(path):
+                length = 0
+            charge = self._charge(path, 0, length - before, check=True)
+        if body.version != version and body.version != _ANY_VERSION:
+            raise Refused(ErrorCode.BADVERSION)
+        number = next_version(version)
+        after = (zxid, True, number, cversion, aversion, children_count, acl, owner, length)
+        self.outstanding.put(path, after, charge)
+        return 5, number, path, data, None
+
+    def _create(self, opcode: int, body: Create, request: Request, zxid: int) -> Part:
+        flags = body.flags
+        owner = self._owner(opcode, body, request) if flags or opcode > 15 else 0
+        path = body.path
+        slash = path.rfind(b"/")
+        if slash < 0 or 0 in path or not (path.isascii() or is_text(path)):
+            raise Refused(ErrorCode.BADARGUMENTS)
+        acl = None
+        if body.acl is not OPEN_ACL:
+            acl = fix_up(body.acl, request.identities, self._settings.acl_schemes)
+        above = path[:slash] or ROOT
+        holder = self.outstanding.view(above)
+        if holder is None:
+            raise Refused(ErrorCode.NONODE)
+        if holder[6] is not None:
+            self._permit(holder[6], CREATE, request)
+        if flags in _SEQUENTIAL:
+            path = sequential_name(path, holder[3])
+        # The parent exists, so its path is valid, unless it was the first of two "/".
+        if (slash == 1 or not is_valid_name(path[slash + 1 :])) and path != ROOT:
+            raise Refused(ErrorCode.BADARGUMENTS)
+        if self.outstanding.view(path) is not None:
+            raise Refused(ErrorCode.NODEEXISTS)
+        if holder[7] and is_ephemeral(holder[7]):
+            raise Refused(ErrorCode.NOCHILDRENFOREPHEMERALS)
+        length = len(body.data) if body.data else 0
+        charge = None
+        if self._tree.quotas:
+            if is_stats(path):
+                length = 0
+            charge = self._charge(path, 1, length, check=True)
+        ephemeral = flags in _EPHEMERAL
+        if ephemeral:
+            self._limit_ephemerals(path, owner)
+        number = wrapped(holder[3] + 1)
+        _, _, version, _, aversion, children_count, above_acl, above_owner, above_length = holder
+        after = (zxid, True, version, number, aversion, children_count + 1, above_acl, above_owner, above_length)
+        self.outstanding.put(above, after)
+        self.outstanding.put(path, (zxid, True, 0, 0, 0, 0, acl, owner, length), charge)
+        if ephemeral:
+            self.outstanding.own(path, owner, zxid)
+        return opcode, number, path, body.data, (acl, owner)
+
+    def _owner(self, opcode: int, body: Create, request: Request) -> int:
+        """The stored owner of the znode to be created, by operation and flags."""
+        flags = body.flags
+        if flags not in _FLAGS[opcode]:
+            raise Refused(ErrorCode.BADARGUMENTS)
+        if opcode == _CREATE_TTL:
+            if not self._settings.extended_types:
+                raise Refused(ErrorCode.UNIMPLEMENTED)
+            assert body.ttl_ms is not None
+            if not 0 < body.ttl_ms <= TTL_MS_MAX:
+                raise Refused(ErrorCode.BADARGUMENTS)
+            return ttl_owner(body.ttl_ms)
+        if opcode == _CREATE_CONTAINER:
+            return CONTAINER_OWNER
+        if flags not in _EPHEMERAL:
+            return 0
+        if not self.outstanding.has_session(request.session):
+            raise Refused(ErrorCode.EPHEMERALONLOCALSESSION)
+        return request.session
+
+    def _limit_ephemerals(self, path: bytes, session: int) -> None:
+        # All of them have to fit into one closeSession, which nobody can refuse any more.
+        if self.outstanding.ephemeral_bytes(session) + len(path) + 4 > self._settings.ephemeral_path_bytes_max:
+            raise Refused(ErrorCode.QUOTAEXCEEDED)
+
+    def _delete(self, _opcode: int, body: PathVersion, request: Request, zxid: int) -> Part:
+        path = body.path
+        if 0x2F not in path or 0 in path or path in RESERVED or not is_text(path):
+            raise Refused(ErrorCode.BADARGUMENTS)
+        holder = self.outstanding.view(parent(path))
+        if holder is None:
+            raise Refused(ErrorCode.NONODE)
+        if holder[6] is not None:
+            self._permit(holder[6], DELETE, request)
+        change = self.outstanding.view(path)
+        if change is None:
+            raise Refused(ErrorCode.NONODE)
+        if body.version != change[2] and body.version != _ANY_VERSION:
+            raise Refused(ErrorCode.BADVERSION)
+        if change[5]:
+            raise Refused(ErrorCode.NOTEMPTY)
+        self._remove(path, change, zxid)
+        return 2, 0, path, None, None
+
+    def _remove(self, path: bytes, change: Change, zxid: int) -> None:
+        above = parent(path)
+        holder = self.outstanding.view(above)
+        assert holder is not None
+        assert holder[5] > 0
+        charge = self._charge(path, -1, -change[8], check=False) if self._tree.quotas else None
+        self.outstanding.put(path, (zxid, False, 0, 0, 0, 0, None, 0, 0), charge)
+        self.outstanding.put(above, (zxid, *holder[1:5], holder[5] - 1, *holder[6:]))
+        if change[7] and is_ephemeral(change[7]):
+            self.outstanding.disown(path, change[7], zxid)
+
+    def _delete_container(self, _opcode: int, body: PathOnly, request: Request, zxid: int) -> Part:
+        # No permission is checked here, so no client may get this far.
+        if request.session:
+            raise Refused(ErrorCode.UNIMPLEMENTED)
+        change = self.outstanding.view(body.path)
+        if change is None:
+            raise Refused(ErrorCode.NONODE)
+        if change[5]:
+            raise Refused(ErrorCode.NOTEMPTY)
+        if change[7] != CONTAINER_OWNER and not is_ttl(change[7]):
+            raise Refused(ErrorCode.BADVERSION)
+        self._remove(body.path, change, zxid)
+        return _DELETE_CONTAINER, 0, body.path, None, None
+
+    def _set_acl(self, _opcode: int, body: SetAcl, request: Request, zxid: int) -> Part:
+        change = self.outstanding.view(body.path)
+        if change is None and not is_valid(body.path):
+            raise Refused(ErrorCode.BADARGUMENTS)
+        acl = fix_up(body.acl, request.identities, self._settings.acl_schemes)
+        if change is None:
+            raise Refused(ErrorCode.NONODE)
+        _, _, version, cversion, aversion, children_count, before, owner, length = change
+        self._permit(before, ADMIN, request)
+        if body.version != aversion and body.version != _ANY_VERSION:
+            raise Refused(ErrorCode.BADVERSION)
+        number = next_version(aversion)
+        after = (zxid, True, version, cversion, number, children_count, acl, owner, length)
+        self.outstanding.put(body.path, after)
+        return 7, number, body.path, None, (acl,)
+
+    def _check(self, _opcode: int, body: PathVersion, request: Request, _zxid: int) -> Part:
+        change = self.outstanding.view(body.path)
+        if change is None:
+            raise _missing(body.path)
+        self._permit(change[6], READ, request)
+        if body.version != change[2] and body.version != _ANY_VERSION:
+            raise Refused(ErrorCode.BADVERSION)
+        return 13, change[2], body.path, None, None
+
+    def _multi(self, _opcode: int, body: Multi, request: Request, zxid: int) -> Part:
+        parts: list[Part] = []
+        self.outstanding.begin()
+        for opcode, part_body in body.parts:
+            try:
+                parts.append(self._parts[opcode](opcode, part_body, request, zxid))
+            except Refused as refused:
+                self.outstanding.rollback()
+                return _MULTI, 0, b"", None, _refused_parts(len(parts), refused.code, len(body.parts))
+        self.outstanding.commit()
+        return _MULTI, 0, b"", None, tuple(parts)
+
+    def _reconfig(self, _opcode: int, _body: Body, _request: Request, _zxid: int) -> Part:
+        raise Refused(ErrorCode.RECONFIGDISABLED)
+
+    def _create_session(self, _opcode: int, body: CreateSession, request: Request, zxid: int) -> Part:
+        session = request.session
+        if not is_ephemeral(session):
+            raise Refused(ErrorCode.BADARGUMENTS)
+        if session in self._tree.sessions or session in self.outstanding.created:
+            raise Refused(ErrorCode.NODEEXISTS)
+        self.outstanding.create_session(session, zxid)
+        return _CREATE_SESSION, body.timeout_ms, b"", None, None
+
+    def _close_session(self, _opcode: int, _body: Body, request: Request, zxid: int) -> Part:
+        session = request.session
+        paths = self.outstanding.ephemerals(session)
+        for path in paths:
+            change = self.outstanding.view(path)
+            assert change is not None
+            self._remove(path, change, zxid)
+        self.outstanding.close_session(session, zxid)
+        return _CLOSE_SESSION, 0, b"", None, tuple(paths)
+
+
+def _missing(path: bytes) -> Refused:
+    """Why there is no znode at `path`. What exists has a valid path, so only what does not is looked at."""
+    return Refused(ErrorCode.NONODE if is_valid(path) else ErrorCode.BADARGUMENTS)
+
+
+def _path_asked_for(request: Request) -> bytes:
+    """The path in a request, or "" if it has none that can be written down."""
+    try:
+        path = getattr(decode(request.opcode, request.body), "path", b"")
+    except JuteError:
+        return b""
+    return path if is_text(path) else b""
+
+
+def _refused_parts(refused_at: int, code: ErrorCode, count: int) -> tuple[Part, ...]:
+    codes = [0] * refused_at + [int(code)] + [int(ErrorCode.RUNTIMEINCONSISTENCY)] * (count - refused_at - 1)
+    return tuple((_ERROR, number, b"", None, None) for number in codes)
