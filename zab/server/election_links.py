@@ -1,7 +1,8 @@
 """Election links: votes between servers, as ordinary trio tasks beside the loop.
 
-Each server keeps one connection open to the election port of every other one and sends its votes on it; it receives on
-the connections that the others opened to its own port. So no pair has to agree which of two connections survives.
+Each server keeps one connection open to the election port of every other one and sends its votes on it; it receives
+on the connections that the others opened to its own port. So no pair has to agree which of two connections
+survives.
 
     dialler ──Hello──> listener         the dialler measures how long the answer takes: the round trip of the link
             <─Hello──
@@ -14,10 +15,12 @@ Frame: 4 bytes length, big-endian, then CBOR (`zab.message`), at most `FRAME_BYT
                 NotificationReceived(sid, …)
 
 Rules:
-- Only the newest notification to a server waits; an older unsent one is replaced (a vote makes those before it worthless).
+- Only the newest notification to a server waits; an older unsent one is replaced (a vote makes those before it
+  worthless).
 - A closed connection is dialled again at once, then after 20 ms, doubling up to 1 s.
-- A message that cannot be read is reported and skipped: it never ends a receiver (ZOOKEEPER-3769), and an unreachable
-  server never delays a reachable one (ZOOKEEPER-3756). A length that no frame has ends its connection, and only that.
+- A message that cannot be read is reported and skipped: it never ends a receiver (ZOOKEEPER-3769), and an
+  unreachable server never delays a reachable one (ZOOKEEPER-3756). A length that no frame has ends its connection,
+  and only that.
 
 Not here: what a vote means (`zab.election`); when to send one again.
 """
@@ -136,7 +139,9 @@ class ElectionLinks:
                 stream, round_trip_ms = await self._dial(sid)
             except (OSError, EOFError, trio.BrokenResourceError, FrameError, MessageError, trio.TooSlowError) as error:
                 if not is_down:
-                    journal.info("server is unreachable for the election", sid=sid, reason=str(error) or type(error).__name__)
+                    journal.info(
+                        "server is unreachable for the election", sid=sid, reason=str(error) or type(error).__name__
+                    )
                     self._post(ElectionLinkDown(sid))
                 is_down = True
                 # Two servers that lost each other do not go on in step.

@@ -2,12 +2,13 @@
 
     2026-11-20T22:00:16.123Z INFO  zab.links quorum link is open sid=2 link=7 inbound=true
 
-A line is made where the event happens and written by a thread of its own, so that a terminal that stopped reading never
-stops the server: the queue between them holds `LINES_MAX` lines; what comes on top is counted and said when there is room.
+A line is made where the event happens and written by a thread of its own, so that a terminal that stopped reading
+never stops the server: the queue between them holds `LINES_MAX` lines; what comes on top is counted and said when
+there is room.
 
-Format: time in UTC with milliseconds, level padded to five, the logger's name, the sentence, then the pairs in the order
-they were given. A value with white space, quotes or `=` in it is written as a JSON string; None is `-`, booleans are
-`true` and `false`, bytes are hexadecimal.
+Format: time in UTC with milliseconds, level padded to five, the logger's name, the sentence, then the pairs in the
+order they were given. A value with white space, quotes or `=` in it is written as a JSON string; None is `-`,
+booleans are `true` and `false`, bytes are hexadecimal.
 
 Not here: which events are worth a line (their modules), metrics, the audit log.
 """

@@ -1,8 +1,8 @@
 """Quorum links: the connections between learners and the leader, inside the loop's selector.
 
-Frame: 4 bytes length, big-endian, then that many bytes of CBOR (`zab.message`), at most `FRAME_BYTES_MAX`. The first
-frame each way is a `Hello`; a dialler whose first frame is a request for a snapshot (`snapshot_transfer`) is handed over
-with its socket and is no link.
+Frame: 4 bytes length, big-endian, then that many bytes of CBOR (`zab.message`), at most `FRAME_BYTES_MAX`. The
+first frame each way is a `Hello`; a dialler whose first frame is a request for a snapshot (`snapshot_transfer`) is
+handed over with its socket and is no link.
 
     adopt(sock, sid)    a connection that we dialled: greet, wait for the greeting, then `QuorumLinkUp`
     on the listener     the same, the other way round
@@ -12,12 +12,13 @@ with its socket and is no link.
 Every link is read in every turn, whatever else is too much: limits act where the clients are connected. Otherwise
 acknowledgements would stand behind forwarded requests, nothing would commit, and the limit would never clear (H1).
 
-Two send queues a link (H2): acknowledgements, pings and confirmations do not wait behind proposals or requests. The order
-within each queue is kept; an acknowledgement of NEWLEADER is an `Ack` like those that follow it, so none overtakes it.
-Proposals and requests above `DATA_FRAME_BYTES_MAX` are cut into several messages between two of their rows.
+Two send queues a link (H2): acknowledgements, pings and confirmations do not wait behind proposals or requests. The
+order within each queue is kept; an acknowledgement of NEWLEADER is an `Ack` like those that follow it, so none
+overtakes it. Proposals and requests above `DATA_FRAME_BYTES_MAX` are cut into several messages between two of their
+rows.
 
-Limits: a link with more than `UNSENT_BYTES_MAX` is broken (a learner that does not read is synchronized again from the
-log, by cursor); `GREETING_MS` to greet; `STRANGERS_MAX` inbound connections that have not greeted.
+Limits: a link with more than `UNSENT_BYTES_MAX` is broken (a learner that does not read is synchronized again from
+the log, by cursor); `GREETING_MS` to greet; `STRANGERS_MAX` inbound connections that have not greeted.
 
 Not here: dialling (`server`), which links the protocol wants (`zab.peer`).
 """
@@ -154,7 +155,7 @@ class QuorumLink(Watched):
             self._links.unflushed[self] = None
 
     def receive(self) -> bool:
-        """Take what the socket has into `frames`; False at its end."""
+        """Take what the socket has into `frames`; False at its end. A short receive does not mean that it is empty."""
         for _ in range(RECEIVE_CALLS_MAX):
             try:
                 data = self.socket.recv(RECEIVE_BYTES)
@@ -165,8 +166,6 @@ class QuorumLink(Watched):
             if not data:
                 return False
             self.frames.feed(data)
-            if len(data) < RECEIVE_BYTES:
-                return True
         return True
 
 

@@ -1,7 +1,9 @@
 """A listening socket in the loop: it says that somebody knocked, and is accepted from at the end of the turn.
 
-When the process is out of file descriptors (EMFILE) or the system of buffers, an accept fails and the socket stays readable:
-the listener leaves the selector for `PAUSE_MS`, so that the loop does not spin, and the connections wait in the backlog.
+When the process is out of file descriptors (EMFILE) or the system of buffers, an accept fails and the socket stays
+readable:
+the listener leaves the selector for `PAUSE_MS`, so that the loop does not spin, and the connections wait in the
+backlog.
 
 Not here: whom to let in (`links`, `client_sockets`); opening it (`open_listener`, which resolves no name).
 """

@@ -1,6 +1,6 @@
 """The one trio task with the one selector: it owns every client socket and every quorum link of a server.
 
-    run(turn)           until `stop`: take a turn, then wait for a socket, for `wake`, or for the deadline the turn named
+    run(turn)           until `stop`: take a turn, then wait for a socket, for `wake`, or until the turn's deadline
     watch(watched, …)   what a socket is waited for; nothing at all takes it out of the selector
     discard(watched)    out of the selector now, closed at the end of the turn
     wake()              from any thread: take a turn soon
@@ -9,8 +9,8 @@ A turn is synchronous and bounded by its host (`zab.server.host`); this module k
 
 Rules, each with a test:
 
-- One wait, in one cancel scope that lives until its deadline passes; a turn only moves that deadline (9 µs a wait, 16 µs
-  with a scope for each).
+- One wait, in one cancel scope that lives until its deadline passes; a turn only moves that deadline (9 µs a wait,
+  16 µs with a scope for each).
 - A turn that did not wait ends in a checkpoint, so that the other tasks of the server run.
 - What became ready is known by its object, never by its file descriptor: a descriptor closed in a turn may already
   name another socket in the same turn. So sockets are unregistered at once and closed at the end of the turn.

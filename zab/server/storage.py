@@ -1,0 +1,217 @@
+"""Carries out storage effects over a `Disk`, and answers each with its event. Synchronous; no thread, socket or clock.
+
+The server calls it in the log thread, the simulator inline: what is durable when is the same in both.
+
+    perform(effects)        in order, durably; the answers. Appends that follow each other are one append of the log
+    mark_moved, idle        the high-water mark is written down lazily, with the frame that an idle log gets
+
+Order within one effect: acceptedEpoch before currentEpoch; for an installed snapshot first the tree is loaded (so a
+file that is not usable changes nothing), then the member record goes, then the file gets its name, then the log is
+reset: a crash anywhere leaves either the old history or a member that does not count (B1).
+
+Any OSError is final (C1): it passes through, and its caller ends the process. `SnapshotError` is not: the fetched
+file is removed and the answer says so.
+
+Reading (`read_log`, `offer_snapshot`) may happen in other threads; a lock, handed in, keeps it apart from cuts.
+
+Not here: threads (`log_thread`), the network (`snapshot_transfer`), who may have which history (`zab.peer`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from itertools import groupby
+from typing import TypeAlias
+
+import attrs
+
+from datatree.batch import genesis
+from datatree.disk import Disk
+from datatree.epochs import Member, forget_member, save_epochs, save_member
+from datatree.log import TransactionLog
+from datatree.segment import LogDamagedError
+from datatree.snapshot import (
+    SnapshotError,
+    SnapshotHeader,
+    fetch_path,
+    install_snapshot,
+    load_snapshot,
+    snapshot_files,
+    snapshot_path,
+    verify_snapshot,
+)
+from zab.events import (
+    AppendBatches,
+    DrainLog,
+    Durable,
+    EpochsSaved,
+    Event,
+    FetchSnapshot,
+    LogCut,
+    LogDrained,
+    LogRead,
+    MemberSaved,
+    OfferSnapshot,
+    ReadLog,
+    ResetLog,
+    SaveEpochs,
+    SaveMember,
+    SnapshotInstalled,
+    SnapshotOffered,
+    TruncateLog,
+)
+from zab.server.inputs import TreeInstalled
+from zab.server.journal import Journal
+
+journal = Journal("storage")
+
+
+@attrs.frozen
+class RollLog:
+    """End the current log file: a snapshot begins here. Has no answer."""
+
+
+@attrs.frozen
+class InstallSnapshot:
+    """The snapshot of `FetchSnapshot` is in its place (`fetch_path`), whole and synced: install it."""
+
+    fetch: FetchSnapshot
+
+
+@attrs.frozen
+class SnapshotUnusable:
+    """What was fetched is not the snapshot that was asked for, or not whole."""
+
+    fetch: FetchSnapshot
+    reason: str
+
+
+StorageEffect: TypeAlias = (
+    AppendBatches | TruncateLog | ResetLog | InstallSnapshot | SaveEpochs | SaveMember | DrainLog | RollLog
+)
+Answer: TypeAlias = Event | TreeInstalled | SnapshotUnusable
+
+
+class Storage:
+    """The durable side of one member."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        log: TransactionLog,
+        server_id: int,
+        cutting: AbstractContextManager[object] | None = None,
+    ) -> None:
+        """`cutting` is a lock, where other threads read; it is entered many times."""
+        self.disk = disk
+        self.log = log
+        self._server_id = server_id
+        self._mark = log.mark
+        self._cutting = nullcontext() if cutting is None else cutting
+
+    # ----------------------------------------------------------------------------------------------------- carrying out
+
+    def perform(self, effects: Sequence[StorageEffect]) -> list[Answer]:
+        """Carry out effects in order; appends of one generation that follow each other have one answer, an installed
+        snapshot has two, a roll none. Raises OSError: final."""
+        answers: list[Answer] = []
+        for generation, group in groupby(effects, key=_append_generation):
+            if generation is not None:
+                batches = [batch for effect in group if isinstance(effect, AppendBatches) for batch in effect.batches]
+                if batches:
+                    self.log.append(batches)
+                    answers.append(Durable(generation, batches[-1].zxid))
+                continue
+            for effect in group:
+                answers += self._perform(effect)
+        return answers
+
+    def _perform(self, effect: StorageEffect) -> list[Answer]:
+        if isinstance(effect, SaveEpochs):
+            save_epochs(self.disk, effect.accepted, effect.current)
+            return [EpochsSaved(effect.generation, effect.accepted, effect.current)]
+        if isinstance(effect, SaveMember):
+            save_member(self.disk, Member(effect.lineage, self._server_id))
+            return [MemberSaved(effect.generation)]
+        if isinstance(effect, DrainLog):
+            return [LogDrained(effect.generation)]
+        if isinstance(effect, TruncateLog):
+            with self._cutting:
+                self.log.truncate(effect.zxid, effect.chain)
+            return [LogCut(effect.generation, effect.zxid)]
+        if isinstance(effect, ResetLog):
+            self._reset(0, genesis(effect.lineage), effect.lineage)
+            return [LogCut(effect.generation, 0)]
+        if isinstance(effect, InstallSnapshot):
+            return self._install(effect.fetch)
+        assert isinstance(effect, RollLog), effect
+        self.log.roll()
+        return []
+
+    def _reset(self, zxid: int, chain: bytes, lineage: bytes) -> None:
+        with self._cutting:
+            self.log.reset(zxid, chain, lineage)
+        self._mark = zxid
+
+    def _install(self, fetch: FetchSnapshot) -> list[Answer]:
+        path = fetch_path(fetch.zxid)
+        wanted = SnapshotHeader(fetch.lineage, fetch.zxid, fetch.chain)
+        try:
+            header, tree = load_snapshot(self.disk, path)
+            if header != wanted:
+                raise SnapshotError(path, 0, f"not the snapshot of {fetch.zxid:#x} that was asked for")
+        except SnapshotError as error:
+            self.disk.remove(path)
+            return [SnapshotUnusable(fetch, str(error))]
+        forget_member(self.disk)
+        install_snapshot(self.disk, path, wanted)
+        self._reset(fetch.zxid, fetch.chain, fetch.lineage)
+        return [TreeInstalled(tree), SnapshotInstalled(fetch.generation, fetch.zxid, fetch.chain)]
+
+    # ------------------------------------------------------------------------------------------------------------ marks
+
+    def mark_moved(self, zxid: int) -> None:
+        """The high-water mark is here now; it is written down when the log is idle. From any thread."""
+        self._mark = zxid
+
+    def idle(self) -> None:
+        """Nothing was appended for a while. Raises OSError: final."""
+        if self.log.lineage:
+            self.log.set_mark(self._mark)
+            self.log.idle()
+
+    def close(self) -> None:
+        """A clean stop: the next start has nothing to copy. Raises OSError."""
+        self.idle()
+        if self.log.lineage:
+            self.log.close()
+
+    # ---------------------------------------------------------------------------------------------------------- reading
+
+    def read_log(self, effect: ReadLog) -> LogRead:
+        """Batches from the files, for a learner. Damage is reported and answered like a log that is too short."""
+        with self._cutting:
+            try:
+                position, batches = self.log.read_from(effect.zxid, effect.bytes_max)
+            except LogDamagedError as error:
+                journal.error("log is damaged -> send a snapshot instead", reason=str(error))
+                position, batches = None, []
+        return LogRead(effect.link, position, batches)
+
+    def offer_snapshot(self, effect: OfferSnapshot) -> SnapshotOffered | None:
+        """The newest snapshot whose checksums all match, and from which the log goes on; None when there is none."""
+        for zxid in reversed(snapshot_files(self.disk)):
+            path = snapshot_path(zxid)
+            try:
+                header = verify_snapshot(self.disk, path)
+            except (SnapshotError, FileNotFoundError) as error:
+                journal.error("snapshot cannot be offered", reason=str(error))
+                continue
+            if header.lineage == self.log.lineage and zxid >= self.log.first_position[0]:
+                return SnapshotOffered(effect.link, zxid, header.chain)
+        return None
+
+
+def _append_generation(effect: StorageEffect) -> int | None:
+    return effect.generation if isinstance(effect, AppendBatches) else None
