@@ -85,7 +85,8 @@ class Operations:
             validate((path + "1" if sequence else path).encode())
         except (Refused, UnicodeEncodeError):
             raise BadArgumentsError(path, detail="not a valid path") from None
-        return self._session.inner_path(path)
+        # "/" names the chroot itself, but as the prefix of a sequential znode what is below it.
+        return self._session.inner_path(path, prefix=sequence)
 
     def _created(self, answer: tuple[bytes, bytes]) -> tuple[str, Stat]:
         return self._session.outer_path(answer[0]), Stat.from_wire(answer[1])
@@ -159,7 +160,7 @@ class Operations:
             return sorted(map(self._session.outer_path, paths))
 
         # A plain prefix of paths, not a path: nothing to validate.
-        return Operation(OpCode.GET_EPHEMERALS, PathOnly(self._session.inner_path(prefix)), shape, prefix)
+        return Operation(OpCode.GET_EPHEMERALS, PathOnly(self._session.inner_path(prefix, prefix=True)), shape, prefix)
 
     def _watching(
         self,

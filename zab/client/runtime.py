@@ -105,6 +105,8 @@ class Runtime:
         self._random = random
         self._link: Link | None = None
         self._closing = False
+        # A cancelled block still has to close its session, which takes the tasks of the connection.
+        self._life = trio.CancelScope(shield=True)
         self._opened_at: int | None = None
         self._calls: dict[Request[Any], _Call] = {}
         self._gate = trio.lowlevel.ParkingLot()
@@ -230,7 +232,13 @@ class Runtime:
     # The life of the client.
 
     async def run(self) -> None:
-        """Keeps the session on some server until it is over. Started once, in the nursery of `connect`."""
+        """Keeps the session on some server until it is over, or `close` ends it. Started once, by `connect`."""
+        with self._life:
+            await self._run()
+        self._end_watchers()
+        self._open_gate()
+
+    async def _run(self) -> None:
         pause_ms = PAUSE_MS_MIN
         while not self._closing and not self.session.state.is_over:
             lived_ms = await self._try_next()
@@ -239,8 +247,6 @@ class Runtime:
             elif lived_ms > 0 or self._order.tried_all:
                 await trio.sleep(self._random.uniform(0.5, 1.0) * pause_ms / 1000)
                 pause_ms = min(2 * pause_ms, PAUSE_MS_MAX)
-        self._end_watchers()
-        self._open_gate()
 
     async def _try_next(self) -> int:
         """One host. Returns for how long (ms) it kept the session: 0 when it did not take it."""
@@ -301,8 +307,7 @@ class Runtime:
         self._perform(self.session.close())
         self._end_watchers()
         self._open_gate()
-        if self._link is not None:
-            self._link.drop("the client is closed")
+        self._life.cancel()
 
 
 def _end_of(state: State, path: str | None = None) -> ZabError:

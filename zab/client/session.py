@@ -215,11 +215,11 @@ class Session:
 
     # Paths.
 
-    def inner_path(self, path: str) -> bytes:
-        """The server's path of the caller's `path`."""
-        if not self._chroot:
-            return path.encode()
-        return self._chroot if path == "/" else self._chroot + path.encode()
+    def inner_path(self, path: str, *, prefix: bool = False) -> bytes:
+        """The server's path of the caller's `path`, or of a prefix of paths."""
+        if path == "/" and self._chroot and not prefix:
+            return self._chroot
+        return self._chroot + path.encode()
 
     def outer_path(self, path: bytes) -> str:
         """The caller's path of the server's `path`; the configuration's znode, outside of any chroot, keeps its own."""
