@@ -53,7 +53,8 @@ class Disk(Protocol):
         ...
 
     def overwrite(self, path: str, data: bytes) -> None:
-        """Write `data` at the start of `path`, in place; creates it. Promises nothing about power loss."""
+        """Write `data` at the start of `path`, in place; creates it. Promises nothing about power loss. For the few
+        files that are written again and again: the disk may keep them open."""
         ...
 
     def preallocate(self, path: str, size: int) -> None:

@@ -1,4 +1,4 @@
-"""The small durable records of a member: what it promised, whom it belongs to, and how far it knows commits.
+r"""The small durable records of a member: what it promised, whom it belongs to, and how far it knows commits.
 
     version-1/acceptedEpoch   the last epoch that it accepted (LEADERINFO), at least currentEpoch
     version-1/currentEpoch    the last epoch whose leader it acknowledged (NEWLEADER)
@@ -6,8 +6,8 @@
     version-1/committed       the high-water mark that it knows, for readers of an idle log
 
 The first three are text, replaced as a whole and durable when saved. Without all three valid, a member is amnesiac: it
-does not count for election or epoch until a leader has synchronized it. A checksum that does not match is the same as no
-file: a promise that cannot be read must not be guessed.
+does not count for election or epoch until a leader has synchronized it. A checksum that does not match is the same as
+no file: a promise that cannot be read must not be guessed.
 
     acceptedEpoch, currentEpoch   <epoch, decimal>\n<checksum>\n
     member                        <lineage, 32 hex digits> <server id, decimal>\n<checksum>\n
@@ -68,7 +68,8 @@ def _load(disk: Disk, name: str) -> str | None:
 
 
 def save_epochs(disk: Disk, accepted: int, current: int) -> None:
-    """Save both, acceptedEpoch first, so that it is never below currentEpoch; what is there already is not rewritten."""
+    """Save both, acceptedEpoch first, so that it is never below currentEpoch; what is there already is not
+    rewritten."""
     assert 0 <= current <= accepted
     for name, epoch in ((ACCEPTED_EPOCH, accepted), (CURRENT_EPOCH, current)):
         if _load(disk, name) != str(epoch):

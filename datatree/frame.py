@@ -14,13 +14,13 @@ Format, big-endian (28 bytes of header, then the batches):
         24      4  CRC-32 of bytes 0 to 23, begun with the first zxid of the file's name (8 bytes)
         28      …  batches, each with its own checksums (`datatree.batch`)
 
-The batches are not covered by a checksum of the frame: every one of their bytes has one already. A frame is found behind
-a bad stretch by its magic and taken only where its checksum, its own offset and its file agree, so that bytes of a client
-that look like a frame, or a stale sector, are not.
+The batches are not covered by a checksum of the frame: every one of their bytes has one already. A frame is found
+behind a bad stretch by its magic and taken only where its checksum, its own offset and its file agree, so that bytes of
+a client that look like a frame, or a stale sector, are not.
 
-Let S be the largest `synced` of all frame headers of a file. What is unreadable before S was durable once: it is damage.
-From S on nothing was ever promised: everything from the first unreadable frame is torn, valid later frames included. Zeros
-to the end of the file are preallocated space.
+Let S be the largest `synced` of all frame headers of a file. What is unreadable before S was durable once: it is
+damage. From S on nothing was ever promised: everything from the first unreadable frame is torn, valid later frames
+included. Zeros to the end of the file are preallocated space.
 """
 
 import struct
@@ -41,7 +41,8 @@ assert FRAME_HEADER_BYTES == 28
 
 
 def seed_of(first_zxid: int) -> int:
-    """What the frame checksums of a file begin with; its name says it, so that a damaged header does not hide frames."""
+    """What the frame checksums of a file begin with; its name says it, so that a damaged header does not hide
+    frames."""
     return crc32(_ZXID.pack(first_zxid))
 
 
@@ -77,8 +78,8 @@ class Frame:
 
 @define
 class Bad:
-    """A stretch of a scanned file that is no frame. `offset` is that of the frame, `at` that of the first bad byte range
-    in it; `kept` are the intact batches of the frame before that."""
+    """A stretch of a scanned file that is no frame. `offset` is that of the frame, `at` that of the first bad byte
+    range in it; `kept` are the intact batches of the frame before that."""
 
     offset: int
     end: int

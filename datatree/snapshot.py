@@ -1,0 +1,452 @@
+"""Snapshot files: the tree at one zxid, byte for byte the same on every member.
+
+    version-1/snapshot.<zxid, hex>   complete and durable; it is written as `….tmp`, synced, and renamed
+
+Format, big-endian, version 1. A header of 64 bytes:
+
+    offset  bytes  field
+         0      4  magic "ZSNP"
+         4      4  version, 1
+         8     16  lineage id
+        24      8  zxid, a batch end: everything up to it is in the tree, and nothing above
+        32     16  chain at that zxid
+        48     12  zeros
+        60      4  CRC-32 of bytes 0 to 59
+
+then chunks, each of whole entries and closed by the entry with which it has 256 KiB or more:
+
+         0      4  length of the entries in bytes, not 0
+         4      4  count of the entries
+         8      4  CRC-32 of bytes 0 to 7 and the entries, begun with the checksum of the chunk before (of the header
+         for
+                   the first): a chunk is only good in its place
+        12      …  entries
+
+then 4 zero bytes and a trailer of 64 bytes:
+
+         0      4  magic "ZEND"
+         4      4  version of the digest
+         8      8  zxid
+        16     16  chain
+        32      8  digest of the tree
+        40      8  count of znodes
+        48      8  count of sessions
+        56      4  checksum of the last chunk
+        60      4  CRC-32 of bytes 0 to 59
+
+Entries: all sessions by id, rising; then the znodes by path, rising, each list of the ACL table right before the first
+znode that uses it; their numbers are 1, 2, 3, … in that order, and 0 is the open list.
+
+    session  01 | id 8, signed | timeout 4, ms
+    list     02 | number 4 | count of entries 4 | each: permissions 4, length 4 of the scheme, length 4 of the id, both
+    znode    03 | length of path 4 | length of data 4, -1 for null | number of its list 4 | stored owner 8 |
+             internal cversion 4 | stat 68 as a client sees it (`datatree.znode`) | path | data
+
+Invariants: nothing in the file depends on the member that wrote it; nothing is compressed. Quota sums, children and
+ephemerals by session are derived, so they are not in it. Deliberately not here: when a snapshot is taken, and which may
+go (`datatree.retention`).
+"""
+
+import re
+import struct
+from collections.abc import Iterator
+from contextlib import suppress
+from itertools import chain as chained
+from zlib import crc32
+
+from attrs import define
+
+from datatree.acl import AclList
+from datatree.batch import CHAIN_BYTES, LINEAGE_BYTES
+from datatree.cursor import SnapshotCursor
+from datatree.digest import DIGEST_VERSION
+from datatree.disk import Disk, File
+from datatree.epochs import DIRECTORY
+from datatree.tree import DataTree, TreeError
+from datatree.znode import STAT_BYTES, Znode
+
+_HEAD = struct.Struct(">4sI16sQ16s12x")
+_CHUNK = struct.Struct(">II")
+_CRC = struct.Struct(">I")
+_TRAILER = struct.Struct(">4sIQ16sQQQI")
+_SESSION = struct.Struct(">Bqi")
+_LIST = struct.Struct(">BII")
+_ENTRY = struct.Struct(">III")
+_ZNODE = struct.Struct(f">BIiIqi{STAT_BYTES}s")
+_NAME = re.compile(r"snapshot\.([0-9a-f]+)")
+
+HEADER_BYTES = _HEAD.size + _CRC.size
+TRAILER_BYTES = _TRAILER.size + _CRC.size
+CHUNK_HEADER_BYTES = _CHUNK.size + _CRC.size
+CHUNK_BYTES = 256 << 10
+SYNC_BYTES = 4 << 20
+"""How much is written between two syncs: a bounded piece of work for the disk that the log shares."""
+
+_IS_SESSION, _IS_LIST, _IS_ZNODE = 1, 2, 3
+
+assert HEADER_BYTES == TRAILER_BYTES == 64
+
+
+class SnapshotError(Exception):
+    """A snapshot file cannot be used; nothing of it was."""
+
+    def __init__(self, path: str, offset: int, reason: str) -> None:
+        super().__init__(f"{path} at offset {offset}: {reason}")
+        self.path = path
+        self.offset = offset
+        self.reason = reason
+
+
+@define
+class SnapshotHeader:
+    """Which history a snapshot is of, and where in it."""
+
+    lineage: bytes
+    zxid: int
+    chain: bytes
+
+    def pack(self) -> bytes:
+        assert len(self.lineage) == LINEAGE_BYTES
+        assert len(self.chain) == CHAIN_BYTES
+        head = _HEAD.pack(b"ZSNP", 1, self.lineage, self.zxid, self.chain)
+        return head + _CRC.pack(crc32(head))
+
+
+@define
+class SnapshotTrailer:
+    """What a complete snapshot has to add up to."""
+
+    digest_version: int
+    digest: int
+    znode_count: int
+    session_count: int
+
+
+def snapshot_path(zxid: int) -> str:
+    """The path of the snapshot at this zxid."""
+    return f"{DIRECTORY}/snapshot.{zxid:x}"
+
+
+def fetch_path(zxid: int) -> str:
+    """Where a snapshot is put together that comes from another member."""
+    return f"{snapshot_path(zxid)}.fetch"
+
+
+def snapshot_files(disk: Disk) -> list[int]:
+    """The zxids of the snapshot files there are, rising; whether they are valid is not looked at."""
+    return sorted(int(match[1], 16) for name in disk.list(DIRECTORY) if (match := _NAME.fullmatch(name)))
+
+
+class SnapshotWriter:
+    """Writes one snapshot, a slice at a time; `path` is there, durable, once `write_slice` has returned True.
+
+    An OSError leaves the writer unusable; `abandon` it and the tree goes on as if there had been none. Slices may be
+    written in another thread than the one that applies."""
+
+    def __init__(self, disk: Disk, cursor: SnapshotCursor, lineage: bytes, chain: bytes) -> None:
+        self.path = snapshot_path(cursor.zxid)
+        self.header = SnapshotHeader(lineage, cursor.zxid, chain)
+        self._disk = disk
+        self._cursor = cursor
+        self._file: File | None = None
+        self._slices = chained([self._sessions()], map(self._znodes, cursor.slices()))
+        self._numbers: dict[int, int] = {}
+        self._entries: list[bytes] = []
+        self._entries_bytes = 0
+        self._ready: list[bytes] = []
+        self._ready_bytes = 0
+        self._checksum = 0
+        self._znode_count = 0
+
+    @property
+    def _temporary(self) -> str:
+        return self.path + ".tmp"
+
+    def write_slice(self) -> bool:
+        """Do a little more (some thousand znodes); True when the snapshot is complete and durable."""
+        if self._file is None:
+            self._file = self._create()
+        entries = next(self._slices, None)
+        if entries is None:
+            self._finish()
+            return True
+        for entry in entries:
+            self._entries.append(entry)
+            self._entries_bytes += len(entry)
+            if self._entries_bytes >= CHUNK_BYTES:
+                self._end_chunk()
+        if self._ready_bytes >= SYNC_BYTES:
+            self._write()
+        return False
+
+    def write(self) -> None:
+        """Write all of it."""
+        while not self.write_slice():
+            pass
+
+    def abandon(self) -> None:
+        """Give up: let go of the tree and remove what was written, as far as the disk lets us."""
+        self._cursor.close()
+        with suppress(OSError):
+            if self._file is not None:
+                self._file.close()
+                self._disk.remove(self._temporary)
+        self._file = None
+
+    def _create(self) -> File:
+        if self._disk.exists(self._temporary):
+            self._disk.remove(self._temporary)
+        header = self.header.pack()
+        self._ready.append(header)
+        self._checksum = _CRC.unpack_from(header, _HEAD.size)[0]
+        return self._disk.open_append(self._temporary, create=True)
+
+    def _sessions(self) -> list[bytes]:
+        return [_SESSION.pack(_IS_SESSION, *session) for session in sorted(self._cursor.sessions.items())]
+
+    def _znodes(self, items: list[tuple[bytes, Znode]]) -> list[bytes]:
+        entries: list[bytes] = []
+        for path, (data, acl_id, stat, owner, cversion, _) in items:
+            number = 0
+            if acl_id >= 0:
+                number = self._numbers.get(acl_id, 0)
+                if not number:
+                    number = self._numbers[acl_id] = len(self._numbers) + 1
+                    entries.append(_pack_list(number, self._cursor.acls[acl_id]))
+            if data is None:
+                entries.append(_ZNODE.pack(_IS_ZNODE, len(path), -1, number, owner, cversion, stat) + path)
+            else:
+                head = _ZNODE.pack(_IS_ZNODE, len(path), len(data), number, owner, cversion, stat)
+                entries.append(head + path + data)
+        self._znode_count += len(items)
+        return entries
+
+    def _end_chunk(self) -> None:
+        if not self._entries:
+            return
+        head = _CHUNK.pack(self._entries_bytes, len(self._entries))
+        data = b"".join(self._entries)
+        self._checksum = crc32(data, crc32(head, self._checksum))
+        self._ready += head, _CRC.pack(self._checksum), data
+        self._ready_bytes += CHUNK_HEADER_BYTES + len(data)
+        self._entries.clear()
+        self._entries_bytes = 0
+
+    def _write(self) -> None:
+        assert self._file is not None
+        self._file.write(b"".join(self._ready))
+        self._file.sync()
+        self._ready.clear()
+        self._ready_bytes = 0
+
+    def _finish(self) -> None:
+        assert self._file is not None
+        cursor = self._cursor
+        assert self._znode_count == cursor.znode_count
+        self._end_chunk()
+        trailer = _TRAILER.pack(
+            b"ZEND",
+            cursor.digest_version,
+            cursor.zxid,
+            self.header.chain,
+            cursor.digest,
+            self._znode_count,
+            len(cursor.sessions),
+            self._checksum,
+        )
+        self._ready += bytes(4), trailer, _CRC.pack(crc32(trailer))
+        cursor.close()
+        self._write()
+        self._file.close()
+        self._disk.rename(self._temporary, self.path)
+        self._disk.sync_directory(DIRECTORY)
+
+
+def _pack_list(number: int, acl: AclList) -> bytes:
+    assert acl is not None
+    parts = [_LIST.pack(_IS_LIST, number, len(acl))]
+    for perms, scheme, name in acl:
+        parts += _ENTRY.pack(perms, len(scheme), len(name)), scheme, name
+    return b"".join(parts)
+
+
+def read_snapshot_header(disk: Disk, path: str) -> SnapshotHeader | None:
+    """What a snapshot file says it is, or None when its header is not readable. The rest of it is not looked at."""
+    try:
+        return _parse_header(path, disk.read(path, 0, HEADER_BYTES))
+    except SnapshotError:
+        return None
+
+
+def _parse_header(path: str, data: bytes) -> SnapshotHeader:
+    if len(data) < HEADER_BYTES or crc32(data[: _HEAD.size]) != _CRC.unpack_from(data, _HEAD.size)[0]:
+        raise SnapshotError(path, 0, "checksum of the header does not match")
+    magic, version, lineage, zxid, chain = _HEAD.unpack_from(data)
+    if magic != b"ZSNP" or version != 1:
+        raise SnapshotError(path, 0, f"no snapshot of version 1: magic {magic!r}, version {version}")
+    if f"snapshot.{zxid:x}" not in (path.rpartition("/")[2], path.rpartition("/")[2].rpartition(".")[0]):
+        raise SnapshotError(path, 0, f"the name does not say zxid {zxid:x}")
+    return SnapshotHeader(lineage, zxid, chain)
+
+
+@define
+class SnapshotReader:
+    """Reads a snapshot chunk by chunk; `header` is there from the start, `trailer` after the last chunk."""
+
+    disk: Disk
+    path: str
+    header: SnapshotHeader
+    trailer: SnapshotTrailer | None = None
+
+    @classmethod
+    def open(cls, disk: Disk, path: str) -> "SnapshotReader":
+        """Raises SnapshotError."""
+        return cls(disk, path, _parse_header(path, disk.read(path, 0, HEADER_BYTES)))
+
+    def chunks(self) -> Iterator[tuple[int, int, bytes]]:
+        """(offset in the file, count of entries, entries) of every chunk, its checksum verified. Raises SnapshotError.
+
+        Only when it has ended is the snapshot known to be complete."""
+        at = HEADER_BYTES
+        checksum = _CRC.unpack(self.disk.read(self.path, _HEAD.size, _CRC.size))[0]
+        while True:
+            head = self.disk.read(self.path, at, CHUNK_HEADER_BYTES)
+            if len(head) < CHUNK_HEADER_BYTES:
+                raise SnapshotError(self.path, at, "the file ends without a trailer")
+            length, count = _CHUNK.unpack_from(head)
+            if length == 0:
+                self.trailer = self._read_trailer(at + _CRC.size, checksum)
+                return
+            data = self.disk.read(self.path, at + CHUNK_HEADER_BYTES, length)
+            checksum = crc32(data, crc32(head[: _CHUNK.size], checksum))
+            if len(data) < length or checksum != _CRC.unpack_from(head, _CHUNK.size)[0]:
+                raise SnapshotError(self.path, at, "checksum of the chunk does not match")
+            yield at + CHUNK_HEADER_BYTES, count, data
+            at += CHUNK_HEADER_BYTES + length
+
+    def _read_trailer(self, at: int, checksum: int) -> SnapshotTrailer:
+        data = self.disk.read(self.path, at, TRAILER_BYTES + 1)
+        if len(data) != TRAILER_BYTES or crc32(data[: _TRAILER.size]) != _CRC.unpack_from(data, _TRAILER.size)[0]:
+            raise SnapshotError(self.path, at, "checksum of the trailer does not match")
+        magic, version, zxid, chain, digest, znode_count, session_count, last = _TRAILER.unpack_from(data)
+        if magic != b"ZEND" or last != checksum or (zxid, chain) != (self.header.zxid, self.header.chain):
+            raise SnapshotError(self.path, at, "the trailer is of another snapshot")
+        return SnapshotTrailer(version, digest, znode_count, session_count)
+
+
+def verify_snapshot(disk: Disk, path: str) -> SnapshotHeader:
+    """Verify every checksum of a snapshot, without building the tree. Raises SnapshotError."""
+    reader = SnapshotReader.open(disk, path)
+    for _ in reader.chunks():
+        pass
+    return reader.header
+
+
+class SnapshotLoader:
+    """Builds the tree of a snapshot, a chunk at a time; `tree` is complete once `load_chunk` has returned True.
+
+    Raises SnapshotError where the file is not what this module's docstring says, down to the order of the entries."""
+
+    def __init__(self, disk: Disk, path: str) -> None:
+        self.reader = SnapshotReader.open(disk, path)
+        self.header = self.reader.header
+        self.tree = DataTree.bare()
+        self._chunks = self.reader.chunks()
+        self._lists: list[AclList] = [None]
+        self._path = b""
+        self._session: int | None = None
+
+    def load_chunk(self) -> bool:
+        """Load one more chunk; True when the tree is complete."""
+        chunk = next(self._chunks, None)
+        if chunk is None:
+            self._finish()
+            return True
+        offset, count, data = chunk
+        at = 0
+        try:
+            while at < len(data):
+                kind = data[at]
+                if kind == _IS_ZNODE:
+                    at = self._load_znode(data, at)
+                elif kind == _IS_SESSION:
+                    at = self._load_session(data, at)
+                elif kind == _IS_LIST:
+                    at = self._load_list(data, at)
+                else:
+                    raise ValueError(f"entry of kind {kind}")
+                count -= 1
+        except (ValueError, IndexError, struct.error, TreeError) as error:
+            raise SnapshotError(self.reader.path, offset + at, f"entry not readable: {error}") from None
+        if at != len(data) or count != 0:
+            raise SnapshotError(self.reader.path, offset + at, "the chunk does not end with its last entry")
+        return False
+
+    def _load_znode(self, data: bytes, at: int) -> int:
+        path_length: int
+        data_length: int
+        _, path_length, data_length, number, owner, cversion, stat = _ZNODE.unpack_from(data, at)
+        start = at + _ZNODE.size
+        path = data[start : start + path_length]
+        if path <= self._path:
+            raise ValueError(f"path {path!r} after {self._path!r}")
+        self._path = path
+        end = start + path_length + max(data_length, 0)
+        content = None if data_length < 0 else data[start + path_length : end]
+        self.tree.install(path, content, self._lists[number], stat, owner, cversion)
+        return end
+
+    def _load_session(self, data: bytes, at: int) -> int:
+        _, session, timeout_ms = _SESSION.unpack_from(data, at)
+        if self._path or (self._session is not None and session <= self._session):
+            raise ValueError(f"session {session:#x} out of order")
+        self._session = session
+        self.tree.install_session(session, timeout_ms)
+        return at + _SESSION.size
+
+    def _load_list(self, data: bytes, at: int) -> int:
+        _, number, count = _LIST.unpack_from(data, at)
+        if number != len(self._lists):
+            raise ValueError(f"list {number} where {len(self._lists)} is due")
+        at += _LIST.size
+        entries = []
+        for _ in range(count):
+            perms, scheme_length, id_length = _ENTRY.unpack_from(data, at)
+            middle = at + _ENTRY.size + scheme_length
+            entries.append((perms, data[at + _ENTRY.size : middle], data[middle : middle + id_length]))
+            at = middle + id_length
+        self._lists.append(tuple(entries))
+        return at
+
+    def _finish(self) -> None:
+        trailer, tree = self.reader.trailer, self.tree
+        assert trailer is not None
+        try:
+            tree.finish(self.header.zxid)
+        except TreeError as error:
+            raise SnapshotError(self.reader.path, HEADER_BYTES, str(error)) from None
+        if (trailer.znode_count, trailer.session_count) != (tree.znode_count, len(tree.sessions)):
+            raise SnapshotError(self.reader.path, HEADER_BYTES, "the trailer counts other znodes or sessions")
+        if trailer.digest_version == DIGEST_VERSION and trailer.digest != tree.digest:
+            raise SnapshotError(self.reader.path, HEADER_BYTES, "the tree does not have the digest of the trailer")
+
+
+def load_snapshot(disk: Disk, path: str) -> tuple[SnapshotHeader, DataTree]:
+    """The whole of a snapshot. Raises SnapshotError."""
+    loader = SnapshotLoader(disk, path)
+    while not loader.load_chunk():
+        pass
+    return loader.header, loader.tree
+
+
+def install_snapshot(disk: Disk, fetched: str, expected: SnapshotHeader) -> str:
+    """Give the snapshot that was fetched and synced under the path `fetched` its name, and return that path, durably.
+
+    Raises SnapshotError when it is not whole, or not the one that was expected; the file is then left where it is.
+    The log has to be reset to it afterwards."""
+    if verify_snapshot(disk, fetched) != expected:
+        raise SnapshotError(fetched, 0, f"not the snapshot of {expected.zxid:x} that was asked for")
+    path = snapshot_path(expected.zxid)
+    disk.rename(fetched, path)
+    disk.sync_directory(DIRECTORY)
+    return path

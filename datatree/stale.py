@@ -1,0 +1,37 @@
+"""Files that are kept but do not count any more.
+
+    ….stale     belonged to a history that was given up: behind an installed snapshot, or of another lineage
+    ….damaged   a snapshot that could not be read, and was not needed
+
+Nothing reads them again; `datatree.retention` removes the stale ones in time, the damaged ones stay for somebody to
+look at.
+"""
+
+from datatree.disk import Disk
+from datatree.epochs import DIRECTORY
+from datatree.segment import index_path, log_files, log_path
+from datatree.snapshot import read_snapshot_header, snapshot_files, snapshot_path
+
+STALE = ".stale"
+DAMAGED = ".damaged"
+
+
+def set_aside(disk: Disk, path: str, suffix: str = STALE) -> None:
+    """Take a file out of the history, durably."""
+    disk.rename(path, path + suffix)
+    if disk.exists(index_path(path)):
+        disk.remove(index_path(path))
+    disk.sync_directory(DIRECTORY)
+
+
+def set_aside_history(disk: Disk, lineage: bytes, zxid: int, chain: bytes) -> None:
+    """Set all log files aside, and every snapshot but those of this lineage up to (zxid, chain).
+
+    The newest goes first and each is durable before the next, so a power cut leaves a shorter history, never a gap."""
+    for first in reversed(log_files(disk)):
+        set_aside(disk, log_path(first))
+    for snapshot in reversed(snapshot_files(disk)):
+        header = read_snapshot_header(disk, snapshot_path(snapshot))
+        keeps = header is not None and header.lineage == lineage and snapshot <= zxid
+        if not keeps or (snapshot == zxid and header is not None and header.chain != chain):
+            set_aside(disk, snapshot_path(snapshot))
