@@ -146,7 +146,7 @@ def _machine(options: argparse.Namespace) -> list[str]:
     system = f"{platform.system()} {platform.release()}"
     command = " ".join(["python -m bench.compare", *sys.argv[1:]])
     return [
-        f"{os.cpu_count()} cores{f' ({model})' if model else ''}, {memory_gib:.0f} GiB of memory, {system}; all on loopback",
+        f"{os.cpu_count()} cores{f' ({model})' if model else ''}, {memory_gib:.0f} GiB, {system}; all on loopback",
         f"Python {platform.python_version()}; {java.splitlines()[0] if java else 'no Java'}",
         f"commit {commit}",
         f"`{command}`: medians of {options.rounds} alternating rounds of {options.seconds:g} s a cell",

@@ -1,7 +1,7 @@
 """Time without a leader: from `kill -9` of it to the first write that a survivor acknowledges.
 
 One prober per survivor opens a session and writes, again and again, as a client does that has lost its server; the
-first reply of all ends the measurement. It speaks the protocol itself, so that no client library's back-off is measured.
+first reply of all ends the measurement. It speaks the protocol itself, so that no client library's back-off counts.
 """
 
 from __future__ import annotations

@@ -66,11 +66,9 @@ def write_readme(text: str) -> None:
 
 
 def _speed(cells: list[Measured], left: str, right: str) -> str:
-    rows = [
-        f"| connections x in flight | {left}/s | {right}/s | ratio (quartiles) "
-        + f"| p50 µs {left} · {right} | p99 µs {left} · {right} | ceiling/s |",
-        "|---|---:|---:|---|---:|---:|---:|",
-    ]
+    header = f"| connections x in flight | {left}/s | {right}/s | ratio (quartiles) "
+    header += f"| p50 µs {left} · {right} | p99 µs {left} · {right} | ceiling/s |"
+    rows = [header, "|---|---:|---:|---|---:|---:|---:|"]
     for measured in cells:
         first, median, third = quartiles(measured.ratios())
         theirs, mine = measured.zookeeper, measured.ours
@@ -97,14 +95,9 @@ def _memory(memory_mib: dict[str, tuple[list[float], list[float]]], left: str, r
 
 def _failover(seconds: tuple[list[float], list[float]], left: str, right: str) -> str:
     theirs, mine = (quartiles(side) for side in seconds)
-    return "\n".join(
-        [
-            f"| `kill -9` of the leader to the next write | {left} s | {right} s | ratio |",
-            "|---|---:|---:|---:|",
-            f"| median of {len(seconds[0])} (quartiles) | {theirs[1]:.3f} ({theirs[0]:.3f}-{theirs[2]:.3f}) "
-            + f"| {mine[1]:.3f} ({mine[0]:.3f}-{mine[2]:.3f}) | **{mine[1] / theirs[1]:.2f}** |",
-        ]
-    )
+    header = f"| `kill -9` of the leader to the next write | {left} s | {right} s | ratio |\n|---|---:|---:|---:|\n"
+    times = " | ".join(f"{median:.3f} ({first:.3f}-{third:.3f})" for first, median, third in (theirs, mine))
+    return f"{header}| median of {len(seconds[0])} (quartiles) | {times} | **{mine[1] / theirs[1]:.2f}** |"
 
 
 def _median(values: Sequence[float]) -> float:

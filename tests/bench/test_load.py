@@ -1,0 +1,212 @@
+"""The load generator and the page it fills: counting, errors and arithmetic; how fast anything is, is not tested."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import socket
+import struct
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bench.cells import Cell, Result, all_cells
+from bench.table import Comparison, Measured, markdown, quartiles
+
+SOURCES = Path(__file__).parents[2] / "bench"
+
+needs_compiler = pytest.mark.skipif(
+    shutil.which("cc") is None or not sys.platform.startswith("linux"), reason="the generator is C for Linux"
+)
+
+
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("build")
+    for name in ("load", "echo"):
+        flags = ["-O1", "-std=c11", "-Wall", "-Wextra", "-Werror"]
+        subprocess.run(["cc", *flags, "-o", directory / name, SOURCES / f"{name}.c"], check=True)
+    return directory
+
+
+@pytest.fixture
+def echo_port(programs: Path) -> Iterator[int]:
+    with subprocess.Popen(
+        [programs / "echo", "0"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        yield int(process.stdout.readline().split()[-1])
+        process.stdin.close()
+        assert process.wait(5) == 0
+
+
+def load(programs: Path, port: int, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [
+        programs / "load",
+        "--servers",
+        f"127.0.0.1:{port},127.0.0.1:{port}",
+        "--warmup",
+        "0",
+        "--seconds",
+        "0.05",
+    ]
+    return subprocess.run([*command, *arguments], capture_output=True, text=True, check=False, timeout=30)
+
+
+@needs_compiler
+@pytest.mark.parametrize("operation", ["set", "get", "create", "mix"])
+@pytest.mark.parametrize(("connections", "flight"), [(1, 1), (7, 3), (3, 100)])
+def test_every_operation_runs_against_the_echo_server(
+    programs: Path, echo_port: int, operation: str, connections: int, flight: int
+) -> None:
+    done = load(programs, echo_port, "--op", operation, "--connections", str(connections), "--flight", str(flight))
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert (result["op"], result["connections"], result["flight"], result["size"]) == (
+        operation,
+        connections,
+        flight,
+        100,
+    )
+    assert result["operations"] > 0
+    assert result["errors"] == 0
+    assert 0 < result["p50_us"] <= result["p99_us"] <= result["max_us"] * 1.01
+    assert result["per_second"] == pytest.approx(result["operations"] / result["seconds"], rel=0.05)
+
+
+@needs_compiler
+def test_values_larger_than_the_socket_buffers_pass(programs: Path, echo_port: int) -> None:
+    done = load(programs, echo_port, "--op", "set", "--flight", "30", "--size", "500000")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["operations"] > 0
+
+
+class ScriptedServer:
+    """Answers whatever one connection sends; setData with an error now and then, out of order, or byte by byte."""
+
+    def __init__(self) -> None:
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self.listener.getsockname()[1]
+        self.frames: list[bytes] = []
+        self.error_every = 0
+        self.xid_shift = 0
+        self.piecewise = False
+        self.thread = threading.Thread(target=self._serve)
+        self.thread.start()
+
+    def _serve(self) -> None:
+        with self.listener, self.listener.accept()[0] as connection, connection.makefile("rb") as stream:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            while prefix := stream.read(4):
+                frame = stream.read(struct.unpack(">i", prefix)[0])
+                self.frames.append(frame)
+                try:
+                    self._send(connection, self._answer(len(self.frames), frame))
+                except OSError:
+                    return
+
+    def _answer(self, index: int, frame: bytes) -> bytes:
+        if index == 1:
+            return struct.pack(">iiqi16sb", 0, 30_000, 1, 16, bytes(16), 0)
+        xid, operation = struct.unpack_from(">ii", frame)
+        failed = self.error_every and operation == 5 and index % self.error_every == 0
+        return struct.pack(">iqi", xid + (self.xid_shift if operation == 5 else 0), index, -101 if failed else 0)
+
+    def _send(self, connection: socket.socket, body: bytes) -> None:
+        message = struct.pack(">i", len(body)) + body
+        for start in range(len(message)) if self.piecewise else [0]:
+            connection.sendall(message[start : start + 1] if self.piecewise else message)
+
+
+@pytest.fixture
+def server() -> Iterator[ScriptedServer]:
+    scripted = ScriptedServer()
+    yield scripted
+    scripted.thread.join(10)
+    assert not scripted.thread.is_alive()
+
+
+@needs_compiler
+def test_replies_with_an_error_are_counted(programs: Path, server: ScriptedServer) -> None:
+    server.error_every = 2
+    result = json.loads(load(programs, server.port, "--op", "set").stdout)
+    assert 0 < result["errors"] <= result["operations"] / 2 + 2
+
+
+@needs_compiler
+def test_replies_that_come_byte_by_byte_are_put_together(programs: Path, server: ScriptedServer) -> None:
+    server.piecewise = True
+    done = load(programs, server.port, "--op", "set", "--flight", "3")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["operations"] > 0
+
+
+@needs_compiler
+def test_a_reply_out_of_order_ends_the_run(programs: Path, server: ScriptedServer) -> None:
+    server.xid_shift = 1
+    done = load(programs, server.port, "--op", "set")
+    assert done.returncode == 1
+    assert "where 1 was due" in done.stderr
+
+
+@needs_compiler
+def test_what_is_created_has_paths_of_its_own_and_is_deleted_again(programs: Path, server: ScriptedServer) -> None:
+    done = load(programs, server.port, "--op", "create", "--flight", "5")
+    assert done.returncode == 0, done.stderr
+    paths = {1: list[bytes](), 2: list[bytes]()}
+    for frame in server.frames[1:]:
+        operation = struct.unpack_from(">i", frame, 4)[0]
+        if operation in paths:
+            paths[operation].append(frame[12 : 12 + struct.unpack_from(">i", frame, 8)[0]])
+    created, deleted = paths[1], paths[2]
+    assert created[:3] == [b"/bench", b"/bench/c00000", b"/bench/c00000/00000000"]
+    assert len(set(created)) == len(created) > 10
+    assert sorted(deleted) == sorted(created)
+
+
+@needs_compiler
+@pytest.mark.parametrize("arguments", [["--op", "sett"], ["--flight", "0"], ["--seconds"], ["--color", "red"]])
+def test_wrong_usage_has_exit_code_2(programs: Path, arguments: list[str]) -> None:
+    done = load(programs, 1, *arguments)
+    assert done.returncode == 2
+    assert "usage" in done.stderr
+
+
+def test_the_cells_are_those_of_the_table_each_once() -> None:
+    keys = [cell.key for cell in all_cells()]
+    assert len(keys) == len(set(keys)) == 4 * (3 * 2 + 2) + 1
+    assert {"set:1x1:leader", "get:300x1:follower", "mix:3x100:all", "set:30x100:all:1024"} <= set(keys)
+
+
+def test_quartiles_of_rounds() -> None:
+    assert quartiles([3, 1, 2, 5, 4]) == (2, 3, 4)
+    assert quartiles([7]) == (7, 7, 7)
+
+
+def test_the_page_shows_medians_ratios_and_errors() -> None:
+    measured = Measured(
+        Cell("set", 1, 1, "leader"),
+        [Result(100, 10, 20, 0), Result(200, 10, 20, 0), Result(100, 30, 50, 0)],
+        [Result(200, 5, 6, 0), Result(200, 5, 6, 3), Result(300, 7, 9, 0)],
+        1_000_000,
+    )
+    text = markdown(Comparison(["2 cores"], [measured], {"fresh": ([100, 120, 110], [20, 22, 24])}, ([0.4], [0.1])))
+    assert "- 2 cores" in text
+    row = next(line for line in text.splitlines() if line.startswith("| set"))
+    assert re.split(r" *\| *", row)[1:-1] == [
+        "set, 1 x 1, on the leader (3 errors)",
+        "100",
+        "200",
+        "**2.00** (1.50-2.50)",
+        "10 · 5",
+        "20 · 6",
+        "1,000,000",
+    ]
+    assert "| fresh | 100 · 120 · 110 | 20 · 22 · 24 | **0.20** |" in text
+    assert "| median of 1 (quartiles) | 0.400 (0.400-0.400) | 0.100 (0.100-0.100) | **0.25** |" in text
