@@ -1,0 +1,184 @@
+"""Access control lists: fix-up, permissions, the table of lists."""
+
+import pytest
+
+from datatree.acl import (
+    ADMIN,
+    ALL,
+    OPEN,
+    READ,
+    SUPER,
+    WRITE,
+    AclList,
+    AclTable,
+    Identity,
+    acl_checksum,
+    digest_identity,
+    explicit,
+    fix_up,
+    masked,
+    permits,
+)
+from datatree.errors import ErrorCode, Refused
+from datatree.requests import WireAcl
+
+ANYONE = (ALL, b"world", b"anyone")
+LOCAL: Identity = (b"ip", b"127.0.0.1")
+BOB: Identity = (b"digest", b"bob:ikIaKsbtGweaHnb/jKn7OHqbunM=")
+
+
+def test_the_hash_of_a_digest_identity_is_zookeepers() -> None:
+    assert digest_identity(b"bob:pw") == BOB
+
+
+def test_a_digest_without_a_colon_is_hashed_whole() -> None:
+    scheme, name = digest_identity(b"bob")
+    assert scheme == b"digest"
+    assert name.startswith(b"bob:")
+    assert digest_identity(b"bob", "sha256") != (scheme, name)
+
+
+class TestFixUp:
+    @pytest.mark.parametrize(
+        ("acl", "fixed"),
+        [
+            ((ANYONE,), None),
+            ((ANYONE, ANYONE), None),
+            (((READ, b"world", b"anyone"),), ((READ, b"world", b"anyone"),)),
+            (((255, b"world", b"anyone"),), ((255, b"world", b"anyone"),)),
+            (((READ, *BOB), (READ, *BOB), ANYONE), ((READ, *BOB), ANYONE)),
+            (((ALL, b"auth", b""),), ((ALL, *BOB),)),
+            (((READ, b"auth", b"ignored"), ANYONE), ((READ, *BOB), ANYONE)),
+            (((READ, b"ip", b"10.0.0.0/8"),), ((READ, b"ip", b"10.0.0.0/8"),)),
+            (((READ, b"ip", b"10.1.2.3/8"),), ((READ, b"ip", b"10.1.2.3/8"),)),
+            (((READ, b"ip", b"::1"),), ((READ, b"ip", b"::1"),)),
+            (((READ, b"ip", b"fe80::/128"),), ((READ, b"ip", b"fe80::/128"),)),
+            (((READ, b"x509", b"CN=a,O=b c"),), ((READ, b"x509", b"CN=a,O=b c"),)),
+            (((READ, b"sasl", b"zk/host@REALM"),), ((READ, b"sasl", b"zk/host@REALM"),)),
+        ],
+    )
+    def test_keeps_replaces_and_drops(self, acl: tuple[WireAcl, ...], fixed: AclList) -> None:
+        assert fix_up(acl, (LOCAL, SUPER, BOB)) == fixed
+
+    def test_auth_stands_for_every_authenticated_identity(self) -> None:
+        alice = digest_identity(b"alice:pw")
+        assert fix_up(((READ, b"auth", b""),), (LOCAL, BOB, alice)) == ((READ, *BOB), (READ, *alice))
+
+    @pytest.mark.parametrize(
+        "acl",
+        [
+            None,
+            (),
+            ((READ, None, b"anyone"),),
+            ((READ, b"world", None),),
+            ((READ, b"world", b"everyone"),),
+            ((READ, b"auth", b""),),
+            ((READ, b"super", b""),),
+            ((READ, b"nosuch", b"x"),),
+            ((READ, b"digest", b"bob"),),
+            ((READ, b"digest", b"bob:"),),
+            ((READ, b"digest", b":hash"),),
+            ((READ, b"digest", b"a:b:c"),),
+            ((READ, b"digest", b"a:\xff"),),
+            ((READ, b"ip", b"10.0.0"),),
+            ((READ, b"ip", b"10.0.0.1/33"),),
+            ((READ, b"ip", b"10.0.0.1/255.0.0.0"),),
+            ((READ, b"ip", b"::1/129"),),
+            ((READ, b"ip", b"10.0.0.1/"),),
+            ((READ, b"ip", b"fe80::1%eth0"),),
+            ((READ, b"x509", b"nobody"),),
+            ((READ, b"sasl", b"@REALM"),),
+            (ANYONE, (READ, b"digest", b"bad")),
+        ],
+    )
+    def test_refuses(self, acl: tuple[WireAcl, ...] | None) -> None:
+        with pytest.raises(Refused) as refused:
+            fix_up(acl, (LOCAL,))
+        assert refused.value.code == ErrorCode.INVALIDACL
+
+    def test_takes_only_the_schemes_of_the_configuration(self) -> None:
+        with pytest.raises(Refused):
+            fix_up(((READ, b"sasl", b"zk"),), (), frozenset({b"digest", b"ip"}))
+
+
+class TestPermits:
+    @pytest.mark.parametrize(
+        ("acl", "mask", "identities", "granted"),
+        [
+            (None, WRITE, (), True),
+            ((), WRITE, (), True),
+            (((READ, b"world", b"anyone"),), READ, (LOCAL,), True),
+            (((READ, b"world", b"anyone"),), WRITE, (LOCAL,), False),
+            (((READ, b"world", b"anyone"),), WRITE, (LOCAL, SUPER), True),
+            (((READ, *BOB),), READ, (LOCAL, BOB), True),
+            (((READ, *BOB),), READ, (LOCAL,), False),
+            (((READ, *BOB),), READ, ((b"sasl", BOB[1]),), False),
+            (((READ, *BOB),), READ | ADMIN, (BOB,), True),
+            (((READ, *BOB), (WRITE, b"world", b"anyone")), WRITE, (), True),
+            (((ALL, b"ip", b"127.0.0.1"),), READ, (LOCAL,), True),
+            (((ALL, b"ip", b"127.0.0.0/8"),), READ, (LOCAL,), True),
+            (((ALL, b"ip", b"10.0.0.0/8"),), READ, (LOCAL,), False),
+            (((ALL, b"ip", b"0.0.0.0/0"),), READ, (LOCAL,), True),
+            (((ALL, b"ip", b"::/0"),), READ, (LOCAL,), False),
+            (((ALL, b"ip", b"fe80::/10"),), READ, ((b"ip", b"fe80::1"),), True),
+            (((ALL, b"ip", b"127.0.0.1"),), READ, ((b"digest", b"127.0.0.1"),), False),
+        ],
+    )
+    def test_table(self, acl: AclList, mask: int, identities: tuple[Identity, ...], granted: bool) -> None:
+        assert permits(acl, mask, identities) is granted
+
+
+def test_masking_hides_hashes_and_nothing_else() -> None:
+    acl = ((READ, *BOB), ANYONE, (READ, b"ip", b"::1"))
+    assert masked(acl) == ((READ, b"digest", b"bob:x"), ANYONE, (READ, b"ip", b"::1"))
+
+
+def test_the_open_list_is_written_out_for_clients() -> None:
+    assert explicit(None) == (ANYONE,)
+    assert explicit(((READ, *BOB),)) == ((READ, *BOB),)
+
+
+class TestTable:
+    def test_equal_lists_share_an_id_until_the_last_reference_is_gone(self) -> None:
+        table = AclTable()
+        acl = ((READ, *BOB),)
+        first = table.intern(acl)
+        assert table.intern(((READ, *BOB),)) == first
+        assert table.lists[first] == acl
+        table.release(first)
+        assert len(table) == 1
+        table.release(first)
+        assert len(table) == 0
+        assert first not in table.lists
+
+    def test_an_id_is_never_used_twice(self) -> None:
+        table = AclTable()
+        first = table.intern(((READ, *BOB),))
+        table.release(first)
+        assert table.intern(((READ, *BOB),)) != first
+
+    def test_the_open_list_has_its_own_id_and_no_count(self) -> None:
+        table = AclTable()
+        assert table.intern(None) == OPEN
+        table.release(OPEN)
+        table.release(OPEN)
+        assert table.lists[OPEN] is None
+        assert len(table) == 0
+
+    def test_a_reference_too_few_is_a_bug(self) -> None:
+        table = AclTable()
+        number = table.intern(((READ, *BOB),))
+        table.release(number)
+        with pytest.raises(KeyError):
+            table.release(number)
+
+    def test_the_checksum_covers_every_field_of_every_entry(self) -> None:
+        lists = [
+            None,
+            ((READ, b"ip", b"ab"),),
+            ((WRITE, b"ip", b"ab"),),
+            ((READ, b"ipa", b"b"),),
+            ((READ, b"ip", b"ac"),),
+            ((READ, b"ip", b"ab"), (READ, b"ip", b"ab")),
+        ]
+        assert len({acl_checksum(acl) for acl in lists}) == len(lists)

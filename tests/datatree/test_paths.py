@@ -1,0 +1,122 @@
+"""The form of paths, and what is computed from them."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from datatree.errors import ErrorCode, Refused
+from datatree.paths import RESERVED, is_valid, is_valid_name, name, parent, sequential_name, validate
+
+VALID = [
+    "/",
+    "/a",
+    "/a/b",
+    "/a.b/..c/...",
+    "/.hidden",
+    "/a b",
+    "/zookeeper/quota",
+    "/ä/日本",
+    "/a\u00a0",
+    "/a\uffef",
+    "/\uf900",
+    "/~",
+]
+INVALID = [
+    "",
+    "a",
+    "a/b",
+    "/a/",
+    "//",
+    "//a",
+    "/a//b",
+    "/.",
+    "/..",
+    "/a/./b",
+    "/a/../b",
+    "/a/.",
+    "/a\0b",
+    "/a\x01",
+    "/a\x1f",
+    "/a\x7f",
+    "/a\u0080",
+    "/a\u009f",
+    "/\ue000",
+    "/\uf8ff",
+    "/a\ufff0",
+    "/a\uffff",
+    "/a\U0001f600",
+]
+
+
+@pytest.mark.parametrize("path", VALID)
+def test_valid(path: str) -> None:
+    assert is_valid(path.encode())
+    validate(path.encode())
+
+
+@pytest.mark.parametrize("path", INVALID)
+def test_invalid(path: str) -> None:
+    assert not is_valid(path.encode())
+    with pytest.raises(Refused) as refused:
+        validate(path.encode())
+    assert refused.value.code == ErrorCode.BADARGUMENTS
+
+
+@pytest.mark.parametrize("path", [b"/\xff", b"/a/\xc3", b"/\xed\xa0\x80"])
+def test_what_is_not_utf8_is_invalid(path: bytes) -> None:
+    assert not is_valid(path)
+
+
+def twin(path: str) -> bool:
+    """The rules one by one, over UTF-16 units as ZooKeeper has them."""
+    if path == "/":
+        return True
+    if not path.startswith("/") or path.endswith("/"):
+        return False
+    if any(component in ("", ".", "..") for component in path.split("/")[1:]):
+        return False
+    raw = path.encode("utf-16-be", "surrogatepass")
+    units = [int.from_bytes(raw[at : at + 2], "big") for at in range(0, len(raw), 2)]
+    bad = ((0, 0x1F), (0x7F, 0x9F), (0xD800, 0xF8FF), (0xFFF0, 0xFFFF))
+    return not any(low <= unit <= high for unit in units for low, high in bad)
+
+
+letters = st.sampled_from("/////..ab\0\x1f\x20\x7e\x7f\x9f\xa0\ud7ff\uf8ff\uf900\uffef\ufff0\U00010000")
+
+
+@given(st.text(letters, max_size=9))
+def test_agrees_with_the_rules_one_by_one(path: str) -> None:
+    assert is_valid(path.encode()) == twin(path)
+    assert is_valid(b"/" + path.encode()) == twin("/" + path)
+
+
+@given(st.text(letters, max_size=6))
+def test_a_name_is_valid_where_the_path_with_it_is(component: str) -> None:
+    assert is_valid_name(component.encode()) == ("/" not in component and twin("/a/" + component))
+
+
+@pytest.mark.parametrize(
+    ("path", "above", "last"),
+    [(b"/a", b"/", b"a"), (b"/a/b", b"/a", b"b"), (b"/", b"/", b""), (b"/a/", b"/a", b""), (b"/a//b", b"/a/", b"b")],
+)
+def test_parent_and_name(path: bytes, above: bytes, last: bytes) -> None:
+    assert parent(path) == above
+    assert name(path) == last
+
+
+@pytest.mark.parametrize(
+    ("number", "suffix"),
+    [
+        (0, b"0000000000"),
+        (42, b"0000000042"),
+        (2**31 - 1, b"2147483647"),
+        (-(2**31), b"-2147483648"),
+        (-1, b"-000000001"),
+    ],
+)
+def test_sequence_numbers_have_ten_digits_and_keep_their_sign(number: int, suffix: bytes) -> None:
+    assert sequential_name(b"/q/n-", number) == b"/q/n-" + suffix
+
+
+def test_the_reserved_znodes() -> None:
+    assert {b"/", b"/zookeeper", b"/zookeeper/quota", b"/zookeeper/config"} == RESERVED
