@@ -152,8 +152,9 @@ PATH_OPERATIONS = sorted({row.values[0] for row in TABLE if hasattr(row.values[1
 
 @pytest.mark.parametrize("opcode", PATH_OPERATIONS)
 @pytest.mark.parametrize("length", [-1, -2, -12, -(2**31), 2**31 - 1])
-def test_a_path_of_impossible_length_is_refused(opcode, length):
-    raw = length.to_bytes(4, "big", signed=True) + bytes(64)
+@pytest.mark.parametrize("fill", [b"\x00", b"\xff"])
+def test_a_path_of_impossible_length_is_refused(opcode, length, fill):
+    raw = length.to_bytes(4, "big", signed=True) + fill * 64
     with pytest.raises(JuteError):
         decode(opcode, bytes(8) + raw, 8)
 

@@ -42,10 +42,10 @@ def test_the_counter_carries_into_the_time_and_never_into_the_server():
         last = ids.next()
     assert f"{last:016x}" == "038bcfe56800ffff"
     assert f"{ids.next():016x}" == "038bcfe568010000"
-    ids = SessionIds(3, (1 << 40) - 1)
+    ids = SessionIds(2, (1 << 40) - 1)
     ids._low |= 0xFFFF
-    assert f"{ids.next():016x}" == "03ffffffffffffff"
-    assert f"{ids.next():016x}" == "0300000000000000"
+    assert f"{ids.next():016x}" == "02ffffffffffffff"
+    assert f"{ids.next():016x}" == "0200000000000000"
 
 
 def test_zero_is_no_id():

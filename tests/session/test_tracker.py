@@ -14,10 +14,11 @@ def expire_at(tracker, start, until):
     return [(now, due) for now in range(start, until, 10) if (due := tracker.expired(now))]
 
 
-def test_a_session_expires_after_its_timeout_and_within_an_interval():
-    tracker = SessionTracker(TICK, 50)
-    tracker.track(1, 400, 50)
-    assert expire_at(tracker, 60, 2000) == [(500, [1])]
+@pytest.mark.parametrize("start", [0, 3_600_000])
+def test_a_session_expires_after_its_timeout_and_within_an_interval(start):
+    tracker = SessionTracker(TICK, start + 50)
+    tracker.track(1, 400, start + 50)
+    assert expire_at(tracker, start + 60, start + 2000) == [(start + 500, [1])]
     assert not tracker.is_alive(1)
     assert 1 in tracker
 
