@@ -102,7 +102,7 @@ class ClientConnection:
     sync_tags: deque[int] = attrs.Factory(deque)
     """The tags of the syncs in `pending`, in their order."""
     fence: int = 0
-    """Transactions up to this zxid were proposed before the session came to this connection: they answer an earlier one."""
+    """Transactions up to this zxid were proposed before the session came here: they answer an earlier connection."""
     idle_ticks: int = 0
     """Ticks since something came."""
 
@@ -133,14 +133,15 @@ class ClientConnection:
 
 
 class Clients:
-    """All connections of this member: who is served for which session, what was touched in this turn, and the limits."""
+    """All connections of this member, which of them serves which session, and the limits."""
 
     def __init__(self, *, per_host_count_max: int, total_count_max: int) -> None:
         """A limit of 0 is none."""
-        self.all: set[ClientConnection] = set()
+        self.all: dict[ClientConnection, None] = {}
+        """In the order in which they came: sets of connections are dicts, so that a run can be repeated exactly."""
         self.by_session: dict[int, ClientConnection] = {}
-        self.dirty: set[ClientConnection] = set()
-        """Connections with new output, or to be closed, paused or read from again: the host looks at each after a step."""
+        self.dirty: dict[ClientConnection, None] = {}
+        """Connections with output, or to be closed, paused or read from again: the host looks at each after a step."""
         self._per_host: Counter[str] = Counter()
         self._per_host_count_max = per_host_count_max
         self._total_count_max = total_count_max
@@ -148,11 +149,14 @@ class Clients:
     def admit(self, connection: ClientConnection) -> bool:
         """Count a new connection in; False: a limit is reached and it is to be closed at once."""
         assert not connection.is_ours
-        if 0 < self._total_count_max <= len(self.all) or 0 < self._per_host_count_max <= self._per_host[connection.host]:
+        if (
+            0 < self._total_count_max <= len(self.all)
+            or 0 < self._per_host_count_max <= self._per_host[connection.host]
+        ):
             self.close(connection)
             return False
         connection.is_ours = True
-        self.all.add(connection)
+        self.all[connection] = None
         self._per_host[connection.host] += 1
         return True
 
@@ -169,23 +173,23 @@ class Clients:
         if not connection.closing:
             connection.out.append(frame)
             connection.out_bytes += len(frame)
-            self.dirty.add(connection)
+            self.dirty[connection] = None
 
     def close(self, connection: ClientConnection, how: Closing = Closing.AT_ONCE) -> None:
         """End a connection; what it has taken part in is undone at the end of the turn (`reap`)."""
         if how > connection.closing:
             connection.closing = how
-            self.dirty.add(connection)
+            self.dirty[connection] = None
 
     def hold(self, connection: ClientConnection, reason: Hold) -> None:
         """Stop reading from a connection."""
         connection.holds |= reason
-        self.dirty.add(connection)
+        self.dirty[connection] = None
 
     def release(self, connection: ClientConnection, reason: Hold) -> None:
         """Take one reason away; without any other it is read from again."""
         connection.holds &= ~reason
-        self.dirty.add(connection)
+        self.dirty[connection] = None
 
     def close_all(self) -> None:
         for connection in self.all:
@@ -195,7 +199,7 @@ class Clients:
         """Forget the connections that are closing; each comes out once."""
         for connection in [connection for connection in self.dirty if connection.closing and connection.is_ours]:
             connection.is_ours = False
-            self.all.remove(connection)
+            del self.all[connection]
             self._per_host[connection.host] -= 1
             if not self._per_host[connection.host]:
                 del self._per_host[connection.host]

@@ -1,8 +1,8 @@
 """The digests of this member's tree at the last batch ends, to compare with those of others (decisions E5 and E6).
 
 A batch carries the digest of the leader's tree at a batch end that the leader had applied when it sent the batch; a
-learner's answer to a ping carries its own. Two members with the same zxid and another digest have different trees, and one
-of them is wrong.
+learner's answer to a ping carries its own. Two members with the same zxid and another digest have different trees, and
+one of them is wrong.
 
 Not here: what follows from a difference (`member`), and the digest itself (`datatree.tree`).
 """
@@ -31,6 +31,10 @@ class Digests:
         self._order.append(zxid)
         if len(self._order) > KEPT_COUNT:
             del self._by_zxid[self._order.popleft()]
+
+    def at(self, zxid: int) -> int:
+        """The digest at a batch end that is remembered, such as the newest."""
+        return self._by_zxid[zxid]
 
     def differs(self, zxid: int, digest: int) -> int | None:
         """This member's own digest at `zxid` if it is known and another one; else None."""

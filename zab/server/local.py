@@ -1,19 +1,19 @@
-"""Requests that concern the connection they come on: its watches, its identities, its liveness. None leaves a transaction.
+"""Requests that concern their own connection: its watches, identities, liveness. None leaves a transaction.
 
-`LOCAL` are answered in the order of their connection, as reads are, through the same kind of function (`reads`). `PROMPT`
-are answered when they are read, whatever waits: clients match those replies by their special xid.
+`LOCAL` are answered in the order of their connection, as reads are, through the same kind of function (`reads`).
+`PROMPT` are answered when they are read, whatever waits: clients match those replies by their special xid.
 
-    addWatch            always succeeds; an unknown mode is MARSHALLINGERROR
+    addWatch                always succeeds; an unknown mode is MARSHALLINGERROR
     check-, removeWatches   NOWATCHER if nothing matched; an unknown kind is MARSHALLINGERROR
-    setWatches(2)       the watches of a connection before this one: what changed since is told at once, in made-up events,
-                        the rest is watched again
-    whoAmI              the identities of the connection, of digest ones the user only
-    reconfig            RECONFIGDISABLED: the ensemble is the one of the configuration file
-    ping                zxid and nothing else, always with the special xid
-    auth                the reply carries zxid 0; a refusal ends the connection
-    sasl                is not offered: AUTHFAILED, and the connection ends
-    everything else     UNIMPLEMENTED with zxid -1, and the connection ends: a standalone check, a deleteContainer (which
-                        has no ACL check and is the leader's own), and every opcode that there is not
+    setWatches(2)           the watches of an earlier connection: what changed since is told at once, in made-up
+                            events, the rest is watched again
+    whoAmI                  the identities of the connection, of digest ones the user only
+    reconfig                RECONFIGDISABLED: the ensemble is the one of the configuration file
+    ping                    nothing but the header, always with the special xid
+    auth                    the reply carries zxid 0; a refusal ends the connection
+    sasl                    is not offered: AUTHFAILED, and the connection ends
+    everything else         UNIMPLEMENTED with zxid -1, and the connection ends: a check outside of a multi, a
+                            deleteContainer (which has no ACL check and is the leader's own), unknown opcodes
 
 Not here: who may be super (`Config.super_digest`), and how events are delivered later (`processor`).
 """
@@ -26,9 +26,9 @@ from struct import Struct
 from datatree.acl import SUPER, digest_identity
 from datatree.errors import ErrorCode
 from datatree.opcodes import OpCode
-from datatree.requests import AddAuth, PathKind, SetWatches, decode
+from datatree.requests import AddAuth, PathKind, PathOnly, SetWatches, decode
 from zab.jute.framing import PING_XID
-from zab.jute.replies import identities_body, int_body, notification, reply
+from zab.jute.replies import identities_body, int_body, notification, path_body, reply
 from zab.server.connection import ClientConnection
 from zab.server.reads import BODY_AT, READS, Answer, ConnectionEnds, ReadState, check_watch_limit
 
@@ -80,6 +80,13 @@ def who_am_i(state: ReadState, connection: ClientConnection, xid: int, _frame: b
 
 def reconfig_disabled(state: ReadState, _connection: ClientConnection, xid: int, _frame: bytes) -> bytes:
     return reply(xid, state.tree.applied, ErrorCode.RECONFIGDISABLED)
+
+
+def sync_reply(state: ReadState, _connection: ClientConnection, xid: int, frame: bytes) -> bytes:
+    """The path comes back; when the sync is done is for the processor to know."""
+    body = decode(OpCode.SYNC, frame, BODY_AT)
+    assert isinstance(body, PathOnly)
+    return reply(xid, state.tree.applied, 0, path_body(body.path))
 
 
 def unimplemented(_state: ReadState, _connection: ClientConnection, xid: int, _frame: bytes) -> bytes:

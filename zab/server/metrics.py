@@ -1,7 +1,10 @@
 """What a member counts about itself, for `mntr`, `srvr` and `stat`: plain numbers, raised where the event happens.
 
-The names are ZooKeeper's, without the prefix `zk_`. A counter is an attribute; a latency is a `Summary` in milliseconds.
-Counters begin with the process and only grow; `reset` is for `srst`.
+The names are ZooKeeper's, without the prefix `zk_`. A latency is a `Summary` in milliseconds: of a write from the turn
+in which it came to the one in which it was answered; of a read that waits for nothing it is 0, since a turn has one
+time.
+
+Counters begin with the process and only grow, but for `reset` (`srst`).
 
 Not here: gauges, which are read from the member when somebody asks (`four_letter`), and percentiles.
 """
@@ -22,6 +25,8 @@ class Summary:
 
     def add(self, value: int, times: int = 1) -> None:
         """Count `value`, seen so many times."""
+        if not times:
+            return
         if value > self.largest:
             self.largest = value
         if value < self.least or not self.count:
@@ -40,17 +45,14 @@ class Metrics:
 
     packets_received: int = 0
     packets_sent: int = 0
-    latency: Summary = attrs.Factory(Summary)
-    """Of every answered request."""
     readlatency: Summary = attrs.Factory(Summary)
     updatelatency: Summary = attrs.Factory(Summary)
-    """From the request to its reply, of writes of this member's clients."""
     proposal_size: Summary = attrs.Factory(Summary)
-    """Bytes of a batch, on the leader."""
+    """Bytes of the batches that this member proposed."""
     last_proposal_size: int = -1
+    auth_failed_count: int = 0
 
     bytes_received_count: int = 0
-    response_bytes: int = 0
     connection_request_count: int = 0
     connection_rejected: int = 0
     connection_drop_count: int = 0
@@ -58,25 +60,35 @@ class Metrics:
     revalidate_count: int = 0
     sessionless_connections_expired: int = 0
     stale_sessions_expired: int = 0
-    auth_failed_count: int = 0
     commit_count: int = 0
     proposal_count: int = 0
     looking_count: int = 0
     snap_count: int = 0
     snapshot_error_count: int = 0
     digest_mismatches_count: int = 0
-    request_commit_queued: int = 0
-    learner_proposal_received_count: int = 0
-    learner_commit_received_count: int = 0
     large_requests_rejected: int = 0
     unsuccessful_handshake: int = 0
-    node_created_watch_count: int = 0
-    node_deleted_watch_count: int = 0
-    node_changed_watch_count: int = 0
-    node_children_watch_count: int = 0
+
+    def latency(self) -> Summary:
+        """Of reads and writes together."""
+        parts = [part for part in (self.readlatency, self.updatelatency) if part.count]
+        if not parts:
+            return Summary()
+        return Summary(
+            sum(part.count for part in parts),
+            sum(part.total for part in parts),
+            min(part.least for part in parts),
+            max(part.largest for part in parts),
+        )
+
+    @classmethod
+    def counter_names(cls) -> list[str]:
+        """The counters, in the order in which they are shown."""
+        names = [attribute.name for attribute in attrs.fields(cls)]
+        return names[names.index("bytes_received_count") :]
 
     def reset(self) -> None:
-        """Forget the packets and latencies, as `srst` does."""
+        """Forget packets and latencies, as `srst` does."""
         self.packets_received = self.packets_sent = 0
-        self.latency, self.readlatency, self.updatelatency = Summary(), Summary(), Summary()
-        self.proposal_size, self.last_proposal_size = Summary(), -1
+        self.readlatency, self.updatelatency, self.proposal_size = Summary(), Summary(), Summary()
+        self.last_proposal_size = -1

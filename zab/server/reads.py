@@ -2,9 +2,9 @@
 
     function(state, connection, xid, frame) -> the frame of the reply, ready to be sent
 
-`frame` is the payload that arrived: xid and opcode in its first 8 bytes, then the body (`datatree.requests`). A function
-may raise what decoding raises; whoever calls it answers MARSHALLINGERROR then. None of them validates a path: one that no
-znode can have is simply not there, and an empty one is an alias of the root, as in ZooKeeper.
+`frame` is the payload that arrived: xid and opcode in its first 8 bytes, then the body (`datatree.requests`). A
+function may raise what decoding raises; whoever calls it answers MARSHALLINGERROR then. None of them validates a path:
+one that no znode can have is simply not there, and an empty one is an alias of the root, as in ZooKeeper.
 
     operation                     refused with                          watch, when asked for
     exists                        NONODE; NOAUTH without READ           set unless NOAUTH: on what is not there, too
@@ -16,8 +16,8 @@ znode can have is simply not there, and an empty one is an alias of the root, as
 
 Invariant: a read and the watch that it sets see the same state; nothing is applied in between.
 
-The zxid of a reply is that of the last transaction applied here. The two functions that a busy client calls, getData and
-exists, work on offsets; the others read their body through `datatree.requests`.
+The zxid of a reply is that of the last transaction applied here. The two functions that a busy client calls, getData
+and exists, work on offsets; the others read their body through `datatree.requests`.
 
 Not here: when a read may be answered (`processor`), what only concerns the connection (`local`).
 """
@@ -53,6 +53,7 @@ from zab.jute.replies import (
     stat_reply,
 )
 from zab.server.connection import ClientConnection, Clients
+from zab.server.metrics import Metrics
 from zab.server.settings import Config
 
 BODY_AT = 8
@@ -79,6 +80,7 @@ class ReadState:
     tree: DataTree
     watches: WatchTable
     clients: Clients
+    metrics: Metrics
 
 
 Answer: TypeAlias = Callable[[ReadState, ClientConnection, int, bytes], bytes]
@@ -183,7 +185,7 @@ def get_ephemerals(state: ReadState, connection: ClientConnection, xid: int, fra
 
 
 def multi_read(state: ReadState, connection: ClientConnection, xid: int, frame: bytes) -> bytes:
-    """Each part succeeds or fails for itself. An answer that no client would accept (jute.maxbuffer) is refused whole."""
+    """Each part succeeds or fails for itself. An answer larger than any client takes (jute.maxbuffer) is refused."""
     body = decode(OpCode.MULTI_READ, frame, BODY_AT)
     assert isinstance(body, Multi)
     pieces: list[bytes] = []

@@ -1,4 +1,4 @@
-"""When to take a snapshot. The leader says it for all (decision E3): a flag on a batch, after which every member takes one.
+"""When to take a snapshot: the leader flags a batch, and every member takes one behind it (decision E3).
 
 Every member counts what it applied since the last flagged batch, so that whoever leads next goes on from there.
 

@@ -1,0 +1,82 @@
+"""What goes into a `Member` beside the events of its peer, and what comes out of it beside the peer's effects.
+
+One step of the member takes all inputs of one turn. Its host answers the effects with later inputs, as `zab.events`
+says for those of the peer.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import attrs
+
+from datatree.cursor import SnapshotCursor
+from datatree.tree import DataTree
+from zab.events import Effect, Event
+from zab.server.connection import ClientConnection
+
+# ------------------------------------------------------------------------------------------------------------- inputs
+
+
+@attrs.define
+class ClientConnected:
+    """A client's socket is open."""
+
+    connection: ClientConnection
+
+
+@attrs.define
+class ClientBytes:
+    """A client sent these bytes."""
+
+    connection: ClientConnection
+    data: bytes
+
+
+@attrs.define
+class ClientClosed:
+    """A client closed its connection, or it broke."""
+
+    connection: ClientConnection
+
+
+@attrs.define
+class SnapshotTaken:
+    """`TakeSnapshot` is done: the snapshot of this zxid is durable, and its cursor is closed."""
+
+    zxid: int
+
+
+@attrs.define
+class SnapshotFailed:
+    """`TakeSnapshot` was given up, for this reason; its cursor is closed. Everything else goes on."""
+
+    zxid: int
+    reason: str
+
+
+@attrs.define
+class TreeInstalled:
+    """The tree of a snapshot that was fetched; directly before the peer's `SnapshotInstalled`."""
+
+    tree: DataTree
+
+
+Input: TypeAlias = Event | ClientConnected | ClientBytes | ClientClosed | SnapshotTaken | SnapshotFailed | TreeInstalled
+
+# ------------------------------------------------------------------------------------------------------------ effects
+
+
+@attrs.define
+class TakeSnapshot:
+    """Write the snapshot at this position out of the cursor, when this member's turn has come; then close the cursor.
+
+    Answer with `SnapshotTaken` or `SnapshotFailed`. There is at most one at a time.
+    """
+
+    zxid: int
+    chain: bytes
+    cursor: SnapshotCursor
+
+
+MemberEffect: TypeAlias = Effect | TakeSnapshot
