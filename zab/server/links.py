@@ -28,7 +28,7 @@ from __future__ import annotations
 import itertools
 import socket
 from collections.abc import Callable, Iterable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from zab.events import Event, MessageReceived, QuorumLinkDown, QuorumLinkUp
 from zab.message import (
@@ -206,6 +206,10 @@ class QuorumLinks:
         link = self._add(sock, sid)
         self._push(link, Hello(PROTOCOL_VERSION, self._sid))
 
+    def adopt_descriptor(self, descriptor: int, sid: int) -> None:
+        """The same, for a socket that only its descriptor names any more."""
+        self.adopt(socket.socket(fileno=descriptor), sid)
+
     def dial_failed(self) -> None:
         """A dial came to nothing: `QuorumLinkDown` of link 0."""
         self._lost.append(0)
@@ -229,7 +233,7 @@ class QuorumLinks:
 
     # ----------------------------------------------------------------------------------------------------- receiving
 
-    def receive(self, events: list[Event]) -> None:
+    def receive(self, events: list[Any]) -> None:
         """Append what happened on the links since the last turn."""
         readable, self.readable = self.readable, []
         for link in readable:
@@ -350,6 +354,17 @@ class QuorumLinks:
         self._waiting[link] = None
         self.unflushed[link] = None
 
+    def break_off(self, number: int, reason: str) -> None:
+        """Close a link at once; the next `receive` reports it."""
+        link = self._links.get(number)
+        if link is not None:
+            self._lose(link, reason)
+
+    def break_off_dialled(self, sid: int, reason: str) -> None:
+        """The same, for the links that we dialled to a server."""
+        for link in [link for link in self._links.values() if link.sid == sid and not link.inbound]:
+            self._lose(link, reason)
+
     def _finish(self, link: QuorumLink) -> None:
         """All is sent. A close with unread bytes would reset the connection and take our last words with it: say that
         nothing follows, and wait for the other side to close."""
@@ -366,6 +381,11 @@ class QuorumLinks:
         if self._listener is not None and self._listener.resume_at is not None:
             deadlines.append(self._listener.resume_at)
         return min(deadlines, default=None)
+
+    def resume(self, now: int) -> None:
+        """Listen again once a pause is over."""
+        if self._listener is not None:
+            self._listener.resume_if_due(now)
 
     def is_idle(self) -> bool:
         """Whether nothing is left for the next turn that no socket will announce."""

@@ -1,0 +1,348 @@
+"""One server: opens what it has, runs it until it is cancelled or fails, and closes it.
+
+    serve(config)                                    owns everything below; ends when cancelled, or by ServerFailedError
+    ├── loop          `Loop.run(Host)`               every client socket and quorum link; ends with the server
+    ├── election      `ElectionLinks.run`            the election port, a connection to every other server; not standalone
+    ├── purge         every purgeInterval            hands the retention's work to the snapshot thread
+    └── short ones, started by the host:
+        dial          one for each ConnectQuorum     ends with a socket or without one
+        read, offer   one for each ReadLog, …        ends with its answer in `Posts`
+        fetch         one for a snapshot on its way  ends when it is whole, given up or of no use any more
+        transfer      one for each learner served    ends with the connection
+    threads: log (`LogThread`), snapshots (`Snapshotter`), journal; trio's own for files and names
+
+What a task or thread has for the loop goes through `Posts`; what the loop has for them are plain calls.
+
+Start: lock the directory, recover, bind the ports, then run. The listening sockets are open before the first turn,
+so a client that finds the port finds a server. After recovery everything there is goes out of the garbage
+collector's sight (`gc.freeze`): it would otherwise walk all of the tree's dicts again and again.
+
+Exit codes are ZooKeeper's: 1 unexpected (a log that cannot be written among them), 3 the data directory, 14 the
+election or quorum port cannot be bound.
+
+Not here: signals and the command line (`__main__`), the HTTP server for administrators.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import random
+import socket
+import sys
+import threading
+from collections.abc import Callable
+from functools import partial
+
+import trio
+
+from datatree.log import TransactionLog
+from datatree.recovery import Recovered, recover
+from datatree.retention import purge, valid_snapshots
+from datatree.snapshot import snapshot_path
+from zab.events import RoleChanged
+from zab.server.client_sockets import ClientSockets
+from zab.server.disk import DirectoryInUseError, RealDisk
+from zab.server.election_links import Address, ElectionLinks
+from zab.server.host import UNEXPECTED_ERROR, Host, ServerFailedError
+from zab.server.journal import Journal
+from zab.server.links import QuorumLinks
+from zab.server.listener import open_listener
+from zab.server.log_thread import SWITCH_SECONDS, LogThread
+from zab.server.loop import Loop, Posts, now_ms, wall_ms
+from zab.server.member import Member
+from zab.server.settings import Config
+from zab.server.snapshot_transfer import TransferServer
+from zab.server.snapshotter import Snapshotter
+from zab.server.storage import Storage
+
+DATA_DIRECTORY_ERROR = 3
+BIND_ERROR = 14
+BIND_RETRY_SECONDS = 1.0
+STOP_SECONDS = 5.0
+"""How long a stop waits for the disk."""
+STAGGER_SECONDS = 0.25
+"""Members whose ids differ by one begin to write the same snapshot this far apart."""
+STANDALONE_STALL_MS = 10_000
+GC_THRESHOLDS = (20_000, 20, 100)
+
+journal = Journal("server")
+
+
+def _ignore_role(_change: RoleChanged) -> None:
+    pass
+
+
+async def serve(
+    config: Config,
+    *,
+    started: Callable[[], None] | None = None,
+    role_changed: Callable[[RoleChanged], None] = _ignore_role,
+) -> None:
+    """Run the member that `config` describes until cancelled. `started` is called once its ports listen.
+
+    Raises ServerFailedError, with an exit code of ZooKeeper's, when it cannot start or go on."""
+    server = await _open(config, role_changed)
+    try:
+        await server.run(started)
+    finally:
+        with trio.CancelScope(shield=True):
+            await trio.to_thread.run_sync(server.close)
+
+
+async def _open(config: Config, role_changed: Callable[[RoleChanged], None]) -> Server:
+    """Lock the directory, recover what is there, and bind the ports."""
+    for warning in config.warnings:
+        journal.warning(str(warning))
+    disk = _disk(config)
+    try:
+        recovered = await trio.to_thread.run_sync(_recover, disk, config.server_id)
+        sockets = await _bind(config)
+    except BaseException:
+        disk.close()
+        raise
+    return Server(config, disk, recovered, sockets, role_changed)
+
+
+def _disk(config: Config) -> RealDisk:
+    if not config.data_dir_autocreate and not os.path.isdir(config.data_dir):
+        raise ServerFailedError(DATA_DIRECTORY_ERROR, f"{config.data_dir} does not exist")
+    try:
+        return RealDisk(config.data_dir, config.data_log_dir)
+    except DirectoryInUseError as error:
+        raise ServerFailedError(DATA_DIRECTORY_ERROR, f"{config.data_dir}: {error.strerror}") from error
+    except OSError as error:
+        raise ServerFailedError(DATA_DIRECTORY_ERROR, str(error)) from error
+
+
+def _recover(disk: RealDisk, server_id: int) -> Recovered:
+    began_ms = now_ms()
+    try:
+        recovered = recover(disk, server_id)
+    except OSError as error:
+        raise ServerFailedError(DATA_DIRECTORY_ERROR, f"cannot recover: {error}") from error
+    for problem in recovered.problems:
+        journal.warning("recovery found a problem", problem=problem)
+    if recovered.damage:
+        raise ServerFailedError(
+            DATA_DIRECTORY_ERROR, f"the history is damaged: {'; '.join(map(str, recovered.damage))}"
+        )
+    journal.info(
+        "recovered",
+        zxid=f"{recovered.last[0]:#x}",
+        mark=f"{recovered.mark:#x}",
+        snapshot=f"{recovered.snapshot_zxid:#x}",
+        amnesiac=recovered.amnesiac,
+        took_ms=now_ms() - began_ms,
+    )
+    return recovered
+
+
+class Sockets:
+    """The listening sockets; None where there is none of that kind."""
+
+    def __init__(self) -> None:
+        self.client: socket.socket | None = None
+        self.quorum: socket.socket | None = None
+        self.election: socket.socket | None = None
+
+    def close(self) -> None:
+        for sock in (self.client, self.quorum, self.election):
+            if sock is not None:
+                sock.close()
+
+
+async def _bind(config: Config) -> Sockets:
+    sockets = Sockets()
+    try:
+        line = config.own_line
+        if not config.is_standalone and line is not None:
+            host = "" if config.quorum_listen_on_all_ips else line.host
+            tries = config.election_port_bind_retry_count
+            sockets.election = await _listen(host, line.election_port, BIND_ERROR, tries)
+            sockets.quorum = await _listen(host, line.quorum_port, BIND_ERROR, tries)
+        if config.client_address is not None:
+            host, port = config.client_address
+            sockets.client = await _listen(host, port, UNEXPECTED_ERROR, 1, config.client_port_backlog_count)
+    except BaseException:
+        sockets.close()
+        raise
+    return sockets
+
+
+async def _listen(host: str, port: int, exit_code: int, tries: int, backlog_count: int = -1) -> socket.socket:
+    """Bind; with `tries` 0 for ever. The process before may still hold the port."""
+    attempt = 0
+    while True:
+        attempt += 1
+        try:
+            numeric = await _numeric(host, port)
+            return open_listener(numeric, port, backlog_count)
+        except OSError as error:
+            journal.warning("cannot listen", host=host, port=port, reason=error.strerror or str(error), attempt=attempt)
+            if attempt == tries:
+                reason = f"cannot listen on {host or '*'}:{port}: {error.strerror or error}"
+                raise ServerFailedError(exit_code, reason) from error
+        await trio.sleep(BIND_RETRY_SECONDS)
+
+
+async def _numeric(host: str, port: int) -> str:
+    if not host or host in ("0.0.0.0", "::"):
+        return host
+    [first, *_others] = await trio.socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return str(first[4][0])
+
+
+class Server:
+    """The parts of one server, wired. `serve` is the way to have one."""
+
+    def __init__(
+        self,
+        config: Config,
+        disk: RealDisk,
+        recovered: Recovered,
+        sockets: Sockets,
+        role_changed: Callable[[RoleChanged], None],
+    ) -> None:
+        self.config = config
+        self.disk = disk
+        self._sockets = sockets
+        self._role_changed = role_changed
+        self._failure: ServerFailedError | None = None
+        self.loop = Loop()
+        self.posts = Posts(self.loop.wake)
+        self._cutting = threading.Lock()
+        segment_bytes = config.pre_alloc_size_kib * 1024 or 64 << 20
+        if config.txn_log_size_limit_kib > 0:
+            segment_bytes = min(segment_bytes, config.txn_log_size_limit_kib * 1024)
+        self.log = TransactionLog(disk, recovered.log, segment_bytes=segment_bytes)
+        self.storage = Storage(disk, self.log, config.server_id, self._cutting)
+        self.log_thread = LogThread(self.storage, self.posts, config.fsync_warning_threshold_ms, _say_slow)
+        delay_seconds = config.server_id % 8 * STAGGER_SECONDS
+        self.snapshotter = Snapshotter(disk, self.log, self.posts, delay_seconds=delay_seconds)
+        self.member = Member(config, recovered, _random(), now_ms(), wall_ms())
+        self.clients = ClientSockets(
+            self.loop, frame_bytes_max=config.jute_max_buffer_bytes, keep_alive=config.client_tcp_keep_alive
+        )
+        self.transfers = TransferServer(disk, config.max_snapshot_transfers_count, self._stall_ms / 1000)
+
+    @property
+    def _stall_ms(self) -> int:
+        return self.config.sync_limit_ms or STANDALONE_STALL_MS
+
+    async def run(self, started: Callable[[], None] | None) -> None:
+        """Run all tasks until cancelled; raises ServerFailedError."""
+        sys.setswitchinterval(SWITCH_SECONDS)
+        try:
+            await self._run(started)
+        finally:
+            self.loop.close()
+        if self._failure is not None:
+            raise self._failure
+
+    async def _run(self, started: Callable[[], None] | None) -> None:
+        async with trio.open_nursery() as nursery:
+            election = self._election()
+            host = self._host(nursery, election)
+            self._listen()
+            gc.collect()
+            gc.freeze()
+            gc.set_threshold(*GC_THRESHOLDS)
+            self.log_thread.start()
+            self.snapshotter.start()
+            if self.config.pre_alloc_size_kib:
+                self.snapshotter.preallocate()
+            if election is not None:
+                assert self._sockets.election is not None
+                nursery.start_soon(election.run, self._sockets.election)
+            if self.config.purge_interval_hours > 0:
+                nursery.start_soon(self._purge, host)
+            nursery.start_soon(self._run_loop, host, nursery.cancel_scope)
+            journal.info("listening", server_id=self.config.server_id, client=self.config.client_address)
+            if started is not None:
+                started()
+
+    async def _run_loop(self, host: Host, scope: trio.CancelScope) -> None:
+        try:
+            await self.loop.run(host)
+        except ServerFailedError as failure:
+            self._failure = failure
+        scope.cancel()
+
+    def _election(self) -> ElectionLinks | None:
+        if self.config.is_standalone:
+            return None
+        others = {
+            sid: Address(line.host, line.election_port)
+            for sid, line in self.config.ensemble.servers.items()
+            if sid != self.config.server_id
+        }
+        timeout_ms = self.config.election_connect_timeout_ms
+        return ElectionLinks(self.config.server_id, others, self.posts.put, connect_timeout_ms=timeout_ms)
+
+    def _host(self, nursery: trio.Nursery, election: ElectionLinks | None) -> Host:
+        config = self.config
+        servers = config.ensemble.servers
+
+        def hand_over(sock: socket.socket, frame: bytes, _rest: bytes) -> None:
+            nursery.start_soon(self.transfers.serve, sock, frame)
+
+        self.links = QuorumLinks(self.loop, config.server_id, {config.server_id, *servers}, hand_over)
+        return Host(
+            member=self.member,
+            loop=self.loop,
+            posts=self.posts,
+            links=self.links,
+            clients=self.clients,
+            storage=self.storage,
+            log_thread=self.log_thread,
+            snapshotter=self.snapshotter,
+            election=election,
+            quorum_addresses={sid: Address(line.host, line.quorum_port) for sid, line in servers.items()},
+            server_id=config.server_id,
+            connect_timeout_ms=config.connect_to_leader_limit_ms or config.election_connect_timeout_ms,
+            stall_ms=self._stall_ms,
+            spawn=nursery.start_soon,
+            role_changed=self._role_changed,
+        )
+
+    def _listen(self) -> None:
+        if self._sockets.quorum is not None:
+            self.links.listen(self._sockets.quorum)
+        if self._sockets.client is not None:
+            self.clients.listen(self._sockets.client)
+
+    async def _purge(self, host: Host) -> None:
+        while True:
+            await trio.sleep(self.config.purge_interval_hours * 3600)
+            in_use = {snapshot_path(zxid) for zxid in (*host.offered.values(), *self.transfers.being_read)}
+            self.snapshotter.run(partial(self._purge_now, in_use))
+
+    def _purge_now(self, in_use: set[str]) -> None:
+        try:
+            valid = valid_snapshots(self.disk)
+            with self._cutting:
+                removed = purge(
+                    self.disk, self.log, keep_count=self.config.snap_retain_count, in_use=in_use, known_valid=valid
+                )
+        except OSError as error:
+            journal.error("cannot remove old files", reason=str(error))
+            return
+        if removed:
+            journal.info("removed old files", count=len(removed))
+
+    def close(self) -> None:
+        """Stop the threads and close everything. The disk is waited for, but not for ever."""
+        self._sockets.close()
+        self.snapshotter.close(STOP_SECONDS)
+        if not self.log_thread.close(STOP_SECONDS):
+            journal.error("the disk does not answer -> stop without it")
+        self.disk.close()
+
+
+def _say_slow(took_ms: int) -> None:
+    journal.warning("the disk was slow to make a write durable", took_ms=took_ms)
+
+
+def _random() -> random.Random:
+    return random.Random(os.urandom(32))
