@@ -259,7 +259,7 @@ class Host:
         self.offered[effect.link] = offered.zxid
         self._posts.put(offered)
 
-    # ----------------------------------------------------------------------------------------------- fetching a snapshot
+    # ---------------------------------------------------------------------------------------------- fetching a snapshot
 
     def _fetch_snapshot(self, effect: ev.FetchSnapshot) -> None:
         if self._fetching is not None:
