@@ -15,6 +15,7 @@ Limits, and what happens there:
     output_limit_bytes      unsent output of a connection: it is not read from; at twice that it is closed
     max_client_connections  connections from one address: further ones are closed at once
     max_connections         connections in total: likewise
+    IDENTITIES_MAX          identities of a connection: a further one is refused with AUTHFAILED
 
 Not here: sockets, what the bytes mean (`processor`, `sessions`), and when output is sent (the host).
 """
@@ -35,6 +36,11 @@ Identity: TypeAlias = tuple[bytes, bytes]
 
 Waiting: TypeAlias = tuple[int, int, bytes, int]
 """A request in its place: xid, opcode, its frame, and when it came. A write's frame is empty: it is on its way."""
+
+
+IDENTITIES_MAX = 64
+IDENTITY_BYTES_MAX = 4096
+"""What a forwarded write may carry (`zab.message`); each write carries all identities of its connection."""
 
 
 class Stage(Enum):
@@ -66,7 +72,7 @@ class Hold(IntFlag):
     """It has too much unsent output."""
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, repr=False)
 class ClientConnection:
     """One client socket, as the pure part of the server sees it. The host makes it and gives it to the member."""
 
@@ -93,8 +99,6 @@ class ClientConnection:
     has_read_only_byte: bool = True
     """Clients older than 3.4 send none in their ConnectRequest, and get none back."""
     identities: tuple[Identity, ...] = ()
-    identity_rows: list[list[bytes]] = attrs.Factory(list)
-    """The same as `identities`, as a forwarded write carries them."""
     held: list[bytes] = attrs.Factory(list)
     """Frames that came before the session was there."""
     pending: deque[Waiting] = attrs.Factory(deque)
@@ -108,18 +112,21 @@ class ClientConnection:
 
     received_count: int = 0
     sent_count: int = 0
-    last_opcode: int | None = None
-    last_cxid: int = -1
-    last_zxid: int = -1
 
     def __attrs_post_init__(self) -> None:
         self.identify((b"ip", self.host.encode()))
 
-    def identify(self, identity: Identity) -> None:
-        """Add an identity; it stays for the life of the connection."""
-        if identity not in self.identities:
-            self.identities = (*self.identities, identity)
-            self.identity_rows = [list(row) for row in self.identities]
+    def __repr__(self) -> str:
+        return f"<client {self.id} of {self.host}:{self.port}, session {self.session:#x}, {self.stage.value}>"
+
+    def identify(self, identity: Identity) -> bool:
+        """Add an identity for the life of the connection; False: it is too long, or one too many, to be forwarded."""
+        if identity in self.identities:
+            return True
+        if len(self.identities) >= IDENTITIES_MAX or len(identity[1]) > IDENTITY_BYTES_MAX:
+            return False
+        self.identities = (*self.identities, identity)
+        return True
 
     @property
     def paused(self) -> bool:

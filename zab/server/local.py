@@ -26,6 +26,7 @@ from struct import Struct
 from datatree.acl import SUPER, digest_identity
 from datatree.errors import ErrorCode
 from datatree.opcodes import OpCode
+from datatree.paths import is_text
 from datatree.requests import AddAuth, PathKind, PathOnly, SetWatches, decode
 from zab.jute.framing import PING_XID
 from zab.jute.replies import identities_body, int_body, notification, path_body, reply
@@ -98,15 +99,16 @@ def ping(state: ReadState, _connection: ClientConnection, _xid: int, _frame: byt
 
 
 def auth(state: ReadState, connection: ClientConnection, xid: int, frame: bytes) -> bytes:
-    """digest proves an identity; ip adds the one that the connection has anyway."""
+    """digest proves an identity; ip is the one that the connection has anyway; there are no other schemes."""
     body = decode(OpCode.AUTH, frame, BODY_AT)
     assert isinstance(body, AddAuth)
-    if body.scheme == b"digest" and state.config.digest_enabled:
+    accepted = body.scheme == b"ip"
+    if body.scheme == b"digest" and state.config.digest_enabled and is_text(body.auth):
         identity = digest_identity(body.auth)
-        connection.identify(identity)
+        accepted = connection.identify(identity)
         if state.config.super_digest is not None and identity[1] == state.config.super_digest.encode():
-            connection.identify(SUPER)
-    elif body.scheme != b"ip":
+            accepted = accepted and connection.identify(SUPER)
+    if not accepted:
         state.metrics.auth_failed_count += 1
         raise ConnectionEnds(reply(xid, AUTH_ZXID, ErrorCode.AUTHFAILED))
     return reply(xid, AUTH_ZXID)

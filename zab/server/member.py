@@ -453,7 +453,7 @@ class Member:
             self.metrics.large_requests_rejected += 1
             if error.frames:
                 self._on_frames(connection, error.frames)
-            self.clients.close(connection)
+            self.clients.close(connection, Closing.FLUSHED)
             return
         if frames:
             self._on_frames(connection, frames)

@@ -128,6 +128,8 @@ class Processor:
                 if answer is None or pending or room < 0:
                     connection.out_bytes += full - room
                     self._place(connection, xid, opcode, frame)
+                    if connection.closing:
+                        break
                     room = full = self._room(connection)
                     continue
                 try:
@@ -169,9 +171,10 @@ class Processor:
             self.answer_waiting(connection)
 
     def answer_waiting(self, connection: ClientConnection, *, before_write: bool = False) -> None:
-        """Answer what waits, in order, up to the next write, or sync, that is under way.
+        """Answer what waits, in order, up to the next write, or sync, that is under way, or until the output is full.
 
-        before_write: the next write is committed and about to be applied, so the syncs before it are done.
+        before_write: the next write is committed and about to be applied, so the syncs before it are done, and the
+        reads before it cannot wait; a connection that has no room for them at all is closed.
         """
         pending = connection.pending
         try:
@@ -183,9 +186,13 @@ class Processor:
                     if connection.sync_tags[0] > self.synced_tag and not before_write:
                         return
                     connection.sync_tags.popleft()
-                elif self._room(connection) < 0 and not before_write:
-                    self.choked[connection] = None
-                    return
+                elif (room := self._room(connection)) < 0:
+                    if not before_write:
+                        self.choked[connection] = None
+                        return
+                    if room < -self.state.config.output_limit_bytes:
+                        self.clients.close(connection)
+                        return
                 pending.popleft()
                 self.outstanding_count -= 1
                 self.metrics.readlatency.add(self.now - since)
@@ -294,17 +301,21 @@ class Processor:
     def deliver(self, batch: Batch) -> None:
         """Apply and answer a committed batch, one transaction after the other."""
         apply, watches = self.state.tree.apply, self.state.watches
+        waited: dict[int, int] = {}
         txns, connections = self._transactions(batch)
         for txn, connection in zip(txns, connections, strict=True):
-            if connection is not None and connection.sync_tags:
+            if connection is not None and connection.pending and connection.pending[0][2]:
                 self.answer_waiting(connection, before_write=True)
             outcome = apply(txn)
             if watches.total_count and outcome.triggers:
                 self._notify(outcome.triggers, txn.zxid)
             if connection is not None and not connection.closing:
-                self._answer_write(connection, txn, outcome)
+                waited_ms = self._answer_write(connection, txn, outcome)
+                waited[waited_ms] = waited.get(waited_ms, 0) + 1
             if txn.type < 0:
                 self._session_changed(txn)
+        for waited_ms, count in waited.items():
+            self.metrics.updatelatency.add(waited_ms, count)
         if self.prepare is not None:
             self.prepare.applied(batch.zxid)
         self.newest_time = max(self.newest_time, batch.time)
@@ -340,25 +351,27 @@ class Processor:
     def _may_read(self, connection: ClientConnection, acl: AclList) -> bool:
         return self.state.config.skip_acl or permits(acl, READ, connection.identities)
 
-    def _answer_write(self, connection: ClientConnection, txn: Txn, outcome: Outcome) -> None:
-        """The reply of a write, then the reads behind it."""
-        xid, opcode, frame, since = connection.pending.popleft()
-        assert not frame, "only writes answer writes"
+    def _answer_write(self, connection: ClientConnection, txn: Txn, outcome: Outcome) -> int:
+        """The reply of a write, then the reads behind it; how long the write has waited, in ms."""
+        pending = connection.pending
+        xid, opcode, frame, since = pending.popleft()
+        assert not frame, "a transaction answers a write"
         assert xid == txn.cxid
         self.outstanding_count -= 1
-        self.metrics.updatelatency.add(self.now - since)
-        if outcome.error == ErrorCode.SESSIONMOVED:
+        error = outcome.error
+        if error == ErrorCode.SESSIONMOVED:
             # Somebody else serves the session now; a reply here could contradict what is answered there.
             self.clients.close(connection)
-            return
-        if outcome.error:
-            self.clients.send(connection, reply(xid, txn.zxid, outcome.error))
-        else:
-            self.clients.send(connection, WRITTEN[opcode](xid, txn.zxid, outcome))
+            return self.now - since
+        answered = reply(xid, txn.zxid, error) if error else WRITTEN[opcode](xid, txn.zxid, outcome)
+        connection.out.append(answered)
+        connection.out_bytes += len(answered)
+        self.clients.dirty[connection] = None
         if opcode == _CLOSE_SESSION:
             self.clients.close(connection, Closing.FLUSHED)
-        elif connection.pending:
+        elif pending:
             self.answer_waiting(connection)
+        return self.now - since
 
     def _session_changed(self, txn: Txn) -> None:
         """A session was created, or could not be, or was closed."""

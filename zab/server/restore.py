@@ -1,6 +1,6 @@
 """What a peer is made of, out of the configuration and of what recovery found on disk.
 
-Not here: recovery itself (`datatree.recovery`), and what a member does about damage (the host, before there is a member).
+Not here: recovery itself (`datatree.recovery`), and what is done about damage (the host, before there is a member).
 """
 
 from __future__ import annotations

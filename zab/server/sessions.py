@@ -197,7 +197,8 @@ class Sessions:
         if owner is None or opcode == _CREATE_SESSION:
             return ErrorCode.OK
         assert self.tracker is not None
-        return _REFUSALS[self.tracker.admit(session, owner)]
+        admission = self.tracker.admit(session, owner)
+        return ErrorCode.OK if admission is Admission.ADMITTED else _REFUSALS[admission]
 
     def proposed(self, txn: Txn, owner: int | None, now: int) -> None:
         """The leader has made a createSession or closeSession."""
@@ -245,7 +246,6 @@ class Sessions:
 
 
 _REFUSALS = {
-    Admission.ADMITTED: ErrorCode.OK,
     Admission.EXPIRED: ErrorCode.SESSIONEXPIRED,
     Admission.MOVED: ErrorCode.SESSIONMOVED,
 }
