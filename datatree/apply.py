@@ -206,7 +206,7 @@ def _set_data(
     shard = tree.shards[index]
     assert path in shard, f"setData of {path!r}, which does not exist"
     old, acl_id, stat, owner, cversion, before = shard[path]
-    if tree.quotas and path in tree.rendered:
+    if tree.quotas and is_stats(path):
         data = b""
     length = len(data) if data else 0
     growth = length - len(old) if old else length
