@@ -3,7 +3,8 @@
     with zab_servers(3) as ensemble:
         ensemble.leader().kill()
 
-Every member is `zab server zoo.cfg` on free loopback ports. What is said there about killing and watchdogs holds here.
+Every member is `python -m zab.server zoo.cfg` on free loopback ports. What is said there about killing and watchdogs
+holds here.
 """
 
 from __future__ import annotations
@@ -11,10 +12,12 @@ from __future__ import annotations
 import contextlib
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from tests.zookeeper_server import ZooKeeperEnsemble, ZooKeeperMember, free_ports
+
+PROGRAM = ("-m", "zab.server")
 
 
 @contextlib.contextmanager
@@ -23,22 +26,20 @@ def zab_servers(
     *,
     directory: Path | str | None = None,
     configuration: Mapping[str, str | int] | None = None,
-    environment_command: tuple[str, ...] = (),
+    program: Sequence[str] = PROGRAM,
     wait: bool = True,
 ) -> Iterator[ZooKeeperEnsemble]:
     """`size` members that serve when the block is entered; all of them are killed when it is left.
 
-    directory, configuration: as in `zookeeper()`. environment_command: put before the server's own command
-    (`("env", "NAME=value")`). wait: False enters the block without waiting for the members to serve.
+    directory, configuration: as in `zookeeper()`. program: what Python runs with the file behind it, where it is not
+    the server itself but a variant of it. wait: False enters the block without waiting for the members to serve.
     """
     with contextlib.ExitStack() as stack:
         if directory is None:
             directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="zab-", ignore_cleanup_errors=True))
         ensemble = ZooKeeperEnsemble()
         for server_id, lines in enumerate(_configurations(size, configuration or {}), start=1):
-            ensemble.members.append(
-                _member(server_id, Path(directory) / f"server{server_id}", lines, environment_command)
-            )
+            ensemble.members.append(_member(server_id, Path(directory) / f"server{server_id}", lines, program))
         for member in ensemble.members:
             stack.callback(member.kill)
             member.start()
@@ -65,14 +66,11 @@ def _configurations(size: int, more: Mapping[str, str | int]) -> list[dict[str, 
     return [{**shared, "clientPort": ports[index], **more} for index in range(size)]
 
 
-def _member(
-    server_id: int, directory: Path, lines: dict[str, str | int], environment_command: tuple[str, ...]
-) -> ZooKeeperMember:
+def _member(server_id: int, directory: Path, lines: dict[str, str | int], program: Sequence[str]) -> ZooKeeperMember:
     data = directory / "data"
     data.mkdir(parents=True, exist_ok=True)
     (data / "myid").write_text(f"{server_id}\n")
     file = directory / "zoo.cfg"
     file.write_text("".join(f"{key}={value}\n" for key, value in {**lines, "dataDir": data}.items()))
-    zab = Path(sys.executable).parent / "zab"
-    command = [*environment_command, str(zab), "server", str(file)]
+    command = [sys.executable, *program, str(file)]
     return ZooKeeperMember(server_id, int(lines["clientPort"]), directory, command)

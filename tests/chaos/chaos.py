@@ -3,8 +3,8 @@
     run(ensemble, seconds=60, seed=1) -> Report
 
 Members are killed singly (the leader most often), in pairs and all at once; they come back after a moment, one after
-the other in any order. At the end all are up, every client has to get a write through, and when nothing moves any more the
-members are read through their client ports, stopped, and their trees taken from their directories: see `checker`.
+the other in any order. At the end all are up, every client has to get a write through, and when nothing moves any more
+the members are read through their client ports, stopped, and their trees taken from their directories: see `checker`.
 
 Not deterministic: the processes, the disk and the scheduler are real. The seed only picks the members and requests.
 """

@@ -1,8 +1,8 @@
 """A client that records: it writes, reads and syncs through one connection at a time and keeps what it was told.
 
 It speaks the protocol itself, with plain sockets, because the checker needs what client libraries hide: the zxid of
-every reply, and whether a request was surely refused or only lost. It sends bursts without waiting, so that requests are
-under way when a member dies, and moves its session to another member, chosen at random, whenever its connection ends.
+every reply, and whether a request was surely refused or only lost. It sends bursts without waiting, so that requests
+are under way when a member dies, and moves its session to another member, chosen at random, when its connection ends.
 
 Nothing is ever sent twice: a request without a reply is `unknown` for good.
 """
