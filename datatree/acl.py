@@ -117,7 +117,7 @@ def fix_up(
         return None
     fixed: list[Acl] = []
     for perms, scheme, name in dict.fromkeys(acl or ()):
-        if scheme is None or name is None:
+        if scheme is None or (name is None and scheme != b"auth"):
             raise Refused(ErrorCode.INVALIDACL)
         if scheme == b"auth":
             proven = [identity for identity in identities if identity[0] in _AUTHENTICATED]
