@@ -1,0 +1,87 @@
+"""The command line before typer sees it: which command is called, and for which servers.
+
+    zab [options] COMMAND [arguments]
+
+`-s HOSTS` belongs to `zab`, but `-s` belongs to commands too (`create -s`: sequential, `get -s`: with the stat). In
+front of the command it always names servers. Behind it, it does when what follows looks like host:port, before any
+path was given or where the command takes nothing but paths: then it is moved to the front. `--server` is moved from
+anywhere.
+So `zab get /a -s localhost:2181` means the server, and `zab create /a -s localhost:2181` a sequential znode with data.
+
+ZooKeeper's names for commands are understood beside ours (`ALIASES`).
+"""
+
+import re
+from typing import Final
+
+from attrs import frozen
+
+__all__ = ["ALIASES", "DEFAULT_HOSTS", "ConnectionOptions", "arrange", "expand_alias"]
+
+DEFAULT_HOSTS: Final = "127.0.0.1:2181,127.0.0.1:2182,127.0.0.1:2183"
+
+ALIASES: Final = {
+    "deleteall": ["delete", "--recursive"],
+    "rmr": ["delete", "--recursive"],
+    "getAcl": ["acl", "get"],
+    "setAcl": ["acl", "set"],
+    "getEphemerals": ["ephemerals"],
+    "getAllChildrenNumber": ["count"],
+    "setquota": ["quota", "set"],
+    "listquota": ["quota", "list"],
+    "delquota": ["quota", "delete"],
+}
+
+# Options of `zab` itself that are followed by a value.
+_VALUED: Final = frozenset({"-s", "--server", "--timeout", "--wait", "--auth"})
+# Commands whose arguments behind the path are data, which may look like anything.
+_TAKES_DATA: Final = frozenset({"create", "set", "setAcl", "acl"})
+_HOST: Final = r"(?:\[[0-9a-fA-F:.]+\]|[\w.-]+):\d+"
+_HOSTS: Final = re.compile(rf"{_HOST}(?:,{_HOST})*(?:/.*)?")
+
+
+@frozen
+class ConnectionOptions:
+    """How a command reaches its servers. `auth` holds "scheme:credentials"."""
+
+    hosts: str = DEFAULT_HOSTS
+    session_timeout_ms: int = 30_000
+    wait_ms: int = 5_000
+    auth: tuple[str, ...] = ()
+    read_only: bool = False
+
+
+def expand_alias(words: list[str]) -> list[str]:
+    """The words of a command, with ZooKeeper's name for it replaced by ours."""
+    return [*ALIASES.get(words[0], words[:1]), *words[1:]] if words else []
+
+
+def arrange(words: list[str]) -> tuple[str | None, list[str]]:
+    """The command's name (None without one), and the words with options for `zab` in front and aliases expanded."""
+    at = 0
+    while at < len(words) and words[at].startswith("-") and words[at] != "--":
+        at += 2 if words[at] in _VALUED else 1
+    if at >= len(words):
+        return None, words
+    front, (command, *rest) = words[:at], words[at:]
+    hosts, rest = _take_hosts(command, rest)
+    expanded = expand_alias([command, *rest])
+    return expanded[0], [*front, *hosts, *expanded]
+
+
+def _take_hosts(command: str, words: list[str]) -> tuple[list[str], list[str]]:
+    """The `-s HOSTS` behind the command, and the words without it."""
+    is_path_seen = False
+    for at, word in enumerate(words):
+        if word == "--":
+            break
+        following = words[at + 1 : at + 2]
+        if word == "--server" and following:
+            return words[at : at + 2], words[:at] + words[at + 2 :]
+        if word.startswith("--server="):
+            return [word], words[:at] + words[at + 1 :]
+        names_hosts = word == "-s" and following and _HOSTS.fullmatch(following[0])
+        if names_hosts and not (is_path_seen and command in _TAKES_DATA):
+            return words[at : at + 2], words[:at] + words[at + 2 :]
+        is_path_seen = is_path_seen or word.startswith("/")
+    return [], words
