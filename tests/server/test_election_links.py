@@ -124,6 +124,18 @@ async def test_server_that_refuses_is_down_once_and_up_when_it_comes():
             nursery.cancel_scope.cancel()
 
 
+async def test_server_that_dials_us_is_dialled_at_once(monkeypatch):
+    monkeypatch.setattr(module, "REDIAL_SECONDS_MIN", 3600)
+    monkeypatch.setattr(module, "REDIAL_SECONDS_MAX", 3600)
+    async with running(1, absent=(2,)) as (members, addresses):
+        await members[1].events.wait_for(ElectionLinkDown(2))
+        late = Member(2, open_listener(addresses[2].host, addresses[2].port), addresses)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(late.links.run, late.listening)
+            await members[1].events.wait_for(up(2))
+            nursery.cancel_scope.cancel()
+
+
 async def test_connection_that_closes_and_opens_again_is_never_down():
     async with running(1, absent=(2,)) as (members, addresses):
         with open_listener("127.0.0.1", addresses[2].port) as listening:

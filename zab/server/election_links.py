@@ -17,7 +17,8 @@ Frame: 4 bytes length, big-endian, then CBOR (`zab.message`), at most `FRAME_BYT
 Rules:
 - Only the newest notification to a server waits; an older unsent one is replaced (a vote makes those before it
   worthless).
-- A closed connection is dialled again at once, then after 20 ms, doubling up to 1 s.
+- A closed connection is dialled again at once, then after 20 ms, doubling up to 1 s; and at once when that server has
+  dialled us, since then it is there.
 - A message that cannot be read is reported and skipped: it never ends a receiver (ZOOKEEPER-3769), and an
   unreachable server never delays a reachable one (ZOOKEEPER-3756). A length that no frame has ends its connection,
   and only that.
@@ -111,6 +112,8 @@ class ElectionLinks:
         self._post = post
         self._connect_timeout_ms = connect_timeout_ms
         self._outboxes = {other: _Outbox() for other in others}
+        self._knocked = {other: trio.Event() for other in others}
+        """Set when a server has connected to us."""
         self._inbound: dict[int, trio.CancelScope] = {}
         """Per server, what ends the receiver of its present connection."""
         self._strangers_count = 0
@@ -145,7 +148,9 @@ class ElectionLinks:
                     self._post(ElectionLinkDown(sid))
                 is_down = True
                 # Two servers that lost each other do not go on in step.
-                await trio.sleep(wait_seconds * random.uniform(0.8, 1.2))
+                with trio.move_on_after(wait_seconds * random.uniform(0.8, 1.2)):
+                    await self._knocked[sid].wait()
+                    self._knocked[sid] = trio.Event()
                 wait_seconds = min(2 * wait_seconds, REDIAL_SECONDS_MAX)
                 continue
             is_down = False
@@ -225,6 +230,7 @@ class ElectionLinks:
             self._strangers_count -= 1
 
     async def _receive_from(self, sid: int, stream: _FrameStream) -> None:
+        self._knocked[sid].set()
         older = self._inbound.get(sid)
         if older is not None:
             older.cancel()

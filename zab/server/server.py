@@ -2,7 +2,7 @@
 
     serve(config)                                    owns everything below; ends when cancelled, or by ServerFailedError
     ├── loop          `Loop.run(Host)`               every client socket and quorum link; ends with the server
-    ├── election      `ElectionLinks.run`            the election port, a connection to each other server; not standalone
+    ├── election      `ElectionLinks.run`            the election port, a connection to each other; not standalone
     ├── purge         every purgeInterval            hands the retention's work to the snapshot thread
     └── short ones, started by the host:
         dial          one for each ConnectQuorum     ends with a socket or without one
