@@ -25,7 +25,7 @@ from attrs import define, field
 from datatree.batch import CHAIN_BYTES, LINEAGE_BYTES, Batch, follows, genesis
 from datatree.disk import Disk, File
 from datatree.epochs import DIRECTORY, forget_member, save_mark
-from datatree.frame import pack_frame, seed_of
+from datatree.frame import FRAME_HEADER_BYTES, pack_frame, seed_of
 from datatree.segment import (
     SEGMENT_HEADER_BYTES,
     Index,
@@ -167,6 +167,7 @@ class TransactionLog:
     def idle(self) -> None:
         """Write the frame that says how far the file is synced, so that the next start has nothing to copy. For when
         nothing was appended for 50 ms. An OSError is final."""
+        self._check_sound()
         if self._file is None or self._idle_framed:
             return
         self._begin_change()
@@ -177,6 +178,7 @@ class TransactionLog:
 
     def roll(self) -> None:
         """End the current file: the next append begins a new one. An OSError is final."""
+        self._check_sound()
         if self._file is None:
             return
         self._begin_change()
@@ -207,10 +209,13 @@ class TransactionLog:
 
     def _begin_change(self) -> None:
         """From here to the end of the change the log is not sound; an exception on the way leaves it so."""
-        if not self._sound:
-            raise LogFailedError("the log failed before; recover it")
+        self._check_sound()
         assert len(self.lineage) == LINEAGE_BYTES, "a history begins with its lineage"
         self._sound = False
+
+    def _check_sound(self) -> None:
+        if not self._sound:
+            raise LogFailedError("the log failed before, or is closed; recover it")
 
     # Cutting.
 
@@ -270,8 +275,7 @@ class TransactionLog:
         than it acknowledged."""
         assert len(lineage) == LINEAGE_BYTES
         assert zxid > 0 or chain == genesis(lineage)
-        if not self._sound:
-            raise LogFailedError("the log failed before; recover it")
+        self._check_sound()
         self._sound = False
         if self._damaged or lineage != self.lineage or zxid < self.last[0]:
             forget_member(self.disk)
@@ -354,9 +358,15 @@ def write_segment(disk: Disk, header: SegmentHeader, batches: list[Batch]) -> Se
     """Write a whole file at once, in the place of any of its name; durable, and known to be, when it returns."""
     seed = seed_of(header.first)
     data = header.pack() + pack_frame(seed, SEGMENT_HEADER_BYTES, 0, [batch.raw for batch in batches])
+    index = Index(header.previous[0])
+    at = SEGMENT_HEADER_BYTES + FRAME_HEADER_BYTES
+    for batch in batches:
+        index.add(at, batch)
+        at += len(batch.raw)
     data += pack_frame(seed, len(data), len(data))
     path = log_path(header.first)
-    if disk.exists(index_path(path)):
-        disk.remove(index_path(path))
     disk.replace(path, data)
-    return Segment(path, header.first, header.previous, (batches[-1].zxid, batches[-1].chain), len(data))
+    segment = Segment(path, header.first, header.previous, (batches[-1].zxid, batches[-1].chain), len(data))
+    segment.index = index.sparse()
+    segment.write_index(disk, index)
+    return segment

@@ -41,7 +41,6 @@ from datatree.segment import (
     Position,
     Segment,
     SegmentHeader,
-    index_path,
     log_files,
     log_path,
     read_segment_header,
@@ -419,6 +418,8 @@ class _Recovery:
             set_aside(self.disk, snapshot_path(zxid), DAMAGED)
         for path in self._begun:
             self.disk.remove(path)
+        if self.disk.list(DIRECTORY):
+            # The names, too, may be there only because the machine did not go down with the process.
             self.disk.sync_directory(DIRECTORY)
         if not self.segments or self._newest is None:
             return
@@ -430,8 +431,11 @@ class _Recovery:
             if copy.path == newest.path:
                 self.segments.remove(newest)
                 return
-            newest.end, newest.last, newest.index = self._newest.synced, self._synced_last, None
+            newest.end, newest.last = self._newest.synced, self._synced_last
+            self._newest_index.cut(newest.end)
+            newest.index = self._newest_index.sparse()
         if self.disk.size(newest.path) > newest.end:
             self.disk.truncate(newest.path, newest.end)
-        if not self.disk.exists(index_path(newest.path)) and newest.index is not None:
+        self._newest_index.end = newest.end
+        if newest.stored_index(self.disk) != self._newest_index:
             newest.write_index(self.disk, self._newest_index)

@@ -131,6 +131,13 @@ class Index:
         self.zxids.append(batch.zxid)
         self.times.append(batch.time)
 
+    def cut(self, end: int) -> None:
+        """Forget what is at `end` or behind it."""
+        while self.offsets and self.offsets[-1] >= end:
+            self.offsets.pop()
+            self.zxids.pop()
+            self.times.pop()
+
     def pack(self, header_crc: int) -> bytes:
         columns = b"".join(map(_big_endian, (self.offsets, self.zxids, self.times)))
         last = self.zxids[-1] if self.zxids else self.previous
@@ -243,15 +250,14 @@ class Segment:
 
     def _index(self, disk: Disk) -> SparseIndex:
         if self.index is None:
-            self.index = self._stored_index(disk) or self._rebuilt_index(disk)
+            stored = self.stored_index(disk)
+            self.index = stored.sparse() if stored is not None else self._rebuilt_index(disk)
         return self.index
 
-    def _stored_index(self, disk: Disk) -> SparseIndex | None:
+    def stored_index(self, disk: Disk) -> Index | None:
+        """What the sidecar says, or None when there is no valid one."""
         path = index_path(self.path)
-        if not disk.exists(path):
-            return None
-        index = read_index(disk.read(path), self._header_checksum(disk))
-        return index.sparse() if index is not None else None
+        return read_index(disk.read(path), self._header_checksum(disk)) if disk.exists(path) else None
 
     def _rebuilt_index(self, disk: Disk) -> SparseIndex:
         index = SparseIndex()

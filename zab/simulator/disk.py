@@ -9,6 +9,7 @@ It models a POSIX file system at its least helpful:
 - A full disk takes the part of a write that fits, and refuses the rest.
 
 `crash(rng)` is the power cut: it settles all of that with the `random.Random` handed in, so one seed gives one outcome.
+`kill` ends the process alone: what it wrote is still there to read, durable or not.
 `fail_after(n)` makes the n-th operation from now fail with an `OSError` after it took effect without durability;
 `crash_after(n)` makes it raise `PowerLossError` there, and every one after it, until `crash` is called. An operation is
 one system call: `replace` is four (write, sync, rename, directory sync). Reads are not counted.
@@ -197,6 +198,11 @@ class FaultyDisk:
         self.generation += 1
         self.log.clear()
         self._used = sum(len(inode.data) for inode in self._names.values())
+
+    def kill(self) -> None:
+        """The process dies, the power stays: all that was written reads fine, and is as durable as it was."""
+        self._fail_at = self._crash_at = None
+        self.generation += 1
 
     def _surviving_changes(self, rng: Random) -> list[_Change]:
         survival = rng.choice((0.0, 0.5, 1.0))
