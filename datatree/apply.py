@@ -81,16 +81,15 @@ def _create(
     triggers: list[Trigger],
 ) -> bytes:
     acl, owner = rest
-    above, _, name = path.rpartition(b"/")
-    above = above or b"/"
+    above = path[: path.rindex(b"/")] or b"/"
     key = crc32(path)
     index = key & 255
     shard = tree.shards[index]
     assert path not in shard, f"create of {path!r}, which exists"
     siblings = tree.children.get(above)
     if siblings is None:
-        siblings = tree.children[above] = set()
-    siblings.add(name)
+        siblings = tree.children[above] = {}
+    siblings[path] = None
     above_acl = _update_parent(tree, zxid, above, number, len(siblings))
     quota = path.startswith(_QUOTA_PREFIX) and (is_limits(path) or is_stats(path))
     if quota and is_stats(path):
@@ -133,8 +132,7 @@ def _delete(
     _rest: Any,
     triggers: list[Trigger],
 ) -> None:
-    above, _, name = path.rpartition(b"/")
-    above = above or b"/"
+    above = path[: path.rindex(b"/")] or b"/"
     index = crc32(path) & 255
     shard = tree.shards[index]
     assert path in shard, f"delete of {path!r}, which does not exist"
@@ -144,7 +142,7 @@ def _delete(
         cursor.take(index, shard)
     data, acl_id, _stat, owner, _cversion, digest = shard.pop(path)
     siblings = tree.children[above]
-    siblings.remove(name)
+    del siblings[path]
     if not siblings:
         del tree.children[above]
     above_acl = _update_parent(tree, zxid, above, None, len(siblings))

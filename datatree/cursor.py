@@ -3,7 +3,8 @@
 The path map of a tree is 256 dicts. When a cursor begins, it owns none of them; a write to a dict that the cursor has
 not taken yet first gives it a copy, and the cursor itself copies the others as it comes to them. Znodes are immutable,
 so the 256 copies together are the tree of that moment. Each is turned into a sorted run, and the runs are merged in
-slices: the keys of one run cut the path order into ranges, and each range is gathered from all runs and sorted.
+slices: the keys of one run cut the path order into ranges, and each range is gathered from all runs and sorted. Copies
+and runs are kept as tuples of atoms, since dicts and lists of a million items would occupy the garbage collector.
 
 Invariants: what the slices hold is the tree at `zxid`, no earlier and no later; paths ascend, so a parent comes before
 its children. One cursor at a time. It may be read and closed by another thread than the one that writes: a dict is
@@ -29,7 +30,8 @@ __all__ = ["SLICE_COUNT", "SnapshotCursor"]
 # Items in a slice, roughly; exactly, it is the number of ranges that is chosen.
 SLICE_COUNT: Final = 4096
 
-_Run: TypeAlias = "tuple[list[bytes], list[Znode]]"
+# Paths and their znodes, in the same order.
+_Run: TypeAlias = "tuple[tuple[bytes, ...], tuple[Znode, ...]]"
 
 
 class SnapshotCursor:
@@ -43,12 +45,13 @@ class SnapshotCursor:
         self.sessions: dict[int, int] = dict(tree.sessions)
         self.acls: dict[int, AclList] = dict(tree.acls.lists)
         self._tree: DataTree | None = tree
-        self._taken: dict[int, dict[bytes, Znode]] = {}
+        self._taken: dict[int, _Run] = {}
 
     def take(self, index: int, shard: dict[bytes, Znode]) -> None:
         """Keep `shard` as it is now, unless its dict was taken before. Called before every write to it."""
         if index not in self._taken:
-            self._taken.setdefault(index, shard.copy())
+            copy = shard.copy()
+            self._taken.setdefault(index, (tuple(copy), tuple(copy.values())))
 
     def slices(self, count: int = SLICE_COUNT) -> Iterator[list[tuple[bytes, Znode]]]:
         """All (path, znode) in path order, about `count` at a time. The slices are to be iterated once.
@@ -59,9 +62,9 @@ class SnapshotCursor:
         runs: list[_Run] = []
         for index, shard in enumerate(self._tree.shards):
             self.take(index, shard)
-            runs.append(_run(self._taken[index]))
+            runs.append(_sorted(self._taken[index]))
             # The marker stays: the dict counts as taken until the cursor is closed.
-            self._taken[index] = {}
+            self._taken[index] = ((), ())
             yield []
         yield from _merge(runs, count)
 
@@ -73,9 +76,10 @@ class SnapshotCursor:
         self._taken.clear()
 
 
-def _run(shard: dict[bytes, Znode]) -> _Run:
-    keys = sorted(shard)
-    return keys, [shard[key] for key in keys]
+def _sorted(run: _Run) -> _Run:
+    shard = dict(zip(*run, strict=True))
+    keys = tuple(sorted(shard))
+    return keys, tuple([shard[key] for key in keys])
 
 
 def _merge(runs: list[_Run], count: int) -> Iterator[list[tuple[bytes, Znode]]]:

@@ -5,8 +5,13 @@ State, the same on every member at the same zxid:
 - `sessions`: id -> timeout in ms of every global session;
 - `applied`: the zxid of the last transaction applied.
 
-Derived from the znodes, and rebuilt when a snapshot is loaded: `children` (parent -> names, only for parents that have
+Derived from the znodes, and rebuilt when a snapshot is loaded: `children` (parent -> paths, only for parents that have
 some), `ephemerals` (session -> paths), `containers`, `ttls`, `quotas`, `acls`, the digest and the counts.
+
+A million znodes must cost the garbage collector nothing. It forgets tuples of atoms at its first look, and never looks
+at dicts of atoms, so the children are dicts without values instead of sets; their keys are the same objects as those of
+`shards`, which saves 48 bytes a znode. But a dict comes back to its attention with each write of a fresh tuple, and a
+full collection would visit a million znodes again: whoever serves a tree calls `freeze` once after making or loading.
 
 Invariants:
 - Only committed transactions are applied, in zxid order, by one function for serving, synchronizing and recovering.
@@ -22,7 +27,8 @@ Deliberately not here: reading in the name of a client (permissions, watches), w
 (`datatree.prepare`), and files.
 """
 
-from typing import Final
+import gc
+from typing import Final, cast
 from zlib import crc32
 
 from datatree import apply
@@ -30,7 +36,7 @@ from datatree.acl import OPEN, READ_ONLY, AclTable
 from datatree.cursor import SnapshotCursor
 from datatree.digest import DIGEST_VERSION, MASK, part, recompute, session_part
 from datatree.outcome import Outcome, PartResult, Trigger
-from datatree.paths import CONFIG, QUOTA, RESERVED, ROOT, ZOOKEEPER
+from datatree.paths import CONFIG, QUOTA, RESERVED, ROOT, ZOOKEEPER, parent
 from datatree.quota import Limits, Quota, enclosing, is_limits, is_stats, quota_path
 from datatree.record import AclList, Txn
 from datatree.znode import (
@@ -49,7 +55,7 @@ __all__ = ["DIGEST_VERSION", "SHARD_COUNT", "DataTree", "Outcome", "TreeError"]
 
 SHARD_COUNT: Final = 256
 
-_NO_NAMES: Final[frozenset[bytes]] = frozenset()
+_NOTHING: Final[dict[bytes, None]] = {}
 
 
 class TreeError(Exception):
@@ -103,7 +109,7 @@ class DataTree:
         self.shards: list[dict[bytes, Znode]] = [{} for _ in range(SHARD_COUNT)]
         self.sessions: dict[int, int] = {}
         self.applied = 0
-        self.children: dict[bytes, set[bytes]] = {}
+        self.children: dict[bytes, dict[bytes, None]] = {}
         self.ephemerals: dict[int, set[bytes]] = {}
         self.containers: set[bytes] = set()
         self.ttls: set[bytes] = set()
@@ -116,6 +122,19 @@ class DataTree:
         self.data_bytes = 0
         self.path_bytes = 0
         self.cursor: SnapshotCursor | None = None
+
+    def freeze(self) -> None:
+        """Put everything there is now, the dicts of the tree above all, out of the garbage collector's sight for good.
+
+        What is written to them later stays out of it too, since it never enters them. A tree that is dropped is freed
+        all the same, by its reference counts.
+        """
+        gc.collect()
+        for shard in self.shards:
+            # The collector may have let go of the dict, and can only freeze what it has: a list makes it take hold.
+            cast("dict[bytes, object]", shard)[b""] = []
+            del shard[b""]
+        gc.freeze()
 
     # Reading.
 
@@ -136,18 +155,17 @@ class DataTree:
         """The list that guards `znode`; None is the open one."""
         return self.acls.lists[znode[1]]
 
-    def child_names(self, path: bytes) -> set[bytes] | frozenset[bytes]:
-        """The names of the children of `path`, in no order; not to be changed or kept."""
-        return self.children.get(path, _NO_NAMES)
+    def child_names(self, path: bytes) -> list[bytes]:
+        """The names of the children of `path`, in no order."""
+        start = 1 if path == ROOT else len(path) + 1
+        return [child[start:] for child in self.children.get(path, _NOTHING)]
 
     def descendants(self, path: bytes) -> list[bytes]:
         """The paths of all znodes below `path`."""
         found: list[bytes] = []
         pending = [path]
         while pending:
-            above = pending.pop()
-            prefix = above if above == ROOT else above + b"/"
-            below = [prefix + name for name in self.children.get(above, _NO_NAMES)]
+            below = self.children.get(pending.pop(), _NOTHING)
             found += below
             pending += below
         return found
@@ -210,8 +228,7 @@ class DataTree:
         if owner:
             self.own(path, owner)
         if path != ROOT:
-            above, _, name = path.rpartition(b"/")
-            self.children.setdefault(above or ROOT, set()).add(name)
+            self.children.setdefault(parent(path), {})[path] = None
 
     def install_session(self, session: int, timeout_ms: int) -> None:
         """Put one session of a snapshot in place."""
@@ -230,7 +247,7 @@ class DataTree:
                 raise TreeError(f"{path!r} is missing, which has children")
         for shard in self.shards:
             for path, znode in shard.items():
-                if INT.unpack_from(znode[2], CHILDREN_AT)[0] != len(self.children.get(path, _NO_NAMES)):
+                if INT.unpack_from(znode[2], CHILDREN_AT)[0] != len(self.children.get(path, _NOTHING)):
                     raise TreeError(f"{path!r} does not have the number of children that its stat says")
         for path in self.descendants(QUOTA):
             if is_limits(path) or is_stats(path):

@@ -1,5 +1,6 @@
 """Applying transactions: stats, outcomes, triggers, strictness, and loading a tree back."""
 
+import gc
 from typing import Any
 
 import pytest
@@ -113,7 +114,7 @@ def test_create_makes_the_znode_and_counts_in_the_parent(driver: Driver) -> None
     assert result == Outcome(
         0, b"/a", znode[2], None, [(DATA, b"/a", CREATED, None), (CHILD, b"/", CHILDREN_CHANGED, None)]
     )
-    assert driver.tree.child_names(b"/") == {b"zookeeper", b"a"}
+    assert sorted(driver.tree.child_names(b"/")) == [b"a", b"zookeeper"]
     assert driver.tree.znode_count == 5
     assert driver.tree.data_bytes == 4
 
@@ -323,6 +324,21 @@ def test_zxids_only_grow(driver: Driver) -> None:
     driver.create(b"/a")
     with pytest.raises(AssertionError, match="transaction 0x1 after 0x1"):
         driver.tree.apply(Txn(1, 0, 0, 0, -1, -101, b"", None, (5,)))
+
+
+def test_the_garbage_collector_never_sees_a_frozen_tree(driver: Driver) -> None:
+    driver.tree.freeze()
+    try:
+        for number in range(1, 600):
+            driver.tree.apply(Txn(number, 0, 0, 0, 1, number, b"/n%d" % number, b"x", (None, 0)))
+        assert all(gc.is_tracked(shard) for shard in driver.tree.shards)
+        seen = {id(thing) for thing in gc.get_objects()}
+        assert not seen & {id(shard) for shard in driver.tree.shards}
+        gc.collect()
+        znodes = [znode for shard in driver.tree.shards for znode in shard.values()]
+        assert not any(gc.is_tracked(thing) for thing in (*znodes, *driver.tree.children.values()))
+    finally:
+        gc.unfreeze()
 
 
 def test_descendants(driver: Driver) -> None:
