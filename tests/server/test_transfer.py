@@ -1,0 +1,252 @@
+"""Snapshot transfer over real sockets of the loopback interface."""
+
+import os
+import socket
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+
+from datatree.snapshot import SnapshotWriter, fetch_path, snapshot_path
+from datatree.tree import DataTree
+from tests.server.storage_setup import LINEAGE
+from zab.events import FetchSnapshot
+from zab.server.disk import RealDisk
+from zab.server.election_links import Address
+from zab.server.links import Frames
+from zab.server.listener import open_listener
+from zab.server.snapshot_transfer import Fetcher, TransferError, TransferRequest, TransferServer, parse_request
+
+ZXID = (1 << 32) + 77
+CHAIN = bytes(range(16))
+FETCH = FetchSnapshot(1, 1, ZXID, CHAIN, LINEAGE)
+PATIENCE_SECONDS = 10
+
+
+@pytest.fixture
+def disks(tmp_path):
+    """The disk of the server, with a snapshot on it, and the disk of the learner."""
+    server, learner = RealDisk(str(tmp_path / "server")), RealDisk(str(tmp_path / "learner"))
+    tree = DataTree()
+    tree.applied = ZXID
+    SnapshotWriter(server, tree.begin_snapshot(), LINEAGE, CHAIN).write()
+    yield server, learner
+    server.close()
+    learner.close()
+
+
+def make_large(disk, size_bytes):
+    """Behind a header that fits, the transfer does not look at the bytes."""
+    header = disk.read(snapshot_path(ZXID), 0, 64)
+    disk.replace(snapshot_path(ZXID), header + os.urandom(size_bytes))
+
+
+@asynccontextmanager
+async def serving(disk, *, count_max=10, stall_seconds=5.0, before=None):
+    """A server of transfers on a port of its own; `before(stream)` may spoil a connection first."""
+    transfers = TransferServer(disk, count_max, stall_seconds)
+    listening = open_listener("127.0.0.1", 0)
+    listener = trio.SocketListener(trio.socket.from_stdlib_socket(listening))
+
+    async def handle(stream):
+        if before is not None and await before(stream):
+            return
+        frames = Frames(4096)
+        while (frame := frames.next()) is None:
+            frames.feed(await stream.receive_some(4096))
+        sock = socket.socket(fileno=stream.socket.detach())
+        await transfers.serve(sock, frame)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(trio.serve_listeners, handle, [listener])
+        yield transfers, Address("127.0.0.1", listening.getsockname()[1])
+        nursery.cancel_scope.cancel()
+
+
+def fetcher(disk, address, *, fetch=FETCH, stall_seconds=5.0):
+    return Fetcher(disk, 2, fetch, address, stall_seconds)
+
+
+async def test_file_arrives_unchanged(disks):
+    server, learner = disks
+    make_large(server, 5_000_000)
+    async with serving(server) as (transfers, address):
+        with trio.fail_after(PATIENCE_SECONDS):
+            await fetcher(learner, address).run()
+        assert learner.read(fetch_path(ZXID)) == server.read(snapshot_path(ZXID))
+        await trio.sleep(0.02)
+        assert transfers.being_read == {}
+
+
+async def test_broken_transfer_goes_on_behind_what_was_received(disks):
+    server, learner = disks
+    make_large(server, 3_000_000)
+    offsets = []
+
+    class Recording(TransferServer):
+        async def _send_all(self, stream, data):
+            await super()._send_all(stream, data)
+            if len(offsets) < 4 and len(data) > 1000:
+                # Break after each piece, four times.
+                offsets.append(len(data))
+                raise trio.BrokenResourceError("pulled")
+
+    async with serving(server) as (transfers, address):
+        transfers.__class__ = Recording
+        with trio.fail_after(PATIENCE_SECONDS):
+            await fetcher(learner, address).run()
+    assert len(offsets) == 4
+    assert learner.read(fetch_path(ZXID)) == server.read(snapshot_path(ZXID))
+
+
+async def test_part_of_an_earlier_attempt_is_continued_not_fetched_again(disks):
+    server, learner = disks
+    make_large(server, 1_000_000)
+    whole = server.read(snapshot_path(ZXID))
+    learner.replace(fetch_path(ZXID), whole[:900_000])
+    sent = []
+
+    class Counting(TransferServer):
+        async def _send_all(self, stream, data):
+            sent.append(len(data))
+            await super()._send_all(stream, data)
+
+    async with serving(server) as (transfers, address):
+        transfers.__class__ = Counting
+        with trio.fail_after(PATIENCE_SECONDS):
+            await fetcher(learner, address).run()
+    assert sum(sent) < 200_000
+    assert learner.read(fetch_path(ZXID)) == whole
+
+
+async def test_part_of_another_history_is_thrown_away(disks):
+    server, learner = disks
+    tree = DataTree()
+    tree.applied = ZXID
+    SnapshotWriter(learner, tree.begin_snapshot(), LINEAGE, b"\1" * 16).write()
+    learner.rename(snapshot_path(ZXID), fetch_path(ZXID))
+    async with serving(server) as (_, address):
+        with trio.fail_after(PATIENCE_SECONDS):
+            await fetcher(learner, address).run()
+    assert learner.read(fetch_path(ZXID)) == server.read(snapshot_path(ZXID))
+
+
+async def test_whole_file_of_an_earlier_attempt_needs_no_byte(disks):
+    server, learner = disks
+    learner.replace(fetch_path(ZXID), server.read(snapshot_path(ZXID)))
+    async with serving(server) as (_, address):
+        with trio.fail_after(PATIENCE_SECONDS):
+            await fetcher(learner, address).run()
+    assert learner.read(fetch_path(ZXID)) == server.read(snapshot_path(ZXID))
+
+
+@pytest.mark.parametrize(
+    ("fetch", "reason"),
+    [
+        (FetchSnapshot(1, 1, ZXID + 1, CHAIN, LINEAGE), "there is no"),
+        (FetchSnapshot(1, 1, ZXID, bytes(16), LINEAGE), "another history"),
+        (FetchSnapshot(1, 1, ZXID, CHAIN, bytes(16)), "another history"),
+    ],
+    ids=["gone", "other chain", "other lineage"],
+)
+async def test_refusal_ends_the_transfer_at_once(disks, fetch, reason):
+    server, learner = disks
+    async with serving(server) as (_, address):
+        with trio.fail_after(1), pytest.raises(TransferError, match=reason):
+            await fetcher(learner, address, fetch=fetch).run()
+
+
+async def test_transfer_without_progress_fails_after_its_time(disks):
+    server, learner = disks
+
+    async def never_answers(stream):
+        await trio.sleep_forever()
+
+    async with serving(server, before=never_answers) as (_, address):
+        started = trio.current_time()
+        with pytest.raises(TransferError, match="nothing came for"):
+            await fetcher(learner, address, stall_seconds=0.3).run()
+        assert 0.29 <= trio.current_time() - started < 3
+
+
+async def test_nobody_at_the_address_fails_after_its_time(disks):
+    _, learner = disks
+    listening = open_listener("127.0.0.1", 0)
+    address = Address(*listening.getsockname()[:2])
+    listening.close()
+    with pytest.raises(TransferError, match="nothing came for"):
+        await fetcher(learner, address, stall_seconds=0.3).run()
+
+
+async def test_slow_transfer_that_makes_progress_does_not_fail(disks):
+    """It fails when it makes no progress for its time, not when it is long."""
+    server, learner = disks
+    make_large(server, 1_500_000)
+
+    class Slow(TransferServer):
+        async def _send_all(self, stream, data):
+            await trio.sleep(0.1)
+            await super()._send_all(stream, data)
+
+    async with serving(server) as (transfers, address):
+        transfers.__class__ = Slow
+        started = trio.current_time()
+        await fetcher(learner, address, stall_seconds=0.4).run()
+        assert trio.current_time() - started > 0.4
+
+
+async def test_learner_that_does_not_read_does_not_hold_a_place_for_ever(disks):
+    server, learner = disks
+    make_large(server, 20_000_000)
+    async with serving(server, count_max=1, stall_seconds=0.3) as (_, address):
+        sleeper = await trio.open_tcp_stream(address.host, address.port)
+        await sleeper.send_all(TransferRequest(3, LINEAGE, ZXID, CHAIN, 0).pack())
+        await trio.sleep(0.05)
+        with trio.fail_after(PATIENCE_SECONDS):
+            await fetcher(learner, address).run()
+        await sleeper.aclose()
+
+
+async def test_snapshot_being_read_is_known_to_retention(disks):
+    server, _ = disks
+    make_large(server, 20_000_000)
+    async with serving(server) as (transfers, address):
+        sleeper = await trio.open_tcp_stream(address.host, address.port)
+        await sleeper.send_all(TransferRequest(3, LINEAGE, ZXID, CHAIN, 0).pack())
+        await trio.sleep(0.1)
+        assert transfers.being_read == {ZXID: 1}
+        await sleeper.aclose()
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        b"",
+        b"\xff",
+        b"\x80",
+        b"\x82\x18\xc8\x01",
+        TransferRequest(1, b"short", 1, CHAIN, 0).pack()[4:],
+        TransferRequest(1, LINEAGE, -1, CHAIN, 0).pack()[4:],
+        TransferRequest(1, LINEAGE, 1, CHAIN, 1 << 63).pack()[4:],
+        TransferRequest(1, LINEAGE, True, CHAIN, 0).pack()[4:],
+    ],
+)
+def test_bytes_that_are_no_request_are_refused(frame):
+    with pytest.raises(TransferError):
+        parse_request(frame)
+
+
+def test_request_survives_packing():
+    request = TransferRequest(3, LINEAGE, ZXID, CHAIN, 12345)
+    assert parse_request(request.pack()[4:]) == request
+
+
+async def test_stranger_without_a_request_is_told_and_closed(disks):
+    server, _ = disks
+    async with serving(server) as (_, address), await trio.open_tcp_stream(address.host, address.port) as stream:
+        await stream.send_all(b"\0\0\0\x01\x80")
+        answer = b""
+        with trio.fail_after(PATIENCE_SECONDS):
+            while piece := await stream.receive_some(1000):
+                answer += piece
+        assert b"no array" in answer
