@@ -117,13 +117,14 @@ def fix_up(
         return None
     fixed: list[Acl] = []
     for perms, scheme, name in dict.fromkeys(acl or ()):
-        if scheme is None or (name is None and scheme != b"auth"):
-            raise Refused(ErrorCode.INVALIDACL)
+        # The id of "auth" means nothing, not even when it is null.
         if scheme == b"auth":
             proven = [identity for identity in identities if identity[0] in _AUTHENTICATED]
             if not proven:
                 raise Refused(ErrorCode.INVALIDACL)
             fixed += [(perms, *identity) for identity in proven]
+        elif scheme is None or name is None:
+            raise Refused(ErrorCode.INVALIDACL)
         elif (scheme, name) == _WORLD or (scheme in schemes and _VALID[scheme](name)):
             fixed.append((perms, scheme, name))
         else:

@@ -49,6 +49,7 @@ class TestFixUp:
             (((READ, *BOB), (READ, *BOB), ANYONE), ((READ, *BOB), ANYONE)),
             (((ALL, b"auth", b""),), ((ALL, *BOB),)),
             (((READ, b"auth", b"ignored"), ANYONE), ((READ, *BOB), ANYONE)),
+            (((READ, b"auth", None),), ((READ, *BOB),)),
             (((READ, b"ip", b"10.0.0.0/8"),), ((READ, b"ip", b"10.0.0.0/8"),)),
             (((READ, b"ip", b"10.1.2.3/8"),), ((READ, b"ip", b"10.1.2.3/8"),)),
             (((READ, b"ip", b"::1"),), ((READ, b"ip", b"::1"),)),
