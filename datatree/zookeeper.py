@@ -27,6 +27,7 @@ from attrs import frozen
 
 from datatree.disk import Disk
 from datatree.jute import INT, LONG, JuteError, Reader, Writer
+from datatree.paths import is_text
 from datatree.record import Acl, AclList
 
 __all__ = [
@@ -107,9 +108,9 @@ def named_files(disk: Disk, directory: str, kind: str) -> list[tuple[int, str]]:
     return sorted(found)
 
 
-def chunks_of(disk: Disk, path: str, offset: int = 0) -> Iterator[bytes]:
+def chunks_of(disk: Disk, path: str, offset: int = 0, chunk_bytes: int = CHUNK_BYTES) -> Iterator[bytes]:
     """The bytes of a file from `offset` on, piece by piece; what is appended meanwhile is read too."""
-    while piece := disk.read(path, offset, CHUNK_BYTES):
+    while piece := disk.read(path, offset, chunk_bytes):
         yield piece
         offset += len(piece)
 
@@ -204,7 +205,8 @@ class ByteStream:
         entries: list[Acl] = []
         for _ in range(count):
             perms = self.read_int("the permissions of an ACL")
-            entries.append((perms, self.read_buffer("an ACL's scheme") or b"", self.read_buffer("an ACL's id") or b""))
+            scheme, name = self.read_buffer("an ACL's scheme"), self.read_buffer("an ACL's id")
+            entries.append((perms, utf8(scheme or b""), utf8(name or b"")))
         return None if count == -1 else canonical_acl(tuple(entries))
 
     def header(self, magic: int) -> int:
@@ -227,7 +229,7 @@ def canonical_acl(acl: tuple[Acl, ...]) -> AclList:
 
 
 def _read_acl_item(reader: Reader) -> Acl:
-    return reader.int(), reader.string() or b"", reader.string() or b""
+    return reader.int(), utf8(reader.string() or b""), utf8(reader.string() or b"")
 
 
 def read_acl(reader: Reader) -> AclList:
@@ -241,8 +243,19 @@ def write_acl(writer: Writer, acl: AclList) -> None:
 
 
 def required_path(reader: Reader) -> bytes:
-    """A path out of a record; null is no path."""
+    """A path out of a record; null is no path, and neither is what is not UTF-8."""
     path = reader.string()
-    if path is None:
-        raise JuteError("null where a path is due")
+    if path is None or not is_text(path):
+        raise JuteError(f"no path: {path!r}")
     return path
+
+
+def utf8(text: bytes) -> bytes:
+    """`text` as UTF-8: Java's writer encodes a character outside the basic plane as two surrogates of three bytes."""
+    if is_text(text):
+        return text
+    try:
+        units = text.decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError:
+        return text.decode("utf-8", "replace").encode()
+    return units.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace").encode()

@@ -95,14 +95,16 @@ class LogRecord:
 class LogReader:
     """Iterates over the records of one log. `chunks` are its bytes, from `offset` on; 0 is the file header.
 
-    When the iteration is over, `end` says why and `offset` where: a live log is read on from there later, with a new
-    reader. Raises ZooKeeperFileError, also from the constructor.
+    When the iteration is over, `end` says why and `offset` where. A log that is being written is read with `live`: what
+    comes behind its end is not searched for records, and it is read on later from `offset`, with a new reader. Raises
+    ZooKeeperFileError, also from the constructor.
     """
 
-    def __init__(self, chunks: Iterable[bytes], file: str, offset: int = 0) -> None:
+    def __init__(self, chunks: Iterable[bytes], file: str, offset: int = 0, *, live: bool = False) -> None:
         self.file = file
         self.end: LogEnd | None = None
         self.dbid = 0
+        self._live = live
         self._stream = ByteStream(chunks, file, offset)
         if offset == 0:
             self.dbid = self._stream.header(LOG_MAGIC)
@@ -140,7 +142,7 @@ class LogReader:
 
     def _ended_at(self, offset: int, end: LogEnd) -> LogEnd:
         """`end`, unless an intact record further on shows that the log does not end here."""
-        if end is LogEnd.END_OF_FILE:
+        if end is LogEnd.END_OF_FILE or self._live:
             return end
         rest = self._stream.rest().rstrip(b"\0")
         later = _intact_record(rest)

@@ -39,6 +39,7 @@ from attrs import define
 
 from datatree.disk import Disk
 from datatree.jute import Writer
+from datatree.paths import is_text
 from datatree.record import AclList
 from datatree.zookeeper import (
     FILE_HEADER,
@@ -131,7 +132,7 @@ class SnapshotReader:
         unpack, size = _ACL_AND_STAT.unpack, _ACL_AND_STAT.size
         acls = {OPEN_ACL_ID: None, **self.acls}
         while (path := stream.read_buffer("a path")) != b"/":
-            if path is None or (path and not path.startswith(b"/")):
+            if path is None or (path and not path.startswith(b"/")) or not is_text(path):
                 raise stream.error(f"no path where a znode is due: {path!r}")
             data = stream.read_buffer("data")
             acl_id, *stat = unpack(stream.take(size, "a stat"))

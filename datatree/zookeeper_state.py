@@ -26,9 +26,10 @@ ZooKeeper's digest of a tree, version 2: the sum modulo 2**64 over all znodes of
 where what lies below /zookeeper counts nothing. It covers neither ACLs nor sessions.
 
 Invariants: `digest` is that sum at any time. In an exact state every znode but the root has its parent in `znodes`; in
-between, while a fuzzy snapshot is caught up with, a parent may be gone that a later transaction makes again. Deliberately
-not here: checks of permissions and versions (the leader made them), and quota sums, which ZooKeeper keeps in the data of
-zookeeper_stats without any transaction.
+between, while a fuzzy snapshot is caught up with, a parent may be gone that a later transaction makes again.
+
+Deliberately not here: checks of permissions and versions (the leader made them), and quota sums, which ZooKeeper keeps
+in the data of zookeeper_stats without any transaction.
 """
 
 import struct
@@ -39,22 +40,23 @@ from zlib import crc32
 from attrs import define, evolve, field
 
 from datatree.opcodes import OpCode
+from datatree.paths import name, parent
 from datatree.record import Txn
 from datatree.znode import is_ephemeral
 from datatree.zookeeper import ZooKeeperFileError
 from datatree.zookeeper_snapshot import SnapshotReader, SnapshotZnode, write_snapshot
 
-__all__ = ["ZooKeeperState", "znode_digest"]
+__all__ = ["READ_ONLY_ACL", "ZooKeeperState", "znode_digest"]
 
 _DIGESTED: Final = struct.Struct(">qqqqqiiiq")
 _MASK: Final = (1 << 64) - 1
 _RESERVED: Final = b"/zookeeper/"
-_READ_ONLY: Final = ((1, b"world", b"anyone"),)
+READ_ONLY_ACL: Final = ((1, b"world", b"anyone"),)
 # What a new ZooKeeper holds at zxid 0.
 _EMPTY: Final = (
     SnapshotZnode(b"/", b"", None, 0, 0, 0, 0, 0, 0, 0, 0, 0),
     SnapshotZnode(b"/zookeeper", b"", None, 0, 0, 0, 0, 0, 0, 0, 0, 0),
-    SnapshotZnode(b"/zookeeper/config", b"", _READ_ONLY, 0, 0, 0, 0, 0, 0, -1, 0, 0),
+    SnapshotZnode(b"/zookeeper/config", b"", READ_ONLY_ACL, 0, 0, 0, 0, 0, 0, -1, 0, 0),
     SnapshotZnode(b"/zookeeper/quota", b"", None, 0, 0, 0, 0, 0, 0, 0, 0, 0),
 )
 
@@ -69,10 +71,6 @@ def znode_digest(znode: SnapshotZnode) -> int:
         znode.version, znode.cversion, znode.aversion, znode.owner,
     )  # fmt: skip
     return crc32(stat, crc32(znode.data or b"", crc32(path)))
-
-
-def parent_of(path: bytes) -> bytes:
-    return path[: path.rindex(b"/")] or b"/"
 
 
 @define
@@ -96,7 +94,7 @@ class ZooKeeperState:
         """The state of these (parents before children). The znodes are copied."""
         state = cls(zxid, sessions=dict(sessions))
         for znode in znodes:
-            assert znode.path == b"/" or parent_of(znode.path) in state.znodes
+            assert znode.path == b"/" or parent(znode.path) in state.znodes
             state._add(evolve(znode))
         return state
 
@@ -107,7 +105,7 @@ class ZooKeeperState:
         for znode in reader:
             if znode.path in state.znodes or (znode.path == b"/") != (not state.znodes):
                 raise ZooKeeperFileError(reader.file, reader.offset, f"{znode.path!r} is out of place")
-            if znode.path != b"/" and parent_of(znode.path) not in state.znodes:
+            if znode.path != b"/" and parent(znode.path) not in state.znodes:
                 raise ZooKeeperFileError(reader.file, reader.offset, f"{znode.path!r} has no parent before it")
             state._add(znode)
         if not state.znodes:
@@ -145,8 +143,8 @@ class ZooKeeperState:
 
     def _create(self, number: int, path: bytes, data: bytes | None, rest: Any, txn: Txn) -> None:
         acl, owner = rest
-        parent = self.znodes.get(parent_of(path))
-        if parent is None:
+        above = self.znodes.get(parent(path))
+        if above is None:
             return
         znode = self.znodes.get(path)
         if znode is None:
@@ -154,11 +152,11 @@ class ZooKeeperState:
             self._add(SnapshotZnode(path, data, acl, zxid, zxid, time, time, 0, 0, 0, owner, zxid))
         else:
             znode.acl = acl
-        cversion = parent.cversion + 1 if number == -1 else number
-        if cversion > parent.cversion:
-            self._uncount(parent)
-            parent.cversion, parent.pzxid = cversion, txn.zxid
-            self._count(parent)
+        cversion = above.cversion + 1 if number == -1 else number
+        if cversion > above.cversion:
+            self._uncount(above)
+            above.cversion, above.pzxid = cversion, txn.zxid
+            self._count(above)
 
     def _set_data(self, number: int, path: bytes, data: bytes | None, _rest: Any, txn: Txn) -> None:
         znode = self.znodes.get(path)
@@ -188,19 +186,19 @@ class ZooKeeperState:
         self.sessions.pop(txn.session, None)
 
     def _delete(self, path: bytes, zxid: int) -> None:
-        parent = self.znodes.get(parent_of(path))
-        if parent is not None:
-            self._uncount(parent)
-            parent.pzxid = max(parent.pzxid, zxid)
-            self._count(parent)
+        above = self.znodes.get(parent(path))
+        if above is not None:
+            self._uncount(above)
+            above.pzxid = max(above.pzxid, zxid)
+            self._count(above)
         znode = self.znodes.pop(path, None)
         if znode is None:
             return
         self._uncount(znode)
-        siblings = self.children[parent_of(path)]
-        siblings.discard(path.rpartition(b"/")[2])
+        siblings = self.children[parent(path)]
+        siblings.discard(name(path))
         if not siblings:
-            del self.children[parent_of(path)]
+            del self.children[parent(path)]
         owned = self.ephemerals.get(znode.owner)
         if owned is not None:
             owned.discard(path)
@@ -211,8 +209,7 @@ class ZooKeeperState:
         path = znode.path
         self.znodes[path] = znode
         if path != b"/":
-            parent, _, name = path.rpartition(b"/")
-            self.children.setdefault(parent or b"/", set()).add(name)
+            self.children.setdefault(parent(path), set()).add(name(path))
         if is_ephemeral(znode.owner):
             self.ephemerals.setdefault(znode.owner, set()).add(path)
         self._count(znode)
