@@ -190,8 +190,9 @@ class SnapshotWriter:
         with suppress(OSError):
             if self._file is not None:
                 self._file.close()
-                self._disk.remove(self._temporary)
         self._file = None
+        with suppress(OSError):
+            self._disk.remove(self._temporary)
 
     def _create(self) -> File:
         if self._disk.exists(self._temporary):
