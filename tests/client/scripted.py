@@ -64,7 +64,7 @@ class Peer:
             await self.send(reply(xid, 1))
 
     async def serve(self, answer: Callable[[int, int, bytes], bytes | None] | None = None) -> None:
-        """Answers with `answer(xid, opcode, body)`, with an empty success where that is None, until the client leaves."""
+        """Answers with `answer(xid, opcode, body)`, with an empty success where that is None, until it leaves."""
         while True:
             xid, opcode, body = await self.request()
             sent = answer(xid, opcode, body) if answer is not None else None

@@ -9,7 +9,8 @@ from contextlib import suppress
 import pytest
 import trio
 
-from tests.zookeeper_server import ZooKeeperEnsemble, zookeeper
+from tests.client.running import KINDS, running
+from tests.zookeeper_server import ZooKeeperEnsemble
 from zab.client import (
     CREATOR_ALL_ACL,
     OPEN_ACL,
@@ -44,12 +45,11 @@ from zab.client.hosts import Host
 CONFIGURATION = {"tickTime": 200, "minSessionTimeout": 400, "maxSessionTimeout": 20_000}
 
 
-@pytest.fixture(scope="module", params=[pytest.param("zookeeper", marks=pytest.mark.java)])
+@pytest.fixture(scope="module", params=KINDS)
 def ensemble(request: pytest.FixtureRequest) -> Iterator[ZooKeeperEnsemble]:
     """Three running servers."""
-    properties = {"extendedTypesEnabled": "true"}
-    with zookeeper(3, configuration=CONFIGURATION, properties=properties) as running:
-        yield running
+    with running(request.param, 3, CONFIGURATION) as servers:
+        yield servers
 
 
 @pytest.fixture

@@ -323,7 +323,7 @@ def whoami_command(context: typer.Context, json: JsonOption = False) -> None:
     """Print whom the server takes this client for."""
 
     async def work(zk: Client, _caller: Caller) -> None:
-        identities = await zk.who_am_i()
+        identities = sorted(await zk.who_am_i())
         if json:
             print(json_line({"identities": identities}))
             return

@@ -12,7 +12,8 @@ identities, the registry of watches.
 Invariants:
 - `last_zxid` never falls: no server behind what this client saw can take the session.
 - Only a server decides that a session expired; a client that cannot reach any server does not know.
-- Each request leaves exactly once as `Done`: with its answer, or with ConnectionLossError when its connection ends.
+- Each request leaves exactly once as `Done`: with its answer, or with ConnectionLossError (AuthFailedError in the state
+  AUTH_FAILED) when its connection ends.
 - A watch is registered when its reply is read, before any later byte: no notification of it can come earlier.
 - On a new connection identities go first, then the watches, then requests; so the events that the watches missed come
   before any answer, and nothing is asked without the identities.
@@ -117,7 +118,9 @@ class Session:
         if self.state.is_connected:
             yield from self._become(State.CONNECTING)
         for request in unanswered:
-            error = ConnectionLossError(request.path)
+            # A server that refuses an identity closes the connection: that is why there is no answer.
+            refused = self.state is State.AUTH_FAILED
+            error = AuthFailedError(request.path) if refused else ConnectionLossError(request.path)
             error.__cause__ = cause
             yield Done(request, error=error)
 

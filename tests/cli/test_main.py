@@ -1,0 +1,116 @@
+"""The table of commands, and what is checked before any of them runs."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer
+
+import zab
+from zab.cli.arguments import ALIASES
+from zab.cli.main import COMMANDS, Command, foreign_packages, main
+from zab.cli.rendering import event_block, json_line, stat_text
+from zab.client import EventType, Stat, State, WatchEvent
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_summary_in_the_table_is_the_commands_own(name: str) -> None:
+    command = COMMANDS[name]
+    loaded = command.load()
+    text = loaded.info.help if isinstance(loaded, typer.Typer) else loaded.__doc__
+    assert text.partition("\n")[0].rstrip(".").startswith(command.summary.rstrip("."))
+
+
+def test_aliases_name_commands() -> None:
+    assert {words[0] for words in ALIASES.values()} <= COMMANDS.keys()
+
+
+def test_help_needs_neither_trio_nor_a_server() -> None:
+    code = (
+        "import sys\nfrom zab.cli.main import main\n"
+        "try: main(['--help'])\nexcept SystemExit as ending: assert not ending.code\n"
+        "heavy = {'trio', 'prompt_toolkit', 'zab.client', 'zab.server'} & sys.modules.keys()\n"
+        "assert not heavy, heavy\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert all(name in done.stdout for name in COMMANDS)
+
+
+@pytest.mark.parametrize("words", [["nonsense"], ["get"], ["get", "/a", "/b"], ["get", "--nonsense", "/a"]])
+def test_wrong_usage_is_2(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ending:
+        main(words)
+    assert ending.value.code == 2
+    assert capsys.readouterr().out == ""
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ending:
+        main(["--version"])
+    assert not ending.value.code
+    assert capsys.readouterr().out.startswith("zab ")
+
+
+def test_packages_are_our_own() -> None:
+    assert foreign_packages() == []
+
+
+def foreign(directory: Path, name: str, text: str) -> subprocess.CompletedProcess[str]:
+    """Runs zab where somebody else's package comes first on the path."""
+    (directory / name).mkdir()
+    (directory / name / "__init__.py").write_text(text)
+    code = f"import sys\nsys.path[:0] = [{str(directory)!r}]\nfrom zab.cli.main import main\nmain(['ls', '/'])"
+    home = Path(zab.__file__).parent.parent
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=home)
+
+
+@pytest.mark.parametrize("name", ["datatree", "session"])
+def test_another_projects_package_is_named(tmp_path: Path, name: str) -> None:
+    done = foreign(tmp_path, name, '"""Somebody else\'s."""\nraise ImportError("must not be imported")\n')
+    assert done.returncode == 1
+    assert f"{tmp_path / name} is not the package {name!r} of zab" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_package_overwritten_in_place_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Installed from wheels, both packages have one directory, and the last one's `__init__` is there."""
+    for name in ("zab", "datatree", "session"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text('"""An array."""\n')
+    monkeypatch.setattr(zab, "__file__", str(tmp_path / "zab" / "__init__.py"))
+    monkeypatch.syspath_prepend(tmp_path)
+    for name in ("datatree", "session"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    assert [name in problem for name, problem in zip(("datatree", "session"), foreign_packages(), strict=True)]
+
+
+def test_a_command_is_loaded_from_its_module() -> None:
+    assert Command("zab.cli.rendering", "json_line", "", "").load() is json_line
+
+
+def test_stat_has_the_lines_of_zookeepers_shell() -> None:
+    stat = Stat(10, 11, 0, 0, 1, 2, 3, -1, 5, 6, 12)
+    assert [line.partition(" = ")[0] for line in stat_text(stat).splitlines()] == [
+        "cZxid",
+        "ctime",
+        "mZxid",
+        "mtime",
+        "pZxid",
+        "cversion",
+        "dataVersion",
+        "aclVersion",
+        "ephemeralOwner",
+        "dataLength",
+        "numChildren",
+    ]
+    assert "ephemeralOwner = 0xffffffffffffffff" in stat_text(stat)
+    assert "pZxid = 0xc" in stat_text(stat)
+
+
+def test_event_has_the_form_of_zookeepers_shell() -> None:
+    event = WatchEvent(EventType.DATA_CHANGED, "/a", State.CONNECTED, 7)
+    assert event_block(event) == (
+        "\nWATCHER::\n\nWatchedEvent state:SyncConnected type:NodeDataChanged path:/a zxid: 7"
+    )

@@ -1,0 +1,302 @@
+"""The znode commands against running servers: what they print, and their exit codes."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+import trio
+
+from tests.client.running import KINDS, running
+from zab.cli.main import main
+from zab.client import connect
+
+
+class Result(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def hosts(request: pytest.FixtureRequest) -> Iterator[str]:
+    with running(request.param, 1, {}) as servers:
+        yield servers.hosts
+
+
+@pytest.fixture
+def zab(hosts: str, request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]) -> Callable[..., Result]:
+    """Runs one command below a chroot of the test's own."""
+    chroot = "/" + request.node.name.partition("[")[0]
+
+    async def make() -> None:
+        async with connect(hosts) as zk:
+            if await zk.exists(chroot) is None:
+                await zk.create(chroot)
+
+    trio.run(make)
+
+    def run(*words: str) -> Result:
+        with pytest.raises(SystemExit) as ending:
+            main(["-s", hosts + chroot, *words])
+        code = ending.value.code
+        captured = capsys.readouterr()
+        return Result(code if isinstance(code, int) else 0, captured.out, captured.err)
+
+    return run
+
+
+def test_create_get_set_delete(zab: Callable[..., Result]) -> None:
+    assert zab("create", "/a", "one") == (0, "Created /a\n", "")
+    assert zab("get", "/a") == (0, "one\n", "")
+    assert zab("set", "/a", "two", "-v", "0") == (0, "", "")
+    assert zab("get", "/a").out == "two\n"
+    assert zab("delete", "-v", "1", "/a") == (0, "", "")
+    assert zab("get", "/a").code == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        (["get", "/none"], "NONODE /none"),
+        (["stat", "/none"], "NONODE /none"),
+        (["ls", "/none"], "NONODE /none"),
+        (["ls", "-R", "/none"], "NONODE /none"),
+        (["delete", "-R", "/none"], "NONODE /none"),
+        (["delete", "-R", "/"], "BADARGUMENTS /"),
+        (["set", "/none", "x"], "NONODE /none"),
+        (["create", "/none/a"], "NONODE /none/a"),
+        (["create", "/a", "x", "auth::r"], "INVALIDACL /a"),
+        (["get", "none"], "BADARGUMENTS none"),
+        (["listquota", "/none"], "NONODE /none: there is no quota"),
+        (["setquota", "-n", "1", "/none"], "NONODE /none"),
+        (["--auth", "nonsense:x", "get", "/"], "AUTHFAILED"),
+    ],
+)
+def test_refusals_are_1_and_name_the_error(zab: Callable[..., Result], words: list[str], name: str) -> None:
+    code, out, err = zab(*words)
+    assert (code, out) == (1, "")
+    assert err.startswith(f"zab: {name}")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["set", "/a"],
+        ["set", "/a", "x", "--file", "-"],
+        ["set", "-b", "/a", "%"],
+        ["create", "/a", "x", "nonsense"],
+        ["delete", "-R", "-v", "1", "/a"],
+        ["setquota", "/a"],
+        ["setquota", "-n", "1", "-b", "1", "/a"],
+        ["ls", "-R", "-w", "/"],
+        ["--auth", "nonsense", "get", "/"],
+    ],
+)
+def test_wrong_usage_is_2(zab: Callable[..., Result], words: list[str]) -> None:
+    assert zab(*words).code == 2
+
+
+def test_no_server_is_3(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ending:
+        main(["--wait", "0.2", "ls", "/", "--server", "127.0.0.1:1"])
+    assert ending.value.code == 3
+    assert "127.0.0.1:1: " in capsys.readouterr().err
+
+
+def test_malformed_hosts_are_2(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ending:
+        main(["-s", "host:nonsense", "ls", "/"])
+    assert ending.value.code == 2
+    assert "not a port" in capsys.readouterr().err
+
+
+def test_hosts_come_from_the_environment(
+    hosts: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("ZAB_HOSTS", hosts)
+    with pytest.raises(SystemExit) as ending:
+        main(["ls", "/zookeeper"])
+    assert not ending.value.code
+    assert capsys.readouterr().out == "[config, quota]\n"
+
+
+def test_kinds_of_znode(zab: Callable[..., Result]) -> None:
+    assert zab("create", "-s", "/s-", "x").out == "Created /s-0000000000\n"
+    assert zab("create", "-s", "-e", "/s-").out == "Created /s-0000000001\n"
+    assert zab("create", "-c", "/c").out == "Created /c\n"
+    assert zab("create", "-t", "60000", "/t").out == "Created /t\n"
+    assert zab("create", "-p", "/x/y/z").out == "Created /x/y/z\n"
+    # The ephemeral one went with the session of its command.
+    assert zab("ls", "/").out == "[c, s-0000000000, t, x]\n"
+
+
+def test_listings(zab: Callable[..., Result]) -> None:
+    for path in ("/b", "/a", "/a/x"):
+        zab("create", path)
+    assert zab("ls", "/").out == "[a, b]\n"
+    assert zab("ls", "-1", "/").out == "a\nb\n"
+    assert zab("ls", "-1", "/b").out == ""
+    assert zab("ls", "-R", "/").out == "/\n/a\n/a/x\n/b\n"
+    assert zab("ls", "-s", "/").out.startswith("[a, b]\ncZxid = 0x")
+    assert zab("count", "/").out == "3\n"
+    listing = json.loads(zab("ls", "--json", "/").out)
+    assert (listing["children"], listing["stat"]["num_children"]) == (["a", "b"], 2)
+    assert json.loads(zab("ls", "-R", "--json", "/a").out)["paths"] == ["/a", "/a/x"]
+
+
+def test_data_that_is_no_text(zab: Callable[..., Result], tmp_path: Path) -> None:
+    (tmp_path / "data").write_bytes(b"\x00\xff")
+    zab("create", "/a", "--file", str(tmp_path / "data"))
+    assert zab("get", "-b", "/a").out == "AP8=\n"
+    assert zab("get", "-x", "/a").out == "00 ff\n"
+    assert zab("get", "/a").out == "\0\\xff\n"
+    assert json.loads(zab("get", "--json", "/a").out)["data_base64"] == "AP8="
+    zab("set", "-b", "/a", "AQI=")
+    assert zab("get", "-x", "/a").out == "01 02\n"
+    zab("create", "/null")
+    assert zab("get", "/null").out == "null\n"
+    assert json.loads(zab("get", "--json", "/null").out)["data"] is None
+
+
+def test_data_from_standard_input_and_back(hosts: str) -> None:
+    zab = [sys.executable, "-m", "zab.cli.main", "-s", hosts]
+    data = b"\xfe\n\xff"
+    subprocess.run([*zab, "create", "/stdin", "--file", "-"], input=data, capture_output=True, check=True)
+    done = subprocess.run([*zab, "get", "--raw", "/stdin"], capture_output=True, check=True)
+    assert done.stdout == data
+
+
+def test_stat(zab: Callable[..., Result]) -> None:
+    zab("create", "/a", "xyz")
+    assert "dataLength = 3\nnumChildren = 0\n" in zab("stat", "/a").out
+    assert "dataVersion = 1\n" in zab("set", "-s", "/a", "x").out
+    assert json.loads(zab("stat", "--json", "/a").out)["stat"]["version"] == 1
+    assert json.loads(zab("set", "--json", "/a", "x").out)["stat"]["version"] == 2
+
+
+def test_whole_subtrees(zab: Callable[..., Result]) -> None:
+    for path in ("/a", "/a/b", "/a/b/c", "/a/d", "/e"):
+        zab("create", path)
+    assert zab("delete", "/a").err.startswith("zab: NOTEMPTY /a")
+    assert zab("deleteall", "-b", "2", "/a") == (0, "", "")
+    assert zab("ls", "/").out == "[e]\n"
+
+
+def test_acls(zab: Callable[..., Result]) -> None:
+    zab("create", "/a", "x", "world:anyone:cdrwa")
+    zab("create", "/a/b")
+    assert zab("getAcl", "/a").out == "'world,'anyone\n: cdrwa\n"
+    assert zab("setAcl", "-s", "/a", "world:anyone:ra").out.count("aclVersion = 1\n") == 1
+    assert json.loads(zab("acl", "get", "--json", "/a").out)["acl"] == [
+        {"scheme": "world", "id": "anyone", "permissions": "ra"}
+    ]
+    assert zab("set", "/a", "y").err.startswith("zab: NOAUTH /a")
+    assert zab("acl", "set", "-R", "/a", "world:anyone:cra").code == 0
+    assert zab("getAcl", "/a/b").out.endswith(": cra\n")
+    assert zab("setAcl", "-v", "7", "/a", "world:anyone:ra").err.startswith("zab: BADVERSION /a")
+
+
+def test_identities(zab: Callable[..., Result]) -> None:
+    assert zab("whoami").out == "Auth scheme: User\nip: 127.0.0.1\n"
+    out = zab("--auth", "digest:bob:pw", "whoami", "--json").out
+    assert {"scheme": "digest", "user": "bob"} in json.loads(out)["identities"]
+    zab("--auth", "digest:bob:pw", "create", "/mine", "secret", "auth::cdrwa")
+    assert zab("get", "/mine").err.startswith("zab: NOAUTH /mine")
+    assert zab("--auth", "digest:bob:pw", "get", "/mine").out == "secret\n"
+
+
+def test_sync_and_config(zab: Callable[..., Result]) -> None:
+    assert zab("sync") == (0, "", "")
+    assert zab("config").code == 0
+
+
+def test_quotas(hosts: str, zab: Callable[..., Result], capsys: pytest.CaptureFixture[str]) -> None:
+    """Quotas are outside of a chroot, so the whole tree is used here."""
+
+    def run(*words: str) -> Result:
+        with pytest.raises(SystemExit) as ending:
+            main(["-s", hosts, *words])
+        captured = capsys.readouterr()
+        return Result(ending.value.code or 0, captured.out, captured.err)  # type: ignore[arg-type]
+
+    top = "/test_quotas/q"
+    run("create", top, "12345")
+    run("create", f"{top}/below")
+    assert run("setquota", "-n", "5", top) == (0, "", "")
+    assert run("setquota", "-B", "100", top) == (0, "", "")
+    listed = run("listquota", top).out.splitlines()
+    assert listed[0] == f"absolute path is /zookeeper/quota{top}/zookeeper_limits"
+    assert listed[1] == f"Output quota for {top} count=5,bytes=-1=;byteHardLimit=100;countHardLimit=-1"
+    assert listed[2].startswith(f"Output stat for {top} count=2,bytes=5")
+    assert "above it, has a quota" in run("setquota", "-n", "1", f"{top}/below").err
+    assert "below it, has a quota" in run("setquota", "-n", "1", "/test_quotas").err
+    assert "no quota can be set here" in run("setquota", "-n", "1", "/zookeeper/quota").err
+    assert run("delquota", "-B", top).code == 0
+    assert run("listquota", top).out.splitlines()[1] == f"Output quota for {top} count=5,bytes=-1"
+    assert run("delquota", top).code == 0
+    assert run("listquota", top).code == 1
+    assert run("delquota", top).code == 1
+    assert run("get", "/zookeeper/quota/test_quotas").code == 1
+
+
+# Commands that wait run as processes, while the test changes the tree.
+
+
+def start(*words: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "zab.cli.main", *words]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=dict(os.environ))
+
+
+def test_watch_follows_a_subtree(hosts: str, zab: Callable[..., Result]) -> None:
+    chroot = "/test_watch_follows_a_subtree"
+    with start("-s", hosts + chroot, "watch", "--recursive", "-n", "3", "/") as process:
+        assert process.stderr is not None
+        assert process.stdout is not None
+        assert process.stderr.readline() == "watching /\n"
+        zab("create", "/a")
+        zab("set", "/a", "x")
+        zab("delete", "/a")
+        lines = process.stdout.read().splitlines()
+        assert process.wait(10) == 0
+    assert [line.rpartition(" zxid=")[0] for line in lines] == ["CREATED /a", "DATA_CHANGED /a", "DELETED /a"]
+
+
+def test_a_one_shot_watch_waits_for_its_event(hosts: str, zab: Callable[..., Result]) -> None:
+    chroot = "/test_a_one_shot_watch_waits_for_its_event"
+    zab("create", "/a", "before")
+    with start("-s", hosts + chroot, "get", "-w", "/a") as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "before\n"
+        zab("set", "/a", "after")
+        out = process.stdout.read()
+        assert process.wait(10) == 0
+    assert "type:NodeDataChanged path:/a" in out
+
+
+def test_a_reader_that_has_enough_is_no_crash(hosts: str, zab: Callable[..., Result]) -> None:
+    with start("-s", hosts, "watch", "/") as process:
+        assert process.stderr is not None
+        assert process.stdout is not None
+        process.stderr.readline()
+        process.stdout.close()
+        zab("create", "/a")
+        deadline = time.monotonic() + 10
+        number = 0
+        # The root's own children change only here.
+        while process.poll() is None and time.monotonic() < deadline:
+            trio.run(_touch, hosts, f"/test_pipe_{number}")
+            number += 1
+        assert process.wait(10) == 1
+        assert "Traceback" not in process.stderr.read()
+
+
+async def _touch(hosts: str, path: str) -> None:
+    async with connect(hosts) as zk:
+        await zk.create(path)
+        await zk.delete(path)
