@@ -17,7 +17,8 @@ import trio
 from zab.server.config import ConfigError, load
 from zab.server.host import ServerFailedError
 from zab.server.journal import Journal, open_journal
-from zab.server.server import serve
+from zab.server.refusal import refusal
+from zab.server.server import serve, tune_interpreter
 from zab.server.settings import Config
 
 USAGE = "usage: python -m zab.server [--stop-with-parent] FILE"
@@ -26,26 +27,6 @@ USAGE_ERROR = 2
 UNEXPECTED_ERROR = 1
 
 journal = Journal("server")
-
-
-def foreign_packages() -> list[str]:
-    """Packages of ours that another distribution installed over (`xarray-datatree` has a `datatree` too)."""
-    import datatree
-    import session
-    import zab
-
-    home = zab.__path__[0].rpartition("/")[0]
-    return [each.__name__ for each in (datatree, session) if each.__path__[0].rpartition("/")[0] != home]
-
-
-def refusal() -> str | None:
-    """Why this interpreter must not run a server, None when it may."""
-    if not __debug__:
-        return "python -O switches off the assertions that keep a wrong state from being served: run without -O"
-    foreign = foreign_packages()
-    if foreign:
-        return f"{', '.join(foreign)}: not this project's package; another distribution installed one of that name"
-    return None
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -81,7 +62,7 @@ async def _serve(config: Config, stops_with_parent: bool) -> None:
         if stops_with_parent:
             nursery.start_soon(_stop_at_end_of_input, nursery.cancel_scope)
         try:
-            await serve(config)
+            await serve(config, started=tune_interpreter)
         except ServerFailedError as error:
             failure = error
         nursery.cancel_scope.cancel()

@@ -1,0 +1,287 @@
+"""A local ensemble: one process per member on the loopback interface, its files below one directory.
+
+    DIR/N/myid, DIR/N/zoo.cfg       written at every start
+    DIR/N/version-1/…               the data, which stays
+    DIR/N/server.log                the journal of the member, appended to
+
+Ports: clients at P, P + 1, …; quorum ports from P + 700, election ports from P + 1700 on where these are free, else
+others below the range that the kernel hands to outgoing connections.
+
+A member is `python -m zab.server --stop-with-parent`, in a process group of its own: Ctrl-C reaches this process alone,
+which stops the members in order, and a member whose parent is gone, however it went, stops too.
+
+    start()             write the files, start the processes
+    run(say)            wait until all members serve, say so, then until a signal; stop them; the exit code
+
+A member that ends before the ensemble serves ends all, with its exit code. One that ends later is reported, and the
+others go on: that is what an ensemble is for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import trio
+
+SIZE_MAX = 9
+HOST = "127.0.0.1"
+QUORUM_OFFSET = 700
+ELECTION_OFFSET = 1700
+OTHER_PORTS = range(11_000, 32_000)
+SERVING_SECONDS_MAX = 60.0
+PROBE_SECONDS = 0.02
+STOP_SECONDS = 10.0
+LOG_TAIL_LINES = 5
+
+UNEXPECTED_ERROR, USAGE_ERROR = 1, 2
+
+Say = Callable[[str], None]
+
+
+class EnsembleError(Exception):
+    """The ensemble cannot be started; `exit_code` is one of ZooKeeper's."""
+
+    def __init__(self, exit_code: int, reason: str) -> None:
+        super().__init__(reason)
+        self.exit_code = exit_code
+
+
+class Member:
+    """One member: its id, ports, directory and process."""
+
+    def __init__(self, server_id: int, directory: Path, client_port: int, quorum_port: int, election_port: int) -> None:
+        self.server_id = server_id
+        self.directory = directory
+        self.client_port = client_port
+        self.quorum_port = quorum_port
+        self.election_port = election_port
+        self.process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def config_path(self) -> Path:
+        return self.directory / "zoo.cfg"
+
+    @property
+    def log_path(self) -> Path:
+        return self.directory / "server.log"
+
+    def start(self) -> None:
+        """Start the process; it stops when its standard input ends."""
+        command = [sys.executable, "-m", "zab.server", "--stop-with-parent", str(self.config_path)]
+        with self.log_path.open("ab") as log:
+            self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log, process_group=0)
+
+    def exit_code(self) -> int | None:
+        """None while it runs."""
+        assert self.process is not None
+        return self.process.poll()
+
+    def stop(self) -> None:
+        """Ask the process to stop."""
+        if self.process is not None and self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+
+    def is_serving(self) -> bool:
+        """Whether it answers clients as part of a quorum."""
+        try:
+            with socket.create_connection((HOST, self.client_port), 1.0) as connection:
+                connection.settimeout(1.0)
+                connection.sendall(b"srvr")
+                answer = b""
+                while piece := connection.recv(65536):
+                    answer += piece
+        except OSError:
+            return False
+        return b"\nMode: " in answer
+
+    def last_lines(self) -> str:
+        """The end of its journal."""
+        lines = self.log_path.read_text(errors="replace").splitlines()
+        return "\n".join(f"    {line}" for line in lines[-LOG_TAIL_LINES:])
+
+
+class LocalEnsemble:
+    """All members; see the module's text."""
+
+    def __init__(self, size: int, directory: Path, client_port: int) -> None:
+        assert 1 <= size <= SIZE_MAX
+        from zab.server.refusal import refusal
+
+        reason = refusal()
+        if reason is not None:
+            raise EnsembleError(USAGE_ERROR, reason)
+        self._refuse_taken(range(client_port, client_port + size))
+        taken = set(range(client_port, client_port + size))
+        self.members = [
+            Member(
+                number,
+                directory.absolute() / str(number),
+                client_port + number - 1,
+                _free_port(client_port + QUORUM_OFFSET + number - 1, taken),
+                _free_port(client_port + ELECTION_OFFSET + number - 1, taken),
+            )
+            for number in range(1, size + 1)
+        ]
+
+    @property
+    def hosts(self) -> str:
+        """The connection string."""
+        return ",".join(f"{HOST}:{member.client_port}" for member in self.members)
+
+    def _refuse_taken(self, ports: range) -> None:
+        for port in ports:
+            if not _is_free(port):
+                raise EnsembleError(
+                    UNEXPECTED_ERROR, f"port {port} is in use: stop what listens there, or say another --client-port"
+                )
+
+    def start(self) -> None:
+        """Write the files and start all processes. Raises EnsembleError."""
+        try:
+            for member in self.members:
+                self._write_files(member)
+        except OSError as error:
+            raise EnsembleError(3, f"cannot write below {member.directory.parent}: {error.strerror}") from error
+        for member in self.members:
+            member.start()
+
+    def _write_files(self, member: Member) -> None:
+        member.directory.mkdir(parents=True, exist_ok=True)
+        (member.directory / "myid").write_text(f"{member.server_id}\n")
+        lines = [
+            "# Written by `zab ensemble` at every start; what is changed here is lost.",
+            "tickTime=2000",
+            "initLimit=10",
+            "syncLimit=5",
+            f"dataDir={_property(str(member.directory))}",
+            f"clientPort={member.client_port}",
+            f"clientPortAddress={HOST}",
+            "# All clients come from this machine.",
+            "maxClientCnxns=0",
+            "preAllocSize=16384",
+            "4lw.commands.whitelist=*",
+        ]
+        for other in self.members:
+            lines.append(f"server.{other.server_id}={HOST}:{other.quorum_port}:{other.election_port}")
+        member.config_path.write_text("\n".join(lines) + "\n", encoding="latin-1", errors="strict")
+
+    # ---------------------------------------------------------------------------------------------------------- running
+
+    async def run(self, say: Say) -> int:
+        """Run until a signal, or until no member is left; returns the exit code of the command."""
+        import trio
+
+        code = 0
+        try:
+            async with trio.open_nursery() as nursery:
+                await nursery.start(self._stop_on_signal, nursery.cancel_scope)
+                failed = await self._wait_until_serving()
+                if failed is None:
+                    say(f"serving at {self.hosts} (data in {self.members[0].directory.parent}, stop with Ctrl-C)")
+                    await self._wait_for_ends(say)
+                    code = UNEXPECTED_ERROR
+                else:
+                    code, reason = failed
+                    print(f"zab: {reason}", file=sys.stderr)
+                nursery.cancel_scope.cancel()
+        finally:
+            await trio.to_thread.run_sync(self.stop)
+        return code
+
+    async def _stop_on_signal(self, scope: trio.CancelScope, task_status: trio.TaskStatus[None]) -> None:
+        import trio
+
+        with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+            task_status.started()
+            async for _number in signals:
+                scope.cancel()
+                return
+
+    async def _wait_until_serving(self) -> tuple[int, str] | None:
+        """None when all members serve; else exit code and reason."""
+        import trio
+
+        deadline = time.monotonic() + SERVING_SECONDS_MAX
+        waiting = list(self.members)
+        while waiting:
+            for member in list(waiting):
+                code = member.exit_code()
+                if code is not None:
+                    reason = f"member {member.server_id} ended with exit code {code}, see {member.log_path}:"
+                    return (code if code > 0 else UNEXPECTED_ERROR), f"{reason}\n{member.last_lines()}"
+                if await trio.to_thread.run_sync(member.is_serving):
+                    waiting.remove(member)
+            if time.monotonic() > deadline:
+                late = ", ".join(str(member.server_id) for member in waiting)
+                return UNEXPECTED_ERROR, f"not serving after {SERVING_SECONDS_MAX:.0f} s: member {late}"
+            await trio.sleep(PROBE_SECONDS)
+        return None
+
+    async def _wait_for_ends(self, say: Say) -> None:
+        """Returns when every member has ended; each is reported."""
+        import trio
+
+        async with trio.open_nursery() as nursery:
+            for member in self.members:
+                nursery.start_soon(self._report_end, member, say)
+
+    async def _report_end(self, member: Member, say: Say) -> None:
+        import trio
+
+        assert member.process is not None
+        code = await trio.to_thread.run_sync(member.process.wait, abandon_on_cancel=True)
+        say(f"member {member.server_id} ended with exit code {code}, see {member.log_path}")
+
+    def stop(self) -> None:
+        """Stop all members, and wait for them; one that does not stop in time is killed."""
+        for member in self.members:
+            member.stop()
+        deadline = time.monotonic() + STOP_SECONDS
+        for member in self.members:
+            if member.process is None:
+                continue
+            try:
+                member.process.wait(max(0.0, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                member.process.kill()
+                member.process.wait()
+            assert member.process.stdin is not None
+            with contextlib.suppress(BrokenPipeError):
+                member.process.stdin.close()
+
+
+def _property(text: str) -> str:
+    """A value as it stands in a properties file: every character beyond Latin-1, and the backslash, escaped."""
+    return "".join(
+        character if " " <= character <= "~" and character != "\\" else f"\\u{ord(character):04x}" for character in text
+    )
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        # As the server will bind: what lingers of earlier connections there is no obstacle.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except OSError:
+            return False
+    return True
+
+
+def _free_port(wanted: int, taken: set[int]) -> int:
+    """`wanted`, or another free port; it is added to `taken`."""
+    port = wanted
+    while port in taken or not 0 < port < 65536 or not _is_free(port):
+        port = random.choice(OTHER_PORTS)
+    taken.add(port)
+    return port
