@@ -181,6 +181,9 @@ class Election:
         elif self._is_better(vote):
             self.proposal = vote
             self._broadcast(now)
+        elif vote != self.proposal and self._sid in self._quorum.voters:
+            # It may have been following still when our vote reached it: without an answer it would wait for a resend.
+            self._send(sid, self._notification())
         self.received[sid] = notification
         self._consider(now)
 
