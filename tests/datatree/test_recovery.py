@@ -238,7 +238,7 @@ def test_clean_stop_leaves_nothing_to_copy():
     log.close()
     disk.log.clear()
     assert recover(disk).last == author.last
-    assert disk.log == ["sync_directory version-1"]
+    assert list(disk.log) == ["sync_directory version-1"]
 
 
 @pytest.mark.parametrize("content", [b"", b"ZLOG", bytes(64), bytes(5000)])

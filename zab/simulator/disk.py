@@ -16,12 +16,23 @@ one system call: `replace` is four (write, sync, rename, directory sync). Reads 
 """
 
 import errno
-import os
+from collections import deque
 from random import Random
 
 from attrs import define, field
 
 SECTOR_BYTES = 512
+
+_TEXTS = {
+    errno.EIO: "Input/output error",
+    errno.ENOSPC: "No space left on device",
+    errno.ENOENT: "No such file or directory",
+    errno.EEXIST: "File exists",
+}
+
+
+def _error(number: int, path: str) -> OSError:
+    return OSError(number, _TEXTS.get(number, "error"), path)
 
 
 class PowerLossError(Exception):
@@ -146,8 +157,8 @@ class FaultyDisk:
         self.capacity_bytes = capacity_bytes
         self.generation = 0
         self.operations = 0
-        self.log: list[str] = []
-        """What was done since the last crash, for failure messages."""
+        self.log: deque[str] = deque(maxlen=100)
+        """The newest operations, for failure messages."""
         self._used = 0
         self._numbers = 0
         self._names: dict[str, _Inode] = {}
@@ -224,7 +235,7 @@ class FaultyDisk:
         if self.operations == self._crash_at:
             return PowerLossError(what)
         if self.operations == self._fail_at:
-            return OSError(self._error, os.strerror(self._error), what)
+            return _error(self._error, what)
         return None
 
     # What files and the disk share.
@@ -235,7 +246,7 @@ class FaultyDisk:
         room = self.capacity_bytes - self._used + len(inode.data) - offset
         if len(data) > room:
             data = data[: max(room, 0)]
-            fault = fault or OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+            fault = fault or _error(errno.ENOSPC, path)
         if not durable or fault or inode.undo or inode.lost:
             inode.dirty(offset, offset + len(data))
             self._unsettled[inode.number] = inode
@@ -273,7 +284,7 @@ class FaultyDisk:
     def _find(self, path: str) -> _Inode:
         inode = self._names.get(path)
         if inode is None:
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+            raise _error(errno.ENOENT, path)
         return inode
 
     def _create(self, path: str) -> _Inode:
@@ -288,7 +299,7 @@ class FaultyDisk:
         if not create:
             return FaultyFile(self, path, self._find(path), offset)
         if path in self._names:
-            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
+            raise _error(errno.EEXIST, path)
         fault = self._step(f"create {path}")
         inode = self._create(path)
         if fault:
@@ -297,7 +308,7 @@ class FaultyDisk:
 
     def read(self, path: str, offset: int = 0, length: int | None = None) -> bytes:
         if path in self._unreadable:
-            raise OSError(self._unreadable[path], os.strerror(self._unreadable[path]), path)
+            raise _error(self._unreadable[path], path)
         data = self._find(path).data
         return bytes(data[offset:] if length is None else data[offset : offset + length])
 
@@ -307,7 +318,7 @@ class FaultyDisk:
         self.write_at(inode, temporary, 0, data)
         self.sync_inode(inode, temporary)
         self.rename(temporary, path)
-        self.sync_directory(os.path.dirname(path))
+        self.sync_directory(path.rpartition("/")[0])
 
     def overwrite(self, path: str, data: bytes) -> None:
         inode = self._names.get(path) or self._create(path)
