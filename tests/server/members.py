@@ -1,7 +1,8 @@
 """Whole members in one thread: real peers, trees and sessions; links, storage and clients are lists in memory.
 
-`Ensemble.settle()` carries messages, storage answers and client bytes until nothing moves; time stands still meanwhile and
-passes only in `advance`. A test holds back what it wants to be late: `durable_held` of a server, or a link that is `cut`.
+`Ensemble.settle()` carries messages, storage answers and client bytes until nothing moves; time stands still meanwhile
+and passes only in `advance`. A test holds back what it wants to be late: `durable_held` of a server, or all that is on
+the links of servers that are `cut`.
 """
 
 from collections import deque
@@ -115,11 +116,16 @@ class Client:
         return received
 
     def replies(self) -> list[tuple[int, int, Any]]:
-        """(xid, error, body) of the replies since the last look."""
-        return [(item[1], item[3], item[4]) for item in self.take_received() if item[0] == "reply"]
+        """(xid, error, body) of the replies since the last look; events stay."""
+        replies = [item for item in self.received if item[0] == "reply"]
+        self.received = [item for item in self.received if item[0] == "event"]
+        return [(xid, error, body) for _, xid, _, error, body in replies]
 
     def events(self) -> list[tuple[int, bytes]]:
-        return [(item[2], item[3]) for item in self.take_received() if item[0] == "event"]
+        """(type, path) of the events since the last look; replies stay."""
+        events = [item for item in self.received if item[0] == "event"]
+        self.received = [item for item in self.received if item[0] == "reply"]
+        return [(kind, path) for _, _, kind, path in events]
 
 
 class Server:
@@ -221,7 +227,7 @@ class Ensemble:
 
     def do(self, client: Client, *requests: bytes) -> list[tuple[int, int, Any]]:
         """Send these in one segment, let everything settle, return the replies."""
-        client.take_received()
+        client.replies()
         client.say(b"".join(requests))
         self.settle()
         return client.replies()

@@ -3,12 +3,12 @@
 from random import Random
 
 import pytest
-from tests.server.members import Client, Ensemble
 
 from datatree.errors import ErrorCode
 from datatree.opcodes import OpCode
 from datatree.requests import OPEN_ACL, Create, Multi, PathOnly, PathVersion, SetData
 from datatree.znode import STAT_LAYOUT
+from tests.server.members import Client, Ensemble
 from zab import events as ev
 from zab import message as msg
 

@@ -236,30 +236,29 @@ class Processor:
         intake, config, tree = self.intake, self.state.config, self.state.tree
         assert self.prepare is not None
         assert self.proposed or first == tree.applied + 1 or first & 0xFFFFFFFF == 1, "the leader must have applied all"
-        prepare, refusal = self.prepare, self.sessions.refusal
+        count_max, bytes_max = config.max_batch_count, config.max_batch_bytes
+        prepare, refusal = self.prepare.prepare, self.sessions.refusal
         txns: list[Txn] = []
         connections: list[ClientConnection | None] = []
         records: list[bytes] = []
         size = 0
-        zxid = first
-        while intake and len(txns) < config.max_batch_count:
+        for zxid in range(first, first + min(len(intake), count_max)):
             write = intake[0]
-            if txns and size + len(write.body) > config.max_batch_bytes:
+            if size + len(write.body) > bytes_max and txns:
                 break
             intake.popleft()
             refused = refusal(write.session, write.opcode, write.owner)
             if refused:
                 txn = Txn(zxid, time, write.session, write.cxid, _ERROR, refused, b"", None, (write.opcode,))
             else:
-                txn = prepare.prepare(write, zxid, time)
+                txn = prepare(write, zxid, time)
                 if txn.type < _ERROR:
                     self.sessions.proposed(txn, write.owner, self.now)
             record = encode(txn)
-            records.append(record)
             size += len(record)
+            records.append(record)
             txns.append(txn)
             connections.append(write.connection)
-            zxid += 1
         self.proposed.append(Proposed(first, txns, connections))
         self.metrics.last_proposal_size = size
         self.metrics.proposal_size.add(size)
@@ -358,12 +357,14 @@ class Processor:
         assert not frame, "a transaction answers a write"
         assert xid == txn.cxid
         self.outstanding_count -= 1
-        error = outcome.error
-        if error == ErrorCode.SESSIONMOVED:
+        if not outcome.error:
+            answered = WRITTEN[opcode](xid, txn.zxid, outcome)
+        elif outcome.error == ErrorCode.SESSIONMOVED:
             # Somebody else serves the session now; a reply here could contradict what is answered there.
             self.clients.close(connection)
             return self.now - since
-        answered = reply(xid, txn.zxid, error) if error else WRITTEN[opcode](xid, txn.zxid, outcome)
+        else:
+            answered = reply(xid, txn.zxid, outcome.error)
         connection.out.append(answered)
         connection.out_bytes += len(answered)
         self.clients.dirty[connection] = None

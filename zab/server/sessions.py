@@ -192,13 +192,13 @@ class Sessions:
 
     # ------------------------------------------------------------------------------------------------ the leader's part
 
-    def refusal(self, session: int, opcode: int, owner: int | None) -> ErrorCode:
-        """Whether a write of a session may not come through this server: OK, SESSIONEXPIRED or SESSIONMOVED."""
+    def refusal(self, session: int, opcode: int, owner: int | None) -> int:
+        """Why a write of a session may not come through this server: SESSIONEXPIRED, SESSIONMOVED, or 0 for none."""
         if owner is None or opcode == _CREATE_SESSION:
-            return ErrorCode.OK
+            return 0
         assert self.tracker is not None
         admission = self.tracker.admit(session, owner)
-        return ErrorCode.OK if admission is Admission.ADMITTED else _REFUSALS[admission]
+        return 0 if admission is _ADMITTED else _REFUSALS[admission]
 
     def proposed(self, txn: Txn, owner: int | None, now: int) -> None:
         """The leader has made a createSession or closeSession."""
@@ -245,7 +245,8 @@ class Sessions:
             self._clients.close(connection, Closing.FLUSHED)
 
 
+_ADMITTED = Admission.ADMITTED
 _REFUSALS = {
-    Admission.EXPIRED: ErrorCode.SESSIONEXPIRED,
-    Admission.MOVED: ErrorCode.SESSIONMOVED,
+    Admission.EXPIRED: int(ErrorCode.SESSIONEXPIRED),
+    Admission.MOVED: int(ErrorCode.SESSIONMOVED),
 }
