@@ -4,6 +4,7 @@ import os
 import pty
 import re
 import select
+import signal
 import subprocess
 import sys
 import time
@@ -64,6 +65,22 @@ def test_a_failure_does_not_end_the_shell_and_decides_its_code(hosts: str) -> No
     assert "No such command 'nonsense'" in done.stderr
     assert "No closing quotation" in done.stderr
     assert piped(hosts, "get /none", "ls /").returncode == 1
+
+
+def test_an_interrupt_ends_a_shell_without_a_terminal_and_closes_its_session(hosts: str) -> None:
+    command = [*ZAB, "-s", hosts, "shell"]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, text=True, **pipes) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdin.write("create -e /interrupted\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == "Created /interrupted\n"
+        process.send_signal(signal.SIGINT)
+        assert process.wait(10) == 130
+        assert "Traceback" not in process.stderr.read()
+    assert "NONODE" in piped(hosts, "get /interrupted").stderr
 
 
 def test_quit_ends_the_shell(hosts: str) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -265,6 +266,15 @@ def test_watch_follows_a_subtree(hosts: str, zab: Callable[..., Result]) -> None
         lines = process.stdout.read().splitlines()
         assert process.wait(10) == 0
     assert [line.rpartition(" zxid=")[0] for line in lines] == ["CREATED /a", "DATA_CHANGED /a", "DELETED /a"]
+
+
+def test_an_interrupt_ends_a_watch(hosts: str) -> None:
+    with start("-s", hosts, "watch", "/") as process:
+        assert process.stderr is not None
+        process.stderr.readline()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(10) == 130
+        assert "Traceback" not in process.stderr.read()
 
 
 def test_a_one_shot_watch_waits_for_its_event(hosts: str, zab: Callable[..., Result]) -> None:

@@ -5,14 +5,18 @@ from contextlib import contextmanager
 
 import pytest
 
+from tests.zab_server import zab_servers
 from tests.zookeeper_server import ZooKeeperEnsemble, zookeeper
 
-KINDS = [pytest.param("zookeeper", marks=pytest.mark.java)]
+KINDS = ["zab", pytest.param("zookeeper", marks=pytest.mark.java)]
 
 
 @contextmanager
 def running(kind: str, size: int, configuration: Mapping[str, str | int]) -> Iterator[ZooKeeperEnsemble]:
     """`size` servers of that kind, with TTL znodes switched on."""
-    assert kind == "zookeeper"
-    with zookeeper(size, configuration=configuration, properties={"extendedTypesEnabled": "true"}) as ensemble:
-        yield ensemble
+    if kind == "zab":
+        with zab_servers(size, configuration={**configuration, "extendedTypesEnabled": "true"}) as ensemble:
+            yield ensemble
+    else:
+        with zookeeper(size, configuration=configuration, properties={"extendedTypesEnabled": "true"}) as ensemble:
+            yield ensemble

@@ -27,6 +27,7 @@ __all__ = ["COMMANDS", "Command", "build", "foreign_packages", "main"]
 
 ZNODES: Final = "Znodes"
 SERVERS: Final = "Servers and files"
+INTERRUPTED: Final = 130
 
 
 @frozen
@@ -62,6 +63,12 @@ COMMANDS: Final = {
     "whoami": _znode("whoami_command", "Print whom the server takes this client for."),
     "config": _znode("config_command", "Print the ensemble's configuration."),
     "shell": Command("zab.cli.shell", "shell_command", ZNODES, "Run commands one after the other in one session."),
+    "snapshot": Command(
+        "zab.cli.inspect", "snapshot_command", SERVERS, "Print what is in a snapshot, native or ZooKeeper's."
+    ),
+    "log": Command(
+        "zab.cli.inspect", "log_command", SERVERS, "Print the transactions of a log, native or ZooKeeper's."
+    ),
 }
 
 # What the docstrings of our own packages begin with: the packages of others lie in the same directory once installed.
@@ -156,7 +163,12 @@ def main(words: Sequence[str] | None = None) -> None:
     try:
         build(called)(args=arranged, prog_name="zab")
     except KeyboardInterrupt:
-        raise SystemExit(130) from None
+        raise SystemExit(INTERRUPTED) from None
+    except BaseExceptionGroup as group:
+        # Ctrl-C reaches one task of several, and the others' end comes with it.
+        if group.subgroup(KeyboardInterrupt) is None:
+            raise
+        raise SystemExit(INTERRUPTED) from None
     except BrokenPipeError:
         # Whoever read the output has enough. What is still buffered must not raise again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

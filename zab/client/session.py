@@ -28,7 +28,7 @@ from typing import Any, Final
 from datatree.errors import ErrorCode
 from datatree.opcodes import OpCode
 from datatree.requests import AddAuth, NoBody, PathKind
-from zab.client.connection import Connection, Phase
+from zab.client.connection import Connection
 from zab.client.exceptions import AuthFailedError, ConnectionLossError, request_error
 from zab.client.records import EventType, State, WatchEvent, WatchKind
 from zab.client.requests import Answered, Became, Done, Effect, Expired, Notified, Opened, Request, Tell
@@ -150,7 +150,7 @@ class Session:
         requests = []
         for table, path in self.watches.release(watcher):
             kind = _PERSISTENT_KINDS.get(table)
-            if kind is None or self.connection is None or self.connection.phase is not Phase.OPEN:
+            if kind is None or self.connection is None or not self.state.is_connected:
                 continue
             # Somebody else's registration of the same watch is on its way and would be removed with it.
             if not self.connection.is_registering(path, table):
