@@ -108,6 +108,8 @@ def _measure_cells(comparison: Comparison, sides: list[ZooKeeperEnsemble], optio
             results: dict[int, Result] = {}
             for index in (0, 1) if turn % 2 == 0 else (1, 0):
                 hosts = hosts_of(measured.cell, sides[index])
+                # What the run before left to the disk must not be paid for by this one.
+                os.sync()
                 results[index] = run_load(
                     hosts, measured.cell, seconds=options.seconds, warmup_seconds=RUN_WARMUP_SECONDS
                 )

@@ -14,7 +14,7 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tests.chaos.checker import Held, Kind, Operation, Replica, Violation, check
@@ -22,6 +22,8 @@ from tests.chaos.client import SHARED_PATHS, RecordingClient, Request, read_znod
 from tests.zookeeper_server import ZooKeeperEnsemble, ZooKeeperMember, four_letter_word
 
 CLIENTS = 6
+# Who is killed, and how often in comparison.
+VICTIMS = {"leader": 4, "one": 3, "two": 2, "all": 2}
 PROGRESS_SECONDS = 20.0
 QUIET_SECONDS = 5.0
 QUIET_PATIENCE_SECONDS = 40.0
@@ -55,8 +57,15 @@ class Report:
         return "\n".join(lines)
 
 
-def run(ensemble: ZooKeeperEnsemble, *, seconds: float, seed: int, tree_of: TreeOf | None = None) -> Report:
-    """Loads and kills for so long, then judges. The members are stopped afterwards if `tree_of` is given.
+def run(
+    ensemble: ZooKeeperEnsemble,
+    *,
+    seconds: float,
+    seed: int,
+    victims: Mapping[str, int] = VICTIMS,
+    tree_of: TreeOf | None = None,
+) -> Report:
+    """Loads and kills for so long, then judges. The members are stopped at the end if `tree_of` is given.
 
     Raises ChaosError, ZooKeeperError when members do not come back.
     """
@@ -71,7 +80,7 @@ def run(ensemble: ZooKeeperEnsemble, *, seconds: float, seed: int, tree_of: Tree
     for thread in threads:
         thread.start()
     try:
-        kill_members(ensemble, seconds, random.Random(seed), report.kills)
+        kill_members(ensemble, seconds, random.Random(seed), victims, report.kills)
         demand_progress(clients)
     finally:
         stop.set()
@@ -85,12 +94,14 @@ def run(ensemble: ZooKeeperEnsemble, *, seconds: float, seed: int, tree_of: Tree
     return report
 
 
-def kill_members(ensemble: ZooKeeperEnsemble, seconds: float, source: random.Random, kills: list[str]) -> None:
+def kill_members(
+    ensemble: ZooKeeperEnsemble, seconds: float, source: random.Random, weights: Mapping[str, int], kills: list[str]
+) -> None:
     """Kills, waits, starts again, waits for it to serve, and over again until the time is up."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         time.sleep(source.uniform(0.3, 2.0))
-        victims = choose_victims(ensemble, source)
+        victims = choose_victims(ensemble, source, weights)
         kills.append(f"server {', '.join(str(victim.server_id) for victim in victims)}")
         for victim in victims:
             assert victim.process is not None
@@ -105,9 +116,11 @@ def kill_members(ensemble: ZooKeeperEnsemble, seconds: float, source: random.Ran
         ensemble.wait()
 
 
-def choose_victims(ensemble: ZooKeeperEnsemble, source: random.Random) -> list[ZooKeeperMember]:
-    """Mostly the leader or any one, sometimes two or all."""
-    kind = source.choices(("leader", "one", "two", "all"), weights=(4, 3, 2, 2), k=1)[0]
+def choose_victims(
+    ensemble: ZooKeeperEnsemble, source: random.Random, weights: Mapping[str, int]
+) -> list[ZooKeeperMember]:
+    """The members to kill at once."""
+    kind = source.choices(list(weights), weights=list(weights.values()), k=1)[0]
     leaders = [member for member in ensemble.members if member.mode() == "leader"]
     if kind == "leader" and leaders:
         return leaders[:1]

@@ -1,0 +1,48 @@
+"""Members are killed at random for a minute under load; what the clients were told has to hold: `chaos`, `checker`."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from pathlib import Path
+
+import pytest
+
+from datatree.recovery import recover
+from tests.chaos.chaos import run
+from tests.zab_server import zab_servers
+from tests.zookeeper_server import ZooKeeperMember
+from zab.server.disk import RealDisk
+
+SECONDS = 60.0
+SHORT_SECONDS = 3.0
+TICK = {"tickTime": 500}
+
+
+def tree_of(member: ZooKeeperMember) -> tuple[int, int]:
+    """(zxid, digest) of the tree that the stopped member's directory holds."""
+    with contextlib.closing(RealDisk(str(member.data_directory))) as disk:
+        recovered = recover(disk)
+    assert not recovered.damage, [str(each) for each in recovered.damage]
+    return recovered.tree.applied, recovered.tree.digest
+
+
+@pytest.mark.slow
+def test_members_killed_for_a_minute_lose_nothing_and_agree(tmp_path: Path) -> None:
+    seed = random.SystemRandom().randrange(1_000_000)
+    with zab_servers(3, directory=tmp_path, configuration=TICK) as ensemble:
+        report = run(ensemble, seconds=SECONDS, seed=seed, tree_of=tree_of)
+        logs = "\n".join(f"--- server {member.server_id}\n{member.log_text()[-3000:]}" for member in ensemble.members)
+    assert not report.violations, f"seed {seed}: {report}\n{logs}"
+    assert not report.complaints, f"seed {seed}: {report}\n{logs}"
+    assert len(report.kills) >= SECONDS / 10, report
+    assert report.acknowledged_count >= 100 * SECONDS, report
+
+
+@pytest.mark.slow
+def test_with_members_that_acknowledge_before_they_have_written_the_same_run_finds_lost_writes(tmp_path: Path) -> None:
+    program = ("-m", "tests.chaos.early_ack")
+    with zab_servers(3, directory=tmp_path, configuration=TICK, program=program) as ensemble:
+        report = run(ensemble, seconds=SHORT_SECONDS, seed=1, victims={"all": 1})
+    assert report.acknowledged_count > 0, report
+    assert "lost" in {violation.rule for violation in report.violations}, report
