@@ -35,15 +35,15 @@ Not here: opening and closing of what a server has (`server`).
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Any, TypeAlias
 
 import trio
 
 from zab import events as ev
 from zab.server.client_sockets import TURN_MS, ClientSockets
 from zab.server.election_links import Address, ElectionLinks
-from zab.server.inputs import Input, TakeSnapshot
+from zab.server.inputs import Input, SnapshotTaken, TakeSnapshot
 from zab.server.journal import Journal
 from zab.server.links import QuorumLinks
 from zab.server.log_thread import LogThread, LogThreadFailed
@@ -55,6 +55,9 @@ from zab.server.storage import InstallSnapshot, RollLog, SnapshotUnusable, Stora
 
 READ_AHEAD_BYTES = 1 << 20
 """Unsent bytes on a link above which log reads for it wait."""
+
+Spawn: TypeAlias = Callable[..., None]
+"""Starts a task of the server: an async function and its arguments."""
 
 STATE_NAMES = ("looking", "following", "leading", "observing")
 UNEXPECTED_ERROR = 1
@@ -69,12 +72,6 @@ class ServerFailedError(Exception):
         super().__init__(reason)
         self.exit_code = exit_code
         self.reason = reason
-
-
-class Spawn(Protocol):
-    """Starts a task of the server."""
-
-    def __call__(self, work: Callable[..., Awaitable[Any]], *arguments: Any) -> None: ...
 
 
 class Host:
@@ -98,6 +95,7 @@ class Host:
         stall_ms: int,
         spawn: Spawn,
         role_changed: Callable[[ev.RoleChanged], None],
+        snapshot_taken: Callable[[], None],
     ) -> None:
         """`stall_ms` is how long a snapshot transfer may make no progress."""
         self._member = member
@@ -115,6 +113,7 @@ class Host:
         self._stall_ms = stall_ms
         self._spawn = spawn
         self._role_changed = role_changed
+        self._snapshot_taken = snapshot_taken
         self._to_store: list[StorageEffect] = []
         self._reads: list[ev.ReadLog] = []
         """Log reads that wait for room on their link."""
@@ -157,6 +156,9 @@ class Host:
                 raise ServerFailedError(UNEXPECTED_ERROR, f"the log cannot be written -> stop: {item.reason}")
             if isinstance(item, SnapshotUnusable):
                 self._give_up_fetch(item.fetch, item.reason)
+            elif isinstance(item, SnapshotTaken):
+                inputs.append(item)
+                self._snapshot_taken()
             else:
                 inputs.append(item)  # type: ignore[arg-type]  # whoever posts, posts inputs
 

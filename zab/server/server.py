@@ -3,7 +3,8 @@
     serve(config)                                    owns everything below; ends when cancelled, or by ServerFailedError
     ├── loop          `Loop.run(Host)`               every client socket and quorum link; ends with the server
     ├── election      `ElectionLinks.run`            the election port, a connection to each other; not standalone
-    ├── purge         every purgeInterval            hands the retention's work to the snapshot thread
+    ├── purge         every purgeInterval, and       hands the retention's work to the snapshot thread
+    │                 after each snapshot
     └── short ones, started by the host:
         dial          one for each ConnectQuorum     ends with a socket or without one
         read, offer   one for each ReadLog, …        ends with its answer in `Posts`
@@ -61,7 +62,7 @@ BIND_ERROR = 14
 BIND_RETRY_SECONDS = 1.0
 STOP_SECONDS = 5.0
 """How long a stop waits for the disk."""
-STAGGER_SECONDS = 0.25
+STAGGER_SECONDS = 0.1
 """Members whose ids differ by one begin to write the same snapshot this far apart."""
 STANDALONE_STALL_MS = 10_000
 GC_THRESHOLDS = (20_000, 20, 100)
@@ -251,7 +252,7 @@ class Server:
     async def _run(self, started: Callable[[], None] | None) -> None:
         async with trio.open_nursery() as nursery:
             election = self._election()
-            host = self._host(nursery, election)
+            self.host = self._host(nursery, election)
             self._listen()
             self.log_thread.start()
             self.snapshotter.start()
@@ -261,15 +262,15 @@ class Server:
                 assert self._sockets.election is not None
                 nursery.start_soon(election.run, self._sockets.election)
             if self.config.purge_interval_hours > 0:
-                nursery.start_soon(self._purge, host)
-            nursery.start_soon(self._run_loop, host, nursery.cancel_scope)
+                nursery.start_soon(self._purge_regularly)
+            nursery.start_soon(self._run_loop, nursery.cancel_scope)
             journal.info("listening", server_id=self.config.server_id, client=self.config.client_address)
             if started is not None:
                 started()
 
-    async def _run_loop(self, host: Host, scope: trio.CancelScope) -> None:
+    async def _run_loop(self, scope: trio.CancelScope) -> None:
         try:
-            await self.loop.run(host)
+            await self.loop.run(self.host)
         except ServerFailedError as failure:
             self._failure = failure
         scope.cancel()
@@ -309,6 +310,7 @@ class Server:
             stall_ms=self._stall_ms,
             spawn=nursery.start_soon,
             role_changed=self._role_changed,
+            snapshot_taken=self._purge,
         )
 
     def _listen(self) -> None:
@@ -317,10 +319,15 @@ class Server:
         if self._sockets.client is not None:
             self.clients.listen(self._sockets.client)
 
-    async def _purge(self, host: Host) -> None:
+    async def _purge_regularly(self) -> None:
         while True:
             await trio.sleep(self.config.purge_interval_hours * 3600)
-            in_use = {snapshot_path(zxid) for zxid in (*host.offered.values(), *self.transfers.being_read)}
+            self._purge()
+
+    def _purge(self) -> None:
+        """Have removed what retention lets go, unless purging is off."""
+        if self.config.purge_interval_hours > 0:
+            in_use = {snapshot_path(zxid) for zxid in (*self.host.offered.values(), *self.transfers.being_read)}
             self.snapshotter.run(partial(self._purge_now, in_use))
 
     def _purge_now(self, in_use: set[str]) -> None:
