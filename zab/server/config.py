@@ -107,11 +107,6 @@ def _validate_sessions(config: Config) -> None:
             f"minSessionTimeout ({config.min_session_timeout_ms} ms) is larger than maxSessionTimeout "
             f"({config.max_session_timeout_ms} ms)",
         )
-    if config.min_notification_interval_ms > config.max_notification_interval_ms:
-        raise RuleError(
-            ("fastleader.minNotificationInterval", "fastleader.maxNotificationInterval"),
-            "fastleader.minNotificationInterval is larger than fastleader.maxNotificationInterval",
-        )
 
 
 def _validate_limits(config: Config) -> None:

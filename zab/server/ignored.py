@@ -48,6 +48,7 @@ NOT_BUILT: tuple[tuple[tuple[str, ...], str], ...] = (
     (("observerMasterPort", "observerMaster.*"), "observers follow the leader only"),
     (("multiAddress.*",), "several addresses for one server are not built yet; the first of each is used"),
     (("oraclePath",), "the oracle of two-member ensembles is not built yet"),
+    (("readonlymode.enabled",), "read-only mode is not built yet; a member without a quorum serves nobody"),
     (("audit.enable",), "the audit log is not built yet"),
     (("snapshot.compression.method",), "snapshots are written without compression inside"),
     (
@@ -76,6 +77,12 @@ NO_COUNTERPART: tuple[tuple[tuple[str, ...], str], ...] = (
         ("maxResponseCacheSize", "maxGetChildrenResponseCacheSize"),
         "a reply is joined from parts that are kept ready; there is no cache to size",
     ),
+    (
+        ("fastleader.minNotificationInterval", "fastleader.maxNotificationInterval"),
+        "a vote is sent again as the election itself sees fit",
+    ),
+    (("leaderConnectDelayDuringRetryMs",), "a connection to the leader is tried once for each election"),
+    (("tcpKeepAlive",), "links between members always have it"),
     (("quorumCnxnTimeoutMs",), "a link of the election that says nothing is given up after syncLimit ticks"),
     (
         (

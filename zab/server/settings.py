@@ -250,23 +250,6 @@ class Config:
     election_connect_timeout_ms: int = setting(
         "cnxTimeout", 5000, _COUNT, "ms", "To open a link of the election; a dead host answers nothing."
     )
-    min_notification_interval_ms: int = setting(
-        "fastleader.minNotificationInterval",
-        200,
-        _COUNT,
-        "ms",
-        "First wait before a vote is sent again; doubles up to the next.",
-    )
-    max_notification_interval_ms: int = setting(
-        "fastleader.maxNotificationInterval", 60000, _COUNT, "ms", "A lonely member goes on asking, but seldom."
-    )
-    leader_connect_retry_delay_ms: int = setting(
-        "leaderConnectDelayDuringRetryMs",
-        100,
-        _COUNT,
-        "ms",
-        "The elected member may open its quorum port a moment later.",
-    )
     election_port_bind_retry_count: int = setting(
         "electionPortBindRetry",
         3,
@@ -280,9 +263,6 @@ class Config:
         _COUNT,
         "learners",
         "More wait their turn: each reads a whole snapshot file from the leader's disk.",
-    )
-    tcp_keep_alive: bool = setting(
-        "tcpKeepAlive", False, BOOLEAN, "true/false", "For election links through firewalls that forget idle ones."
     )
     client_tcp_keep_alive: bool = setting(
         "clientTcpKeepAlive", False, BOOLEAN, "true/false", "Sessions have pings; this finds dead hosts below them."
@@ -393,13 +373,6 @@ class Config:
         words,
         "words",
         "ZooKeeper's default: the others tell strangers about clients and paths; `*` is all.",
-    )
-    read_only_mode_enabled: bool = setting(
-        "readonlymode.enabled",
-        False,
-        BOOLEAN,
-        "true/false",
-        "Whether a member without a quorum serves reads to clients that ask for it.",
     )
 
     # --- Data and access ----------------------------------------------------------------------------------------------
@@ -534,8 +507,7 @@ class Config:
 
     def allows_word(self, word: str) -> bool:
         """Whether the four-letter word may be answered."""
-        allowed = self.four_letter_words
-        return word in allowed or "*" in allowed or (word == "isro" and self.read_only_mode_enabled)
+        return word in self.four_letter_words or "*" in self.four_letter_words
 
 
 def config_fields() -> list[attrs.Attribute[Any]]:
