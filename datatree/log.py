@@ -283,8 +283,9 @@ class TransactionLog:
             self._file.close()
             self._file = None
         self._synced_end = 0
-        set_aside_history(self.disk, lineage, zxid, chain)
+        # Before the files go: an old mark above what is left of them would look like a loss.
         save_mark(self.disk, lineage, zxid, durable=True)
+        set_aside_history(self.disk, lineage, zxid, chain)
         self._segments.clear()
         self.lineage, self.last, self.mark, self._damaged = lineage, (zxid, chain), zxid, False
         self._sound = True

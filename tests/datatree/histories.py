@@ -60,6 +60,14 @@ class Author:
         self.batches.append(made)
         self.last = made.zxid, made.chain
 
+    def cut(self, kept: int) -> "Author":
+        """The leader of the next epoch, who has the first `kept` batches of this one."""
+        after = Author(self.epoch + 1, self.epoch)
+        for made in self.batches[:kept]:
+            after.apply(made)
+        after.children = self.children
+        return after
+
     def write(self, count: int, **options: int) -> list[Batch]:
         """The next `count` batches."""
         return [self.batch(self.rng.randint(1, 3), **options) for _ in range(count)]

@@ -8,7 +8,7 @@ from datatree.epochs import load_mark, load_member
 from datatree.frame import FRAME_HEADER_BYTES
 from datatree.log import SPARE, LogFailedError, NotHeldError
 from datatree.segment import SEGMENT_HEADER_BYTES, LogDamagedError, index_path, log_files, log_path, read_index
-from tests.datatree.histories import LINEAGE, START, Author, fresh_log, held, raws, reopened, synchronized
+from tests.datatree.histories import LINEAGE, START, Author, fresh_log, held, raws, reopened, snapshot, synchronized
 from zab.simulator.disk import FaultyDisk, PowerLossError
 
 
@@ -455,3 +455,61 @@ def test_file_released_while_it_is_read_is_not_held():
 
     disk.read = read
     assert log.read_from(author.batches[0].zxid, 100) == (None, [])
+
+
+@pytest.mark.parametrize("behind", [3, 9])
+@pytest.mark.parametrize("seed", range(3))
+def test_power_cut_anywhere_in_an_installation_leaves_one_history_whole(seed, behind):
+    """A snapshot is installed at, or below, where the log ends; who may hold less than he acknowledged is amnesiac."""
+    for point in range(1, 80):
+        disk, author = FaultyDisk(), Author()
+        synchronized(disk)
+        log = fresh_log(disk, segment_bytes=700)
+        for _ in range(9):
+            log.append(author.write(1))
+        upto = Author()
+        for batch in author.batches[:behind]:
+            upto.apply(batch)
+        disk.crash_after(point)
+        done = True
+        try:
+            snapshot(disk, upto.tree, upto.last[1])
+            log.reset(*upto.last, LINEAGE)
+        except PowerLossError:
+            done = False
+        disk.crash(Random(seed * 100 + point))
+        recovered, again = reopened(disk)
+        assert not recovered.damage, (point, recovered.damage)
+        assert recovered.last[0] >= upto.last[0] or not done
+        assert recovered.last == author.last or recovered.amnesiac, point
+        assert again.floor(recovered.last[0]) == recovered.last
+        if done:
+            assert recovered.last == upto.last
+            return
+    raise AssertionError("never done")
+
+
+def test_power_cut_anywhere_in_a_change_of_lineage_leaves_an_amnesiac_or_the_old_history():
+    for point in range(1, 80):
+        disk, author = FaultyDisk(), Author()
+        synchronized(disk)
+        log = fresh_log(disk, segment_bytes=700)
+        for _ in range(9):
+            log.append(author.write(1))
+        log.set_mark(author.last[0])
+        snapshot(disk, author.tree, author.last[1])
+        lineage = b"another lineage!"
+        disk.crash_after(point)
+        done = True
+        try:
+            log.reset(0, genesis(lineage), lineage)
+        except PowerLossError:
+            done = False
+        disk.crash(Random(point))
+        recovered = reopened(disk)[0]
+        assert not recovered.damage, (point, recovered.damage)
+        assert recovered.amnesiac or recovered.last == author.last, point
+        if done:
+            assert recovered.empty
+            return
+    raise AssertionError("never done")
