@@ -323,9 +323,12 @@ def test_close_announces_the_selector_to_trio_before_it_closes():
 def test_close_closes_everything_watched(pair):
     async def main():
         loop = Loop()
-        loop.watch(Recorder(pair[0]), READ)
+        paused = Recorder(pair[0])
+        loop.watch(paused, READ)
+        loop.watch(paused, 0)
+        loop.watch(Recorder(pair[1]), READ)
         loop.close()
-        assert pair[0].fileno() == -1
+        assert pair[0].fileno() == pair[1].fileno() == -1
 
     descriptors = len(os.listdir("/proc/self/fd")) if os.path.exists("/proc/self/fd") else None
     trio.run(main)

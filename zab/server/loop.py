@@ -80,6 +80,8 @@ class Loop:
 
     def __init__(self) -> None:
         self._selector = selectors.DefaultSelector()
+        self._watched: dict[Watched, None] = {}
+        """Those that wait for nothing now, too."""
         self._discarded: list[Watched] = []
         self._stopping = False
         self._asleep = False
@@ -94,6 +96,7 @@ class Loop:
         assert not watched.gone
         if interest == watched.interest:
             return
+        self._watched[watched] = None
         if not interest:
             self._selector.unregister(watched.socket)
         elif watched.interest:
@@ -111,6 +114,7 @@ class Loop:
     def release(self, watched: Watched) -> None:
         """Forget the socket without closing it: somebody else owns it now."""
         self.watch(watched, 0)
+        self._watched.pop(watched, None)
         watched.gone = True
 
     def wake(self) -> None:
@@ -165,9 +169,9 @@ class Loop:
         self._discarded.clear()
 
     def close(self) -> None:
-        """Close every socket that is still watched, then the selector."""
-        for key in list(self._selector.get_map().values()):
-            self.discard(key.data)
+        """Close every socket that is or was watched, then the selector."""
+        for watched in list(self._watched):
+            self.discard(watched)
         self._close_discarded()
         self._waker.close()
         trio.lowlevel.notify_closing(self._selector)

@@ -1,0 +1,351 @@
+"""Client sockets on the loopback interface; the test plays the member. One turn is one call of `turn`."""
+
+import socket
+import time
+
+import pytest
+import trio
+
+from zab.server import client_sockets as module
+from zab.server.client_sockets import BUDGET_BYTES_MAX, BUDGET_BYTES_MIN, CLOSING_MS, RECEIVE_BYTES, ClientSockets
+from zab.server.connection import Closing, Hold
+from zab.server.inputs import ClientBytes, ClientClosed, ClientConnected
+from zab.server.listener import open_listener
+from zab.server.loop import READ, WRITE, Loop
+
+FAR_NS = 1 << 62
+
+
+class Server:
+    def __init__(self):
+        self.loop = Loop()
+        self.clients = ClientSockets(self.loop, frame_bytes_max=1 << 20)
+        listening = open_listener("127.0.0.1", 0)
+        self.address = listening.getsockname()[:2]
+        self.clients.listen(listening)
+        self.opened = []
+        self.now = 1000
+
+    def turn(self, dirty=(), until_ns=FAR_NS):
+        for key, mask in self.loop._selector.select(0):
+            if key.data.interest:
+                key.data.on_ready(mask)
+        inputs = []
+        self.clients.receive(inputs, until_ns)
+        self.clients.flush(dirty, self.now)
+        self.clients.accept()
+        self.loop._close_discarded()
+        return inputs
+
+    def until(self, count):
+        inputs = []
+        deadline = time.monotonic() + 5
+        while len(inputs) < count:
+            assert time.monotonic() < deadline, inputs
+            inputs += self.turn()
+        return inputs
+
+    def client(self, receive_buffer_bytes=None):
+        """(the client's end, the member's connection)."""
+        sock = socket.socket()
+        if receive_buffer_bytes is not None:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
+        sock.settimeout(5)
+        sock.connect(self.address)
+        self.opened.append(sock)
+        [connected] = self.until(1)
+        assert isinstance(connected, ClientConnected)
+        return sock, connected.connection
+
+    def socket_of(self, connection):
+        return self.clients._sockets[connection]
+
+
+def give(connection, *pieces):
+    connection.out += pieces
+    connection.out_bytes += sum(map(len, pieces))
+
+
+def receive_exactly(sock, count):
+    data = b""
+    while len(data) < count:
+        piece = sock.recv(count - len(data))
+        assert piece, "closed"
+        data += piece
+    return data
+
+
+@pytest.fixture
+def server():
+    server = Server()
+    yield server
+    for sock in server.opened:
+        sock.close()
+
+    async def close():
+        server.loop.close()
+
+    trio.run(close)
+
+
+# ------------------------------------------------------------------------------------------------------------ receiving
+
+
+def test_newcomer_is_announced_with_its_numeric_address(server):
+    sock, connection = server.client()
+    assert (connection.host, connection.port) == sock.getsockname()
+    assert connection.identities == ((b"ip", b"127.0.0.1"),)
+
+
+def test_bytes_arrive_in_order_with_their_connection(server):
+    sock, connection = server.client()
+    sock.sendall(b"abc")
+    assert server.until(1) == [ClientBytes(connection, b"abc")]
+    sock.sendall(b"def")
+    assert server.until(1) == [ClientBytes(connection, b"def")]
+
+
+def test_end_of_a_client_is_told_once_and_its_socket_closes(server):
+    sock, connection = server.client()
+    found = server.socket_of(connection)
+    sock.close()
+    assert server.until(1) == [ClientClosed(connection)]
+    assert found.socket.fileno() == -1
+    assert server.turn() == []
+    assert server.clients.count == 0
+
+
+def test_reset_of_a_client_is_its_end(server):
+    sock, connection = server.client()
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+    sock.close()
+    assert server.until(1) == [ClientClosed(connection)]
+
+
+def test_one_receive_takes_at_most_64_kib(server):
+    sock, _ = server.client()
+    sock.setblocking(False)
+    sent = 0
+    while sent < 200_000:
+        sent += sock.send(bytes(200_000 - sent))
+        for given in server.turn():
+            assert len(given.data) <= RECEIVE_BYTES
+            sent_all = given
+    assert sent_all
+
+
+def test_budget_is_shared_round_robin(server, monkeypatch):
+    """Who was not served in this turn is first in the next one, however much the others have."""
+    clients = [server.client() for _ in range(4)]
+    for sock, _ in clients:
+        sock.sendall(bytes(RECEIVE_BYTES))
+    time.sleep(0.05)
+    server.clients._budget_bytes = 1
+    served = []
+    for _ in range(4):
+        [given] = server.turn()
+        served.append(given.connection)
+        # Whoever was served has more at once.
+        [sock] = [sock for sock, connection in clients if connection is given.connection]
+        sock.sendall(b"more")
+        time.sleep(0.01)
+    assert set(served) == {connection for _, connection in clients}
+    assert not server.clients.is_idle()
+
+
+def test_turn_that_is_late_already_takes_in_one_connection_only(server):
+    clients = [server.client() for _ in range(3)]
+    for sock, _ in clients:
+        sock.sendall(b"x")
+    time.sleep(0.02)
+    assert len(server.turn(until_ns=0)) == 1
+    assert len(server.turn(until_ns=FAR_NS)) == 2
+
+
+def test_budget_follows_how_long_turns_take(server):
+    clients = server.clients
+    budget = clients._budget_bytes
+    clients.adapt_budget(5_000_000)
+    assert clients._budget_bytes < budget
+    for _ in range(50):
+        clients.adapt_budget(50_000_000)
+    assert clients._budget_bytes == BUDGET_BYTES_MIN
+    clients.adapt_budget(1_000_000)
+    assert clients._budget_bytes == BUDGET_BYTES_MIN, "a short turn that left nothing says nothing"
+    clients._was_short = True
+    for _ in range(50):
+        clients.adapt_budget(1_000_000)
+    assert clients._budget_bytes == BUDGET_BYTES_MAX
+
+
+def test_paused_connection_leaves_the_selector_and_comes_back(server):
+    sock, connection = server.client()
+    connection.holds = Hold.LOAD
+    server.turn(dirty=[connection])
+    assert server.socket_of(connection).interest == 0
+    sock.sendall(b"waits")
+    time.sleep(0.02)
+    assert server.turn() == []
+    connection.holds = Hold.NONE
+    server.turn(dirty=[connection])
+    assert server.until(1) == [ClientBytes(connection, b"waits")]
+
+
+def test_connection_paused_in_the_turn_it_became_readable_in_is_not_read(server):
+    sock, connection = server.client()
+    other, other_connection = server.client()
+    server.clients._budget_bytes = 1
+    sock.sendall(b"1")
+    other.sendall(b"2")
+    time.sleep(0.02)
+    [first] = server.turn()
+    left = other_connection if first.connection is connection else connection
+    left.holds = Hold.LOAD
+    server.turn(dirty=[left])
+    assert server.turn() == []
+    assert server.clients.is_idle()
+
+
+# -------------------------------------------------------------------------------------------------------------- sending
+
+
+def test_output_of_a_turn_is_one_send(server, monkeypatch):
+    _, connection = server.client()
+    sizes = []
+
+    class Counting:
+        def send(self, data):
+            sizes.append(len(data))
+            return len(data)
+
+    found = server.socket_of(connection)
+    real, found.socket = found.socket, Counting()
+    give(connection, *[b"reply"] * 100)
+    server.clients.flush([connection], server.now)
+    found.socket = real
+    assert sizes == [500]
+    assert (connection.out, connection.out_bytes, connection.unsent_bytes) == ([], 0, 0)
+
+
+def test_write_interest_only_while_something_is_unsent(server):
+    sock, connection = server.client(receive_buffer_bytes=4096)
+    payload = bytes(range(256)) * 40_000
+    give(connection, payload)
+    server.turn(dirty=[connection])
+    found = server.socket_of(connection)
+    assert found.interest == READ | WRITE
+    assert 0 < connection.unsent_bytes < len(payload)
+    received = bytearray()
+    while len(received) < len(payload):
+        received += sock.recv(1 << 16)
+        server.turn()
+    assert bytes(received) == payload
+    server.turn()
+    assert connection.unsent_bytes == 0
+    assert found.interest == READ
+
+
+def test_output_behind_unsent_output_keeps_its_order(server):
+    sock, connection = server.client(receive_buffer_bytes=4096)
+    pieces = [bytes([number]) * 300_000 for number in range(20)]
+    for piece in pieces:
+        give(connection, piece)
+        server.turn(dirty=[connection])
+    received = bytearray()
+    while len(received) < 6_000_000:
+        received += sock.recv(1 << 16)
+        server.turn()
+    assert bytes(received) == b"".join(pieces)
+
+
+def test_unsent_output_of_a_client_that_never_reads_is_told_to_the_member(server):
+    """What it does about it (pause, then close) is bounded by that number."""
+    _, connection = server.client(receive_buffer_bytes=4096)
+    total = 0
+    for _ in range(40):
+        give(connection, bytes(200_000))
+        total += 200_000
+        server.turn(dirty=[connection])
+    assert connection.unsent_bytes > total - 6_000_000
+    connection.holds = Hold.OUTPUT
+    server.turn(dirty=[connection])
+    assert server.socket_of(connection).interest == WRITE
+    connection.closing = Closing.AT_ONCE
+    server.turn(dirty=[connection])
+    assert server.clients.count == 0
+
+
+def test_broken_client_found_while_sending_is_its_end(server):
+    sock, connection = server.client()
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+    sock.close()
+    time.sleep(0.01)
+    give(connection, b"reply")
+    server.clients.flush([connection], server.now)
+    assert not server.clients.is_idle()
+    assert server.until(1) == [ClientClosed(connection)]
+
+
+# -------------------------------------------------------------------------------------------------------------- closing
+
+
+def test_closing_once_sent_gives_the_client_everything_even_if_it_wrote_more(server):
+    """A close with unread bytes resets the connection, and the reset overtakes the last answers."""
+    sock, connection = server.client()
+    sock.sendall(b"never read" * 1000)
+    give(connection, b"last words")
+    connection.closing = Closing.FLUSHED
+    server.clients.flush([connection], server.now)
+    server.turn()
+    assert receive_exactly(sock, 10) == b"last words"
+    assert sock.recv(1) == b""
+    sock.close()
+    deadline = time.monotonic() + 5
+    while server.clients.count:
+        assert time.monotonic() < deadline
+        assert server.turn() == []
+
+
+def test_closing_once_sent_does_not_wait_for_ever(server):
+    _, connection = server.client(receive_buffer_bytes=4096)
+    give(connection, bytes(10_000_000))
+    connection.closing = Closing.FLUSHED
+    server.turn(dirty=[connection])
+    assert server.clients.next_deadline() == server.now + CLOSING_MS
+    server.now += CLOSING_MS - 1
+    server.turn()
+    assert server.clients.count == 1
+    server.now += 1
+    server.turn()
+    assert server.clients.count == 0
+    assert server.clients.next_deadline() is None
+
+
+def test_closing_at_once_drops_output(server):
+    sock, connection = server.client()
+    give(connection, b"never")
+    connection.closing = Closing.AT_ONCE
+    server.turn(dirty=[connection])
+    assert sock.recv(10) == b""
+    assert server.clients.count == 0
+
+
+def test_flush_of_a_connection_that_is_gone_does_nothing(server):
+    sock, connection = server.client()
+    sock.close()
+    server.until(1)
+    give(connection, b"late")
+    server.turn(dirty=[connection])
+    assert server.clients.count == 0
+
+
+def test_accept_that_is_paused_has_a_deadline_and_resumes(server):
+    listener = server.clients._listeners[0]
+    listener.resume_at = 5000
+    server.loop.watch(listener, 0)
+    assert server.clients.next_deadline() == 5000
+    server.clients.resume(4999)
+    assert listener.interest == 0
+    server.clients.resume(5000)
+    assert listener.interest == READ
+    assert module.TURN_MS == 4
