@@ -1,8 +1,6 @@
 """Recovery: what survives, what is torn, what is damage, and what a power cut at any operation leaves."""
 
-import errno
-from collections.abc import Iterator
-from itertools import count, pairwise
+from itertools import pairwise
 from random import Random
 
 import pytest
@@ -13,7 +11,7 @@ from datatree.epochs import Member, save_epochs, save_mark, save_member
 from datatree.frame import Scan, pack_frame, seed_of
 from datatree.log import TransactionLog, write_segment
 from datatree.recovery import recover
-from datatree.segment import SEGMENT_HEADER_BYTES, LogDamagedError, SegmentHeader, log_files, log_path
+from datatree.segment import SEGMENT_HEADER_BYTES, SegmentHeader, log_files, log_path
 from datatree.snapshot import snapshot_path
 from tests.datatree.histories import (
     LINEAGE,
@@ -26,7 +24,7 @@ from tests.datatree.histories import (
     snapshot,
     synchronized,
 )
-from zab.simulator.disk import FaultyDisk, FaultyFile, PowerLossError
+from zab.simulator.disk import FaultyDisk
 
 
 def lived(appends: int = 6, **options: int) -> tuple[FaultyDisk, Author, TransactionLog]:
@@ -569,127 +567,7 @@ def test_leftovers_of_a_crash_are_removed():
     assert not [name for name in disk.list("version-1") if name.endswith((".tmp", ".fetch", "spare"))]
 
 
-# Power cuts anywhere.
-
-
-def live(disk: FaultyDisk, seed: int, promised: list[tuple[int, bytes]]) -> None:
-    """A member's life, to its end or to the fault: appends, idle frames, rolls, marks, snapshots, cuts, restarts.
-
-    `promised` is what it may acknowledge: the position behind every append that returned, and behind every recovery."""
-    author, rng = Author(seed=seed), Random(seed)
-    log = fresh_log(disk, segment_bytes=1500)
-    log.append(author.write(1))
-    promised.append(log.last)
-    for _ in range(14):
-        what = rng.random()
-        if what < 0.55:
-            log.append(author.write(rng.randint(1, 3)))
-            promised.append(log.last)
-        elif what < 0.62:
-            log.idle()
-        elif what < 0.68:
-            log.roll()
-        elif what < 0.76 and author.batches:
-            log.set_mark(author.batches[-rng.randint(1, len(author.batches))].zxid)
-        elif what < 0.86 and author.batches:
-            log.set_mark(log.last[0])
-            snapshot(disk, author.tree, author.last[1])
-        elif what < 0.89:
-            log.preallocate()
-        elif what < 0.94:
-            kept = rng.randint(sum(batch.zxid <= log.mark for batch in author.batches), len(author.batches))
-            author = author.cut(kept)
-            # What a leader cuts off was never committed: nothing is owed for it from here on.
-            promised[:] = [position for position in promised if position[0] <= author.last[0]]
-            log.truncate(*author.last)
-        else:
-            _, log = reopened(disk, segment_bytes=1500)
-            promised.append(log.last)
-
-
-def end(disk: FaultyDisk, rng: Random) -> None:
-    """The power goes, or only the process."""
-    if rng.random() < 0.7:
-        disk.crash(rng)
-    else:
-        disk.kill()
-
-
-def power_cut(seed: int, point: int) -> list[str] | None:
-    """Live until the power goes, or the process dies, at this operation, start again (and again), and say what is
-    wrong.
-
-    None when the life ended before."""
-    disk, promised, rng = FaultyDisk(), [], Random(seed * 1000 + point)
-    synchronized(disk)
-    disk.crash_after(point)
-    try:
-        live(disk, seed, promised)
-    except PowerLossError:
-        end(disk, rng)
-    else:
-        return None
-    wrong = []
-    for again in range(3):
-        disk.crash_after(rng.randint(1, 15) if again < 2 else None)
-        try:
-            recovered, log = reopened(disk)
-        except PowerLossError:
-            end(disk, rng)
-            continue
-        disk.crash_after(None)
-        where = f"seed {seed}, operation {point}, start {again}: "
-        wrong += [where + str(damage) for damage in recovered.damage]
-        try:
-            missing = [position for position in promised if log.floor(position[0]) != position]
-        except LogDamagedError as error:
-            wrong.append(where + str(error))
-        else:
-            wrong += [f"{where}{position[0]:#x} was promised" for position in missing]
-        if recovered.tree.digest != recovered.tree.recompute_digest() or recovered.mismatch_zxid is not None:
-            wrong.append(where + "the tree is wrong")
-        if recovered.last[0]:
-            promised.append(recovered.last)
-        end(disk, rng)
-    return wrong
-
-
-def power_cuts(seeds: range) -> Iterator[str]:
-    """Everything that is wrong after a power cut at every single operation of these lives."""
-    for seed in seeds:
-        point = 1
-        while (found := power_cut(seed, point)) is not None:
-            yield from found
-            point += 1
-        assert point > 10
-
-
-@pytest.mark.slow
-def test_power_cut_at_any_operation_loses_nothing_that_was_durable():
-    assert list(power_cuts(range(6))) == []
-
-
-def not_durable(file: FaultyFile, data: bytes) -> None:
-    file.write(data)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("target", "name", "broken"),
-    [
-        (FaultyFile, "write_durable", not_durable),
-        (FaultyDisk, "sync_directory", lambda disk, directory: None),
-        (recovery._Recovery, "settle", lambda run: None),
-    ],
-    ids=["append without sync", "names not synced", "tail not copied before it counts"],
-)
-def test_power_cuts_find_a_member_that_promises_too_early(monkeypatch, target, name, broken):
-    monkeypatch.setattr(target, name, broken)
-    assert next(power_cuts(range(100)), None) is not None
-
-
-@pytest.mark.slow
-def test_power_cuts_find_a_log_that_takes_an_unread_tail_for_torn(monkeypatch):
+def test_without_the_sync_mark_a_lost_sector_would_be_a_torn_tail(monkeypatch):
     """A reader that stops at the first bad frame, as if everything behind it had never been there."""
     original = recovery.scan
 
@@ -702,30 +580,6 @@ def test_power_cuts_find_a_log_that_takes_an_unread_tail_for_torn(monkeypatch):
     disk, author, _ = lived(40)
     disk.corrupt(log_path(author.batches[0].first), 1024, bytes(512))
     assert not recover(disk).damage, "this is what the sync mark is for"
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC])
-def test_failed_operation_anywhere_is_raised_and_nothing_durable_is_lost(error):
-    """It surfaces, whichever it is; what a failed sync left in the page cache is gone after the restart that
-    follows."""
-    for seed in range(4):
-        for point in count(1):
-            disk, promised = FaultyDisk(), [START]
-            synchronized(disk)
-            before = disk.operations
-            disk.fail_after(point, error)
-            try:
-                live(disk, seed, promised)
-            except OSError:
-                pass
-            else:
-                assert disk.operations - before < point, "an error was swallowed"
-                break
-            disk.crash(Random(point))
-            recovered = recover(disk)
-            assert not recovered.damage, (seed, point, recovered.damage)
-            assert recovered.last[0] >= promised[-1][0], (seed, point)
 
 
 def test_member_that_lost_the_medium_is_amnesiac():
