@@ -1,5 +1,6 @@
 """A member as a whole: roles, digests, snapshots, clean-up, deadlines."""
 
+from collections.abc import Sequence
 from random import Random
 
 import pytest
@@ -18,7 +19,7 @@ from zab.peer import Peer
 from zab.server.cleanup import Cleanup
 from zab.server.config import parse
 from zab.server.digests import KEPT_COUNT, Digests
-from zab.server.inputs import SnapshotFailed, TreeInstalled
+from zab.server.inputs import Input, MemberEffect, SnapshotFailed, TreeInstalled
 from zab.server.member import Member
 from zab.server.snapshot_schedule import SnapshotSchedule
 
@@ -215,6 +216,15 @@ def test_tree_of_a_fetched_snapshot_takes_the_place_of_the_old_one() -> None:
     assert tree.get(b"/zookeeper/config") is not None
 
 
+def test_log_that_is_reset_empties_the_tree(monkeypatch: pytest.MonkeyPatch) -> None:
+    member = Member(CONFIG, nothing_on_disk(), Random(1), 0, WALL)
+    member.tree.install_session(5, 1_000)
+    reset = ev.ResetLog(1, bytes(16))
+    monkeypatch.setattr(member.peer, "step", lambda now, event: [reset])
+    assert member.step(0, WALL, [ev.LogDrained(0)])[-1] == reset
+    assert member.tree.sessions == {}
+
+
 # Clean-up.
 
 
@@ -325,13 +335,21 @@ def test_many_committed_batches_are_applied_over_several_turns_before_clients_ar
     for number in range(10):
         ensemble.do(client, client.create(b"/%d" % number))
     ensemble.cut = set()
-    applied: list[int] = []
+    seen: list[tuple[bool, int]] = []
+    step = follower.member.step
+
+    def watched(now: int, wall: int, inputs: Sequence[Input]) -> list[MemberEffect]:
+        effects = step(now, wall, inputs)
+        seen.append((follower.member.serving, len(follower.member._committed)))
+        return effects
+
+    monkeypatch.setattr(follower.member, "step", watched)
     while not follower.member.serving:
         ensemble.advance(1)
         assert ensemble.now < 1_100_000
-        applied.append(follower.member.applied)
     assert follower.value(b"/9") == b""
-    assert not follower.member._committed
+    assert (False, 3) in seen
+    assert not any(serving and left for serving, left in seen)
 
 
 def test_messages_that_come_before_the_leader_has_caught_up_are_not_lost() -> None:

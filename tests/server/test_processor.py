@@ -241,6 +241,12 @@ def test_unknown_operation_is_refused_in_its_place_and_ends_the_connection(serve
     assert client.is_closed
 
 
+def test_nothing_is_answered_behind_an_operation_that_ends_the_connection() -> None:
+    ensemble = Ensemble(1)
+    client = ensemble.session()
+    assert ensemble.do(client, client.request(99), client.get(b"/")) == [(1, ErrorCode.UNIMPLEMENTED, None)]
+
+
 @pytest.mark.parametrize("opcode", [0, OpCode.CHECK, OpCode.DELETE_CONTAINER, OpCode.CREATE_SESSION, OpCode.ERROR])
 def test_operations_that_clients_may_not_send_end_the_connection(opcode: int) -> None:
     ensemble = Ensemble(1)
@@ -308,6 +314,7 @@ def test_reads_far_beyond_the_output_limit_before_a_write_end_the_connection() -
     reads = [client.get(b"/a") for _ in range(8)]
     ensemble.do(client, client.set(b"/x", b""), *reads, client.set(b"/a", b"1"))
     assert client.is_closed
+    assert client.connection.out_bytes < 3 << 20
     assert ensemble.servers[1].value(b"/a") == b"1"
 
 
@@ -358,6 +365,8 @@ def test_writes_wait_while_the_leader_may_not_propose() -> None:
     ensemble.settle()
     assert [xid for xid, _, _ in client.replies()] == [1, 2, 3]
     assert not client.connection.paused
+    assert server.member.processor.prepare is not None
+    assert len(server.member.processor.prepare.outstanding) == 0
 
 
 def test_disconnected_client_leaves_nothing_behind_but_its_writes() -> None:

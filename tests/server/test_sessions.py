@@ -5,6 +5,7 @@ import pytest
 from datatree.errors import ErrorCode
 from datatree.opcodes import OpCode
 from tests.server.members import TICK_MS, Client, Ensemble, Server
+from zab import events as ev
 from zab import message as msg
 from zab.jute.framing import frame
 from zab.jute.handshake import ConnectRequest
@@ -196,6 +197,47 @@ def test_write_that_another_server_forwarded_before_never_answers_the_new_connec
     assert back.replies() == [(1, 0, b"/new")]
 
 
+def test_verdict_on_a_session_waits_for_what_its_earlier_connection_wrote() -> None:
+    ensemble = Ensemble(3, maxBatchesInFlight=1)
+    follower = ensemble.follower
+    client, busy = ensemble.session(follower), ensemble.session(ensemble.leader)
+    for server in ensemble.servers.values():
+        server.durable_held = True
+    ensemble.do(busy, busy.create(b"/busy"))
+    ensemble.do(client, client.create(b"/old"))
+    back = ensemble.reattach(client, follower)
+    ensemble.settle()
+    assert back.response is None
+    for server in ensemble.servers.values():
+        ensemble.release(server)
+    ensemble.settle()
+    assert ensemble.do(back, back.create(b"/new")) == [(1, 0, b"/new")]
+
+
+def test_session_whose_end_is_proposed_is_over_for_who_comes_back() -> None:
+    for size in (1, 3):
+        ensemble = Ensemble(size)
+        client = ensemble.session(ensemble.servers[1])
+        for server in ensemble.servers.values():
+            server.durable_held = True
+        ensemble.do(client, client.request(OpCode.CLOSE_SESSION))
+        back = ensemble.reattach(client, ensemble.servers[size])
+        ensemble.settle()
+        assert response_timeout(back) == 0
+
+
+def test_end_of_a_session_closes_the_connections_that_it_left() -> None:
+    ensemble = Ensemble(3)
+    first, second = ensemble.others(ensemble.leader)
+    client = ensemble.session(first)
+    back = ensemble.reattach(client, second)
+    ensemble.settle()
+    assert not client.is_closed
+    ensemble.do(back, back.request(OpCode.CLOSE_SESSION))
+    ensemble.advance(TICK_MS)
+    assert client.is_closed
+
+
 def test_g3_id_that_exists_is_refused_and_another_is_taken() -> None:
     for size in (1, 3):
         ensemble = Ensemble(size)
@@ -214,6 +256,7 @@ def test_g3_id_that_exists_is_refused_and_another_is_taken() -> None:
         ensemble.settle()
         assert client.response is not None
         assert client.response.session_id == taken + 6
+        assert not first.is_closed
 
 
 def test_session_expires_after_its_timeout_and_not_before() -> None:
@@ -299,6 +342,30 @@ def test_g2_nothing_of_a_former_role_is_sent_to_the_next_leader() -> None:
     assert follower.value(b"/a") is None
 
 
+def test_g2_what_a_leader_could_not_propose_or_commit_is_gone_when_it_leads_again() -> None:
+    ensemble = Ensemble(3, maxBatchesInFlight=1)
+    leader = ensemble.leader
+    client = ensemble.session(leader)
+    ensemble.cut = {leader.sid}
+    ensemble.do(client, client.create(b"/proposed"))
+    ensemble.do(client, client.create(b"/waiting"))
+    assert len(leader.member.processor.intake) == 1
+    for link in list(ensemble.links):
+        ensemble.break_link(link)
+    ensemble.advance(3 * TICK_MS)
+    assert client.is_closed
+    ensemble.cut = set()
+    for server in ensemble.others(leader):
+        server.inputs.append(ev.ElectionLinkUp(leader.sid, 1))
+        leader.inputs.append(ev.ElectionLinkUp(server.sid, 1))
+    ensemble.start()
+    again = ensemble.session(leader)
+    assert ensemble.do(again, again.create(b"/after")) == [(1, 0, b"/after")]
+    ensemble.advance(TICK_MS)
+    assert [server.value(b"/waiting") for server in ensemble.servers.values()] == [None] * 3
+    assert len({server.member.tree.digest for server in ensemble.servers.values()}) == 1
+
+
 def test_forwarded_operation_that_no_learner_may_send_costs_it_its_link() -> None:
     ensemble = Ensemble(3)
     follower = ensemble.follower
@@ -370,6 +437,9 @@ def test_identities_beyond_what_a_forwarded_write_may_carry_are_refused() -> Non
     refused = ensemble.do(client, client.request(OpCode.AUTH, auth(b"digest", b"one:more"), -4))
     assert refused == [(-4, ErrorCode.AUTHFAILED, None)]
     assert client.is_closed
+    other = ensemble.session(ensemble.follower)
+    refused = ensemble.do(other, other.request(OpCode.AUTH, auth(b"digest", b"u" * 5_000 + b":p"), -4))
+    assert refused == [(-4, ErrorCode.AUTHFAILED, None)]
 
 
 def auth(scheme: bytes, secret: bytes) -> bytes:

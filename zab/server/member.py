@@ -253,11 +253,6 @@ class Member:
         self._committed.extend(effect.batches)
         self.metrics.commit_count += sum(batch.count for batch in effect.batches)
 
-    def _on_append(self, effect: ev.AppendBatches) -> None:
-        """A later batch is never earlier, whoever makes it (A11)."""
-        self._effects.append(effect)
-        self.processor.newest_time = max(self.processor.newest_time, *(batch.time for batch in effect.batches))
-
     def _on_role_changed(self, effect: ev.RoleChanged) -> None:
         self._effects.append(effect)
         if effect.state == LOOKING:
@@ -280,10 +275,6 @@ class Member:
             elif link in self.peer.learners:
                 self._send(link, msg.Synced(tag, effect.zxid))
         self._finish_syncs()
-
-    def _on_learner_lost(self, effect: ev.LearnerLost) -> None:
-        if self.sessions.tracker is not None:
-            self.sessions.tracker.disown(effect.sid)
 
     def _on_halt(self, effect: ev.Halt) -> None:
         self._halt(effect.reason)
@@ -551,13 +542,11 @@ _ON_INPUT: dict[type, Callable[[Member, Any], None]] = {
 
 _ON_EFFECT: dict[type, Callable[[Member, Any], None]] = {
     ev.Deliver: Member._on_deliver,
-    ev.AppendBatches: Member._on_append,
     ev.RoleChanged: Member._on_role_changed,
     ev.ResetLog: Member._on_reset_log,
     ev.AnswerPing: Member._on_answer_ping,
     ev.SyncConfirmed: Member._on_sync_confirmed,
     ev.MemberMessage: Member._on_member_message,
-    ev.LearnerLost: Member._on_learner_lost,
     ev.Halt: Member._on_halt,
 }
 """Effects of the peer that this member carries out, or looks at before it passes them on."""
