@@ -60,8 +60,10 @@ def _is_text(value: object) -> bool:
     return type(value) is str and len(value) <= REASON_BYTES_MAX
 
 
-INT32 = _is_int(-(1 << 31), (1 << 31) - 1)
-INT64 = _is_int(-(1 << 63), (1 << 63) - 1)
+_2_31, _2_63 = 1 << 31, 1 << 63
+
+INT32 = _is_int(-_2_31, _2_31 - 1)
+INT64 = _is_int(-_2_63, _2_63 - 1)
 SERVER_ID = _is_int(0, (1 << 63) - 1)
 ZXID = _is_int(0, (1 << 63) - 1)
 EPOCH = _is_int(0, (1 << 31) - 1)
@@ -69,8 +71,29 @@ EPOCH_OR_NONE = _is_int(-1, (1 << 31) - 1)
 COUNT = _is_int(0, (1 << 63) - 1)
 DIGEST = _is_int(0, (1 << 64) - 1)
 CHAIN = _is_bytes(16, 16)
-BODY = _is_bytes(0, FRAME_BYTES_MAX)
 IDENTITIES = _is_list_of(_is_row(_is_bytes(0, 256), _is_bytes(0, 4096)))
+
+
+def _are_requests(value: object) -> bool:
+    """Rows of session id, cxid, opcode, body and identities; in one loop, since a turn has thousands of them."""
+    if type(value) is not list:
+        return False
+    checked: object = []  # rows of one connection follow each other, and have equal identities
+    for row in value:
+        if type(row) is not list or len(row) != 5:
+            return False
+        session, cxid, opcode, body, identities = row
+        if type(session) is not int or type(cxid) is not int or type(opcode) is not int or type(body) is not bytes:
+            return False
+        if not (-_2_63 <= session < _2_63 and -_2_31 <= cxid < _2_31 and -_2_31 <= opcode < _2_31):
+            return False
+        if len(body) > FRAME_BYTES_MAX:
+            return False
+        if identities != checked or type(identities) is not list:
+            if not IDENTITIES(identities):
+                return False
+            checked = identities
+    return True
 
 
 def _lineage(value: object) -> bool:
@@ -259,7 +282,7 @@ class Request:
     """
 
     TYPE: ClassVar[int] = 1
-    requests: list[list[Any]] = _field(_is_list_of(_is_row(INT64, INT32, INT32, BODY, IDENTITIES)))
+    requests: list[list[Any]] = _field(_are_requests)
 
 
 @attrs.define

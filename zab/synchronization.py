@@ -257,6 +257,7 @@ def learner_on_snap(peer: "Peer", now: int, following: Following, message: msg.S
         return
     _learner_begin(peer, following)
     following.fetching = True
+    peer.recorded_lineage = b""  # installing takes the member record away, until ACK-LD
     peer.generation += 1
     peer.emit(ev.FetchSnapshot(peer.generation, following.leader, message.zxid, message.chain, peer.lineage))
 

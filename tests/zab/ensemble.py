@@ -315,6 +315,7 @@ class Ensemble:
         elif isinstance(effect, ev.FetchSnapshot):
             source = self.servers[effect.sid]
             assert source.disk.base == (effect.zxid, effect.chain)
+            disk.member = None
             disk.batches, disk.base, disk.lineage = [], (effect.zxid, effect.chain), effect.lineage
             server.applied = []
             self.step(server.sid, ev.SnapshotInstalled(effect.generation, effect.zxid, effect.chain))
