@@ -66,7 +66,8 @@ class OneShot:
             async with open_client(self._options) as zk:
                 await work(zk, self)
 
-        trio.run(session)
+        # Anywhere else an interrupt could leave half of a step of the protocol behind.
+        trio.run(session, restrict_keyboard_interrupt_to_checkpoints=True)
 
     def watcher(self, zk: Client) -> Watcher:
         return zk.watcher()

@@ -63,6 +63,13 @@ COMMANDS: Final = {
     "whoami": _znode("whoami_command", "Print whom the server takes this client for."),
     "config": _znode("config_command", "Print the ensemble's configuration."),
     "shell": Command("zab.cli.shell", "shell_command", ZNODES, "Run commands one after the other in one session."),
+    "server": Command("zab.cli.server", "server_command", SERVERS, "Run one member, until SIGINT or SIGTERM."),
+    "ensemble": Command(
+        "zab.cli.server",
+        "ensemble_command",
+        SERVERS,
+        "Run a local ensemble, one process per member, until SIGINT or SIGTERM.",
+    ),
     "snapshot": Command(
         "zab.cli.inspect", "snapshot_command", SERVERS, "Print what is in a snapshot, native or ZooKeeper's."
     ),

@@ -11,7 +11,7 @@ both prompt_toolkit and typer are synchronous; what they want of the session the
     _shell                  reads lines, runs commands; the end of its block closes the session
     ├─ _report_events       prints what the shell's watcher hears (`get -w`, `addWatch`, …)
     ├─ _report_states       prints that the connection was lost, found, or that the session is over
-    └─ _interrupts          turns SIGINT into the cancellation of the running command
+    └─ _interrupts          SIGINT cancels the running command at a terminal, else everything
 
 The commands of `zab.cli.main` are the shell's too, with the names of ZooKeeper's shell as aliases; those that only make
 sense on a session that stays are here.
@@ -377,19 +377,24 @@ async def _report_states(shell: Shell) -> None:
             print(f"zab: {state.value}", file=sys.stderr, flush=True)
 
 
-async def _interrupts(shell: Shell) -> None:
+async def _interrupts(shell: Shell, everything: trio.CancelScope, *, task_status: trio.TaskStatus[None]) -> None:
     with trio.open_signal_receiver(signal.SIGINT) as signals:
+        task_status.started()
         async for _ in signals:
-            if shell.running is not None:
+            if not shell.is_interactive:
+                shell.code = INTERRUPTED
+                everything.cancel()
+            elif shell.running is not None:
                 shell.running.cancel()
 
 
 async def _run(options: ConnectionOptions, *, is_interactive: bool) -> int:
     async with open_client(options) as zk, trio.open_nursery() as nursery:
         shell = Shell(zk, is_interactive=is_interactive)
+        # A KeyboardInterrupt would hit a command in its worker thread, which typer takes for the end of that command.
+        await nursery.start(partial(_interrupts, shell, nursery.cancel_scope))
         nursery.start_soon(_report_events, shell)
         if is_interactive:
-            nursery.start_soon(_interrupts, shell)
             nursery.start_soon(_report_states, shell)
             await _read_prompts(shell, options)
         else:
@@ -405,7 +410,8 @@ def shell_command(context: typer.Context) -> None:
     assert isinstance(options, ConnectionOptions)
     is_interactive = sys.stdin.isatty() and sys.stdout.isatty()
     try:
-        code = trio.run(partial(_run, options, is_interactive=is_interactive))
+        main = partial(_run, options, is_interactive=is_interactive)
+        code = trio.run(main, restrict_keyboard_interrupt_to_checkpoints=True)
     except (ZabError, ValueError) as error:
         fail(error)
     raise typer.Exit(code)
