@@ -1,0 +1,404 @@
+"""One turn of the host, and what becomes of each effect: real loop, links and files, a member that follows a script."""
+
+import threading
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+
+from datatree.snapshot import SnapshotWriter, snapshot_path
+from datatree.tree import DataTree
+from tests.server.storage_setup import LINEAGE, batches_from, open_storage
+from zab import events as ev
+from zab.message import Commit
+from zab.server import host as module
+from zab.server.client_sockets import ClientSockets
+from zab.server.election_links import Address
+from zab.server.host import Host, ServerFailedError
+from zab.server.inputs import SnapshotTaken, TakeSnapshot, TreeInstalled
+from zab.server.log_thread import LogThread, LogThreadFailed
+from zab.server.loop import Loop, Posts, now_ms
+from zab.server.snapshotter import Snapshotter
+
+PATIENCE_SECONDS = 10
+
+
+class ScriptedMember:
+    """Notes its inputs; each step gives out the effects put into `effects`."""
+
+    def __init__(self):
+        self.clients = self
+        self.dirty = {}
+        self.effects = []
+        self.inputs = []
+        self.seen = trio.Event()
+
+    def step(self, now, wall, inputs):
+        assert abs(now - now_ms()) < 1000
+        self.inputs += inputs
+        if inputs:
+            self.seen.set()
+            self.seen = trio.Event()
+        effects, self.effects = self.effects, []
+        return effects
+
+    def next_deadline(self):
+        return now_ms() + 60_000
+
+    async def wait_for(self, wanted):
+        with trio.fail_after(PATIENCE_SECONDS):
+            while True:
+                for given in self.inputs:
+                    if wanted(given) if callable(wanted) else given == wanted:
+                        return given
+                await self.seen.wait()
+
+
+async def until(condition):
+    with trio.fail_after(PATIENCE_SECONDS):
+        while not condition():  # noqa: ASYNC110  (what is waited for tells nobody)
+            await trio.sleep(0.005)
+
+
+class FakeLinks:
+    """Quorum links that note what is done to them, in one list with the other parts."""
+
+    def __init__(self, order):
+        self.order = order
+        self.unsent = {}
+        self.sent = []
+        self.closed = []
+        self.broken = []
+
+    def receive(self, events):
+        self.order.append("links.receive")
+
+    def flush(self):
+        self.order.append("links.flush")
+
+    def send(self, links, message):
+        self.sent.append((links, message))
+
+    def close(self, link, reason):
+        self.closed.append(link)
+
+    def break_off(self, link, reason):
+        self.broken.append(("link", link))
+
+    def break_off_dialled(self, sid, reason):
+        self.broken.append(("dialled", sid))
+
+    def dial_failed(self):
+        self.broken.append(("dial", 0))
+
+    def adopt_descriptor(self, descriptor, sid):
+        self.broken.append(("adopted", sid))
+        trio.socket.fromfd(descriptor, 2, 1).close()
+
+    def unsent_bytes(self, link):
+        return self.unsent.get(link, 0)
+
+    def accept(self):
+        self.order.append("links.accept")
+
+    def resume(self, now):
+        pass
+
+    def is_idle(self):
+        return True
+
+    def next_deadline(self):
+        return None
+
+
+class Parts:
+    """A host with its parts."""
+
+    def __init__(self, directory, spawn, *, addresses=None, stall_ms=300):
+        self.order = []
+        self.member = ScriptedMember()
+        self.loop = Loop()
+        self.posts = Posts(self.loop.wake)
+        self.links = FakeLinks(self.order)
+        self.storage = open_storage(directory)
+        self.log_thread = LogThread(self.storage, self.posts, 60_000, lambda took_ms: None)
+        self.clients = ClientSockets(self.loop, frame_bytes_max=1000)
+        self.snapshotter = Snapshotter(self.storage.disk, self.storage.log, self.posts)
+        self.roles = []
+        self.taken = []
+        self.host = Host(
+            member=self.member,
+            loop=self.loop,
+            posts=self.posts,
+            links=self.links,
+            clients=self.clients,
+            storage=self.storage,
+            log_thread=self.log_thread,
+            snapshotter=self.snapshotter,
+            election=None,
+            quorum_addresses=addresses or {2: Address("127.0.0.1", 1)},
+            server_id=1,
+            connect_timeout_ms=1000,
+            stall_ms=stall_ms,
+            spawn=spawn,
+            role_changed=self.roles.append,
+            snapshot_taken=lambda: self.taken.append(1),
+        )
+
+    def do(self, *effects):
+        """Let the member give out these effects in the next turn."""
+        self.member.effects += effects
+        self.loop.wake()
+
+
+@asynccontextmanager
+async def running(directory, **options):
+    async with trio.open_nursery() as nursery:
+        parts = Parts(directory, nursery.start_soon, **options)
+        parts.log_thread.start()
+        parts.snapshotter.start()
+        nursery.start_soon(parts.loop.run, parts.host)
+        yield parts
+        nursery.cancel_scope.cancel()
+    parts.loop.close()
+    assert parts.snapshotter.close(PATIENCE_SECONDS)
+    assert parts.log_thread.close(PATIENCE_SECONDS)
+    parts.storage.disk.close()
+
+
+@pytest.fixture
+def directory(tmp_path):
+    return tmp_path / "member"
+
+
+async def test_storage_effects_are_answered_in_their_order(directory):
+    async with running(directory) as parts:
+        batches = batches_from(parts.storage, 4)
+        parts.do(
+            ev.AppendBatches(1, batches[:2]),
+            ev.SaveEpochs(1, 2, 1),
+            ev.AppendBatches(1, batches[2:]),
+            ev.DrainLog(2),
+        )
+        await parts.member.wait_for(ev.LogDrained(2))
+        assert parts.member.inputs == [
+            ev.Durable(1, batches[1].zxid),
+            ev.EpochsSaved(1, 2, 1),
+            ev.Durable(1, batches[3].zxid),
+            ev.LogDrained(2),
+        ]
+
+
+async def test_links_are_flushed_before_the_log_thread_works_and_clients_behind(directory, monkeypatch):
+    """Followers write while this member does."""
+    async with running(directory) as parts:
+        real_put, real_flush = parts.log_thread.put, parts.clients.flush
+        monkeypatch.setattr(parts.log_thread, "put", lambda effect: (parts.order.append("log"), real_put(effect)))
+        monkeypatch.setattr(
+            parts.clients, "flush", lambda dirty, now: (parts.order.append("clients.flush"), real_flush(dirty, now))
+        )
+        del parts.order[:]
+        parts.do(ev.DrainLog(1), ev.Send((4,), Commit(1)))
+        await parts.member.wait_for(ev.LogDrained(1))
+        turn = parts.order[: parts.order.index("links.accept") + 1]
+        assert turn == ["links.receive", "links.flush", "log", "clients.flush", "links.accept"]
+        assert parts.links.sent == [((4,), Commit(1))]
+
+
+async def test_log_that_failed_ends_the_server_with_1(directory):
+    async with running(directory) as parts:
+        parts.posts.put(LogThreadFailed("cannot write: no space"))
+        with pytest.raises(ServerFailedError, match="no space") as failed:
+            parts.host.take()
+        assert failed.value.exit_code == 1
+
+
+async def test_halt_ends_the_server_with_its_reason(directory):
+    async with running(directory) as parts:
+        parts.member.effects.append(ev.Halt("the tree is wrong"))
+        with pytest.raises(ServerFailedError, match="the tree is wrong"):
+            parts.host.take()
+
+
+async def test_role_changes_are_told(directory):
+    async with running(directory) as parts:
+        change = ev.RoleChanged(2, "broadcast", 1, True)
+        parts.member.effects.append(change)
+        parts.host.take()
+        assert parts.roles == [change]
+
+
+async def test_mark_is_written_when_the_log_is_idle(directory):
+    async with running(directory) as parts:
+        batches = batches_from(parts.storage, 2)
+        parts.do(ev.AppendBatches(1, batches))
+        await parts.member.wait_for(ev.Durable(1, batches[1].zxid))
+        await trio.sleep(0.15)
+        parts.do(ev.MarkMoved(batches[0].zxid))
+        await until(lambda: parts.storage.log.mark == batches[0].zxid)
+
+
+# ------------------------------------------------------------------------------------------------------------- learners
+
+
+async def test_log_read_waits_until_the_link_has_room(directory):
+    async with running(directory) as parts:
+        batches = batches_from(parts.storage, 3)
+        parts.do(ev.AppendBatches(1, batches))
+        await parts.member.wait_for(ev.Durable(1, batches[2].zxid))
+        parts.links.unsent[7] = module.READ_AHEAD_BYTES + 1
+        parts.do(ev.ReadLog(7, batches[0].zxid, 1 << 20))
+        await trio.sleep(0.05)
+        assert not any(isinstance(given, ev.LogRead) for given in parts.member.inputs)
+        parts.links.unsent[7] = module.READ_AHEAD_BYTES
+        parts.loop.wake()
+        read = await parts.member.wait_for(lambda given: isinstance(given, ev.LogRead))
+        assert read == ev.LogRead(7, (batches[0].zxid, batches[0].chain), batches[1:])
+
+
+async def test_offered_snapshot_is_held_until_the_link_closes(directory):
+    async with running(directory) as parts:
+        zxid, chain = snapshot_on(parts.storage)
+        parts.do(ev.OfferSnapshot(7))
+        assert await parts.member.wait_for(ev.SnapshotOffered(7, zxid, chain))
+        assert parts.host.offered == {7: zxid}
+        parts.do(ev.CloseLink(7, "done"))
+        await until(lambda: not parts.host.offered)
+        assert parts.links.closed == [7]
+
+
+async def test_member_without_a_snapshot_breaks_off_a_learner_that_needs_one(directory):
+    async with running(directory) as parts:
+        parts.do(ev.OfferSnapshot(7))
+        await until(lambda: parts.links.broken == [("link", 7)])
+
+
+def snapshot_on(storage):
+    zxid, chain = (1 << 32) + 5, bytes(range(16))
+    tree = DataTree()
+    tree.applied = zxid
+    SnapshotWriter(storage.disk, tree.begin_snapshot(), LINEAGE, chain).write()
+    return zxid, chain
+
+
+async def test_dial_that_fails_is_told(directory):
+    async with running(directory) as parts:
+        parts.do(ev.ConnectQuorum(2))
+        await until(lambda: parts.links.broken == [("dial", 0)])
+
+
+# ------------------------------------------------------------------------------------------------------------ snapshots
+
+
+@asynccontextmanager
+async def transfers_from(directory, hold=None):
+    """A member with a snapshot that serves transfers; `hold` makes it wait before it answers."""
+    from zab.server.snapshot_transfer import TransferServer
+
+    storage = open_storage(directory)
+    zxid, chain = snapshot_on(storage)
+    transfers = TransferServer(storage.disk, 3, 5.0)
+    listening = await trio.open_tcp_listeners(0, host="127.0.0.1")
+
+    async def handle(stream):
+        import socket
+
+        data = await stream.receive_some(4096)
+        if hold is not None:
+            await hold.wait()
+        await transfers.serve(socket.socket(fileno=stream.socket.detach()), bytes(data[4:]))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(trio.serve_listeners, handle, listening)
+        yield Address("127.0.0.1", listening[0].socket.getsockname()[1]), zxid, chain
+        nursery.cancel_scope.cancel()
+    storage.disk.close()
+
+
+async def test_fetched_snapshot_is_installed_and_its_tree_comes_right_before_the_event(directory, tmp_path):
+    async with (
+        transfers_from(tmp_path / "leader") as (address, zxid, chain),
+        running(directory, addresses={2: address}) as parts,
+    ):
+        parts.do(ev.FetchSnapshot(3, 2, zxid, chain, LINEAGE))
+        installed = ev.SnapshotInstalled(3, zxid, chain)
+        await parts.member.wait_for(installed)
+        assert isinstance(parts.member.inputs[-2], TreeInstalled)
+        assert parts.member.inputs[-1] == installed
+        assert parts.storage.log.last == (zxid, chain)
+
+
+async def test_storage_effect_behind_a_transfer_gives_it_up(directory, tmp_path):
+    """Its role is over; the effects keep their order, and nothing is installed later."""
+    never = trio.Event()
+    async with (
+        transfers_from(tmp_path / "leader", never) as (address, zxid, chain),
+        running(directory, addresses={2: address}, stall_ms=60_000) as parts,
+    ):
+        parts.do(ev.FetchSnapshot(3, 2, zxid, chain, LINEAGE))
+        await trio.sleep(0.05)
+        parts.do(ev.DrainLog(4))
+        await parts.member.wait_for(ev.LogDrained(4))
+        never.set()
+        await trio.sleep(0.1)
+        assert parts.member.inputs == [ev.LogDrained(4)]
+        assert parts.links.broken == []
+
+
+async def test_transfer_without_progress_breaks_the_link_to_that_leader(directory, tmp_path):
+    never = trio.Event()
+    async with (
+        transfers_from(tmp_path / "leader", never) as (address, zxid, chain),
+        running(directory, addresses={2: address}, stall_ms=200) as parts,
+    ):
+        parts.do(ev.FetchSnapshot(3, 2, zxid, chain, LINEAGE))
+        await until(lambda: parts.links.broken == [("dialled", 2)])
+
+
+async def test_unusable_snapshot_breaks_the_link_to_that_leader(directory, tmp_path):
+    async with transfers_from(tmp_path / "leader") as (address, zxid, chain):
+        leader = tmp_path / "leader" / snapshot_path(zxid)
+        data = bytearray(leader.read_bytes())
+        data[-30] ^= 1
+        leader.write_bytes(bytes(data))
+        async with running(directory, addresses={2: address}) as parts:
+            parts.do(ev.FetchSnapshot(3, 2, zxid, chain, LINEAGE))
+            await until(lambda: parts.links.broken == [("dialled", 2)])
+
+
+async def test_snapshot_is_written_beside_and_the_log_begins_a_new_file(directory):
+    async with running(directory) as parts:
+        batches = batches_from(parts.storage, 2)
+        parts.do(ev.AppendBatches(1, batches[:1]))
+        tree = DataTree()
+        tree.applied = batches[0].zxid
+        parts.do(TakeSnapshot(batches[0].zxid, batches[0].chain, tree.begin_snapshot()))
+        await parts.member.wait_for(SnapshotTaken(batches[0].zxid))
+        assert parts.taken == [1]
+        parts.do(ev.AppendBatches(1, batches[1:]))
+        await parts.member.wait_for(ev.Durable(1, batches[1].zxid))
+        assert len(parts.storage.log.segments) == 2
+        assert parts.storage.disk.exists(snapshot_path(batches[0].zxid))
+
+
+async def test_no_loop_work_waits_for_the_disk(directory, monkeypatch):
+    """H3: a disk that hangs holds the log thread, never a turn."""
+    async with running(directory) as parts:
+        may_go = threading.Event()
+        real = parts.storage.perform
+
+        def slow(effects):
+            may_go.wait(PATIENCE_SECONDS)
+            return real(effects)
+
+        monkeypatch.setattr(parts.storage, "perform", slow)
+        parts.do(ev.DrainLog(1))
+        await trio.sleep(0.05)
+        before = parts.order.count("links.receive")
+        for _ in range(5):
+            parts.loop.wake()
+            await trio.sleep(0.005)
+        assert parts.order.count("links.receive") >= before + 5
+        assert parts.host.longest_turn_ms < 1000
+        may_go.set()
+        await parts.member.wait_for(ev.LogDrained(1))
