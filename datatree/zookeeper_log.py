@@ -131,7 +131,7 @@ class LogReader:
                 return
             checksum, length = _FRAME.unpack(head)
             if length == 0:
-                self.end = self._ended_at(offset, LogEnd.PADDING)
+                self.end = self._ended_at(offset, LogEnd.TORN if checksum else LogEnd.PADDING)
                 return
             size = _FRAME.size + length + 1
             if not 0 < length <= LENGTH_MAX or not stream.available(size) or stream.peek(size)[-1:] != _TRAILER:

@@ -60,7 +60,7 @@ def real_files() -> RealFiles:
     _keep.append(directory)
     with zookeeper(
         directory=directory.name,
-        configuration={"tickTime": 300},
+        configuration={"tickTime": 300, "maxSessionTimeout": 60_000},
         properties={"snapCount": 800, "preAllocSize": 256, "extendedTypesEnabled": "true"},
     ) as ensemble:
         member = ensemble.members[0]
@@ -83,7 +83,7 @@ def real_files() -> RealFiles:
     return RealFiles(member.version_2, znodes)
 
 
-def _connect(hosts: str, seconds: float = 10.0) -> KazooClient:
+def _connect(hosts: str, seconds: float = 60.0) -> KazooClient:
     client = KazooClient(hosts, timeout=seconds)
     client.start()
     return client

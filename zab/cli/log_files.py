@@ -84,17 +84,22 @@ def open_log(path: Path) -> "NativeLog | ZooKeeperLog":
     raise UnreadableError(f"{path}: offset 0: neither a log of zab nor one of ZooKeeper (it begins with {magic!r})")
 
 
+def _logs(directory: Path) -> list[tuple[int, Path]]:
+    """The logs in a directory as (zxid, path), by rising zxid."""
+    found = []
+    for path in directory.iterdir():
+        name = parse_file_name(path.name)
+        if name is not None and name.kind == "log":
+            found.append((name.zxid, path))
+    return sorted(found)
+
+
 def _next_file(path: Path) -> Path | None:
     """The log behind `path` in its directory, by the zxids in the names."""
     here = parse_file_name(path.name)
     if here is None or here.kind != "log":
         return None
-    later = []
-    for other in path.parent.iterdir():
-        name = parse_file_name(other.name)
-        if name is not None and name.kind == "log" and name.zxid > here.zxid:
-            later.append((name.zxid, other))
-    return min(later)[1] if later else None
+    return next((other for zxid, other in _logs(path.parent) if zxid > here.zxid), None)
 
 
 def _has_begun(path: Path, header_bytes: int) -> bool:
@@ -182,25 +187,47 @@ class NativeLog:
         uncommitted_to = self._last if self._last > max(self.mark, self._noted) else 0
         before = self.mark
         self._read_mark()
-        fresh: list[Event] = []
+        fresh: list[tuple[Batch, int]] = []
         while batches := self._read_frame():
-            for batch, offset in batches:
-                self.mark = max(self.mark, batch.mark)
-                fresh.extend(self._entries(batch, offset))
+            fresh += batches
+            self.mark = max(self.mark, *(batch.mark for batch, _ in batches))
         if self.mark > before and uncommitted_to:
             self._noted = min(self.mark, uncommitted_to)
             yield Note(f"committed up to 0x{self._noted:x}")
-        yield from fresh
+        for batch, offset in fresh:
+            yield from self._entries(batch, offset)
+        if not fresh:
+            yield from self._go_on()
+
+    def _go_on(self) -> Iterator[Note]:
+        """Open the file that follows, if there is one by now."""
         following = _next_file(self.path)
-        if following is not None and not fresh and _has_begun(following, SEGMENT_HEADER_BYTES):
-            self._open(following)
-            if self.header.previous[0] < self._last:
-                self._last = self.header.previous[0]
-                yield Note(f"truncated to 0x{self._last:x}")
+        if not self._is_in_place():
+            # Cut off as a whole, or set aside: the newest file is the one that is written to.
+            logs = _logs(self.path.parent)
+            following = logs[-1][1] if logs else None
+        if following is None or not _has_begun(following, SEGMENT_HEADER_BYTES):
+            return
+        self._open(following)
+        begins = self.header.previous[0]
+        if begins < self._last:
+            yield Note(f"truncated to 0x{begins:x}")
+        elif begins > self._last:
+            yield Note(f"goes on after 0x{begins:x}: what lies between came with a snapshot")
+        self._last = begins
+
+    def _is_in_place(self) -> bool:
+        """Whether the file is still the one that was opened."""
+        path = str(self.path)
+        if not self._disk.exists(path):
+            return False
+        return read_segment_header(self._disk.read(path, 0, SEGMENT_HEADER_BYTES), self.header.first) == self.header
 
     def _read_frame(self) -> list[tuple[Batch, int]]:
         """The batches of the next frames that are whole, with their offsets; empty when there is none yet."""
         batches: list[tuple[Batch, int]] = []
+        if not self._is_in_place():
+            return batches
         while not batches:
             head = self._disk.read(str(self.path), self._at, FRAME_HEADER_BYTES)
             header = read_header(head, 0, self._seed, self._at)
