@@ -5,6 +5,7 @@ import re
 import pytest
 
 from tests.server.members import Client, Ensemble, Server
+from zab.server.four_letter import VERSION
 
 
 class Terminal(Client):
@@ -46,7 +47,7 @@ def test_unknown_word_is_a_length_that_cannot_be(ensemble: Ensemble) -> None:
 def test_ruok_and_isro_answer_always_and_the_others_only_while_clients_are_served() -> None:
     ensemble = Ensemble(3, start=False, **{"4lw__commands__whitelist": "*"})
     answers = {}
-    for word in (b"ruok", b"isro", b"srvr", b"mntr", b"cons"):
+    for word in (b"ruok", b"isro", b"envi", b"srvr", b"mntr", b"cons"):
         connection = terminal(ensemble)
         connection.say(word + b"\n")
         ensemble.step(ensemble.servers[1])
@@ -56,6 +57,7 @@ def test_ruok_and_isro_answer_always_and_the_others_only_while_clients_are_serve
     assert answers == {
         b"ruok": "imok",
         b"isro": "null",
+        b"envi": f"Environment:\nzookeeper.version={VERSION}\n",
         b"srvr": not_serving,
         b"mntr": not_serving,
         b"cons": not_serving,

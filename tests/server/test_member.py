@@ -318,7 +318,7 @@ def test_next_deadline_is_the_earliest_of_everything_that_waits() -> None:
     peer_deadline = member.peer.next_deadline()
     assert peer_deadline is not None
     assert member.next_deadline() == min(
-        peer_deadline, tracker.next_deadline, cleanup.next_deadline, member._next_idle_scan
+        peer_deadline, tracker.next_deadline, cleanup.next_deadline, member.limits.next_deadline
     )
 
 

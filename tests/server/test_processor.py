@@ -74,6 +74,16 @@ def test_all_writes_of_a_turn_are_one_batch_and_one_message() -> None:
     assert all(len(client.take_received()) == 10 for client in clients)
 
 
+def test_learner_forwards_a_large_turn_in_messages_of_bounded_size() -> None:
+    ensemble = Ensemble(3, maxBatchBytes=10_000)
+    client = ensemble.session(ensemble.follower)
+    ensemble.sent.clear()
+    replies = ensemble.do(client, *[client.create(b"/%d" % number, bytes(3_000)) for number in range(10)])
+    assert [(xid, error) for xid, error, _ in replies] == [(xid, 0) for xid in range(1, 11)]
+    requests = [message.requests for _, message in ensemble.sent if isinstance(message, msg.Request)]
+    assert [len(rows) for rows in requests] == [3, 3, 3, 1]
+
+
 def test_batches_end_at_their_limits_and_a_larger_write_goes_alone() -> None:
     ensemble = Ensemble(1, maxBatchBytes=10_000, maxBatchCount=5)
     client = ensemble.session()

@@ -11,7 +11,8 @@
     crst, srst                       serving      reset the connections' and the server's counts
     wchs, wchc, wchp                 serving      watches: how many, by connection, by path
     dump                             serving      sessions and their ephemerals
-    envi, dirs, hash, gtmk, stmk     -            not built
+    envi                             always       the version, which some clients look for here
+    dirs, hash, gtmk, stmk           -            nothing: not built
 
 A word that `4lw.commands.whitelist` does not list is refused in words; by default it lists only `srvr`. Shapes are
 those of ZooKeeper 3.9, so that what parses its answers parses these.
@@ -69,6 +70,10 @@ def _ruok(_member: Member) -> str:
 
 def _isro(member: Member) -> str:
     return "rw" if member.serving else "null"
+
+
+def _envi(_member: Member) -> str:
+    return f"Environment:\nzookeeper.version={VERSION}\n"
 
 
 def _srvr(member: Member) -> str:
@@ -271,7 +276,7 @@ def _text(path: bytes) -> str:
 
 _UNSIGNED = (1 << 64) - 1
 
-_ALWAYS: dict[bytes, Callable[[Member], str]] = {b"ruok": _ruok, b"isro": _isro}
+_ALWAYS: dict[bytes, Callable[[Member], str]] = {b"ruok": _ruok, b"isro": _isro, b"envi": _envi}
 
 _SERVING: dict[bytes, Callable[[Member], str]] = {
     b"srvr": _srvr,

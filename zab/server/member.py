@@ -46,7 +46,7 @@ from zab.jute.framing import FOUR_LETTER_WORDS, FrameError, FrameReader
 from zab.peer import Peer
 from zab.server import four_letter
 from zab.server.cleanup import Cleanup
-from zab.server.connection import ClientConnection, Clients, Closing, Hold, Stage
+from zab.server.connection import ClientConnection, Clients, Closing, Stage
 from zab.server.digests import Digests
 from zab.server.inputs import (
     ClientBytes,
@@ -59,6 +59,7 @@ from zab.server.inputs import (
     TakeSnapshot,
     TreeInstalled,
 )
+from zab.server.limits import Limits
 from zab.server.metrics import Metrics
 from zab.server.processor import Processor
 from zab.server.reads import ReadState
@@ -83,6 +84,8 @@ class Member:
         self.sessions = Sessions(config, self.clients, self.metrics, SessionIds(config.server_id, wall))
         self.state = ReadState(config, tree_of(recovered), WatchTable(), self.clients, self.metrics)
         self.processor = Processor(self.state, self.sessions, schedule_of(config, recovered), config.server_id)
+        voter_count = len(self.peer.settings.quorum.voters)
+        self.limits = Limits(config, self.clients, self.metrics, voter_count=voter_count, now=now)
         self.digests = Digests()
         self.serving = False
         """Whether clients are served: the peer serves, and what was committed before is applied."""
@@ -105,17 +108,9 @@ class Member:
         self._is_stalled = False
         """Writes are left from the last turn, since nothing may be proposed."""
         self._synced: deque[tuple[int, int]] = deque()
-        self._loaded: dict[ClientConnection, None] = {}
-        self._full: dict[ClientConnection, None] = {}
-        self._next_idle_scan = now + config.tick_time_ms
-        self._outstanding_count_max = max(1, config.global_outstanding_limit_count // max(1, self._voter_count - 1))
         self._install(self.state.tree)
         for batch in recovered.recent[-1:]:
             self.processor.newest_time = batch.time
-
-    @property
-    def _voter_count(self) -> int:
-        return len(self.peer.settings.quorum.voters)
 
     @property
     def tree(self) -> DataTree:
@@ -151,9 +146,9 @@ class Member:
 
     def next_deadline(self) -> int:
         """To be asked after the host has sent what there was to send, since that makes room for more."""
-        if self._committed or any(self._has_room(connection) for connection in self._full):
+        if self._committed or self.limits.is_any_with_room_again:
             return self.now
-        deadlines = [self._next_idle_scan]
+        deadlines = [self.limits.next_deadline]
         deadline = self.peer.next_deadline()
         if deadline is not None:
             deadlines.append(deadline)
@@ -195,15 +190,10 @@ class Member:
                 self._lead_turn()
             else:
                 self._follow_turn()
-        self._limit_output()
-        self._release_loaded()
-        if self.now >= self._next_idle_scan:
-            self._next_idle_scan = self.now + self.config.tick_time_ms
-            self._close_idle()
+        self.limits.end_turn(self.now, is_loaded=self._is_loaded)
         for connection in self.clients.reap():
             self.processor.forget(connection)
-            self._loaded.pop(connection, None)
-            self._full.pop(connection, None)
+            self.limits.forget(connection)
 
     def _lead_turn(self) -> None:
         """All that is to be written becomes one batch, or as many as its size asks for; then what waits for that."""
@@ -460,8 +450,7 @@ class Member:
             self.sessions.touch(connection, self.now)
             self.processor.receive(connection, frames)
             if waited and self._is_loaded:
-                self.clients.hold(connection, Hold.LOAD)
-                self._loaded[connection] = None
+                self.limits.hold_loaded(connection)
         elif connection.stage is Stage.CONNECTING:
             connection.held += frames
         elif self.serving and (self.config.leader_serves or self.peer.state != LEADING):
@@ -475,52 +464,7 @@ class Member:
 
     @property
     def _is_loaded(self) -> bool:
-        """Too much is in process to take more from clients that wait for something already."""
-        return self.processor.outstanding_count > self._outstanding_count_max or self._is_stalled
-
-    def _release_loaded(self) -> None:
-        if self._loaded and not self._is_loaded:
-            for connection in self._loaded:
-                self.clients.release(connection, Hold.LOAD)
-            self._loaded.clear()
-
-    def _has_room(self, connection: ClientConnection) -> bool:
-        return connection.out_bytes + connection.unsent_bytes <= self.config.output_limit_bytes
-
-    def _limit_output(self) -> None:
-        """Pause whoever does not read what we send, end whoever is far behind; count what is sent."""
-        limit = self.config.output_limit_bytes
-        for connection in self.clients.dirty:
-            count = len(connection.out)
-            connection.sent_count += count
-            self.metrics.packets_sent += count
-            size = connection.out_bytes + connection.unsent_bytes
-            if size > limit and not connection.closing:
-                if size > 2 * limit:
-                    self.metrics.connection_drop_count += 1
-                    self.clients.close(connection)
-                else:
-                    self.clients.hold(connection, Hold.OUTPUT)
-                    self._full[connection] = None
-        for connection in [connection for connection in self._full if self._has_room(connection)]:
-            del self._full[connection]
-            self.clients.release(connection, Hold.OUTPUT)
-
-    def _close_idle(self) -> None:
-        """End connections that said nothing for their timeout. It is counted in ticks, so that a process that was
-        paused does not find everybody late; nothing is expected from who is not read from."""
-        tick_ms = self.config.tick_time_ms
-        for connection in self.clients.all:
-            if connection.paused:
-                connection.idle_ticks = 0
-                continue
-            connection.idle_ticks += 1
-            served = connection.stage is Stage.SERVED
-            limit_ms = connection.timeout_ms if served else self.config.sessionless_timeout_ms
-            if (connection.idle_ticks - 1) * tick_ms > limit_ms:
-                if not served:
-                    self.metrics.sessionless_connections_expired += 1
-                self.clients.close(connection)
+        return self.limits.is_loaded(self.processor.outstanding_count, self._is_stalled)
 
 
 _CLOSE_SESSION_SPARE_BYTES = 64 << 10
