@@ -80,8 +80,8 @@ class Sessions:
         """Nothing that was under way goes to the next leader (G2)."""
         self.tracker = None
         self._touches = TouchTable()
-        self._wanted.clear()
-        self._revalidations.clear()
+        assert not self._wanted, "taken at the end of each turn"
+        assert not self._revalidations, "taken at the end of each turn"
         self._established.clear()
 
     # ------------------------------------------------------------------------------------------------------- handshake
