@@ -8,7 +8,8 @@ more after authentication, ("super", "") for the superuser, who passes every che
     world   "anyone"                                  always
     auth    any; replaced by the identities of the    -
             connection that were authenticated
-    digest  two non-empty parts around one ":"        if equal
+    digest  two parts around ":", the second not      if equal
+            empty; more ":" may stand at the end
     ip      IPv4 or IPv6 address, "/bits" optional    if it lies in the network
     x509    a distinguished name                      if equal
     sasl    a Kerberos name, a[/b][@REALM]            if equal
@@ -70,8 +71,8 @@ _LENGTHS: Final = Struct(">iII")
 
 
 def _valid_digest(name: bytes) -> bool:
-    parts = name.split(b":")
-    return len(parts) == 2 and all(parts)
+    # Java's split, which ZooKeeper counts the parts of, drops empty ones at the end alone.
+    return len(name.rstrip(b":").split(b":")) == 2
 
 
 @lru_cache(maxsize=4096)

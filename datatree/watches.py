@@ -47,6 +47,7 @@ from datatree.outcome import (
     NODE_DELETED,
     Trigger,
 )
+from datatree.paths import ROOT
 from datatree.record import AclList
 from datatree.requests import SetWatches
 from datatree.znode import STAT, STAT_LAYOUT, Znode
@@ -139,11 +140,12 @@ class WatchTable:
     def set_watches(self, connection: Connection, request: SetWatches, znodes: Znodes) -> list[Event]:
         """setWatches, setWatches2: registers again what a client watched on its previous connection.
 
-        What changed since `request.zxid` is not registered: its event comes out instead, to be sent with zxid -1.
+        What changed since `request.zxid` is not registered: its event comes out instead, to be sent with zxid -1. An
+        empty path is an alias of the root, as in reads.
         """
         events: list[Event] = []
         for path in request.data:
-            znode = znodes.get(path)
+            znode = znodes.get(path or ROOT)
             if znode is None:
                 events.append((NODE_DELETED, path))
             elif _stat_field(znode, _MZXID) > request.zxid:
@@ -151,12 +153,12 @@ class WatchTable:
             else:
                 self._add(_DATA, connection, path)
         for path in request.exist:
-            if znodes.get(path) is not None:
+            if znodes.get(path or ROOT) is not None:
                 events.append((NODE_CREATED, path))
             else:
                 self._add(_DATA, connection, path)
         for path in request.child:
-            znode = znodes.get(path)
+            znode = znodes.get(path or ROOT)
             if znode is None:
                 events.append((NODE_DELETED, path))
             elif _stat_field(znode, _PZXID) > request.zxid:
