@@ -64,7 +64,7 @@ class Settings:
     """At this counter the leader renews its epoch (F1)."""
     batches_in_flight_max: int = 64
     unsynced_bytes_max: int = 64 << 20
-    recent_bytes_max: int = 64 << 20
+    recent_bytes_max: int = 8 << 20
     """How much committed history stays in memory for learners that come back."""
 
     @property

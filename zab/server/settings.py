@@ -446,7 +446,7 @@ class Config:
     )
     max_recent_bytes: int = setting(
         "maxRecentBytes",
-        64 * _MIB,
+        8 * _MIB,
         _BYTES,
         "bytes",
         "Ours. Batches kept in memory for learners that are a little behind; older ones come from files.",
