@@ -50,7 +50,10 @@ class TestFixUp:
             (((ALL, b"auth", b""),), ((ALL, *BOB),)),
             (((READ, b"auth", b"ignored"), ANYONE), ((READ, *BOB), ANYONE)),
             (((READ, b"auth", None),), ((READ, *BOB),)),
-            (((READ, b"digest", b":b"), (READ, b"digest", b"a:b::")), ((READ, b"digest", b":b"), (READ, b"digest", b"a:b::"))),
+            (
+                ((READ, b"digest", b":b"), (READ, b"digest", b"a:b::")),
+                ((READ, b"digest", b":b"), (READ, b"digest", b"a:b::")),
+            ),
             (((READ, b"ip", b"10.0.0.0/8"),), ((READ, b"ip", b"10.0.0.0/8"),)),
             (((READ, b"ip", b"10.1.2.3/8"),), ((READ, b"ip", b"10.1.2.3/8"),)),
             (((READ, b"ip", b"::1"),), ((READ, b"ip", b"::1"),)),
