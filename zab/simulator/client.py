@@ -66,6 +66,8 @@ class Client:
         self._attempt = 0
         self.is_silent = False
         """It is dead to the world until a later moment."""
+        self.is_gone = False
+        """It never comes back."""
         self.has_faults = True
         self.acknowledged_count = 0
         self.is_asking = True
@@ -225,7 +227,7 @@ class Client:
 
     def wake(self) -> None:
         """Come back to life."""
-        if self.is_silent:
+        if self.is_silent and not self.is_gone:
             self.is_silent = False
             self._disconnect()
 

@@ -20,6 +20,7 @@ Committed transactions are applied to the model (`model`) as the sequence grows.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from typing import TYPE_CHECKING
 
 from attrs import define
@@ -28,7 +29,7 @@ from datatree.batch import Batch, continues, follows
 from datatree.record import Txn, decode_all
 from zab.simulator.model import Model
 from zab.simulator.verdict import SafetyError
-from zab.zxid import counter_of, epoch_of
+from zab.zxid import counter_of, epoch_of, make_zxid
 
 if TYPE_CHECKING:
     from zab.simulator.requests import Asked
@@ -102,8 +103,11 @@ class History:
         self.broadcasts[batch.zxid] = Broadcast(batch, txns, predecessor)
         if batch.epoch not in self._initial:
             self._initial[batch.epoch] = predecessor[0]
-            if self.end > predecessor[0]:
-                reason = f"{process} begins epoch {batch.epoch} at {predecessor[0]:#x}, {self.end:#x} is delivered"
+            # A primary that was deposed may not know it yet: what later ones have done does not concern it.
+            earlier = bisect_left(self.zxids, make_zxid(batch.epoch, 0))
+            if earlier and self.zxids[earlier - 1] > predecessor[0]:
+                delivered = self.zxids[earlier - 1]
+                reason = f"{process} begins epoch {batch.epoch} at {predecessor[0]:#x}, {delivered:#x} is delivered"
                 raise SafetyError("primary_integrity", reason)
         return txns
 
@@ -162,11 +166,12 @@ class History:
         asked = self.asked.get((txn.session, txn.cxid))
         if asked is None or asked.opcode != opcode:
             raise SafetyError("integrity", f"{txn} is what nobody asked for; {txn.session:#x} asked {asked}")
-        if txn.cxid <= self._last_xid.get(txn.session, 0):
-            newest = self._last_xid[txn.session]
+        if txn.type == -1:
+            return  # what comes late through an older connection is refused with SESSIONMOVED
+        newest = self._last_xid.get(txn.session, 0)
+        if txn.cxid <= newest:
             raise SafetyError("order", f"xid {txn.cxid} of {txn.session:#x} at {txn.zxid:#x}, behind its xid {newest}")
-        if txn.type != -1:
-            self._last_xid[txn.session] = txn.cxid
+        self._last_xid[txn.session] = txn.cxid
 
     def _primary_integrity(self, who: str, batch: Batch) -> None:
         """No later primary may have begun without this batch."""

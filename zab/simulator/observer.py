@@ -49,6 +49,8 @@ class Promises:
     current_epoch: int = 0
     durable: int = 0
     """Where its log ended, durably, when its process ended."""
+    lost: int = 0
+    """The same, before it was wiped: that counted once."""
 
 
 @define
@@ -93,7 +95,7 @@ class Observer:
         """A process has recovered what was on its disk."""
         machine, promises = process.machine, self._promises[process.sid]
         if machine.is_wiped:
-            promises = self._promises[process.sid] = Promises()
+            promises = self._promises[process.sid] = Promises(lost=max(promises.lost, promises.durable))
         accepted, current = recovered.epochs or (0, 0)
         found = recovered.last[0], accepted, current
         promised = promises.logged, promises.accepted_epoch, promises.current_epoch
@@ -117,8 +119,8 @@ class Observer:
         self._heard.pop(process, None)
 
     def _durable(self, sid: int) -> int:
-        process = self.ensemble.machines[sid].process
-        return self._promises[sid].durable if process is None else process.files.storage.log.last[0]
+        process, promises = self.ensemble.machines[sid].process, self._promises[sid]
+        return max(promises.lost, promises.durable if process is None else process.files.storage.log.last[0])
 
     # --------------------------------------------------------------------------------------------------------- the peer
 

@@ -72,7 +72,7 @@ class Requests:
 
     def write(self) -> tuple[int, Any]:
         """A write that succeeds on every tree."""
-        path = b"/q/done-%d-" % self._number
+        path = b"/done-%d-" % self._number
         return int(OpCode.CREATE), Create(path, self._data(), OPEN_ACL, _SEQUENTIAL)
 
     def _data(self) -> bytes | None:

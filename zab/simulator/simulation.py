@@ -125,7 +125,7 @@ class Simulation:
     def _fall_silent(self) -> None:
         """Phase 3."""
         for client in self.ensemble.clients:
-            client.is_silent = True
+            client.is_silent = client.is_gone = True
 
         def is_quiet() -> bool:
             return self._is_whole() and not self.observer.history.model.sessions
