@@ -6,6 +6,7 @@ import time
 import pytest
 
 from zab.events import AppendBatches, DrainLog, Durable, LogDrained
+from zab.server import log_thread
 from zab.server.log_thread import IDLE_SECONDS, LogThread, LogThreadFailed
 from zab.server.loop import Posts
 
@@ -188,6 +189,135 @@ def test_slow_cycle_is_said(gate):
     assert thread.thread.close(PATIENCE_SECONDS)
     assert len(thread.slow) == 1
     assert thread.slow[0] >= 20
+
+
+# ------------------------------------------------------------------------------------------------- in the loop's thread
+
+
+class Append(Gate):
+    """A storage whose appends take as long as the test says, and that never waits."""
+
+    def __init__(self):
+        super().__init__()
+        self.may_go.release(10_000)
+        self.seconds = 0.0
+
+    def perform(self, effects):
+        time.sleep(self.seconds)
+        super().perform(effects)
+        return [Durable(effect.generation, 1) for effect in effects if isinstance(effect, AppendBatches)]
+
+
+class OfSize:
+    def __init__(self, size_bytes):
+        self.raw = bytes(size_bytes)
+
+
+def append(size_bytes=100):
+    return AppendBatches(1, [OfSize(size_bytes)])
+
+
+@pytest.fixture
+def disk():
+    return Append()
+
+
+@pytest.fixture
+def thread(disk):
+    thread = Thread(disk)
+    yield thread
+    assert thread.thread.close(PATIENCE_SECONDS)
+
+
+def test_small_append_is_carried_out_at_once(thread, disk):
+    assert thread.thread.try_now([append(), append()]) == [Durable(1, 1), Durable(1, 1)]
+    assert len(disk.cycles) == 1
+
+
+@pytest.mark.parametrize(
+    "effects",
+    [[append(log_thread.NOW_BYTES_MAX + 1)], [append(), DrainLog(1)], [append(log_thread.NOW_BYTES_MAX), append(1)]],
+    ids=["large", "not only appends", "large together"],
+)
+def test_everything_else_is_for_the_thread(thread, disk, effects):
+    assert thread.thread.try_now(effects) is None
+    assert disk.cycles == []
+
+
+def test_nothing_overtakes_what_is_queued_or_not_yet_taken(gate):
+    thread = Thread(gate)
+    thread.thread.put(1)
+    wait(gate.begun)
+    assert thread.thread.try_now([append()]) is None
+    gate.may_go.release(10)
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while thread.posts.is_empty():
+        assert time.monotonic() < deadline
+    assert thread.thread.try_now([append()]) is None, "its answer would come before the other one"
+    thread.answers(1)
+    while thread.thread.try_now([]) is None:
+        assert time.monotonic() < deadline
+    assert thread.thread.close(PATIENCE_SECONDS)
+
+
+def test_slow_disk_is_left_to_the_thread_and_tried_again_later(thread, disk, monkeypatch):
+    monkeypatch.setattr(log_thread, "PAUSE_NS", 200_000_000)
+    disk.seconds = 0.1
+    assert thread.thread.try_now([append()]) is not None
+    assert thread.thread.try_now([append()]) is None
+    disk.seconds = 0.0
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while thread.thread.try_now([append()]) is None:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    assert thread.thread.try_now([append()]) is not None
+
+
+def test_one_slow_write_among_fast_ones_changes_nothing(thread, disk):
+    for _ in range(30):
+        assert thread.thread.try_now([append()]) is not None
+    disk.seconds = 0.02
+    assert thread.thread.try_now([append()]) is not None
+    disk.seconds = 0.0
+    assert thread.thread.try_now([append()]) is not None
+
+
+def test_log_that_the_loop_writes_is_not_idle_and_idles_afterwards(thread, disk):
+    wait(disk.idled)
+    until = time.monotonic() + 4 * IDLE_SECONDS
+    while time.monotonic() < until:
+        assert thread.thread.try_now([append()]) is not None
+        time.sleep(0.002)
+    assert disk.idle_count == 1
+    wait(disk.idled)
+    assert disk.idle_count == 2
+
+
+def test_storage_that_failed_in_the_loop_is_not_touched_again(thread, disk):
+    disk.error = OSError(28, "No space left on device")
+    with pytest.raises(OSError, match="No space"):
+        thread.thread.try_now([append()])
+    time.sleep(2 * IDLE_SECONDS)
+    assert disk.idle_count == 0
+    assert thread.thread.close(PATIENCE_SECONDS)
+    assert not disk.closed
+
+
+def test_loop_does_not_wait_while_the_thread_uses_the_storage(thread, disk):
+    """The frame of an idle log is written by the thread."""
+    entered, leave = threading.Event(), threading.Event()
+
+    def idle():
+        entered.set()
+        leave.wait(PATIENCE_SECONDS)
+
+    disk.idle = idle
+    thread.thread.try_now([append()])
+    assert entered.wait(PATIENCE_SECONDS)
+    started = time.monotonic()
+    assert thread.thread.try_now([append()]) is None
+    assert time.monotonic() - started < 1
+    leave.set()
 
 
 def test_real_storage_in_the_thread(tmp_path):

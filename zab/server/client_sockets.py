@@ -72,7 +72,7 @@ class ClientSockets:
         self._closing: dict[ClientSocket, int] = {}
         """Connections that the member has let go of, and when they are closed whatever is unsent."""
         self._listeners: list[Listener] = []
-        self._budget_bytes = BUDGET_BYTES_MAX
+        self._budget_bytes = BUDGET_BYTES_MIN
         self._was_short = False
         self.readable: dict[ClientSocket, None] = {}
         """Connections with something to read, longest wait first."""

@@ -6,9 +6,10 @@ A turn, in this order (H2):
     2  clients are read, round robin, within the budget
     3  the member takes one step with all of it
     4  its effects are carried out: messages are queued, storage effects are collected
-    5  quorum links are flushed; then the log thread gets its work (followers write while this member does);
-       then the clients' output is flushed, once for each socket
-    6  whoever knocked is accepted; what was discarded is closed (by the loop)
+    5  links and clients are flushed, once for each socket
+    6  what is to be stored is written, if that is sure to be short, and the member takes a second step with the
+       answers, which is flushed too; else the log thread has it
+    7  whoever knocked is accepted; what was discarded is closed (by the loop)
 
 | effect | carried out by |
 |---|---|
@@ -51,7 +52,7 @@ from zab.server.loop import Loop, Posts, wall_ms
 from zab.server.member import Member
 from zab.server.snapshot_transfer import Fetcher, TransferError
 from zab.server.snapshotter import Snapshotter
-from zab.server.storage import InstallSnapshot, RollLog, SnapshotUnusable, Storage, StorageEffect
+from zab.server.storage import Answer, InstallSnapshot, RollLog, SnapshotUnusable, Storage, StorageEffect
 
 READ_AHEAD_BYTES = 1 << 20
 """Unsent bytes on a link above which log reads for it wait."""
@@ -132,16 +133,13 @@ class Host:
         self._links.receive(inputs)
         self._take_posts(inputs)
         self._clients.receive(inputs, started_ns + TURN_MS * 1_000_000)
-        member = self._member
-        for effect in member.step(now, wall_ms(), inputs):
-            carry_out = _CARRY_OUT.get(type(effect))
-            if carry_out is not None:
-                carry_out(self, effect)
-        self._links.flush()
-        for to_store in self._to_store:
-            self._log_thread.put(to_store)
-        self._to_store.clear()
-        self._clients.flush(member.clients.dirty, now)
+        self._step(now, inputs)
+        if self._to_store:
+            answers = self._store()
+            if answers is not None:
+                # What was written is acknowledged in this turn: another one would cost as much as the write.
+                self._step(now, list(answers))
+                self._queue_stores()
         if self._reads:
             self._start_reads()
         self._accept(now)
@@ -149,6 +147,37 @@ class Host:
         self._clients.adapt_budget(took_ns)
         self.longest_turn_ms = max(self.longest_turn_ms, took_ns // 1_000_000)
         return self._next_deadline()
+
+    def _step(self, now: int, inputs: list[Input]) -> None:
+        """One step of the member, and everything that it wants sent. Links first while they carry what is to be
+        written, since followers write while this member does; else whoever waits for an answer."""
+        member = self._member
+        for effect in member.step(now, wall_ms(), inputs):
+            carry_out = _CARRY_OUT.get(type(effect))
+            if carry_out is not None:
+                carry_out(self, effect)
+        if self._to_store:
+            self._links.flush()
+        self._clients.flush(member.clients.dirty, now)
+        if not self._to_store:
+            self._links.flush()
+
+    def _store(self) -> list[Answer] | None:
+        """Write now if that is sure to be short; else the log thread has it."""
+        try:
+            answers = self._log_thread.try_now(self._to_store)
+        except OSError as error:
+            raise ServerFailedError(UNEXPECTED_ERROR, f"the log cannot be written -> stop: {error}") from error
+        if answers is None:
+            self._queue_stores()
+        else:
+            self._to_store.clear()
+        return answers
+
+    def _queue_stores(self) -> None:
+        for effect in self._to_store:
+            self._log_thread.put(effect)
+        self._to_store.clear()
 
     def _take_posts(self, inputs: list[Input]) -> None:
         for item in self._posts.take():
@@ -205,7 +234,7 @@ class Host:
         self._links.close(effect.link, effect.reason)
         self.offered.pop(effect.link, None)
 
-    def _store(self, effect: StorageEffect) -> None:
+    def _collect(self, effect: StorageEffect) -> None:
         if self._fetching is not None:
             self._fetching.cancel()
             self._fetching = None
@@ -297,12 +326,12 @@ _CARRY_OUT: dict[type, Callable[[Host, Any], None]] = {
     ev.ConnectQuorum: Host._connect_quorum,
     ev.Send: Host._send,
     ev.CloseLink: Host._close_link,
-    ev.AppendBatches: Host._store,
-    ev.TruncateLog: Host._store,
-    ev.ResetLog: Host._store,
-    ev.SaveEpochs: Host._store,
-    ev.SaveMember: Host._store,
-    ev.DrainLog: Host._store,
+    ev.AppendBatches: Host._collect,
+    ev.TruncateLog: Host._collect,
+    ev.ResetLog: Host._collect,
+    ev.SaveEpochs: Host._collect,
+    ev.SaveMember: Host._collect,
+    ev.DrainLog: Host._collect,
     ev.FetchSnapshot: Host._fetch_snapshot,
     ev.ReadLog: Host._read_log,
     ev.OfferSnapshot: Host._offer_snapshot,
