@@ -455,6 +455,7 @@ WATCHES = {
         *b(create(R + "/none"), set_acl(R, ((31, "world", "anyone"),)), set_data(R, b"1")),
     ],
     "watch by getChildren": [*a(children(R, True)), *b(set_data(R, b""), create(R + "/x"), create(R + "/y"))],
+    "watch by getChildren of no path": [*a(children("", True)), *b(create(R + "2"), delete(R + "2"))],
     "watch by getChildren2": [*a(children(R, True, 12)), *b(create(R + "/x"), delete(R + "/x"))],
     "watches on a deleted znode": [
         *a(create(R + "/x"), get(R + "/x", True), exists(R + "/x", True), children(R + "/x", True), children(R, True)),

@@ -16,6 +16,7 @@ SUPER_DIGEST = "super:VWtk8RlLl86/uVG5FIHgpHieL2Q="
 CONFIGURATION: dict[str, str | int] = {"tickTime": 500, "initLimit": 20, "maxSessionTimeout": 40_000}
 PROPERTIES: dict[str, str | int] = {
     "extendedTypesEnabled": "true",
+    "enforceQuota": "true",
     "znode.container.checkIntervalMs": 3_600_000,
     "DigestAuthenticationProvider.superDigest": SUPER_DIGEST,
 }

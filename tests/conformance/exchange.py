@@ -5,6 +5,7 @@ An exchange is a list of steps; a step says which connection does what:
     ("a", create("/wire/x"))            a request; its reply, then whatever else was sent to any connection
     ("a", Frames(b"...", 2))            bytes as they are, after which two replies are due
     ("a", Again())                      the socket is dropped and the session comes back on a new connection
+    ("b", Rewatch(7, (("/x",), (), ())))    setWatches by one who has seen what the first seven zxids did
     ("b", Ends())                       the session is closed
 
 Connections are opened when they are first named: "a" to "f" are sessions.
@@ -12,7 +13,8 @@ Connections are opened when they are first named: "a" to "f" are sessions.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tests.conformance.conftest import SUPER
@@ -29,6 +31,9 @@ from tests.conformance.wire import (
     children,
     create,
     delete,
+    get,
+    get_acl,
+    set_watches,
     sync,
 )
 
@@ -50,11 +55,21 @@ class Again:
 
 
 @dataclass(frozen=True)
+class Rewatch:
+    """setWatches, or setWatches2 with five lists, as by a client that has seen `seen_count` of the zxids since the
+    beginning."""
+
+    seen_count: int
+    lists: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True)
 class Ends:
     """The session is closed by its client; the name then stands for a new one."""
 
 
-Step = tuple[str, Request | Frames | Again | Ends]
+Action = Request | Frames | Again | Rewatch | Ends
+Step = tuple[str, Action]
 Line = tuple[str, object]
 """Who received it, and what: a reply or event as `View` says it, "closed" or "silent"."""
 
@@ -75,7 +90,7 @@ class Exchange:
         self._generations: dict[str, int] = {}
         with Wire(ports[0]) as admin:
             admin.ask(*sync("/"))
-            remove(admin, root)
+            self._clean(admin)
             assert admin.ask(*create(root)).error == 0
             self.view = View(admin.last_zxid)
             admin.close_session()
@@ -101,12 +116,15 @@ class Exchange:
         elif isinstance(action, Ends):
             lines += self._request(who, wire, CLOSE_SESSION)
             self._wires.pop(who, wire).drop()
+        elif isinstance(action, Rewatch):
+            lines += self._request(who, wire, set_watches(self.view.base + action.seen_count, *action.lists))
         elif isinstance(action, Frames):
             lines += self._frames(who, wire, action)
         else:
             lines += self._request(who, wire, action)
+        is_spread = len({self.port(each) for each in (who, *self._wires)}) > 1
         for other in sorted(self._wires):
-            lines += self._drain(other)
+            lines += self._drain(other, is_spread)
         return lines
 
     def _request(self, who: str, wire: Wire, request: Request) -> list[Line]:
@@ -135,12 +153,12 @@ class Exchange:
             lines.append((who, "silent"))
         return lines
 
-    def _drain(self, who: str) -> list[Line]:
-        """What else was sent to a connection; on another member than the last request's, what is committed comes too."""
+    def _drain(self, who: str, is_spread: bool) -> list[Line]:
+        """What else was sent to a connection; where it may lag behind another member, after what it missed."""
         wire = self._wires[who]
         lines: list[Line] = []
         try:
-            if len({self.port(each) for each in self._wires}) > 1:
+            if is_spread:
                 wire.send(*sync("/"), xid=1 << 30)
                 wire.receive_until(1 << 30)
             wire.send(PING, b"")
@@ -155,9 +173,12 @@ class Exchange:
     def _come_back(self, who: str, wire: Wire, action: Again) -> None:
         wire.drop()
         self._places[who] = action.member
-        self._wires[who] = again = Wire(
-            self.port(who), session=wire.session, password=wire.password, last_zxid=wire.last_zxid
-        )
+        while True:
+            # A member that has not applied what the client has seen sends it away.
+            with contextlib.suppress(ConnectionClosedError):
+                again = Wire(self.port(who), session=wire.session, password=wire.password, last_zxid=wire.last_zxid)
+                break
+        self._wires[who] = again
         again.xid = wire.xid
 
     def finish(self) -> None:
@@ -172,8 +193,37 @@ class Exchange:
         with Wire(self._ports[0]) as admin:
             assert admin.ask(*auth("digest", SUPER.encode())).error == 0
             admin.ask(*sync("/"))
-            remove(admin, self._root)
+            self._clean(admin)
             admin.close_session()
+
+    def _clean(self, admin: Wire) -> None:
+        names = View(0).reply(admin.ask(*children("/")))[3]
+        assert isinstance(names, list)
+        for name in names:
+            # Sequential ones too, with the root as their beginning.
+            if f"/{name}".startswith(self._root):
+                remove(admin, f"/{name}")
+        remove(admin, f"/zookeeper/quota{self._root}")
+
+    def tree(self) -> list[Line]:
+        """Everything that is below the root now: data, stat, children and ACL of each znode."""
+        with Wire(self._ports[0]) as admin:
+            admin.ask(*auth("digest", SUPER.encode()))
+            admin.ask(*sync("/"))
+            self.view.sessions[admin.session] = "tree"
+            lines = list(self._subtree(admin, self._root))
+            admin.close_session()
+        return lines
+
+    def _subtree(self, admin: Wire, path: str) -> Iterator[Line]:
+        for request in (get(path), get_acl(path)):
+            yield path, self.view.reply(admin.ask(*request))
+        listed = self.view.reply(admin.ask(*children(path)))
+        # The root may have been deleted.
+        names = listed[3] if listed[2] == 0 else []
+        assert isinstance(names, list)
+        for name in names:
+            yield from self._subtree(admin, f"{path}/{name}")
 
 
 def remove(admin: Wire, path: str) -> None:

@@ -374,7 +374,9 @@ class View:
         if opcode == 4:
             return cursor.buffer(), self.stat(cursor)
         if opcode == 6:
-            return cursor.vector(lambda: (cursor.i32(), cursor.text(), cursor.text())), self.stat(cursor)
+            # What "auth" stands for comes out of a hash table there.
+            entries = cursor.vector(lambda: (cursor.i32(), cursor.text(), cursor.text()))
+            return sorted(entries, key=str), self.stat(cursor)
         if opcode in (8, 103):
             return sorted(map(str, cursor.vector(cursor.text)))
         if opcode == 12:
