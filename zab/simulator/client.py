@@ -100,13 +100,19 @@ class Client:
         self._frames = FrameReader()
         self._heard_at = self._schedule.now
         self.is_connected = False
+        self._line(f"connects to {sid} with session {self.session:#x}, seen {self.checker.seen:#x}")
         request = ConnectRequest(self.checker.seen, self._timeout_ms, self.session, self._password)
         self._send(frame(request.encode()))
 
     def _connect_later(self) -> None:
         self._schedule.after(int(self._tick_us * (0.05 + 0.5 * self._rng.random())), self._connect)
 
+    def _line(self, text: str) -> None:
+        if self._ensemble.trace.sink is not None:
+            self._ensemble.trace.line(self.name, text)
+
     def _connected(self, response: ConnectResponse) -> None:
+        self._line(f"is connected: session {response.session_id:#x}, timeout {response.timeout_ms} ms")
         if response.timeout_ms == 0:
             if not self._observer.history.may_be_over(self.session):
                 raise SafetyError("sessions", f"{self.name}: session {self.session:#x} is said to be over, and it lives")
@@ -145,6 +151,7 @@ class Client:
 
     def _lost(self) -> None:
         """What was asked and not answered may have happened, or may not."""
+        self._line("has lost its connection")
         self._link = None
         if any(asked.xid == SET_WATCHES_XID for asked in self.outstanding):
             # Whether these watches reached the server does not matter: they ended with the connection.
@@ -171,7 +178,7 @@ class Client:
         if asked.is_write:
             history.asked[self.session, self._xid] = asked
         if self._ensemble.trace.sink is not None:
-            self._ensemble.trace.line(self.name, f"asks {OpCode(opcode).name} xid {self._xid} {described(body)}")
+            self._line(f"asks {OpCode(opcode).name} xid {self._xid} {described(body)}")
         return request_frame(self._xid, opcode, body.encode())
 
     def _think(self) -> None:
@@ -280,9 +287,7 @@ class Client:
         asked = self.outstanding.popleft() if self.outstanding else None
         if asked is None or asked.xid != header.xid:
             raise SafetyError("order", f"{self.name}: a reply to xid {header.xid}, expected is {asked}")
-        if self._ensemble.trace.sink is not None:
-            text = f"xid {header.xid} is answered at {header.zxid:#x}, error {header.error}"
-            self._ensemble.trace.line(self.name, text)
+        self._line(f"xid {header.xid} is answered at {header.zxid:#x}, error {header.error}")
         if asked.opcode == OpCode.CLOSE_SESSION:
             self.checker.told(header.zxid)
             self._observer.count("sessions closed")

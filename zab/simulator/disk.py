@@ -223,6 +223,7 @@ class FaultyDisk:
         """Become an empty disk: the member was wiped."""
         self._names.clear()
         self._durable_names.clear()
+        self._changes.clear()
         self.crash(Random(0))
         assert not self._names
 

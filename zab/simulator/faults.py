@@ -1,10 +1,11 @@
 """What goes wrong: one thing after the other, as the profile's weights say, and each is over some time later.
 
 Every fault is within what the service promises to bear, so that any failure is a bug: what was durable is never damaged,
-and never are so many members wiped that what was acknowledged may be gone (decision B4): those that were wiped and not
-synchronized since leave a quorum of the others.
+and never are so many members wiped that what was acknowledged may be gone (decision B4): those that are synchronized, by
+what is on their disks, stay a quorum.
 
     kill, power, blackout     the process of a member ends; its machine loses its power; all machines do
+    outage                    a machine stays down for long, so that the others go on without it
     kill_at_effect            a process ends in the middle of a turn
     power_at_operation        a machine loses its power at one of the next operations of its disk, be it in recovery
     disk_error                one of the next operations of a disk fails: EIO or ENOSPC
@@ -28,6 +29,9 @@ from zab.server.restore import quorum_of
 from zab.simulator.machine import Ensemble, Machine
 from zab.simulator.schedule import MS
 
+PURGE_TICKS: Final = 3
+"""Between two times that retention does its work."""
+
 
 class Faults:
     """The faults of one run."""
@@ -42,7 +46,7 @@ class Faults:
 
     def start(self) -> None:
         self._ensemble.schedule.after(self._gap(), self._next)
-        self._ensemble.schedule.after(self._profile.tick_us * 10, self._purge)
+        self._ensemble.schedule.after(self._profile.tick_us * PURGE_TICKS, self._purge)
 
     def _gap(self) -> int:
         return int(self._profile.fault_gap_us * self._rng.expovariate(1))
@@ -65,7 +69,7 @@ class Faults:
         for process in self._ensemble.processes:
             process.files.purge()
         if not self._is_over:
-            self._ensemble.schedule.after(self._profile.tick_us * 10, self._purge)
+            self._ensemble.schedule.after(self._profile.tick_us * PURGE_TICKS, self._purge)
 
     def end(self) -> None:
         """Nothing goes wrong any more, and what is down is started."""
@@ -107,6 +111,18 @@ class Faults:
             machine.stop(with_power=True)
         return True
 
+    def _outage(self) -> bool:
+        machine = self._victim()
+        machine.stays_down = True
+        machine.stop(with_power=True)
+
+        def repair() -> None:
+            machine.stays_down = False
+            machine.start()
+
+        self._ensemble.schedule.after(int(self._profile.tick_us * 25 * self._rng.random()), repair)
+        return True
+
     def _kill_at_effect(self) -> bool:
         process = self._victim().process
         if process is not None:
@@ -146,7 +162,7 @@ class Faults:
 
     def _wipe(self) -> bool:
         machine = self._victim()
-        left = {sid for sid, other in self._ensemble.machines.items() if not other.is_wiped and other is not machine}
+        left = {sid for sid, other in self._ensemble.machines.items() if other.is_synchronized and other is not machine}
         if not quorum_of(machine.config).contains(left):
             return False
         machine.stop(with_power=True)
@@ -232,6 +248,7 @@ _CAUSE: Final[dict[str, Callable[[Faults], bool]]] = {
     "kill": Faults._kill,
     "power": Faults._power,
     "blackout": Faults._blackout,
+    "outage": Faults._outage,
     "kill_at_effect": Faults._kill_at_effect,
     "power_at_operation": Faults._power_at_operation,
     "disk_error": Faults._disk_error,

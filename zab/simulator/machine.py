@@ -12,6 +12,7 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING, Final
 
+from datatree.epochs import load_epochs, load_member
 from datatree.recovery import Recovered, recover
 from zab.simulator.disk import FaultyDisk, PowerLossError
 from zab.simulator.network import Network
@@ -49,6 +50,11 @@ class Machine:
         self._ppm = MILLION + rng.randint(-drift, drift)
         self._monotonic_us = rng.randrange(1, 10**9)
         self.wall_offset_ms = WALL_MS + rng.randrange(-5000, 5000)
+
+    @property
+    def is_synchronized(self) -> bool:
+        """What is on its disk says that it may be counted (B1)."""
+        return load_member(self.disk) is not None and load_epochs(self.disk) is not None
 
     # ---------------------------------------------------------------------------------------------------------- clocks
 
@@ -122,7 +128,7 @@ class Machine:
         else:
             self.disk.kill()
         self.ensemble.observer.count("power lost" if with_power else "killed")
-        self.start_after(int(self.ensemble.profile.tick_us * 8 * self.rng.random()))
+        self.start_after(int(self.ensemble.profile.tick_us * 20 * self.rng.random() ** 2))
 
 
 class Ensemble:

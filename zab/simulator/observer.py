@@ -83,8 +83,10 @@ class Observer:
     def count(self, what: str, number: int = 1) -> None:
         self.counts[what] += number
 
-    def traced(self, text: str) -> None:
+    def traced(self, process: Process, text: str) -> None:
         """A sentence of the protocol: the ones that tell what a run reached."""
+        if text.startswith("session ") and "was silent" in text:
+            self.history.ending.add(int(text.split()[1], 16))
         for beginning, what in _TRACED.items():
             if text.startswith(beginning):
                 self.counts[what] += 1
@@ -163,6 +165,9 @@ class Observer:
             promises.logged = max(promises.logged, peer.following.acked)
             if not counter_of(message.zxid):
                 promises.current_epoch = max(promises.current_epoch, message.epoch)
+                if not process.machine.is_synchronized:
+                    reason = f"server {process.sid} acknowledges NEWLEADER of {message.epoch} without a member record"
+                    raise SafetyError("durability", reason)
         elif isinstance(message, msg.AckEpoch):
             assert peer.following is not None
             promises.accepted_epoch = max(promises.accepted_epoch, peer.following.epoch or 0)
@@ -184,7 +189,7 @@ class Observer:
                 if txn.type == -10:
                     heard.at[txn.session] = now
                 elif txn.type == -11 and txn.cxid == 0:
-                    self._expires(process, heard, txn.session, now)
+                    self._expires(process, heard, txn.session)
 
     def _mark_moved(self, process: Process, zxid: int) -> None:
         holders = {sid for sid in self._promises if self._durable(sid) >= zxid}
@@ -201,23 +206,29 @@ class Observer:
             return
         now = process.machine.now_ms
         learners = process.peer.learners
+        tracker = process.member.sessions.tracker
+        sessions: list[int] = []
         for event in inputs:
             if isinstance(event, ClientBytes):
                 connection = event.connection
                 if connection.stage is Stage.SERVED and not connection.closing:
-                    heard.at[connection.session] = now
+                    sessions.append(connection.session)
             elif isinstance(event, ev.MessageReceived) and event.link in learners:
                 if isinstance(event.message, msg.Ping):
-                    heard.at.update((session, now) for session, _ in event.message.touched)
+                    sessions += (session for session, _ in event.message.touched)
                 elif isinstance(event.message, msg.Revalidate):
-                    heard.at[event.message.session] = now
+                    sessions.append(event.message.session)
+        # Once a leader has decided to end a session, it hears it no more: it only has to propose that.
+        heard.at.update((session, now) for session in sessions if tracker is not None and tracker.is_alive(session))
 
-    def _expires(self, process: Process, heard: Heard, session: int, now: int) -> None:
+    def _expires(self, process: Process, heard: Heard, session: int) -> None:
+        """A leader ends a session that was silent for too long, as it says."""
+        now = process.member.now
         timeout_ms = self.history.model.sessions.get(session, 0)
         silent_ms = now - max(heard.since, heard.at.get(session, heard.since))
         if silent_ms < timeout_ms:
             reason = f"leader {process.sid} ends {session:#x} after {silent_ms} ms, its timeout is {timeout_ms} ms"
-            raise SafetyError("sessions expire only after their timeout", reason)
+            raise SafetyError(_TIMEOUT, reason)
         self.history.ending.add(session)
         self.counts["sessions timed out"] += 1
 
@@ -285,6 +296,7 @@ def _shown(numbers: tuple[int, ...]) -> str:
     return "(" + ", ".join(f"{number:#x}" for number in numbers) + ")"
 
 
+_TIMEOUT = "sessions expire only after their timeout"
 _TRACED = {
     "the epoch is renewed": "epochs renewed",
     "a quorum without server": "amnesiacs that count again",

@@ -253,7 +253,7 @@ class Process:
 
     def _trace(self, effect: ev.Trace) -> None:
         self.say(effect.text)
-        self.observer.traced(effect.text)
+        self.observer.traced(self, effect.text)
 
     # -------------------------------------------------------------------------------------------------------- clients
 
