@@ -140,7 +140,7 @@ def test_budget_is_shared_round_robin(server, monkeypatch):
     for sock, _ in clients:
         sock.sendall(bytes(RECEIVE_BYTES))
     time.sleep(0.05)
-    server.clients._budget_bytes = 1
+    server.clients._budget_bytes = RECEIVE_BYTES
     served = []
     for _ in range(4):
         [given] = server.turn()

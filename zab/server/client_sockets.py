@@ -34,8 +34,9 @@ from zab.server.loop import READ, WRITE, Loop, Watched
 from zab.server.send_queue import SendQueue
 
 RECEIVE_BYTES = 64 << 10
+RECEIVE_BYTES_MIN = 4 << 10
 TURN_MS = 4
-BUDGET_BYTES_MIN = 64 << 10
+BUDGET_BYTES_MIN = 16 << 10
 BUDGET_BYTES_MAX = 1 << 20
 CLOSING_MS = 2_000
 
@@ -124,14 +125,15 @@ class ClientSockets:
             client = next(iter(readable))
             del readable[client]
             if client.interest & READ:
-                taken_bytes += self._receive(client, inputs)
+                room_bytes = min(self._budget_bytes - taken_bytes, RECEIVE_BYTES)
+                taken_bytes += self._receive(client, inputs, max(room_bytes, RECEIVE_BYTES_MIN))
                 if time.monotonic_ns() >= until_ns:
                     break
         self._was_short = taken_bytes >= self._budget_bytes
 
-    def _receive(self, client: ClientSocket, inputs: list[Input]) -> int:
+    def _receive(self, client: ClientSocket, inputs: list[Input], count_max: int) -> int:
         try:
-            data = client.socket.recv(RECEIVE_BYTES)
+            data = client.socket.recv(count_max)
         except BlockingIOError:
             return 0
         except OSError:

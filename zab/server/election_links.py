@@ -165,17 +165,16 @@ class ElectionLinks:
         with trio.fail_after(self._connect_timeout_ms / 1000):
             connection = await trio.open_tcp_stream(address.host, address.port)
             stream = _FrameStream(connection)
-            try:
+            with contextlib.ExitStack() as undo:
+                # A dial that fails or is cancelled must not leave the socket to the garbage collector.
+                undo.callback(connection.socket.close)
                 _give_up_on_silence(connection)
                 sent_at = trio.current_time()
                 await stream.send(Hello(PROTOCOL_VERSION, self._sid))
                 answer = await stream.receive()
                 if not isinstance(answer, Hello) or answer.version != PROTOCOL_VERSION or answer.sid != sid:
                     raise MessageError(f"{answer} is no greeting of server {sid} in version {PROTOCOL_VERSION}")
-            except BaseException:
-                # A cancelled dial too must not leave the socket to the garbage collector.
-                await trio.aclose_forcefully(connection)
-                raise
+                undo.pop_all()
         return stream, int((trio.current_time() - sent_at) * 1000) + 1
 
     async def _deliver(self, sid: int, stream: _FrameStream) -> None:

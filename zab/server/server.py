@@ -26,6 +26,7 @@ Not here: signals and the command line (`__main__`), the HTTP server for adminis
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import random
@@ -65,7 +66,7 @@ STOP_SECONDS = 5.0
 STAGGER_SECONDS = 0.1
 """Members whose ids differ by one begin to write the same snapshot this far apart."""
 STANDALONE_STALL_MS = 10_000
-GC_THRESHOLDS = (20_000, 20, 100)
+GC_THRESHOLDS = (5_000, 50, 100)
 
 journal = Journal("server")
 
@@ -105,13 +106,14 @@ async def _open(config: Config, role_changed: Callable[[RoleChanged], None]) -> 
     for warning in config.warnings:
         journal.warning(str(warning))
     disk = _disk(config)
-    try:
+    with contextlib.ExitStack() as undo:
+        undo.callback(disk.close)
         recovered = await trio.to_thread.run_sync(_recover, disk, config.server_id)
         sockets = await _bind(config)
-    except BaseException:
-        disk.close()
-        raise
-    return Server(config, disk, recovered, sockets, role_changed)
+        undo.callback(sockets.close)
+        server = Server(config, disk, recovered, sockets, role_changed)
+        undo.pop_all()
+    return server
 
 
 def _disk(config: Config) -> RealDisk:
@@ -164,7 +166,8 @@ class Sockets:
 
 async def _bind(config: Config) -> Sockets:
     sockets = Sockets()
-    try:
+    with contextlib.ExitStack() as undo:
+        undo.callback(sockets.close)
         line = config.own_line
         if not config.is_standalone and line is not None:
             host = "" if config.quorum_listen_on_all_ips else line.host
@@ -174,9 +177,7 @@ async def _bind(config: Config) -> Sockets:
         if config.client_address is not None:
             host, port = config.client_address
             sockets.client = await _listen(host, port, UNEXPECTED_ERROR, 1, config.client_port_backlog_count)
-    except BaseException:
-        sockets.close()
-        raise
+        undo.pop_all()
     return sockets
 
 
