@@ -52,7 +52,7 @@ from zab.server.loop import Loop, Posts, wall_ms
 from zab.server.member import Member
 from zab.server.snapshot_transfer import Fetcher, TransferError
 from zab.server.snapshotter import Snapshotter
-from zab.server.storage import Answer, InstallSnapshot, RollLog, SnapshotUnusable, Storage, StorageEffect
+from zab.server.storage import InstallSnapshot, RollLog, SnapshotUnusable, Storage, StorageEffect
 
 READ_AHEAD_BYTES = 1 << 20
 """Unsent bytes on a link above which log reads for it wait."""
@@ -162,7 +162,7 @@ class Host:
         if not self._to_store:
             self._links.flush()
 
-    def _store(self) -> list[Answer] | None:
+    def _store(self) -> list[ev.Durable] | None:
         """Write now if that is sure to be short; else the log thread has it."""
         try:
             answers = self._log_thread.try_now(self._to_store)

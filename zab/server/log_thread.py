@@ -40,7 +40,7 @@ from typing import Protocol, TypeAlias
 
 import attrs
 
-from zab.events import AppendBatches
+from zab.events import AppendBatches, Durable
 from zab.server.loop import Posts
 from zab.server.storage import Answer, StorageEffect
 
@@ -125,7 +125,7 @@ class LogThread:
         self._put_count += 1
         self._effects.put(effect)
 
-    def try_now(self, effects: Sequence[StorageEffect]) -> list[Answer] | None:
+    def try_now(self, effects: Sequence[StorageEffect]) -> list[Durable] | None:
         """Carry out small appends in the caller's thread, and return their answers; None when that must not be: then
         they are to be queued. Raises OSError: final."""
         if self._put_count != self._done_count or not self._posts.is_empty():
@@ -143,7 +143,7 @@ class LogThread:
         self._wrote_at_ns = time.monotonic_ns()
         self._judge(self._wrote_at_ns - started_ns)
         self.nudge()
-        return answers
+        return [answer for answer in answers if isinstance(answer, Durable)]
 
     def _judge(self, took_ns: int) -> None:
         """Go on while writes are fast on average; one that hangs counts for many."""
