@@ -188,8 +188,10 @@ class Observer:
             for txn in self.history.broadcast(name, batch, before):
                 if txn.type == -10:
                     heard.at[txn.session] = now
-                elif txn.type == -11 and txn.cxid == 0:
-                    self._expires(process, heard, txn.session)
+                elif txn.type == -11:
+                    self.history.ending.add(txn.session)
+                    if txn.cxid == 0:
+                        self._expires(process, heard, txn.session)
 
     def _mark_moved(self, process: Process, zxid: int) -> None:
         holders = {sid for sid in self._promises if self._durable(sid) >= zxid}
@@ -229,7 +231,6 @@ class Observer:
         if silent_ms < timeout_ms:
             reason = f"leader {process.sid} ends {session:#x} after {silent_ms} ms, its timeout is {timeout_ms} ms"
             raise SafetyError(_TIMEOUT, reason)
-        self.history.ending.add(session)
         self.counts["sessions timed out"] += 1
 
     # ------------------------------------------------------------------------------------------------------------- trees
