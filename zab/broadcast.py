@@ -80,7 +80,7 @@ def leader_propose(peer: "Peer", now: int, event: ev.Propose) -> None:
     if links:
         peer.emit(ev.Send(tuple(links), msg.Proposal([batch.raw])))
     if counter_of(batch.zxid) >= peer.settings.counter_limit:
-        leader_want_renewal(peer, leading.epoch)
+        leader_want_renewal(peer, now, leading.epoch)
 
 
 def counts(leading: Leading, handler: LearnerHandler) -> bool:
@@ -106,6 +106,8 @@ def leader_on_ack(peer: "Peer", now: int, handler: LearnerHandler, message: msg.
         raise ProtocolError("ACK before the ACK of NEWLEADER")
     if not handler.acked <= message.zxid <= handler.cursor:
         raise ProtocolError(f"ACK {message.zxid:#x} outside of ({handler.acked:#x}, {handler.cursor:#x}]")
+    if message.zxid > peer.committed and peer.history.chain_at(message.zxid) is None:
+        raise ProtocolError(f"ACK {message.zxid:#x} is not the end of a batch")
     handler.acked = message.zxid
     leading.acknowledged[handler.sid] = message.zxid
     leader_try_to_commit(peer, now)
@@ -128,8 +130,7 @@ def leader_try_to_commit(peer: "Peer", now: int) -> None:
             peer.emit(ev.Send(links, msg.Commit(mark)))
         peer.deliver()
     _forget_outstanding(peer, leading)
-    if leading.renewal_wanted and peer.committed == peer.history.last[0]:
-        discovery.leader_renew(peer, now)
+    leader_try_to_renew(peer, now)
 
 
 def _forget_outstanding(peer: "Peer", leading: Leading) -> None:
@@ -138,12 +139,21 @@ def _forget_outstanding(peer: "Peer", leading: Leading) -> None:
         leading.outstanding_bytes -= leading.outstanding.popleft()[1]
 
 
-def leader_want_renewal(peer: "Peer", above: int) -> None:
+def leader_want_renewal(peer: "Peer", now: int, above: int) -> None:
     """Propose nothing more; when everything is committed the epoch is renewed, to one above this (F1)."""
     leading = peer.leading
     assert leading is not None
     leading.renewal_wanted = True
     leading.renewal_above = max(leading.renewal_above, above)
+    leader_try_to_renew(peer, now)
+
+
+def leader_try_to_renew(peer: "Peer", now: int) -> None:
+    """Renew the epoch if that is wanted and nothing is under way."""
+    leading = peer.leading
+    assert leading is not None
+    if leading.renewal_wanted and peer.phase == BROADCAST and peer.committed == peer.history.last[0]:
+        discovery.leader_renew(peer, now)
 
 
 # ------------------------------------------------------------------------------------------------ confirmation rounds
@@ -170,6 +180,14 @@ def leader_confirm(peer: "Peer") -> int:
     return leading.confirm_round
 
 
+def leader_ask_to_confirm(peer: "Peer", handler: LearnerHandler) -> None:
+    """A learner is synchronized: if somebody waits for confirmations, those who were asked may be gone."""
+    leading = peer.leading
+    assert leading is not None
+    if leading.questions or any(h.counts_after_round is not None for h in leading.handlers.values()):
+        peer.send(handler.link, msg.Confirm(leading.confirm_round))
+
+
 def leader_on_confirmed(peer: "Peer", now: int, handler: LearnerHandler, message: msg.Confirmed) -> None:
     """A learner followed us when it answered, which was after the round began."""
     leading = peer.leading
@@ -177,7 +195,6 @@ def leader_on_confirmed(peer: "Peer", now: int, handler: LearnerHandler, message
     if message.round > leading.confirm_round:
         raise ProtocolError(f"confirmation of round {message.round}, the newest is {leading.confirm_round}")
     handler.confirmed = max(handler.confirmed, message.round)
-    _answer_questions(peer, leading)
     for amnesiac in list(leading.handlers.values()):
         after = amnesiac.counts_after_round
         if after is not None and _is_confirmed(peer, leading, after):
@@ -186,6 +203,7 @@ def leader_on_confirmed(peer: "Peer", now: int, handler: LearnerHandler, message
             amnesiac.amnesiac = False
             synchronization.leader_try_to_establish(peer, now)
             leader_try_to_commit(peer, now)
+    _answer_questions(peer, leading)
 
 
 def _is_confirmed(peer: "Peer", leading: Leading, number: int) -> bool:
@@ -208,6 +226,9 @@ def leader_on_time(peer: "Peer", now: int) -> None:
     leading = peer.leading
     assert leading is not None
     if not leading.established and now >= leading.deadline:
+        if _a_quorum_is_coming(peer, leading):
+            leading.deadline = now + peer.settings.init_ms
+            return
         peer.look(now, f"epoch {leading.epoch} has no quorum within initLimit")
         return
     if now >= leading.next_ping:
@@ -218,6 +239,15 @@ def leader_on_time(peer: "Peer", now: int) -> None:
     if now >= leading.next_tick:
         leading.next_tick = now + peer.settings.tick_ms
         _leader_tick(peer, leading, now)
+
+
+def _a_quorum_is_coming(peer: "Peer", leading: Leading) -> bool:
+    """Whether the epoch only waits for learners whose history is on the way: a transfer fails when it makes no
+    progress, and then its link breaks; not when it is long (H4)."""
+    coming = [h for h in leading.at_least(Stage.SYNCING) if counts(leading, h)]
+    return any(h.stage == Stage.SYNCING for h in coming) and peer.settings.quorum.contains(
+        {h.sid for h in coming} | {peer.settings.sid}
+    )
 
 
 def _leader_tick(peer: "Peer", leading: Leading, now: int) -> None:
@@ -232,7 +262,7 @@ def _leader_tick(peer: "Peer", leading: Leading, now: int) -> None:
     if peer.durable < overdue:
         peer.look(now, f"own log is not durable up to {overdue:#x} within syncLimit")
     elif leading.established:
-        alive = {h.sid for h in leading.handlers.values() if h.served and not h.observer}
+        alive = {h.sid for h in leading.handlers.values() if h.served and counts(leading, h)}
         if not settings.quorum.contains(alive | {settings.sid}):
             peer.look(now, f"only {sorted(alive)} follow, which is no quorum")
         elif peer.phase != BROADCAST and now >= leading.deadline:
@@ -280,9 +310,16 @@ def learner_ack(peer: "Peer") -> None:
 
 def learner_on_commit(peer: "Peer", now: int, following: Following, message: msg.Commit) -> None:
     """FollowerProcessCOMMIT."""
-    if message.zxid > peer.history.last[0]:
-        raise ProtocolError(f"COMMIT {message.zxid:#x}, this history ends at {peer.history.last[0]:#x}")
-    peer.set_committed(max(peer.committed, message.zxid))
+    learner_raise_mark(peer, message.zxid, "COMMIT")
+
+
+def learner_raise_mark(peer: "Peer", zxid: int, source: str) -> None:
+    """The leader says that everything up to `zxid` is committed."""
+    if zxid > peer.committed:
+        last = peer.history.last[0]
+        if zxid > last or peer.history.chain_at(zxid) is None:
+            raise ProtocolError(f"{source} {zxid:#x} is not the end of a batch of this history, up to {last:#x}")
+        peer.set_committed(zxid)
     peer.deliver()
 
 

@@ -49,13 +49,13 @@ def leader_start(peer: "Peer", now: int) -> None:
     settings = peer.settings
     half_tick = settings.tick_ms // 2
     peer.leading = Leading(now + settings.init_ms, now + half_tick, now + settings.tick_ms)
+    peer.doubted_above = None
     peer.become(LEADING, DISCOVERY)
     early, peer.early = peer.early, {}
     for link, (sid, info) in early.items():
         leader_on_link_up(peer, now, link, sid)
         if info is not None and peer.leading is not None:
-            handler = peer.leading.handlers[link]
-            leader_on_followerinfo(peer, now, handler, info)
+            peer.receive(now, link, info)
     if peer.leading is not None and peer.leading.epoch is None:
         determine_new_epoch(peer)
 
@@ -76,6 +76,8 @@ def leader_on_followerinfo(peer: "Peer", now: int, handler: LearnerHandler, mess
     assert leading is not None
     if handler.stage != Stage.CONNECTED:
         raise ProtocolError("a second FOLLOWERINFO on one link")
+    if message.accepted_epoch >= EPOCH_MAX:
+        raise ProtocolError(f"no epoch is above {message.accepted_epoch}")
     mine_is_empty = peer.history.last[0] == 0
     if message.lineage and peer.lineage and message.lineage != peer.lineage and not (message.empty or mine_is_empty):
         raise ProtocolError(
@@ -84,10 +86,10 @@ def leader_on_followerinfo(peer: "Peer", now: int, handler: LearnerHandler, mess
         )
     handler.stage = Stage.INFORMED
     handler.observer = message.observer or handler.sid not in peer.settings.quorum.voters
-    handler.amnesiac = message.amnesiac
+    # A record that somebody holds the history of another lineage says nothing about this one.
+    handler.amnesiac = message.amnesiac or (peer.lineage != b"" and message.lineage != peer.lineage)
     handler.empty = message.empty
     handler.accepted_epoch = message.accepted_epoch
-    handler.lineage = message.lineage
     if leading.epoch is None:
         determine_new_epoch(peer)
     elif leading.epoch_accepted:
@@ -150,7 +152,7 @@ def _propose_epoch(peer: "Peer", now: int, handler: LearnerHandler) -> None:
         peer.drop_learner(now, handler, f"it has accepted epoch {handler.accepted_epoch}, we lead {leading.epoch}")
         if leading.established:
             peer.trace(f"server {handler.sid} can only follow a higher epoch -> renew the epoch")
-            broadcast.leader_want_renewal(peer, handler.accepted_epoch)
+            broadcast.leader_want_renewal(peer, now, handler.accepted_epoch)
         return
     handler.stage = Stage.EPOCH_PROPOSED
     peer.send(handler.link, msg.LeaderInfo(leading.epoch, peer.lineage))
@@ -174,6 +176,8 @@ def leader_on_ackepoch(peer: "Peer", now: int, handler: LearnerHandler, message:
         handler.stage = Stage.EPOCH_ACCEPTED
         if message.epoch != -1 and not handler.observer and (not handler.amnesiac or leading.first_start):
             leading.acke_recv.add(handler.sid)
+        elif message.epoch == -1:
+            _give_up_unless_possible(peer, now, f"server {handler.sid} had accepted epoch {leading.epoch} before")
         determine_initial_history(peer, now)
     else:
         handler.stage = Stage.EPOCH_ACCEPTED
@@ -194,9 +198,40 @@ def _on_learner_ahead(peer: "Peer", now: int, handler: LearnerHandler, message: 
     mine = f"({peer.current_epoch}, {peer.history.last[0]:#x})"
     reason = f"it is ahead of the leader: ({message.epoch}, {message.zxid:#x}), the leader has {mine}"
     peer.drop_learner(now, handler, reason)
-    possible = {h.sid for h in leading.handlers.values()} | {peer.settings.sid}
-    if not peer.settings.quorum.contains(possible):
-        peer.look(now, f"server {handler.sid} is ahead, and without it there is no quorum")
+    _give_up_unless_possible(peer, now, f"server {handler.sid} is ahead")
+
+
+def _give_up_unless_possible(peer: "Peer", now: int, reason: str) -> None:
+    """Elect again, unless the learners on open links can still accept the epoch as a quorum."""
+    leading = peer.leading
+    assert leading is not None
+    possible = {
+        h.sid
+        for h in leading.handlers.values()
+        if broadcast.counts(leading, h) and (h.stage < Stage.EPOCH_ACCEPTED or h.sid in leading.acke_recv)
+    }
+    if not peer.settings.quorum.contains(possible | {peer.settings.sid}):
+        peer.look(now, f"{reason}, and without it there is no quorum")
+
+
+def on_voter_left(peer: "Peer", now: int, sid: int) -> None:
+    """What a voter said in the election that led to our role is over: it elects again.
+
+    Without this, whoever still counts on it would wait for initLimit."""
+    leading, following = peer.leading, peer.following
+    if following is not None:
+        if sid == following.leader and following.epoch is None:
+            peer.look(now, f"server {sid} does not lead, it elects")
+    elif leading is not None and not leading.established and leading.handler_of(sid) is None:
+        peer.election.received.pop(sid, None)
+        electors = {
+            elector
+            for elector, vote in peer.election.received.items()
+            if vote.leader == peer.settings.sid and (not vote.amnesiac or leading.first_start)
+        }
+        possible = electors | {h.sid for h in leading.handlers.values() if broadcast.counts(leading, h)}
+        if not peer.settings.quorum.contains(possible | {peer.settings.sid}):
+            peer.look(now, f"server {sid} elects again, and without it there is no quorum")
 
 
 def determine_initial_history(peer: "Peer", now: int) -> None:
@@ -233,7 +268,6 @@ def leader_renew(peer: "Peer", now: int) -> None:
     leading.epoch_accepted = leading.current_saving = leading.epoch_current = False
     leading.renewal_wanted = False
     leading.acke_recv.clear()
-    leading.acknowledged.clear()
     leading.deadline = now + peer.settings.init_ms
     peer.become(LEADING, DISCOVERY)
     peer.trace(f"the epoch is renewed: {peer.current_epoch} -> {leading.epoch}")
@@ -288,11 +322,14 @@ def learner_on_leaderinfo(peer: "Peer", now: int, following: Following, message:
         raise ProtocolError("a second LEADERINFO")
     if message.epoch < peer.accepted_epoch:
         raise ProtocolError(f"it leads epoch {message.epoch}, epoch {peer.accepted_epoch} is accepted here")
+    if message.epoch >= EPOCH_MAX:
+        raise ProtocolError(f"no epoch is above {message.epoch}")
     if peer.lineage != message.lineage and peer.history.last[0] != 0:
         raise ProtocolError(f"it leads lineage {message.lineage.hex()}, here is {peer.lineage.hex()}")
     following.epoch = message.epoch
     if peer.lineage != message.lineage:
         peer.lineage = message.lineage
+        peer.amnesiac = True  # of the history of this lineage it holds nothing
         peer.history.reset((0, genesis(message.lineage)))
     if message.epoch > peer.accepted_epoch:
         peer.save_epochs(message.epoch, peer.current_epoch)
@@ -304,7 +341,7 @@ def learner_on_leaderinfo(peer: "Peer", now: int, following: Following, message:
 
 def _renew(peer: "Peer", following: Following, message: msg.LeaderInfo) -> None:
     """The leader renews its epoch over the open link (F1): clients stay, and this member stays a learner."""
-    if message.epoch <= peer.accepted_epoch:
+    if not peer.accepted_epoch < message.epoch < EPOCH_MAX:
         raise ProtocolError(f"renewal to epoch {message.epoch}, epoch {peer.accepted_epoch} is accepted here")
     assert following.synchronized
     following.epoch = None

@@ -79,16 +79,28 @@ class Election:
         """Per voter, what it said last while it followed or led."""
         self.unreachable: set[int] = set()
         self.round_trips_ms: dict[int, int] = {}
+        self._suspended = True
         self._decide_at: int | None = None
         self._resend_at = 0
         self._resend_ms = RESEND_MS_MIN
 
     # ------------------------------------------------------------------------------------------------------- running
 
+    def suspend(self) -> None:
+        """The role is left, the election not begun: our last vote is nobody's business any more, and nothing ends."""
+        self.state = LOOKING
+        self.winner = None
+        self._suspended = True
+
+    @property
+    def _is_electing(self) -> bool:
+        return self.state == LOOKING and self.winner is None and not self._suspended
+
     def start(self, now: int, standing: Standing) -> None:
         """Begin a new round with our own candidacy; an observer proposes nobody that counts, but listens."""
         self.state = LOOKING
         self.winner = None
+        self._suspended = False
         self.round += 1
         self.standing = standing
         self.proposal = standing.vote
@@ -108,13 +120,13 @@ class Election:
 
     def next_deadline(self) -> int | None:
         """When `on_timeout` is wanted; None while not electing."""
-        if self.state != LOOKING or self.winner is not None:
+        if not self._is_electing:
             return None
         return self._resend_at if self._decide_at is None else min(self._resend_at, self._decide_at)
 
     def on_timeout(self, now: int) -> None:
         """The final wait is over, or nobody has answered for a while."""
-        if self.state != LOOKING or self.winner is not None:
+        if not self._is_electing:
             return
         if self._decide_at is not None and now >= self._decide_at:
             self._finish(self.proposal.leader)
@@ -126,7 +138,7 @@ class Election:
         """A server is reachable: tell it where we stand."""
         self.unreachable.discard(sid)
         self.round_trips_ms[sid] = round_trip_ms
-        if self.state == LOOKING and self.winner is None:
+        if self._is_electing:
             if sid in self._quorum.voters:
                 self._send(sid, self._notification())
             self._consider(now)
@@ -135,7 +147,7 @@ class Election:
         """A server cannot be reached: there is nothing to wait for from it."""
         self.unreachable.add(sid)
         self.round_trips_ms.pop(sid, None)
-        if self.state == LOOKING and self.winner is None:
+        if self._is_electing:
             self._consider(now)
 
     # ------------------------------------------------------------------------------------------------- notifications
@@ -143,6 +155,7 @@ class Election:
     def on_notification(self, now: int, sid: int, notification: Notification) -> None:
         """A vote arrived; answer whoever needs an answer, and count it if we are electing."""
         assert sid != self._sid
+        assert not self._suspended
         if self.state != LOOKING or self.winner is not None:
             if notification.state == LOOKING:
                 self._send(sid, self._notification())
@@ -158,6 +171,13 @@ class Election:
             self._on_electing(now, sid, notification)
         elif notification.state in (FOLLOWING, LEADING):
             self._on_established(now, sid, notification)
+
+    def has_left(self, sid: int, notification: Notification) -> bool:
+        """Whether a voter elects anew: in another round than ours, or in ours with a vote worse than it had there."""
+        if notification.state != LOOKING or notification.round != self.round:
+            return notification.state == LOOKING
+        before = self.received.get(sid)
+        return before is not None and total_order(vote_of(notification)) < total_order(vote_of(before))
 
     def _of_another_lineage(self, notification: Notification) -> bool:
         mine = self.standing

@@ -125,8 +125,8 @@ class Peer:
         self.amnesiac = restored.amnesiac
         self.recorded_lineage = b"" if restored.amnesiac else restored.lineage
         """The lineage in the member record: the one whose history this member is known to hold."""
-        self.distrusts_tail = False
-        """A leader of our lineage did not know our newest batches: report the high-water mark instead (A5)."""
+        self.doubted_above: int | None = None
+        """A leader of our lineage did not know our batches above this one: it is reported as our end (A4)."""
         self.empty = restored.empty
         if restored.amnesiac:
             # What an amnesiac may still have on disk proves nothing; it is kept until a leader replaces it.
@@ -273,11 +273,11 @@ class Peer:
 
     def position(self) -> Position:
         """Where this member says that its history ends."""
-        if not self.distrusts_tail:
+        if self.doubted_above is None:
             return self.history.last
-        mark = self.history.floor(self.committed)
-        assert mark is not None
-        return mark
+        position = self.history.floor(self.doubted_above)
+        assert position is not None
+        return position
 
     def needs_member_record(self) -> bool:
         return self.amnesiac or self.recorded_lineage != self.lineage
@@ -321,8 +321,7 @@ class Peer:
         self.leading = self.following = None
         if self.state != LOOKING:
             self.become(LOOKING, ELECTION)
-        self.election.state = LOOKING
-        self.election.winner = None
+        self.election.suspend()
         self.draining = True
         self.emit(ev.DrainLog(self.generation))
 
@@ -357,8 +356,12 @@ class Peer:
             return
         if self.draining:
             self.deferred[event.sid] = event.notification
-        else:
-            self.election.on_notification(now, event.sid, event.notification)
+            return
+        if self.state != LOOKING:
+            self.election.standing = self.standing()
+        self.election.on_notification(now, event.sid, event.notification)
+        if self.election.has_left(event.sid, event.notification):
+            discovery.on_voter_left(self, now, event.sid)
 
     def _on_quorum_link_up(self, now: int, event: ev.QuorumLinkUp) -> None:
         if not event.inbound:
@@ -397,7 +400,10 @@ class Peer:
             self.emit(ev.LearnerLost(handler.sid))
 
     def _on_message(self, now: int, event: ev.MessageReceived) -> None:
-        message, link = event.message, event.link
+        self.receive(now, event.link, event.message)
+
+    def receive(self, now: int, link: int, message: msg.Message) -> None:
+        """Take a message that came on a quorum link."""
         if link in self.early:
             if isinstance(message, msg.FollowerInfo):
                 self.early[link] = (self.early[link][0], message)
@@ -468,6 +474,7 @@ class Peer:
 
     def _on_snapshot_installed(self, now: int, event: ev.SnapshotInstalled) -> None:
         # The fact holds whatever the generation: the files are replaced.
+        self.recorded_lineage = b""  # installing takes the member record away, until ACK-LD
         self.history.reset((event.zxid, event.chain))
         self.durable = self.delivered = event.zxid
         self.set_committed(max(self.committed, event.zxid))

@@ -67,7 +67,6 @@ class LearnerHandler:
     """It lost its data: nothing it says counts before a confirmation round without it (B2)."""
     empty: bool = False
     accepted_epoch: int = 0
-    lineage: bytes = b""
     position: tuple[int, bytes] = (0, b"")
     """The end of its history, as its ACKEPOCH told."""
     cursor: int = 0
@@ -76,6 +75,8 @@ class LearnerHandler:
     """DIFF, TRUNC or SNAP was sent."""
     reading: bool = False
     """A `ReadLog` for it is out."""
+    installing: bool = False
+    """SNAP was sent: INSTALLED is awaited."""
     served: bool = False
     """UPTODATE was sent on this link: it serves clients, also while the epoch is renewed."""
     newleader_zxid: int = 0
@@ -115,7 +116,7 @@ class Leading:
     """Its own currentEpoch is durable at `epoch`: it may count itself for NEWLEADER."""
     current_saving: bool = False
     first_start: bool = False
-    """The ensemble has never lived: amnesiacs count, since all of them are (B3)."""
+    """The ensemble has never lived: until the epoch is established amnesiacs count, since all of them are (B3)."""
     acke_recv: set[int] = attrs.Factory(set)
     acknowledged: dict[int, int] = attrs.Factory(dict)
     """Per server, the most that it ever acknowledged to this leader: to find a directory that was rolled back (B4)."""

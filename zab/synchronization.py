@@ -28,7 +28,7 @@ from zab import message as msg
 from zab.election import LEADING
 from zab.history import Position
 from zab.roles import BROADCAST, SYNCHRONIZATION, Following, LearnerHandler, ProtocolError, Stage
-from zab.zxid import make_zxid
+from zab.zxid import epoch_of, make_zxid
 
 if TYPE_CHECKING:
     from zab.peer import Peer
@@ -80,6 +80,9 @@ def _decide(peer: "Peer", handler: LearnerHandler, floor: Position) -> None:
         if floor[0] == position[0]:
             peer.trace(f"ALARM: server {handler.sid} has other bytes than this leader at {floor[0]:#x}")
             before = peer.history.floor(floor[0] - 1)
+            if before is None and floor[0] > 0:
+                _read_log(peer, handler, floor[0] - 1)
+                return
             if before is None:
                 peer.emit(ev.OfferSnapshot(handler.link))
                 return
@@ -96,7 +99,9 @@ def leader_on_log_read(
     """The log files answered: with the place where the learner left our history, or with more of what it lacks."""
     assert handler.reading
     handler.reading = False
-    if position is None:
+    if position is None and handler.decided:
+        peer.drop_learner(now, handler, f"the log cannot be read on behind {handler.cursor:#x}")
+    elif position is None:
         peer.emit(ev.OfferSnapshot(handler.link))
     elif not handler.decided:
         _decide(peer, handler, position)
@@ -109,16 +114,21 @@ def leader_on_log_read(
 
 def leader_on_snapshot_offered(peer: "Peer", now: int, handler: LearnerHandler, position: Position) -> None:
     """What the learner lacks is not in the log any more: it fetches a snapshot, over a connection of its own (H4)."""
-    assert not handler.decided or handler.cursor < position[0]
-    handler.decided = True
+    assert not handler.decided
+    if position[0] <= handler.position[0]:
+        # It would be taken back behind what it has, and perhaps has acknowledged.
+        peer.drop_learner(now, handler, f"the newest snapshot, {position[0]:#x}, is older than its history")
+        return
+    handler.decided = handler.installing = True
     handler.cursor = position[0]
     peer.send(handler.link, msg.Snap(*position))
 
 
 def leader_on_installed(peer: "Peer", now: int, handler: LearnerHandler, message: msg.Installed) -> None:
     """The learner holds the snapshot: send what came after it."""
-    if handler.stage != Stage.SYNCING or not handler.decided or message.zxid != handler.cursor:
+    if not handler.installing or message.zxid != handler.cursor:
         raise ProtocolError("INSTALLED of a snapshot that was not sent")
+    handler.installing = False
     _stream(peer, handler)
 
 
@@ -159,8 +169,11 @@ def leader_on_ackld(peer: "Peer", now: int, handler: LearnerHandler, message: ms
     if handler.stage != Stage.NEWLEADER_SENT:
         raise ProtocolError(f"ACK of NEWLEADER in stage {handler.stage.name}")
     handler.stage = Stage.SYNCHRONIZED
-    handler.acked = handler.newleader_zxid
-    if handler.amnesiac and not leading.first_start and not handler.observer:
+    handler.acked = leading.acknowledged[handler.sid] = handler.newleader_zxid
+    broadcast.leader_ask_to_confirm(peer, handler)
+    if leading.first_start:
+        handler.amnesiac = False
+    elif handler.amnesiac and not handler.observer:
         handler.counts_after_round = broadcast.leader_confirm(peer)
     if peer.phase == BROADCAST:
         _send_uptodate(peer, handler)
@@ -180,6 +193,7 @@ def leader_try_to_establish(peer: "Peer", now: int) -> None:
         return
     assert peer.durable == peer.history.last[0]
     leading.established = True
+    leading.first_start = False
     peer.become(LEADING, BROADCAST)
     peer.trace(f"epoch {leading.epoch} is established by {sorted(ackld_recv | {peer.settings.sid})}")
     peer.settle_vote()
@@ -187,6 +201,7 @@ def leader_try_to_establish(peer: "Peer", now: int) -> None:
     for handler in leading.at_least(Stage.SYNCHRONIZED):
         _send_uptodate(peer, handler)
     peer.deliver()
+    broadcast.leader_try_to_renew(peer, now)
 
 
 def _send_uptodate(peer: "Peer", handler: LearnerHandler) -> None:
@@ -201,15 +216,21 @@ def _send_uptodate(peer: "Peer", handler: LearnerHandler) -> None:
 
 def _learner_begin(peer: "Peer", following: Following) -> None:
     """The leader has its quorum of ACKEPOCHs and begins to send: only now may anything here be replaced."""
-    if not following.epoch_saved:
-        raise ProtocolError("synchronization before ACKEPOCH")
+    assert following.epoch_saved
+    peer.doubted_above = None
     peer.become(peer.state, SYNCHRONIZATION)
     if peer.history.last[0] == 0 and peer.needs_member_record():
         peer.adopt_lineage(peer.lineage)
 
 
+def _check_may_begin(following: Following) -> None:
+    if not following.epoch_saved:
+        raise ProtocolError("synchronization before ACKEPOCH")
+
+
 def learner_on_diff(peer: "Peer", now: int, following: Following, message: msg.Diff) -> None:
     """Everything we said we have, the leader has too."""
+    _check_may_begin(following)
     position = peer.position()
     if message.zxid != position[0]:
         raise ProtocolError(f"DIFF at {message.zxid:#x}, this history ends at {position[0]:#x}")
@@ -219,16 +240,22 @@ def learner_on_diff(peer: "Peer", now: int, following: Following, message: msg.D
 
 def learner_on_trunc(peer: "Peer", now: int, following: Following, message: msg.Trunc) -> None:
     """What is behind this position was never committed."""
+    _check_may_begin(following)
     position = (message.zxid, message.chain)
-    if message.zxid < peer.committed:
+    is_held = peer.history.holds(position)
+    if message.zxid < peer.committed or (message.zxid == peer.committed and not is_held):
         peer.halt(
-            f"leader {following.leader} asks to cut the history after {message.zxid:#x}, "
+            f"leader {following.leader} asks to cut the history after its {message.zxid:#x}, "
             f"which is committed up to {peer.committed:#x}; the files are kept as they are"
         )
         return
-    if not peer.history.holds(position):
-        peer.distrusts_tail = True
-        peer.look(now, f"ALARM: position {message.zxid:#x} of leader {following.leader} is not in this history")
+    if not is_held:
+        # Both histories go on there with batches that nobody else has. What is below is offered next; to cut at the
+        # mark at once could take away what is committed and was acknowledged here (ZOOKEEPER-4643).
+        common = peer.history.floor(message.zxid - 1)
+        assert common is not None
+        peer.doubted_above = common[0]
+        peer.look(now, f"position {message.zxid:#x} of leader {following.leader} is not in this history")
         return
     _learner_begin(peer, following)
     _cut(peer, position)
@@ -236,7 +263,6 @@ def learner_on_trunc(peer: "Peer", now: int, following: Following, message: msg.
 
 def _cut(peer: "Peer", position: Position) -> None:
     """Cut the history behind a position, in memory now, on disk before anything that is appended later."""
-    peer.distrusts_tail = False
     if peer.history.last == position:
         return
     assert position[0] >= peer.committed, "nothing committed is ever cut"
@@ -249,15 +275,18 @@ def _cut(peer: "Peer", position: Position) -> None:
 
 def learner_on_snap(peer: "Peer", now: int, following: Following, message: msg.Snap) -> None:
     """The leader's log begins after our history ends: take its snapshot instead."""
+    _check_may_begin(following)
+    assert following.epoch is not None
     if message.zxid < peer.committed:
         peer.halt(
             f"leader {following.leader} offers a snapshot at {message.zxid:#x}, "
             f"but this history is committed up to {peer.committed:#x}; the files are kept as they are"
         )
         return
+    if message.zxid <= peer.position()[0] or epoch_of(message.zxid) > following.epoch:
+        raise ProtocolError(f"SNAP at {message.zxid:#x}, this history ends at {peer.position()[0]:#x}")
     _learner_begin(peer, following)
     following.fetching = True
-    peer.recorded_lineage = b""  # installing takes the member record away, until ACK-LD
     peer.generation += 1
     peer.emit(ev.FetchSnapshot(peer.generation, following.leader, message.zxid, message.chain, peer.lineage))
 
@@ -286,8 +315,7 @@ def learner_on_proposal(peer: "Peer", now: int, following: Following, message: m
     if accepted:
         peer.emit(ev.AppendBatches(peer.generation, accepted))
         # A mark that a batch carries was reached before it was made: what it covers is committed.
-        peer.set_committed(max(peer.committed, accepted[-1].mark))
-        peer.deliver()
+        broadcast.learner_raise_mark(peer, accepted[-1].mark, "the mark of a batch,")
 
 
 def _accept(peer: "Peer", following: Following, batch: Batch, length: int) -> bool:
@@ -296,7 +324,8 @@ def _accept(peer: "Peer", following: Following, batch: Batch, length: int) -> bo
     if length != len(batch.raw):
         raise ProtocolError("bytes behind a batch")
     if batch.zxid <= history.last[0]:
-        if history.chain_at(batch.zxid) not in (None, batch.chain) or batch.zxid > history.last[0]:
+        known = history.chain_at(batch.zxid)
+        if known != batch.chain and (known is not None or batch.zxid > history.base[0]):
             raise ProtocolError(f"batch {batch.zxid:#x} is not the one that is logged here")
         return False
     assert following.epoch is not None
@@ -364,10 +393,7 @@ def learner_on_uptodate(peer: "Peer", now: int, following: Following, message: m
     """FollowerProcessCOMMITLD: the epoch is established; everything up to the mark is committed."""
     if not following.synchronized:
         raise ProtocolError("UPTODATE before ACK of NEWLEADER")
-    if message.zxid > peer.history.last[0]:
-        raise ProtocolError(f"UPTODATE at {message.zxid:#x}, this history ends at {peer.history.last[0]:#x}")
-    peer.set_committed(max(peer.committed, message.zxid))
-    peer.deliver()
+    broadcast.learner_raise_mark(peer, message.zxid, "UPTODATE at")
     following.up_to_date = True
     peer.become(peer.state, BROADCAST)
     peer.settle_vote()

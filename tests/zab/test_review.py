@@ -1,0 +1,471 @@
+"""What a peer's bytes, slow disks and unlucky moments must not do: each test is named after the rule that holds.
+
+The scenarios are legal ones, or bytes that a faulty member may send: nobody halts, dies, forgets or waits for ever.
+"""
+
+from collections.abc import Callable
+
+import pytest
+
+from datatree.batch import Batch, build, genesis
+from tests.zab.ensemble import Disk, Ensemble, Server
+from tests.zab.test_known_bugs import established, rejoining_with_held_storage
+from zab import events as ev
+from zab import message as msg
+from zab.election import LOOKING
+from zab.roles import BROADCAST, Stage
+from zab.zxid import EPOCH_MAX, make_zxid
+
+LINEAGE = b"lineage of tests"
+
+
+class SlowReader(Ensemble):
+    """Reads of the log files, and offers of snapshots, wait until they are answered."""
+
+    def __init__(self, size: int = 3, **settings: int) -> None:
+        super().__init__(size, **settings)
+        self.reads: list[tuple[int, ev.ReadLog]] = []
+        self.offers: list[tuple[int, ev.OfferSnapshot]] = []
+
+    def _carry_out(self, server: Server, effect: ev.Effect) -> None:
+        if isinstance(effect, ev.ReadLog):
+            self.reads.append((server.sid, effect))
+        elif isinstance(effect, ev.OfferSnapshot):
+            self.offers.append((server.sid, effect))
+        else:
+            super()._carry_out(server, effect)
+
+    def answer_read(self) -> None:
+        sid, effect = self.reads.pop(0)
+        self.step(sid, self._read(self.servers[sid], effect))
+
+
+def link_of(ensemble: Ensemble, leader: int, sid: int) -> int:
+    leading = ensemble.peer(leader).leading
+    assert leading is not None
+    handler = leading.handler_of(sid)
+    assert handler is not None
+    return handler.link
+
+
+def until(ensemble: Ensemble, condition: Callable[[], object]) -> None:
+    """Deliver, and let time pass when nothing is on its way, until the condition holds."""
+    for _ in range(2000):
+        if condition():
+            return
+        if not ensemble.deliver_one():
+            ensemble.run(10)
+    raise AssertionError("it does not come to that")
+
+
+def followers(ensemble: Ensemble, leader: int) -> list[int]:
+    return [sid for sid in ensemble.servers if sid != leader]
+
+
+def a_disk(epochs: tuple[int, int], batches: list[Batch], mark: int = 0, lineage: bytes = LINEAGE) -> Disk:
+    disk = Disk()
+    disk.lineage = disk.member = lineage
+    disk.accepted, disk.current = epochs
+    disk.base = 0, genesis(lineage)
+    disk.batches, disk.mark = batches, mark
+    return disk
+
+
+def chained(*zxids: tuple[int, int]) -> list[Batch]:
+    """Batches of one transaction each, given by epoch and counter; none carries a mark."""
+    chain, batches = genesis(LINEAGE), []
+    for epoch, counter in zxids:
+        first = make_zxid(epoch, counter)
+        batches.append(
+            build(chain, epoch=epoch, first=first, count=1, time=0, flags=0, mark=0, applied=0, digest=0, body=b"x")
+        )
+        chain = batches[-1].chain
+    return batches
+
+
+# ---------------------------------------------------------------------------------- bytes of a peer end its link only
+
+
+def test_an_early_learner_of_another_lineage_is_refused_when_the_election_is_won() -> None:
+    ensemble, leader = established()
+    ensemble.propose(leader)
+    ensemble.run(50)
+    ensemble.crash(1, 2, 3)
+    ensemble.start(3)
+    ensemble.settle()
+    ensemble.step(3, ev.QuorumLinkUp(99, 1, inbound=True))
+    ensemble.step(3, ev.MessageReceived(99, msg.FollowerInfo(1, b"another lineage.", False, False, False)))
+    ensemble.start(2)
+    assert ensemble.elect() == 3
+
+
+def test_an_ack_inside_of_a_batch_ends_its_link() -> None:
+    ensemble, leader = established()
+    for sid in followers(ensemble, leader):
+        ensemble.servers[sid].held.add(ev.AppendBatches)
+    last = ensemble.propose(leader, count=3)
+    ensemble.settle()
+    sid = followers(ensemble, leader)[0]
+    link = link_of(ensemble, leader, sid)
+    ensemble.step(leader, ev.MessageReceived(link, msg.Ack(1, last - 1)))
+    assert link not in ensemble.links
+    assert ensemble.peer(leader).committed == 0
+
+
+@pytest.mark.parametrize("kind", [msg.Commit, msg.UpToDate])
+def test_a_mark_inside_of_a_batch_ends_the_link(kind: type[msg.Commit] | type[msg.UpToDate]) -> None:
+    if kind is msg.Commit:
+        ensemble, leader = established()
+        follower = followers(ensemble, leader)[0]
+        for sid in followers(ensemble, leader):
+            ensemble.servers[sid].held.add(ev.AppendBatches)
+        last = ensemble.propose(leader, count=3)
+        ensemble.settle()
+    else:
+        ensemble, leader, follower = rejoining_with_held_storage(ev.SaveMember)
+        last = ensemble.propose(leader, count=3)
+        until(ensemble, lambda: ensemble.peer(follower).following.synchronized)  # type: ignore[union-attr]
+        if ensemble.peer(follower).history.last[0] < last:
+            ensemble.settle()
+    peer = ensemble.peer(follower)
+    before = peer.committed
+    link = peer.link_to_leader
+    assert link is not None
+    ensemble.step(follower, ev.MessageReceived(link, kind(last - 1)))
+    assert peer.link_to_leader != link
+    assert peer.committed == before
+
+
+def test_a_batch_that_ends_inside_of_a_logged_one_ends_the_link() -> None:
+    ensemble, leader = established()
+    follower = followers(ensemble, leader)[0]
+    ensemble.propose(leader, count=3)
+    ensemble.run(20)
+    peer = ensemble.peer(follower)
+    link = peer.link_to_leader
+    assert link is not None
+    odd = build(
+        peer.history.base[1], epoch=1, first=make_zxid(1, 1), count=2, time=0, flags=0, mark=0, applied=0, digest=0,
+        body=b"x",
+    )  # fmt: skip
+    ensemble.step(follower, ev.MessageReceived(link, msg.Proposal([odd.raw])))
+    assert link not in ensemble.links
+
+
+def test_installed_without_a_snapshot_ends_the_link() -> None:
+    ensemble = SlowReader(recent_bytes_max=1)
+    ensemble.start()
+    leader = ensemble.elect()
+    follower = followers(ensemble, leader)[0]
+    ensemble.crash(follower)
+    for _ in range(4):
+        ensemble.propose(leader)
+        ensemble.run(20)
+    ensemble.start(follower)
+    until(ensemble, lambda: ensemble.reads)
+    ensemble.answer_read()
+    assert ensemble.reads
+    link = link_of(ensemble, leader, follower)
+    handler = ensemble.peer(leader).leading.handlers[link]  # type: ignore[union-attr]
+    ensemble.step(leader, ev.MessageReceived(link, msg.Installed(handler.cursor)))
+    assert link not in ensemble.links
+
+
+def test_the_last_epoch_is_nobodys() -> None:
+    ensemble, leader = established()
+    ensemble.step(leader, ev.QuorumLinkUp(99, followers(ensemble, leader)[0], inbound=True))
+    lineage = ensemble.peer(leader).lineage
+    ensemble.step(leader, ev.MessageReceived(99, msg.FollowerInfo(EPOCH_MAX, lineage, False, False, False)))
+    ensemble.run(300)
+    assert ensemble.elect()
+    ensemble, leader = established()
+    follower = followers(ensemble, leader)[0]
+    peer = ensemble.peer(follower)
+    link = peer.link_to_leader
+    assert link is not None
+    ensemble.step(follower, ev.MessageReceived(link, msg.LeaderInfo(EPOCH_MAX, peer.lineage)))
+    ensemble.run(300)
+    assert peer.accepted_epoch == 1
+
+
+@pytest.mark.parametrize("order", [msg.Trunc(0, bytes(16)), msg.Snap(0, bytes(16))])
+def test_what_comes_before_ackepoch_halts_nobody(order: msg.Message) -> None:
+    ensemble, leader = established()
+    ensemble.propose(leader)
+    ensemble.run(50)
+    follower = followers(ensemble, leader)[0]
+    ensemble.crash(follower)
+    ensemble.start(follower)
+    peer = ensemble.peer(follower)
+    until(ensemble, lambda: peer.link_to_leader)
+    ensemble.step(follower, ev.MessageReceived(peer.link_to_leader, order))
+    assert ensemble.servers[follower].halted is None
+    ensemble.run(1000)
+    assert peer.serving
+
+
+def test_a_snapshot_of_a_later_epoch_than_the_leaders_is_refused() -> None:
+    ensemble, _, follower = rejoining_with_held_storage(ev.AppendBatches)
+    ensemble.crash(follower)
+    ensemble.start(follower)
+    peer = ensemble.peer(follower)
+    until(ensemble, lambda: peer.following and peer.following.epoch_saved)
+    link = peer.link_to_leader
+    assert link is not None
+    ensemble.step(follower, ev.MessageReceived(link, msg.Snap(make_zxid(99, 1), bytes(16))))
+    assert link not in ensemble.links
+
+
+# --------------------------------------------------------------------------------------------- nobody waits for ever
+
+
+def test_the_epoch_is_renewed_for_a_learner_with_a_higher_promise_also_when_nothing_is_written() -> None:
+    ensemble, leader = established()
+    follower = followers(ensemble, leader)[0]
+    ensemble.crash(follower)
+    ensemble.servers[follower].disk.accepted = 7
+    ensemble.start(follower)
+    ensemble.run(1000)
+    assert ensemble.leader() == leader
+    assert ensemble.peer(leader).epoch == 8
+    assert ensemble.peer(leader).next_zxid() is not None
+    assert ensemble.peer(follower).serving
+
+
+def test_a_second_wish_for_a_higher_epoch_during_the_renewal_is_not_forgotten() -> None:
+    ensemble, leader = established(5)
+    one, two = followers(ensemble, leader)[:2]
+    ensemble.crash(one, two)
+    ensemble.servers[one].disk.accepted = 7
+    ensemble.servers[two].disk.accepted = 12
+    ensemble.start(one)
+    until(ensemble, lambda: ensemble.peer(leader).phase != BROADCAST)
+    ensemble.start(two)
+    ensemble.run(2000)
+    assert ensemble.peer(leader).next_zxid() is not None
+    assert ensemble.peer(two).serving
+
+
+def test_a_sync_is_confirmed_by_a_learner_that_comes_after_the_question() -> None:
+    ensemble, leader, follower = rejoining_with_held_storage(ev.SaveEpochs)
+    other = next(sid for sid in followers(ensemble, leader) if sid != follower)
+    ensemble.step(leader, ev.SyncRequested(1))
+    ensemble.crash(other)
+    ensemble.servers[follower].held.clear()
+    ensemble.settle()
+    assert ensemble.leader() == leader
+    assert [token for token, _ in ensemble.servers[leader].synced] == [1]
+
+
+def test_an_amnesiac_counts_although_the_others_were_slower() -> None:
+    ensemble, leader = established()
+    ensemble.propose(leader)
+    ensemble.run(50)
+    ensemble.crash(1, 2, 3)
+    ensemble.servers[1].disk = Disk()
+    ensemble.start(1, 2, 3)
+    until(ensemble, lambda: (it := ensemble.peer(2).following) and it.newleader)
+    ensemble.servers[2].held.add(ev.SaveEpochs)
+    ensemble.settle()
+    handler = ensemble.peer(3).leading.handler_of(1)  # type: ignore[union-attr]
+    assert handler is not None
+    assert handler.stage == Stage.SYNCHRONIZED
+    ensemble.servers[2].held.clear()
+    ensemble.settle()
+    assert not handler.amnesiac
+    ensemble.crash(2)
+    zxid = ensemble.propose(3)
+    ensemble.settle()
+    assert ensemble.peer(3).committed == zxid
+
+
+def test_a_leader_whom_only_an_unconfirmed_amnesiac_follows_steps_down() -> None:
+    ensemble, leader = established()
+    wiped, other = followers(ensemble, leader)
+    ensemble.propose(leader)
+    ensemble.run(50)
+    ensemble.crash(wiped)
+    ensemble.servers[wiped].disk = Disk()
+    ensemble.servers[wiped].held.add(ev.SaveMember)
+    ensemble.start(wiped)
+    ensemble.run(60)
+    ensemble.crash(other)
+    ensemble.servers[wiped].held.clear()
+    ensemble.settle()
+    zxid = ensemble.propose(leader)
+    ensemble.settle()
+    assert ensemble.peer(leader).committed < zxid
+    ensemble.run(2000)
+    assert ensemble.peer(leader).epoch == 2
+    assert ensemble.peer(leader).committed == ensemble.peer(wiped).committed == zxid
+
+
+def test_a_snapshot_may_take_longer_than_initlimit() -> None:
+    ensemble, leader = established()
+    one, two = followers(ensemble, leader)
+    ensemble.crash(one)
+    for _ in range(3):
+        ensemble.propose(leader)
+        ensemble.run(20)
+    ensemble.crash(two, leader)
+    disk = ensemble.servers[leader].disk
+    disk.base = disk.batches[-1].zxid, disk.batches[-1].chain
+    disk.batches = []
+    ensemble.servers[one].held.add(ev.FetchSnapshot)
+    ensemble.start(leader, one)
+    ensemble.run(4000)
+    assert ensemble.peer(one).following.fetching  # type: ignore[union-attr]
+    assert ensemble.peer(leader).current_epoch == 2
+    ensemble.servers[one].held.clear()
+    ensemble.run(200)
+    assert ensemble.leader() == leader
+
+
+def test_a_prospective_leader_gives_up_when_its_elector_has_moved_on() -> None:
+    ensemble, leader = established()
+    one = followers(ensemble, leader)[0]
+    ensemble.crash(1, 2, 3)
+    ensemble.start(one, leader)
+    ensemble.servers[leader].held.add(ev.SaveEpochs)
+    until(ensemble, lambda: (it := ensemble.peer(leader).leading) and it.epoch)
+    ensemble.crash(one)
+    ensemble.servers[leader].held.clear()
+    ensemble.start(one)
+    ensemble.elect(800)
+
+
+def test_a_learner_leaves_a_leader_that_elects_again() -> None:
+    ensemble, leader = established()
+    one = followers(ensemble, leader)[0]
+    ensemble.crash(1, 2, 3)
+    ensemble.start(one, leader)
+    until(ensemble, lambda: ensemble.peer(one).state != LOOKING)
+    ensemble.crash(leader)
+    ensemble.start(leader)
+    ensemble.elect(800)
+
+
+# -------------------------------------------------------------------------------------------------- nobody is halted
+
+
+def test_a_snapshot_that_is_older_than_the_learner_is_not_sent() -> None:
+    ensemble = SlowReader(recent_bytes_max=1)
+    ensemble.start()
+    leader = ensemble.elect()
+    follower = followers(ensemble, leader)[0]
+    for _ in range(2):
+        ensemble.propose(leader)
+        ensemble.run(20)
+    ensemble.crash(follower)
+    for _ in range(3):
+        ensemble.propose(leader)
+        ensemble.run(20)
+    ensemble.start(follower)
+    until(ensemble, lambda: ensemble.reads)
+    _, effect = ensemble.reads.pop()
+    ensemble.step(leader, ev.LogRead(effect.link, None, []))  # the file is damaged
+    ensemble.step(leader, ev.SnapshotOffered(effect.link, 0, ensemble.servers[leader].disk.base[1]))
+    ensemble.settle()
+    assert ensemble.servers[follower].halted is None
+    assert effect.link not in ensemble.links
+
+
+def test_a_log_that_cannot_be_read_on_ends_the_link() -> None:
+    ensemble = SlowReader(recent_bytes_max=1)
+    ensemble.start()
+    leader = ensemble.elect()
+    follower = followers(ensemble, leader)[0]
+    ensemble.crash(follower)
+    for _ in range(5):
+        ensemble.propose(leader)
+        ensemble.run(20)
+    ensemble.start(follower)
+    until(ensemble, lambda: ensemble.reads)
+    ensemble.answer_read()
+    _, effect = ensemble.reads.pop()
+    ensemble.step(leader, ev.LogRead(effect.link, None, []))
+    assert effect.link not in ensemble.links
+
+
+# ----------------------------------------------------------------------------------------------- nothing is forgotten
+
+
+def two_histories() -> Ensemble:
+    """Server 1 has a tail of epoch 3 that nobody needs; (1, 2) is committed by 1 and 2, and 1 was never told so.
+
+    Server 3 has led epoch 4 from a history that goes on in epoch 2.
+    """
+    ensemble = Ensemble(3)
+    ensemble.servers[1].disk = a_disk((3, 3), chained((1, 1), (1, 2), (3, 1), (3, 2)))
+    ensemble.servers[2].disk = a_disk((2, 1), chained((1, 1), (1, 2)))
+    ensemble.servers[3].disk = a_disk((4, 4), chained((1, 1), (1, 2), (2, 1), (2, 2)))
+    return ensemble
+
+
+def test_a_tail_is_cut_where_the_histories_part_not_where_the_mark_is() -> None:
+    ensemble = two_histories()
+    ensemble.servers[1].held.add(ev.AppendBatches)
+    ensemble.start()
+    ensemble.elect()
+    ensemble.run(300)
+    assert [batch.zxid for batch in ensemble.servers[1].disk.batches] == [make_zxid(1, 1), make_zxid(1, 2)]
+    ensemble.servers[1].held.clear()
+    ensemble.run(1000)
+    assert ensemble.servers[1].applied == ensemble.servers[3].applied
+
+
+def test_a_doubt_about_the_tail_ends_with_the_tail() -> None:
+    ensemble = two_histories()
+    ensemble.start()
+    until(ensemble, lambda: any("1: position" in line for line in ensemble.trace))
+    leader = ensemble.elect()
+    ensemble.run(1000)
+    ensemble.servers[1].held.add(ev.SaveEpochs)
+    ensemble.propose(leader)
+    ensemble.settle()
+    assert ensemble.peer(1).position() == ensemble.peer(1).history.last
+
+
+def test_the_first_start_is_over_when_the_epoch_is_established() -> None:
+    ensemble, leader = established()
+    assert not ensemble.peer(leader).leading.first_start  # type: ignore[union-attr]
+
+
+def test_a_member_record_of_another_lineage_is_none() -> None:
+    ensemble, _ = established()
+    ensemble.crash(2)
+    ensemble.propose(3)
+    ensemble.run(50)
+    ensemble.crash(1, 3)
+    ensemble.servers[1].disk = a_disk((1, 1), [], lineage=b"another lineage.")
+    ensemble.start(1, 2)
+    ensemble.run(3000)
+    assert ensemble.leader() is None
+    ensemble.start(3)
+    ensemble.run(3000)
+    assert ensemble.servers[1].applied == ensemble.servers[3].applied != []
+
+
+def test_while_the_log_is_drained_no_vote_leaves() -> None:
+    ensemble, leader = established()
+    one, two = followers(ensemble, leader)
+    ensemble.propose(leader)
+    ensemble.run(50)
+    ensemble.servers[one].held.add(ev.DrainLog)
+    ensemble.crash(leader)
+    ensemble.votes.clear()
+    ensemble.step(one, ev.ElectionLinkUp(two, 1))
+    assert not ensemble.votes.get((one, two))
+
+
+def test_what_ack_of_newleader_promised_is_remembered() -> None:
+    ensemble, leader = established()
+    follower = followers(ensemble, leader)[0]
+    ensemble.crash(follower)
+    zxid = ensemble.propose(leader)
+    ensemble.run(20)
+    older = ensemble.servers[follower].disk
+    ensemble.servers[follower].disk = a_disk((older.accepted, older.current), [], lineage=older.lineage)
+    ensemble.start(follower)
+    ensemble.run(300)
+    assert ensemble.peer(leader).leading.acknowledged[follower] == zxid  # type: ignore[union-attr]
