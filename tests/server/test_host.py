@@ -190,54 +190,31 @@ async def test_storage_effects_are_answered_in_their_order(directory):
 
 
 def note_order(parts, monkeypatch):
-    """Let the log and the clients note in `parts.order` too."""
-    real = {"put": parts.log_thread.put, "try_now": parts.log_thread.try_now, "flush": parts.clients.flush}
+    """Let the log thread and the clients note in `parts.order` too."""
+    real_put, real_flush = parts.log_thread.put, parts.clients.flush
 
     def put(effect):
         parts.order.append("log thread")
-        real["put"](effect)
-
-    def try_now(effects):
-        answers = real["try_now"](effects)
-        if answers is not None:
-            parts.order.append("write now")
-        return answers
+        real_put(effect)
 
     def flush(dirty, now):
         parts.order.append("clients.flush")
-        real["flush"](dirty, now)
+        real_flush(dirty, now)
 
     monkeypatch.setattr(parts.log_thread, "put", put)
-    monkeypatch.setattr(parts.log_thread, "try_now", try_now)
     monkeypatch.setattr(parts.clients, "flush", flush)
 
 
-async def turn_with(parts, monkeypatch, *effects, until):
-    """What happened in the turn in which the member gave out these effects."""
-    note_order(parts, monkeypatch)
-    del parts.order[:]
-    parts.do(*effects)
-    await parts.member.wait_for(until)
-    return parts.order[: parts.order.index("links.accept")]
-
-
-async def test_links_are_flushed_before_anything_is_written(directory, monkeypatch):
+async def test_links_are_flushed_before_the_log_thread_works_and_clients_behind(directory, monkeypatch):
     """Followers write while this member does."""
     async with running(directory) as parts:
-        turn = await turn_with(parts, monkeypatch, ev.DrainLog(1), ev.Send((4,), Commit(1)), until=ev.LogDrained(1))
-        assert turn == ["links.receive", "links.flush", "clients.flush", "log thread"]
+        note_order(parts, monkeypatch)
+        del parts.order[:]
+        parts.do(ev.DrainLog(1), ev.Send((4,), Commit(1)))
+        await parts.member.wait_for(ev.LogDrained(1))
+        turn = parts.order[: parts.order.index("links.accept")]
+        assert turn == ["links.receive", "links.flush", "log thread", "clients.flush"]
         assert parts.links.sent == [((4,), Commit(1))]
-
-
-async def test_small_append_is_written_and_answered_in_the_same_turn(directory, monkeypatch):
-    async with running(directory) as parts:
-        [batch] = batches_from(parts.storage, 1)
-        turn = await turn_with(parts, monkeypatch, ev.AppendBatches(1, [batch]), until=ev.Durable(1, batch.zxid))
-        assert turn == [
-            *("links.receive", "links.flush", "clients.flush"),
-            "write now",
-            *("clients.flush", "links.flush"),
-        ]
 
 
 async def test_turn_that_stores_nothing_answers_clients_first(directory, monkeypatch):
@@ -246,20 +223,6 @@ async def test_turn_that_stores_nothing_answers_clients_first(directory, monkeyp
         del parts.order[:]
         parts.host.take()
         assert parts.order == ["links.receive", "clients.flush", "links.flush", "links.accept"]
-
-
-async def test_disk_that_fails_in_the_loop_ends_the_server_with_1(directory, monkeypatch):
-    async with running(directory) as parts:
-
-        def full(effects):
-            raise OSError(28, "No space left on device")
-
-        monkeypatch.setattr(parts.storage, "perform", full)
-        parts.member.effects.append(ev.AppendBatches(1, batches_from(parts.storage, 1)))
-        with pytest.raises(ServerFailedError, match="No space") as failed:
-            parts.host.take()
-        assert failed.value.exit_code == 1
-        parts.host._to_store.clear()
 
 
 async def test_log_that_failed_ends_the_server_with_1(directory):

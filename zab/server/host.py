@@ -6,10 +6,9 @@ A turn, in this order (H2):
     2  clients are read, round robin, within the budget
     3  the member takes one step with all of it
     4  its effects are carried out: messages are queued, storage effects are collected
-    5  links and clients are flushed, once for each socket
-    6  what is to be stored is written, if that is sure to be short, and the member takes a second step with the
-       answers, which is flushed too; else the log thread has it
-    7  whoever knocked is accepted; what was discarded is closed (by the loop)
+    5  everything is sent, once for each socket. With something to store: quorum links, then the log thread gets its
+       work, then clients; followers write while this member does. With nothing to store: clients first
+    6  whoever knocked is accepted; what was discarded is closed (by the loop)
 
 | effect | carried out by |
 |---|---|
@@ -134,12 +133,6 @@ class Host:
         self._take_posts(inputs)
         self._clients.receive(inputs, started_ns + TURN_MS * 1_000_000)
         self._step(now, inputs)
-        if self._to_store:
-            answers = self._store()
-            if answers is not None:
-                # What was written is acknowledged in this turn: another one would cost as much as the write.
-                self._step(now, list(answers))
-                self._queue_stores()
         if self._reads:
             self._start_reads()
         self._accept(now)
@@ -149,35 +142,23 @@ class Host:
         return self._next_deadline()
 
     def _step(self, now: int, inputs: list[Input]) -> None:
-        """One step of the member, and everything that it wants sent. Links first while they carry what is to be
-        written, since followers write while this member does; else whoever waits for an answer."""
+        """One step of the member, and everything that it wants sent and stored."""
         member = self._member
         for effect in member.step(now, wall_ms(), inputs):
             carry_out = _CARRY_OUT.get(type(effect))
             if carry_out is not None:
                 carry_out(self, effect)
-        if self._to_store:
-            self._links.flush()
-        self._clients.flush(member.clients.dirty, now)
         if not self._to_store:
+            # Whoever waits for an answer comes first.
+            self._clients.flush(member.clients.dirty, now)
             self._links.flush()
-
-    def _store(self) -> list[ev.Durable] | None:
-        """Write now if that is sure to be short; else the log thread has it."""
-        try:
-            answers = self._log_thread.try_now(self._to_store)
-        except OSError as error:
-            raise ServerFailedError(UNEXPECTED_ERROR, f"the log cannot be written -> stop: {error}") from error
-        if answers is None:
-            self._queue_stores()
-        else:
-            self._to_store.clear()
-        return answers
-
-    def _queue_stores(self) -> None:
-        for effect in self._to_store:
-            self._log_thread.put(effect)
+            return
+        # Followers write while this member does.
+        self._links.flush()
+        for to_store in self._to_store:
+            self._log_thread.put(to_store)
         self._to_store.clear()
+        self._clients.flush(member.clients.dirty, now)
 
     def _take_posts(self, inputs: list[Input]) -> None:
         for item in self._posts.take():

@@ -223,9 +223,6 @@ class Posts:
         self._items.append(item)
         self._wake()
 
-    def is_empty(self) -> bool:
-        return not self._items
-
     def take(self) -> list[object]:
         """All that is there. Only the loop's task takes."""
         return [self._items.popleft() for _ in range(len(self._items))]
