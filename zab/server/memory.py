@@ -2,8 +2,8 @@
 
 After a burst (many znodes created and deleted, large batches, a learner that was synchronized) much of what Python
 has freed stays with the process: pages in the middle of the allocator's heap, and cycles that nobody has collected.
-After `PAUSE_SECONDS` in which hardly anything was applied, both are given back. Under load nothing is done: a collection holds
-the interpreter, and the memory is wanted again at once.
+After `PAUSE_SECONDS` in which hardly anything was applied, both are given back. Under load nothing is done: a
+collection holds the interpreter, and the memory is wanted again at once.
 
 Measured after the benchmark's creates (260,000 znodes made and deleted): 107 MB resident before, 81 MB after.
 

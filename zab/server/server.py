@@ -16,7 +16,7 @@ What a task or thread has for the loop goes through `Posts`; what the loop has f
 
 Start: lock the directory, recover, bind the ports, then run. The listening sockets are open before the first turn,
 so a client that finds the port finds a server. After recovery everything there is goes out of the garbage
-collector's sight (`gc.freeze`): it would otherwise walk all of the tree's dicts again and again.
+collector's sight (`DataTree.freeze`).
 
 Exit codes are ZooKeeper's: 1 unexpected (a log that cannot be written among them), 3 the data directory, 14 the
 election or quorum port cannot be bound.
@@ -73,8 +73,7 @@ journal = Journal("server")
 
 
 def tune_interpreter() -> None:
-    """For a process that is one server, once it is recovered. All that is there goes out of the collector's sight: it
-    would walk the tree's dicts again and again (a full collection of a million znodes takes 200 ms)."""
+    """For a process that is one server, once it is recovered: short switches, and no collector on what is there."""
     sys.setswitchinterval(SWITCH_SECONDS)
     gc.collect()
     gc.freeze()
@@ -253,6 +252,8 @@ class Server:
 
     async def _run(self, started: Callable[[], None] | None) -> None:
         async with trio.open_nursery() as nursery:
+            # The collector would walk the tree again and again: 200 ms for a million znodes.
+            self.member.tree.freeze()
             election = self._election()
             self.host = self._host(nursery, election)
             self._listen()
