@@ -178,6 +178,7 @@ def leader_on_ackepoch(peer: "Peer", now: int, handler: LearnerHandler, message:
             leading.acke_recv.add(handler.sid)
         elif message.epoch == -1:
             _give_up_unless_possible(peer, now, f"server {handler.sid} had accepted epoch {leading.epoch} before")
+            return
         determine_initial_history(peer, now)
     else:
         handler.stage = Stage.EPOCH_ACCEPTED

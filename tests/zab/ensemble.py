@@ -63,6 +63,8 @@ class Server:
         self.applied: list[Batch] = []
         self.synced: list[tuple[int, int]] = []
         self.member_messages: list[ev.MemberMessage] = []
+        self.inbox: deque[ev.Event] = deque()
+        """What happened to it while it was paused."""
         self.halted: str | None = None
 
 
@@ -86,6 +88,8 @@ class Ensemble:
         self.wires: dict[tuple[int, int], deque[msg.Message]] = {}
         """(link, receiver) to the messages on their way."""
         self.votes: dict[tuple[int, int], deque[msg.Notification]] = {}
+        self.paused: set[int] = set()
+        """Servers that stand still: nothing reaches them, and no time passes for them."""
         self.rng: Random | None = None
         """With it, what is delivered next is drawn; without, storage comes before votes, and votes before messages."""
         self._next_link = 1
@@ -114,6 +118,8 @@ class Ensemble:
             server = self.servers[sid]
             server.peer = None
             server.storage.clear()
+            server.inbox.clear()
+            self.paused.discard(sid)
             for link, ends in list(self.links.items()):
                 if sid in ends:
                     self._break(link, sid)
@@ -137,6 +143,28 @@ class Ensemble:
         if self.servers[one].peer is not None and self.servers[two].peer is not None:
             self.step(one, ev.ElectionLinkUp(two, 1))
             self.step(two, ev.ElectionLinkUp(one, 1))
+
+    def resume(self, sid: int) -> None:
+        """A paused server goes on: first with what happened to its connections, in order."""
+        self.paused.discard(sid)
+        inbox = self.servers[sid].inbox
+        while inbox and sid not in self.paused:
+            self.step(sid, inbox.popleft())
+
+    def wipe(self, sid: int) -> None:
+        """A server that is down loses its disk."""
+        server = self.servers[sid]
+        assert server.peer is None
+        server.disk, server.applied = Disk(), []
+
+    def cut_log(self, sid: int) -> None:
+        """What this server has applied goes from its log: a snapshot has it."""
+        server = self.servers[sid]
+        disk, applied = server.disk, self.peer(sid).delivered
+        for batch in disk.batches:
+            if batch.zxid <= applied:
+                disk.base = batch.zxid, batch.chain
+        disk.batches = [batch for batch in disk.batches if batch.zxid > disk.base[0]]
 
     def up(self) -> list[int]:
         return [sid for sid, server in self.servers.items() if server.peer is not None]
@@ -163,6 +191,9 @@ class Ensemble:
         server = self.servers[sid]
         if server.peer is None:
             return
+        if sid in self.paused:
+            server.inbox.append(event)
+            return
         for effect in server.peer.step(self.now, event):
             self._carry_out(server, effect)
 
@@ -173,10 +204,13 @@ class Ensemble:
         waiting: list[tuple[str, Any]] = [
             ("storage", server)
             for server in self.servers.values()
-            if server.peer is not None and server.storage and type(server.storage[0]) not in server.held
+            if server.peer is not None
+            and server.storage
+            and type(server.storage[0]) not in server.held
+            and server.sid not in self.paused
         ]
-        waiting += [("vote", pair) for pair, votes in self.votes.items() if votes]
-        waiting += [("message", wire) for wire, messages in self.wires.items() if messages]
+        waiting += [("vote", pair) for pair, votes in self.votes.items() if votes and pair[1] not in self.paused]
+        waiting += [("message", at) for at, queue in self.wires.items() if queue and at[1] not in self.paused]
         if not waiting:
             return False
         kind, at = waiting[0] if self.rng is None else self.rng.choice(waiting)
@@ -200,7 +234,7 @@ class Ensemble:
         end = self.now + ms
         self.settle()
         while True:
-            deadlines = [(self.peer(sid).next_deadline(), sid) for sid in self.up()]
+            deadlines = [(self.peer(sid).next_deadline(), sid) for sid in self.up() if sid not in self.paused]
             due = min(((at, sid) for at, sid in deadlines if at is not None), default=None)
             if due is None or due[0] > end:
                 break
@@ -272,7 +306,7 @@ class Ensemble:
         return ev.LogRead(effect.link, position, [b for b in disk.batches if b.zxid > position[0]][:2])
 
     def _connect(self, sid: int, to: int) -> None:
-        if self.servers[to].peer is None or frozenset((sid, to)) in self.cut:
+        if self.servers[to].peer is None or frozenset((sid, to)) in self.cut or to in self.paused:
             self.step(sid, ev.QuorumLinkDown(0))
             return
         link = self._next_link
@@ -314,10 +348,13 @@ class Ensemble:
             self.step(server.sid, ev.LogCut(effect.generation, 0))
         elif isinstance(effect, ev.FetchSnapshot):
             source = self.servers[effect.sid]
-            assert source.disk.base == (effect.zxid, effect.chain)
+            if source.peer is None or source.disk.base != (effect.zxid, effect.chain):
+                self._fail_fetch(server, effect)
+                return
             disk.member = None
             disk.batches, disk.base, disk.lineage = [], (effect.zxid, effect.chain), effect.lineage
-            server.applied = []
+            server.applied = [batch for batch in source.applied if batch.zxid <= effect.zxid]
+            disk.mark = effect.zxid
             self.step(server.sid, ev.SnapshotInstalled(effect.generation, effect.zxid, effect.chain))
         elif isinstance(effect, ev.SaveEpochs):
             disk.accepted, disk.current = effect.accepted, effect.current
@@ -328,6 +365,12 @@ class Ensemble:
         else:
             assert isinstance(effect, ev.DrainLog)
             self.step(server.sid, ev.LogDrained(effect.generation))
+
+    def _fail_fetch(self, server: Server, effect: ev.FetchSnapshot) -> None:
+        """As if the leader had gone; when the role is over already, nothing is left to say."""
+        link = self.peer(server.sid).link_to_leader
+        if link in self.links and not server.storage:
+            self._break(link, None)
 
 
 def histories(ensemble: Ensemble) -> set[tuple[int, bytes]]:

@@ -8,6 +8,35 @@ from random import Random
 import pytest
 
 from tests.zab.ensemble import Ensemble, histories
+from zab import events as ev
+from zab.quorum import Hierarchical, Quorum
+from zab.roles import Stage
+
+QUORUMS: tuple[tuple[int, Quorum | None], ...] = (
+    (3, None),
+    (3, None),
+    (5, None),
+    (5, Hierarchical((frozenset({1, 2}), frozenset({3, 4}), frozenset({5})), {})),
+    (5, Hierarchical((frozenset({1, 2, 3}), frozenset({4, 5})), {3: 0, 4: 2})),
+)
+"""How many servers, and which of them decide; server 3 of the last one never does."""
+
+
+class Syncs:
+    """Who asked a leader for `sync`, and what some client could have been told before: the answer must cover it."""
+
+    def __init__(self) -> None:
+        self.floors: list[int] = []
+
+    def ask(self, ensemble: Ensemble, sid: int, told: int) -> None:
+        self.floors.append(told)
+        ensemble.step(sid, ev.SyncRequested(len(self.floors) - 1))
+
+    def check(self, ensemble: Ensemble) -> None:
+        for server in ensemble.servers.values():
+            for token, mark in server.synced:
+                assert mark >= self.floors[token], f"{server.sid} answers {mark:#x}, {self.floors[token]:#x} was told"
+            server.synced.clear()
 
 
 def check(ensemble: Ensemble, committed: dict[int, bytes]) -> None:
@@ -24,8 +53,9 @@ def check(ensemble: Ensemble, committed: dict[int, bytes]) -> None:
     for server in ensemble.servers.values():
         mine = [batch.zxid for batch in server.applied]
         if mine:
-            within = [zxid for zxid in ends if mine[0] <= zxid <= mine[-1]]
-            assert mine[-1] > ends[-1] or within == mine, f"{server.sid} left something out"
+            low, high = max(mine[0], ends[0]), min(mine[-1], ends[-1])
+            within, mine = ([zxid for zxid in some if low <= zxid <= high] for some in (ends, mine))
+            assert within == mine, f"{server.sid} left something out"
 
 
 def disturb(ensemble: Ensemble, rng: Random) -> None:
@@ -37,10 +67,10 @@ def disturb(ensemble: Ensemble, rng: Random) -> None:
             ensemble.deliver_one()
     elif choice < 0.65:
         leader = ensemble.leader()
-        if leader is not None and ensemble.peer(leader).next_zxid() is not None:
+        if leader is not None and leader not in ensemble.paused and ensemble.peer(leader).next_zxid() is not None:
             ensemble.propose(leader, rng.randbytes(4), rng.randrange(1, 4))
     elif choice < 0.72:
-        ensemble.crash(*[sid for sid in [rng.choice(sids)] if sid in ensemble.up()])
+        crash(ensemble, rng, rng.choice(sids))
     elif choice < 0.82:
         down = [sid for sid in sids if sid not in ensemble.up()]
         if down:
@@ -53,8 +83,56 @@ def disturb(ensemble: Ensemble, rng: Random) -> None:
         ensemble.run(rng.choice((10, 60, 300, 1500)))
 
 
+def crash(ensemble: Ensemble, rng: Random, sid: int) -> None:
+    """A server goes down; its mark is not synced, and may be lost with it."""
+    if sid in ensemble.up():
+        ensemble.crash(sid)
+        if rng.random() < 0.5:
+            ensemble.servers[sid].disk.mark = 0
+
+
+def disturb_more(ensemble: Ensemble, rng: Random, syncs: Syncs, told: int) -> None:
+    """One random thing happens that takes more than a crash: see the branches."""
+    choice = rng.random()
+    if choice < 0.4:
+        leading = [sid for sid in ensemble.up() if ensemble.peer(sid).leading is not None]
+        if leading:
+            syncs.ask(ensemble, rng.choice(leading), told)
+    elif choice < 0.55 and ensemble.up():
+        ensemble.cut_log(rng.choice(ensemble.up()))
+    elif choice < 0.75 and len(ensemble.paused) < 2 and ensemble.up():
+        ensemble.paused.add(rng.choice(ensemble.up()))
+    elif choice < 0.9 and ensemble.paused:
+        ensemble.resume(rng.choice(sorted(ensemble.paused)))
+    else:
+        wipe(ensemble, rng)
+
+
+def wipe(ensemble: Ensemble, rng: Random) -> None:
+    """One server loses its disk while every other voter is known to hold the history (more is outside of the faults)."""
+    leader = max(
+        (sid for sid in ensemble.up() if ensemble.peer(sid).serving and ensemble.peer(sid).leading is not None),
+        key=lambda sid: ensemble.peer(sid).epoch,
+        default=None,
+    )
+    if leader is None:
+        return
+    leading = ensemble.peer(leader).leading
+    assert leading is not None
+    sound = {h.sid for h in leading.handlers.values() if h.stage == Stage.UP_TO_DATE and not h.amnesiac} | {leader}
+    sid = rng.choice([sid for sid in ensemble.servers if sid != leader])
+    others = ensemble.quorum.voters - {sid}
+    if others <= sound and ensemble.quorum.contains(others):
+        ensemble.crash(*[one for one in [sid] if one in ensemble.up()])
+        ensemble.wipe(sid)
+        if rng.random() < 0.7:
+            ensemble.start(sid)
+
+
 def recover(ensemble: Ensemble) -> None:
     """Faults stop; everybody must agree soon."""
+    for sid in list(ensemble.paused):
+        ensemble.resume(sid)
     for pair in list(ensemble.cut):
         ensemble.heal(*pair)
     for sid in ensemble.servers.keys() - set(ensemble.up()):
@@ -76,16 +154,29 @@ def test_properties_hold_under_random_faults_and_progress_returns(block: int) ->
 def run(seed: int) -> None:
     rng = Random(seed)
     observers = frozenset({9}) if seed % 5 == 0 else frozenset()
-    ensemble = Ensemble(rng.choice((3, 3, 5)), observers=observers, counter_limit=rng.choice((6, 0xFFF00000)))
+    size, quorum = rng.choice(QUORUMS)
+    ensemble = Ensemble(
+        size,
+        quorum,
+        observers,
+        counter_limit=rng.choice((6, 0xFFF00000)),
+        recent_bytes_max=rng.choice((1, 8 << 20)),
+    )
     ensemble.rng = rng
+    syncs = Syncs()
     committed: dict[int, bytes] = {}
     ensemble.start()
     if seed % 3:
         ensemble.elect()
     for _ in range(rng.randrange(60, 300)):
-        disturb(ensemble, rng)
+        if rng.random() < 0.8:
+            disturb(ensemble, rng)
+        else:
+            disturb_more(ensemble, rng, syncs, max(committed, default=0))
         check(ensemble, committed)
+        syncs.check(ensemble)
         assert not [server.halted for server in ensemble.servers.values() if server.halted]
     recover(ensemble)
     check(ensemble, committed)
+    syncs.check(ensemble)
     assert committed
