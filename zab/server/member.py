@@ -427,7 +427,9 @@ class Member:
         connection = event.connection
         if connection.closing or not connection.is_ours:
             return
-        connection.idle_ticks = 0
+        if connection.stage is not Stage.GREETING:
+            # Who says byte after byte of a handshake does not keep the connection with it.
+            connection.idle_ticks = 0
         self.metrics.bytes_received_count += len(event.data)
         try:
             frames = connection.frames.feed(event.data)
