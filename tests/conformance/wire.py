@@ -236,7 +236,12 @@ class Wire:
         self._received = bytearray()
         self._opcodes: dict[int, list[int]] = {}
         if greet:
-            self.greet(connect_request(timeout_ms=timeout_ms, session=session, password=password, last_zxid=last_zxid))
+            request = connect_request(timeout_ms=timeout_ms, session=session, password=password, last_zxid=last_zxid)
+            try:
+                self.greet(request)
+            except (ConnectionClosedError, SilentError):
+                self.drop()
+                raise
 
     def greet(self, payload: bytes) -> tuple[int, int, int, bytes]:
         """Send a ConnectRequest; of the answer: version, timeout, length of the password, and what follows it."""
