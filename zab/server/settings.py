@@ -425,10 +425,10 @@ class Config:
     )
     max_batch_count: int = setting(
         "maxBatchCount",
-        10_000,
+        1_000,
         integer(1, _INT_MAX),
         "transactions",
-        "Ours. What 1 MiB of the smallest writes comes to.",
+        "Ours. A batch is applied in one turn: some 5 ms of sets, 20 ms of creates.",
     )
     max_batches_in_flight: int = setting(
         "maxBatchesInFlight",
