@@ -110,6 +110,11 @@ def newleader_before_the_history(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(synchronization, "_stream", lazy)
 
 
+def answer_a_sync_without_a_quorum(patch: pytest.MonkeyPatch) -> None:
+    """ZOOKEEPER-1675: a leader that was deposed and does not know it answers what it knows."""
+    patch.setattr(broadcast, "_is_confirmed", lambda peer, leading, number: True)
+
+
 def apply_before_the_mark(patch: pytest.MonkeyPatch) -> None:
     def early(peer: Peer) -> None:
         batches = peer.history.between(peer.delivered, peer.history.last[0])
@@ -130,6 +135,7 @@ VARIANTS = [
     count_an_amnesiac,
     accept_any_batch_number,
     newleader_before_the_history,
+    answer_a_sync_without_a_quorum,
     apply_before_the_mark,
 ]
 

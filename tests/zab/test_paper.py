@@ -66,7 +66,8 @@ def test_integrity(run: Recorder) -> None:
 
 
 def test_total_order(run: Recorder) -> None:
-    """ "If some process delivers <v, z> before <v', z'>, any process that delivers <v', z'> delivers <v, z> before." """
+    """ "If some process delivers <v, z> before <v', z'>, any process that delivers <v', z'> delivers <v, z>
+    before." """
     orders = [[batch.zxid for batch in batches] for batches in delivered(run).values()]
     for one in orders:
         for other in orders:

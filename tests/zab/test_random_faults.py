@@ -9,6 +9,7 @@ import pytest
 
 from tests.zab.ensemble import Ensemble, histories
 from zab import events as ev
+from zab.election import LEADING
 from zab.quorum import Hierarchical, Quorum
 from zab.roles import Stage
 
@@ -109,14 +110,14 @@ def disturb_more(ensemble: Ensemble, rng: Random, syncs: Syncs, told: int) -> No
 
 
 def wipe(ensemble: Ensemble, rng: Random) -> None:
-    """One server loses its disk while every other voter is known to hold the history (more is outside of the faults)."""
+    """One server loses its disk while every other voter is known to hold the history; more is no fault we survive."""
     leader = max(
-        (sid for sid in ensemble.up() if ensemble.peer(sid).serving and ensemble.peer(sid).leading is not None),
+        (sid for sid in ensemble.up() if ensemble.peer(sid).serving and ensemble.peer(sid).state == LEADING),
         key=lambda sid: ensemble.peer(sid).epoch,
         default=None,
     )
-    if leader is None:
-        return
+    if leader is None or leader in ensemble.paused:
+        return  # a leader that stands still does not know who is there
     leading = ensemble.peer(leader).leading
     assert leading is not None
     sound = {h.sid for h in leading.handlers.values() if h.stage == Stage.UP_TO_DATE and not h.amnesiac} | {leader}
@@ -147,7 +148,7 @@ def recover(ensemble: Ensemble) -> None:
 
 @pytest.mark.parametrize("block", range(6))
 def test_properties_hold_under_random_faults_and_progress_returns(block: int) -> None:
-    for seed in range(block * 25, block * 25 + 25):
+    for seed in range(block * 20, block * 20 + 20):
         run(seed)
 
 
