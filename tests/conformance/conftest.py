@@ -32,7 +32,8 @@ def ours() -> Iterator[ZooKeeperEnsemble]:
 
 @pytest.fixture(scope="session")
 def quiet() -> Iterator[ZooKeeperEnsemble]:
-    """Three of our members on which nothing happens but what one test at a time asks for."""
+    """Three of our members on which nothing happens but what one test at a time asks for, and asks `theirs` for, too:
+    both have the same past, as far as a stat shows it."""
     with zab_servers(3, configuration={**CONFIGURATION, **PROPERTIES}) as ensemble:
         yield ensemble
 

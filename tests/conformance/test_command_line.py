@@ -135,7 +135,7 @@ def lines_of(ensemble: ZooKeeperEnsemble) -> list[str]:
     return [line for line in printed.splitlines() if line]
 
 
-def test_the_command_line_prints_the_same(ours: ZooKeeperEnsemble, theirs: ZooKeeperEnsemble) -> None:
-    mine, other = lines_of(ours), lines_of(theirs)
+def test_the_command_line_prints_the_same(quiet: ZooKeeperEnsemble, theirs: ZooKeeperEnsemble) -> None:
+    mine, other = lines_of(quiet), lines_of(theirs)
     assert mine == other, "\n".join(unified_diff(mine, other, "ours", "theirs", lineterm=""))
     assert len(mine) > 150, "the script did not run to its end"
