@@ -126,9 +126,6 @@ class Member:
         self.now = self.processor.now = now
         self._wall = wall
         self.clients.dirty.clear()
-        deadline = self.peer.next_deadline()
-        if deadline is not None and deadline <= now:
-            self._tell(ev.TimePassed())
         from_clients = []
         for event in inputs:
             on_client = _ON_CLIENT.get(type(event))
@@ -136,6 +133,10 @@ class Member:
                 from_clients.append((on_client, event))
             else:
                 _ON_INPUT.get(type(event), Member._tell)(self, event)
+        # Behind what arrived: after a pause of this process, who is silent is not who was not read.
+        deadline = self.peer.next_deadline()
+        if deadline is not None and deadline <= now:
+            self._tell(ev.TimePassed())
         self._apply_committed()
         self._start_serving()
         for on_client, event in from_clients:
