@@ -76,6 +76,12 @@ COMMANDS: Final = {
     "log": Command(
         "zab.cli.inspect", "log_command", SERVERS, "Print the transactions of a log, native or ZooKeeper's."
     ),
+    "simulate": Command(
+        "zab.cli.simulate",
+        "simulate_command",
+        SERVERS,
+        "Run whole ensembles in simulated time, with faults, and check every promise.",
+    ),
 }
 
 # What the docstrings of our own packages begin with: the packages of others lie in the same directory once installed.
