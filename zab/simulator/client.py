@@ -49,7 +49,9 @@ class Client:
         self._profile = profile
         self._rng = rng
         self._observer = ensemble.observer
-        self._requests = Requests(rng, -number, profile.tick_ms, long_data=profile.long_data)
+        self._requests = Requests(
+            rng, -number, profile.tick_ms, long_data=profile.long_data, mostly_syncs=profile.is_deposing
+        )
         self.checker = SessionChecker(self.name, ensemble.observer.history)
         self._tick_us = profile.tick_us
         self._timeout_ms = profile.session_ticks * profile.tick_ms
@@ -105,7 +107,7 @@ class Client:
         self._send(frame(request.encode()))
 
     def _connect_later(self) -> None:
-        self._schedule.after(int(self._tick_us * (0.05 + 0.5 * self._rng.random())), self._connect)
+        self._schedule.after(int(self._tick_us * (0.02 + 0.3 * self._rng.random())), self._connect)
 
     def _line(self, text: str) -> None:
         if self._ensemble.trace.sink is not None:
@@ -126,6 +128,7 @@ class Client:
             self._observer.count("sessions moved")
         self.session, self._password = response.session_id, response.password
         self.is_connected = True
+        self._schedule.after(int(self._tick_us * 0.1 * self._rng.random()), self._burst)
         self._to_restore = self.checker.watches.request(self.checker.seen)
         self.checker.connected()
         if self._to_restore is not None:
@@ -182,11 +185,14 @@ class Client:
         return request_frame(self._xid, opcode, body.encode())
 
     def _think(self) -> None:
-        """A burst of requests, all in one segment; or something that a client should not do."""
+        """A burst of requests; or something that a client should not do."""
         self._schedule.after(int(self._profile.think_us * (0.2 + 1.6 * self._rng.random())), self._think)
+        if self.is_connected and self.is_asking and not (self.has_faults and self._misbehave()):
+            self._burst()
+
+    def _burst(self) -> None:
+        """Some requests, all in one segment."""
         if not self.is_connected or not self.is_asking:
-            return
-        if self.has_faults and self._misbehave():
             return
         pieces = []
         for _ in range(self._rng.randrange(1, BURST_MAX)):

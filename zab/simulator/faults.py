@@ -15,7 +15,7 @@ what is on their disks, stay a quorum.
     slow_link, slow_disk      up to about what the limits bear, and beyond
     wall_jump                 a wall clock is set forward or back
     wipe                      a disk is replaced by an empty one
-    depose                    the leader is cut off from everybody else, while it goes on serving its clients
+    depose                    the leader is cut off from everybody else for long enough, while it goes on serving clients
 """
 
 from __future__ import annotations
@@ -206,10 +206,11 @@ class Faults:
         if leader is None:
             return False
         pairs = [(leader.sid, other) for other in self._profile.sids if other != leader.sid]
-        self._block([*pairs, *((two, one) for one, two in pairs)])
+        back = [(two, one) for one, two in pairs] if self._rng.random() < 0.7 else []
+        self._block([*pairs, *back], self._profile.sync_limit + 1)
         return True
 
-    def _block(self, pairs: list[tuple[int, int]]) -> None:
+    def _block(self, pairs: list[tuple[int, int]], ticks_min: int = 0) -> None:
         """Cut these directions, and mend them later; election connections are given up when that takes long."""
         network = self._ensemble.network
         for pair in pairs:
@@ -219,7 +220,7 @@ class Faults:
             for pair in pairs:
                 network.unblock(*pair)
 
-        self._ensemble.schedule.after(self._ticks(20), heal)
+        self._ensemble.schedule.after(self._profile.tick_us * ticks_min + self._ticks(20), heal)
         self._ensemble.schedule.after(self._profile.tick_us * 10, self._give_up, pairs)
 
     def _give_up(self, pairs: list[tuple[int, int]]) -> None:

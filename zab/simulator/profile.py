@@ -78,6 +78,8 @@ class Profile:
     """Of a client's actions: leave, move, go silent, stall, close; per thousand."""
     session_ticks: int
     long_data: bool
+    is_deposing: bool
+    """Leaders are cut off, again and again, while clients ask for little else than syncs and writes."""
 
     @property
     def tick_us(self) -> int:
@@ -133,7 +135,8 @@ def draw(seed: int, rng: Random) -> Profile:
         voters, groups = 5, ((1, 2, 3), (4,), (5,))
         if rng.random() < 0.5:
             weightless = frozenset({3})
-    tick_ms = rng.choice((100, 200, 400))
+    is_deposing = rng.random() < 0.1
+    tick_ms = 1000 if is_deposing else rng.choice((100, 300, 1000))
     tick_us = tick_ms * MS
     return Profile(
         seed=seed,
@@ -151,18 +154,19 @@ def draw(seed: int, rng: Random) -> Profile:
         batch_count_max=rng.choice((1, 3, 50, 1000)),
         batches_in_flight_max=rng.choice((2, 8, 64)),
         outstanding_count_max=rng.choice((4, 50, 1000)),
-        latency_us=rng.choice((100, 500, tick_us // 100, tick_us // 25)),
+        latency_us=500 if is_deposing else rng.choice((100, 500, tick_us // 100, tick_us // 25)),
         jitter_us=rng.choice((50, 500, tick_us // 50)),
         disk_us=rng.choice((100, 1000, tick_us // 40)),
         drift_ppm=rng.choice((0, 200, 20_000)),
-        clients=rng.choice((2, 3, 4, 5)),
-        think_us=tick_us * rng.choice((50, 100, 200)) // 100,
+        clients=5 if is_deposing else rng.choice((2, 3, 4, 5)),
+        think_us=tick_us * (30 if is_deposing else rng.choice((50, 100, 200))) // 100,
         fault_ticks=rng.choice((15, 25, 40)),
         fault_gap_us=tick_us * rng.choice((1, 2, 3, 6)),
-        faults=_swarm(rng, FAULTS, _ALWAYS_POSSIBLE),
+        faults={"depose": 1} if is_deposing else _swarm(rng, FAULTS, _ALWAYS_POSSIBLE),
         client_faults=_swarm(rng, ("leave", "move", "silent", "stall", "close"), ("move",)),
         session_ticks=rng.choice((3, 5, 8)),
         long_data=rng.random() < 0.3,
+        is_deposing=is_deposing,
     )
 
 

@@ -51,7 +51,7 @@ class Asked:
 class Requests:
     """The wishes of one client."""
 
-    def __init__(self, rng: Random, number: int, tick_ms: int, *, long_data: bool) -> None:
+    def __init__(self, rng: Random, number: int, tick_ms: int, *, long_data: bool, mostly_syncs: bool) -> None:
         self._rng = rng
         self._number = number
         self._count = 0
@@ -59,6 +59,8 @@ class Requests:
         self._long_data = long_data
         weights = [rng.choice((0, 1, 1, 3)) for _ in KINDS]
         self._weights = weights if sum(weights) > 3 else [1] * len(KINDS)
+        if mostly_syncs:
+            self._weights[KINDS.index("sync")] = sum(self._weights)
 
     def first(self) -> list[tuple[int, Any]]:
         """What makes a fresh ensemble worth anything."""

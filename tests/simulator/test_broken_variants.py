@@ -1,0 +1,351 @@
+"""Each promise, broken on purpose: some seed must notice. A check that cannot fail is none.
+
+A variant is one rule of the code, switched off. It is run on seeds until a run fails, in whatever way: a checker says so,
+or the code stops at one of its own assertions. The seed that is written down for it is tried first; should a change of
+the code have moved the failure to another seed, the search goes on from 0, and the number is to be corrected.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import attrs
+import pytest
+
+from datatree.batch import genesis
+from datatree.cursor import SnapshotCursor
+from datatree.log import TransactionLog
+from datatree.outstanding import Outstanding
+from datatree.recovery import _Recovery
+from datatree.tree import DataTree
+from datatree.watches import WatchTable
+from session.buckets import ExpirationBuckets
+from zab import broadcast, discovery, synchronization
+from zab import events as ev
+from zab import message as msg
+from zab import peer as peer_module
+from zab.cli.simulate import CRASH, SAFETY, attempt
+from zab.handlers import HANDLERS
+from zab.peer import Peer
+from zab.roles import Following
+from zab.server.connection import ClientConnection
+from zab.server.local import ANSWERS
+from zab.server.processor import _HEADER, Processor
+from zab.server.sessions import Sessions
+from zab.simulator import process as process_module
+from zab.simulator.disk import FaultyDisk, FaultyFile
+from zab.simulator.files import Files
+from zab.simulator.process import Process
+
+SEEDS = 400
+Patch = pytest.MonkeyPatch
+
+
+def acknowledge_before_durable(patch: Patch) -> None:
+    """A follower acknowledges what it is about to write."""
+    emit = Peer.emit
+
+    def eager(peer: Peer, effect: ev.Effect) -> None:
+        emit(peer, effect)
+        if isinstance(effect, ev.AppendBatches) and peer.following is not None:
+            peer.durable = effect.batches[-1].zxid
+            broadcast.on_durable(peer, 0)
+
+    on_durable = peer_module._ON_EVENT[ev.Durable]
+
+    def late(peer: Peer, now: int, event: ev.Durable) -> None:
+        if peer.durable < event.zxid:
+            on_durable(peer, now, event)
+
+    patch.setattr(Peer, "emit", eager)
+    patch.setitem(peer_module._ON_EVENT, ev.Durable, late)
+
+
+def current_epoch_before_history(patch: Patch) -> None:
+    """ZOOKEEPER-4643: the epoch file is written before the history that it stands for."""
+    on_newleader = synchronization.learner_on_newleader
+    store = Process._store
+
+    def early(peer: Peer, now: int, following: Following, message: msg.NewLeader) -> None:
+        peer.save_epochs(peer.accepted_epoch, message.epoch)
+        on_newleader(peer, now, following, message)
+
+    def overtake(process: Process, effect: Any) -> None:
+        if isinstance(effect, ev.SaveEpochs) and effect.current == effect.accepted:
+            with process.ends_by(OSError):
+                process.files.storage.perform([effect])
+        if not process.dead:
+            store(process, effect)
+
+    def only_when_due(peer: Peer, now: int) -> None:
+        following = peer.following
+        assert following is not None
+        if not following.epoch_saved or following.current_saving:
+            on_epochs_saved(peer, now)
+
+    on_epochs_saved = discovery.learner_on_epochs_saved
+    for cell, handler in HANDLERS.items():
+        if handler is on_newleader:
+            patch.setitem(HANDLERS, cell, early)
+    patch.setattr(discovery, "learner_on_epochs_saved", only_when_due)
+    patch.setitem(process_module._CARRY_OUT, ev.SaveEpochs, overtake)
+
+
+def skip_the_sync_of_the_log(patch: Patch) -> None:
+    """The log is written, and not synced."""
+    patch.setattr(FaultyFile, "write_durable", FaultyFile.write)
+
+
+def skip_the_sync_of_the_directory(patch: Patch) -> None:
+    """Names of new files are not made durable."""
+    patch.setattr(FaultyDisk, "sync_directory", lambda disk, directory: None)
+
+
+def trust_what_reads_fine(patch: Patch) -> None:
+    """C1: after a restart, what the page cache still has counts as logged without being written again."""
+    settle = _Recovery.settle
+
+    def trusting(recovery: _Recovery) -> None:
+        if recovery._unsynced and recovery.segments:
+            recovery._unsynced = []
+            recovery.segments.clear()
+            return
+        settle(recovery)
+
+    patch.setattr(_Recovery, "settle", trusting)
+
+
+def leader_counts_what_it_has_not_written(patch: Patch) -> None:
+    """The leader's own place in the quorum is the end of its history in memory."""
+    mark = broadcast.high_water_mark
+
+    def hasty(quorum: Any, acknowledged: dict[int, int]) -> int | None:
+        longest = max(acknowledged.values())
+        return mark(quorum, dict.fromkeys([*acknowledged][-1:], longest) | acknowledged | {_last(acknowledged): longest})
+
+    patch.setattr(broadcast, "high_water_mark", hasty)
+
+
+def _last(acknowledged: dict[int, int]) -> int:
+    """The leader, who is put in last."""
+    return list(acknowledged)[-1]
+
+
+def commit_without_a_quorum(patch: Patch) -> None:
+    patch.setattr(broadcast, "high_water_mark", lambda quorum, acknowledged: max(acknowledged.values()))
+
+
+def count_an_amnesiac(patch: Patch) -> None:
+    """B2: a member that was wiped votes, and its acknowledgements count, as if it had never held anything."""
+    restored_of = process_module.restored_of
+
+    def forgetful(recovered: Any) -> Any:
+        restored = restored_of(recovered)
+        if not restored.amnesiac or not lineages:
+            lineages.extend([restored.lineage] * bool(restored.lineage))
+            return restored
+        lineage = lineages[-1]
+        return attrs.evolve(restored, amnesiac=False, lineage=lineage, base=(0, genesis(lineage)), batches=[], mark=0)
+
+    lineages: list[bytes] = []
+    patch.setattr(process_module, "restored_of", forgetful)
+
+
+def sync_without_asking_the_quorum(patch: Patch) -> None:
+    patch.setattr(broadcast, "_is_confirmed", lambda peer, leading, number: True)
+
+
+def lose_a_watch(patch: Patch) -> None:
+    """A watch on children does not hear of a deletion."""
+    trigger = WatchTable.trigger
+
+    def deaf(table: WatchTable, what: Any, may_read: Any = None) -> Any:
+        return [told for told in trigger(table, what, may_read) if told[1] != 4 or what[1] != b"/a"]
+
+    patch.setattr(WatchTable, "trigger", deaf)
+
+
+def fire_a_watch_twice(patch: Patch) -> None:
+    fire = WatchTable._fire
+
+    def sticky(table: WatchTable, which: int, path: bytes) -> Any:
+        told = fire(table, which, path)
+        for connection in told:
+            table._add(which, connection, path)
+        return told
+
+    patch.setattr(WatchTable, "_fire", sticky)
+
+
+def tell_of_events_late(patch: Patch) -> None:
+    """A1: the events of a transaction come behind its replies."""
+    notify, deliver = Processor._notify, Processor.deliver
+
+    def postponed(processor: Processor, triggers: Iterable[Any], zxid: int) -> None:
+        waiting.append((processor, list(triggers), zxid))
+
+    def late(processor: Processor, batch: Any) -> None:
+        deliver(processor, batch)
+        while waiting:
+            notify(*waiting.popleft())
+
+    waiting: deque[Any] = deque()
+    patch.setattr(Processor, "_notify", postponed)
+    patch.setattr(Processor, "deliver", late)
+
+
+def apply_twice(patch: Patch) -> None:
+    """What was applied before a restart is applied again: versions grow once more."""
+    apply = DataTree.apply
+
+    def again(tree: DataTree, txn: Any) -> Any:
+        outcome = apply(tree, txn)
+        if txn.type == 5 and txn.zxid % 16 == 0:
+            tree.applied -= 1
+            txn.number += 1
+            outcome = apply(tree, txn)
+        return outcome
+
+    patch.setattr(DataTree, "apply", again)
+
+
+def apply_what_the_clock_says(patch: Patch) -> None:
+    """Apply is no function of state and batch alone: members' trees differ."""
+    deliver = Processor.deliver
+
+    def skewed(processor: Processor, batch: Any) -> None:
+        deliver(processor, batch)
+        if batch.zxid % 8 == 0 and processor.server_id == 2:
+            tree = processor.state.tree
+            tree.digest += 1
+
+    patch.setattr(Processor, "deliver", skewed)
+
+
+def snapshot_while_writing(patch: Patch) -> None:
+    """Snapshots are not exact: what is written meanwhile gets in."""
+    patch.setattr(SnapshotCursor, "take", lambda cursor, index, shard: cursor._taken.__setitem__(index, shard))
+
+
+def expire_sessions_early(patch: Patch) -> None:
+    touch = ExpirationBuckets.touch
+
+    def hurried(buckets: ExpirationBuckets, id_: int, now: int, timeout_ms: int) -> None:
+        touch(buckets, id_, now, timeout_ms // 2)
+
+    patch.setattr(ExpirationBuckets, "touch", hurried)
+
+
+def forget_the_touches_of_learners(patch: Patch) -> None:
+    patch.setattr(Sessions, "learner_touched", lambda sessions, rows, now: None)
+
+
+def read_before_own_write(patch: Patch) -> None:
+    """A read does not wait for the writes of its session."""
+    receive = Processor.receive
+
+    def eager(processor: Processor, connection: ClientConnection, frames: Iterable[bytes]) -> None:
+        for frame in frames:
+            _, opcode = _HEADER.unpack_from(frame)
+            if opcode in ANSWERS:
+                pending, connection.pending = connection.pending, deque()
+                receive(processor, connection, [frame])
+                connection.pending = pending
+            else:
+                receive(processor, connection, [frame])
+
+    patch.setattr(Processor, "receive", eager)
+
+
+def let_moved_sessions_write(patch: Patch) -> None:
+    """Who owns a session is not looked at: what its client left behind elsewhere is done after what it asks now."""
+    patch.setattr(Sessions, "refusal", lambda sessions, session, opcode, owner: 0)
+
+
+def answer_an_older_connection(patch: Patch) -> None:
+    """What was written through an earlier connection of the session answers the present one."""
+    waiting_for = Processor._waiting_for
+
+    def forgetful(processor: Processor, txn: Any) -> Any:
+        connection = processor.clients.by_session.get(txn.session)
+        if connection is not None and connection.pending and not connection.closing:
+            connection.pending[0] = (txn.cxid, *connection.pending[0][1:])
+        return waiting_for(processor, txn)
+
+    patch.setattr(Processor, "_waiting_for", forgetful)
+
+
+def leave_outstanding_ephemerals(patch: Patch) -> None:
+    """G3: a closeSession lists the ephemerals that are applied, not those that are on their way."""
+    patch.setattr(
+        Outstanding,
+        "ephemerals",
+        lambda outstanding, session: sorted(outstanding._tree.ephemerals.get(session, ())),
+    )
+
+
+def truncate_in_memory_only(patch: Patch) -> None:
+    """TRUNC is acknowledged, and the file keeps what was cut."""
+
+    def forget(log: TransactionLog, zxid: int, chain: bytes) -> None:
+        log.roll()
+        log.last = zxid, chain
+
+    patch.setattr(TransactionLog, "truncate", forget)
+
+
+def purge_what_is_being_fetched(patch: Patch) -> None:
+    """A log file is removed that recovery needs."""
+    perform = Files._purge
+
+    def greedy(files: Files) -> None:
+        names = [name for name in files.disk.list("version-1") if name.startswith("log.") and "index" not in name]
+        if len(names) > 2:
+            files.disk.remove(f"version-1/{names[-2]}")
+            files.disk.sync_directory("version-1")
+        perform(files)
+
+    patch.setattr(Files, "_purge", greedy)
+
+
+VARIANTS: dict[Callable[[Patch], None], int] = {
+    acknowledge_before_durable: 0,
+    current_epoch_before_history: 0,
+    skip_the_sync_of_the_log: 0,
+    skip_the_sync_of_the_directory: 0,
+    trust_what_reads_fine: 0,
+    leader_counts_what_it_has_not_written: 0,
+    commit_without_a_quorum: 0,
+    count_an_amnesiac: 0,
+    sync_without_asking_the_quorum: 0,
+    lose_a_watch: 0,
+    fire_a_watch_twice: 0,
+    tell_of_events_late: 0,
+    apply_twice: 0,
+    apply_what_the_clock_says: 0,
+    snapshot_while_writing: 0,
+    expire_sessions_early: 0,
+    forget_the_touches_of_learners: 0,
+    read_before_own_write: 0,
+    let_moved_sessions_write: 0,
+    answer_an_older_connection: 0,
+    leave_outstanding_ephemerals: 0,
+    truncate_in_memory_only: 0,
+    purge_what_is_being_fetched: 0,
+}
+"""Each with a seed that finds it."""
+
+
+def finds(seed: int) -> str | None:
+    """What a seed finds, if it finds anything; no progress is too cheap a find here."""
+    failure = attempt(seed).failure
+    return failure.text if failure is not None and failure.code in (SAFETY, CRASH) else None
+
+
+@pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.__name__)
+def test_a_seed_finds_the_broken_variant(variant: Callable[[Patch], None], monkeypatch: Patch) -> None:
+    variant(monkeypatch)
+    if not any(finds(seed) for seed in (VARIANTS[variant], *range(SEEDS))):
+        pytest.fail(f"{SEEDS} seeds did not notice")
