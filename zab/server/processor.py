@@ -74,6 +74,9 @@ class Write(Request):
     """Whom to answer; None: somebody else's client, or nobody."""
     owner: int | None
     """The server through which it came; None: the leader itself asks, and owns every session."""
+    refused: int = 0
+    """Why the leader does not let it in, found when it came: a session that comes back to a server must not make good
+    what was left there when it went away, while writes have to wait."""
 
 
 @attrs.define(eq=False)
@@ -151,8 +154,10 @@ class Processor:
         pending = connection.pending
         if opcode in _IS_WRITE:
             pending.append((xid, opcode, b"", self.now))
+            session, owner = connection.session, self.server_id
+            refused = 0 if self.prepare is None else self.sessions.refusal(session, opcode, owner)
             self.intake.append(
-                Write(connection.session, xid, opcode, frame[8:], connection.identities, connection, self.server_id)
+                Write(session, xid, opcode, frame[8:], connection.identities, connection, owner, refused)
             )
             self.outstanding_count += 1
             return
@@ -237,7 +242,7 @@ class Processor:
         assert self.prepare is not None
         assert self.proposed or first == tree.applied + 1 or first & 0xFFFFFFFF == 1, "the leader must have applied all"
         count_max, bytes_max = config.max_batch_count, config.max_batch_bytes
-        prepare, refusal = self.prepare.prepare, self.sessions.refusal
+        prepare = self.prepare.prepare
         txns: list[Txn] = []
         connections: list[ClientConnection | None] = []
         records: list[bytes] = []
@@ -247,9 +252,8 @@ class Processor:
             if size + len(write.body) > bytes_max and txns:
                 break
             intake.popleft()
-            refused = refusal(write.session, write.opcode, write.owner)
-            if refused:
-                txn = Txn(zxid, time, write.session, write.cxid, _ERROR, refused, b"", None, (write.opcode,))
+            if write.refused:
+                txn = Txn(zxid, time, write.session, write.cxid, _ERROR, write.refused, b"", None, (write.opcode,))
             else:
                 txn = prepare(write, zxid, time)
                 if txn.type < _ERROR:
@@ -273,7 +277,8 @@ class Processor:
         """A write that a learner forwarded, as it stands in the message."""
         session, cxid, opcode, body, identities = row
         proven = tuple([(scheme, name) for scheme, name in identities])
-        self.intake.append(Write(session, cxid, opcode, body, proven, None, owner))
+        refused = self.sessions.refusal(session, opcode, owner)
+        self.intake.append(Write(session, cxid, opcode, body, proven, None, owner, refused))
 
     def submit_new_sessions(self) -> None:
         """The createSessions that the handshakes of the turn ask for; their cxid tells whose they are."""
