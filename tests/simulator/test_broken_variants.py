@@ -1,8 +1,8 @@
 """Each promise, broken on purpose: some seed must notice. A check that cannot fail is none.
 
-A variant is one rule of the code, switched off. It is run on seeds until a run fails, in whatever way: a checker says so,
-or the code stops at one of its own assertions. The seed that is written down for it is tried first; should a change of
-the code have moved the failure to another seed, the search goes on from 0, and the number is to be corrected.
+A variant is one rule of the code, switched off. It is run on seeds until a run fails, in whatever way: a checker says
+so, or the code stops at one of its own assertions. The seed that is written down for it is tried first; should a
+change of the code have moved the failure to another seed, the search goes on from 0, and the number is to be corrected.
 """
 
 from __future__ import annotations
@@ -123,7 +123,9 @@ def leader_counts_what_it_has_not_written(patch: Patch) -> None:
 
     def hasty(quorum: Any, acknowledged: dict[int, int]) -> int | None:
         longest = max(acknowledged.values())
-        return mark(quorum, dict.fromkeys([*acknowledged][-1:], longest) | acknowledged | {_last(acknowledged): longest})
+        return mark(
+            quorum, dict.fromkeys([*acknowledged][-1:], longest) | acknowledged | {_last(acknowledged): longest}
+        )
 
     patch.setattr(broadcast, "high_water_mark", hasty)
 

@@ -5,8 +5,8 @@
     zab simulate --seed N --seeds 2000  a block of runs, on all processors, with progress
 
 Exit codes: 0 every run was good, 1 the code under test crashed (an exception that is none of the two below), 3 safety:
-a promise was broken, 4 liveness: no progress after the faults. Of several failures the gravest counts: 3, then 1, then 4.
-2 is wrong usage, as everywhere.
+a promise was broken, 4 liveness: no progress after the faults. Of several failures the gravest counts: 3, then 1, then
+4. 2 is wrong usage, as everywhere.
 
 A run that fails is run again for the last lines of its trace. If that run ends otherwise, the code under test is not
 repeatable, which is said: it reads a clock, or depends on an address.
@@ -140,7 +140,9 @@ def _block(block: range, jobs: int, keep_going: bool, reached: Counter[str]) -> 
                 reached.update(result.report.counts)
             if result.failure is not None:
                 found.append(result.failure)
-                progress.console.print(f"seed {result.seed}: {_NAMES[result.failure.code]}: {result.failure.text}"[:500])
+                progress.console.print(
+                    f"seed {result.seed}: {_NAMES[result.failure.code]}: {result.failure.text}"[:500]
+                )
                 if not keep_going:
                     break
     print(f"seeds {block[0]} to {block[-1]}: {good_count} good, {len(found)} failed")

@@ -4,8 +4,8 @@ It connects to any server, keeps its session across connections as a real client
 moved with setWatches, a server that is behind what it has seen is refused by that server), asks several things at once,
 pings when it is silent, and leaves a server that does not answer for two thirds of its timeout.
 
-What it does wrong, at the rates of the run's profile: it breaks its connection, moves to another server, goes silent until
-its session is over, stops to read, or closes its session and begins a new one.
+What it does wrong, at the rates of the run's profile: it breaks its connection, moves to another server, goes silent
+until its session is over, stops to read, or closes its session and begins a new one.
 
 Not here: what it asks (`requests`), and what the answers have to be (`session_checker`).
 """
@@ -117,7 +117,9 @@ class Client:
         self._line(f"is connected: session {response.session_id:#x}, timeout {response.timeout_ms} ms")
         if response.timeout_ms == 0:
             if not self._observer.history.may_be_over(self.session):
-                raise SafetyError("sessions", f"{self.name}: session {self.session:#x} is said to be over, and it lives")
+                raise SafetyError(
+                    "sessions", f"{self.name}: session {self.session:#x} is said to be over, and it lives"
+                )
             self._observer.count("sessions expired")
             self._forget_session()
             self._disconnect()

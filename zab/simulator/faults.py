@@ -1,8 +1,8 @@
 """What goes wrong: one thing after the other, as the profile's weights say, and each is over some time later.
 
-Every fault is within what the service promises to bear, so that any failure is a bug: what was durable is never damaged,
-and never are so many members wiped that what was acknowledged may be gone (decision B4): those that are synchronized, by
-what is on their disks, stay a quorum.
+Every fault is within what the service promises to bear, so that any failure is a bug: what was durable is never
+damaged, and never are so many members wiped that what was acknowledged may be gone (decision B4): those that are
+synchronized, by what is on their disks, stay a quorum.
 
     kill, power, blackout     the process of a member ends; its machine loses its power; all machines do
     outage                    a machine stays down for long, so that the others go on without it
@@ -15,7 +15,8 @@ what is on their disks, stay a quorum.
     slow_link, slow_disk      up to about what the limits bear, and beyond
     wall_jump                 a wall clock is set forward or back
     wipe                      a disk is replaced by an empty one
-    depose                    the leader is cut off from everybody else for long enough, while it goes on serving clients
+    depose                    the leader is cut off from everybody else for long enough, while it goes on serving
+    clients
 """
 
 from __future__ import annotations
@@ -232,7 +233,10 @@ class Faults:
     def _slow_link(self) -> bool:
         one, two = self._two()
         network = self._ensemble.network
-        condition = self._ticks(self._profile.sync_limit / 2), self._rng.choice((0, 1, 10, 100)) * MS // self._profile.tick_ms
+        condition = (
+            self._ticks(self._profile.sync_limit / 2),
+            self._rng.choice((0, 1, 10, 100)) * MS // self._profile.tick_ms,
+        )
         pairs = [(one, two)] if self._rng.random() < 0.5 else [(one, two), (two, one)]
         for pair in pairs:
             network.slow[pair] = condition

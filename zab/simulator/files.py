@@ -1,10 +1,10 @@
 """What a process does with its disk, each piece at a later moment than it was asked for.
 
-    log         storage effects, in order; all that waits is one cycle, as in `zab.server.log_thread`. After 50 ms without
-                work the storage is told that it is idle
+    log         storage effects, in order; all that waits is one cycle, as in `zab.server.log_thread`. After 50 ms
+                without work the storage is told that it is idle
     snapshots   one job after the other: write a snapshot slice by slice, preallocate, purge
-    fetch       a snapshot from another member, piece by piece; it holds the place of a storage effect, and one that comes
-                behind it ends it
+    fetch       a snapshot from another member, piece by piece; it holds the place of a storage effect, and one that
+                comes behind it ends it
     read        log batches and snapshots for learners
 
 Every piece goes through the `FaultyDisk`: an `OSError` in the log ends the process, as it does the server's; one in a

@@ -34,6 +34,7 @@ from zab.zxid import counter_of, epoch_of, make_zxid
 if TYPE_CHECKING:
     from zab.simulator.requests import Asked
 
+
 @define
 class Broadcast:
     """A batch as its primary made it, and what was before it in the primary's history."""

@@ -9,8 +9,8 @@ As `zab.server.links` and `zab.server.election_links` have them, seen from the m
                 waits for a connection that is not open. It is dialled again when it broke, at once when the other side
                 has dialled us.
 
-How a connection ends: closed (what was sent arrives, then the end), reset (what is on its way is lost, both ends hear of
-it), or its other side lost its power (nothing is heard for a while).
+How a connection ends: closed (what was sent arrives, then the end), reset (what is on its way is lost, both ends hear
+of it), or its other side lost its power (nothing is heard for a while).
 """
 
 from __future__ import annotations

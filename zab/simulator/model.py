@@ -1,8 +1,8 @@
 """The judge's own tree: what the committed transactions make of the state, at every zxid, not only the newest.
 
-A dumb twin of `datatree.tree`, written from the transaction's format alone (`datatree.record`): dicts, and for each path
-the list of its states with the zxid that made each. So a read that some member answered at any zxid can be compared with
-what it should have been, whenever the answer arrives.
+A dumb twin of `datatree.tree`, written from the transaction's format alone (`datatree.record`): dicts, and for each
+path the list of its states with the zxid that made each. So a read that some member answered at any zxid can be
+compared with what it should have been, whenever the answer arrives.
 
 It also lists the triggers of watches in their order, and keeps sessions with their ephemerals.
 """
@@ -209,7 +209,9 @@ class Model:
         if parent is None:
             raise SafetyError("integrity", f"a child of {path!r} is created at {zxid:#x}, which does not exist")
         if txn is not None and creations != parent.creations + 1:
-            raise SafetyError("integrity", f"{path!r} counts {creations} creations at {zxid:#x}, not one more than before")
+            raise SafetyError(
+                "integrity", f"{path!r} counts {creations} creations at {zxid:#x}, not one more than before"
+            )
         self.children[path] = names
         self._versions(self._child_versions, path).put(zxid, names)
         self._put(path, evolve(parent, pzxid=zxid, creations=creations, children_count=len(names)), zxid)

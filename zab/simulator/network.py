@@ -28,7 +28,18 @@ Pair: TypeAlias = tuple[int, int]
 class Wire:
     """One direction of one connection. `deliver` gets the items in their order."""
 
-    __slots__ = ("_busy_until", "_last_arrival", "_network", "_waiting", "closed", "deliver", "ordinary", "pair", "queued_bytes", "urgent")
+    __slots__ = (
+        "_busy_until",
+        "_last_arrival",
+        "_network",
+        "_waiting",
+        "closed",
+        "deliver",
+        "ordinary",
+        "pair",
+        "queued_bytes",
+        "urgent",
+    )
 
     def __init__(self, network: Network, pair: Pair, deliver: Callable[[Any], None]) -> None:
         self._network = network

@@ -2,9 +2,9 @@
 
 It keeps what concerns members (what concerns clients is in `session_checker`):
 
-    durability      what a member promised is on its disk when it starts again: the history that it acknowledged or said it
-                    had, the epochs that it accepted and acknowledged; and whenever a mark moves, a quorum has it on disk
-    digests         equal zxid, equal digest: on every member, live, recovered or installed
+    durability      what a member promised is on its disk when it starts again: the history that it acknowledged or
+                    said it had, the epochs that it accepted and acknowledged; and whenever a mark moves, a quorum has
+    it on disk digests         equal zxid, equal digest: on every member, live, recovered or installed
     snapshots       equal zxid, equal bytes: on every member
     sessions        a leader proposes the end of a session only after its full timeout without input that was processed
     whole state     now and then, and at the end: each tree against the model, znode by znode
@@ -199,7 +199,7 @@ class Observer:
             reason = f"server {process.sid} takes {zxid:#x} for committed; it is on the disks of {sorted(holders)} only"
             raise SafetyError("durability", reason)
 
-    # ---------------------------------------------------------------------------------------------------------- sessions
+    # -------------------------------------------------------------------------------------------------------- sessions
 
     def turn_begins(self, process: Process, inputs: list[Input]) -> None:
         """What a leader is about to hear of sessions."""
@@ -233,7 +233,7 @@ class Observer:
             raise SafetyError(_TIMEOUT, reason)
         self.counts["sessions timed out"] += 1
 
-    # ------------------------------------------------------------------------------------------------------------- trees
+    # ----------------------------------------------------------------------------------------------------------- trees
 
     def turn_ended(self, process: Process) -> None:
         """Compare what was applied in this turn."""
@@ -261,7 +261,7 @@ class Observer:
         """A snapshot is complete: its bytes are those of everybody's snapshot at this zxid."""
         data = process.machine.disk.read(snapshot_path(zxid))
         if self._snapshots.setdefault(zxid, data) != data:
-            raise SafetyError("snapshots are exact", f"that of server {process.sid} at {zxid:#x} differs from another's")
+            raise SafetyError("snapshots are exact", f"server {process.sid} has other bytes at {zxid:#x}")
         self.counts["snapshots written"] += 1
 
     def compare_trees(self) -> None:

@@ -35,14 +35,15 @@ from zab.server.storage import Storage
 from zab.simulator.disk import PowerLossError
 from zab.simulator.files import Files
 from zab.simulator.links import ElectionLinks, QuorumLinks
-from zab.simulator.network import Wire
-from zab.simulator.schedule import MS
-from zab.simulator.trace import described
+from zab.simulator.network import Network, Wire
+from zab.simulator.schedule import MS, Schedule
+from zab.simulator.trace import Trace, described
 from zab.simulator.verdict import SafetyError
 
 if TYPE_CHECKING:
     from zab.simulator.client import Client
     from zab.simulator.machine import Ensemble, Machine
+    from zab.simulator.observer import Observer
 
 TURN_US: Final = 40
 """What a turn takes at least; what comes meanwhile is for the next."""
@@ -70,7 +71,7 @@ class ClientLink:
     def __init__(self, process: Process, client: Client, number: int) -> None:
         self.client = client
         self.connection = ClientConnection(number, f"10.1.0.{-client.number}", 40_000, FrameReader())
-        network = process.network
+        network = process.ensemble.network
         self.to_server = Wire(network, (client.number, process.sid), lambda data: process.receive(self, data))
         self.to_client = Wire(network, (process.sid, client.number), lambda data: client.receive(self, data))
         self.inbox: deque[bytes] = deque()
@@ -109,10 +110,10 @@ class Process:
         self.sid = machine.sid
         self.name = str(machine.sid)
         self.config = machine.config
-        self.schedule = self.ensemble.schedule
-        self.network = self.ensemble.network
-        self.trace = self.ensemble.trace
-        self.observer = self.ensemble.observer
+        self.schedule: Schedule = self.ensemble.schedule
+        self.network: Network = self.ensemble.network
+        self.trace: Trace = self.ensemble.trace
+        self.observer: Observer = self.ensemble.observer
         self.dead = False
         self.paused_until = 0
         self.effects_left: int | None = None

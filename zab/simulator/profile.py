@@ -129,7 +129,8 @@ class Profile:
 
 def draw(seed: int, rng: Random) -> Profile:
     """The profile of a seed."""
-    groups, weightless = (), frozenset[int]()
+    groups: tuple[tuple[int, ...], ...] = ()
+    weightless = frozenset[int]()
     voters = rng.choice((3, 3, 3, 5))
     if rng.random() < 0.12:
         voters, groups = 5, ((1, 2, 3), (4,), (5,))
@@ -172,4 +173,4 @@ def draw(seed: int, rng: Random) -> Profile:
 
 def _swarm(rng: Random, kinds: tuple[str, ...], likely: tuple[str, ...]) -> dict[str, int]:
     chosen = {kind: rng.choice((1, 1, 3, 8)) for kind in kinds if rng.random() < 0.4}
-    return chosen or {kind: 1 for kind in likely}
+    return chosen or dict.fromkeys(likely, 1)

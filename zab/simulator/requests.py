@@ -1,7 +1,7 @@
 """What simulated clients ask: requests on a few paths that all of them fight for.
 
-Everything that a client writes is there once, so that what a read returns says which write it saw. Weights are drawn per
-client: some only read, some only write, some live on ephemerals and sequences, as locks and queues do.
+Everything that a client writes is there once, so that what a read returns says which write it saw. Weights are drawn
+per client: some only read, some only write, some live on ephemerals and sequences, as locks and queues do.
 """
 
 from __future__ import annotations

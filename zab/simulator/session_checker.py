@@ -66,7 +66,9 @@ class SessionChecker:
         """The answer to a request has come."""
         zxid = header.zxid
         if asked.is_write and zxid <= self._replied:
-            self.fail("read your writes", f"{_shown(asked)} is done at {zxid:#x}, a reply said {self._replied:#x} before")
+            self.fail(
+                "read your writes", f"{_shown(asked)} is done at {zxid:#x}, a reply said {self._replied:#x} before"
+            )
         self.told(zxid)
         body = None
         if not header.error:
@@ -93,7 +95,9 @@ class SessionChecker:
             return
         if header.error:
             if (txn.type, txn.number) != (-1, header.error):
-                self.fail("refused writes never reappear", f"{_shown(asked)} is refused with {header.error}, and it is {txn}")
+                self.fail(
+                    "refused writes never reappear", f"{_shown(asked)} is refused with {header.error}, and it is {txn}"
+                )
             return
         if txn.type != asked.opcode:
             self.fail("acked writes are never lost", f"{_shown(asked)} is acknowledged, and it is {txn}")

@@ -1,10 +1,10 @@
-"""One run: an ensemble starts, things go wrong while clients work, then nothing goes wrong any more, and it has to come back.
+"""One run: things go wrong while clients work, then nothing goes wrong any more, and it has to come back.
 
     run(seed) -> Report
 
 1. Members start empty, and clients begin. For the profile's time, faults happen. Every checker looks at every event.
-2. The faults end, everybody is started, and clients behave. Within `RECOVERY_TICKS` every member has to serve, a write of
-   every client has to succeed, and all trees have to be equal. That is liveness; the same checkers go on.
+2. The faults end, everybody is started, and clients behave. Within `RECOVERY_TICKS` every member has to serve, a write
+   of every client has to succeed, and all trees have to be equal. That is liveness; the same checkers go on.
 3. Clients fall silent. Within their timeout and some ticks every session has to be closed, and its ephemerals gone.
 
 A run raises `SafetyError`, `LivenessError`, or whatever the code under test raised; `Report` is that of a run that was
@@ -131,7 +131,9 @@ class Simulation:
             return self._is_whole() and not self.observer.history.model.sessions
 
         ticks = 2 * self.profile.session_ticks + 20
-        self._until(is_quiet, ticks, lambda: f"sessions are left: {self.observer.history.model.sessions}; {self._state()}")
+        self._until(
+            is_quiet, ticks, lambda: f"sessions are left: {self.observer.history.model.sessions}; {self._state()}"
+        )
 
     def _state(self) -> str:
         """Where everybody is, for whoever wonders why there is no progress."""
@@ -143,8 +145,9 @@ class Simulation:
             else:
                 peer = process.peer
                 lines.append(
-                    f"server {sid}: state {peer.state}, {peer.phase}, leader {peer.leader}, epoch {peer.epoch}, serving "
-                    f"{process.member.serving}, logged {peer.history.last[0]:#x}, applied {process.member.applied:#x}"
+                    f"server {sid}: state {peer.state}, {peer.phase}, leader {peer.leader}, epoch {peer.epoch}, "
+                    f"serving {process.member.serving}, logged {peer.history.last[0]:#x}, "
+                    f"applied {process.member.applied:#x}"
                 )
         lines += [
             f"{client.name}: connected {client.is_connected}, waits for {[asked.xid for asked in client.outstanding]}"

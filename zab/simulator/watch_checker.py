@@ -1,8 +1,8 @@
 """What a connection has to be told by its watches, neither more nor less, nor earlier, nor later.
 
-The judge keeps the watches of one connection as its client knows them: set by replies, in the order in which those came.
-With every message that comes it goes on to that message's zxid through the list of everything that changed (`model`),
-and so knows which events have to have come before it:
+The judge keeps the watches of one connection as its client knows them: set by replies, in the order in which those
+came. With every message that comes it goes on to that message's zxid through the list of everything that changed
+(`model`), and so knows which events have to have come before it:
 
     no event comes before the reply that registered its watch       it is not among the expected ones
     no watch is lost                                                 a message comes for a zxid behind an expected event
@@ -59,7 +59,9 @@ class WatchChecker:
         self._go_to(zxid)
         if self._expected:
             lost_at, kind, path = self._expected[0]
-            raise SafetyError("watches", f"event {kind} of {path!r} at {lost_at:#x} is lost: a reply at {zxid:#x} has come")
+            raise SafetyError(
+                "watches", f"event {kind} of {path!r} at {lost_at:#x} is lost: a reply at {zxid:#x} has come"
+            )
 
     # ---------------------------------------------------------------------------------------------------- what is set
 
