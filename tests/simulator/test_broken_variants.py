@@ -11,33 +11,27 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any
 
-import attrs
 import pytest
 
-from datatree.batch import genesis
 from datatree.cursor import SnapshotCursor
+from datatree.epochs import load_member, save_epochs, save_member
 from datatree.log import TransactionLog
 from datatree.outstanding import Outstanding
 from datatree.recovery import _Recovery
 from datatree.tree import DataTree
 from datatree.watches import WatchTable
 from session.buckets import ExpirationBuckets
-from zab import broadcast, discovery, synchronization
+from zab import broadcast, synchronization
 from zab import events as ev
-from zab import message as msg
 from zab import peer as peer_module
 from zab.cli.simulate import CRASH, SAFETY, attempt
-from zab.handlers import HANDLERS
 from zab.peer import Peer
-from zab.roles import Following
 from zab.server.connection import ClientConnection
 from zab.server.local import ANSWERS
 from zab.server.processor import _HEADER, Processor
 from zab.server.sessions import Sessions
-from zab.simulator import process as process_module
 from zab.simulator.disk import FaultyDisk, FaultyFile
 from zab.simulator.files import Files
-from zab.simulator.process import Process
 
 SEEDS = 400
 Patch = pytest.MonkeyPatch
@@ -64,33 +58,43 @@ def acknowledge_before_durable(patch: Patch) -> None:
 
 
 def current_epoch_before_history(patch: Patch) -> None:
-    """ZOOKEEPER-4643: the epoch file is written before the history that it stands for."""
-    on_newleader = synchronization.learner_on_newleader
-    store = Process._store
+    """ZOOKEEPER-4643: the epoch file is written before the history that it stands for; the ACK waits for both."""
+    saved = synchronization.learner_on_current_epoch_saved
+    store = Files.store
 
-    def early(peer: Peer, now: int, following: Following, message: msg.NewLeader) -> None:
-        peer.save_epochs(peer.accepted_epoch, message.epoch)
-        on_newleader(peer, now, following, message)
-
-    def overtake(process: Process, effect: Any) -> None:
-        if isinstance(effect, ev.SaveEpochs) and effect.current == effect.accepted:
-            with process.ends_by(OSError):
-                process.files.storage.perform([effect])
-        if not process.dead:
-            store(process, effect)
-
-    def only_when_due(peer: Peer, now: int) -> None:
+    def early(peer: Peer) -> None:
         following = peer.following
         assert following is not None
-        if not following.epoch_saved or following.current_saving:
-            on_epochs_saved(peer, now)
+        assert following.newleader is not None
+        epoch, zxid = following.newleader
+        if not following.current_saving:
+            following.current_saving = True
+            peer.save_epochs(peer.accepted_epoch, epoch)
+        elif peer.current_epoch == epoch and peer.durable >= zxid:
+            once(peer, 0)
 
-    on_epochs_saved = discovery.learner_on_epochs_saved
-    for cell, handler in HANDLERS.items():
-        if handler is on_newleader:
-            patch.setitem(HANDLERS, cell, early)
-    patch.setattr(discovery, "learner_on_epochs_saved", only_when_due)
-    patch.setitem(process_module._CARRY_OUT, ev.SaveEpochs, overtake)
+    def when_both_are_durable(peer: Peer, now: int) -> None:
+        assert peer.following is not None
+        assert peer.following.newleader is not None
+        if peer.durable >= peer.following.newleader[1]:
+            once(peer, now)
+
+    def once(peer: Peer, now: int) -> None:
+        epoch = peer.current_epoch
+        if not any(peer.following is other and epoch == passed_on_in for other, passed_on_in in passed_on):
+            passed_on.append((peer.following, epoch))
+            saved(peer, now)
+
+    passed_on: deque[Any] = deque(maxlen=20)
+
+    def overtake(files: Files, effect: Any) -> None:
+        store(files, effect)
+        if isinstance(effect, ev.SaveEpochs) and effect.current == effect.accepted:
+            files._to_store.insert(0, files._to_store.pop())
+
+    patch.setattr(synchronization, "learner_try_to_ack_newleader", early)
+    patch.setattr(synchronization, "learner_on_current_epoch_saved", when_both_are_durable)
+    patch.setattr(Files, "store", overtake)
 
 
 def skip_the_sync_of_the_log(patch: Patch) -> None:
@@ -108,31 +112,21 @@ def trust_what_reads_fine(patch: Patch) -> None:
     settle = _Recovery.settle
 
     def trusting(recovery: _Recovery) -> None:
-        if recovery._unsynced and recovery.segments:
-            recovery._unsynced = []
-            recovery.segments.clear()
-            return
+        recovery._unsynced = []
         settle(recovery)
 
     patch.setattr(_Recovery, "settle", trusting)
 
 
 def leader_counts_what_it_has_not_written(patch: Patch) -> None:
-    """The leader's own place in the quorum is the end of its history in memory."""
+    """The leader's own place in the quorum is what others have, not what is durable here."""
     mark = broadcast.high_water_mark
 
     def hasty(quorum: Any, acknowledged: dict[int, int]) -> int | None:
-        longest = max(acknowledged.values())
-        return mark(
-            quorum, dict.fromkeys([*acknowledged][-1:], longest) | acknowledged | {_last(acknowledged): longest}
-        )
+        leader = list(acknowledged)[-1]
+        return mark(quorum, {**acknowledged, leader: max(acknowledged.values())})
 
     patch.setattr(broadcast, "high_water_mark", hasty)
-
-
-def _last(acknowledged: dict[int, int]) -> int:
-    """The leader, who is put in last."""
-    return list(acknowledged)[-1]
 
 
 def commit_without_a_quorum(patch: Patch) -> None:
@@ -141,18 +135,16 @@ def commit_without_a_quorum(patch: Patch) -> None:
 
 def count_an_amnesiac(patch: Patch) -> None:
     """B2: a member that was wiped votes, and its acknowledgements count, as if it had never held anything."""
-    restored_of = process_module.restored_of
+    lose_everything = FaultyDisk.lose_everything
 
-    def forgetful(recovered: Any) -> Any:
-        restored = restored_of(recovered)
-        if not restored.amnesiac or not lineages:
-            lineages.extend([restored.lineage] * bool(restored.lineage))
-            return restored
-        lineage = lineages[-1]
-        return attrs.evolve(restored, amnesiac=False, lineage=lineage, base=(0, genesis(lineage)), batches=[], mark=0)
+    def forgetful(disk: FaultyDisk) -> None:
+        member = load_member(disk)
+        lose_everything(disk)
+        if member is not None:
+            save_epochs(disk, 0, 0)
+            save_member(disk, member)
 
-    lineages: list[bytes] = []
-    patch.setattr(process_module, "restored_of", forgetful)
+    patch.setattr(FaultyDisk, "lose_everything", forgetful)
 
 
 def sync_without_asking_the_quorum(patch: Patch) -> None:
@@ -227,8 +219,13 @@ def apply_what_the_clock_says(patch: Patch) -> None:
 
 
 def snapshot_while_writing(patch: Patch) -> None:
-    """Snapshots are not exact: what is written meanwhile gets in."""
-    patch.setattr(SnapshotCursor, "take", lambda cursor, index, shard: cursor._taken.__setitem__(index, shard))
+    """Snapshots are not exact: what is written while one is begun gets in."""
+
+    def late(cursor: SnapshotCursor, index: int, shard: Any) -> None:
+        if cursor._taken.get(index) != ((), ()):
+            cursor._taken[index] = (tuple(shard), tuple(shard.values()))
+
+    patch.setattr(SnapshotCursor, "take", late)
 
 
 def expire_sessions_early(patch: Patch) -> None:
@@ -298,7 +295,7 @@ def truncate_in_memory_only(patch: Patch) -> None:
     patch.setattr(TransactionLog, "truncate", forget)
 
 
-def purge_what_is_being_fetched(patch: Patch) -> None:
+def purge_a_log_that_is_needed(patch: Patch) -> None:
     """A log file is removed that recovery needs."""
     perform = Files._purge
 
@@ -314,28 +311,28 @@ def purge_what_is_being_fetched(patch: Patch) -> None:
 
 VARIANTS: dict[Callable[[Patch], None], int] = {
     acknowledge_before_durable: 0,
-    current_epoch_before_history: 0,
+    current_epoch_before_history: 47,
     skip_the_sync_of_the_log: 0,
     skip_the_sync_of_the_directory: 0,
-    trust_what_reads_fine: 0,
+    trust_what_reads_fine: 77,
     leader_counts_what_it_has_not_written: 0,
     commit_without_a_quorum: 0,
-    count_an_amnesiac: 0,
-    sync_without_asking_the_quorum: 0,
-    lose_a_watch: 0,
-    fire_a_watch_twice: 0,
-    tell_of_events_late: 0,
-    apply_twice: 0,
-    apply_what_the_clock_says: 0,
-    snapshot_while_writing: 0,
+    count_an_amnesiac: 19,
+    sync_without_asking_the_quorum: 26,
+    lose_a_watch: 1,
+    fire_a_watch_twice: 1,
+    tell_of_events_late: 1,
+    apply_twice: 9,
+    apply_what_the_clock_says: 1,
+    snapshot_while_writing: 2,
     expire_sessions_early: 0,
     forget_the_touches_of_learners: 0,
-    read_before_own_write: 0,
-    let_moved_sessions_write: 0,
-    answer_an_older_connection: 0,
-    leave_outstanding_ephemerals: 0,
-    truncate_in_memory_only: 0,
-    purge_what_is_being_fetched: 0,
+    read_before_own_write: 1,
+    let_moved_sessions_write: 159,
+    answer_an_older_connection: 18,
+    leave_outstanding_ephemerals: 92,
+    truncate_in_memory_only: 153,
+    purge_a_log_that_is_needed: 1,
 }
 """Each with a seed that finds it."""
 

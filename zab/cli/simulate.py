@@ -29,7 +29,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from zab.simulator.simulation import Report, run
 from zab.simulator.verdict import LivenessError, SafetyError
 
-__all__ = ["simulate_command"]
+__all__ = ["run_block", "simulate_command"]
 
 CRASH, SAFETY, LIVENESS = 1, 3, 4
 _GRAVITY: Final = (SAFETY, CRASH, LIVENESS)
@@ -92,7 +92,9 @@ def simulate_command(
     if seeds == 1:
         found = _one(seed, trace, reached)
     else:
-        found = _block(range(seed, seed + seeds), jobs or os.cpu_count() or 1, keep_going, reached)
+        found = run_block(
+            range(seed, seed + seeds), jobs or os.cpu_count() or 1, keep_going=keep_going, reached=reached
+        )
     if counts:
         for what, number in sorted(reached.items()):
             print(f"{number:9} {what}")
@@ -118,8 +120,8 @@ def _one(seed: int, trace: bool, reached: Counter[str]) -> list[Failure]:
     return []
 
 
-def _block(block: range, jobs: int, keep_going: bool, reached: Counter[str]) -> list[Failure]:
-    """All seeds of a block, in processes of their own."""
+def run_block(block: range, jobs: int, *, keep_going: bool, reached: Counter[str]) -> list[Failure]:
+    """All seeds of a block, in processes of their own: how those failed that did; what was reached is counted."""
     console = Console(stderr=True)
     found: list[Failure] = []
     columns = (

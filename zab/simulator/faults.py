@@ -79,6 +79,7 @@ class Faults:
         for machine in self._ensemble.machines.values():
             machine.stays_down = False
             machine.disk_us = self._profile.disk_us
+            machine.loses_power_at = None
             machine.disk.crash_after(None)
             machine.disk.fail_after(None)
             if machine.process is not None:
@@ -143,7 +144,13 @@ class Faults:
     # ----------------------------------------------------------------------------------------------------------- disks
 
     def _power_at_operation(self) -> bool:
-        self._victim().disk.crash_after(self._rng.randrange(1, 25))
+        """Now; or while it starts the next time, which is at once: in recovery, or while it is synchronized."""
+        machine = self._victim()
+        if self._rng.random() < 0.5:
+            machine.disk.crash_after(self._rng.randrange(1, 25))
+        else:
+            machine.stop(with_power=self._rng.random() < 0.5)
+            machine.loses_power_at = self._rng.randrange(1, 40)
         return True
 
     def _disk_error(self) -> bool:

@@ -134,7 +134,8 @@ class History:
         if place == len(self.zxids):
             self._extend(f"server {sid}", batch)
         elif (self.zxids[place], self.chains[place]) != (batch.zxid, batch.chain):
-            rule = "total_order" if batch.zxid in self._place_of else "agreement"
+            known = self._place_of.get(batch.zxid)
+            rule = "agreement" if known is None or self.chains[known - 1] != batch.chain else "total_order"
             reason = f"server {sid} delivers {batch.first:#x}+{batch.count} where {self.zxids[place]:#x} was delivered"
             raise SafetyError(rule, reason)
         self._places[sid] = place + 1

@@ -44,6 +44,8 @@ class Machine:
         self.starts_count = 0
         self.is_wiped = False
         """It lost its data, and was not synchronized since."""
+        self.loses_power_at: int | None = None
+        """The operation of the disk, from its next start on, at which the power goes."""
         self.stays_down = False
         """Nobody starts it until the faults are over."""
         drift = ensemble.profile.drift_ppm
@@ -79,6 +81,9 @@ class Machine:
         if self.process is not None:
             return
         self.starts_count += 1
+        if self.loses_power_at is not None:
+            self.disk.crash_after(self.loses_power_at)
+            self.loses_power_at = None
         recovered = self._recover()
         if recovered is None:
             self.start_after(self.ensemble.profile.tick_us // 2)

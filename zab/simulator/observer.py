@@ -2,6 +2,7 @@
 
 It keeps what concerns members (what concerns clients is in `session_checker`):
 
+    history before currentEpoch     who is in an epoch, by what is on its disk, holds what that epoch began with
     durability      what a member promised is on its disk when it starts again: the history that it acknowledged or
                     said it had, the epochs that it accepted and acknowledged; and whenever a mark moves, a quorum has
     it on disk digests         equal zxid, equal digest: on every member, live, recovered or installed
@@ -47,6 +48,10 @@ class Promises:
     logged: int = 0
     accepted_epoch: int = 0
     current_epoch: int = 0
+    saved_epoch: int = 0
+    """Its currentEpoch."""
+    is_cut: bool = False
+    """It had to cut its history since it came into its present epoch."""
     durable: int = 0
     """Where its log ended, durably, when its process ended."""
     lost: int = 0
@@ -71,6 +76,8 @@ class Observer:
         self.ensemble: Ensemble
         self._quorum: Quorum
         self._promises: dict[int, Promises] = {}
+        self._initial: dict[int, int] = {}
+        """Epoch → where its initial history ended, as NEWLEADER says."""
         self._digests: dict[int, int] = {}
         self._snapshots: dict[int, bytes] = {}
         self._heard: dict[Process, Heard] = {}
@@ -99,6 +106,11 @@ class Observer:
         if machine.is_wiped:
             promises = self._promises[process.sid] = Promises(lost=max(promises.lost, promises.durable))
         accepted, current = recovered.epochs or (0, 0)
+        if not promises.is_cut and recovered.last[0] < self._initial.get(current, 0):
+            reason = (
+                f"server {process.sid} is in epoch {current} without its initial history, at {recovered.last[0]:#x}"
+            )
+            raise SafetyError("history before currentEpoch", reason)
         found = recovered.last[0], accepted, current
         promised = promises.logged, promises.accepted_epoch, promises.current_epoch
         if any(has < said for has, said in zip(found, promised, strict=True)):
@@ -134,6 +146,9 @@ class Observer:
             self.counts["snapshots installed"] += 1
         elif isinstance(event, ev.MemberSaved):
             process.machine.is_wiped = False
+        elif isinstance(event, ev.EpochsSaved) and event.current > self._promises[process.sid].saved_epoch:
+            self._promises[process.sid].saved_epoch = event.current
+            self._promises[process.sid].is_cut = False
         for effect in effects:
             kind = type(effect)
             if kind is ev.Send:
@@ -154,9 +169,11 @@ class Observer:
             elif kind is ev.TruncateLog:
                 promises = self._promises[process.sid]
                 promises.logged = min(promises.logged, effect.zxid)  # type: ignore[union-attr]
+                promises.is_cut = True
                 self.counts["logs cut"] += 1
             elif kind is ev.ResetLog or kind is ev.FetchSnapshot:
                 self._promises[process.sid].logged = 0
+                self._promises[process.sid].is_cut = True
 
     def _sent(self, process: Process, message: msg.Message) -> None:
         promises, peer = self._promises[process.sid], process.peer
@@ -173,6 +190,8 @@ class Observer:
             promises.accepted_epoch = max(promises.accepted_epoch, peer.following.epoch or 0)
         elif isinstance(message, msg.LeaderInfo):
             promises.accepted_epoch = max(promises.accepted_epoch, message.epoch)
+        elif isinstance(message, msg.NewLeader):
+            self._initial.setdefault(message.epoch, message.zxid)
         elif isinstance(message, (msg.Trunc, msg.Diff, msg.Snap)):
             self.counts[f"sent {type(message).__name__}"] += 1
 
