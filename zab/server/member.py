@@ -104,6 +104,10 @@ class Member:
         self._verdicts: list[tuple[int, msg.Revalidated]] = []
         self._asked: list[tuple[int | None, int]] = []
         self._questions: dict[int, list[tuple[int | None, int]]] = {}
+        self._missed: list[tuple[int, int]] = []
+        """Sessions that learners asked for and that are not alive here: link and session."""
+        self._doubts: dict[int, tuple[list[ClientConnection], list[tuple[int, int]]]] = {}
+        """What a leader may only say once a quorum has confirmed that it still leads: that these sessions are over."""
         self._token = 0
         self._is_stalled = False
         """Writes are left from the last turn, since nothing may be proposed."""
@@ -214,9 +218,12 @@ class Member:
         tag = processor.take_sync_tag()
         if tag is not None:
             self._asked.append((None, tag))
-        if self._asked:
+        doubted = self.sessions.take_doubted()
+        if self._asked or doubted or self._missed:
             self._token += 1
             self._questions[self._token], self._asked = self._asked, []
+            if doubted or self._missed:
+                self._doubts[self._token], self._missed = (doubted, self._missed), []
             self._tell(ev.SyncRequested(self._token))
         if not self._is_stalled:
             # Behind every proposal of what came through older connections of these sessions (`fence`).
@@ -266,6 +273,12 @@ class Member:
             elif link in self.peer.learners:
                 self._send(link, msg.Synced(tag, effect.zxid))
         self._finish_syncs()
+        doubted, missed = self._doubts.pop(effect.token, ((), ()))
+        for connection in doubted:
+            self.sessions.refuse(connection)
+        for link, session in missed:
+            if link in self.peer.learners:
+                self._send(link, msg.Revalidated(session, False))
 
     def _on_halt(self, effect: ev.Halt) -> None:
         self._halt(effect.reason)
@@ -288,9 +301,11 @@ class Member:
             self.processor.submit_row(row, sid)
 
     def _leader_on_revalidate(self, link: int, sid: int, message: msg.Revalidate) -> None:
-        valid = self.sessions.revalidate(message.session, max(0, message.timeout_ms), sid, self.now)
         self.metrics.connection_revalidate_count += 1
-        self._verdicts.append((link, msg.Revalidated(message.session, valid)))
+        if self.sessions.revalidate(message.session, max(0, message.timeout_ms), sid, self.now):
+            self._verdicts.append((link, msg.Revalidated(message.session, True)))
+        else:
+            self._missed.append((link, message.session))
 
     def _leader_on_sync(self, link: int, _sid: int, message: msg.Sync) -> None:
         self._asked.append((link, message.tag))
@@ -403,6 +418,8 @@ class Member:
         self._verdicts.clear()
         self._asked.clear()
         self._questions.clear()
+        self._missed.clear()
+        self._doubts.clear()
         self._synced.clear()
 
     def _prepare_settings(self) -> PrepareSettings:

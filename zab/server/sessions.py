@@ -7,7 +7,10 @@ The handshake, in the order of its checks; "close" is without an answer:
     no session id: a new one is wanted                      createSession; answered when it is applied
     the password is wrong                                   the invalid answer, then close; nothing else happens
     an older connection here has the session                that one is closed
-    on the leader                                           it is alive: this server owns it from now on; else invalid
+    on the leader                                           it is alive: this server owns it from now on; else invalid,
+                                                            once a quorum has confirmed that this server still leads: a
+                                                            leader that was deposed knows nothing of newer sessions, and
+                                                            takes those that moved elsewhere for silent
     on a learner                                            Revalidate to the leader, which decides in the same way
 
 While a connection waits for its session it is not read from, and the frames that came with the request are held.
@@ -62,6 +65,7 @@ class Sessions:
         self._wanted: list[tuple[int, int]] = []
         self._revalidations: list[msg.Revalidate] = []
         self._established: list[ClientConnection] = []
+        self._doubted: list[ClientConnection] = []
 
     # ----------------------------------------------------------------------------------------------------------- roles
 
@@ -83,6 +87,7 @@ class Sessions:
         assert not self._wanted, "taken at the end of each turn"
         assert not self._revalidations, "taken at the end of each turn"
         self._established.clear()
+        self._doubted.clear()
 
     # ------------------------------------------------------------------------------------------------------- handshake
 
@@ -130,6 +135,11 @@ class Sessions:
         elif self.revalidate(session, connection.timeout_ms, self._config.server_id, now):
             self._accept(connection)
         else:
+            self._doubted.append(connection)
+
+    def refuse(self, connection: ClientConnection) -> None:
+        """It is confirmed that the session it asks for is over."""
+        if connection.stage is Stage.CONNECTING and not connection.closing:
             self._refuse(connection)
 
     def revalidated(self, session: int, valid: bool, newest: int) -> None:
@@ -184,6 +194,11 @@ class Sessions:
         """Questions to the leader; they go behind all writes of older connections of these sessions."""
         questions, self._revalidations = self._revalidations, []
         return questions
+
+    def take_doubted(self) -> list[ClientConnection]:
+        """Connections that ask for a session which is not alive, as far as this leader knows."""
+        doubted, self._doubted = self._doubted, []
+        return doubted
 
     def take_established(self) -> list[ClientConnection]:
         """Connections that have just got their session: what they held back is processed now."""
