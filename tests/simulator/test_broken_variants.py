@@ -263,6 +263,30 @@ def let_moved_sessions_write(patch: Patch) -> None:
     patch.setattr(Sessions, "refusal", lambda sessions, session, opcode, owner: 0)
 
 
+def take_requests_to_the_next_leader(patch: Patch) -> None:
+    """G2: what was not forwarded or proposed when a role ended is done in the next one."""
+    drop_role = Processor.drop_role
+
+    def keep(processor: Processor) -> None:
+        kept = list(processor.intake)
+        drop_role(processor)
+        processor.intake.extend(kept)
+
+    patch.setattr(Processor, "drop_role", keep)
+
+
+def end_sessions_without_asking_the_quorum(patch: Patch) -> None:
+    """A leader that may be deposed says that a session is over because it does not know it."""
+    reattach = Sessions._reattach
+
+    def rash(sessions: Sessions, *arguments: Any) -> None:
+        reattach(sessions, *arguments)
+        for connection in sessions.take_doubted():
+            sessions.refuse(connection)
+
+    patch.setattr(Sessions, "_reattach", rash)
+
+
 def answer_an_older_connection(patch: Patch) -> None:
     """What was written through an earlier connection of the session answers the present one."""
     waiting_for = Processor._waiting_for
@@ -329,6 +353,8 @@ VARIANTS: dict[Callable[[Patch], None], int] = {
     forget_the_touches_of_learners: 0,
     read_before_own_write: 1,
     let_moved_sessions_write: 159,
+    take_requests_to_the_next_leader: 6,
+    end_sessions_without_asking_the_quorum: 22525,
     answer_an_older_connection: 18,
     leave_outstanding_ephemerals: 92,
     truncate_in_memory_only: 153,
