@@ -113,7 +113,10 @@ quit"""
 
 
 def lines_of(ensemble: ZooKeeperEnsemble) -> list[str]:
-    """What the script prints: prompt and noise taken off, zxids, times, sessions and ports masked."""
+    """What the script prints: prompt and noise taken off, zxids, times, sessions and ports masked; events last.
+
+    Events are printed by a thread of their own, so where they stand among the answers is chance.
+    """
     done = zookeeper_main(ensemble.hosts, *SCRIPT.splitlines()[:-1])
     assert done.returncode == 0, done.stderr.decode()
     printed = done.stdout.decode() + done.stderr.decode()
@@ -132,7 +135,8 @@ def lines_of(ensemble: ZooKeeperEnsemble) -> list[str]:
     printed = re.sub(
         r"(?:^\w+: [\w.]+\n)+", lambda found: "".join(sorted(found[0].splitlines(True))), printed, flags=re.MULTILINE
     )
-    return [line for line in printed.splitlines() if line]
+    lines = [line for line in printed.splitlines() if line and line != "WATCHER::"]
+    return sorted(lines, key=lambda line: line.startswith("WatchedEvent "))
 
 
 def test_the_command_line_prints_the_same(quiet: ZooKeeperEnsemble, theirs: ZooKeeperEnsemble) -> None:
