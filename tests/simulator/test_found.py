@@ -2,8 +2,8 @@
 
 | found | seed | what was wrong |
 |---|---|---|
-| `test_what_comes_late_…` | 542 | whoever owned a session when a write was proposed, not when it came, let it in |
-| `test_a_deposed_leader_…` | 22525 | a leader that was deposed told clients that sessions it had not heard of were over |
+| `test_what_comes_late_…` | 542 | who owned a session when a write was proposed, not when it came, let it in |
+| `test_a_deposed_leader_…` | 22525 | a deposed leader said that sessions were over of which it had not heard |
 
 Seeds find other things once the code has changed; the scenarios stay.
 """
