@@ -275,18 +275,6 @@ def take_requests_to_the_next_leader(patch: Patch) -> None:
     patch.setattr(Processor, "drop_role", keep)
 
 
-def end_sessions_without_asking_the_quorum(patch: Patch) -> None:
-    """A leader that may be deposed says that a session is over because it does not know it."""
-    reattach = Sessions._reattach
-
-    def rash(sessions: Sessions, *arguments: Any) -> None:
-        reattach(sessions, *arguments)
-        for connection in sessions.take_doubted():
-            sessions.refuse(connection)
-
-    patch.setattr(Sessions, "_reattach", rash)
-
-
 def answer_an_older_connection(patch: Patch) -> None:
     """What was written through an earlier connection of the session answers the present one."""
     waiting_for = Processor._waiting_for
@@ -354,7 +342,6 @@ VARIANTS: dict[Callable[[Patch], None], int] = {
     read_before_own_write: 1,
     let_moved_sessions_write: 159,
     take_requests_to_the_next_leader: 6,
-    end_sessions_without_asking_the_quorum: 22525,
     answer_an_older_connection: 18,
     leave_outstanding_ephemerals: 92,
     truncate_in_memory_only: 153,

@@ -50,7 +50,7 @@ class Client:
         self._rng = rng
         self._observer = ensemble.observer
         self._requests = Requests(
-            rng, -number, profile.tick_ms, long_data=profile.long_data, mostly_syncs=profile.is_deposing
+            rng, -number, profile.tick_ms, long_data=profile.long_data, mostly_syncs=profile.focus == "deposing"
         )
         self.checker = SessionChecker(self.name, ensemble.observer.history)
         self._tick_us = profile.tick_us
@@ -66,6 +66,8 @@ class Client:
         self._to_restore: Any = None
         self._heard_at = 0
         self._attempt = 0
+        self._failed_count = 0
+        """Attempts since it was connected last."""
         self.is_silent = False
         """It is dead to the world until a later moment."""
         self.is_gone = False
@@ -107,7 +109,10 @@ class Client:
         self._send(frame(request.encode()))
 
     def _connect_later(self) -> None:
-        self._schedule.after(int(self._tick_us * (0.02 + 0.3 * self._rng.random())), self._connect)
+        """At once, nearly; then less and less often."""
+        self._failed_count += 1
+        wait = self._tick_us * min(0.04 * 2**self._failed_count, 1.5)
+        self._schedule.after(int(wait * (0.2 + self._rng.random())), self._connect)
 
     def _line(self, text: str) -> None:
         if self._ensemble.trace.sink is not None:
@@ -130,6 +135,7 @@ class Client:
             self._observer.count("sessions moved")
         self.session, self._password = response.session_id, response.password
         self.is_connected = True
+        self._failed_count = 0
         self._schedule.after(int(self._tick_us * 0.1 * self._rng.random()), self._burst)
         self._to_restore = self.checker.watches.request(self.checker.seen)
         self.checker.connected()

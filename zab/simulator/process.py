@@ -45,9 +45,6 @@ if TYPE_CHECKING:
     from zab.simulator.machine import Ensemble, Machine
     from zab.simulator.observer import Observer
 
-TURN_US: Final = 40
-"""What a turn takes at least; what comes meanwhile is for the next."""
-
 CLOSED: Final = b""
 """On a client's wire: nothing follows."""
 
@@ -211,7 +208,7 @@ class Process:
         self.files.start_storing()
         self._flush_clients()
         self.observer.turn_ended(self)
-        self._ready_at = self.schedule.now + TURN_US
+        self._ready_at = self.schedule.now + self.ensemble.profile.turn_us
         deadline = self.member.next_deadline()
         self.wake(self.machine.time_of(deadline))
 

@@ -37,6 +37,7 @@ FAULTS = (
 """What may go wrong with members and between them; `zab.simulator.faults` has a function for each."""
 
 _ALWAYS_POSSIBLE = ("kill", "power", "partition")
+_FOCUSED = {"deposing": {"depose": 1}, "crashing": {"power_at_operation": 6, "disk_error": 2, "kill": 1, "reset": 1}}
 
 
 @attrs.frozen
@@ -64,6 +65,8 @@ class Profile:
     """One way, between members; jitter comes on top."""
     jitter_us: int
     disk_us: int
+    turn_us: int
+    """What a turn of a member takes at least."""
     drift_ppm: int
     """How much the members' clocks may run apart."""
     clients: int
@@ -78,8 +81,9 @@ class Profile:
     """Of a client's actions: leave, move, go silent, stall, close; per thousand."""
     session_ticks: int
     long_data: bool
-    is_deposing: bool
-    """Leaders are cut off, again and again, while clients ask for little else than syncs and writes."""
+    focus: str
+    """`deposing`: leaders are cut off, again and again, while clients ask for little else than syncs and writes.
+    `crashing`: power goes at operations of disks, again and again. Most runs have none: anything may happen in them."""
 
     @property
     def tick_us(self) -> int:
@@ -136,7 +140,8 @@ def draw(seed: int, rng: Random) -> Profile:
         voters, groups = 5, ((1, 2, 3), (4,), (5,))
         if rng.random() < 0.5:
             weightless = frozenset({3})
-    is_deposing = rng.random() < 0.1
+    (focus,) = rng.choices(("", "deposing", "crashing"), (8, 1, 1))
+    is_deposing = focus == "deposing"
     tick_ms = 1000 if is_deposing else rng.choice((100, 300, 1000))
     tick_us = tick_ms * MS
     return Profile(
@@ -158,16 +163,17 @@ def draw(seed: int, rng: Random) -> Profile:
         latency_us=500 if is_deposing else rng.choice((100, 500, tick_us // 100, tick_us // 25)),
         jitter_us=rng.choice((50, 500, tick_us // 50)),
         disk_us=rng.choice((100, 1000, tick_us // 40)),
+        turn_us=rng.choice((40, 500, 2000)),
         drift_ppm=rng.choice((0, 200, 20_000)),
-        clients=5 if is_deposing else rng.choice((2, 3, 4, 5)),
+        clients=4 if is_deposing else rng.choice((2, 3, 4, 5)),
         think_us=tick_us * (30 if is_deposing else rng.choice((50, 100, 200))) // 100,
-        fault_ticks=rng.choice((15, 25, 40)),
-        fault_gap_us=tick_us * rng.choice((1, 2, 3, 6)),
-        faults={"depose": 1} if is_deposing else _swarm(rng, FAULTS, _ALWAYS_POSSIBLE),
+        fault_ticks=rng.choice((12, 20, 30)),
+        fault_gap_us=tick_us if focus == "crashing" else tick_us * rng.choice((1, 2, 3, 6)),
+        faults=_FOCUSED.get(focus) or _swarm(rng, FAULTS, _ALWAYS_POSSIBLE),
         client_faults=_swarm(rng, ("leave", "move", "silent", "stall", "close"), ("move",)),
         session_ticks=rng.choice((3, 5, 8)),
         long_data=rng.random() < 0.3,
-        is_deposing=is_deposing,
+        focus=focus,
     )
 
 
