@@ -43,6 +43,7 @@ from datatree.paths import is_text
 from datatree.record import AclList
 from datatree.zookeeper import (
     FILE_HEADER,
+    LENGTH_MAX,
     SNAPSHOT_MAGIC,
     VERSION,
     ByteStream,
@@ -67,6 +68,7 @@ UNKNOWN_ACL: Final[AclList] = ((0, b"world", b"anyone"),)
 DIGEST_VERSION: Final = 2
 
 _ACL_AND_STAT: Final = struct.Struct(">qqqqqiiiqq")
+_LENGTH: Final = struct.Struct(">i").unpack_from
 _END: Final = b"\x00\x00\x00\x01/"
 _LENGTH_MIN: Final = 10
 _SNAPPY: Final = b"\x82SNAPPY\x00"
@@ -95,8 +97,9 @@ class SnapshotZnode:
 class SnapshotReader:
     """Reads one snapshot from its uncompressed bytes: first `sessions` and `acls`, then, iterating, the znodes.
 
-    `digest_zxid`, `digest` and `last_zxid` are there when the iteration is over, None where the file has none. Raises
-    ZooKeeperFileError, also from the constructor.
+    `stretches` gives the same znodes as they are in the file, many at a time, for whoever makes arrays of them. After
+    either, `digest_zxid`, `digest` and `last_zxid` are there, None where the file has none. Raises ZooKeeperFileError,
+    also from the constructor.
     """
 
     def __init__(self, chunks: Iterable[bytes], file: str) -> None:
@@ -137,6 +140,54 @@ class SnapshotReader:
             data = stream.read_buffer("data")
             acl_id, *stat = unpack(stream.take(size, "a stat"))
             yield SnapshotZnode(path or b"/", data, acls.get(acl_id, UNKNOWN_ACL), *stat)
+        self._end()
+
+    def stretches(
+        self, size_bytes: int = _SLICE_BYTES, length_max: int = LENGTH_MAX
+    ) -> Iterator[tuple[int, bytes, list[int]]]:
+        """(offset in the file, bytes, where each znode begins in them) of about `size_bytes`, each of whole znodes.
+
+        Lengths are checked, so that every field lies inside, and are at most `length_max`; whether paths are text is
+        not."""
+        stream = self._stream
+        at_end = False
+        while not at_end:
+            offset, window, starts = stream.offset, stream.peek(size_bytes), list[int]()
+            at, missing, at_end = self._scan(window, starts, length_max)
+            if starts:
+                yield offset, window[:at], starts
+            stream.take(at, "znodes")
+            if missing and not starts and not stream.available(missing):
+                raise stream.error("the file ends inside a znode")
+            size_bytes = max(size_bytes, missing)
+        stream.take(len(_END), "the end mark")
+        self._end()
+
+    def _scan(self, window: bytes, starts: list[int], length_max: int) -> tuple[int, int, bool]:
+        """Append where the whole znodes begin; where they end, how much of the next one is needed to go on, and
+        whether the end mark stands there."""
+        at, size = 0, len(window)
+        while at + 4 <= size:
+            (path_length,) = _LENGTH(window, at)
+            if path_length == 1 and window[at + 4 : at + 5] == b"/":
+                return at, 0, True
+            if not 0 <= path_length <= length_max:
+                raise self._stream.error(f"unreasonable length {path_length} of a path", self.offset + at)
+            data_at = at + 4 + path_length
+            if data_at + 4 > size:
+                return at, data_at + 4 - at, False
+            (data_length,) = _LENGTH(window, data_at)
+            if not -1 <= data_length <= length_max:
+                raise self._stream.error(f"unreasonable length {data_length} of data", self.offset + data_at)
+            end = data_at + 4 + max(data_length, 0) + _ACL_AND_STAT.size
+            if end > size:
+                return at, end - at, False
+            starts.append(at)
+            at = end
+        return at, 5, False
+
+    def _end(self) -> None:
+        stream = self._stream
         self._seal("znodes")
         if stream.available(1):
             self._read_digest()

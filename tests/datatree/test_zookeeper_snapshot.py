@@ -43,6 +43,43 @@ def test_chunks_may_be_cut_anywhere(size: int) -> None:
     assert {znode.path: znode for znode in reader} == STATE.znodes
 
 
+def by_stretches(data: bytes, size_bytes: int) -> tuple[list[bytes], SnapshotReader]:
+    """The bytes of every znode."""
+    reader = SnapshotReader([data], "snapshot.c8")
+    found = []
+    for offset, stretch, starts in reader.stretches(size_bytes):
+        assert data.startswith(stretch, offset)
+        found += [stretch[at:end] for at, end in zip(starts, [*starts[1:], len(stretch)], strict=True)]
+    return found, reader
+
+
+@pytest.mark.parametrize("size_bytes", [1, 9, 100, 1 << 20])
+def test_stretches_are_the_same_znodes(size_bytes: int) -> None:
+    found, reader = by_stretches(FILE, size_bytes)
+    assert (reader.digest_zxid, reader.digest, reader.last_zxid) == (STATE.zxid, STATE.digest, STATE.zxid)
+    for znode, data in zip(read(FILE)[0], found, strict=True):
+        path = b"" if znode.path == b"/" else znode.path
+        content = struct.pack(">i", -1) if znode.data is None else struct.pack(">i", len(znode.data)) + znode.data
+        assert data.startswith(struct.pack(">i", len(path)) + path + content)
+        assert data.endswith(struct.pack(">qq", znode.owner, znode.pzxid))
+
+
+@pytest.mark.parametrize("size_bytes", [50, 1 << 20])
+def test_stretches_see_the_damage_that_the_reader_sees(size_bytes: int) -> None:
+    for at in range(len(FILE)):
+        for damaged in (FILE[:at], FILE[:at] + bytes([FILE[at] ^ 0x80]) + FILE[at + 1 :]):
+            refused = []
+            for reading in (read, lambda data: by_stretches(data, size_bytes)):
+                try:
+                    reading(damaged)
+                except ZooKeeperFileError:
+                    refused.append(True)
+                else:
+                    refused.append(False)
+            assert refused[0] or at in (len(without(FILE, 1)), len(without(FILE, 2)))
+            assert refused[0] == refused[1]
+
+
 def test_what_is_written_is_canonical() -> None:
     """The same state in another order of its maps gives the same bytes."""
     turned = ZooKeeperState.build(
