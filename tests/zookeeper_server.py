@@ -27,7 +27,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.java import find_java
+from zab.pipeline.java import find_java
 
 _PORTS = range(11_000, 32_000)
 _START_SECONDS = 60.0

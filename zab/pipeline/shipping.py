@@ -1,0 +1,56 @@
+"""The archive of this project's packages that a cluster's workers run the pipeline from.
+
+A worker's Python needs what the extra `zab[pipeline]` installs (pyarrow, numpy, pandas, attrs, cbor2), but not the
+project itself: Spark hands it this archive. It comes before an installed copy on the workers' path, so that driver and
+workers always run the same code. The same sources make the same bytes, and the name has their checksum.
+"""
+
+import importlib
+import os
+import tempfile
+import zipfile
+from pathlib import Path
+from typing import Final
+from zlib import crc32
+
+from zab.pipeline.errors import PipelineError
+
+__all__ = ["package_archive"]
+
+PACKAGES: Final = ("datatree", "session", "zab")
+_LONG_AGO: Final = (1980, 1, 1, 0, 0, 0)
+
+
+def package_archive(directory: Path | str) -> Path:
+    """Write `zab-<checksum>.zip` into `directory` (made where it is missing), for `--py-files`; return its path.
+
+    Raises PipelineError where the sources are not in files or the directory cannot be written."""
+    sources = [
+        (path.relative_to(root.parent).as_posix(), path.read_bytes())
+        for root in map(_root_of, PACKAGES)
+        for path in sorted(root.rglob("*.py"))
+    ]
+    checksum = 0
+    for name, content in sources:
+        checksum = crc32(content, crc32(name.encode(), checksum))
+    target = Path(directory) / f"zab-{checksum:08x}.zip"
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        handle, aside = tempfile.mkstemp(prefix="zab-", suffix=".tmp", dir=target.parent)
+        with open(handle, "wb") as file, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+            for name, content in sources:
+                archive.writestr(zipfile.ZipInfo(name, _LONG_AGO), content, zipfile.ZIP_DEFLATED)
+        os.replace(aside, target)
+    except OSError as error:
+        raise PipelineError(f"cannot write the archive for the workers: {error}") from None
+    return target
+
+
+def _root_of(package: str) -> Path:
+    file = importlib.import_module(package).__file__
+    root = Path(file).parent if file is not None else Path(package)
+    if not root.is_dir():
+        raise PipelineError(
+            f"the sources of {package} are not in files ({root}): they cannot be packed for the workers"
+        )
+    return root

@@ -1,0 +1,290 @@
+"""Makes the Spark session that the jobs run in: Java, Spark's home, settings, and our data sources.
+
+    with job_session() as spark:                                        this machine, all its cores
+    with job_session("spark://10.0.0.1:7077,10.0.0.2:7077") as spark:   a standalone cluster; the package goes along
+
+Under `spark-submit`, Java and the cluster are given already, and what was given to it counts: only settings that it
+does not have are added. Where a session runs in this process already, it is used, and left running.
+
+Invariants: the process's environment is as before when the session stands, whatever Spark needed there to start; the
+workers run this very Python (where `PYSPARK_PYTHON` does not name another for a cluster) and this very code; a local
+session listens on the loopback interface alone.
+
+Deliberately not here: any job, and the command line.
+"""
+
+import atexit
+import contextlib
+import functools
+import importlib
+import importlib.util
+import os
+import re
+import shutil
+import socket
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+from zlib import crc32
+
+from zab.pipeline.errors import PipelineError
+from zab.pipeline.java import spark_java_home
+from zab.pipeline.shipping import package_archive
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["PLAIN_LOG_LEVEL", "job_session", "plain_errors", "spark_home", "spark_session"]
+
+PLAIN_LOG_LEVEL: Final = "off"
+"""What goes wrong comes as an exception; Spark's own log would say it again, with stack traces."""
+
+_JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
+_LOGGING: Final = """\
+status = error
+appender.console.type = Console
+appender.console.name = console
+appender.console.target = SYSTEM_ERR
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %d{{HH:mm:ss.SSS}} %-5p %c{{1}}: %m%n%ex
+rootLogger.level = {level}
+rootLogger.appenderRef.console.ref = console
+logger.shell.name = org.apache.spark.api.python.PythonGatewayServer
+logger.shell.level = {level}
+"""
+_CONNECT_SECONDS: Final = 5.0
+_LOOPBACK: Final = re.compile(r"spark://((127\.0\.0\.1|localhost):\d+,?)+")
+_OURS: Final = re.compile(r"zab\.pipeline\.errors\.PipelineError: (.+)")
+
+
+@contextlib.contextmanager
+def job_session(
+    url: str | None = None,
+    *,
+    name: str = "zab",
+    memory: str = "2g",
+    progress: bool = False,
+    log_level: str = PLAIN_LOG_LEVEL,
+    settings: Mapping[str, str] | None = None,
+) -> "Iterator[SparkSession]":
+    """A session for the block, as `spark_session` makes it; stopped at the end unless it ran before.
+
+    What a job raises in the block comes out as `plain_errors` says."""
+    is_ours = _running_session() is None
+    spark = spark_session(url, name=name, memory=memory, progress=progress, log_level=log_level, settings=settings)
+    try:
+        with plain_errors():
+            yield spark
+    finally:
+        if is_ours:
+            spark.stop()
+
+
+def spark_session(
+    url: str | None = None,
+    *,
+    name: str = "zab",
+    memory: str = "2g",
+    progress: bool = False,
+    log_level: str = PLAIN_LOG_LEVEL,
+    settings: Mapping[str, str] | None = None,
+) -> "SparkSession":
+    """The session that runs in this process, or a new one, with `zab.log` and the other sources registered.
+
+    url: of a cluster, else this machine with all its cores. memory: of the driver (which is everything, locally), as
+    Spark writes it. progress: show a bar of the running tasks on the terminal. log_level: of what Spark itself says on
+    standard error. settings: Spark's own, which win over what is recommended here; Java options are added to ours.
+    Raises PipelineError: no PySpark, no Java, Spark does not start, the cluster does not answer."""
+    spark = _running_session()
+    if spark is None:
+        given = dict(settings or {})
+        java_options = f"{_logging_option(log_level)} {given.pop(_JAVA_OPTIONS, '')}".strip()
+        chosen = {"spark.driver.memory": memory, "spark.app.name": name, _JAVA_OPTIONS: java_options}
+        spark = _new_session(url, progress, chosen | given)
+    _register_sources(spark)
+    return spark
+
+
+def _running_session() -> "SparkSession | None":
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError as error:
+        raise PipelineError(f"the pipeline needs PySpark ({error}): pip install 'zab[pipeline]'") from None
+    return SparkSession.getActiveSession()
+
+
+def _register_sources(spark: "SparkSession") -> None:
+    if importlib.util.find_spec("zab.pipeline.log_source") is not None:
+        importlib.import_module("zab.pipeline.log_source").register(spark)
+
+
+def _new_session(url: str | None, progress: bool, settings: dict[str, str]) -> "SparkSession":
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # it ships no types
+    from pyspark.errors import PySparkException
+    from pyspark.sql import SparkSession
+
+    submitted = _submitted_settings()
+    url = submitted.get("spark.master", url or "local[*]")
+    builder = SparkSession.builder.master(url)
+    for key, value in (_recommended(url, progress) | settings).items():
+        if key not in submitted:
+            builder = builder.config(key, value)
+    _check_reachable(url)
+    with _environment({} if submitted else _needed_environment(url)):
+        try:
+            spark = builder.getOrCreate()
+        except (PySparkException, Py4JError) as error:
+            raise PipelineError(f"Spark did not start on {url}: {_first_line(error)}") from error
+    if not submitted and not _is_local(url):
+        spark.sparkContext.addPyFile(str(package_archive(_work_directory())))
+    return spark
+
+
+def _check_reachable(url: str) -> None:
+    """Raise PipelineError when nobody listens there: Spark would try for a minute."""
+    if not url.startswith("spark://"):
+        return
+    reasons = []
+    for address in url.removeprefix("spark://").split(","):
+        host, _, port = address.rpartition(":")
+        try:
+            with socket.create_connection((host.strip("[]"), int(port)), _CONNECT_SECONDS):
+                return
+        except (OSError, ValueError) as error:
+            reasons.append(f"{address}: {error}")
+    raise PipelineError(f"no Spark cluster answers at {url} ({'; '.join(reasons)})")
+
+
+def _submitted_settings() -> dict[str, str]:
+    """What `spark-submit` was given; empty where this process is not one that it started."""
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:
+        return {}
+    from pyspark import SparkConf, SparkContext
+
+    SparkContext._ensure_initialized()
+    return dict(SparkConf().getAll())
+
+
+def _recommended(url: str, progress: bool) -> dict[str, str]:
+    """The settings for jobs, as they were measured to serve best."""
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": str(progress).lower(),
+        "spark.sql.adaptive.enabled": "true",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.warehouse.dir": str(_work_directory() / "warehouse"),
+    }
+    if _is_local(url):
+        cores = _cores(url)
+        settings |= {
+            "spark.default.parallelism": str(cores),
+            "spark.sql.shuffle.partitions": str(cores),
+            "spark.local.dir": str(_work_directory() / "local"),
+        }
+    if _is_local(url) or _LOOPBACK.fullmatch(url):
+        settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    return settings
+
+
+def _is_local(url: str) -> bool:
+    return url == "local" or url.startswith("local[")
+
+
+def _cores(url: str) -> int:
+    named = re.match(r"local\[(\d+)", url)
+    if named is not None:
+        return int(named[1])
+    if "*" not in url:
+        return 1
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _needed_environment(url: str) -> dict[str, str | None]:
+    """What Spark's launcher and its workers take from the environment; None where a variable is in the way."""
+    needed: dict[str, str | None] = {"JAVA_HOME": str(spark_java_home()), "SPARK_REMOTE": None}
+    if _is_local(url):
+        needed |= {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+        if "SPARK_HOME" not in os.environ:
+            needed["SPARK_HOME"] = str(spark_home())
+    else:
+        needed["PYSPARK_PYTHON"] = os.environ.get("PYSPARK_PYTHON", sys.executable)
+        if _LOOPBACK.fullmatch(url):
+            needed["SPARK_LOCAL_IP"] = "127.0.0.1"
+    return needed
+
+
+@contextlib.contextmanager
+def _environment(changes: Mapping[str, str | None]) -> Iterator[None]:
+    before = {name: os.environ.get(name) for name in changes}
+    _set_environment(changes)
+    try:
+        yield
+    finally:
+        _set_environment(before)
+
+
+def _set_environment(values: Mapping[str, str | None]) -> None:
+    for name, value in values.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
+
+
+def spark_home() -> Path:
+    """A home of Spark's that holds links into the installed PySpark; the package itself where that cannot be made.
+
+    Spark puts `python/lib/pyspark.zip` of its home first on its Python workers' path, and each of the four or five that
+    a session starts would compile what it imports from there, 0.5 s each. Without it they import the package as it is
+    installed."""
+    import pyspark
+
+    package = Path(pyspark.__file__).absolute().parent
+    home = Path(sys.prefix) / "share" / "zab" / f"spark-{pyspark.__version__}-{crc32(str(package).encode()):08x}"
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+        for name in ("bin", "data", "jars", "sbin"):
+            # Another process may make the same link at the same moment.
+            with contextlib.suppress(FileExistsError):
+                (home / name).symlink_to(package / name)
+    except OSError:
+        return package
+    return home
+
+
+@functools.cache
+def _work_directory() -> Path:
+    """For what a session leaves: its shuffle files, the archive for the workers. Gone with the process."""
+    directory = tempfile.mkdtemp(prefix="zab-spark-")
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    return Path(directory)
+
+
+def _logging_option(level: str) -> str:
+    file = _work_directory() / f"log4j2-{level}.properties"
+    file.write_text(_LOGGING.format(level=level), encoding="utf-8")
+    return f'"-Dlog4j2.configurationFile={file}"'
+
+
+@contextlib.contextmanager
+def plain_errors() -> Iterator[None]:
+    """Raise the PipelineError that a worker raised in place of Spark's exception around it, stack traces and all."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except (PySparkException, Py4JError) as error:
+        found = _OURS.search(str(error))
+        if found is None:
+            raise
+        raise PipelineError(found[1].strip()) from error
+
+
+def _first_line(error: BaseException) -> str:
+    """The line of Spark's exception that says why: the last cause's where there are several."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
+    return (causes or lines or [type(error).__name__])[-1 if causes else 0]
