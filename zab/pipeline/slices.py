@@ -1,0 +1,76 @@
+"""Columns out of bytes without a Python step per row: slices of one buffer gathered by Arrow, numbers viewed by numpy.
+
+    slices(buffer, starts, ends)        buffer[starts[k]:ends[k]] as row k of a binary column
+    records(buffer, starts, dtype)      the fixed-width record at starts[k], all of them as one array
+
+A buffer with cut points is already an Arrow column of binary, without a copy: its value k lies between the cuts k and
+k + 1. `take` of every second value gathers what is wanted, in C++. Offsets are 32 bits wide, so a buffer stays below
+2 GiB; starts and ends rise, no slice begins before the one before it ends.
+
+Deliberately not here: what the bytes are.
+"""
+
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+__all__ = ["Integers", "nullable", "parents", "records", "slices", "text", "timestamps"]
+
+Integers: TypeAlias = NDArray[np.int64]
+
+_TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
+_MS_MAX: Final = (1 << 63) // 1000 - 1
+_SLASH: Final = ord("/")
+
+
+def slices(buffer: bytes | memoryview | pa.Buffer, starts: Integers, ends: Integers) -> pa.BinaryArray:
+    """Row k is the copy of buffer[starts[k]:ends[k]]."""
+    count = len(starts)
+    if not count:
+        return pa.array([], pa.binary())
+    bounds = np.empty(2 * count, np.int32)
+    bounds[0::2] = starts
+    bounds[1::2] = ends
+    data = buffer if isinstance(buffer, pa.Buffer) else pa.py_buffer(buffer)
+    between = pa.Array.from_buffers(pa.binary(), 2 * count - 1, [None, pa.py_buffer(bounds), data])
+    return between.take(pa.array(np.arange(0, 2 * count - 1, 2, dtype=np.int32)))
+
+
+def records(buffer: bytes | memoryview | pa.Buffer, starts: Integers, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """The record of `dtype` at each of `starts`, which must lie wholly in the buffer."""
+    if not len(starts):
+        return np.empty(0, dtype)
+    gathered = slices(buffer, starts, starts + dtype.itemsize)
+    return np.frombuffer(gathered.buffers()[2], dtype, len(starts))
+
+
+def text(values: pa.BinaryArray) -> pa.StringArray:
+    """The same bytes as text. Raises pa.ArrowInvalid where they are not UTF-8."""
+    return values.cast(pa.string())
+
+
+def nullable(values: pa.Array, is_null: NDArray[np.bool_]) -> pa.Array:
+    """The same column with nulls in those rows."""
+    if not is_null.any():
+        return values
+    return pc.if_else(pa.array(is_null), pa.scalar(None, values.type), values)
+
+
+def timestamps(times_ms: NDArray[Any]) -> pa.TimestampArray:
+    """Times in ms since 1970 as timestamps; what no timestamp can hold becomes the nearest one."""
+    return pa.array(np.clip(times_ms.astype(np.int64), -_MS_MAX, _MS_MAX) * 1000, _TIMESTAMP)
+
+
+def parents(paths: pa.StringArray) -> pa.BinaryArray:
+    """What stands before the last "/" of each path, "" directly below the root; every path must have a "/"."""
+    count = len(paths)
+    if not count:
+        return pa.array([], pa.binary())
+    _, offsets, data = paths.buffers()
+    cuts = np.frombuffer(offsets, np.int32, count + 1, 4 * paths.offset).astype(np.int64)
+    slashes = np.flatnonzero(np.frombuffer(data, np.uint8) == _SLASH)
+    last = slashes[np.searchsorted(slashes, cuts[1:]) - 1]
+    return slices(data, cuts[:-1], last)
