@@ -65,7 +65,7 @@ def of_rows(rows: list[dict[str, Any]]) -> dict[str, tuple[Any, ...]]:
         times = (round(row[name].timestamp() * 1000) for name in ("ctime", "mtime"))
         stat = (
             *(row["czxid"], row["mzxid"], *times, row["version"], row["cversion"], row["aversion"]),
-            *(row["owner"] if 0 < row["owner"] else 0, len(row["data"] or b""), row["num_children"], row["pzxid"]),
+            *(row["owner"] if row["owner"] > 0 else 0, len(row["data"] or b""), row["num_children"], row["pzxid"]),
         )
         found[row["path"]] = (row["data"], row["acl"], row["owner"], row["children_created"], stat)
         assert (row["ensemble"], row["member"], row["snapshot"], row["zxid"]) == ("e", "1", NAME, STATE.zxid)
@@ -79,7 +79,7 @@ def of_state(state: ZooKeeperState) -> dict[str, tuple[Any, ...]]:
         count = len(state.children.get(path, ()))
         stat = (
             *(znode.czxid, znode.mzxid, znode.ctime, znode.mtime, znode.version),
-            *(visible_cversion(znode.cversion, count), znode.aversion, znode.owner if 0 < znode.owner else 0),
+            *(visible_cversion(znode.cversion, count), znode.aversion, znode.owner if znode.owner > 0 else 0),
             *(len(znode.data or b""), count, znode.pzxid),
         )
         found[path.decode()] = (znode.data, acl_text(znode.acl), znode.owner, znode.cversion, stat)
@@ -129,17 +129,18 @@ def test_no_byte_can_be_changed_or_missing_unseen(data: bytes) -> None:
     """Where a reading ends without an error, it had all rows: only bytes that mean nothing differ."""
     right = rows_of(data)
     step = max(1, len(data) // 800)
-    unseen = []
+    seen, unseen = [], []
     for at in range(0, len(data), step):
         for damaged in (data[:at], data[:at] + bytes([data[at] ^ 0x41]) + data[at + 1 :]):
             try:
                 rows = rows_of(damaged)
             except SnapshotDamageError as error:
-                assert error.file == NAME
-                assert 0 <= error.offset <= max(len(VERSION_2), len(data))
+                seen.append(error)
             else:
                 assert rows == right
                 unseen.append(at)
+    assert {error.file for error in seen} == {NAME}
+    assert all(0 <= error.offset <= max(len(VERSION_2), len(data)) for error in seen)
     # The optional parts at the end of ZooKeeper's file, and the head of gzip with its time.
     assert all(at >= len(data) - 60 or (at < 10 and data.startswith(b"\x1f\x8b")) for at in unseen)
 

@@ -153,7 +153,7 @@ class SnapshotRows(Protocol):
 
 
 def open_snapshot(read: ReadAt, file: str) -> SnapshotRows:
-    """The snapshot that `read` reads; the last part of `file`, a path or URI, is its name. Raises SnapshotDamageError."""
+    """The snapshot that `read` reads; `file` is its path or URI, and ends with its name. Raises SnapshotDamageError."""
     magic = read(0, 8)
     if magic.startswith(_NATIVE_MAGIC):
         return NativeRows(read, file)
