@@ -5,8 +5,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.pipeline.ensembles import zab_directories, zookeeper_directories
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+__all__ = ["spark", "zab_directories", "zookeeper_directories"]
 
 TEST_SETTINGS = {
     "spark.default.parallelism": "2",
