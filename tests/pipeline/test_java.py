@@ -85,17 +85,20 @@ def test_wrapper_drops_what_the_runtime_lacks(
     assert done.stdout.split("\n")[:-1] == [argument for argument in arguments if argument not in dropped]
 
 
-def test_wrapper_is_written_once_and_follows_the_runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wrapper_is_written_once_for_each_runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "prefix", str(tmp_path))
     monkeypatch.setattr(java, "candidates", lambda: iter([fake_java(tmp_path / "one", "17")]))
     program = java.spark_java_home() / "bin" / "java"
     written = program.stat().st_ino
     assert java.spark_java_home() == program.parent.parent
     assert program.stat().st_ino == written
-    monkeypatch.setattr(java, "candidates", lambda: iter([fake_java(tmp_path / "two", "17")]))
-    java.spark_java_home()
-    assert str(tmp_path / "two") in program.read_text()
+    program.write_text("#!/bin/sh\nexec /an/older/one\n")
+    assert java.spark_java_home() == program.parent.parent
+    assert str(tmp_path / "one") in program.read_text()
     assert os.listdir(program.parent) == ["java"]
+    monkeypatch.setattr(java, "candidates", lambda: iter([fake_java(tmp_path / "two", "17")]))
+    assert java.spark_java_home() != program.parent.parent
+    assert str(tmp_path / "one") in program.read_text()
 
 
 def test_wrapper_never_wraps_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

