@@ -117,7 +117,7 @@ class Label:
 
     ensemble: str
     member: str
-    snapshot: str
+    snapshot: str | None
     zxid: int
 
 
