@@ -152,7 +152,9 @@ def _delete(
     tree.data_bytes -= length
     tree.path_bytes -= len(path)
     acl = tree.acls.lists[acl_id]
-    tree.acls.release(acl_id)
+    if acl_id != OPEN:
+        tree.past_acls.ended(path, zxid, acl)
+        tree.acls.release(acl_id)
     if owner:
         tree.disown(path, owner)
     if tree.quotas:
@@ -231,7 +233,7 @@ def _set_data(
 
 def _set_acl(
     tree: DataTree,
-    _zxid: int,
+    zxid: int,
     _time: int,
     path: bytes,
     _data: bytes | None,
@@ -246,6 +248,8 @@ def _set_acl(
     data, acl_id, stat, owner, cversion, before = shard[path]
     # The new reference first: the list may be the same one, held by this znode alone.
     new_id = tree.acls.intern(acl)
+    if acl_id not in (OPEN, new_id):
+        tree.past_acls.ended(path, zxid, tree.acls.lists[acl_id])
     tree.acls.release(acl_id)
     stat = stat[:AVERSION_AT] + INT.pack(number) + stat[AVERSION_AT + 4 :]
     digest = part(before >> 32, stat, owner, tree.acls.checksums[new_id], data is None)

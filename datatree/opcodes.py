@@ -1,23 +1,24 @@
 """The operation codes of the client protocol, and which of them change the state.
 
-Every code is in exactly one of `WRITES`, `READS`, `LOCAL` and `NEVER`:
+Every code is in exactly one of `WRITES`, `READS`, `LOCAL`, `NEVER` and `EXTENSIONS`:
 
 - `WRITES` go through the leader and become a transaction, an error transaction when refused;
 - `READS` are answered by the serving member from its tree, in the order of their session;
 - `LOCAL` concern the connection (watches, identities, liveness) or the order of the session (`sync`) and leave no
   transaction;
 - `NEVER` may not come from a client as a request of its own: `check` exists only inside a multi, and the others are
-  made by the ensemble itself (`deleteContainer` has no ACL check, so a client that sends it is refused).
+  made by the ensemble itself (`deleteContainer` has no ACL check, so a client that sends it is refused);
+- `EXTENSIONS` are ours, with numbers far from ZooKeeper's; a server of ZooKeeper answers them as any unknown opcode.
 """
 
 from enum import IntEnum
 from typing import Final
 
-__all__ = ["LOCAL", "MULTI_READS", "MULTI_WRITES", "NEVER", "READS", "WRITES", "OpCode"]
+__all__ = ["EXTENSIONS", "LOCAL", "MULTI_READS", "MULTI_WRITES", "NEVER", "READS", "WRITES", "OpCode"]
 
 
 class OpCode(IntEnum):
-    """ZooKeeper's numbers, as they stand in the request header and in the log."""
+    """ZooKeeper's numbers, as they stand in the request header and in the log, and our own from 1000 on."""
 
     NOTIFICATION = 0
     CREATE = 1
@@ -49,6 +50,7 @@ class OpCode(IntEnum):
     SET_WATCHES2 = 105
     ADD_WATCH = 106
     WHO_AM_I = 107
+    GET_CHANGES = 1000
     CREATE_SESSION = -10
     CLOSE_SESSION = -11
     ERROR = -1
@@ -106,6 +108,9 @@ NEVER: Final = frozenset(
         OpCode.ERROR,
     }
 )
+
+# Answered when there is something to tell, out of the order of the other requests.
+EXTENSIONS: Final = frozenset({OpCode.GET_CHANGES})
 
 # What may stand inside a multi and inside a multiRead; the two are never mixed.
 MULTI_WRITES: Final = frozenset(

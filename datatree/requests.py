@@ -21,6 +21,8 @@ Formats, in jute's types (`datatree.jute`), by operation code:
    103 getEphemerals                              prefix string
    -10 createSession (made by the server)         timeout int (ms)
     11 ping, 107 whoAmI, -11 closeSession         nothing
+  1000 getChanges (ours)                          zxid long, part int, lineage buffer, prefix string, bytes int,
+                                                  wait int (ms)
 
     ACL = perms int, scheme string, id string
 
@@ -54,6 +56,7 @@ __all__ = [
     "Body",
     "Create",
     "CreateSession",
+    "GetChanges",
     "Multi",
     "NoBody",
     "PathKind",
@@ -251,6 +254,26 @@ class SetWatches:
 
 
 @define
+class GetChanges:
+    """What changed at the path `prefix` and below it behind the position (zxid, part) of a history.
+
+    `lineage` is empty when the caller does not know it; `bytes_max` bounds the answer, `wait_ms` how long the server
+    may wait with it while there is nothing to tell.
+    """
+
+    zxid: int
+    part: int
+    lineage: bytes
+    prefix: bytes
+    bytes_max: int
+    wait_ms: int
+
+    def encode(self) -> bytes:
+        writer = Writer().long(self.zxid).int(self.part).buffer(self.lineage).string(self.prefix)
+        return writer.int(self.bytes_max).int(self.wait_ms).getvalue()
+
+
+@define
 class CreateSession:
     timeout_ms: int
 
@@ -290,6 +313,7 @@ Body: TypeAlias = (
     | Sasl
     | SetWatches
     | CreateSession
+    | GetChanges
     | NoBody
     | Multi
 )
@@ -459,6 +483,13 @@ def _set_watches2(buffer: bytes, at: int) -> tuple[Body, int]:
     return SetWatches(zxid, data, exist, child, persistent, recursive), reader.offset
 
 
+def _get_changes(buffer: bytes, at: int) -> tuple[Body, int]:
+    reader = Reader(buffer, at)
+    zxid, part, lineage = reader.long(), reader.int(), reader.buffer() or b""
+    prefix = _watched_path(reader)
+    return GetChanges(zxid, part, lineage, prefix, reader.int(), reader.int()), reader.offset
+
+
 def _create_session(buffer: bytes, at: int) -> tuple[Body, int]:
     (timeout_ms,) = read_int(buffer, at)
     return CreateSession(timeout_ms), at + 4
@@ -522,6 +553,7 @@ DECODERS: Final[Mapping[int, Decoder]] = {
         OpCode.SET_WATCHES2: _set_watches2,
         OpCode.ADD_WATCH: _path_kind,
         OpCode.WHO_AM_I: _no_body,
+        OpCode.GET_CHANGES: _get_changes,
         OpCode.CREATE_SESSION: _create_session,
         OpCode.CLOSE_SESSION: _no_body,
     }.items()

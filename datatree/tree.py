@@ -20,6 +20,8 @@ Invariants:
 - `digest == recompute_digest()` and the counts agree with the znodes, after every transaction.
 - The four reserved znodes always exist.
 
+Beside the state stands `past_acls`, the lists that guarded paths before, as far as this tree has seen it.
+
 Two znodes show what is not stored in them: the zookeeper_stats of a quota its sums, and /zookeeper/config, until the
 first reconfiguration, the text that the server sets as `config`; so a snapshot and the digest do not contain either.
 
@@ -36,6 +38,7 @@ from datatree.acl import OPEN, READ_ONLY, AclTable
 from datatree.cursor import SnapshotCursor
 from datatree.digest import DIGEST_VERSION, MASK, part, recompute, session_part
 from datatree.outcome import Outcome, PartResult, Trigger
+from datatree.past_acls import PastAcls
 from datatree.paths import CONFIG, QUOTA, RESERVED, ROOT, ZOOKEEPER, parent
 from datatree.quota import Limits, Quota, enclosing, is_limits, is_stats, quota_path
 from datatree.record import AclList, Txn
@@ -75,6 +78,7 @@ class DataTree:
         "data_bytes",
         "digest",
         "ephemerals",
+        "past_acls",
         "path_bytes",
         "quotas",
         "rendered",
@@ -116,6 +120,7 @@ class DataTree:
         self.quotas: dict[bytes, Quota] = {}
         self.rendered: dict[bytes, Quota | None] = {CONFIG: None}
         self.acls = AclTable()
+        self.past_acls = PastAcls(0)
         self.config = b""
         self.digest = 0
         self.znode_count = 0
@@ -253,6 +258,7 @@ class DataTree:
             if is_limits(path) or is_stats(path):
                 self.track_quota(path)
         self.applied = zxid
+        self.past_acls = PastAcls(zxid)
 
     def recompute_digest(self) -> int:
         """The digest from the znodes and sessions alone; always equal to `digest`."""

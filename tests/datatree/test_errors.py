@@ -4,7 +4,7 @@ import kazoo.exceptions
 import pytest
 
 from datatree.errors import ERRORS, ErrorCode, Refused
-from datatree.opcodes import LOCAL, MULTI_READS, MULTI_WRITES, NEVER, READS, WRITES, OpCode
+from datatree.opcodes import EXTENSIONS, LOCAL, MULTI_READS, MULTI_WRITES, NEVER, READS, WRITES, OpCode
 
 
 def test_every_code_has_exactly_one_row():
@@ -62,8 +62,8 @@ def test_a_refusal_carries_its_code_and_success_is_none():
         Refused(ErrorCode.OK)
 
 
-def test_every_operation_is_a_write_a_read_local_or_never_sent():
-    sets = [WRITES, READS, LOCAL, NEVER]
+def test_every_operation_is_a_write_a_read_local_never_sent_or_ours():
+    sets = [WRITES, READS, LOCAL, NEVER, EXTENSIONS]
     assert sum(map(len, sets)) == len(OpCode)
     assert frozenset().union(*sets) == set(OpCode)
 

@@ -9,6 +9,7 @@ from datatree.errors import ErrorCode
 from datatree.jute import JuteError
 from datatree.opcodes import OpCode
 from datatree.requests import OPEN_ACL
+from zab.jute.changes import ChangePage, PageStatus, change_bytes, page_body
 from zab.jute.replies import (
     STAT_BYTES,
     MultiResult,
@@ -105,6 +106,40 @@ BODIES = [
         f"00000004 00 00000000 00000002 7879 {S} ffffffff 00 ffffff9a ffffff9a00000008 00 00000000 00000001 {A} {END}",
         [MultiResult(4, 0, (b"xy", STAT)), MultiResult(-1, -102), MultiResult(8, 0, [b"/a"])],
     ),
+    (
+        OpCode.GET_CHANGES,
+        page_body(
+            PageStatus.GIVEN,
+            258,
+            0x100000003,
+            5,
+            b"xy",
+            [
+                change_bytes(0x100000002, 9, -1, (1, 0, b"/a", b"xy", 0, 7)),
+                change_bytes(0x100000003, 9, 8, (2, 5, b"/a", None, -1, 0)),
+            ],
+        ),
+        (
+            "00000000 0000000000000102 0000000100000003 00000005 00000002 7879 00000002"
+            f"0000000100000002 00000000 0000000000000009 ffffffffffffffff 00000001 {A} 00000002 7879 00000000"
+            f"0000000000000007 0000000100000003 00000005 0000000000000009 0000000000000008 00000002 {A} ffffffff"
+            "ffffffff 0000000000000000"
+        ),
+        ChangePage(
+            PageStatus.GIVEN,
+            258,
+            0x100000003,
+            5,
+            b"xy",
+            [(0x100000002, 0, 9, -1, 1, b"/a", b"xy", 0, 7), (0x100000003, 5, 9, 8, 2, b"/a", None, -1, 0)],
+        ),
+    ),
+    (
+        OpCode.GET_CHANGES,
+        page_body(PageStatus.OLDER, 7, 8, 0, b""),
+        "00000001 0000000000000007 0000000000000008 00000000 00000000 00000000",
+        ChangePage(PageStatus.OLDER, 7, 8, 0, b"", []),
+    ),
     (OpCode.SASL, bytes.fromhex("000000027879"), "00000002 7879", b"xy"),
     (OpCode.DELETE, b"", "", None),
     (OpCode.PING, b"", "", None),
@@ -196,3 +231,18 @@ def test_kazoo_reads_the_same_out_of_a_multi():
         kazoo.exceptions.NoNodeError,
         kazoo.exceptions.RuntimeInconsistency,
     ]
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        "00000009 0000000000000007 0000000000000008 00000000 00000000 00000000",
+        "00000000 0000000000000007 0000000000000008 00000000 00000000 7fffffff" + "00" * 64,
+        "00000000 0000000000000007 0000000000000008 00000000 00000000 00000001"
+        "0000000100000002 00000000 0000000000000009 ffffffffffffffff 00000001 ffffffff" + "00" * 64,
+    ],
+    ids=["status", "count", "path"],
+)
+def test_a_page_of_changes_that_means_nothing_is_refused(raw):
+    with pytest.raises(JuteError):
+        decode_body(OpCode.GET_CHANGES, bytes.fromhex(raw), 0)

@@ -7,7 +7,9 @@ Format:
                     xid int, opcode int, body (`datatree.requests`)
     reply           the first frame of a server is its ConnectResponse; every other one is
                     xid int, zxid long, error int, body (`zab.jute.replies`)
-    special xids    -1 notification, -2 ping, -4 auth, -8 setWatches; those of other requests count up from 1
+    special xids    -1 notification, -2 ping, -4 auth, -8 setWatches; -16 and below: getChanges, which is ours, each
+                    with one of its own, since it is answered when there is something to tell; those of other requests
+                    count up from 1
 
 Exception: a connection whose first four bytes are one of the four-letter words carries text. They are looked for at
 that place only; later the same bytes are an impossible length.
@@ -29,6 +31,7 @@ from typing import Final
 
 __all__ = [
     "AUTH_XID",
+    "CHANGES_XID_MAX",
     "FOUR_LETTER_WORDS",
     "FRAME_BYTES_MAX",
     "NOTIFICATION_XID",
@@ -47,6 +50,7 @@ NOTIFICATION_XID: Final = -1
 PING_XID: Final = -2
 AUTH_XID: Final = -4
 SET_WATCHES_XID: Final = -8
+CHANGES_XID_MAX: Final = -16
 
 # xid, opcode: the first 8 bytes of a request's payload.
 REQUEST_HEADER: Final = Struct(">ii")

@@ -52,6 +52,7 @@ from attrs import define
 from datatree.jute import NULL, JuteError, Reader, Writer
 from datatree.opcodes import OpCode
 from datatree.requests import WireAcl, acl_from, acl_to
+from zab.jute.changes import read_page
 from zab.jute.framing import NOTIFICATION_XID
 
 __all__ = [
@@ -315,4 +316,5 @@ _DECODERS: Final[Mapping[int, Decode]] = {
     int(OpCode.GET_ALL_CHILDREN_NUMBER): Reader.int,
     int(OpCode.ADD_WATCH): Reader.int,
     int(OpCode.WHO_AM_I): lambda reader: reader.vector(_identity, item_bytes_min=8) or [],
+    int(OpCode.GET_CHANGES): read_page,
 }

@@ -1,0 +1,73 @@
+"""What a transaction changed, znode by znode: the rows of the feed of changes.
+
+    transaction                             changes
+    create, create2, createContainer, -TTL  CREATED, with its data
+    delete, deleteContainer                 DELETED
+    setData, reconfig                       DATA_CHANGED, with its data
+    setACL                                  ACL_CHANGED, without the list
+    multi                                   those of its parts; none if it was refused
+    closeSession                            DELETED for each ephemeral
+    createSession, check, error             none
+
+`part` is the index of the part in a multi, of the path in a closeSession, and 0 otherwise; so (zxid, part) is a place
+in the order of all changes, and `WHOLE` stands for behind the last part of a transaction.
+
+Invariant: the changes of a transaction are the znodes that applying it touches by name; what it does to their parents
+(cversion, pzxid) follows from them.
+
+Deliberately not here: who may see a change (`zab.server.changes`), and its bytes (`zab.jute.changes`).
+"""
+
+from typing import Any, Final, TypeAlias
+
+from datatree.record import Txn
+from datatree.znode import visible_owner
+
+__all__ = ["ACL_CHANGED", "CREATED", "DATA_CHANGED", "DELETED", "WHOLE", "Change", "changes_of"]
+
+CREATED: Final = 1
+DELETED: Final = 2
+DATA_CHANGED: Final = 5
+ACL_CHANGED: Final = 7
+
+WHOLE: Final = (1 << 31) - 1
+
+# kind, part, path, data, version, ephemeral owner. The version is that of the data, of an ACL_CHANGED that of the list;
+# -1 of a DELETED. The owner is the session of an ephemeral znode that was CREATED, and 0 otherwise.
+Change: TypeAlias = tuple[int, int, bytes, bytes | None, int, int]
+
+_KINDS: Final = {
+    1: CREATED,
+    15: CREATED,
+    19: CREATED,
+    21: CREATED,
+    2: DELETED,
+    20: DELETED,
+    5: DATA_CHANGED,
+    16: DATA_CHANGED,
+    7: ACL_CHANGED,
+}
+_MULTI: Final = 14
+_CLOSE_SESSION: Final = -11
+
+
+def changes_of(txn: Txn) -> list[Change]:
+    """The changes of a transaction, in their order."""
+    kind = _KINDS.get(txn.type)
+    if kind is not None:
+        return [_change(kind, 0, txn.number, txn.path, txn.data, txn.rest)]
+    if txn.type == _MULTI:
+        return [
+            _change(_KINDS[part_type], part, number, path, data, rest)
+            for part, (part_type, number, path, data, rest) in enumerate(txn.rest)
+            if part_type in _KINDS
+        ]
+    if txn.type == _CLOSE_SESSION:
+        return [(DELETED, part, path, None, -1, 0) for part, path in enumerate(txn.rest)]
+    return []
+
+
+def _change(kind: int, part: int, number: int, path: bytes, data: bytes | None, rest: Any) -> Change:
+    if kind == CREATED:
+        return kind, part, path, data, 0, visible_owner(rest[1])
+    return kind, part, path, data, -1 if kind == DELETED else number, 0

@@ -1,0 +1,76 @@
+"""Which access control lists have guarded a path before: what remains of them when a znode goes, or gets another list.
+
+The log says what was written, not who was allowed to read it then. Whoever shows old transactions needs to know: a
+znode that is gone had a list, and one that is there may have had a stricter one. So a tree notes every list that ceases
+to guard a path, with the zxid up to which it did; the open list is not noted, so where nobody restricts anything this
+costs nothing.
+
+    complete_from   everything about changes above this zxid is known: where the tree was loaded, at first; it rises
+                    when the oldest lists are forgotten
+
+Invariants: at most `count_max` paths are held, and `LISTS_MAX` lists of each; a list that was forgotten ended at or
+below `complete_from`. Where it errs, it errs on the closed side: a path that was used again is guarded by the lists of
+its earlier znodes, too, as far as they ended behind the change in question.
+
+No replicated state: it depends on where a member's tree was loaded.
+"""
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import Final
+
+from datatree.record import AclList
+
+__all__ = ["COUNT_MAX", "LISTS_MAX", "PastAcls"]
+
+COUNT_MAX: Final = 50_000
+LISTS_MAX: Final = 8
+
+
+class PastAcls:
+    """The lists that guarded paths and do so no more."""
+
+    __slots__ = ("_ended", "complete_from", "count_max")
+
+    def __init__(self, complete_from: int, count_max: int = COUNT_MAX) -> None:
+        assert count_max > 0
+        self.complete_from = complete_from
+        self.count_max = count_max
+        # path -> (zxid, list, zxid, list, …), the latest last; paths in the order of their latest. Flat tuples of atoms
+        # are nothing to the garbage collector.
+        self._ended: dict[bytes, tuple[int | AclList, ...]] = {}
+
+    def __len__(self) -> int:
+        """The paths that are held."""
+        return len(self._ended)
+
+    def ended(self, path: bytes, zxid: int, acl: AclList) -> None:
+        """`acl` guarded `path` up to the transaction `zxid`, which is the latest one."""
+        assert acl is not None
+        before = self._ended.pop(path, ())
+        if acl in before:
+            at = before.index(acl)
+            before = before[: at - 1] + before[at + 1 :]
+        if len(before) == 2 * LISTS_MAX:
+            self._forgot(before[0])
+            before = before[2:]
+        self._ended[path] = (*before, zxid, acl)
+        if len(self._ended) > self.count_max:
+            self._forget_oldest()
+
+    def since(self, path: bytes, zxid: int) -> Iterator[AclList]:
+        """The lists that guarded `path` at `zxid` or later, without the one that does so now."""
+        ended = self._ended.get(path)
+        if ended is not None:
+            for at in range(0, len(ended), 2):
+                if ended[at] >= zxid:  # type: ignore[operator]  # zxids stand at even places
+                    yield ended[at + 1]  # type: ignore[misc]  # lists at odd ones
+
+    def _forget_oldest(self) -> None:
+        """A tenth at once: looking for the first item of a dict again and again would take longer each time."""
+        for path in list(islice(self._ended, max(1, self.count_max // 10))):
+            self._forgot(self._ended.pop(path)[-2])
+
+    def _forgot(self, zxid: object) -> None:
+        assert isinstance(zxid, int)
+        self.complete_from = max(self.complete_from, zxid)

@@ -1,0 +1,97 @@
+"""The body of a reply to getChanges: one page of the feed of changes. Ours, not ZooKeeper's.
+
+Format, in jute's types:
+
+    page    status int, oldest long, zxid long, part int, lineage buffer, changes vector<change>
+    change  zxid long, part int, time long (ms since 1970), session long, kind int, path string, data buffer,
+            version int, owner long
+
+Kind, part, version and owner are those of `datatree.changes`. (zxid, part) of the page is the place to ask on from:
+everything up to it is in this page, in earlier ones, or not for the one who asked. `lineage` names the history that
+the place is in.
+
+    status  0 GIVEN      the changes behind the place that was asked for, as far as they go
+            1 OLDER      that place is older than what this server can answer; `oldest` is the first from which it can
+            2 BEYOND     it is behind the last transaction that this server has applied, `zxid`
+            3 ELSEWHERE  it is in no history that this server has: another lineage, or a zxid that nothing has
+
+Of a page that is not GIVEN, `changes` is empty.
+
+Deliberately not here: what is in a page (`zab.server.changes`).
+"""
+
+from collections.abc import Sequence
+from enum import IntEnum
+from struct import Struct
+from typing import Final, TypeAlias
+
+from attrs import define
+
+from datatree.changes import Change
+from datatree.jute import NULL, JuteError, Reader
+
+__all__ = ["ChangePage", "PageStatus", "Row", "change_bytes", "page_body", "read_page"]
+
+# zxid, part, time, session, kind, path, data, version, owner.
+Row: TypeAlias = tuple[int, int, int, int, int, bytes, bytes | None, int, int]
+
+_PAGE: Final = Struct(">iqqi")
+_HEAD: Final = Struct(">qiqqii")
+_TAIL: Final = Struct(">iq")
+_INT: Final = Struct(">i")
+# A change with an empty path and null data.
+_ROW_BYTES_MIN: Final = _HEAD.size + len(NULL) + _TAIL.size
+
+
+class PageStatus(IntEnum):
+    GIVEN = 0
+    OLDER = 1
+    BEYOND = 2
+    ELSEWHERE = 3
+
+
+@define
+class ChangePage:
+    status: PageStatus
+    oldest: int
+    zxid: int
+    part: int
+    lineage: bytes
+    rows: list[Row]
+
+
+def change_bytes(zxid: int, time: int, session: int, change: Change) -> bytes:
+    """One change of a page."""
+    kind, part, path, data, version, owner = change
+    head = _HEAD.pack(zxid, part, time, session, kind, len(path))
+    tail = _TAIL.pack(version, owner)
+    if data is None:
+        return b"".join((head, path, NULL, tail))
+    return b"".join((head, path, _INT.pack(len(data)), data, tail))
+
+
+def page_body(
+    status: PageStatus, oldest: int, zxid: int, part: int, lineage: bytes, changes: Sequence[bytes] = ()
+) -> bytes:
+    """A page of changes that `change_bytes` made."""
+    head = _PAGE.pack(status, oldest, zxid, part)
+    return b"".join((head, _INT.pack(len(lineage)), lineage, _INT.pack(len(changes)), *changes))
+
+
+def read_page(reader: Reader) -> ChangePage:
+    """Raises JuteError."""
+    status, oldest, zxid, part = reader.int(), reader.long(), reader.long(), reader.int()
+    lineage = reader.buffer() or b""
+    rows = reader.vector(_row, item_bytes_min=_ROW_BYTES_MIN) or []
+    if status not in PageStatus.__members__.values():
+        raise JuteError(f"a page of changes with status {status}")
+    return ChangePage(PageStatus(status), oldest, zxid, part, lineage, rows)
+
+
+def _row(reader: Reader) -> Row:
+    # Few calls: a page has thousands of these.
+    zxid, part, time, session, kind, path_length = _HEAD.unpack(reader.raw(_HEAD.size))
+    if path_length < 0:
+        raise JuteError(f"a change without a path, before offset {reader.offset}")
+    path, data = reader.raw(path_length), reader.buffer()
+    return zxid, part, time, session, kind, path, data, *_TAIL.unpack(reader.raw(_TAIL.size))
