@@ -1,0 +1,96 @@
+"""What jobs are written with: Spark's data frames, functions and windows, and the filters that every job has.
+
+Importing it without PySpark says what to install.
+"""
+
+import datetime
+from typing import Final
+
+from zab.pipeline.errors import PipelineError
+
+try:
+    from pyspark.sql import Column as SqlColumn
+    from pyspark.sql import DataFrame, Window
+    from pyspark.sql import functions as F  # noqa: N812 - Spark's own name for it
+except ImportError as error:
+    raise PipelineError(f"the pipeline needs PySpark ({error}): pip install 'zab[pipeline]'") from None
+
+__all__ = [
+    "COUNTER_MAX",
+    "DataFrame",
+    "F",
+    "SqlColumn",
+    "Window",
+    "base_name",
+    "in_range",
+    "in_subtree",
+    "milliseconds",
+    "parent_path",
+    "sequence_number",
+]
+
+COUNTER_MAX: Final = 2**31 - 1
+"""Of the counter that names sequential children: a signed number of 32 bits, which wraps behind it."""
+
+_MICROSECONDS: Final = 1000
+
+
+def parent_path(path: SqlColumn) -> SqlColumn:
+    """The parent of an absolute path; that of "/" is null."""
+    cut = F.regexp_extract(path, r"^(.*)/[^/]+$", 1)
+    return F.when(path == "/", None).otherwise(F.when(cut == "", "/").otherwise(cut))
+
+
+def base_name(path: SqlColumn) -> SqlColumn:
+    """What stands behind the last slash."""
+    return F.substring_index(path, "/", -1)
+
+
+def in_subtree(path: SqlColumn, root: str) -> SqlColumn:
+    """Whether a path is `root` or below it."""
+    if root == "/":
+        return path.isNotNull()
+    return (path == root) | path.startswith(root + "/")
+
+
+def sequence_number(path: SqlColumn, version: SqlColumn) -> SqlColumn:
+    """The number in the name of a sequential znode; null for any other name.
+
+    version: of its create, the parent's counter behind it; where that is null, ten digits at the end will do."""
+    counter = version.cast("bigint")
+    number = F.when(counter == -COUNTER_MAX - 1, F.lit(COUNTER_MAX).cast("bigint")).otherwise(counter - 1)
+    digits = F.regexp_extract(path, r"(\d{10})$", 1)
+    return F.when(path.endswith(F.format_string("%010d", number)), number).when(
+        counter.isNull() & (digits != ""), digits.cast("bigint")
+    )
+
+
+def milliseconds(begin: SqlColumn, end: SqlColumn) -> SqlColumn:
+    """From one timestamp to another."""
+    return ((F.unix_micros(end) - F.unix_micros(begin)) / _MICROSECONDS).cast("bigint")
+
+
+def in_range(
+    *,
+    since: datetime.datetime | None = None,
+    until: datetime.datetime | None = None,
+    zxid_min: int | None = None,
+    zxid_max: int | None = None,
+    time: str = "time",
+    zxid: str = "zxid",
+) -> SqlColumn:
+    """Whether a row lies within all the bounds given, inclusive; a time without a zone is one of UTC."""
+    condition = F.lit(True)
+    if since is not None:
+        condition &= F.col(time) >= F.lit(_in_utc(since))
+    if until is not None:
+        condition &= F.col(time) <= F.lit(_in_utc(until))
+    if zxid_min is not None:
+        condition &= F.col(zxid) >= zxid_min
+    if zxid_max is not None:
+        condition &= F.col(zxid) <= zxid_max
+    return condition
+
+
+def _in_utc(moment: datetime.datetime) -> datetime.datetime:
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=datetime.UTC)
