@@ -68,6 +68,8 @@ MAY_NOT_IMPORT: dict[str, set[str]] = {
 }
 PURE_PARTS = {"zab/*", "datatree", "session", "zab/jute", "zab/simulator"}
 PURE_SERVER_FILES = {
+    "change_rows.py",
+    "changes.py",
     "cleanup.py",
     "connection.py",
     "digests.py",

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
+from datatree.batch import Batch
 from datatree.jute import Reader
 from datatree.log import LogContents
 from datatree.opcodes import OpCode
@@ -18,12 +19,23 @@ from datatree.requests import OPEN_ACL, Create, PathKind, PathOnly, PathVersion,
 from datatree.tree import DataTree
 from zab import events as ev
 from zab import message as msg
+from zab.jute.changes import PageStatus
 from zab.jute.framing import FrameReader, frame, request_frame
 from zab.jute.handshake import ConnectRequest, ConnectResponse
 from zab.jute.replies import ReplyHeader, WatcherEvent, decode_body
+from zab.server.change_rows import gather, is_known, rows_of, start_of
 from zab.server.config import parse
 from zab.server.connection import ClientConnection, Closing
-from zab.server.inputs import ClientBytes, ClientClosed, ClientConnected, Input, SnapshotTaken, TakeSnapshot
+from zab.server.inputs import (
+    ChangesRead,
+    ClientBytes,
+    ClientClosed,
+    ClientConnected,
+    Input,
+    ReadChanges,
+    SnapshotTaken,
+    TakeSnapshot,
+)
 from zab.server.member import Member
 
 TICK_MS = 1000
@@ -141,6 +153,11 @@ class Server:
         self.snapshots: list[TakeSnapshot] = []
         self.keep_output = False
         """The socket takes nothing."""
+        self.logged: list[Batch] = []
+        """What its log files hold; a test takes the oldest away."""
+        self.reads: list[ReadChanges] = []
+        self.reads_held = False
+        """Reads of changes are answered by `answer_read` alone."""
 
     @property
     def sid(self) -> int:
@@ -285,6 +302,7 @@ class Ensemble:
         answers = server.held if server.durable_held else server.inputs
         match effect:
             case ev.AppendBatches():
+                server.logged += effect.batches
                 answers.append(ev.Durable(effect.generation, effect.batches[-1].zxid))
             case ev.TruncateLog():
                 answers.append(ev.LogCut(effect.generation, effect.zxid))
@@ -310,10 +328,34 @@ class Ensemble:
                 self.break_link(effect.link, server.sid)
             case TakeSnapshot():
                 server.snapshots.append(effect)
+            case ReadChanges():
+                server.reads.append(effect)
+                if not server.reads_held:
+                    self.answer_read(server)
             case ev.Trace():
                 server.traces.append(effect.text)
             case ev.Halt():
                 server.halted = effect.reason
+
+    def answer_read(self, server: Server) -> None:
+        """What the worker makes of the last read."""
+        effect = server.reads[-1]
+        start = start_of(effect.place)
+        batches = effect.batches
+        if not batches:
+            before = [batch.zxid for batch in server.logged if batch.zxid <= start]
+            oldest = 0 if not server.logged or server.logged[0].first & 0xFFFFFFFF == 1 else server.logged[0].first - 1
+            if start < oldest:
+                server.inputs.append(ChangesRead(PageStatus.OLDER, oldest=oldest))
+                return
+            batches = [batch for batch in server.logged if start < batch.zxid <= effect.upto]
+            if not is_known(effect.place, before[-1] if before else oldest, batches):
+                server.inputs.append(ChangesRead(PageStatus.ELSEWHERE))
+                return
+        found = ((batch.zxid, rows_of(batch, effect.prefix)) for batch in batches)
+        server.inputs.append(
+            ChangesRead(PageStatus.GIVEN, *gather(found, effect.place, effect.prefix, effect.bytes_max))
+        )
 
     def finish_snapshot(self, server: Server) -> None:
         taken = server.snapshots[-1]

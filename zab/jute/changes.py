@@ -11,7 +11,8 @@ everything up to it is in this page, in earlier ones, or not for the one who ask
 the place is in.
 
     status  0 GIVEN      the changes behind the place that was asked for, as far as they go
-            1 OLDER      that place is older than what this server can answer; `oldest` is the first from which it can
+            1 OLDER      that place is older than what this server can answer; `oldest` is the first from which it can,
+                         and 0 in every other page
             2 BEYOND     it is behind the last transaction that this server has applied, `zxid`
             3 ELSEWHERE  it is in no history that this server has: another lineage, or a zxid that nothing has
 

@@ -10,9 +10,12 @@ from typing import TypeAlias
 
 import attrs
 
+from datatree.batch import Batch
 from datatree.cursor import SnapshotCursor
 from datatree.tree import DataTree
 from zab.events import Effect, Event
+from zab.jute.changes import PageStatus
+from zab.server.change_rows import Place, Row
 from zab.server.connection import ClientConnection
 
 # ------------------------------------------------------------------------------------------------------------- inputs
@@ -62,7 +65,24 @@ class TreeInstalled:
     tree: DataTree
 
 
-Input: TypeAlias = Event | ClientConnected | ClientBytes | ClientClosed | SnapshotTaken | SnapshotFailed | TreeInstalled
+@attrs.define
+class ChangesRead:
+    """The answer to `ReadChanges`: the rows, and the place up to which there are no others.
+
+    With another status than GIVEN there are none: OLDER with the oldest zxid from which the log can be read, ELSEWHERE,
+    or, if `is_damaged`, that it cannot be read at all.
+    """
+
+    status: PageStatus
+    rows: list[Row] = attrs.Factory(list)
+    place: Place = (0, 0)
+    oldest: int = 0
+    is_damaged: bool = False
+
+
+Input: TypeAlias = (
+    Event | ClientConnected | ClientBytes | ClientClosed | SnapshotTaken | SnapshotFailed | TreeInstalled | ChangesRead
+)
 
 # ------------------------------------------------------------------------------------------------------------ effects
 
@@ -79,4 +99,18 @@ class TakeSnapshot:
     cursor: SnapshotCursor
 
 
-MemberEffect: TypeAlias = Effect | TakeSnapshot
+@attrs.define
+class ReadChanges:
+    """Read what changed behind a place, within a path and up to a zxid; answer with `ChangesRead`.
+
+    Out of these batches; when there are none, out of the log files, at most `bytes_max` of them. One at a time.
+    """
+
+    place: Place
+    prefix: bytes
+    upto: int
+    bytes_max: int
+    batches: list[Batch]
+
+
+MemberEffect: TypeAlias = Effect | TakeSnapshot | ReadChanges

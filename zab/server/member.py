@@ -49,6 +49,7 @@ from zab.server.cleanup import Cleanup
 from zab.server.connection import ClientConnection, Clients, Closing, Stage
 from zab.server.digests import Digests
 from zab.server.inputs import (
+    ChangesRead,
     ClientBytes,
     ClientClosed,
     ClientConnected,
@@ -151,12 +152,13 @@ class Member:
 
     def next_deadline(self) -> int:
         """To be asked after the host has sent what there was to send, since that makes room for more."""
-        if self._committed or self.limits.is_any_with_room_again:
+        changes = self.processor.changes
+        if self._committed or self.limits.is_any_with_room_again or changes.is_due:
             return self.now
         deadlines = [self.limits.next_deadline]
-        deadline = self.peer.next_deadline()
-        if deadline is not None:
-            deadlines.append(deadline)
+        for deadline in (self.peer.next_deadline(), changes.next_deadline):
+            if deadline is not None:
+                deadlines.append(deadline)
         if self.serving and self.sessions.tracker is not None:
             deadlines.append(self.sessions.tracker.next_deadline)
         if self._cleanup is not None:
@@ -195,6 +197,9 @@ class Member:
                 self._lead_turn()
             else:
                 self._follow_turn()
+        changes = self.processor.changes
+        if changes.is_any and self.serving:
+            self._effects += changes.turn(self.now, self.peer.history, self.peer.lineage, self.applied)
         self.limits.end_turn(self.now, is_loaded=self._is_loaded)
         for connection in self.clients.reap():
             self.processor.forget(connection)
@@ -383,6 +388,7 @@ class Member:
         """Another tree takes the place of the one before; nobody is served meanwhile."""
         assert not self.serving
         tree.config = str(self.config.ensemble).encode()
+        tree.past_acls.count_max = self.config.max_past_acls
         self.state.tree = tree
         self._committed.clear()
         self.applied = tree.applied
@@ -501,6 +507,7 @@ _ON_INPUT: dict[type, Callable[[Member, Any], None]] = {
     SnapshotTaken: Member._on_snapshot_taken,
     SnapshotFailed: Member._on_snapshot_failed,
     TreeInstalled: Member._on_tree_installed,
+    ChangesRead: lambda member, event: member.processor.changes.read(event),
     ev.TimePassed: lambda _member, _event: None,
 }
 """Inputs that are not the peer's. It is told of time at the beginning of each step, whoever woke the member."""

@@ -23,8 +23,9 @@ Invariants:
 The leader keeps the transactions that it proposed, with the connections they came from, until they are committed: it
 neither decodes them again nor looks for whom to answer. Learners decode when they apply.
 
-Not here: how reads are answered (`reads`, `local`), handshakes and the owners of sessions (`sessions`), what a
-transaction says (`datatree.prepare`) and does (`datatree.tree`), and who proposes and commits (`zab.peer`).
+Not here: how reads are answered (`reads`, `local`), the feed of changes, which keeps no order (`changes`), handshakes
+and the owners of sessions (`sessions`), what a transaction says (`datatree.prepare`) and does (`datatree.tree`), and
+who proposes and commits (`zab.peer`).
 """
 
 from __future__ import annotations
@@ -49,6 +50,7 @@ from datatree.requests import CreateSession
 from zab import message as msg
 from zab.events import Propose
 from zab.jute.replies import notification, reply
+from zab.server.changes import Changes
 from zab.server.connection import ClientConnection, Closing
 from zab.server.local import ANSWERS, PROMPT, UNKNOWN, sync_reply
 from zab.server.reads import UNDECODABLE, Answer, ConnectionEnds, ReadState
@@ -61,6 +63,7 @@ _HEADER = Struct(">ii")
 
 _IS_WRITE = frozenset(int(opcode) for opcode in WRITES) - {int(OpCode.RECONFIG)}
 _SYNC = int(OpCode.SYNC)
+_GET_CHANGES = int(OpCode.GET_CHANGES)
 _ERROR = int(OpCode.ERROR)
 _CREATE_SESSION = int(OpCode.CREATE_SESSION)
 _CLOSE_SESSION = int(OpCode.CLOSE_SESSION)
@@ -98,6 +101,7 @@ class Processor:
         self.sessions = sessions
         self.schedule = schedule
         self.server_id = server_id
+        self.changes = Changes(state)
         self.prepare: Prepare | None = None
         """The leader's view of the state with everything in flight; None on learners."""
         self.intake: deque[Write] = deque()
@@ -164,6 +168,9 @@ class Processor:
         prompt = PROMPT.get(opcode)
         if prompt is not None:
             self._answer(connection, prompt, xid, frame)
+            return
+        if opcode == _GET_CHANGES:
+            self.changes.ask(connection, xid, frame, self.now)
             return
         if opcode == _SYNC:
             connection.sync_tags.append(self.sync_tag)
@@ -418,6 +425,7 @@ class Processor:
         connection.held.clear()
         self.choked.pop(connection, None)
         self.state.watches.close(connection)
+        self.changes.forget(connection)
 
     def drop_role(self) -> None:
         """Leave what a leader or learner had under way: none of it goes to the next leader (G2)."""

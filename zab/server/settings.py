@@ -367,6 +367,34 @@ class Config:
         "bytes",
         "Ours. Unsent output beyond which a connection is not read from; at twice that it is closed.",
     )
+    max_changes_per_connection: int = setting(
+        "maxChangesPerConnection",
+        64,
+        _COUNT,
+        "requests",
+        "Ours. getChanges of one connection that wait; a further one is refused with THROTTLEDOP.",
+    )
+    max_changes_page_bytes: int = setting(
+        "maxChangesPageBytes",
+        256 * 1024,
+        _BYTES,
+        "bytes",
+        "Ours. An answer to getChanges ends there, so that other answers are not kept waiting; one change always fits.",
+    )
+    max_changes_wait_ms: int = setting(
+        "maxChangesWaitMs",
+        30_000,
+        _COUNT_OR_0,
+        "ms",
+        "Ours. A getChanges with nothing to tell is answered after this at the latest.",
+    )
+    max_past_acls: int = setting(
+        "maxPastAcls",
+        50_000,
+        _COUNT,
+        "paths",
+        "Ours. Of restricted znodes that are gone, for getChanges; beyond, what is older is the superuser's alone.",
+    )
     four_letter_words: frozenset[str] = setting(
         "4lw.commands.whitelist",
         frozenset({"srvr"}),

@@ -12,7 +12,8 @@ reset: a crash anywhere leaves either the old history or a member that does not 
 Any OSError is final (C1): it passes through, and its caller ends the process. `SnapshotError` is not: the fetched
 file is removed and the answer says so.
 
-Reading (`read_log`, `offer_snapshot`) may happen in other threads; a lock, handed in, keeps it apart from cuts.
+Reading (`read_log`, `read_changes`, `offer_snapshot`) may happen in other threads; a lock, handed in, keeps it apart
+from cuts.
 
 Not here: threads (`log_thread`), the network (`snapshot_transfer`), who may have which history (`zab.peer`).
 """
@@ -30,6 +31,7 @@ from datatree.batch import genesis
 from datatree.disk import Disk
 from datatree.epochs import Member, forget_member, save_epochs, save_member
 from datatree.log import TransactionLog
+from datatree.record import RecordError
 from datatree.segment import LogDamagedError
 from datatree.snapshot import (
     SnapshotError,
@@ -61,7 +63,9 @@ from zab.events import (
     SnapshotOffered,
     TruncateLog,
 )
-from zab.server.inputs import TreeInstalled
+from zab.jute.changes import PageStatus
+from zab.server.change_rows import gather, is_known, rows_of, start_of
+from zab.server.inputs import ChangesRead, ReadChanges, TreeInstalled
 from zab.server.journal import Journal
 
 journal = Journal("storage")
@@ -198,6 +202,25 @@ class Storage:
                 journal.error("log is damaged -> send a snapshot instead", reason=str(error))
                 position, batches = None, []
         return LogRead(effect.link, position, batches)
+
+    def read_changes(self, effect: ReadChanges) -> ChangesRead:
+        """Changes for a client; decoding them is most of the work. Damage is reported and said."""
+        try:
+            batches = effect.batches
+            if not batches:
+                with self._cutting:
+                    floor, behind = self.log.read_from(start_of(effect.place), effect.bytes_max)
+                    oldest = self.log.first_position[0]
+                if floor is None:
+                    return ChangesRead(PageStatus.OLDER, oldest=oldest)
+                batches = [batch for batch in behind if batch.zxid <= effect.upto]
+                if not is_known(effect.place, floor[0], batches):
+                    return ChangesRead(PageStatus.ELSEWHERE)
+            found = ((batch.zxid, rows_of(batch, effect.prefix)) for batch in batches)
+            return ChangesRead(PageStatus.GIVEN, *gather(found, effect.place, effect.prefix, effect.bytes_max))
+        except (LogDamagedError, RecordError, OSError) as error:
+            journal.error("log is damaged -> tell no changes out of it", reason=str(error))
+            return ChangesRead(PageStatus.GIVEN, is_damaged=True)
 
     def offer_snapshot(self, effect: OfferSnapshot) -> SnapshotOffered | None:
         """The newest snapshot whose checksums all match, and from which the log goes on; None when there is none."""

@@ -5,7 +5,7 @@
     snapshots   one job after the other: write a snapshot slice by slice, preallocate, purge
     fetch       a snapshot from another member, piece by piece; it holds the place of a storage effect, and one that
                 comes behind it ends it
-    read        log batches and snapshots for learners
+    read        log batches and snapshots for learners, changes for clients
 
 Every piece goes through the `FaultyDisk`: an `OSError` in the log ends the process, as it does the server's; one in a
 snapshot gives that snapshot up; `PowerLossError` is the end of the machine.
@@ -23,7 +23,7 @@ from datatree.disk import File
 from datatree.retention import purge
 from datatree.snapshot import SnapshotWriter, fetch_path, read_snapshot_header, snapshot_path
 from zab import events as ev
-from zab.server.inputs import SnapshotFailed, SnapshotTaken, TakeSnapshot
+from zab.server.inputs import ReadChanges, SnapshotFailed, SnapshotTaken, TakeSnapshot
 from zab.server.storage import InstallSnapshot, RollLog, SnapshotUnusable, Storage, StorageEffect
 from zab.simulator.disk import PowerLossError
 from zab.simulator.schedule import MS
@@ -182,6 +182,10 @@ class Files:
             self._process.later(self._process.config.tick_time_ms * MS // 10, self.read_log, effect)
         else:
             self._process.later(self._delay(), lambda: self._process.give(self.storage.read_log(effect)))
+
+    def read_changes(self, effect: ReadChanges) -> None:
+        """For a client."""
+        self._process.later(self._delay(), lambda: self._process.give(self.storage.read_changes(effect)))
 
     def offer_snapshot(self, effect: ev.OfferSnapshot) -> None:
         self._process.later(self._delay(), self._offer, effect)
