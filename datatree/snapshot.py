@@ -38,7 +38,8 @@ Entries: all sessions by id, rising; then the znodes by path, rising, each list 
 znode that uses it; their numbers are 1, 2, 3, … in that order, and 0 is the open list.
 
     session  01 | id 8, signed | timeout 4, ms
-    list     02 | number 4 | count of entries 4 | each: permissions 4, length 4 of the scheme, length 4 of the id, both
+    list     02 | number 4 | count of entries 4 | each: permissions 4, signed, length 4 of the scheme, length 4 of the
+             id, both
     znode    03 | length of path 4 | length of data 4, -1 for null | number of its list 4 | stored owner 8 |
              internal cversion 4 | stat 68 as a client sees it (`datatree.znode`) | path | data
 
@@ -71,7 +72,7 @@ _CRC = struct.Struct(">I")
 _TRAILER = struct.Struct(">4sIQ16sQQQI")
 _SESSION = struct.Struct(">Bqi")
 _LIST = struct.Struct(">BII")
-_ENTRY = struct.Struct(">III")
+_ENTRY = struct.Struct(">iII")
 _ZNODE = struct.Struct(f">BIiIqi{STAT_BYTES}s")
 _NAME = re.compile(r"snapshot\.([0-9a-f]+)")
 

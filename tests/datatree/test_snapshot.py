@@ -88,6 +88,15 @@ def test_loaded_tree_is_the_one_that_was_written(znode_count):
     assert verify_snapshot(disk, path) == read_snapshot_header(disk, path) == header
 
 
+@pytest.mark.parametrize("permissions", [-1, 32, (1 << 31) - 1, -(1 << 31)])
+def test_permissions_that_mean_nothing_are_kept(permissions: int) -> None:
+    """A client may send any 32 bits; no znode may keep the members from their snapshots."""
+    disk, tree = FaultyDisk(), DataTree()
+    tree.apply(Txn(1, 1, 5, 1, 1, 1, b"/a", b"", (((permissions, b"world", b"anyone"),), 0)))
+    _, loaded = load_snapshot(disk, snapshot(disk, tree, CHAIN))
+    assert everything(loaded) == everything(tree)
+
+
 def test_layout_is_the_documented_one_byte_by_byte():
     tree = DataTree()
     tree.apply(Txn(1 << 32 | 1, 7, 3, 0, -10, 4000, b"", None, None))
