@@ -93,7 +93,7 @@ _LENGTH: Final = np.dtype(">i4")
 _HEAD: Final = struct.Struct(">BIi")
 _SESSION: Final = struct.Struct(">Bqi")
 _LIST: Final = struct.Struct(">BII")
-_ENTRY: Final = struct.Struct(">III")
+_ENTRY: Final = struct.Struct(">iII")
 _IS_SESSION, _IS_LIST, _IS_ZNODE = 1, 2, 3
 _DIGEST_MASK: Final = (1 << 64) - 1
 
@@ -115,8 +115,8 @@ class SnapshotDamageError(Exception):
 class Label:
     """What every row says about where it comes from."""
 
-    ensemble: str
-    member: str
+    ensemble: str | None
+    member: str | None
     snapshot: str | None
     zxid: int
 
