@@ -37,7 +37,7 @@ from datatree.segment import (
     index_path,
     log_path,
 )
-from datatree.stale import set_aside_history
+from datatree.stale import STALE, set_aside, set_aside_history
 
 SEGMENT_BYTES = 64 << 20
 """How large a file grows before the next one begins, and how much is preallocated: ZooKeeper's preAllocSize."""
@@ -222,6 +222,9 @@ class TransactionLog:
     def truncate(self, zxid: int, chain: bytes) -> None:
         """Cut off every batch above (zxid, chain), newest files first; durable when it returns.
 
+        What is cut is kept beside the log, as stale files: where it differs from what another member has at the same
+        zxid, somebody will want to see it. Retention removes them in time.
+
         Raises NotHeldError when that is no batch end of this history. An OSError is final."""
         assert zxid >= self.mark, f"{zxid:#x} is below the high-water mark {self.mark:#x}"
         if self.floor(zxid) != (zxid, chain):
@@ -229,18 +232,12 @@ class TransactionLog:
         self.roll()
         self._begin_change()
         while self._segments and self._segments[-1].previous[0] >= zxid:
-            self._remove_segment(self._segments.pop())
+            # The name is gone before the next older file goes, or a power cut could leave a gap.
+            set_aside(self.disk, self._segments.pop().path)
         if self._segments and self._segments[-1].last[0] > zxid:
             self._cut_segment(self._segments[-1], (zxid, chain))
         self.last = zxid, chain
         self._sound = True
-
-    def _remove_segment(self, segment: Segment) -> None:
-        """The name has to be gone before the next older file goes, or a power cut could leave a gap."""
-        self.disk.remove(segment.path)
-        if self.disk.exists(index_path(segment.path)):
-            self.disk.remove(index_path(segment.path))
-        self.disk.sync_directory(DIRECTORY)
 
     def _cut_segment(self, segment: Segment, end: Position) -> None:
         """Cut within a file. A frame that is cut in two goes, as far as it stays, into a file of its own first: its
@@ -248,13 +245,17 @@ class TransactionLog:
         position = segment.previous
         cut = SEGMENT_HEADER_BYTES
         kept: list[Batch] = []
+        tail: list[Batch] = []
         for frame_end, batches in segment.frames(self.disk):
-            if batches and batches[-1].zxid > end[0]:
-                kept = [batch for batch in batches if batch.zxid <= end[0]]
-                break
+            if tail or (batches and batches[-1].zxid > end[0]):
+                kept += [batch for batch in batches if batch.zxid <= end[0]]
+                tail += [batch for batch in batches if batch.zxid > end[0]]
+                continue
             cut = frame_end
             if batches:
                 position = batches[-1].zxid, batches[-1].chain
+        stale = SegmentHeader(self.lineage, end, tail[0].first)
+        self.disk.replace(log_path(stale.first) + STALE, _pack_segment(stale, tail))
         if kept:
             self._segments.append(write_segment(self.disk, SegmentHeader(self.lineage, position, kept[0].first), kept))
         if self.disk.exists(index_path(segment.path)):
@@ -357,17 +358,21 @@ class TransactionLog:
 
 def write_segment(disk: Disk, header: SegmentHeader, batches: list[Batch]) -> Segment:
     """Write a whole file at once, in the place of any of its name; durable, and known to be, when it returns."""
-    seed = seed_of(header.first)
-    data = header.pack() + pack_frame(seed, SEGMENT_HEADER_BYTES, 0, [batch.raw for batch in batches])
+    data = _pack_segment(header, batches)
     index = Index(header.previous[0])
     at = SEGMENT_HEADER_BYTES + FRAME_HEADER_BYTES
     for batch in batches:
         index.add(at, batch)
         at += len(batch.raw)
-    data += pack_frame(seed, len(data), len(data))
     path = log_path(header.first)
     disk.replace(path, data)
     segment = Segment(path, header.first, header.previous, (batches[-1].zxid, batches[-1].chain), len(data))
     segment.index = index.sparse()
     segment.write_index(disk, index)
     return segment
+
+
+def _pack_segment(header: SegmentHeader, batches: list[Batch]) -> bytes:
+    seed = seed_of(header.first)
+    data = header.pack() + pack_frame(seed, SEGMENT_HEADER_BYTES, 0, [batch.raw for batch in batches])
+    return data + pack_frame(seed, len(data), len(data))

@@ -5,7 +5,7 @@ import pytest
 
 from datatree.batch import genesis
 from datatree.epochs import load_mark, load_member
-from datatree.frame import FRAME_HEADER_BYTES
+from datatree.frame import FRAME_HEADER_BYTES, scan
 from datatree.log import SPARE, LogFailedError, NotHeldError
 from datatree.segment import SEGMENT_HEADER_BYTES, LogDamagedError, index_path, log_files, log_path, read_index
 from tests.datatree.histories import LINEAGE, START, Author, fresh_log, held, raws, reopened, snapshot, synchronized
@@ -228,6 +228,25 @@ def test_truncate_cuts_exactly_behind_the_batch_and_appends_read_back(segment_by
     recovered, again = reopened(disk)
     assert not recovered.damage
     assert held(again) == expected
+
+
+@pytest.mark.parametrize("segment_bytes", [700, 1 << 20])
+@pytest.mark.parametrize("kept", [0, 1, 5, 8, 11])
+def test_what_a_truncation_cuts_is_set_aside(segment_bytes, kept):
+    """A5: a tail that differs from the leader's is evidence."""
+    disk, author = FaultyDisk(), Author()
+    log = fresh_log(disk, segment_bytes=segment_bytes)
+    batches = author.write(12)
+    for start in range(0, 12, 4):
+        log.append(batches[start : start + 4])
+    log.truncate(*((batches[kept - 1].zxid, batches[kept - 1].chain) if kept else START))
+    stale = sorted(int(name[4:-6], 16) for name in disk.list("version-1") if name.endswith(".stale"))
+    found = []
+    for first in stale:
+        for frame in scan(disk.read(f"{log_path(first)}.stale"), first, SEGMENT_HEADER_BYTES).parts:
+            found += [batch.raw for batch in frame.batches]
+    assert found == raws(batches[kept:])
+    assert held(log) == raws(batches[:kept])
 
 
 def test_truncate_refuses_what_is_no_batch_end_of_this_history():
