@@ -87,7 +87,11 @@ def _with_assumed_deletes(log: DataFrame, changes: DataFrame, others: bool) -> D
         )
     )
     # What has no path would all be in one window.
-    key = ["ensemble", "path", *([F.when(F.col("path").isNull(), F.col("zxid"))] if others else [])]
+    key: list[SqlColumn | str] = [
+        "ensemble",
+        "path",
+        *([F.when(F.col("path").isNull(), F.col("zxid"))] if others else []),
+    ]
     before = Window.partitionBy(*key).orderBy("order").rowsBetween(Window.unboundedPreceding, -1)
     state = F.when(F.col("kind") == CREATE, F.col("owner")).when(F.col("kind") == DELETE, F.lit(0))
     return (
