@@ -240,8 +240,10 @@ def test_kazoo_reads_the_same_out_of_a_multi():
         "00000000 0000000000000007 0000000000000008 00000000 00000000 7fffffff" + "00" * 64,
         "00000000 0000000000000007 0000000000000008 00000000 00000000 00000001"
         "0000000100000002 00000000 0000000000000009 ffffffffffffffff 00000001 ffffffff" + "00" * 64,
+        "00000000 0000000000000007 0000000000000008 00000000 00000000 00000001"
+        "0000000100000002 00000000 0000000000000009 ffffffffffffffff 00000003 00000000" + "00" * 64,
     ],
-    ids=["status", "count", "path"],
+    ids=["status", "count", "path", "kind"],
 )
 def test_a_page_of_changes_that_means_nothing_is_refused(raw):
     with pytest.raises(JuteError):

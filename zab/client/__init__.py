@@ -5,12 +5,14 @@
 `datatree` (requests, error codes, paths) and trio; never `zab.server`.
 """
 
+from zab.client.changes import Changes
 from zab.client.client import Client, connect
 from zab.client.exceptions import (
     ApiError,
     AuthFailedError,
     BadArgumentsError,
     BadVersionError,
+    ChangesLostError,
     ClientClosedError,
     ConnectionLossError,
     DataInconsistencyError,
@@ -51,9 +53,12 @@ from zab.client.records import (
     OPEN_ACL,
     READ_ACL,
     Acl,
+    Change,
+    ChangeKind,
     EventType,
     Identity,
     Permission,
+    Place,
     Stat,
     State,
     WatchEvent,
@@ -76,6 +81,10 @@ __all__ = [
     "AuthFailedError",
     "BadArgumentsError",
     "BadVersionError",
+    "Change",
+    "ChangeKind",
+    "Changes",
+    "ChangesLostError",
     "Client",
     "ClientClosedError",
     "ConnectionLossError",
@@ -100,6 +109,7 @@ __all__ = [
     "OperationTimeoutError",
     "PeerProtocolError",
     "Permission",
+    "Place",
     "QuotaExceededError",
     "ReconfigDisabledError",
     "ReconfigInProgressError",

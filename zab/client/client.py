@@ -28,11 +28,12 @@ from typing import Any, TypeVar
 import trio
 from attrs import evolve
 
+from zab.client.changes import Changes
 from zab.client.exceptions import NoNodeError, NoWatcherError, RequestError
 from zab.client.hosts import Host, HostOrder, parse_hosts
 from zab.client.link import Dial
 from zab.client.operations import Operation, Operations
-from zab.client.records import OPEN_ACL, Acl, Identity, Stat, State, WatchKind, WatchMode
+from zab.client.records import OPEN_ACL, Acl, Identity, Place, Stat, State, WatchKind, WatchMode
 from zab.client.runtime import Runtime, StateChanges
 from zab.client.session import Session, auth_request
 from zab.client.settings import Settings
@@ -304,6 +305,15 @@ class Client:
             if not local:
                 raise
         self._runtime.forget_watches(path, kind)
+
+    # Changes.
+
+    def changes(self, since: int | Place | None = None, prefix: str = "/") -> Changes:
+        """`async for change in zk.changes(since, "/app")`: what changed at `prefix` and below it behind a zxid.
+
+        In order, each once, whichever servers tell them, until the client is closed; `Changes` has the rest.
+        """
+        return Changes(self._runtime, self._operations, since, prefix)
 
     # The ensemble.
 

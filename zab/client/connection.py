@@ -12,10 +12,13 @@ Out: the ConnectRequest, then frames of {xid int, opcode int, body}. In: the Con
      -2     a ping
      -4     the oldest add_auth without an answer
      -8     the oldest setWatches without an answer
+  ≤ -16     the getChanges that was sent with it: each has one of its own, and is answered when there is something to
+            tell
 
 Invariants:
 - xids of requests are 1, 2, …, 2^31 - 1, then 1 again; a reply with any other xid than that of the oldest request
-  unanswered ends the connection (`PeerProtocolError`), since from there on no answer could be trusted.
+  unanswered ends the connection (`PeerProtocolError`), since from there on no answer could be trusted. Those of
+  getChanges are -16, -17, …, -2^31, then -16 again.
 - Silence is bounded: a ping leaves when nothing was sent for half of the read timeout (or for 10 s), and when nothing
   was received for the read timeout (two thirds of the session's) the connection is over, in time to reach another
   server before the session expires. While greeting, the read timeout is what is left of the time to connect.
@@ -39,6 +42,7 @@ from zab.client.records import EventType
 from zab.client.requests import Answered, Event, Expired, Notified, Opened, Request
 from zab.jute.framing import (
     AUTH_XID,
+    CHANGES_XID_MAX,
     NOTIFICATION_XID,
     PING_XID,
     SET_WATCHES_XID,
@@ -53,6 +57,7 @@ from zab.jute.replies import ReplyHeader, WatcherEvent
 __all__ = ["Connection", "Phase"]
 
 XID_MAX: Final = 2**31 - 1
+XID_MIN: Final = -(2**31)
 
 # A server that hears nothing for long may be behind a firewall that forgets idle connections.
 PING_IDLE_MS_MAX: Final = 10_000
@@ -74,8 +79,10 @@ class Connection:
         self._unsent: list[bytes] = []
         self._unanswered: deque[tuple[int, Request[Any]]] = deque()
         self._auths: deque[Request[Any]] = deque()
+        self._changes: dict[int, Request[Any]] = {}
         self._watch_restores_count = 0
         self._next_xid = 1
+        self._next_changes_xid = CHANGES_XID_MAX
         self._read_timeout_ms = answer_ms
         self._last_received = now
         self._last_sent = now
@@ -83,7 +90,7 @@ class Connection:
 
     @property
     def in_flight_count(self) -> int:
-        """Requests sent (or about to be) and not answered."""
+        """Requests sent (or about to be) and not answered; those that may wait for their answer do not count."""
         return len(self._unanswered)
 
     def is_registering(self, path: bytes, table: object) -> bool:
@@ -111,6 +118,15 @@ class Connection:
         assert request.opcode == OpCode.AUTH
         self._auths.append(request)
         self._queue(request_frame(AUTH_XID, request.opcode, request.body))
+
+    def send_changes(self, request: Request[Any]) -> None:
+        """Queues a getChanges, which is answered out of the order of the other requests."""
+        assert self.phase is Phase.OPEN
+        assert request.opcode == OpCode.GET_CHANGES
+        xid = self._next_changes_xid
+        self._next_changes_xid = xid - 1 if xid > XID_MIN else CHANGES_XID_MAX
+        self._changes[xid] = request
+        self._queue(request_frame(xid, request.opcode, request.body))
 
     def restore_watches(self, opcode: OpCode, body: bytes) -> None:
         assert self.phase is Phase.OPEN
@@ -176,6 +192,9 @@ class Connection:
             return None
         if header.xid == AUTH_XID and self._auths:
             return Answered(self._auths.popleft(), header.error, header.zxid, None)
+        if header.xid in self._changes:
+            result = self._changes[header.xid].decode(payload, ReplyHeader.BYTES) if not header.error else None
+            return Answered(self._changes.pop(header.xid), header.error, header.zxid, result)
         if header.xid == SET_WATCHES_XID and self._watch_restores_count:
             self._watch_restores_count -= 1
             if header.error != ErrorCode.OK:
@@ -220,8 +239,9 @@ class Connection:
     def end(self) -> list[Request[Any]]:
         """The connection is gone. Returns every request without an answer, in their order."""
         self.phase = Phase.ENDED
-        lost = [*self._auths, *(request for _, request in self._unanswered)]
+        lost = [*self._auths, *(request for _, request in self._unanswered), *self._changes.values()]
         self._auths.clear()
+        self._changes.clear()
         self._unanswered.clear()
         self._unsent.clear()
         self.unsent_bytes = 0

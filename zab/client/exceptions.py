@@ -7,6 +7,7 @@
     │       └─ NotConnectedError  never sent, so definite
     ├─ ClientClosedError          the client was closed by this process
     ├─ WatchOverflowError         a watcher was not read, and its queue is full
+    ├─ ChangesLostError           changes cannot be followed from the place asked for: read the tree again
     └─ PeerProtocolError          the server's bytes are not the protocol; its connection is closed (see below)
 
 `definite` answers the one question that matters after an error: may the request have been done? True means that it was
@@ -29,6 +30,7 @@ __all__ = [
     "AuthFailedError",
     "BadArgumentsError",
     "BadVersionError",
+    "ChangesLostError",
     "ClientClosedError",
     "ConnectionLossError",
     "DataInconsistencyError",
@@ -79,6 +81,19 @@ class ClientClosedError(ZabError):
 
 class WatchOverflowError(ZabError):
     """More events came than the watcher's queue holds; it is closed, and the events after those queued are lost."""
+
+
+class ChangesLostError(ZabError):
+    """The changes behind `since` (a zxid) are not to be had; the text says why. What they led to is in the tree.
+
+    oldest: the zxid from which on the server that was asked could have told them; None when `since` is in no history
+    that it has.
+    """
+
+    def __init__(self, since: int, reason: str, *, oldest: int | None = None) -> None:
+        super().__init__(f"the changes behind zxid {since:#x} cannot be told: {reason}")
+        self.since = since
+        self.oldest = oldest
 
 
 class PeerProtocolError(ZabError):

@@ -24,6 +24,7 @@ from datatree.paths import validate
 from datatree.requests import (
     Body,
     Create,
+    GetChanges,
     Multi,
     NoBody,
     PathKind,
@@ -41,6 +42,7 @@ from zab.client.requests import Registration, Request
 from zab.client.session import Session
 from zab.client.watcher import Watcher
 from zab.client.watches import MODE_TABLES, Table
+from zab.jute.changes import ChangePage
 from zab.jute.replies import MultiResult, decode_body
 
 __all__ = ["CONFIG_PATH", "Operation", "Operations"]
@@ -194,6 +196,13 @@ class Operations:
     def who_am_i(self) -> Operation[list[Identity]]:
         return Operation(OpCode.WHO_AM_I, NoBody(), _identities)
 
+    def changes(
+        self, place: tuple[int, int], lineage: bytes, prefix: str, bytes_max: int, wait_ms: int
+    ) -> Operation[ChangePage]:
+        """Only alone: its answer comes when there is something to tell."""
+        body = GetChanges(*place, lineage, self._inner(prefix), bytes_max, wait_ms)
+        return Operation(OpCode.GET_CHANGES, body, _as_it_is, prefix)
+
     # Several in one request.
 
     def multi(self, operations: Sequence[Operation[Any]]) -> Operation[list[Any]]:
@@ -245,6 +254,10 @@ def _part(index: int, part: MultiResult, operation: Operation[Any]) -> Any:
 
 def _nothing(_answer: object) -> None:
     """For answers without a body, or with one that repeats the request."""
+
+
+def _as_it_is(answer: ChangePage) -> ChangePage:
+    return answer
 
 
 def _data(answer: tuple[bytes | None, bytes]) -> tuple[bytes | None, Stat]:

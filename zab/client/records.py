@@ -1,4 +1,4 @@
-"""The values that the client hands out and takes: Stat, ACL, permissions, events, states.
+"""The values that the client hands out and takes: Stat, ACL, permissions, events, changes, states.
 
 Text is `str` here and bytes below: paths and ACL ids are encoded and decoded once, at this boundary.
 
@@ -19,9 +19,12 @@ __all__ = [
     "OPEN_ACL",
     "READ_ACL",
     "Acl",
+    "Change",
+    "ChangeKind",
     "EventType",
     "Identity",
     "Permission",
+    "Place",
     "Stat",
     "State",
     "WatchEvent",
@@ -179,6 +182,43 @@ class WatchEvent(NamedTuple):
     path: str
     state: State
     zxid: int = -1
+
+
+class ChangeKind(IntEnum):
+    """What a `Change` did."""
+
+    CREATED = 1
+    DELETED = 2
+    DATA_CHANGED = 5
+    ACL_CHANGED = 7
+
+
+class Change(NamedTuple):
+    """One znode was created, deleted or changed by the transaction `zxid`.
+
+    part: its index in the transaction, where that is a multi or the end of a session, which deletes its ephemerals;
+    else 0. time: ms since 1970, by the leader's clock. session: whose request it was; 0 for the ensemble's own.
+    data: of CREATED and DATA_CHANGED, may be None there too. version: of the data after it, of the ACL for ACL_CHANGED,
+    -1 for DELETED. ephemeral_owner: the session of an ephemeral znode that was CREATED, else 0.
+    """
+
+    zxid: int
+    part: int
+    time: int
+    session: int
+    kind: ChangeKind
+    path: str
+    data: bytes | None
+    version: int
+    ephemeral_owner: int
+
+
+class Place(NamedTuple):
+    """A place in the order of all changes: behind `part` of the transaction `zxid`, in the history `lineage` (hex)."""
+
+    zxid: int
+    part: int
+    lineage: str
 
 
 class WatchMode(IntEnum):

@@ -17,7 +17,8 @@ pause, doubled from 50 ms up to 1 s, so that clients do not come back to a strug
 Invariants:
 - A call raises exactly one of: its answer's error, ConnectionLossError (sent, no answer), NotConnectedError or
   ThrottledError (never sent), the error of a session that is over, ClientClosedError.
-- A call that was cancelled may have been sent: its outcome is unknown, its answer is dropped.
+- A call that was cancelled may have been sent: its outcome is unknown, its answer is dropped. Whoever wants to keep it
+  uses `ask` and holds on to the `Call`.
 """
 
 from collections import deque
@@ -48,7 +49,7 @@ from zab.client.session import Session, close_request
 from zab.client.settings import Settings
 from zab.client.watcher import Watcher
 
-__all__ = ["Runtime", "StateChanges"]
+__all__ = ["Call", "Runtime", "StateChanges"]
 
 T = TypeVar("T")
 
@@ -59,12 +60,19 @@ STABLE_MS: Final = 1_000
 
 
 @define(eq=False)
-class _Call:
-    """A task that waits for an answer."""
+class Call:
+    """A request that was sent, and its answer once `answered` is set."""
 
     answered: trio.Event = field(factory=trio.Event)
     result: Any = None
     error: RequestError | None = None
+
+    async def answer(self) -> Any:
+        """Waits for the answer; raises its error."""
+        await self.answered.wait()
+        if self.error is not None:
+            raise self.error
+        return self.result
 
 
 class StateChanges:
@@ -108,7 +116,7 @@ class Runtime:
         # A cancelled block still has to close its session, which takes the tasks of the connection.
         self._life = trio.CancelScope(shield=True)
         self._opened_at: int | None = None
-        self._calls: dict[Request[Any], _Call] = {}
+        self._calls: dict[Request[Any], Call] = {}
         self._gate = trio.lowlevel.ParkingLot()
         self._state_changes: WeakSet[StateChanges] = WeakSet()
         self._watchers: WeakSet[Watcher] = WeakSet()
@@ -117,6 +125,16 @@ class Runtime:
 
     async def call(self, request: Request[T]) -> T:
         """The request's result. Raises as the module says."""
+        await self._pass(request)
+        return await self._exchange(request)
+
+    async def ask(self, request: Request[Any]) -> Call:
+        """Sends the request; who cancels the wait for its answer still gets it when it waits again."""
+        await self._pass(request)
+        return self._send(request)
+
+    async def _pass(self, request: Request[Any]) -> None:
+        """Returns when the request may be sent."""
         if len(request.body) > self.settings.request_bytes_max:
             detail = f"a request of {len(request.body)} bytes is above request_bytes_max"
             raise BadArgumentsError(request.path, detail=detail)
@@ -124,7 +142,6 @@ class Runtime:
         self._raise_if_over(request.path)
         if self._gate or not self._has_room:
             await self._pass_gate(request)
-        return await self._exchange(request)
 
     def post(self, request: Request[Any]) -> None:
         """Sends a request whose answer nobody waits for. Only while connected; not held back by the gate."""
@@ -132,17 +149,17 @@ class Runtime:
         assert self._link is not None
         self._link.wake()
 
-    async def _exchange(self, request: Request[T]) -> T:
-        call = _Call()
-        self._calls[request] = call
+    def _send(self, request: Request[Any]) -> Call:
+        call = self._calls[request] = Call()
         self.post(request)
+        return call
+
+    async def _exchange(self, request: Request[T]) -> T:
+        call = self._send(request)
         try:
-            await call.answered.wait()
+            result: T = await call.answer()
         finally:
             self._calls.pop(request, None)
-        if call.error is not None:
-            raise call.error
-        result: T = call.result
         return result
 
     @property
@@ -189,7 +206,7 @@ class Runtime:
         for effect in effects:
             match effect:
                 case Done(request, result, error):
-                    call = self._calls.get(request)
+                    call = self._calls.pop(request, None)
                     if call is not None:
                         call.result, call.error = result, error
                         call.answered.set()

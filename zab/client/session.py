@@ -137,6 +137,8 @@ class Session:
         assert self.connection is not None
         if request.opcode == OpCode.AUTH:
             self.connection.send_auth(request)
+        elif request.opcode == OpCode.GET_CHANGES:
+            self.connection.send_changes(request)
         else:
             self.connection.send(request)
 

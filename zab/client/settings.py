@@ -26,6 +26,9 @@ class Settings:
     reply_bytes_max: size of one reply; above it the connection is closed as broken. Children's lists may be larger
         than any request.
     event_count_max: events that wait in one watcher; then the watcher ends with WatchOverflowError.
+    changes_bytes_max: the page of changes that a `changes()` iterator holds, and asks for when it has given it out; the
+        server may have a smaller limit. One change is never cut.
+    changes_wait_ms: how long a server may wait with an answer while nothing changes, before it is asked again.
     state_count_max: state changes that wait in one `states()` iterator; then the oldest are left out.
     """
 
@@ -39,4 +42,6 @@ class Settings:
     request_bytes_max: int = field(default=0xFFFFF, validator=_positive)
     reply_bytes_max: int = field(default=64 * 1024 * 1024, validator=_positive)
     event_count_max: int = field(default=10_000, validator=_positive)
+    changes_bytes_max: int = field(default=256 * 1024, validator=_positive)
+    changes_wait_ms: int = field(default=10_000, validator=_positive)
     state_count_max: int = field(default=64, validator=_positive)

@@ -28,7 +28,7 @@ from typing import Final, TypeAlias
 
 from attrs import define
 
-from datatree.changes import Change
+from datatree.changes import ACL_CHANGED, CREATED, DATA_CHANGED, DELETED, Change
 from datatree.jute import NULL, JuteError, Reader
 
 __all__ = ["ChangePage", "PageStatus", "Row", "change_bytes", "page_body", "read_page"]
@@ -40,6 +40,7 @@ _PAGE: Final = Struct(">iqqi")
 _HEAD: Final = Struct(">qiqqii")
 _TAIL: Final = Struct(">iq")
 _INT: Final = Struct(">i")
+_KINDS: Final = frozenset({CREATED, DELETED, DATA_CHANGED, ACL_CHANGED})
 # A change with an empty path and null data.
 _ROW_BYTES_MIN: Final = _HEAD.size + len(NULL) + _TAIL.size
 
@@ -92,7 +93,7 @@ def read_page(reader: Reader) -> ChangePage:
 def _row(reader: Reader) -> Row:
     # Few calls: a page has thousands of these.
     zxid, part, time, session, kind, path_length = _HEAD.unpack(reader.raw(_HEAD.size))
-    if path_length < 0:
-        raise JuteError(f"a change without a path, before offset {reader.offset}")
+    if path_length < 0 or kind not in _KINDS:
+        raise JuteError(f"a change of kind {kind} with a path of length {path_length}, before offset {reader.offset}")
     path, data = reader.raw(path_length), reader.buffer()
     return zxid, part, time, session, kind, path, data, *_TAIL.unpack(reader.raw(_TAIL.size))

@@ -1,0 +1,171 @@
+"""The feed of changes: every change of a subtree behind a zxid, in order, each once.
+
+    async for change in zk.changes(since=zxid, prefix="/app"):
+        ...
+
+It is asked for page by page, and the next page only when the one before is given out: so a reader that is slow keeps
+one page here, and nothing on any server. At the end of the log the server waits with its answer. Any server tells the
+same: after a lost connection the iterator goes on where it was, on whichever server the session comes to.
+
+    since   a zxid: everything up to it is known to the caller (`Client.last_zxid`, `Stat.mzxid`, `Change.zxid`)
+            a Place: exactly there, also between the parts of a transaction, and only in that history
+            None: what the servers have acknowledged when the first change is waited for
+
+`place` is where the iterator is: behind the last change that it gave out. It moves on while nothing changes below the
+prefix, so store it now and then, not only with a change: servers keep the log for a time only.
+
+Invariants:
+- The changes of two iterators, the second from the `place` of the first, are those of one.
+- A change comes once it is committed, and applied by the server that tells it.
+- Cancelling loses nothing: the next `receive` goes on, with the answer that came meanwhile.
+
+Whose changes: those of znodes that the client's identities may read, by every ACL that has guarded the path since.
+
+Raised by `receive` and while iterating: ChangesLostError when the changes from there on are not to be had;
+UnimplementedError from a server of ZooKeeper, which has no such feed and closes the connection, too;
+SessionExpiredError when the session is over; DataInconsistencyError when the server's log is damaged. Iteration ends
+quietly when the client is closed. After an error the iterator may be asked again.
+"""
+
+from collections import deque
+from typing import Any
+
+import trio
+
+from datatree.changes import WHOLE
+from zab.client.exceptions import (
+    BadArgumentsError,
+    ChangesLostError,
+    ClientClosedError,
+    ConnectionLossError,
+    UnimplementedError,
+)
+from zab.client.operations import Operations
+from zab.client.records import Change, ChangeKind, Place
+from zab.client.requests import Request
+from zab.client.runtime import Call, Runtime
+from zab.jute.changes import ChangePage, PageStatus
+
+__all__ = ["Changes"]
+
+
+class Changes:
+    """Made by `Client.changes`. `async for change in changes`, or `receive`, by one task at a time."""
+
+    def __init__(self, runtime: Runtime, operations: Operations, since: int | Place | None, prefix: str) -> None:
+        self._runtime = runtime
+        self._operations = operations
+        self._prefix = prefix
+        self._place: tuple[int, int] | None = None
+        self._lineage = b""
+        if isinstance(since, Place):
+            self._place, self._lineage = (since.zxid, since.part), _lineage(since)
+        elif since is not None:
+            self._place = since, WHOLE
+        if self._place is not None and not 0 <= self._place[0] < 1 << 63:
+            raise BadArgumentsError(prefix, detail=f"{self._place[0]} is no zxid")
+        self._page: deque[Change] = deque()
+        self._page_end = self._place
+        self._call: Call | None = None
+        self._is_waiting = False
+        # A malformed prefix is refused here, not at the first change.
+        self._request((0, 0))
+
+    def __repr__(self) -> str:
+        return f"<Changes below {self._prefix}, at {self.place}, {len(self._page)} held>"
+
+    @property
+    def place(self) -> Place | None:
+        """Behind the last change given out; None before it is known where a `since` of None is."""
+        return None if self._place is None else Place(*self._place, self._lineage.hex())
+
+    async def receive(self) -> Change:
+        """The next change; waits for it."""
+        if self._is_waiting:
+            raise trio.BusyResourceError("another task waits for these changes")
+        self._is_waiting = True
+        try:
+            await trio.lowlevel.checkpoint()
+            while not self._page:
+                await self._next_page()
+        finally:
+            self._is_waiting = False
+        change = self._page.popleft()
+        self._place = (change.zxid, change.part) if self._page else self._page_end
+        return change
+
+    def __aiter__(self) -> "Changes":
+        return self
+
+    async def __anext__(self) -> Change:
+        try:
+            return await self.receive()
+        except ClientClosedError:
+            raise StopAsyncIteration from None
+
+    # Pages.
+
+    async def _next_page(self) -> None:
+        """One question and its answer, which may be that there is nothing yet."""
+        try:
+            if self._place is None:
+                self._place = await self._end()
+            page = await self._ask(self._place)
+            if page.status is PageStatus.BEYOND:
+                # This server may be behind the one that told of the place.
+                await self._end()
+                page = await self._ask(self._place)
+        except ConnectionLossError:
+            # The next one asks the next server, when there is one; the session's end is another error.
+            return
+        if page.status is not PageStatus.GIVEN:
+            raise _lost(self._place[0], page)
+        self._lineage = page.lineage
+        self._page.extend(map(self._change, page.rows))
+        self._page_end = page.zxid, page.part
+        if not self._page:
+            self._place = self._page_end
+
+    async def _ask(self, place: tuple[int, int]) -> ChangePage:
+        if self._call is None:
+            self._call = await self._runtime.ask(self._request(place))
+        # Cancelled here, the call stays, and with it the answer.
+        await self._call.answered.wait()
+        call, self._call = self._call, None
+        try:
+            page: ChangePage = await call.answer()
+        except UnimplementedError:
+            raise UnimplementedError(detail="this server has no feed of changes; ZooKeeper's have none") from None
+        return page
+
+    async def _end(self) -> tuple[int, int]:
+        """The end of what was acknowledged when this was called; the server that answers has applied it."""
+        await self._runtime.call(self._operations.sync("/").request())
+        return self._runtime.session.last_zxid, WHOLE
+
+    def _request(self, place: tuple[int, int]) -> Request[Any]:
+        settings = self._runtime.settings
+        bytes_max, wait_ms = settings.changes_bytes_max, settings.changes_wait_ms
+        return self._operations.changes(place, self._lineage, self._prefix, bytes_max, wait_ms).request()
+
+    def _change(self, row: tuple[int, int, int, int, int, bytes, bytes | None, int, int]) -> Change:
+        zxid, part, time, session, kind, path, data, version, owner = row
+        outer = self._runtime.session.outer_path(path)
+        return Change(zxid, part, time, session, ChangeKind(kind), outer, data, version, owner)
+
+
+def _lineage(place: Place) -> bytes:
+    try:
+        return bytes.fromhex(place.lineage)
+    except ValueError:
+        raise BadArgumentsError(detail=f"{place.lineage!r} is no lineage") from None
+
+
+def _lost(since: int, page: ChangePage) -> ChangesLostError:
+    if page.status is PageStatus.OLDER:
+        reason = f"the server can tell those from {page.oldest:#x} on; read the tree, and follow from there"
+        return ChangesLostError(since, reason, oldest=page.oldest)
+    if page.status is PageStatus.BEYOND:
+        reason = f"the history ends at {page.zxid:#x}; it is of another ensemble, or of this one before it was restored"
+        return ChangesLostError(since, reason)
+    return ChangesLostError(since, "the history of this ensemble does not have it; read the tree again")
