@@ -1,0 +1,432 @@
+"""What is in the directories that a job is given: ensembles, their members, and the log and snapshot files of each.
+
+A DIR is a path or URI, or `NAME=DIR` to name the ensemble. It may be a member's data directory (with `version-1` or
+`version-2` in it), that directory itself, a directory of log files alone, or a directory of such, down to DEPTH_MAX.
+What kind a file is of, its first bytes say.
+
+    kind        names                               ensemble, unless named         member
+    native      version-1/log.…, snapshot.…         the lineage id                 server id of the `member` record
+    version-2   version-2/log.…, snapshot.…[.gz]    the directory that all are in  `myid`
+
+A member without such a number has the name of its directory; members of one ensemble that would have the same name have
+their directory behind it.
+
+Members of ZooKeeper are taken for one ensemble as long as no two of them have the same number.
+
+Invariants: the log files of a member rise by the zxid in their names; nothing is written, no lock is taken, and members
+may be running. What is wrong with a single file is said in `LogFile.problem`; what makes a directory unusable is a
+`PipelineError`. Deliberately not here: the content of files beyond their headers.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from os import PathLike, fspath
+from typing import Final, Literal, TypeAlias, cast
+from zlib import crc32
+
+from attrs import define, evolve, field, frozen
+
+from datatree.disk import Disk
+from datatree.epochs import COMMITTED, MEMBER, load_mark, load_member
+from datatree.epochs import Member as MemberRecord
+from datatree.segment import SEGMENT_HEADER_BYTES, Position, SegmentHeader, read_segment_header
+from datatree.snapshot import SnapshotHeader, read_snapshot_header
+from datatree.zookeeper import FILE_HEADER, LOG_MAGIC, VERSION, parse_file_name
+from zab.pipeline.damage import DAMAGED, FOREIGN, UNREADABLE, Damage
+from zab.pipeline.errors import PipelineError
+from zab.pipeline.places import Entry, Place, open_place
+
+__all__ = ["Dirs", "Inventory", "LogFile", "LogKind", "Member", "SnapshotFile", "inventory"]
+
+Dirs: TypeAlias = str | PathLike[str] | Iterable[str | PathLike[str]]
+LogKind: TypeAlias = Literal["native", "version-2"]
+
+DEPTH_MAX: Final = 4
+DIRECTORIES_MAX: Final = 10_000
+_READERS: Final = 16
+_DIRECTORY: Final[dict[str, LogKind]] = {"version-1": "native", "version-2": "version-2"}
+_MAGICS: Final[dict[bytes, LogKind]] = {
+    b"ZLOG": "native", b"ZSNP": "native", b"ZKLG": "version-2", b"ZKSN": "version-2",
+}  # fmt: skip
+_NAMED: Final = re.compile(r"([A-Za-z0-9_.-]+)=(.+)", re.DOTALL)
+_MYID: Final = "myid"
+
+
+@frozen
+class LogFile:
+    """One log file. `first` is the zxid in its name, `size` in bytes (with what is preallocated).
+
+    Of native files: `lineage`, `previous` (the position that it continues) and `header_crc` are what its header says,
+    None when that is unreadable; batches above `cutoff` are void, because a later file begins there; `has_index` says
+    that a sidecar index lies beside it. Of ZooKeeper's: `first_record` is the checksum and length of the first one.
+    `problem` is what is wrong with the file as a whole; with one of kind foreign or unreadable nothing of it is
+    read."""
+
+    place: Place
+    kind: LogKind
+    first: int
+    size: int
+    lineage: bytes | None = None
+    previous: Position | None = None
+    header_crc: int = 0
+    cutoff: int | None = None
+    is_newest: bool = False
+    has_index: bool = False
+    first_record: bytes = b""
+    problem: Damage | None = None
+
+    @property
+    def name(self) -> str:
+        return self.place.name
+
+    @property
+    def index(self) -> Place:
+        """Where the sidecar index is, if there is one."""
+        return Place(self.place.root, f"{self.place.path}.index")
+
+    @property
+    def is_usable(self) -> bool:
+        return self.problem is None or self.problem.kind == DAMAGED
+
+
+@frozen
+class SnapshotFile:
+    """One snapshot file, whose content was not looked at. `zxid` is that of its name. `lineage` and `chain` are of
+    native ones, None when the header is unreadable."""
+
+    place: Place
+    kind: LogKind
+    zxid: int
+    size: int
+    lineage: bytes | None = None
+    chain: bytes | None = None
+
+    @property
+    def name(self) -> str:
+        return self.place.name
+
+
+@define
+class Member:
+    """One member's files, by rising zxid. `committed` is the high-water mark that it keeps beside its native logs."""
+
+    ensemble: str
+    member: str
+    kind: LogKind
+    directory: Place
+    logs: list[LogFile] = field(factory=list)
+    snapshots: list[SnapshotFile] = field(factory=list)
+    lineage: bytes | None = None
+    committed: int = 0
+
+
+@define
+class Inventory:
+    """All members found, by ensemble and member; `dirs` are the names that were given."""
+
+    members: list[Member]
+    dirs: list[str]
+
+    @property
+    def ensembles(self) -> dict[str, list[Member]]:
+        """The members of each ensemble."""
+        found: dict[str, list[Member]] = {}
+        for member in self.members:
+            found.setdefault(member.ensemble, []).append(member)
+        return found
+
+
+def split_dirs(dirs: Dirs) -> list[tuple[str | None, str]]:
+    """(name of the ensemble or None, path or URI) of each. Raises PipelineError."""
+    listed = [dirs] if isinstance(dirs, str | PathLike) else list(dirs)
+    if not listed:
+        raise PipelineError("no directory was given")
+    result: list[tuple[str | None, str]] = []
+    for item in listed:
+        text = fspath(item)
+        named = _NAMED.fullmatch(text)
+        if named is not None and not open_place(text).kind():
+            result.append((named[1], named[2]))
+        else:
+            result.append((None, text))
+    return result
+
+
+def inventory(dirs: Dirs) -> Inventory:
+    """The members in these directories. Raises PipelineError: a directory that does not exist or holds nothing to
+    read, or that mixes what cannot be read together."""
+    found: list[tuple[str | None, Member]] = []
+    listed = split_dirs(dirs)
+    seen: set[str] = set()
+    for name, text in listed:
+        place = open_place(text)
+        try:
+            members = list(_members(place))
+        except OSError as error:
+            raise PipelineError(f"{place} cannot be read: {error.strerror or error}") from None
+        if not members:
+            raise PipelineError(f"{place} holds no logs and no snapshots, and neither do directories in it")
+        for member in members:
+            if str(member.directory) not in seen:
+                seen.add(str(member.directory))
+                found.append((name, member))
+    members = _named(found)
+    return Inventory(sorted(members, key=lambda one: (one.ensemble, one.member)), [text for _, text in listed])
+
+
+# Finding the directories.
+
+
+def _members(place: Place) -> Iterator[Member]:
+    kind = place.kind()
+    if kind == "file":
+        raise PipelineError(f"{place} is a file; name the directory that it is in")
+    if not kind:
+        raise PipelineError(f"{place} does not exist")
+    level, count = [place], 0
+    for _ in range(DEPTH_MAX + 1):
+        deeper: list[Place] = []
+        for directory in level:
+            count += 1
+            if count > DIRECTORIES_MAX:
+                raise PipelineError(f"{place} has more than {DIRECTORIES_MAX} directories in it; name those of members")
+            entries = directory.list()
+            if any(not entry.is_directory and parse_file_name(entry.name) is not None for entry in entries):
+                member = _member(directory, entries)
+                if member is not None:
+                    yield member
+                continue
+            inner = [entry.place for entry in entries if entry.is_directory]
+            versions = [one for one in inner if one.name in _DIRECTORY and _holds_files(one)]
+            if len(versions) > 1:
+                raise PipelineError(
+                    f"{directory} holds both version-1 and version-2; name the one that is meant, as "
+                    f"{versions[0]} or {versions[1]}"
+                )
+            deeper += versions or [one for one in inner if not one.name.startswith(".")]
+        level = deeper
+
+
+def _holds_files(directory: Place) -> bool:
+    return any(parse_file_name(entry.name) is not None for entry in directory.list())
+
+
+def _member(directory: Place, entries: list[Entry]) -> Member | None:
+    """The member whose files these are; None when they are none of ours and none of ZooKeeper's."""
+    files = {entry.name: entry for entry in entries if not entry.is_directory}
+    named = [(entry, name) for entry in files.values() if (name := parse_file_name(entry.name)) is not None]
+    with ThreadPoolExecutor(_READERS) as pool:
+        heads = list(pool.map(_head, (entry for entry, _ in named)))
+    kinds: set[LogKind] = {_MAGICS[head[:4]] for head in heads if head[:4] in _MAGICS}
+    kinds |= {"version-2" for _, name in named if name.compression}
+    if len(kinds) > 1:
+        raise PipelineError(f"{directory} mixes files of zab and of ZooKeeper")
+    if not kinds and directory.name in _DIRECTORY:
+        kinds = {_DIRECTORY[directory.name]}
+    if not kinds:
+        return None
+    kind = kinds.pop()
+    member = Member("", "", kind, directory)
+    for (entry, name), head in zip(named, heads, strict=True):
+        if name.kind == "snapshot":
+            member.snapshots.append(_snapshot(entry, kind, name.zxid, head))
+        elif any(head):
+            log = _native_log(entry, name.zxid, head) if kind == "native" else _version2_log(entry, name.zxid, head)
+            member.logs.append(evolve(log, has_index=f"{entry.name}.index" in files))
+    member.snapshots.sort(key=lambda snapshot: snapshot.zxid)
+    member.logs.sort(key=lambda log: log.first)
+    _identify(member, files)
+    _settle(member)
+    return member
+
+
+def _head(entry: Entry) -> bytes:
+    return entry.place.read(0, SEGMENT_HEADER_BYTES) if entry.size else b""
+
+
+# One file.
+
+
+def _native_log(entry: Entry, first: int, head: bytes) -> LogFile:
+    log = LogFile(entry.place, "native", first, entry.size)
+    header = read_segment_header(head, first)
+    if header is not None:
+        crc = crc32(header.pack()[:-4])
+        return evolve(log, lineage=header.lineage, previous=header.previous, header_crc=crc)
+    other = _header_of_other_name(head)
+    if other is not None:
+        reason = f"its header says that it is log.{other.first:x}"
+        return evolve(log, lineage=other.lineage, problem=Damage(0, None, FOREIGN, reason))
+    reason = "checksum of the header does not match"
+    return evolve(log, problem=Damage(0, SEGMENT_HEADER_BYTES, DAMAGED, reason))
+
+
+def _header_of_other_name(head: bytes) -> SegmentHeader | None:
+    """The header of a file that was begun under another name."""
+    return read_segment_header(head, int.from_bytes(head[48:56], "big"))
+
+
+def _version2_log(entry: Entry, first: int, head: bytes) -> LogFile:
+    log = LogFile(entry.place, "version-2", first, entry.size)
+    if len(head) < FILE_HEADER.size:
+        return evolve(log, problem=Damage(0, None, UNREADABLE, f"the file ends in its header, at {len(head)} bytes"))
+    magic, version, _ = FILE_HEADER.unpack_from(head)
+    if magic == LOG_MAGIC and version == VERSION:
+        return evolve(log, first_record=head[FILE_HEADER.size : FILE_HEADER.size + 12])
+    reason = f"the file header is damaged: magic {magic & 0xFFFF_FFFF:#010x}, version {version}"
+    return evolve(log, problem=Damage(0, FILE_HEADER.size, DAMAGED, reason))
+
+
+def _snapshot(entry: Entry, kind: LogKind, zxid: int, head: bytes) -> SnapshotFile:
+    header: SnapshotHeader | None = None
+    if kind == "native":
+        header = read_snapshot_header(cast("Disk", _OneDirectory({entry.name: head})), entry.name)
+    lineage, chain = (None, None) if header is None else (header.lineage, header.chain)
+    return SnapshotFile(entry.place, kind, zxid, entry.size, lineage, chain)
+
+
+@frozen
+class _OneDirectory:
+    """The few small files of a member's directory, as far as `datatree`'s readers of them ask a disk."""
+
+    files: dict[str, bytes]
+
+    def exists(self, path: str) -> bool:
+        return path.rpartition("/")[2] in self.files
+
+    def read(self, path: str, offset: int = 0, length: int | None = None) -> bytes:
+        data = self.files[path.rpartition("/")[2]]
+        return data[offset:] if length is None else data[offset : offset + length]
+
+
+# One member.
+
+
+def _identify(member: Member, files: dict[str, Entry]) -> None:
+    """Its number, lineage and mark; without a number, its directory's name."""
+    directory = member.directory
+    above = directory.parent if directory.name in _DIRECTORY else directory
+    member.member = above.name or str(above)
+    if member.kind == "version-2":
+        member.member = _my_id(above) or member.member
+        return
+    small = {name: files[name].place.read() for name in (MEMBER, COMMITTED) if name in files}
+    disk = cast("Disk", _OneDirectory(small))
+    record: MemberRecord | None = load_member(disk)
+    if record is not None:
+        member.lineage, member.member = record.lineage, str(record.server_id)
+    else:
+        member.member = _my_id(above) or member.member
+        newest: list[LogFile | SnapshotFile] = [*member.logs, *member.snapshots]
+        known = [one.lineage for one in newest if one.lineage is not None]
+        member.lineage = known[0] if not member.logs and known else None
+        for log in member.logs:
+            member.lineage = log.lineage or member.lineage
+    mark = load_mark(disk)
+    if mark is not None and mark[0] == member.lineage:
+        member.committed = mark[1]
+
+
+def _my_id(directory: Place) -> str | None:
+    place = directory / _MYID
+    if place.kind() != "file":
+        return None
+    text = place.read(0, 64).decode("ascii", "replace").strip()
+    return text if text.isdecimal() else None
+
+
+def _settle(member: Member) -> None:
+    """What a file's place among the others says about it."""
+    logs = member.logs
+    for number, log in enumerate(logs):
+        if log.lineage is not None and member.lineage is not None and log.lineage != member.lineage and not log.problem:
+            reason = f"it is of lineage {log.lineage.hex()}, the directory of {member.lineage.hex()}"
+            logs[number] = evolve(log, problem=Damage(0, None, FOREIGN, reason))
+    cutoff: int | None = None
+    for number in reversed(range(len(logs))):
+        log = logs[number]
+        logs[number] = evolve(log, cutoff=cutoff, is_newest=number == len(logs) - 1)
+        if log.is_usable:
+            begins = log.previous[0] if log.previous is not None else None
+            if log.kind == "version-2":
+                begins = log.first - 1
+            if begins is not None:
+                cutoff = begins if cutoff is None else min(cutoff, begins)
+
+
+# All members.
+
+
+def _named(found: Sequence[tuple[str | None, Member]]) -> list[Member]:
+    """The members with the names of their ensembles, each name of a member once."""
+    unnamed: dict[str, list[Member]] = {}
+    for name, member in found:
+        if name is not None:
+            member.ensemble = name
+        elif member.kind == "native":
+            member.ensemble = member.lineage.hex() if member.lineage is not None else member.member
+        else:
+            unnamed.setdefault(member.directory.root, []).append(member)
+    for members in unnamed.values():
+        _name_version2(members, 0)
+    _check_named(found)
+    counts = Counter((member.ensemble, member.member) for _, member in found)
+    for _, member in found:
+        if counts[member.ensemble, member.member] > 1:
+            member.member = f"{member.member} ({member.directory})"
+    return [member for _, member in found]
+
+
+def _name_version2(members: list[Member], depth: int) -> None:
+    """Members of ZooKeeper below one directory are one ensemble, with that directory's name, if no two of them have
+    the same number; else what lies below each directory in it is looked at by itself."""
+    ways = [_way(member) for member in members]
+    while len({tuple(way[: depth + 1]) for way in ways}) == 1 and depth < min(map(len, ways)) - 1:
+        depth += 1
+    if len({member.member for member in members}) < len(members) and len(members) > 1:
+        below: dict[tuple[str, ...], list[Member]] = {}
+        for way, member in zip(ways, members, strict=True):
+            below.setdefault(tuple(way[: depth + 1]), []).append(member)
+        if len(below) > 1:
+            for group in below.values():
+                _name_version2(group, depth + 1)
+            return
+    name = ways[0][depth - 1] if depth else str(_above(members[0].directory))
+    for member in members:
+        member.ensemble = name or str(_above(member.directory))
+
+
+def _way(member: Member) -> list[str]:
+    """The names on the way from the root to the member's data directory."""
+    directory = member.directory
+    return (directory.parent if directory.name in _DIRECTORY else directory).path.split("/")
+
+
+def _above(directory: Place) -> Place:
+    """The directory that the member's data directory is in."""
+    return directory.parent.parent if directory.name in _DIRECTORY else directory.parent
+
+
+def _check_named(found: Sequence[tuple[str | None, Member]]) -> None:
+    """An ensemble is one: of one kind and one history."""
+    ensembles: dict[str, list[Member]] = {}
+    for _, member in found:
+        for other in ensembles.setdefault(member.ensemble, []):
+            both = f"{other.directory} and {member.directory} are both taken for the ensemble {member.ensemble}, "
+            if other.kind != member.kind:
+                raise PipelineError(f"{both}but one is of zab and one of ZooKeeper; name them apart, as NAME=DIR")
+            if other.lineage != member.lineage and other.lineage and member.lineage:
+                lineages = f"{other.lineage.hex()} and {member.lineage.hex()}"
+                raise PipelineError(f"{both}but are of different lineages, {lineages}")
+            if _is_of_other_history(other, member):
+                raise PipelineError(f"{both}but hold different transactions; name them apart, as NAME=DIR")
+        ensembles[member.ensemble].append(member)
+
+
+def _is_of_other_history(one: Member, other: Member) -> bool:
+    """Whether all log files of ZooKeeper that begin with the same zxid begin with different records."""
+    known = {log.first: log.first_record for log in one.logs if log.first_record}
+    same = [log.first_record == known[log.first] for log in other.logs if log.first_record and log.first in known]
+    return bool(same) and not any(same)

@@ -1,0 +1,151 @@
+"""Files and directories on local disks and in object stores alike, through `pyarrow.fs`.
+
+A place is named by a path (`/var/lib/zab`) or by a URI that `pyarrow.fs.FileSystem.from_uri` takes: `file:///backup`,
+`s3://bucket/prefix?region=eu-central-1`, `gs://…`, `hdfs://host:port/…`. Access to a store is configuration of the
+store's own (environment variables, instance roles, the query of the URI). Places travel to Spark's workers as text;
+each process makes a file system once.
+
+Invariants: what is printed of a URI holds neither credentials nor its query. An error of the file system is an
+`OSError`; a place that no file system serves is a `PipelineError`. Nothing here writes.
+"""
+
+import os
+import re
+from functools import lru_cache
+from typing import Any, Final, Self
+
+import pyarrow as pa
+from attrs import field, frozen
+from pyarrow import fs
+
+from zab.pipeline.errors import PipelineError
+
+__all__ = ["Entry", "OpenFile", "Place", "open_place"]
+
+_URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
+
+
+@lru_cache(maxsize=64)
+def _file_system(root: str) -> tuple[Any, str]:
+    """(file system, path in it) of a path or URI."""
+    try:
+        if _URI.match(root):
+            system, path = fs.FileSystem.from_uri(root)
+            return system, path.rstrip("/") or path
+    except (pa.ArrowException, ValueError, OSError) as error:
+        raise PipelineError(f"{_shown(root)} cannot be opened: {_first_line(error)}") from None
+    return fs.LocalFileSystem(), root
+
+
+def _shown(root: str) -> str:
+    """A URI without user, password and query."""
+    return re.sub(r"//[^/@]*@", "//", root.partition("?")[0])
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
+
+
+@frozen
+class Place:
+    """A file or directory: `path` in the file system that serves `root`."""
+
+    root: str
+    path: str
+
+    @property
+    def name(self) -> str:
+        """The last component."""
+        return self.path.rpartition("/")[2]
+
+    @property
+    def parent(self) -> "Place":
+        return Place(self.root, self.path.rpartition("/")[0] or "/")
+
+    def __truediv__(self, name: str) -> "Place":
+        return Place(self.root, f"{self.path.rstrip('/')}/{name}")
+
+    def __str__(self) -> str:
+        if not _URI.match(self.root):
+            return self.path
+        return f"{self.root.partition('://')[0].lower()}://{self._authority()}{self.path}"
+
+    def _authority(self) -> str:
+        """What a URI has between its scheme and the path in the file system, such as the host of an hdfs."""
+        _, own = _file_system(self.root)
+        behind = _shown(self.root).partition("://")[2].rstrip("/")
+        return behind[: len(behind) - len(own)] if behind.endswith(own) else ""
+
+    def list(self) -> "list[Entry]":
+        """What is in the directory, by name; empty when there is no such directory. Raises OSError."""
+        system, _ = _file_system(self.root)
+        found = system.get_file_info(fs.FileSelector(self.path, allow_not_found=True))
+        entries = [
+            Entry(self / info.base_name, info.type == fs.FileType.Directory, info.size or 0)
+            for info in found
+            if info.type in (fs.FileType.File, fs.FileType.Directory)
+        ]
+        return sorted(entries, key=lambda entry: entry.place.path)
+
+    def kind(self) -> str:
+        """`file`, `directory` or, when there is nothing, the empty string. Raises OSError."""
+        system, _ = _file_system(self.root)
+        found = system.get_file_info(self.path).type
+        return {fs.FileType.File: "file", fs.FileType.Directory: "directory"}.get(found, "")
+
+    def open(self) -> "OpenFile":
+        """Raises OSError."""
+        system, _ = _file_system(self.root)
+        return OpenFile(system.open_input_file(self.path))
+
+    def read(self, offset: int = 0, length: int | None = None) -> bytes:
+        """Up to `length` bytes from `offset` (None: all). Raises OSError."""
+        with self.open() as file:
+            return file.read(offset, file.size if length is None else length)
+
+
+@frozen
+class Entry:
+    """One name in a directory; `size` in bytes, of a file."""
+
+    place: Place
+    is_directory: bool
+    size: int
+
+    @property
+    def name(self) -> str:
+        return self.place.name
+
+
+@frozen
+class OpenFile:
+    """A file that is read at offsets; a context manager."""
+
+    _file: Any = field(repr=False)
+
+    @property
+    def size(self) -> int:
+        size: int = self._file.size()
+        return size
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Up to `length` bytes from `offset`; fewer at the end of the file. Raises OSError."""
+        if length <= 0:
+            return b""
+        found: bytes = self._file.read_at(length, offset)
+        return found
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+
+def open_place(text: str) -> Place:
+    """The place that a path (relative ones from the working directory on) or URI names. Raises PipelineError."""
+    if not text:
+        raise PipelineError("an empty name names no directory")
+    if _URI.match(text):
+        return Place(text, _file_system(text)[1])
+    return Place("", os.path.abspath(os.path.expanduser(text)))

@@ -1,0 +1,112 @@
+"""How far each ensemble's logs may be shown: never past what a change of leader could still take away.
+
+Native logs say it: every batch carries the high-water mark that its leader knew, and each member keeps its own beside
+the logs (`committed`). The largest one that any member of the ensemble knows counts for all of them.
+
+ZooKeeper's logs do not. There a transaction counts as committed once it is in the logs of a majority of the members
+that were given: for each epoch, up to the zxid that a majority has reached in it, by a transaction in its log or by a
+snapshot. An epoch that a majority has nothing of any more is not shown. With one member alone nothing is known, and the
+caller has to say that uncommitted transactions may be shown.
+
+Deliberately not here: whether histories agree (`verify`).
+"""
+
+from collections.abc import Iterable
+
+import numpy as np
+from attrs import define, field
+
+from zab.pipeline.errors import PipelineError
+from zab.pipeline.inventory import LogFile, Member
+from zab.pipeline.native_log import BATCH_HEAD, Block, FrameScan
+from zab.pipeline.spans import read_index
+from zab.pipeline.version2_log import RecordBlock, RecordScan
+
+__all__ = ["Survey", "mark", "survey", "visible_epochs"]
+
+
+@define
+class Survey:
+    """What reading the ends of a member's logs found. `ends`: by the name of a file, the offset behind its last
+    readable batch or record; `last`: the last zxid, 0 without any; `mark`: the high-water mark that the member knows
+    (native); `epochs`: the last zxid that it has of each epoch (version-2)."""
+
+    last: int = 0
+    mark: int = 0
+    ends: dict[str, int] = field(factory=dict)
+    epochs: dict[int, int] = field(factory=dict)
+
+
+def survey(member: Member) -> Survey:
+    """Read the end of a member's logs: the newest file, of ZooKeeper's also those in which an epoch ends. Damage in
+    them is not told here. Raises PipelineError when a file cannot be read at all."""
+    found = Survey(mark=member.committed)
+    usable = [log for log in member.logs if log.is_usable]
+    try:
+        if member.kind == "native":
+            _survey_native(found, usable)
+        else:
+            _survey_version2(found, member, usable)
+    except OSError as error:
+        raise PipelineError(f"the logs in {member.directory} cannot be read: {error.strerror or error}") from None
+    return found
+
+
+def _survey_native(found: Survey, logs: list[LogFile]) -> None:
+    for log in reversed(logs):
+        index = read_index(log)
+        if index is not None:
+            head = log.place.read(int(index.offsets[-1]), BATCH_HEAD.itemsize)
+            if len(head) == BATCH_HEAD.itemsize:
+                found.last = int(index.zxids[-1])
+                found.mark = max(found.mark, int(np.frombuffer(head, BATCH_HEAD)["mark"][0]))
+                return
+        with log.place.open() as file:
+            previous = log.previous[0] if log.previous is not None else None
+            scan = FrameScan(file, log.first, file.size, previous, log.is_newest)
+            last = 0
+            for block in scan:
+                if isinstance(block, Block):
+                    found.mark = max(found.mark, int(block.heads["mark"].max()))
+                    last = int(block.last[-1])
+            found.ends[log.name] = scan.stop
+        if last:
+            found.last = last
+            return
+
+
+def _survey_version2(found: Survey, member: Member, logs: list[LogFile]) -> None:
+    for log, later in zip(logs, [*logs[1:], None], strict=True):
+        if later is not None and later.first >> 32 == log.first >> 32:
+            continue
+        with log.place.open() as file:
+            scan = RecordScan(file, file.size, log.first - 1)
+            for block in scan:
+                if isinstance(block, RecordBlock):
+                    _reach(found, block.zxid[np.append(np.diff(block.zxid >> 32) != 0, True)].tolist())
+            found.ends[log.name] = scan.stop
+    if found.epochs:
+        found.last = max(found.epochs.values())
+    _reach(found, (snapshot.zxid for snapshot in member.snapshots))
+
+
+def _reach(found: Survey, zxids: Iterable[int]) -> None:
+    for zxid in zxids:
+        found.epochs[zxid >> 32] = max(found.epochs.get(zxid >> 32, 0), zxid)
+
+
+def mark(surveys: Iterable[Survey]) -> int:
+    """The high-water mark of a native ensemble, as far as these members know."""
+    return max((found.mark for found in surveys), default=0)
+
+
+def visible_epochs(surveys: Iterable[Survey]) -> dict[int, int]:
+    """The last zxid of each epoch that a majority of these members has."""
+    listed = list(surveys)
+    majority = len(listed) // 2 + 1
+    result: dict[int, int] = {}
+    for epoch in sorted({epoch for found in listed for epoch in found.epochs}):
+        reached = sorted((found.epochs.get(epoch, 0) for found in listed), reverse=True)
+        if reached[majority - 1]:
+            result[epoch] = reached[majority - 1]
+    return result
