@@ -260,5 +260,5 @@ def _random_write(history: History, rng: random.Random, session: int) -> None:
     elif kind == "unlock" and locks:
         history.delete(session, rng.choice(locks))
     else:
-        name = rng.choice(["/lock1/n_", "/lock2/0f" * 1 + "e" * 30 + "__lock__", "/lock2/" + "ab" * 16 + "__rlock__"])
+        name = rng.choice(["/lock1/n_", f"/lock2/{'0f' * 16}__lock__", f"/lock2/{'ab' * 16}__rlock__"])
         history.create(session, name, b"", ephemeral=True, sequential=True)
