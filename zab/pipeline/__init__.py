@@ -1,4 +1,39 @@
 """PySpark over logs and snapshots: a cluster's whole history as DataFrames.
 
-Needs the extra `zab[pipeline]`; importing a part of this package without it says so.
+Needs the extra `zab[pipeline]`; importing any part of this package without it raises ModuleNotFoundError, which says so.
+The names below are found in their modules when they are first used, so that importing this costs nothing. A job is a
+function in the module of its name: `from zab.pipeline.audit import audit`.
 """
+
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from zab.pipeline.errors import PipelineError
+    from zab.pipeline.reading import read_damage, read_log, register
+
+__all__ = ["PipelineError", "read_damage", "read_log", "register"]
+
+_NEEDED = ("numpy", "pandas", "pyarrow", "pyspark")
+_MODULES = {
+    "PipelineError": "errors",
+    "read_damage": "reading",
+    "read_log": "reading",
+    "register": "reading",
+}
+
+
+def _check() -> None:
+    for name in _NEEDED:
+        if find_spec(name) is None:
+            raise ModuleNotFoundError(f"zab.pipeline needs {name}: pip install 'zab[pipeline]'", name=name)
+
+
+def __getattr__(name: str) -> object:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+
+
+_check()

@@ -22,6 +22,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
 from os import PathLike, fspath
 from typing import Final, Literal, TypeAlias, cast
 from zlib import crc32
@@ -61,8 +62,8 @@ class LogFile:
     Of native files: `lineage`, `previous` (the position that it continues) and `header_crc` are what its header says,
     None when that is unreadable; batches above `cutoff` are void, because a later file begins there; `has_index` says
     that a sidecar index lies beside it. Of ZooKeeper's: `first_record` is the checksum and length of the first one.
-    `problem` is what is wrong with the file as a whole; with one of kind foreign or unreadable nothing of it is
-    read."""
+    `following` is the zxid behind which the next file goes on, as far as that is known. `problem` is what is wrong with
+    the file as a whole; with one of kind foreign or unreadable nothing of it is read."""
 
     place: Place
     kind: LogKind
@@ -72,6 +73,7 @@ class LogFile:
     previous: Position | None = None
     header_crc: int = 0
     cutoff: int | None = None
+    following: int | None = None
     is_newest: bool = False
     has_index: bool = False
     first_record: bytes = b""
@@ -243,7 +245,13 @@ def _member(directory: Place, entries: list[Entry]) -> Member | None:
 
 
 def _head(entry: Entry) -> bytes:
-    return entry.place.read(0, SEGMENT_HEADER_BYTES) if entry.size else b""
+    return _cached_head(entry.place, entry.size, entry.modified_ns) if entry.size else b""
+
+
+@lru_cache(maxsize=65_536)
+def _cached_head(place: Place, _size: int, _modified_ns: int) -> bytes:
+    """A stream looks at the same directory again and again; a file that did not change is not read again."""
+    return place.read(0, SEGMENT_HEADER_BYTES)
 
 
 # One file.
@@ -345,15 +353,17 @@ def _settle(member: Member) -> None:
             reason = f"it is of lineage {log.lineage.hex()}, the directory of {member.lineage.hex()}"
             logs[number] = evolve(log, problem=Damage(0, None, FOREIGN, reason))
     cutoff: int | None = None
+    following: int | None = None
     for number in reversed(range(len(logs))):
         log = logs[number]
-        logs[number] = evolve(log, cutoff=cutoff, is_newest=number == len(logs) - 1)
+        logs[number] = evolve(log, cutoff=cutoff, following=following, is_newest=number == len(logs) - 1)
         if log.is_usable:
             begins = log.previous[0] if log.previous is not None else None
             if log.kind == "version-2":
                 begins = log.first - 1
             if begins is not None:
                 cutoff = begins if cutoff is None else min(cutoff, begins)
+            following = begins
 
 
 # All members.

@@ -17,26 +17,37 @@ Invariant: rows leave as Arrow record batches of exactly the schema that was ask
 import base64
 import json
 import pickle
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import pyarrow as pa
 from attrs import frozen
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
+from zab.pipeline.covering import cover
 from zab.pipeline.damage import Damage
 from zab.pipeline.errors import PipelineError
 from zab.pipeline.inventory import inventory
 from zab.pipeline.planning import Members, Range, Task, plan
 from zab.pipeline.schema import DAMAGE, LOG, Column, arrow_schema, ddl
-from zab.pipeline.spans import Span, batches, transactions
+from zab.pipeline.spans import Span, transactions
+from zab.pipeline.transactions import Transactions, record_batches
 
-__all__ = ["DamageSource", "LogSource", "Options", "plan_of"]
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["DamageSource", "LogSource", "Options", "damage_rows", "plan_of", "read_task", "register"]
 
 PLAN: Final = "zab.plan"
 """The option that a plan made beforehand comes in, so that a wrong directory is told before Spark starts anything."""
+
+
+def register(spark: "SparkSession") -> None:
+    """Make `zab.log` and `zab.damage` known to a session."""
+    for source in (LogSource, DamageSource):
+        spark.dataSource.register(source)
 
 
 @frozen
@@ -49,9 +60,11 @@ class Options:
     uncommitted: bool = False
 
     @classmethod
-    def parse(cls, options: Mapping[str, str]) -> "Options":
-        """From the options of a data source, whose names may come in any case. Raises PipelineError."""
-        given = {name.lower(): value for name, value in options.items()}
+    def parse(cls, options: Mapping[str, str], also: Iterable[str] = ()) -> "Options":
+        """From the options of a data source, whose names may come in any case; `also` are the names of others that
+        are read elsewhere. Raises PipelineError."""
+        ignored = {name.lower() for name in also}
+        given = {name.lower(): value for name, value in options.items() if name.lower() not in ignored}
         unknown = given.keys() - {
             "dirs",
             "path",
@@ -195,15 +208,25 @@ class _Reader(DataSourceReader):
 
 class _LogReader(_Reader):
     def _read(self, task: Task) -> Iterator[pa.RecordBatch]:
-        for span in task.spans:
-            yield from batches(span, self.columns)
+        for span, found in read_task(task):
+            if not isinstance(found, Damage):
+                yield from record_batches(found, span.source, self.columns)
 
 
 class _DamageReader(_Reader):
     def _read(self, task: Task) -> Iterator[pa.RecordBatch]:
-        for span in task.spans:
-            found = [one for one in transactions(span, use_index=False) if isinstance(one, Damage)]
-            yield damage_rows(span, found).select(self.columns)
+        for span, found in read_task(task, use_index=False):
+            if isinstance(found, Damage):
+                yield damage_rows(span, [found]).select(self.columns)
+
+
+def read_task(task: Task, *, use_index: bool = True) -> Iterator[tuple[Span, Transactions | Damage]]:
+    """What a task finds, with the span that it was found in."""
+    for span in task.spans:
+        for found in transactions(span, use_index=use_index):
+            yield span, found
+    if task.cover is not None:
+        yield from cover(task.cover, use_index=use_index)
 
 
 def damage_rows(span: Span, found: Sequence[Damage]) -> pa.RecordBatch:

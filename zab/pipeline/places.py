@@ -81,7 +81,7 @@ class Place:
         system, _ = _file_system(self.root)
         found = system.get_file_info(fs.FileSelector(self.path, allow_not_found=True))
         entries = [
-            Entry(self / info.base_name, info.type == fs.FileType.Directory, info.size or 0)
+            Entry(self / info.base_name, info.type == fs.FileType.Directory, info.size or 0, info.mtime_ns or 0)
             for info in found
             if info.type in (fs.FileType.File, fs.FileType.Directory)
         ]
@@ -106,11 +106,13 @@ class Place:
 
 @frozen
 class Entry:
-    """One name in a directory; `size` in bytes, of a file."""
+    """One name in a directory; `size` in bytes, of a file; `modified_ns`, the time of its last change, where the store
+    says it."""
 
     place: Place
     is_directory: bool
     size: int
+    modified_ns: int
 
     @property
     def name(self) -> str:

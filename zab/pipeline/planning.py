@@ -12,8 +12,9 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Final, Literal, TypeAlias
 
-from attrs import define, evolve, frozen
+from attrs import evolve, frozen
 
+from zab.pipeline.covering import Cover
 from zab.pipeline.errors import PipelineError
 from zab.pipeline.inventory import Inventory, LogFile, Member
 from zab.pipeline.spans import Span
@@ -28,9 +29,10 @@ TASK_BYTES: Final = 64 << 20
 
 @frozen
 class Task:
-    """What one of Spark's tasks reads."""
+    """What one of Spark's tasks reads: spans one after the other, or a range of zxids out of several members."""
 
-    spans: tuple[Span, ...]
+    spans: tuple[Span, ...] = ()
+    cover: Cover | None = None
 
 
 def _ms(time: datetime | int | None) -> int | None:
@@ -82,50 +84,44 @@ def plan(
         raise PipelineError(f"{', '.join(found.dirs)}: there are snapshots, but no logs")
     tasks: list[Task] = []
     for group in found.ensembles.values():
-        limits = _limits(group, wanted, uncommitted, whole_files)
-        for member, base in zip(group, limits, strict=True):
-            tasks += _cut(_spans(member, base))
+        surveys = [survey(member) for member in group]
+        limits = _Limits(wanted.after, wanted.zxid_max, wanted.time_min, wanted.time_max)
+        # Damage is looked for in what is not committed, too.
+        if not uncommitted and not whole_files:
+            limits = _visible(group, surveys, limits)
+        spans = [
+            list(_spans(member, limits, {} if whole_files else known.ends))
+            for member, known in zip(group, surveys, strict=True)
+        ]
+        if members == "one":
+            tasks += _covers(spans, surveys, limits)
+        else:
+            tasks += (Task(part) for listed in spans for part in _cut(listed))
     return tasks
 
 
-@define
-class _Limits:
-    """What holds for all spans of a member."""
-
-    base: "_Base"
-    ends: dict[str, int]
-
-
 @frozen
-class _Base:
+class _Limits:
+    """What holds for all spans of an ensemble; see Span."""
+
     after: int
     until: int | None
     time_min: int | None
     time_max: int | None
-    visible: tuple[tuple[int, int], ...] | None
+    visible: tuple[tuple[int, int], ...] | None = None
 
 
-def _limits(group: list[Member], wanted: Range, uncommitted: bool, whole_files: bool) -> list[_Limits]:
-    base = _Base(wanted.after, wanted.zxid_max, wanted.time_min, wanted.time_max, None)
-    if whole_files:
-        return [_Limits(base, {}) for _ in group]
-    surveys = [survey(member) for member in group]
-    if not uncommitted:
-        base = _visible(group, surveys, base)
-    return [_Limits(base, found.ends) for found in surveys]
-
-
-def _visible(group: list[Member], surveys: list[Survey], base: _Base) -> _Base:
+def _visible(group: list[Member], surveys: list[Survey], limits: _Limits) -> _Limits:
     if group[0].kind == "native":
         known = mark(surveys)
-        return evolve(base, until=known if base.until is None else min(base.until, known))
+        return evolve(limits, until=known if limits.until is None else min(limits.until, known))
     if len(group) == 1:
         raise PipelineError(
             f"{group[0].directory} is one member of ZooKeeper alone, whose log does not say what is committed: give "
             f"the directories of a majority (as {group[0].ensemble}=DIR where they are not side by side), or ask for "
             "uncommitted transactions too"
         )
-    return evolve(base, visible=tuple(visible_epochs(surveys).items()))
+    return evolve(limits, visible=tuple(visible_epochs(surveys).items()))
 
 
 def _lowest(log: LogFile) -> int:
@@ -133,34 +129,104 @@ def _lowest(log: LogFile) -> int:
     return log.previous[0] if log.previous is not None else log.first - 1
 
 
-def _spans(member: Member, limits: _Limits) -> Iterator[Span]:
-    base = limits.base
+def _spans(member: Member, limits: _Limits, ends: dict[str, int]) -> Iterator[Span]:
+    """The files of a member that have something of the range."""
     for log in member.logs:
-        is_below = log.cutoff is not None and log.cutoff <= base.after
-        is_above = base.until is not None and _lowest(log) >= base.until
+        is_below = log.cutoff is not None and log.cutoff <= limits.after
+        is_above = limits.until is not None and _lowest(log) >= limits.until
         if is_below or is_above:
             continue
         yield Span(
             member.ensemble,
             member.member,
             log,
-            end=limits.ends.get(log.name),
-            after=base.after,
-            until=base.until,
-            time_min=base.time_min,
-            time_max=base.time_max,
-            visible=base.visible,
+            end=ends.get(log.name),
+            after=limits.after,
+            until=limits.until,
+            time_min=limits.time_min,
+            time_max=limits.time_max,
+            visible=limits.visible,
         )
 
 
-def _cut(spans: Iterable[Span]) -> Iterator[Task]:
+def _cut(spans: Iterable[Span]) -> Iterator[tuple[Span, ...]]:
+    """Spans that are small together become one task."""
     gathered: list[Span] = []
     size = 0
     for span in spans:
         if gathered and size + span.file.size > TASK_BYTES:
-            yield Task(tuple(gathered))
+            yield tuple(gathered)
             gathered, size = [], 0
         gathered.append(span)
         size += span.file.size
     if gathered:
-        yield Task(tuple(gathered))
+        yield tuple(gathered)
+
+
+@frozen
+class _Reach:
+    """Which zxids a file holds: (low, high]."""
+
+    span: Span
+    low: int
+    high: int
+
+
+def _covers(spans: list[list[Span]], surveys: list[Survey], limits: _Limits) -> Iterator[Task]:
+    """Tasks that give each transaction of an ensemble once. One member is read as long as it has what comes next."""
+    reaches = [
+        [_reach(span, known) for span in listed if span.file.is_usable]
+        for listed, known in zip(spans, surveys, strict=True)
+    ]
+    of_any = [reach for listed in reaches for reach in listed]
+    if not of_any:
+        return
+    end = max(reach.high for reach in of_any)
+    end = end if limits.until is None else min(end, limits.until)
+    at = max(limits.after, min(reach.low for reach in of_any))
+    current = 0
+    while at < end:
+        able = [number for number, listed in enumerate(reaches) if _holding(listed, at) is not None]
+        if not able:
+            later = [reach.low for reach in of_any if reach.low > at]
+            if not later:
+                return
+            at = min(later)
+            continue
+        if current not in able:
+            current = max(able, key=lambda number: reaches[number][-1].high)
+        upto = _upto(reaches[current], at, end)
+        yield Task(cover=_cover(reaches, current, at, upto))
+        at = upto
+
+
+def _reach(span: Span, known: Survey) -> _Reach:
+    log = span.file
+    ends = [zxid for zxid in (log.cutoff, log.following) if zxid is not None]
+    return _Reach(span, _lowest(log), min(ends) if ends else known.last)
+
+
+def _holding(reaches: list[_Reach], zxid: int) -> _Reach | None:
+    """The file in which the transaction behind this zxid is."""
+    return next((reach for reach in reaches if reach.low <= zxid < reach.high), None)
+
+
+def _upto(reaches: list[_Reach], at: int, end: int) -> int:
+    """How far a task goes that begins behind `at`: to the end of a file, or of several small ones."""
+    size = 0
+    while at < end:
+        reach = _holding(reaches, at)
+        if reach is None or (size and size + reach.span.file.size > TASK_BYTES):
+            break
+        size += reach.span.file.size
+        at = reach.high
+    return min(at, end)
+
+
+def _cover(reaches: list[list[_Reach]], first: int, after: int, until: int) -> Cover:
+    """All that any member has of this range, that of `first` to be read first."""
+    order = [first, *(number for number in range(len(reaches)) if number != first)]
+    members = (
+        tuple(reach.span for reach in reaches[number] if reach.low < until and reach.high > after) for number in order
+    )
+    return Cover(tuple(member for member in members if member), after, until)

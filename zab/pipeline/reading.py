@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from zab.pipeline.errors import PipelineError
 from zab.pipeline.inventory import Dirs, inventory
-from zab.pipeline.log_source import PLAN, DamageSource, LogSource, pack_plan
+from zab.pipeline.log_source import PLAN, DamageSource, LogSource, pack_plan, register
 from zab.pipeline.planning import Members, Range, plan
 from zab.pipeline.schema import DAMAGE, LOG, Column, ddl
 
@@ -15,12 +15,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 __all__ = ["read_damage", "read_log", "register"]
-
-
-def register(spark: "SparkSession") -> None:
-    """Make `zab.log` and `zab.damage` known to a session."""
-    for source in (LogSource, DamageSource):
-        spark.dataSource.register(source)
 
 
 def _read(

@@ -22,7 +22,7 @@ from attrs import frozen
 from datatree.segment import SEGMENT_HEADER_BYTES
 from datatree.zookeeper_log import LOG_HEADER
 from zab.pipeline.arrays import Mask
-from zab.pipeline.damage import UNREADABLE, Damage
+from zab.pipeline.damage import GAP, UNREADABLE, Damage
 from zab.pipeline.inventory import LogFile
 from zab.pipeline.native_log import BatchIndex, Block, FrameScan, IndexScan, load_index
 from zab.pipeline.native_rows import decode_block
@@ -31,7 +31,7 @@ from zab.pipeline.transactions import Source, Transactions, record_batches
 from zab.pipeline.version2_log import RecordBlock, RecordScan
 from zab.pipeline.version2_rows import decode_records
 
-__all__ = ["AnyBlock", "Span", "batches", "blocks", "read_index", "transactions"]
+__all__ = ["AnyBlock", "Span", "batches", "blocks", "read_index", "shown", "transactions", "whole_transactions"]
 
 AnyBlock: TypeAlias = Block | RecordBlock
 
@@ -94,7 +94,8 @@ def blocks(span: Span, *, use_index: bool = True) -> Iterator[AnyBlock | Damage]
         return
     try:
         with log.place.open() as file:
-            for found in _scan(span, file, use_index):
+            scan = _scan(span, file, use_index)
+            for found in scan:
                 if isinstance(found, Damage):
                     yield found
                     continue
@@ -103,8 +104,22 @@ def blocks(span: Span, *, use_index: bool = True) -> Iterator[AnyBlock | Damage]
                     yield block
                 if is_last:
                     return
+            if span.end is None and not isinstance(scan, IndexScan):
+                yield from _end(log, scan)
     except OSError as error:
         yield Damage(0, None, UNREADABLE, f"the file cannot be read: {error.strerror or error}")
+
+
+def _end(log: LogFile, scan: FrameScan | RecordScan) -> Iterator[Damage]:
+    """What is missing between the end of a file and the beginning of the next one."""
+    last, following = scan.last, log.following
+    if last is None or following is None or last >= following:
+        return
+    # What the last transaction of an epoch of ZooKeeper's was, the next epoch's first does not say.
+    is_new_epoch = log.kind == "version-2" and following & 0xFFFF_FFFF == 0
+    if not is_new_epoch:
+        reason = f"the next file goes on behind zxid {following:#x}, this one ends with {last:#x}"
+        yield Damage(scan.stop, scan.stop, GAP, reason)
 
 
 def _within(span: Span, block: AnyBlock) -> tuple[AnyBlock, bool]:
@@ -120,6 +135,14 @@ def _within(span: Span, block: AnyBlock) -> tuple[AnyBlock, bool]:
 
 def transactions(span: Span, *, use_index: bool = True) -> Iterator[Transactions | Damage]:
     """The transactions of the span, exactly, and what is wrong with the file."""
+    for found in whole_transactions(span, use_index=use_index):
+        rows = found if isinstance(found, Damage) else shown(span, found)
+        if isinstance(rows, Damage) or len(rows):
+            yield rows
+
+
+def whole_transactions(span: Span, *, use_index: bool = True) -> Iterator[Transactions | Damage]:
+    """The same before its times and `visible` are looked at: what lies between two rows is missing in the log."""
     for found in blocks(span, use_index=use_index):
         if isinstance(found, Damage):
             yield found
@@ -129,18 +152,17 @@ def transactions(span: Span, *, use_index: bool = True) -> Iterator[Transactions
         else:
             rows, damage = decode_records(found)
         yield from damage
-        keep = _limits(span, rows)
-        rows = rows if keep is None else rows.only(keep)
-        if len(rows):
-            yield rows
+        keep = rows.zxid > span.after
+        for limit in (span.until, span.file.cutoff):
+            if limit is not None:
+                keep &= rows.zxid <= limit
+        if keep.any():
+            yield rows.only(keep)
 
 
-def _limits(span: Span, rows: Transactions) -> Mask | None:
-    """Which rows are within the span's limits; None if all are."""
-    keep = rows.zxid > span.after
-    for limit in (span.until, span.file.cutoff):
-        if limit is not None:
-            keep &= rows.zxid <= limit
+def shown(span: Span, rows: Transactions) -> Transactions:
+    """Those of its rows whose time and epoch the span asks for."""
+    keep: Mask = np.ones(len(rows), dtype=np.bool_)
     if span.time_min is not None:
         keep &= rows.time_ms >= span.time_min
     if span.time_max is not None:
@@ -150,7 +172,7 @@ def _limits(span: Span, rows: Transactions) -> Mask | None:
         for epoch, zxid in span.visible:
             last[rows.zxid >> 32 == epoch] = zxid
         keep &= rows.zxid <= last
-    return None if keep.all() else keep
+    return rows.only(keep)
 
 
 def batches(
@@ -160,7 +182,9 @@ def batches(
     on_damage: Callable[[Damage], None] | None = None,
     use_index: bool = True,
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of the span with these columns of `schema.LOG`, at most some 16,384 rows at a time."""
+    """The rows of the span with these columns of `schema.LOG`, at most some 16,384 rows at a time.
+
+    `on_damage` is called with what is wrong with the file, before the rows behind it come; it may raise."""
     for found in transactions(span, use_index=use_index):
         if isinstance(found, Damage):
             if on_damage is not None:

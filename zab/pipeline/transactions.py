@@ -110,6 +110,8 @@ class Transactions:
 
     def only(self, keep: Mask) -> "Transactions":
         """The rows where `keep` is set."""
+        if keep.all():
+            return self
         at = np.cumsum(keep) - 1
         return Transactions(
             data=self.data,
