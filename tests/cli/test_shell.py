@@ -17,7 +17,7 @@ from prompt_toolkit.document import Document
 
 from tests.client.running import KINDS, running
 from zab.cli import shell
-from zab.cli.main import COMMANDS
+from zab.cli.main import COMMANDS, ZNODES
 from zab.cli.shell import SESSION_COMMANDS, ZNODE_COMMANDS, ShellCompleter
 
 ZAB = [sys.executable, "-m", "zab.cli.main"]
@@ -132,7 +132,7 @@ def test_no_server_is_3() -> None:
 
 
 def test_every_znode_command_of_zab_is_the_shells_too() -> None:
-    mounted = {name for name, command in COMMANDS.items() if command.module == "zab.cli.znodes"}
+    mounted = {name for name, command in COMMANDS.items() if command.panel == ZNODES} - {"shell"}
     assert mounted == ZNODE_COMMANDS.keys() | {"acl", "quota"}
     assert all(COMMANDS[name].load() is command for name, command in ZNODE_COMMANDS.items())
 

@@ -55,6 +55,9 @@ COMMANDS: Final = {
     "ls": _znode("ls_command", "List a znode's children."),
     "stat": _znode("stat_command", "Print a znode's stat."),
     "watch": _znode("watch_command", "Print changes as they happen, until Ctrl-C."),
+    "changes": Command(
+        "zab.cli.changes", "changes_command", ZNODES, "Print every change of the tree in order, until Ctrl-C."
+    ),
     "acl": _znode("acl_app", "Who may do what with a znode."),
     "quota": _znode("quota_app", "Limits on subtrees."),
     "count": _znode("count_command", "Print how many descendants a znode has."),

@@ -39,6 +39,7 @@ from prompt_toolkit.shortcuts import CompleteStyle
 from zab.cli import znodes
 from zab.cli.arguments import ALIASES, ConnectionOptions, expand_alias
 from zab.cli.caller import REFUSED, USAGE, Work, exit_code, fail, open_client
+from zab.cli.changes import changes_command
 from zab.cli.rendering import event_block
 from zab.cli.subtree import child_path
 from zab.client import Client, RequestError, SessionExpiredError, State, Watcher, WatchKind, WatchMode, ZabError
@@ -243,6 +244,7 @@ ZNODE_COMMANDS: Final[dict[str, Callable[..., None]]] = {
     "ls": znodes.ls_command,
     "stat": znodes.stat_command,
     "watch": znodes.watch_command,
+    "changes": changes_command,
     "count": znodes.count_command,
     "ephemerals": znodes.ephemerals_command,
     "sync": znodes.sync_command,

@@ -192,6 +192,11 @@ class ChangeKind(IntEnum):
     DATA_CHANGED = 5
     ACL_CHANGED = 7
 
+    @property
+    def has_data(self) -> bool:
+        """Whether the change says what the znode's data is behind it."""
+        return self in (ChangeKind.CREATED, ChangeKind.DATA_CHANGED)
+
 
 class Change(NamedTuple):
     """One znode was created, deleted or changed by the transaction `zxid`.
