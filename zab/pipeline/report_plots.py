@@ -95,6 +95,9 @@ _SETTINGS: Final[Any] = {
     "figure.facecolor": "none",
     "axes.facecolor": "none",
 }
+# By the largest unit that changes from label to label, from years to seconds; and what stands beside the axis.
+_DATES: Final = ["%Y", "%b", "%d", "%H:%M", "%H:%M", "%H:%M:%S.%f"]
+_DATES_BESIDE: Final = ["", "%Y", "%Y-%m", "%Y-%m-%d", "%Y-%m-%d", "%Y-%m-%d"]
 _SVG: Final = "{http://www.w3.org/2000/svg}"
 _XLINK: Final = "{http://www.w3.org/1999/xlink}"
 _FONT_FAMILY: Final = re.compile(r"font-family:[^;]*;? ?")
@@ -111,7 +114,7 @@ class Shape:
     label_length: int
 
 
-SHAPES: Final = (Shape("wide", 9.0, 8, 80), Shape("narrow", 3.7, 3, 34))
+SHAPES: Final = (Shape("wide", 9.0, 8, 80), Shape("narrow", 3.7, 5, 34))
 
 
 @frozen
@@ -221,9 +224,12 @@ def _numbers(times: Sequence[datetime.datetime]) -> list[float]:
 
 
 def _date_axis(axes: Axes, shape: Shape, scale: Scale) -> None:
-    locator = AutoDateLocator(minticks=2, maxticks=shape.date_count, tz=datetime.UTC)  # type: ignore[no-untyped-call]
+    locator = AutoDateLocator(minticks=3, maxticks=shape.date_count, tz=datetime.UTC)  # type: ignore[no-untyped-call]
+    formatter = ConciseDateFormatter(  # type: ignore[no-untyped-call]
+        locator, tz=datetime.UTC, formats=_DATES, offset_formats=_DATES_BESIDE
+    )
     axes.xaxis.set_major_locator(locator)
-    axes.xaxis.set_major_formatter(ConciseDateFormatter(locator, tz=datetime.UTC))  # type: ignore[no-untyped-call]
+    axes.xaxis.set_major_formatter(formatter)
     ends = _numbers([scale.since, scale.until])
     axes.set_xlim(ends[0], ends[1])
     axes.xaxis.get_offset_text().set_color(MUTED)

@@ -70,7 +70,7 @@ def _writes(facts: EnsembleFacts) -> Sentence:
             f" in {milliseconds_text(seconds * 1000)}, {count_text(_rounded(facts.operations / seconds))} a second",
         ),
         ("plain", f" on average and {count_text(_rounded(peak))} at the busiest, "),
-        ("plain", f"from {time_text(facts.scale.starts[busiest])} on. {_refused(facts)}"),
+        ("plain", f"at {time_text(facts.scale.starts[busiest])}. {_refused(facts)}"),
     ]
 
 
@@ -135,13 +135,18 @@ def _locks(facts: EnsembleFacts) -> Sentence:
         told = f"One lock was held {_plural(found.hold_count, 'time')}"
     if found.median_handover_ms is None or found.longest_handover_ms is None:
         return [*sentence, ("plain", f"{told}; nobody had to wait.")]
-    longest = f"the longest hand-over took {milliseconds_text(found.longest_handover_ms)}"
+    longest = f"the longest hand-over took {_duration(found.longest_handover_ms)}"
     return [
         *sentence,
-        ("plain", f"{told}; a hand-over took {milliseconds_text(found.median_handover_ms)} (median), "),
+        ("plain", f"{told}; a hand-over took {_duration(found.median_handover_ms)} (median), "),
         ("strong" if found.longest_handover_ms >= SLOW_HANDOVER_MS else "plain", longest),
         ("plain", "."),
     ]
+
+
+def _duration(value_ms: float) -> str:
+    """The log's clock counts milliseconds."""
+    return "less than 1 ms" if value_ms < 1 else milliseconds_text(value_ms)
 
 
 def _sizes(facts: EnsembleFacts) -> Sentence:
