@@ -1,8 +1,8 @@
 """PySpark over logs and snapshots: a cluster's whole history as DataFrames.
 
-Needs the extra `zab[pipeline]`; importing any part of this package without it raises ModuleNotFoundError, which says so.
-The names below are found in their modules when they are first used, so that importing this costs nothing. A job is a
-function in the module of its name: `from zab.pipeline.audit import audit`.
+Needs the extra `zab[pipeline]`; importing any part of this package without it raises ModuleNotFoundError, which says
+so. The names below are found in their modules when they are first used, so that importing this costs nothing. A job is
+a function in the module of its name: `from zab.pipeline.audit import audit`.
 """
 
 from importlib import import_module

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import pyarrow as pa
 from attrs import frozen
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
 from zab.pipeline.covering import cover
@@ -172,6 +172,11 @@ class LogSource(_Source):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         return _LogReader(_columns(schema, LOG, self.name()), self._tasks(whole_files=False))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        from zab.pipeline.stream import LogStreamReader
+
+        return LogStreamReader(dict(self.options), _columns(schema, LOG, self.name()))
 
 
 class DamageSource(_Source):

@@ -66,25 +66,34 @@ class Readable(Protocol):
 @define(eq=False)
 class Block:
     """Whole batches of one window. `at[k]` is the offset in `data` of the batch whose header is `heads[k]`;
-    `base + at[k]` its offset in the file."""
+    `base + at[k]` its offset in the file. `first`, `count` (of transactions), `last` (zxid) and `length` (of the body)
+    are the header's, in the machine's own order."""
 
     data: bytes
     base: int
     at: Integers
     heads: Any
+    first: Integers
+    count: Integers
+    last: Integers
+    length: Integers
+
+    @classmethod
+    def of(cls, data: bytes, base: int, at: Integers) -> "Block":
+        """The batches at these offsets, as far as their headers say what they are. Nothing is checked."""
+        heads = gather(data, at, f"V{HEADER_BYTES}").view(BATCH_HEAD)
+        first, count = heads["first"].astype(np.int64), heads["count"].astype(np.int64)
+        return cls(data, base, at, heads, first, count, first + count - 1, heads["length"].astype(np.int64))
 
     def __len__(self) -> int:
         return len(self.at)
 
-    @property
-    def last(self) -> Integers:
-        """The last zxid of each batch."""
-        zxids: Integers = self.heads["first"].astype(np.int64) + self.heads["count"] - 1
-        return zxids
-
     def only(self, keep: Mask) -> "Block":
         """The batches where `keep` is set."""
-        return self if keep.all() else Block(self.data, self.base, self.at[keep], self.heads[keep])
+        if keep.all():
+            return self
+        columns = (self.at, self.heads, self.first, self.count, self.last, self.length)
+        return Block(self.data, self.base, *(column[keep] for column in columns))
 
 
 def ordered(order: Order, block: Block) -> Iterator[Block | Damage]:
@@ -92,22 +101,22 @@ def ordered(order: Order, block: Block) -> Iterator[Block | Damage]:
     if not len(block):
         return
     at = block.base + block.at
-    firsts = block.heads["first"].astype(np.int64)
-    keep, damage = order.check(firsts, block.last, at, at + HEADER_BYTES + block.heads["length"])
+    keep, damage = order.check(block.first, block.last, at, at + HEADER_BYTES + block.length)
     yield from damage
     kept = block.only(keep)
     if len(kept):
         yield kept
 
 
-def _sound_fields(heads: Any) -> Mask:
+def _sound_fields(block: Block) -> Mask:
     """`datatree.batch`'s rules for a header, for all of them."""
-    first, count = heads["first"].astype(np.int64), heads["count"].astype(np.int64)
+    heads, first, last, length = block.heads, block.first, block.last, block.length
     mark, applied = heads["mark"].astype(np.int64), heads["applied"].astype(np.int64)
-    length, counter = heads["length"], first & _COUNTER
+    epoch = first >> 32
     sound: Mask = (heads["magic"] == 0x5A42) & (heads["version"] == VERSION) & (heads["flags"] <= _FLAGS)
-    sound &= (length > 0) & (length <= BODY_BYTES_MAX) & (count > 0) & (counter > 0) & (counter + count - 1 <= _COUNTER)
-    sound &= (first > 0) & (first >> 32 == heads["epoch"]) & (applied >= 0) & (applied <= mark) & (mark < first)
+    sound &= (length > 0) & (length <= BODY_BYTES_MAX) & (first <= last) & (first & _COUNTER > 0)
+    sound &= (first > 0) & (epoch == last >> 32) & (epoch == heads["epoch"])
+    sound &= (applied >= 0) & (applied <= mark) & (mark < first)
     return sound
 
 
@@ -142,22 +151,24 @@ def _bad_bodies(data: bytes, starts: Integers, lengths: Integers, crcs: Crcs) ->
     return wrong
 
 
-def _wrong_batches(data: bytes, at: Integers, heads: Any, ends: Integers) -> Mask:
+def _wrong_batches(block: Block, ends: Integers) -> Mask:
     """Which batches are not what their checksums say, or do not lie between their offset and their end."""
-    wrong = _bad_heads(heads, HEADER_BYTES) | ~_sound_fields(heads)
-    lengths = heads["length"].astype(np.int64)
-    wrong |= at + HEADER_BYTES + lengths > ends
+    body = block.at + HEADER_BYTES
+    wrong = _bad_heads(block.heads, HEADER_BYTES) | ~_sound_fields(block) | (body + block.length > ends)
+    crcs = block.heads["body_crc"].astype(np.uint32)
+    if not wrong.any():
+        return _bad_bodies(block.data, body, block.length, crcs)
     right = np.flatnonzero(~wrong)
-    crcs = heads["body_crc"][right].astype(np.uint32)
-    wrong[right] = _bad_bodies(data, at[right] + HEADER_BYTES, lengths[right], crcs)
+    wrong[right] = _bad_bodies(block.data, body[right], block.length[right], crcs[right])
     return wrong
 
 
-def _reason(head: Any) -> str:
+def _reason(block: Block, number: int) -> str:
     """What is wrong with a batch that is there as a whole."""
+    head = block.heads[number]
     if crc32(head.tobytes()[:-_CRC_BYTES]) != head["crc"]:
         return "checksum of the batch header does not match"
-    if not _sound_fields(np.array([head]))[0]:
+    if not _sound_fields(block)[number]:
         return "the batch header is not one that this version knows"
     return "checksum of the batch body does not match"
 
@@ -212,13 +223,13 @@ class FrameScan:
         """The batches in a window at `base`, and where the next window begins."""
         starts, ends, frames, at = self._frames(data, base)
         batches, regions, stops = walk(data, starts, np.minimum(ends, len(data)), 4, HEADER_BYTES)
-        heads = gather(data, batches, f"V{HEADER_BYTES}").view(BATCH_HEAD)
-        wrong = _wrong_batches(data, batches, heads, ends[regions])
+        block = Block.of(data, base, batches)
+        wrong = _wrong_batches(block, ends[regions])
         keep = np.ones(len(batches), dtype=np.bool_)
         for region in sorted({*regions[wrong].tolist(), *np.flatnonzero(stops != ends).tolist()}):
             bad = np.flatnonzero(wrong & (regions == region))
             if len(bad):
-                offset, reason = int(batches[bad[0]]), _reason(heads[bad[0]])
+                offset, reason = int(batches[bad[0]]), _reason(block, int(bad[0]))
                 keep &= (regions != region) | (batches < offset)
             else:
                 offset = int(stops[region])
@@ -230,11 +241,11 @@ class FrameScan:
                 reason = found
             if self._torn(base, base + int(frames[region]), base + offset, reason):
                 keep &= regions < region
-                return Block(data, base, batches, heads).only(keep), self.end
+                return block.only(keep), self.end
             self._damage.append(Damage(base + offset, min(base + int(ends[region]), self.end), DAMAGED, reason))
         if not self._is_over:
             self.stop = max(self.stop, min(at, self.end))
-        return Block(data, base, batches, heads).only(keep), at
+        return block.only(keep), at
 
     def _frames(self, data: bytes, base: int) -> tuple[Integers, Integers, Integers, int]:
         """Where the batches of each frame in the window begin and end (it may be behind the window), where the frame
@@ -304,10 +315,10 @@ class FrameScan:
                 return f"batch header cut short: {len(data) - at} of {HEADER_BYTES} bytes"
             self._needed = HEADER_BYTES
             return None
-        head = gather(data, np.array([at], dtype=np.int64), f"V{HEADER_BYTES}").view(BATCH_HEAD)
-        if _bad_heads(head, HEADER_BYTES)[0] or not _sound_fields(head)[0]:
-            return _reason(head[0])
-        length = int(head["length"][0])
+        batch = Block.of(data, base, np.array([at], dtype=np.int64))
+        if _bad_heads(batch.heads, HEADER_BYTES)[0] or not _sound_fields(batch)[0]:
+            return _reason(batch, 0)
+        length = int(batch.length[0])
         whole = at + HEADER_BYTES + length
         if whole > frame_end or base + whole > self.end:
             there = min(frame_end, self.end - base) - at - HEADER_BYTES
@@ -413,13 +424,12 @@ class IndexScan:
         data = self.file.read(base, int(bounds[stop]) - base)
         at, ends = bounds[low:stop] - base, bounds[low + 1 : stop + 1] - base
         there = int(np.searchsorted(at, len(data) - HEADER_BYTES, "right"))
-        heads = gather(data, at[:there], f"V{HEADER_BYTES}").view(BATCH_HEAD)
+        block = Block.of(data, base, at[:there])
         wrong = np.ones(len(at), dtype=np.bool_)
-        wrong[:there] = _wrong_batches(data, at[:there], heads, np.minimum(ends[:there], len(data)))
-        block = Block(data, base, at[:there], heads)
+        wrong[:there] = _wrong_batches(block, np.minimum(ends[:there], len(data)))
         wrong[:there] |= block.last != self.index.zxids[low : low + there]
         damage = []
         for number in np.flatnonzero(wrong).tolist():
-            reason = _reason(heads[number]) if number < there else "the file is shorter than its index says"
+            reason = _reason(block, number) if number < there else "the file is shorter than its index says"
             damage.append(Damage(base + int(at[number]), base + int(ends[number]), DAMAGED, reason))
         return block.only(~wrong[:there]), damage

@@ -67,27 +67,23 @@ def decode_block(block: Block) -> tuple[Transactions, list[Damage]]:
 
 def _bad_batch(block: Block, number: int) -> Damage:
     """Decode it in the way that says what is wrong."""
-    head = block.heads[number]
-    start = int(block.at[number]) + HEADER_BYTES
-    body = block.data[start : start + int(head["length"])]
+    start, length = int(block.at[number]) + HEADER_BYTES, int(block.length[number])
+    body = block.data[start : start + length]
     reason = "a time beyond the year 9999"
     try:
-        decode_all(body, int(head["first"]), int(head["count"]))
+        decode_all(body, int(block.first[number]), int(block.count[number]))
     except RecordError as error:
         reason = str(error)
     offset = block.base + int(block.at[number])
-    return Damage(offset, block.base + start + int(head["length"]), DAMAGED, f"a batch holds no transactions: {reason}")
+    return Damage(offset, block.base + start + length, DAMAGED, f"a batch holds no transactions: {reason}")
 
 
 def _records(block: Block) -> tuple[Integers, Integers, Integers]:
     """(offset of each record, number of its batch, numbers of the batches that are not made of their records)."""
     starts = block.at + HEADER_BYTES
-    ends = starts + block.heads["length"]
-    counts = block.heads["count"].astype(np.int64)
+    ends = starts + block.length
     at, batches, stops = walk(block.data, starts, ends, 1, _OVERHEAD)
-    wrong = stops != ends
-    if len(at) != counts.sum() or wrong.any():
-        wrong |= np.bincount(batches, minlength=len(starts)) != counts
+    wrong = (stops != ends) | (np.bincount(batches, minlength=len(starts)) != block.count)
     return at, batches, np.flatnonzero(wrong)
 
 
@@ -96,14 +92,18 @@ def _decode(block: Block) -> tuple[Transactions | None, Integers]:
     if len(wrong):
         return None, wrong
     data = block.data
+    short = at + PATH_AT > len(data)
+    if short.any():
+        return None, np.unique(batches[short])
     head = gather(data, at, f"V{PATH_AT}").view(_HEAD)
     end = at + _OVERHEAD + head["length"]
     bad = (end - at) < PATH_AT + 2
     if bad.any():
         return None, np.unique(batches[bad])
-    firsts = np.cumsum(block.heads["count"], dtype=np.int64) - block.heads["count"]
     zxid = head["zxid"].astype(np.int64)
-    bad |= zxid != block.heads["first"].astype(np.int64)[batches] + (np.arange(len(at)) - firsts[batches])
+    # The first zxid of each batch, less the number of its first record.
+    shift = block.first - (np.cumsum(block.count) - block.count)
+    bad |= zxid != shift[batches] + np.arange(len(at))
     rows, rest_at = _fixed_part(data, at, end, head, zxid, bad)
     octets = np.frombuffer(data, np.uint8)
     kinds = _KINDS[rows.type & 0xFF]
@@ -126,12 +126,14 @@ def _decode(block: Block) -> tuple[Transactions | None, Integers]:
 
 
 def _signed(head: Any, payload: Any, positive: int, bad: Mask) -> Integers:
-    sign = head & _NEGATIVE != 0
     value: Integers = payload.astype(np.int64)
-    bad |= (head & ~np.uint8(_NEGATIVE)) != positive
-    bad |= value < 0
-    signed: Integers = value ^ -sign.astype(np.int64)
-    return signed
+    is_positive: Mask = head == positive
+    if value.min(initial=0) < 0:
+        bad |= value < 0
+    if is_positive.all():
+        return value
+    bad |= ~is_positive & (head != positive + _NEGATIVE)
+    return np.where(is_positive, value, ~value)
 
 
 def _fixed_part(
@@ -240,7 +242,7 @@ class _Rests:
         end = np.where(is_create, self.end - _OWNER_BYTES, self.end)
         with_acl = np.flatnonzero(is_create | is_set)
         is_short = end[with_acl] - start[with_acl] == 1
-        is_open = is_short & (gather(data, start[with_acl], "u1") == _NULL)
+        is_open = is_short & (gather(data, np.minimum(start[with_acl], len(data) - 1), "u1") == _NULL)
         rows.acls.append(OPEN_ACL_TEXT)
         rows.acl_codes[with_acl[is_open]] = 1
         which = with_acl[~is_open]

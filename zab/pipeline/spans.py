@@ -125,7 +125,7 @@ def _end(log: LogFile, scan: FrameScan | RecordScan) -> Iterator[Damage]:
 def _within(span: Span, block: AnyBlock) -> tuple[AnyBlock, bool]:
     """The batches or records that the zxids of the span concern, and whether no later one will."""
     last = block.last
-    first = block.heads["first"].astype(np.int64) if isinstance(block, Block) else last
+    first = block.first if isinstance(block, Block) else last
     keep = last > span.after
     limits = [limit for limit in (span.until, span.file.cutoff) if limit is not None]
     if limits:
