@@ -16,8 +16,6 @@ Deliberately not here: any job, and the command line.
 import atexit
 import contextlib
 import functools
-import importlib
-import importlib.util
 import os
 import re
 import shutil
@@ -98,12 +96,15 @@ def spark_session(
     standard error. settings: Spark's own, which win over what is recommended here; Java options are added to ours.
     Raises PipelineError: no PySpark, no Java, Spark does not start, the cluster does not answer."""
     spark = _running_session()
+    # It imports PySpark, which has just been found to be there.
+    from zab.pipeline.log_source import register as register_sources
+
     if spark is None:
         given = dict(settings or {})
         java_options = f"{_logging_option(log_level)} {given.pop(_JAVA_OPTIONS, '')}".strip()
         chosen = {"spark.driver.memory": memory, "spark.app.name": name, _JAVA_OPTIONS: java_options}
         spark = _new_session(url, progress, chosen | given)
-    _register_sources(spark)
+    register_sources(spark)
     return spark
 
 
@@ -113,11 +114,6 @@ def _running_session() -> "SparkSession | None":
     except ImportError as error:
         raise PipelineError(f"the pipeline needs PySpark ({error}): pip install 'zab[pipeline]'") from None
     return SparkSession.getActiveSession()
-
-
-def _register_sources(spark: "SparkSession") -> None:
-    if importlib.util.find_spec("zab.pipeline.log_source") is not None:
-        importlib.import_module("zab.pipeline.log_source").register(spark)
 
 
 def _new_session(url: str | None, progress: bool, settings: dict[str, str]) -> "SparkSession":
