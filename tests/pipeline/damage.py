@@ -58,7 +58,8 @@ class Injected:
     member: its place in `Directories.members`. file: the one that is wrong. start, end: the stretch of it in which the
     offset that is named must lie, `start` included; of a thing that is missing, where its place was. zxids: first and
     last that this member lost, or has wrong; None when all can still be read. kinds: of the rows of damage that reading
-    this member alone has to give; none when a single member cannot know.
+    this member alone has to give; none when a single member cannot know. beside: another file that may be named
+    instead, at any offset.
     """
 
     what: str
@@ -68,9 +69,12 @@ class Injected:
     end: int
     zxids: tuple[int, int] | None
     kinds: frozenset[str]
+    beside: Path | None = None
 
     def named_by(self, file: str, offset: int) -> bool:
         """Whether this is the place: `file` is a path or a URI of it."""
+        if self.beside is not None and file.endswith(str(self.beside)):
+            return True
         return file.endswith(str(self.file)) and self.start <= offset < max(self.end, self.start + 1)
 
 
@@ -331,17 +335,17 @@ def _zxids_of(directories: Directories, path: Path) -> tuple[int, int]:
 
 
 def remove_segment(directories: Directories, member: int = 0) -> Injected:
-    """A log file in the middle is gone; the place that is named is the beginning of the next, or the end of the one
-    before."""
+    """A log file in the middle is gone: its place is behind the end of the one before, or before the next."""
     files = directories.logs(member)
     path = middle_file(directories, member)
     zxids = _zxids_of(directories, path)
-    following = files[files.index(path) + 1]
+    before, following = files[files.index(path) - 1], files[files.index(path) + 1]
+    end = NativeLog.read(before).end if directories.kind == NATIVE else Version2Log.read(before).end
     first = int(following.name.partition(".")[2], 16)
     path.unlink()
     _index(path).unlink(missing_ok=True)
-    kinds = frozenset({GAP})
-    return Injected("a file removed", member, following, 0, 1 << 31, (zxids[0], min(zxids[1], first - 1)), kinds)
+    lost = zxids[0], min(zxids[1], first - 1)
+    return Injected("a file removed", member, before, end, end + 1, lost, frozenset({GAP}), following)
 
 
 def shorten_tail(directories: Directories, member: int = 0, count: int = 3) -> Injected:

@@ -12,6 +12,7 @@ Not here: locks and sessions that die (`load_sessions`), killing members (`ensem
 
 from __future__ import annotations
 
+import logging
 import random
 import struct
 import threading
@@ -41,6 +42,10 @@ HOSTILE_PATHS = (
     "/kinds/${jndi}%s%00{{7*7}}\\n",
 )
 BINARY = bytes(range(256))
+
+# That connections end is part of the load.
+_QUIET = logging.getLogger(f"{__name__}.kazoo")
+_QUIET.setLevel(logging.CRITICAL)
 
 
 @dataclass(frozen=True)
@@ -83,7 +88,7 @@ class CreateTtl(Create2):
 def connect(hosts: str, seconds: float = SESSION_SECONDS, randomize: bool = True) -> KazooClient:
     """A started client that comes back quickly when its member dies."""
     retry = KazooRetry(max_tries=-1, delay=0.02, backoff=2, max_delay=0.2)
-    client = KazooClient(hosts, timeout=seconds, connection_retry=retry, randomize_hosts=randomize)
+    client = KazooClient(hosts, timeout=seconds, connection_retry=retry, randomize_hosts=randomize, logger=_QUIET)
     client.start()
     return client
 
