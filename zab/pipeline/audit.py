@@ -18,10 +18,12 @@ from zab.pipeline.schema import Column
 from zab.pipeline.sql import DataFrame, F, SqlColumn, Window, in_range, in_subtree
 from zab.pipeline.znode_changes import ACL, CREATE, DELETE, LOG_COLUMNS, SET, znode_changes
 
-__all__ = ["AUDIT", "COLUMNS", "audit"]
+__all__ = ["AUDIT", "COLUMNS", "ZNODE_COLUMNS", "audit"]
 
 COLUMNS: Final = (*LOG_COLUMNS, "error")
 """What it needs of the log."""
+ZNODE_COLUMNS: Final = ("ensemble", "path", "data", "mzxid", "mtime", "aversion", "acl")
+"""What it needs of snapshots."""
 
 AUDIT: Final = (
     Column("ensemble", "string", "as in the log"),

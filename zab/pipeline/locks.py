@@ -36,13 +36,15 @@ from zab.pipeline.sql import (
 )
 from zab.pipeline.znode_changes import CREATE, DELETE, znode_changes, znode_lives
 
-__all__ = ["COLUMNS", "LOCKS", "OVERLAPS", "QUEUE", "lock_summary", "locks", "overlaps"]
+__all__ = ["COLUMNS", "LOCKS", "OVERLAPS", "QUEUE", "ZNODE_COLUMNS", "lock_summary", "locks", "overlaps"]
 
 COLUMNS: Final = (
     "ensemble", "zxid", "part", "time", "session", "cxid", "type", "operation",
     "path", "version", "owner", "timeout", "error", "paths",
 )  # fmt: skip
 """What it needs of the log."""
+ZNODE_COLUMNS: Final = ("ensemble", "path", "owner", "czxid", "ctime")
+"""What it needs of snapshots."""
 
 QUEUE: Final = (
     Column("ensemble", "string", "as in the log"),

@@ -20,13 +20,15 @@ from zab.pipeline.schema import Column
 from zab.pipeline.sql import DataFrame, F, SqlColumn, Window, in_range, milliseconds
 from zab.pipeline.znode_changes import CREATE, DELETE, znode_changes
 
-__all__ = ["CLOSED", "COLUMNS", "EXPIRED", "LISTED_MAX", "LIVES", "WAVES", "sessions", "waves"]
+__all__ = ["CLOSED", "COLUMNS", "EXPIRED", "KNOWN_COLUMNS", "LISTED_MAX", "LIVES", "WAVES", "sessions", "waves"]
 
 COLUMNS: Final = (
     "ensemble", "zxid", "part", "time", "session", "cxid", "type", "operation",
     "path", "owner", "timeout", "error", "paths",
 )  # fmt: skip
 """What it needs of the log."""
+KNOWN_COLUMNS: Final = ("ensemble", "session", "timeout")
+"""What it needs of the sessions of snapshots."""
 
 CLOSED: Final = "closed"
 EXPIRED: Final = "expired"
@@ -86,7 +88,7 @@ def sessions(
     until_then = log.where(in_range(until=until, zxid_max=zxid_max))
     rows = znode_changes(until_then, bare_closes=bare_closes, others=True).where(F.col("session") != 0)
     if known is not None:
-        rows = rows.unionByName(known.select("ensemble", "session", "timeout"), allowMissingColumns=True)
+        rows = rows.unionByName(known.select(*KNOWN_COLUMNS), allowMissingColumns=True)
     lives = _lives(rows)
     is_late_enough = F.col("ended").isNull() | in_range(since=since, zxid_min=zxid_min, time="ended", zxid="ended_zxid")
     return lives.where(is_late_enough)
