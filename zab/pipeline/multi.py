@@ -62,7 +62,8 @@ def _add(columns: dict[str, list[Any]], parts: tuple[Part, ...]) -> None:
     is_refused = any(kind == OpCode.ERROR for kind, *_ in parts)
     for index, (kind, number, path, data, rest) in enumerate(parts):
         if is_refused:
-            error = number if kind == OpCode.ERROR else 0
+            # ZooKeeper leaves bytes of the operation where the code of a part that was fine would be.
+            error = number if kind == OpCode.ERROR and number < 0 else 0
             values: tuple[Any, ...] = (OpCode.ERROR, index, _text(path), None, None, None, None, None, error, None)
         else:
             is_create = kind in _CREATES
