@@ -79,6 +79,12 @@ COMMANDS: Final = {
     "log": Command(
         "zab.cli.inspect", "log_command", SERVERS, "Print the transactions of a log, native or ZooKeeper's."
     ),
+    "pipeline": Command(
+        "zab.cli.pipeline",
+        "pipeline_app",
+        SERVERS,
+        "Analyse logs and snapshots with Spark, native and ZooKeeper's.",
+    ),
     "simulate": Command(
         "zab.cli.simulate",
         "simulate_command",
