@@ -6,7 +6,7 @@ to guard a path, with the zxid up to which it did; the open list is not noted, s
 costs nothing.
 
     complete_from   everything about changes above this zxid is known: where the tree was loaded, at first; it rises
-                    when the oldest lists are forgotten
+                    when the oldest lists are forgotten, and falls when somebody has looked back (`datatree.look_back`)
 
 Invariants: at most `count_max` paths are held, and `LISTS_MAX` lists of each; a list that was forgotten ended at or
 below `complete_from`. Where it errs, it errs on the closed side: a path that was used again is guarded by the lists of
@@ -65,6 +65,24 @@ class PastAcls:
             for at in range(0, len(ended), 2):
                 if ended[at] >= zxid:  # type: ignore[operator]  # zxids stand at even places
                     yield ended[at + 1]  # type: ignore[misc]  # lists at odd ones
+
+    def prepend(self, older: "PastAcls", upto: int) -> None:
+        """Take in what is known of the time before, up to `upto`; of no use when that does not reach to here any
+        more."""
+        if upto != self.complete_from:
+            return
+        merged = older._ended.copy()
+        self.complete_from = older.complete_from
+        for path, ended in self._ended.items():
+            before = merged.pop(path, ())
+            kept = [at for at in range(0, len(before), 2) if before[at + 1] not in ended]
+            both = (*(part for at in kept for part in before[at : at + 2]), *ended)
+            for at in range(0, len(both) - 2 * LISTS_MAX, 2):
+                self._forgot(both[at])
+            merged[path] = both[-2 * LISTS_MAX :]
+        self._ended = merged
+        while len(self._ended) > self.count_max:
+            self._forget_oldest()
 
     def _forget_oldest(self) -> None:
         """A tenth at once: looking for the first item of a dict again and again would take longer each time."""

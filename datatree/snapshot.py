@@ -344,6 +344,46 @@ def verify_snapshot(disk: Disk, path: str) -> SnapshotHeader:
     return reader.header
 
 
+def guarded_znodes(disk: Disk, path: str) -> Iterator[list[tuple[bytes, AclList]]]:
+    """(path, list) of the znodes of a snapshot that are not open to all, a chunk at a time. Raises SnapshotError."""
+    lists: list[AclList] = [None]
+    for offset, _, data in SnapshotReader.open(disk, path).chunks():
+        found: list[tuple[bytes, AclList]] = []
+        at = 0
+        try:
+            while at < len(data):
+                kind = data[at]
+                if kind == _IS_ZNODE:
+                    _, path_length, data_length, number, _, _, _ = _ZNODE.unpack_from(data, at)
+                    start = at + _ZNODE.size
+                    if number:
+                        found.append((data[start : start + path_length], lists[number]))
+                    at = start + path_length + max(data_length, 0)
+                elif kind == _IS_LIST:
+                    _, acl, at = _parse_list(data, at)
+                    lists.append(acl)
+                elif kind == _IS_SESSION:
+                    at += _SESSION.size
+                else:
+                    raise ValueError(f"entry of kind {kind}")
+        except (ValueError, IndexError, struct.error) as error:
+            raise SnapshotError(path, offset + at, f"entry not readable: {error}") from None
+        yield found
+
+
+def _parse_list(data: bytes, at: int) -> tuple[int, AclList, int]:
+    """The list at `at`: its number, the list, and the offset behind it."""
+    _, number, count = _LIST.unpack_from(data, at)
+    at += _LIST.size
+    entries = []
+    for _ in range(count):
+        perms, scheme_length, id_length = _ENTRY.unpack_from(data, at)
+        middle = at + _ENTRY.size + scheme_length
+        entries.append((perms, data[at + _ENTRY.size : middle], data[middle : middle + id_length]))
+        at = middle + id_length
+    return number, tuple(entries), at
+
+
 class SnapshotLoader:
     """Builds the tree of a snapshot, a chunk at a time; `tree` is complete once `load_chunk` has returned True.
 
@@ -407,18 +447,11 @@ class SnapshotLoader:
         return at + _SESSION.size
 
     def _load_list(self, data: bytes, at: int) -> int:
-        _, number, count = _LIST.unpack_from(data, at)
+        number, acl, end = _parse_list(data, at)
         if number != len(self._lists):
             raise ValueError(f"list {number} where {len(self._lists)} is due")
-        at += _LIST.size
-        entries = []
-        for _ in range(count):
-            perms, scheme_length, id_length = _ENTRY.unpack_from(data, at)
-            middle = at + _ENTRY.size + scheme_length
-            entries.append((perms, data[at + _ENTRY.size : middle], data[middle : middle + id_length]))
-            at = middle + id_length
-        self._lists.append(tuple(entries))
-        return at
+        self._lists.append(acl)
+        return end
 
     def _finish(self) -> None:
         trailer, tree = self.reader.trailer, self.tree

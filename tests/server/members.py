@@ -14,6 +14,7 @@ from datatree.batch import Batch
 from datatree.jute import Reader
 from datatree.log import LogContents
 from datatree.opcodes import OpCode
+from datatree.past_acls import PastAcls
 from datatree.recovery import Recovered
 from datatree.requests import OPEN_ACL, Create, PathKind, PathOnly, PathVersion, PathWatch, SetData
 from datatree.tree import DataTree
@@ -32,6 +33,8 @@ from zab.server.inputs import (
     ClientClosed,
     ClientConnected,
     Input,
+    LookBackSlice,
+    LookedBack,
     ReadChanges,
     SnapshotTaken,
     TakeSnapshot,
@@ -155,9 +158,11 @@ class Server:
         """The socket takes nothing."""
         self.logged: list[Batch] = []
         """What its log files hold; a test takes the oldest away."""
-        self.reads: list[ReadChanges] = []
+        self.reads: list[ReadChanges | LookBackSlice] = []
         self.reads_held = False
-        """Reads of changes are answered by `answer_read` alone."""
+        """Reads for the feed of changes are answered by `answer_read` alone."""
+        self.looked_back: list[PastAcls | None] = []
+        """The answers to slices of looking back; behind the last one nothing is found."""
 
     @property
     def sid(self) -> int:
@@ -328,7 +333,7 @@ class Ensemble:
                 self.break_link(effect.link, server.sid)
             case TakeSnapshot():
                 server.snapshots.append(effect)
-            case ReadChanges():
+            case ReadChanges() | LookBackSlice():
                 server.reads.append(effect)
                 if not server.reads_held:
                     self.answer_read(server)
@@ -340,6 +345,10 @@ class Ensemble:
     def answer_read(self, server: Server) -> None:
         """What the worker makes of the last read."""
         effect = server.reads[-1]
+        if isinstance(effect, LookBackSlice):
+            past = server.looked_back.pop(0) if server.looked_back else PastAcls(effect.upto)
+            server.inputs.append(LookedBack(past))
+            return
         start = start_of(effect.place)
         batches = effect.batches
         if not batches:

@@ -8,12 +8,13 @@ from datatree.acl import digest_identity
 from datatree.changes import ACL_CHANGED, CREATED, DATA_CHANGED, DELETED, WHOLE
 from datatree.errors import ErrorCode
 from datatree.opcodes import OpCode
+from datatree.past_acls import PastAcls
 from datatree.requests import OPEN_ACL, AddAuth, Create, GetChanges, Multi, NoBody, PathVersion, SetAcl, SetData
 from tests.server.members import TICK_MS, Client, Ensemble, Server
 from zab.jute.changes import ChangePage, PageStatus
 from zab.server import changes as module
 from zab.server.change_rows import is_within
-from zab.server.inputs import ChangesRead
+from zab.server.inputs import ChangesRead, LookBackSlice, ReadChanges
 
 BOB = (31, *digest_identity(b"bob:pw"))
 EVE = (31, *digest_identity(b"eve:pw"))
@@ -600,6 +601,85 @@ def test_from_before_the_lists_are_known_only_the_superuser_is_told(guarded: Ens
     assert paths(Feed(guarded, root).drain()) == [b"/a", b"/b"]
 
 
+def test_the_files_are_looked_at_once_for_what_is_older(guarded: Ensemble) -> None:
+    nobody, bob, _ = users(guarded)
+    guarded.do(bob, bob.create(b"/a"), bob.create(b"/bob", acl=(BOB,)), bob.delete(b"/bob"))
+    server = guarded.servers[1]
+    end = applied(guarded)
+    known = server.member.tree.past_acls
+    # As after a start from a snapshot at the end.
+    past = PastAcls(end)
+    past.count_max = 77
+    server.member.tree.past_acls = past
+    found = PastAcls(0)
+    found.ended(b"/bob", end, (BOB,))
+    server.looked_back = [None, None, found]
+    feeds = [Feed(guarded, guarded.session()), Feed(guarded, guarded.session())]
+    for feed in feeds:
+        feed.wait_ms = 1000
+        feed.client.say(feed.request())
+    guarded.settle()
+    assert [read for read in server.reads if isinstance(read, LookBackSlice)] == [LookBackSlice(end, 77)] * 3
+    assert [[row[5] for row in feed.take().rows] for feed in feeds] == [[b"/a"]] * 2
+    assert paths(Feed(guarded, bob).drain()) == [b"/a", b"/bob", b"/bob"]
+    assert past.complete_from == 0
+    assert list(past.since(b"/bob", 1)) == list(known.since(b"/bob", 1))
+    # What cannot be found is not looked for again.
+    past.complete_from = end
+    assert Feed(guarded, nobody).page().status is OLDER
+    assert len([read for read in server.reads if isinstance(read, LookBackSlice)]) == 3
+
+
+def test_looking_back_takes_turns_with_other_reads_and_outlives_who_asked() -> None:
+    ensemble = Ensemble(1, DigestAuthenticationProvider__superDigest=ROOT_DIGEST, **SMALL)
+    server = ensemble.servers[1]
+    client, root = ensemble.session(), ensemble.session()
+    authenticate(ensemble, root, b"root:secret")
+    ensemble.do(client, client.create(b"/app"))
+    names = fill(ensemble, client, 30)
+    server.member.tree.past_acls = past = PastAcls(applied(ensemble))
+    server.looked_back = [None, None, PastAcls(0)]
+    server.reads_held = True
+    first, reader = Feed(ensemble, ensemble.session()), Feed(ensemble, root)
+    first.ask()
+    root.say(reader.request() + reader.request())
+    ensemble.settle()
+    kinds = []
+    for _ in range(4):
+        kinds.append(type(server.reads[-1]))
+        ensemble.answer_read(server)
+        ensemble.settle()
+    assert kinds == [LookBackSlice, ReadChanges, LookBackSlice, ReadChanges]
+    first.client.close()
+    root.close()
+    ensemble.settle()
+    ensemble.answer_read(server)
+    ensemble.settle()
+    assert past.complete_from == 0
+    assert not server.member.processor.changes.is_any
+    server.reads_held = False
+    assert paths(Feed(ensemble, client).drain()) == [b"/app", *names]
+
+
+def test_lists_that_are_forgotten_while_it_is_looked_back_make_that_useless(guarded: Ensemble) -> None:
+    nobody, _, _ = users(guarded)
+    guarded.do(nobody, nobody.create(b"/a"), nobody.create(b"/b"))
+    server = guarded.servers[1]
+    server.member.tree.past_acls = past = PastAcls(applied(guarded) - 1)
+    server.looked_back = [None, PastAcls(0)]
+    server.reads_held = True
+    feed = Feed(guarded, nobody)
+    feed.ask()
+    guarded.answer_read(server)
+    past.complete_from = applied(guarded)
+    guarded.settle()
+    guarded.answer_read(server)
+    guarded.settle()
+    assert feed.take().status is OLDER
+    assert past.complete_from == applied(guarded)
+    assert {read.upto for read in server.reads} == {applied(guarded) - 1}
+
+
 def test_lists_forgotten_while_it_is_read_are_noticed() -> None:
     ensemble = Ensemble(1, **SMALL)
     server = ensemble.servers[1]
@@ -610,6 +690,10 @@ def test_lists_forgotten_while_it_is_read_are_noticed() -> None:
     feed = Feed(ensemble, client)
     feed.ask()
     server.member.tree.past_acls.complete_from = applied(ensemble)
+    ensemble.answer_read(server)
+    ensemble.settle()
+    assert isinstance(server.reads[-1], LookBackSlice)
+    assert feed.take() is None
     ensemble.answer_read(server)
     ensemble.settle()
     assert feed.take().status is OLDER

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 import pytest
 import trio
 
+from datatree.changes import WHOLE
 from datatree.snapshot import SnapshotWriter, snapshot_path
 from datatree.tree import DataTree
 from tests.server.storage_setup import LINEAGE, batches_from, open_storage
@@ -15,7 +16,15 @@ from zab.server import host as module
 from zab.server.client_sockets import ClientSockets
 from zab.server.election_links import Address
 from zab.server.host import Host, ServerFailedError
-from zab.server.inputs import SnapshotTaken, TakeSnapshot, TreeInstalled
+from zab.server.inputs import (
+    ChangesRead,
+    LookBackSlice,
+    LookedBack,
+    ReadChanges,
+    SnapshotTaken,
+    TakeSnapshot,
+    TreeInstalled,
+)
 from zab.server.log_thread import LogThread, LogThreadFailed
 from zab.server.loop import Loop, Posts, now_ms
 from zab.server.snapshotter import Snapshotter
@@ -274,6 +283,23 @@ async def test_log_read_waits_until_the_link_has_room(directory):
         parts.loop.wake()
         read = await parts.member.wait_for(lambda given: isinstance(given, ev.LogRead))
         assert read == ev.LogRead(7, (batches[0].zxid, batches[0].chain), batches[1:])
+
+
+async def test_reads_for_the_feed_of_changes_are_answered_by_a_worker(directory):
+    async with running(directory) as parts:
+        batches = batches_from(parts.storage, 2)
+        parts.do(ev.AppendBatches(1, batches))
+        await parts.member.wait_for(ev.Durable(1, batches[1].zxid))
+        threads = []
+        real = parts.storage.read_for_changes
+        parts.storage.read_for_changes = lambda effect: threads.append(threading.current_thread()) or real(effect)
+        # These batches hold no transactions.
+        parts.do(ReadChanges((0, WHOLE), b"/", batches[1].zxid, 1000, []))
+        assert (await parts.member.wait_for(lambda given: isinstance(given, ChangesRead))).is_damaged
+        parts.do(LookBackSlice(batches[1].zxid, 10))
+        assert (await parts.member.wait_for(lambda given: isinstance(given, LookedBack))).past is not None
+        assert threading.current_thread() not in threads
+        assert len(threads) == 2
 
 
 async def test_offered_snapshot_is_held_until_the_link_closes(directory):

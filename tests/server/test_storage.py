@@ -2,10 +2,12 @@
 
 import pytest
 
-from datatree.batch import genesis
+from datatree.batch import build, genesis
+from datatree.changes import WHOLE
 from datatree.epochs import Member as MemberRecord
 from datatree.epochs import load_epochs, load_mark, load_member, save_member
 from datatree.log import TransactionLog
+from datatree.record import Txn, encode
 from datatree.recovery import recover
 from datatree.snapshot import SnapshotWriter, fetch_path, snapshot_path
 from datatree.tree import DataTree
@@ -29,7 +31,8 @@ from zab.events import (
     SnapshotOffered,
     TruncateLog,
 )
-from zab.server.inputs import TreeInstalled
+from zab.jute.changes import PageStatus
+from zab.server.inputs import LookBackSlice, LookedBack, ReadChanges, TreeInstalled
 from zab.server.storage import InstallSnapshot, RollLog, SnapshotUnusable
 
 
@@ -296,3 +299,110 @@ def test_damaged_log_is_answered_like_one_that_is_too_short(storage):
     data[len(data) // 2] ^= 0xFF
     storage.disk.replace(path, bytes(data))
     assert storage.read_log(ReadLog(3, batches[0].zxid, 1 << 20)) == LogRead(3, None, [])
+
+
+# ------------------------------------------------------------------------------------------------ the feed of changes
+
+
+def creates(storage, names, acl=None):
+    """A batch that creates these."""
+    zxid, chain = storage.log.last
+    first = zxid + 1 if zxid else (1 << 32) + 1
+    txns = [Txn(first + n, 9, 7, n, 1, n + 1, name, b"x", (acl, 0)) for n, name in enumerate(names)]
+    body = b"".join(map(encode, txns))
+    return build(chain, epoch=1, first=first, count=len(txns), time=1, flags=0, mark=0, applied=0, digest=0, body=body)
+
+
+@pytest.fixture
+def told(storage):
+    """A storage with three batches of changes."""
+    for names in ((b"/a", b"/b"), (b"/a/c", b"/d"), (b"/e",)):
+        storage.perform([AppendBatches(1, [creates(storage, names)])])
+    return storage
+
+
+def read(storage, place, *, prefix=b"/", upto=1 << 40, bytes_max=1 << 20, batches=()):
+    return storage.read_for_changes(ReadChanges(place, prefix, upto, bytes_max, list(batches)))
+
+
+def test_changes_are_read_from_the_files(told):
+    first, last = (1 << 32) + 1, told.log.last[0]
+    everything = read(told, (0, WHOLE))
+    assert [row[:3] for row in everything.rows] == [
+        (first, 0, b"/a"),
+        (first + 1, 0, b"/b"),
+        (first + 2, 0, b"/a/c"),
+        (first + 3, 0, b"/d"),
+        (first + 4, 0, b"/e"),
+    ]
+    assert (everything.status, everything.place) == (PageStatus.GIVEN, (last, WHOLE))
+    assert [row[2] for row in read(told, (first, WHOLE)).rows] == [b"/b", b"/a/c", b"/d", b"/e"]
+    assert [row[2] for row in read(told, (0, WHOLE), prefix=b"/a").rows] == [b"/a", b"/a/c"]
+    assert read(told, (0, WHOLE), prefix=b"/none").place == (last, WHOLE)
+    cut = read(told, (0, WHOLE), bytes_max=1)
+    assert ([row[2] for row in cut.rows], cut.place) == ([b"/a"], (first, 0))
+
+
+def test_changes_above_what_is_applied_are_not_read(told):
+    first = (1 << 32) + 1
+    found = read(told, (0, WHOLE), upto=first + 3)
+    assert ([row[2] for row in found.rows], found.place) == ([b"/a", b"/b", b"/a/c", b"/d"], (first + 3, WHOLE))
+
+
+def test_changes_of_given_batches_need_no_file(told):
+    batches = told.log.read(0, 1 << 20)
+    for segment in told.log.segments:
+        told.disk.remove(segment.path)
+    assert len(read(told, (0, WHOLE), batches=batches).rows) == 5
+
+
+def test_changes_from_a_place_that_the_files_do_not_have(told):
+    assert read(told, ((1 << 32) + 90, WHOLE), upto=1 << 40).status is PageStatus.ELSEWHERE
+    told.log.reset((1 << 32) + 50, bytes(16), LINEAGE)
+    older = read(told, (1 << 32, WHOLE))
+    assert (older.status, older.oldest, older.rows) == (PageStatus.OLDER, (1 << 32) + 50, [])
+
+
+def test_changes_of_a_damaged_log_are_said_to_be(told):
+    told.perform([RollLog()])
+    path = told.log.segments[0].path
+    data = bytearray(told.disk.read(path))
+    data[200] ^= 0xFF
+    told.disk.replace(path, bytes(data))
+    assert read(told, (0, WHOLE)).is_damaged
+    told.disk.remove(path)
+    assert read(told, (0, WHOLE)).is_damaged
+
+
+def test_changes_that_are_no_transactions_are_said_to_be_damaged(storage):
+    storage.perform([AppendBatches(1, batches_from(storage, 1))])
+    assert read(storage, (0, WHOLE)).is_damaged
+
+
+def look_back(storage, upto):
+    for _ in range(100):
+        answer = storage.read_for_changes(LookBackSlice(upto, 10))
+        if answer.past is not None:
+            return answer.past
+    raise AssertionError
+
+
+def test_looking_back_goes_on_slice_by_slice(told, monkeypatch):
+    monkeypatch.setattr("datatree.look_back.SLICE_BYTES", 1)
+    told.perform([AppendBatches(1, [creates(told, [b"/f"], ((31, b"digest", b"bob:x"),))])])
+    upto = told.log.last[0]
+    assert told.read_for_changes(LookBackSlice(upto, 10)) == LookedBack(None)
+    past = look_back(told, upto)
+    assert (past.complete_from, past.count_max) == (0, 10)
+    # Another question begins anew.
+    assert told.read_for_changes(LookBackSlice(upto, 10)) == LookedBack(None)
+    assert look_back(told, upto - 1).complete_from == 0
+
+
+def test_looking_back_finds_nothing_where_the_disk_fails(told, monkeypatch):
+    def fail(*_arguments):
+        raise OSError("read error")
+
+    monkeypatch.setattr(told.log, "read", fail)
+    past = look_back(told, told.log.last[0])
+    assert (past.complete_from, len(past)) == (told.log.last[0], 0)

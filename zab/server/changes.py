@@ -7,13 +7,15 @@
 
     ready ──> answered                    ready ──> queued ──> reading ──> ready     one read at a time
       ^  └──> parked at the end             parked ──> ready when more is applied, answered when its wait is over
+      └─────> looking back                  looking back ──> ready when it is known what guarded the older paths
 
 A request is answered once, out of the order of the other requests of its connection: its xid is its own. So nothing
 waits behind it, and it takes no place among them.
 
 Who sees what: a change is told to whoever may READ the znode by every list that has guarded its path since, as with a
 watch, the present one included. What guarded a path that is gone, the tree remembers (`past_acls`) from where it was
-loaded on; from further back only the superuser is told, who passes every list. Nothing is left out silently: who
+loaded on. When somebody asks from further back, the files are read for it, once, a slice at a time (`LookBackSlice`);
+from before what they can tell, only the superuser is told, who passes every list. Nothing is left out silently: who
 cannot be told what there is from a place on gets OLDER.
 
 Invariants:
@@ -37,6 +39,7 @@ from datatree.batch import Batch
 from datatree.changes import WHOLE
 from datatree.errors import ErrorCode
 from datatree.opcodes import OpCode
+from datatree.past_acls import PastAcls
 from datatree.paths import ROOT
 from datatree.requests import GetChanges, decode
 from datatree.znode import ACL
@@ -46,7 +49,7 @@ from zab.jute.framing import CHANGES_XID_MAX
 from zab.jute.replies import reply
 from zab.server.change_rows import Place, Row, gather, is_known, rows_of, start_of
 from zab.server.connection import ClientConnection
-from zab.server.inputs import ChangesRead, ReadChanges
+from zab.server.inputs import ChangesRead, LookBackSlice, LookedBack, ReadChanges
 from zab.server.reads import BODY_AT, UNDECODABLE, ReadState
 
 TURN_COUNT_MAX = 1_000
@@ -80,7 +83,14 @@ class Changes:
         self._ready: deque[Asked] = deque()
         self._parked: dict[Asked, None] = {}
         self._queued: deque[tuple[Asked, list[Batch]]] = deque()
-        self._reading: Asked | None = None
+        self._looking: list[Asked] = []
+        """Who waits for what the files say of older lists."""
+        self._reading: Asked | LookBackSlice | None = None
+        self._look: tuple[PastAcls, int] | None = None
+        """What older lists are looked for, and up to where; None before and behind that."""
+        self._looked: PastAcls | None = None
+        """For what they were looked for already."""
+        self._is_look_next = False
         self._rows: dict[int, list[Row]] = {}
         """Of the batches decoded in this turn, by last zxid: many clients follow the same end."""
         self._applied = 0
@@ -131,19 +141,31 @@ class Changes:
         if not self._asked:
             self._ready.clear()
             self._queued.clear()
+            self._looking.clear()
             self.next_deadline = None
 
     def read(self, answer: ChangesRead) -> None:
         """What was read for the request whose turn it was."""
         asked, self._reading = self._reading, None
-        assert asked is not None, "nothing is read that nobody asked for"
+        assert isinstance(asked, Asked), "nothing is read that nobody asked for"
         if not asked.is_over:
             asked.read = answer
             self._ready.appendleft(asked)
 
+    def looked_back(self, answer: LookedBack) -> None:
+        """What was found of older lists, or that there is more to read."""
+        wanted, self._reading = self._reading, None
+        assert isinstance(wanted, LookBackSlice), "nothing is read that nobody asked for"
+        assert self._look is not None
+        if answer.past is not None:
+            (self._looked, upto), self._look = self._look, None
+            self._looked.prepend(answer.past, upto)
+            self._ready.extend(self._looking)
+            self._looking.clear()
+
     # ---------------------------------------------------------------------------------------------------------- a turn
 
-    def turn(self, now: int, history: History, lineage: bytes, applied: int) -> list[ReadChanges]:
+    def turn(self, now: int, history: History, lineage: bytes, applied: int) -> list[ReadChanges | LookBackSlice]:
         """Bring the requests forward, as far as the budget of a turn goes; what is to be read."""
         if applied != self._applied:
             self._applied = applied
@@ -171,6 +193,8 @@ class Changes:
             self._refuse(asked, PageStatus.ELSEWHERE, lineage)
         elif asked.place[0] > self._applied:
             self._refuse(asked, PageStatus.BEYOND, lineage)
+        elif start < self._known_from(asked) and self._looked is not self._state.tree.past_acls:
+            self._looking.append(asked)
         elif start < self._known_from(asked):
             self._refuse(asked, PageStatus.OLDER, lineage, self._known_from(asked))
         elif read is not None:
@@ -230,14 +254,22 @@ class Changes:
         else:
             self._parked[asked] = None
 
-    def _start_read(self) -> list[ReadChanges]:
-        """Have the next one read, when the one before is done."""
-        while self._queued and self._reading is None:
+    def _start_read(self) -> list[ReadChanges | LookBackSlice]:
+        """Have the next one read, when the one before is done; looking back takes turns with the others."""
+        if self._reading is not None:
+            return []
+        while self._queued and not (self._looking and self._is_look_next):
             asked, batches = self._queued.popleft()
             if not asked.is_over:
-                self._reading = asked
+                self._reading, self._is_look_next = asked, True
                 return [ReadChanges(asked.place, asked.prefix, self._applied, asked.bytes_max, batches)]
-        return []
+        if not self._looking:
+            return []
+        past_acls = self._state.tree.past_acls
+        if self._look is None or self._look[0] is not past_acls:
+            self._look = past_acls, past_acls.complete_from
+        self._reading, self._is_look_next = LookBackSlice(self._look[1], past_acls.count_max), False
+        return [self._reading]
 
     # --------------------------------------------------------------------------------------------------- who may see it
 

@@ -18,7 +18,7 @@ A turn, in this order (H2):
 | AppendBatches … DrainLog | `log_thread`, in order |
 | FetchSnapshot | a task (`snapshot_transfer`), then `log_thread` |
 | ReadLog, OfferSnapshot | a worker thread, when the link has room |
-| ReadChanges | a worker thread |
+| ReadChanges, LookBackSlice | a worker thread |
 | TakeSnapshot | `snapshotter`, and the log begins a new file |
 | MarkMoved | `storage`, written down when the log is idle |
 | Halt | `ServerFailedError`: the process ends |
@@ -44,7 +44,7 @@ import trio
 from zab import events as ev
 from zab.server.client_sockets import TURN_MS, ClientSockets
 from zab.server.election_links import Address, ElectionLinks
-from zab.server.inputs import Input, ReadChanges, SnapshotTaken, TakeSnapshot
+from zab.server.inputs import Input, LookBackSlice, ReadChanges, SnapshotTaken, TakeSnapshot
 from zab.server.journal import Journal
 from zab.server.links import QuorumLinks
 from zab.server.log_thread import LogThread, LogThreadFailed
@@ -259,11 +259,11 @@ class Host:
     async def _answer_read(self, effect: ev.ReadLog) -> None:
         self._posts.put(await trio.to_thread.run_sync(self._storage.read_log, effect))
 
-    def _read_changes(self, effect: ReadChanges) -> None:
+    def _read_for_changes(self, effect: ReadChanges | LookBackSlice) -> None:
         self._spawn(self._answer_changes, effect)
 
-    async def _answer_changes(self, effect: ReadChanges) -> None:
-        self._posts.put(await trio.to_thread.run_sync(self._storage.read_changes, effect))
+    async def _answer_changes(self, effect: ReadChanges | LookBackSlice) -> None:
+        self._posts.put(await trio.to_thread.run_sync(self._storage.read_for_changes, effect))
 
     def _offer_snapshot(self, effect: ev.OfferSnapshot) -> None:
         self._spawn(self._answer_offer, effect)
@@ -328,5 +328,6 @@ _CARRY_OUT: dict[type, Callable[[Host, Any], None]] = {
     ev.Trace: Host._trace,
     ev.RoleChanged: Host._on_role_changed,
     TakeSnapshot: Host._take_snapshot,
-    ReadChanges: Host._read_changes,
+    ReadChanges: Host._read_for_changes,
+    LookBackSlice: Host._read_for_changes,
 }

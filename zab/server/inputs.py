@@ -12,6 +12,7 @@ import attrs
 
 from datatree.batch import Batch
 from datatree.cursor import SnapshotCursor
+from datatree.past_acls import PastAcls
 from datatree.tree import DataTree
 from zab.events import Effect, Event
 from zab.jute.changes import PageStatus
@@ -80,8 +81,23 @@ class ChangesRead:
     is_damaged: bool = False
 
 
+@attrs.define
+class LookedBack:
+    """The answer to `LookBackSlice`: what was found once all is read, None before."""
+
+    past: PastAcls | None
+
+
 Input: TypeAlias = (
-    Event | ClientConnected | ClientBytes | ClientClosed | SnapshotTaken | SnapshotFailed | TreeInstalled | ChangesRead
+    Event
+    | ClientConnected
+    | ClientBytes
+    | ClientClosed
+    | SnapshotTaken
+    | SnapshotFailed
+    | TreeInstalled
+    | ChangesRead
+    | LookedBack
 )
 
 # ------------------------------------------------------------------------------------------------------------ effects
@@ -113,4 +129,15 @@ class ReadChanges:
     batches: list[Batch]
 
 
-MemberEffect: TypeAlias = Effect | TakeSnapshot | ReadChanges
+@attrs.define
+class LookBackSlice:
+    """Read a little of which lists guarded paths up to this zxid, for at most so many paths; answer with `LookedBack`.
+
+    Asked again until all is read. Never beside a `ReadChanges`.
+    """
+
+    upto: int
+    count_max: int
+
+
+MemberEffect: TypeAlias = Effect | TakeSnapshot | ReadChanges | LookBackSlice

@@ -54,6 +54,7 @@ from zab.server.inputs import (
     ClientClosed,
     ClientConnected,
     Input,
+    LookedBack,
     MemberEffect,
     SnapshotFailed,
     SnapshotTaken,
@@ -508,6 +509,7 @@ _ON_INPUT: dict[type, Callable[[Member, Any], None]] = {
     SnapshotFailed: Member._on_snapshot_failed,
     TreeInstalled: Member._on_tree_installed,
     ChangesRead: lambda member, event: member.processor.changes.read(event),
+    LookedBack: lambda member, event: member.processor.changes.looked_back(event),
     ev.TimePassed: lambda _member, _event: None,
 }
 """Inputs that are not the peer's. It is told of time at the beginning of each step, whoever woke the member."""

@@ -12,8 +12,8 @@ reset: a crash anywhere leaves either the old history or a member that does not 
 Any OSError is final (C1): it passes through, and its caller ends the process. `SnapshotError` is not: the fetched
 file is removed and the answer says so.
 
-Reading (`read_log`, `read_changes`, `offer_snapshot`) may happen in other threads; a lock, handed in, keeps it apart
-from cuts.
+Reading (`read_log`, `read_for_changes`, `offer_snapshot`) may happen in other threads; a lock, handed in, keeps it
+apart from cuts.
 
 Not here: threads (`log_thread`), the network (`snapshot_transfer`), who may have which history (`zab.peer`).
 """
@@ -31,6 +31,8 @@ from datatree.batch import genesis
 from datatree.disk import Disk
 from datatree.epochs import Member, forget_member, save_epochs, save_member
 from datatree.log import TransactionLog
+from datatree.look_back import LookBack
+from datatree.past_acls import PastAcls
 from datatree.record import RecordError
 from datatree.segment import LogDamagedError
 from datatree.snapshot import (
@@ -65,7 +67,7 @@ from zab.events import (
 )
 from zab.jute.changes import PageStatus
 from zab.server.change_rows import gather, is_known, rows_of, start_of
-from zab.server.inputs import ChangesRead, ReadChanges, TreeInstalled
+from zab.server.inputs import ChangesRead, LookBackSlice, LookedBack, ReadChanges, TreeInstalled
 from zab.server.journal import Journal
 
 journal = Journal("storage")
@@ -113,6 +115,7 @@ class Storage:
         self._server_id = server_id
         self._mark = log.mark
         self._cutting = nullcontext() if cutting is None else cutting
+        self._look_back: LookBack | None = None
 
     # ----------------------------------------------------------------------------------------------------- carrying out
 
@@ -202,6 +205,26 @@ class Storage:
                 journal.error("log is damaged -> send a snapshot instead", reason=str(error))
                 position, batches = None, []
         return LogRead(effect.link, position, batches)
+
+    def read_for_changes(self, effect: ReadChanges | LookBackSlice) -> ChangesRead | LookedBack:
+        """What the feed of changes needs of the files, or of a worker."""
+        return self.look_back(effect) if isinstance(effect, LookBackSlice) else self.read_changes(effect)
+
+    def look_back(self, effect: LookBackSlice) -> LookedBack:
+        """A little more of what guarded paths before; nothing is found where files are damaged."""
+        reader = self._look_back
+        if reader is None or reader.upto != effect.upto:
+            reader = LookBack(self.disk, self.log, effect.upto, effect.count_max, self._cutting)
+        self._look_back = reader
+        try:
+            if not reader.read_slice():
+                return LookedBack(None)
+            past = reader.past
+        except OSError as error:
+            journal.error("log is damaged -> tell no changes out of it", reason=str(error))
+            past = PastAcls(effect.upto)
+        self._look_back = None
+        return LookedBack(past)
 
     def read_changes(self, effect: ReadChanges) -> ChangesRead:
         """Changes for a client; decoding them is most of the work. Damage is reported and said."""

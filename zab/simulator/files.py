@@ -23,7 +23,7 @@ from datatree.disk import File
 from datatree.retention import purge
 from datatree.snapshot import SnapshotWriter, fetch_path, read_snapshot_header, snapshot_path
 from zab import events as ev
-from zab.server.inputs import ReadChanges, SnapshotFailed, SnapshotTaken, TakeSnapshot
+from zab.server.inputs import LookBackSlice, ReadChanges, SnapshotFailed, SnapshotTaken, TakeSnapshot
 from zab.server.storage import InstallSnapshot, RollLog, SnapshotUnusable, Storage, StorageEffect
 from zab.simulator.disk import PowerLossError
 from zab.simulator.schedule import MS
@@ -183,9 +183,9 @@ class Files:
         else:
             self._process.later(self._delay(), lambda: self._process.give(self.storage.read_log(effect)))
 
-    def read_changes(self, effect: ReadChanges) -> None:
+    def read_for_changes(self, effect: ReadChanges | LookBackSlice) -> None:
         """For a client."""
-        self._process.later(self._delay(), lambda: self._process.give(self.storage.read_changes(effect)))
+        self._process.later(self._delay(), lambda: self._process.give(self.storage.read_for_changes(effect)))
 
     def offer_snapshot(self, effect: ev.OfferSnapshot) -> None:
         self._process.later(self._delay(), self._offer, effect)

@@ -28,7 +28,15 @@ from zab import events as ev
 from zab.jute.framing import FrameReader
 from zab.peer import Peer
 from zab.server.connection import ClientConnection, Closing
-from zab.server.inputs import ClientBytes, ClientClosed, ClientConnected, Input, ReadChanges, TakeSnapshot
+from zab.server.inputs import (
+    ClientBytes,
+    ClientClosed,
+    ClientConnected,
+    Input,
+    LookBackSlice,
+    ReadChanges,
+    TakeSnapshot,
+)
 from zab.server.member import Member
 from zab.server.restore import restored_of, settings_of
 from zab.server.storage import Storage
@@ -236,8 +244,8 @@ class Process:
     def _read_log(self, effect: ev.ReadLog) -> None:
         self.files.read_log(effect)
 
-    def _read_changes(self, effect: ReadChanges) -> None:
-        self.files.read_changes(effect)
+    def _read_for_changes(self, effect: ReadChanges | LookBackSlice) -> None:
+        self.files.read_for_changes(effect)
 
     def _offer_snapshot(self, effect: ev.OfferSnapshot) -> None:
         self.files.offer_snapshot(effect)
@@ -343,6 +351,7 @@ _CARRY_OUT: dict[type, Callable[[Process, Any], None]] = {
     ev.Halt: Process._halt,
     ev.Trace: Process._trace,
     TakeSnapshot: Process._take_snapshot,
-    ReadChanges: Process._read_changes,
+    ReadChanges: Process._read_for_changes,
+    LookBackSlice: Process._read_for_changes,
 }
 """As in `zab.server.host`."""
