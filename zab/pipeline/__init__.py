@@ -12,14 +12,16 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from zab.pipeline.errors import PipelineError
     from zab.pipeline.reading import read_damage, read_log, register
+    from zab.pipeline.snapshot_source import read_snapshot
 
-__all__ = ["PipelineError", "read_damage", "read_log", "register"]
+__all__ = ["PipelineError", "read_damage", "read_log", "read_snapshot", "register"]
 
 _NEEDED = ("numpy", "pandas", "pyarrow", "pyspark")
 _MODULES = {
     "PipelineError": "errors",
     "read_damage": "reading",
     "read_log": "reading",
+    "read_snapshot": "snapshot_source",
     "register": "reading",
 }
 

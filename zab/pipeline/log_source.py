@@ -32,6 +32,7 @@ from zab.pipeline.errors import PipelineError
 from zab.pipeline.inventory import inventory
 from zab.pipeline.planning import Members, Range, Task, plan
 from zab.pipeline.schema import DAMAGE, LOG, Column, arrow_schema, ddl
+from zab.pipeline.snapshot_source import SnapshotSource
 from zab.pipeline.spans import Span, transactions
 from zab.pipeline.transactions import Transactions, record_batches
 
@@ -45,8 +46,8 @@ PLAN: Final = "zab.plan"
 
 
 def register(spark: "SparkSession") -> None:
-    """Make `zab.log` and `zab.damage` known to a session."""
-    for source in (LogSource, DamageSource):
+    """Make `zab.log`, `zab.damage` and `zab.snapshot` known to a session."""
+    for source in (LogSource, DamageSource, SnapshotSource):
         spark.dataSource.register(source)
 
 
