@@ -181,7 +181,7 @@ def _plainly(place: Place) -> Iterator[None]:
 def _reason(error: OSError) -> str:
     """Arrow's errors end with the system's own words."""
     text = str(error).partition("\n")[0]
-    found = re.search(r"\[errno \d+\] (.+?)\.?$", text, re.IGNORECASE)
+    found = re.search(r"\[errno \d+\] (.+?)\.?$", text)
     return (found[1] if found else error.strerror or text).rstrip(".")
 
 
