@@ -266,7 +266,11 @@ class _Znode:
         for place, write in enumerate(self.writes[self.prior_count :], self.prior_count + 1):
             problem = problem_of(state, write)
             if problem is None:
-                slots += [Slot(place, version) for version in missing_versions(state, write)]
+                missing = missing_versions(state, write)
+                if len(missing) > len(self.unseen):
+                    yield self._unmade(place, len(missing))
+                else:
+                    slots += [Slot(place, version) for version in missing]
             elif may_replace:
                 self.is_ambiguous = True
             else:
@@ -293,9 +297,13 @@ class _Znode:
         for slot in unfilled_slots(slots, makers):
             unfilled[slot.place] += 1
         for place, count in unfilled.items():
-            what = "a version" if count == 1 else f"{count} versions"
-            sentence = f"{what} between them that no write made, with {len(makers)} writes of unknown outcome in all"
-            yield self._violation("phantom value", sentence, self.states[place - 1].by, self.writes[place - 1])
+            yield self._unmade(place, count)
+
+    def _unmade(self, place: int, count: int) -> Violation:
+        """Versions between a write and the one before it that nobody made."""
+        what = "a version" if count == 1 else f"{count} versions"
+        sentence = f"{what} between them that no write made, with {len(self.unseen)} writes of unknown outcome in all"
+        return self._violation("phantom value", sentence, self.states[place - 1].by, self.writes[place - 1])
 
     def _shown_states(self) -> Iterator[Violation]:
         """Each read shows the last write up to the zxid of its reply, each refusal has its reason there."""
