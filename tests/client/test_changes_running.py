@@ -11,6 +11,7 @@ import trio
 from tests.zab_server import zab_servers
 from tests.zookeeper_server import ZooKeeperEnsemble, ZooKeeperMember, zookeeper
 from zab.client import (
+    OPEN_ACL,
     Acl,
     Change,
     ChangeKind,
@@ -283,6 +284,28 @@ async def test_older_than_what_is_kept_then_the_tree_and_on_from_there(tmp_path:
         present = {f"/old/{name}": (await zk.get(f"/old/{name}"))[0] for name in await zk.get_children("/old")}
         assert {path: data for path, (_, data) in mirror.items()} == present
         assert mirror["/old/between"][1] == b"later"
+
+
+async def test_a_restarted_server_tells_everything_that_it_still_has(tmp_path: Path) -> None:
+    with zab_servers(1, directory=tmp_path, configuration={**CONFIGURATION, "snapCount": 100}) as ensemble:
+        member = ensemble.members[0]
+        async with connect(ensemble.hosts, auth=[("digest", "bob:pw")]) as zk:
+            with trio.fail_after(60):
+                await zk.create("/back")
+                for number in range(220):
+                    await zk.create(f"/back/{number}", acl=BOB if number % 10 == 0 else OPEN_ACL)
+                    await zk.delete(f"/back/{number}")
+                await until(lambda: len(list(tmp_path.rglob("version-1/snapshot.*"))) > 1)
+        await trio.to_thread.run_sync(member.kill)
+        member.start()
+        ensemble.wait()
+        async with connect(ensemble.hosts) as nobody, connect(ensemble.hosts, auth=[("digest", "bob:pw")]) as bob:
+            with trio.fail_after(60):
+                told = await everything(nobody.changes(0, "/back"))
+                assert [change.path for change in told] == ["/back"] + [
+                    f"/back/{number}" for number in range(220) for _ in range(2) if number % 10
+                ]
+                assert len(await everything(bob.changes(0, "/back"))) == 441
 
 
 async def test_a_consumer_that_is_slow_costs_the_server_no_memory(tmp_path: Path) -> None:

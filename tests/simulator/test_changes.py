@@ -25,7 +25,7 @@ from zab.simulator.process import CLOSED
 from zab.simulator.schedule import MS
 from zab.simulator.simulation import Simulation
 
-SEEDS = 40
+SEEDS = 30
 CATCH_UP_TICKS = 200
 REACHED = ("rows", "connections lost", "GIVEN", "OLDER", "from files", "LookBackSlice")
 """Each of these has to happen, or a run proves nothing."""
