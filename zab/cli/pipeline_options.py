@@ -39,7 +39,7 @@ __all__ = [
 ]
 
 _ZXID_MAX: Final = 2**63 - 1
-_ZXID: Final = re.compile(r"0[xX][0-9a-fA-F]+|\d+")
+_ZXID: Final = re.compile(r"0[xX][0-9a-fA-F]+|[0-9]+")
 _AGO: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]+)\s+ago", re.IGNORECASE)
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _UNITS: Final = {

@@ -23,7 +23,6 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from zab.cli.pipeline_options import Range
-from zab.pipeline.errors import PipelineError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -142,7 +141,7 @@ def _plain_end() -> Iterator[None]:
     """Turns what the user can do something about into a sentence and exit code 1."""
     try:
         yield
-    except PipelineError as error:
+    except _refusals() as error:
         fail(str(error))
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] not in _EXTRA:
@@ -155,6 +154,15 @@ def _plain_end() -> Iterator[None]:
         fail(str(error))
     except _spark_errors() as error:
         fail(spark_sentence(str(error)))
+
+
+def _refusals() -> tuple[type[BaseException], ...]:
+    """The pipeline's own error. Without the extra, no part of it can be imported."""
+    if "zab.pipeline.errors" not in sys.modules:
+        return ()
+    from zab.pipeline.errors import PipelineError
+
+    return (PipelineError,)
 
 
 def _spark_errors() -> tuple[type[BaseException], ...]:

@@ -25,7 +25,9 @@ _LISTED_MAX: Final = 20
 _WHOLE_FROM: Final = 1000
 _ESCAPED: Final = {
     **{code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))},
-    9: "\\t", 10: "\\n", 13: "\\r",
+    9: "\\t",
+    10: "\\n",
+    13: "\\r",
 }
 
 

@@ -1,19 +1,11 @@
-"""What jobs are written with: Spark's data frames, functions and windows, and the filters that every job has.
-
-Importing it without PySpark says what to install.
-"""
+"""What jobs are written with: Spark's data frames, functions and windows, and the filters that every job has."""
 
 import datetime
 from typing import Final
 
-from zab.pipeline.errors import PipelineError
-
-try:
-    from pyspark.sql import Column as SqlColumn
-    from pyspark.sql import DataFrame, Window
-    from pyspark.sql import functions as F  # noqa: N812 - Spark's own name for it
-except ImportError as error:
-    raise PipelineError(f"the pipeline needs PySpark ({error}): pip install 'zab[pipeline]'") from None
+from pyspark.sql import Column as SqlColumn
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F  # noqa: N812 - Spark's own name for it
 
 __all__ = [
     "COUNTER_MAX",
