@@ -161,6 +161,7 @@ def _replicas(facts: EnsembleFacts, scope: str) -> str:
     )
     tables = [
         _problems(facts.health.problems, facts.health.problem_count),
+        _stated(facts.health.stated),
         _table("The members and their files", heads, rows, _numbers(2, 3, 4, 5, 6, 7, 8)),
     ]
     key = _key((("good", "holds all of it"), ("warn", "in part"), ("none", "not at all"), ("refused", "a problem")))
@@ -172,24 +173,33 @@ def _problems(problems: Sequence[Problem], count: int) -> str:
     """A list, not a table: it has to be read on a phone, too."""
     if not problems:
         return ""
-    items = []
-    for problem in problems:
-        place = [f"member {problem.member}"]
-        if problem.zxid is not None:
-            place.append(f"zxid {problem.zxid:#x}")
-        if problem.time is not None:
-            place.append(time_text(problem.time))
-        if problem.file is not None:
-            place.append(problem.file)
-        if problem.offset is not None:
-            place.append(f"offset {problem.offset:,}")
-        where = " · ".join(_text(part) for part in place)
-        items.append(
-            f"<li><strong>{_text(problem.kind)}</strong>: {_text(problem.sentence)}<br><small>{where}</small></li>"
-        )
+    items = [f"<li><strong>{_text(problem.kind)}</strong>: {_finding(problem)}</li>" for problem in problems]
     if count > len(problems):
         items.append(f"<li>and {count - len(problems):,} more: <code>zab pipeline verify</code> lists them all</li>")
     return f'<ul class="problems">{"".join(items)}</ul>'
+
+
+def _stated(findings: Sequence[Problem]) -> str:
+    """What is no problem, behind a fold."""
+    if not findings:
+        return ""
+    items = "".join(f"<li>{_text(finding.kind)}: {_finding(finding)}</li>" for finding in findings)
+    return f"<details><summary>What else is so, and may be so</summary><ul>{items}</ul></details>"
+
+
+def _finding(problem: Problem) -> str:
+    """What was found, and where."""
+    place = [] if problem.member is None else [f"member {problem.member}"]
+    if problem.zxid is not None:
+        place.append(f"zxid {problem.zxid:#x}")
+    if problem.time is not None:
+        place.append(f"about {time_text(problem.time)}")
+    if problem.file is not None:
+        place.append(problem.file)
+    if problem.offset is not None:
+        place.append(f"offset {problem.offset:,}")
+    where = " · ".join(_text(part) for part in place)
+    return f"{_text(problem.sentence)}<br><small>{where}</small>"
 
 
 def _key(entries: Sequence[tuple[str, str]]) -> str:

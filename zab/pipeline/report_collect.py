@@ -12,6 +12,7 @@ directories. Not here: what the facts mean and how they are shown.
 import datetime
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from attrs import field, frozen
@@ -42,7 +43,7 @@ from zab.pipeline.report_facts import (
     printable,
 )
 from zab.pipeline.report_health import health
-from zab.pipeline.snapshot_source import read_snapshot
+from zab.pipeline.snapshot_source import choose_tasks, read_tasks
 from zab.pipeline.sql import DataFrame, F, SqlColumn, Window
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ class _Reading:
     """What is read, and how. `say` is told what is being counted."""
 
     spark: "SparkSession"
-    dirs: list[str]
+    dirs: Dirs
     bounds: Bounds
     uncommitted: bool
     say: Callable[[str], None] = field(default=lambda _text: None)
@@ -107,26 +108,30 @@ def collect(
     *,
     bounds: Bounds | None = None,
     uncommitted: bool = False,
+    snapshots: bool = False,
     say: Callable[[str], None] = lambda _text: None,
 ) -> list[EnsembleFacts]:
-    """The facts of the ensembles in these directories, largest first. Raises PipelineError, also when there are no
-    transactions within the bounds."""
+    """The facts of the ensembles in these directories, largest first. bounds: of what is counted; the health is that of
+    all files. snapshots: these are checked, too. say: is told what comes next. Raises PipelineError, also when there
+    are no transactions within the bounds."""
     found = inventory(dirs)
-    reading = _Reading(spark, found.dirs, bounds or Bounds(), uncommitted, say)
+    reading = _Reading(spark, dirs, bounds or Bounds(), uncommitted, say)
     epochs = _epochs(reading)
     if not epochs:
         raise PipelineError(f"{', '.join(found.dirs)}: there are no transactions to report on within the bounds given")
     counts = {ensemble: sum(epoch.count for epoch in rows) for ensemble, (rows, _) in epochs.items()}
     names = sorted(counts, key=lambda ensemble: (-counts[ensemble], ensemble))[:ENSEMBLES_MAX]
     scale = _scale([epochs[name] for name in names])
+    totals = _totals(reading, scale)
+    say("health")
     parts = _Parts(
+        health=health(spark, dirs, found, partial(_time_of, totals, scale), snapshots=snapshots),
         operations=_operations(reading, scale),
         sessions=_sessions(reading, scale),
         hot=_hot(reading),
         locks=_locks(reading),
         trees=_trees(reading, found),
-        members=_members(reading, found, scale),
-        health=health(spark, found, uncommitted=uncommitted, say=say, **reading.bounds.as_reading()),
+        members=_members(reading, found, scale, totals),
         counters=_counters(reading),
     )
     return [_facts(name, epochs[name], scale, parts) for name in names]
@@ -475,28 +480,20 @@ def _lock_row(row: "Row") -> LockRow:
 def _trees(reading: _Reading, found: Inventory) -> dict[str, Sizes]:
     """Of the newest whole snapshot of each ensemble that has one."""
     reading.say("snapshots")
-    with_snapshots = [str(member.directory) for member in found.members if member.snapshots]
-    if not with_snapshots:
-        return {}
-    names = {
-        ensemble: [f"{ensemble}={member.directory}" for member in members if member.snapshots]
-        for ensemble, members in found.ensembles.items()
-    }
     sizes = {}
-    for ensemble, dirs in names.items():
-        if dirs:
-            sizes.update(_tree(reading, ensemble, dirs))
+    for ensemble, members in found.ensembles.items():
+        if any(member.snapshots for member in members):
+            sizes.update(_tree(reading, ensemble, Inventory(members, found.dirs)))
     return sizes
 
 
-def _tree(reading: _Reading, ensemble: str, dirs: list[str]) -> dict[str, Sizes]:
+def _tree(reading: _Reading, ensemble: str, found: Inventory) -> dict[str, Sizes]:
     try:
-        znodes = read_snapshot(
-            reading.spark, dirs, at=reading.bounds.zxid_max, columns=("zxid", "path", "data")
-        )  # fmt: skip
+        tasks = choose_tasks(found, reading.bounds.zxid_max, "one")
     except PipelineError:
-        # No snapshot at or below the bound, or none that is whole: its damage is among the problems.
+        # No snapshot at or below the bound, or none that is whole; what is wrong with it, `verify` says.
         return {}
+    znodes = read_tasks(reading.spark, tasks, columns=("zxid", "path", "data"))
     rows = (
         znodes.groupBy(F.substring_index("path", "/", 2).alias("subtree"))
         .agg(
@@ -523,7 +520,40 @@ def _tree(reading: _Reading, ensemble: str, dirs: list[str]) -> dict[str, Sizes]
     }
 
 
-def _members(reading: _Reading, found: Inventory, scale: Scale) -> dict[str, tuple[MemberFacts, ...]]:
+@frozen
+class _Total:
+    """What an ensemble did in one bucket."""
+
+    count: int
+    last_zxid: int
+
+
+_Totals = dict[str, dict[int, _Total]]
+
+
+def _totals(reading: _Reading, scale: Scale) -> _Totals:
+    rows = (
+        reading.log(("ensemble", "zxid", "part", "time"))
+        .where(_FIRST_ROWS)
+        .groupBy("ensemble", _bucket(scale).alias("bucket"))
+        .agg(F.count("*").alias("count"), F.max("zxid").alias("last"))
+        .collect()
+    )
+    found: _Totals = defaultdict(dict)
+    for row in rows:
+        found[row["ensemble"]][row["bucket"]] = _Total(row["count"], row["last"])
+    return found
+
+
+def _time_of(totals: _Totals, scale: Scale, ensemble: str, zxid: int) -> datetime.datetime | None:
+    """The beginning of the bucket that a zxid lies in; None if it is behind all of them."""
+    for bucket, total in sorted(totals.get(ensemble, {}).items()):
+        if zxid <= total.last_zxid:
+            return scale.starts[bucket]
+    return None
+
+
+def _members(reading: _Reading, found: Inventory, scale: Scale, totals: _Totals) -> dict[str, tuple[MemberFacts, ...]]:
     """The files of each member, and what share of each bucket's transactions its log holds."""
     reading.say("members")
     rows = (
@@ -533,22 +563,14 @@ def _members(reading: _Reading, found: Inventory, scale: Scale) -> dict[str, tup
         .agg(F.count("*").alias("count"), F.min("zxid").alias("first"), F.max("zxid").alias("last"))
         .collect()
     )
-    totals: dict[tuple[str, int], int] = defaultdict(int)
-    everything = reading.log(("ensemble", "zxid", "part", "time")).where(_FIRST_ROWS)
-    for row in everything.groupBy("ensemble", _bucket(scale).alias("bucket")).count().collect():
-        totals[row["ensemble"], row["bucket"]] = row["count"]
     held: dict[tuple[str, str], dict[int, Any]] = defaultdict(dict)
     for row in rows:
         held[row["ensemble"], row["member"]][row["bucket"]] = row
     facts: dict[str, list[MemberFacts]] = defaultdict(list)
     for member in found.members:
         buckets = held[member.ensemble, member.member]
-        coverage = tuple(
-            (buckets[bucket]["count"] / total if bucket in buckets else 0.0)
-            if (total := totals[member.ensemble, bucket])
-            else None
-            for bucket in range(scale.count)
-        )
+        of_ensemble = totals.get(member.ensemble, {})
+        coverage = tuple(_share(buckets.get(bucket), of_ensemble.get(bucket)) for bucket in range(scale.count))
         facts[member.ensemble].append(
             MemberFacts(
                 member=member.member,
@@ -564,3 +586,9 @@ def _members(reading: _Reading, found: Inventory, scale: Scale) -> dict[str, tup
             )
         )
     return {ensemble: tuple(members) for ensemble, members in facts.items()}
+
+
+def _share(held: Any, total: _Total | None) -> float | None:
+    if total is None:
+        return None
+    return 0.0 if held is None else min(held["count"] / total.count, 1.0)

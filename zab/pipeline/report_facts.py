@@ -211,9 +211,10 @@ class MemberFacts:
 
 @frozen
 class Problem:
-    """One deviation: `sentence` says what, the rest where; `time` as far as it is known."""
+    """One finding: `sentence` says what, the rest where; `member` is None for what concerns all of them, `time` about
+    when the transaction was made, as far as that is known."""
 
-    member: str
+    member: str | None
     kind: str
     sentence: str
     file: str | None = None
@@ -224,10 +225,12 @@ class Problem:
 
 @frozen
 class Health:
-    """`problems` are the first ROWS_MAX of `problem_count`. `checked` says what was looked at."""
+    """`problems` are the first ROWS_MAX of `problem_count`; `stated` is what is so and may be so. `checked` says what
+    was looked at."""
 
     problems: tuple[Problem, ...] = ()
     problem_count: int = 0
+    stated: tuple[Problem, ...] = ()
     checked: str = ""
 
 

@@ -48,13 +48,10 @@ def _health(facts: EnsembleFacts) -> Sentence:
         held = "Its files are sound" if members == 1 else f"All {members} members agree and their files are sound"
         return [("strong", f"{held}: "), ("plain", "no problem was found.")]
     first = facts.health.problems[0]
-    sentence: Sentence = [
-        ("strong", f"{_plural(count, 'problem')} found. "),
-        ("plain", "The first, on member "),
-        ("code", first.member),
-        ("plain", ": "),
-        ("code", first.sentence),
-    ]
+    sentence: Sentence = [("strong", f"{_plural(count, 'problem')} found. "), ("plain", "The first")]
+    if first.member is not None:
+        sentence += [("plain", ", on member "), ("code", first.member)]
+    sentence += [("plain", ": "), ("code", first.sentence)]
     return sentence if first.sentence.endswith(".") else [*sentence, ("plain", ".")]
 
 
