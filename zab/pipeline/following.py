@@ -13,7 +13,8 @@ Invariants:
 - A route goes on from its position without a gap: by the numbers within an epoch, by the headers of the files and the
   order within them where an epoch ends. Where no member can go on, it ends.
 - What it shows is committed. Of a native member: up to the largest high-water mark in its batches or beside its logs,
-  which is about the history that it holds. Of ZooKeeper's: what is in the logs of a majority of the members given.
+  which is about the history that it holds; and up to marks of others within their epochs, in which there is only one
+  history. Of ZooKeeper's: what is in the logs of a majority of the members given.
 - A poll lists the directories and reads what is new in them, no more.
 
 Deliberately not here: Spark, and reading rows (`stream`).
@@ -113,8 +114,9 @@ class MemberLogs:
                 if chart.runs:
                     break
             return
-        for chart, later in zip(charts, [*charts[1:], None], strict=True):
-            if later is None or later.log.first >> 32 != chart.log.first >> 32:
+        epochs = [chart.log.first >> 32 for chart in charts] + [-1]
+        for number, chart in enumerate(charts):
+            if epochs[number] != epochs[number + 1]:
                 chart.advance()
 
     def survey(self) -> Survey:
@@ -164,7 +166,7 @@ class Ensemble:
     uncommitted: bool = False
     members: dict[str, MemberLogs] = field(factory=dict)
     epochs: dict[int, int] = field(factory=dict)
-    """The last zxid that may be shown of each epoch, of ZooKeeper's logs."""
+    """The last zxid of each epoch that is known to be committed; of native ones, as far as a mark lies in the epoch."""
     _preferred: str = ""
 
     @property
@@ -183,19 +185,27 @@ class Ensemble:
         return sorted(found, key=lambda log: log.first)
 
     def settle(self, found: Sequence[Member]) -> None:
-        self.members = {
-            member.member: self.members.get(member.member, MemberLogs(member)) for member in found if member.logs
-        } or {found[0].member: MemberLogs(found[0])}
+        """Take over what an inventory found."""
+        before = self.lineage if self.members else ""
+        self.members = {one.member: self.members.get(one.member, MemberLogs(one)) for one in found}
         for member in found:
-            if member.member in self.members:
-                self.members[member.member].settle(member)
+            self.members[member.member].settle(member)
+        if self.lineage != before:
+            self.epochs = {}
 
     def advance(self) -> None:
         """Look at what has come in all logs. A file that is gone meanwhile is told by the next listing."""
         for logs in self.members.values():
             _unless_gone(logs.advance)
-        if self.kind == "version-2" and not self.uncommitted:
+        if self.kind == "version-2":
             self.epochs = visible_epochs([logs.survey() for logs in self.members.values()])
+            return
+        for logs in self.members.values():
+            for mark in (logs.found.committed, *(chart.mark for chart in logs.in_order)):
+                self._learn(mark)
+
+    def _learn(self, mark: int) -> None:
+        self.epochs[mark >> 32] = max(self.epochs.get(mark >> 32, 0), mark)
 
     # Positions.
 
@@ -267,7 +277,8 @@ class Ensemble:
             return lambda _before, _first: _NO_LIMIT
         if self.kind == "native":
             mark = logs.mark_for(chart)
-            return lambda _before, _first: mark
+            self._learn(mark)
+            return lambda _before, first: max(mark, self.epochs.get(first >> 32, 0))
 
         def limit(before: int, first: int) -> int:
             # Where an epoch begins, all that may be shown of the one before has to have been.
@@ -290,25 +301,25 @@ class Ensemble:
         oldest = self.kept_from(after)
         if oldest is not None:
             return f"what follows zxid {after:#x} is not kept any more: the oldest log goes on from {oldest:#x}"
-        reasons = [reason for logs in self.members.values() if (reason := _obstacle(logs, after)) is not None]
-        return f"no member has what follows zxid {after:#x}: {'; '.join(reasons)}"
+        reasons = "; ".join(_obstacle(logs, after) for logs in self.members.values())
+        return f"no member has what follows zxid {after:#x}: {reasons}"
 
 
-def _obstacle(logs: MemberLogs, after: int) -> str | None:
+def _obstacle(logs: MemberLogs, after: int) -> str:
     """What a member has in place of what follows `after`."""
     chart = logs.chart_behind(after)
-    following = [other for other in logs.in_order if other.lowest > after]
-    if chart is not None:
-        for run in chart.runs:
-            if run.last > after:
-                damage = chart.holes.get(run.first)
-                what = f"damaged at offset {damage.offset} ({damage.reason})" if damage else "without it"
-                return f"{chart.log.place} is {what} and goes on with {max(run.first, after + 1):#x}"
-        if chart.end_damage is not None and following:
-            return f"{chart.log.place} is damaged at offset {chart.end_damage.offset} ({chart.end_damage.reason})"
-    if following:
-        return f"{logs.found.directory} goes on from {following[0].lowest:#x}, in {following[0].log.name}"
-    return f"the logs in {logs.found.directory} end there"
+    behind = next((other for other in logs.in_order if other.lowest > after), None)
+    goes_on = f"and {behind.log.name} goes on from {behind.lowest:#x}" if behind is not None else "and ends there"
+    if chart is None:
+        return f"{logs.found.directory} has nothing of it, {goes_on}"
+    there = chart.reach(after, lambda _before, _first: _NO_LIMIT)
+    if there > after:
+        return f"{chart.log.place} does not say that what it has up to {there:#x} is committed, {goes_on}"
+    run = next((run for run in chart.runs if run.last > after), None)
+    found = chart.end_damage if run is None else chart.holes.get(run.first)
+    if found is not None:
+        return f"{chart.log.place} is damaged at offset {found.offset} ({found.reason})"
+    return f"{chart.log.place} does not have it, {goes_on}"
 
 
 def _unless_gone(look: Callable[[], _T]) -> _T | None:

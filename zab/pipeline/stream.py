@@ -42,7 +42,7 @@ from zab.pipeline.planning import Range
 from zab.pipeline.spans import transactions
 from zab.pipeline.transactions import record_batches
 
-__all__ = ["LogStreamReader", "Position"]
+__all__ = ["LogStreamReader", "Position", "read_leg"]
 
 STARTING, MAX_ROWS = "startingZxid", "maxRowsPerTrigger"
 _NO_LIMIT: Final = 1 << 63
@@ -229,11 +229,15 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return
         if isinstance(self.starting, int):
             zxid = self.starting - 1
-            oldest = ensemble.kept_from(zxid)
+            oldest, latest = ensemble.kept_from(zxid), ensemble.latest()
             if oldest is not None:
                 raise PipelineError(
                     f"zxid {self.starting:#x} of {ensemble.name} is older than what is kept: "
                     f"the oldest log goes on from {oldest:#x}"
+                )
+            if zxid > latest:
+                raise PipelineError(
+                    f"zxid {self.starting:#x} of {ensemble.name} is not there: the logs end at {latest:#x}"
                 )
         else:
             zxid = ensemble.latest() if self.starting == "latest" else ensemble.earliest()
@@ -295,7 +299,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         part: Part | None = partition.value
         if part is not None:
             for leg in part.legs:
-                yield from _read(leg, part.dirs, self.columns)
+                yield from read_leg(leg, part.dirs, self.columns)
 
 
 def _gather(legs: Sequence[Leg]) -> Iterator[tuple[Leg, ...]]:
@@ -310,7 +314,9 @@ def _gather(legs: Sequence[Leg]) -> Iterator[tuple[Leg, ...]]:
         yield tuple(gathered)
 
 
-def _read(leg: Leg, dirs: Sequence[str], columns: Sequence[str], avoid: frozenset[str] = frozenset()) -> Iterator[Any]:
+def read_leg(
+    leg: Leg, dirs: Sequence[str], columns: Sequence[str], avoid: frozenset[str] = frozenset()
+) -> Iterator[pa.RecordBatch]:
     """The rows of a leg, all of them, from its file or else from those of other members. Raises PipelineError."""
     expected = np.concatenate([np.arange(first, last + 1) for first, last in leg.runs])
     done = 0
@@ -346,7 +352,7 @@ def _read_elsewhere(
     dirs: Sequence[str],
     columns: Sequence[str],
     avoid: frozenset[str],
-) -> Iterator[Any]:
+) -> Iterator[pa.RecordBatch]:
     """These transactions from members that are not to be avoided. That they are committed is known already."""
     following = Following(dirs, uncommitted=True)
     following.poll()
@@ -356,4 +362,4 @@ def _read_elsewhere(
     if sum(last - first + 1 for first, last in runs) != len(expected) or runs[-1][1] != expected[-1]:
         raise PipelineError(f"{problem}; no other member has what follows zxid {after:#x}")
     for leg in legs:
-        yield from _read(leg, dirs, columns, avoid)
+        yield from read_leg(leg, dirs, columns, avoid)
