@@ -124,6 +124,8 @@ class _Kept:
     """The last zxid in the logs that may be shown; 0 without any."""
     known: list[int]
     """Zxids of transactions that the names and headers of files prove to have been, rising."""
+    problems: tuple[Problem, ...] = ()
+    """Snapshots that cannot be read, as far as they were looked at."""
 
     @classmethod
     def of(cls, members: Sequence[Member], *, uncommitted: bool) -> "_Kept":
@@ -155,7 +157,8 @@ class _Kept:
         firsts = [log.first for member in self.members for log in member.logs if log.is_usable]
         logs = f"transactions from {min(firsts):#x} to {self.end:#x}" if firsts else "no transactions"
         snapshots = ", ".join(map(hex, self.snapshots)) or "none"
-        return f"kept are {logs}, and snapshots at {snapshots}"
+        unreadable = f"; not readable: {', '.join(map(str, self.problems))}" if self.problems else ""
+        return f"kept are {logs}, and snapshots at {snapshots}{unreadable}"
 
 
 def moment_of(
@@ -165,11 +168,14 @@ def moment_of(
     kept = _Kept.of(members, uncommitted=uncommitted)
     wanted = _wanted(logs, kept, at)
     choice = choose(members, wanted, exact=True)
-    base = choice.chosen
+    base, kept.problems = choice.chosen, choice.problems
     after = 0 if base is None else base.file.zxid
     epochs = list(logs.epochs(after, wanted)) if kept.end > after else []
     if base is None and not (epochs and _is_from_the_beginning(members, epochs[0].first)):
-        raise PipelineError(_unreachable(wanted, kept, choice.problems))
+        raise PipelineError(
+            f"the state at {wanted:#x} cannot be put together: no snapshot to begin with is exact at or below it, and "
+            f"the logs do not go back to the beginning; {kept}"
+        )
     _check_whole(epochs, after, kept, wanted)
     zxid = epochs[-1].last if epochs else after
     if isinstance(at, int) and at > max(zxid, kept.end):
@@ -220,33 +226,25 @@ def _is_from_the_beginning(members: Sequence[Member], first: int) -> bool:
     return first == beginning_zxid(members)
 
 
-def _unreachable(wanted: int, kept: _Kept, problems: Sequence[Problem]) -> str:
-    wrong = f" (not readable: {problems[0]})" if problems else ""
-    return (
-        f"the state at {wanted:#x} cannot be put together: no snapshot to begin with is exact at or below "
-        f"it, and the logs do not go back to the beginning; {kept}{wrong}"
-    )
-
-
 def _check_whole(epochs: Sequence[Epoch], after: int, kept: _Kept, wanted: int) -> None:
     """Every transaction behind `after` is there, as far as the files can tell."""
     last = after
     for epoch in epochs:
         follows = epoch.first == last + 1 or (epoch.number > last >> 32 and epoch.first & _COUNTER == 1)
         if not follows or _is_known_between(kept, last, epoch.first):
-            raise PipelineError(_missing(last, epoch.first, wanted))
+            raise PipelineError(_missing(last, epoch.first, wanted, kept))
         lacking = epoch.last - epoch.first + 1 - epoch.count
         if lacking:
             raise PipelineError(
                 f"the state at {wanted:#x} cannot be put together: of the transactions from {epoch.first:#x} to "
-                f"{epoch.last:#x}, {abs(lacking)} {'are missing or damaged' if lacking > 0 else 'are there twice'}; "
-                "zab pipeline verify names them"
+                f"{epoch.last:#x}, {abs(lacking)} {'are missing or damaged' if lacking > 0 else 'are there twice'} "
+                f"(zab pipeline verify names them); {kept}"
             )
         last = epoch.last
     for zxid in kept.known:
         # All of its epoch up to it have been, and some of them would belong to the state.
         if zxid > last and zxid & _COUNTER and max(last + 1, zxid >> 32 << 32 | 1) <= wanted:
-            raise PipelineError(_missing(last, min(zxid, wanted) + 1, wanted))
+            raise PipelineError(_missing(last, min(zxid, wanted) + 1, wanted, kept))
 
 
 def _is_known_between(kept: _Kept, last: int, following: int) -> bool:
@@ -257,10 +255,10 @@ def _begins_epoch(log: LogFile) -> bool:
     return log.previous is not None and log.previous[0] >> 32 < log.first >> 32
 
 
-def _missing(last: int, following: int, wanted: int) -> str:
+def _missing(last: int, following: int, wanted: int, kept: _Kept) -> str:
     return (
         f"the state at {wanted:#x} cannot be put together: the transactions between {last:#x} and {following:#x} are "
-        "missing or damaged; zab pipeline verify says more"
+        f"missing or damaged; {kept}"
     )
 
 
