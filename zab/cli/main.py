@@ -79,6 +79,12 @@ COMMANDS: Final = {
     "log": Command(
         "zab.cli.inspect", "log_command", SERVERS, "Print the transactions of a log, native or ZooKeeper's."
     ),
+    "restore": Command(
+        "zab.cli.restore",
+        "restore_command",
+        SERVERS,
+        "Make new members' directories out of backups, with the state of any moment.",
+    ),
     "pipeline": Command(
         "zab.cli.pipeline",
         "pipeline_app",
