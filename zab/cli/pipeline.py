@@ -24,6 +24,7 @@ from attrs import frozen
 
 from zab.cli import pipeline_jobs as jobs
 from zab.cli import pipeline_options as options
+from zab.cli.pipeline_report import report_job
 from zab.cli.pipeline_run import Run, in_order, running
 from zab.cli.pipeline_table import print_rows
 
@@ -55,6 +56,7 @@ JOBS: Final[dict[str, Job]] = {
     "hotspots": Job(jobs.hotspots_job),
     "sessions": Job(jobs.sessions_job),
     "locks": Job(jobs.locks_job),
+    "report": Job(report_job, gives_rows=False, example=("--out", "{out}/report.html")),
 }
 
 pipeline_app = typer.Typer(

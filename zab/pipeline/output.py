@@ -76,6 +76,21 @@ class Target:
                 system.delete_dir(aside.path)
         return sum(row["rows"] for row in found)
 
+    def write_bytes(self, data: bytes) -> None:
+        """Write a file that is no table. Raises PipelineError."""
+        assert self.is_file
+        self.check()
+        system = _system(self.place)
+        aside = self.place.parent / f".{self.place.name}.{secrets.token_hex(4)}.tmp"
+        try:
+            with _plainly(self.place):
+                with system.open_output_stream(aside.path) as stream:
+                    stream.write(data)
+                system.move(aside.path, self.place.path)
+        finally:
+            with contextlib.suppress(OSError):
+                system.delete_file(aside.path)
+
     def check(self) -> None:
         """Raises PipelineError if the target may not be written, or cannot be."""
         place = self.place
