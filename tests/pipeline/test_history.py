@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from attrs import evolve
+import typer
+from attrs import asdict, evolve
+from typer.testing import CliRunner
 
 from tests.pipeline.histories import (
     BADVERSION,
@@ -25,12 +27,15 @@ from tests.pipeline.histories import (
     without_versions,
     without_zxids,
 )
+from zab.cli.simulate import simulate_command
 from zab.pipeline.errors import PipelineError
 from zab.pipeline.history import check_table, history, read_histories
 from zab.pipeline.history_files import HISTORY, HistoryWriter, read_history, write_history
 from zab.pipeline.history_operation import CREATE, DELETE, EXISTS, FAILED, GET, OK, SET, SYNC, UNKNOWN, Operation
 from zab.pipeline.history_search import SearchLimitError, linearize, smallest
 from zab.pipeline.history_znode import SHOWN_MAX, UNDECIDED, check_znode
+from zab.simulator.recorder import Record, Recorder
+from zab.simulator.simulation import run
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -327,9 +332,77 @@ def test_what_is_no_history_is_refused_in_one_sentence(tmp_path: Path) -> None:
         read_history([])
 
 
-def test_the_simulator_records_without_arrow() -> None:
-    code = "import sys; sys.modules['pyarrow'] = None; import zab, zab.simulator.recorder, zab.cli.simulate"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+# ---------------------------------------------------------------------------------------------------------- simulator
+
+
+@pytest.fixture(scope="module")
+def simulated() -> list[Record]:
+    """What the clients of some runs with much going on asked and were told; each run has its paths for itself."""
+    records = []
+    for seed in (8, 9, 10):
+        recorder = Recorder()
+        run(seed, None, recorder)
+        for record in recorder.records:
+            record.path = f"/{seed}{record.path}"
+            record.session += seed
+        records += recorder.records
+    return records
+
+
+def operations_of(records: Sequence[Record]) -> list[Operation]:
+    return [Operation(**asdict(record)) for record in records]
+
+
+def test_what_simulated_clients_were_told_is_right(simulated: list[Record]) -> None:
+    assert check_table(table_of(operations_of(simulated))).num_rows == 0
+    kinds = {(record.kind, record.status) for record in simulated}
+    assert kinds >= {("create", "ok"), ("set", "ok"), ("delete", "ok"), ("get", "ok"), ("get", "failed")}
+    assert kinds >= {("create", "unknown"), ("create", "failed"), ("sync", "ok"), ("exists", "ok")}
+    assert any(record.part for record in simulated), "no multi"
+    assert any(record.client is None for record in simulated), "no session ended with ephemerals"
+
+
+def test_a_simulated_history_with_one_reply_changed_is_found_out(simulated: list[Record]) -> None:
+    operations = operations_of(simulated)
+    rng = Random(1)
+    reads = [one for one in operations if one.kind == GET and one.status == OK]
+    for one in rng.sample(reads, 10):
+        wrong = [evolve(one, value=b"never written") if each is one else each for each in operations]
+        violations = check_table(table_of(wrong)).to_pylist()
+        assert {row["path"] for row in violations} == {one.path}
+        assert any(str(evolve(one, value=b"never written")) in row["witness"] for row in violations)
+
+
+def test_recording_changes_nothing_of_a_run() -> None:
+    assert run(8, None, Recorder()).hash == run(8).hash
+
+
+def test_the_command_writes_what_was_recorded(tmp_path: Path) -> None:
+    path = tmp_path / "run.parquet"
+    app = typer.Typer()
+    app.command()(simulate_command)
+    done = CliRunner().invoke(app, ["--seed", "10", "--history", str(path)])
+    assert done.exit_code == 0, done.output
+    table = read_history([path])
+    assert f"{table.num_rows} operations in {path}" in done.output
+    assert table.column("history").unique().to_pylist() == ["seed 10"]
+    assert check_table(table).num_rows == 0
+    several = CliRunner().invoke(app, ["--seed", "10", "--seeds", "2", "--history", str(path)])
+    assert several.exit_code == 2
+    nowhere = CliRunner().invoke(app, ["--seed", "10", "--history", str(tmp_path / "none" / "run.parquet")])
+    assert nowhere.exit_code == 1
+    assert "cannot be written" in nowhere.output
+
+
+def test_without_the_extra_the_command_says_what_to_install() -> None:
+    code = (
+        "import sys, importlib.util as u; real = u.find_spec; "
+        "u.find_spec = lambda name, *more: None if name == 'pyarrow' else real(name, *more); "
+        "from zab.cli.main import main; sys.argv[1:] = 'simulate --seed 4 --history x'.split(); sys.exit(main())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "zab: --history writes Parquet: zab.pipeline needs pyarrow: pip install 'zab[pipeline]'" in done.stderr
 
 
 # -------------------------------------------------------------------------------------------------------------- Spark

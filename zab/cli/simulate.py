@@ -3,6 +3,7 @@
     zab simulate --seed N               one run; its report, or why it failed
     zab simulate --seed N --trace       the same with every line of its trace
     zab simulate --seed N --seeds 2000  a block of runs, on all processors, with progress
+    zab simulate --seed N --history F   one run, and what its clients asked and were told, as Parquet
 
 Exit codes: 0 every run was good, 1 the code under test crashed (an exception that is none of the two below), 3 safety:
 a promise was broken, 4 liveness: no progress after the faults. Of several failures the gravest counts: 3, then 1, then
@@ -14,18 +15,22 @@ repeatable, which is said: it reads a clock, or depends on an address.
 
 import multiprocessing
 import os
+import sys
 import traceback
 from collections import Counter, deque
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from pathlib import Path
 from types import TracebackType
-from typing import Annotated, Final
+from typing import Annotated, Final, NoReturn
 
+import attrs
 import typer
 from attrs import define, frozen
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from zab.simulator.recorder import Recorder
 from zab.simulator.simulation import Report, run
 from zab.simulator.verdict import LivenessError, SafetyError
 
@@ -67,10 +72,10 @@ class Attempt(AbstractContextManager["Attempt"]):
         return True
 
 
-def attempt(seed: int, sink: Callable[[str], None] | None = None) -> Attempt:
+def attempt(seed: int, sink: Callable[[str], None] | None = None, recorder: Recorder | None = None) -> Attempt:
     """Run one seed, whatever comes of it."""
     with Attempt(seed) as result:
-        result.report = run(seed, sink)
+        result.report = run(seed, sink) if recorder is None else run(seed, sink, recorder)
     return result
 
 
@@ -81,6 +86,10 @@ def simulate_command(
     jobs: Annotated[int, typer.Option("--jobs", min=0, help="Processes; 0 is one for each processor.")] = 0,
     keep_going: Annotated[bool, typer.Option("--keep-going", help="Do not stop at the first failure.")] = False,
     counts: Annotated[bool, typer.Option("--counts", help="Print what the runs reached.")] = False,
+    history: Annotated[
+        Path | None,
+        typer.Option("--history", metavar="FILE", help="Write what clients asked and were told (Parquet)."),
+    ] = None,
 ) -> None:
     """Run whole ensembles in simulated time, with faults, and check every promise.
 
@@ -88,9 +97,11 @@ def simulate_command(
     """
     if trace and seeds > 1:
         raise typer.BadParameter("--trace is for one seed")
+    if history is not None and seeds > 1:
+        raise typer.BadParameter("--history is for one seed")
     reached: Counter[str] = Counter()
     if seeds == 1:
-        found = _one(seed, trace, reached)
+        found = _one(seed, trace, reached, history)
     else:
         found = run_block(
             range(seed, seed + seeds), jobs or os.cpu_count() or 1, keep_going=keep_going, reached=reached
@@ -104,8 +115,12 @@ def simulate_command(
         raise typer.Exit(next(code for code in _GRAVITY if code in codes))
 
 
-def _one(seed: int, trace: bool, reached: Counter[str]) -> list[Failure]:
-    result = attempt(seed, print if trace else None)
+def _one(seed: int, trace: bool, reached: Counter[str], history: Path | None) -> list[Failure]:
+    write = None if history is None else _history_writer(history)
+    recorder = None if write is None else Recorder()
+    result = attempt(seed, print if trace else None, recorder)
+    if recorder is not None and write is not None:
+        write(seed, recorder)
     if result.failure is not None:
         return [result.failure]
     report = result.report
@@ -118,6 +133,31 @@ def _one(seed: int, trace: bool, reached: Counter[str]) -> list[Failure]:
         f"{report.counts['writes acknowledged']} writes acknowledged; hash {report.hash}"
     )
     return []
+
+
+def _history_writer(path: Path) -> Callable[[int, Recorder], None]:
+    """What writes a recorded run to `path`; without pyarrow it is said before the run."""
+    try:
+        from zab.pipeline.errors import PipelineError
+        from zab.pipeline.history_files import write_history
+        from zab.pipeline.history_operation import Operation
+    except ModuleNotFoundError as error:
+        _give_up(f"--history writes Parquet: {error}")
+
+    def write(seed: int, recorder: Recorder) -> None:
+        operations = (Operation(**attrs.asdict(record)) for record in recorder.records)
+        try:
+            write_history(path, operations, name=f"seed {seed}")
+        except PipelineError as error:
+            _give_up(str(error))
+        print(f"{len(recorder.records)} operations in {path}")
+
+    return write
+
+
+def _give_up(sentence: str) -> NoReturn:
+    print(f"zab: {sentence}", file=sys.stderr)
+    raise typer.Exit(1)
 
 
 def run_block(block: range, jobs: int, *, keep_going: bool, reached: Counter[str]) -> list[Failure]:

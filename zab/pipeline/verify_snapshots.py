@@ -32,7 +32,7 @@ class SnapshotTask:
 
 @frozen
 class SnapshotReport:
-    """`trailer`: the end of a whole native file. `exact_from`: of a whole one, where a replay from it is exact at last."""
+    """`trailer`: the end of a whole native file. `exact_from`: of a whole one, from where a replay of it is exact."""
 
     ensemble: str
     member: str

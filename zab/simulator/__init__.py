@@ -12,6 +12,7 @@
     client        a client that speaks the wire protocol, and judges every answer; `requests` is what it asks
     faults        what goes wrong, and when
     history, model, observer, session_checker, watch_checker      the judges
+    recorder      what clients asked and were told, for judges outside (`zab pipeline history`)
     simulation    one run: faults, then quiet, then progress is demanded
 
 Nothing is wired twice: members, storage, log, recovery, retention and the codecs are those of the server. It imports

@@ -39,6 +39,7 @@ from zab.zxid import counter_of
 if TYPE_CHECKING:
     from zab.simulator.machine import Ensemble
     from zab.simulator.process import Process
+    from zab.simulator.recorder import Recorder
 
 
 @define
@@ -73,6 +74,8 @@ class Observer:
     def __init__(self) -> None:
         self.history = History()
         self.counts: Counter[str] = Counter()
+        self.recorder: Recorder | None = None
+        """Kept up to date of what clients ask and are told, if there is one."""
         self.ensemble: Ensemble
         self._quorum: Quorum
         self._promises: dict[int, Promises] = {}

@@ -25,6 +25,7 @@ from zab.simulator.faults import Faults
 from zab.simulator.machine import Ensemble
 from zab.simulator.observer import Observer
 from zab.simulator.profile import Profile, draw
+from zab.simulator.recorder import Recorder
 from zab.simulator.schedule import MS, Schedule
 from zab.simulator.trace import Trace
 from zab.simulator.verdict import LivenessError
@@ -48,13 +49,14 @@ class Report:
 
 
 class Simulation:
-    """One run. `sink` takes the lines of its trace."""
+    """One run. `sink` takes the lines of its trace, `recorder` what clients asked and were told."""
 
-    def __init__(self, seed: int, sink: Callable[[str], None] | None = None) -> None:
+    def __init__(self, seed: int, sink: Callable[[str], None] | None = None, recorder: Recorder | None = None) -> None:
         self.profile = draw(seed, Random(f"{seed}/profile"))
         self.schedule = Schedule()
         self.trace = Trace(self.schedule, sink)
         self.observer = Observer()
+        self.observer.recorder = recorder
         self.ensemble = Ensemble(self.profile, self.schedule, self.trace, self.observer)
         self.observer.watch(self.ensemble)
         self.faults = Faults(self.ensemble, Random(f"{seed}/faults"))
@@ -156,6 +158,12 @@ class Simulation:
         return "; ".join(lines)
 
 
-def run(seed: int, sink: Callable[[str], None] | None = None) -> Report:
-    """Run one seed. Raises SafetyError, LivenessError, or what the code under test raised."""
-    return Simulation(seed, sink).run()
+def run(seed: int, sink: Callable[[str], None] | None = None, recorder: Recorder | None = None) -> Report:
+    """Run one seed. Raises SafetyError, LivenessError, or what the code under test raised; what was recorded by then is
+    complete."""
+    simulation = Simulation(seed, sink, recorder)
+    try:
+        return simulation.run()
+    finally:
+        if recorder is not None:
+            recorder.finish(simulation.observer.history)
