@@ -199,34 +199,31 @@ def _contenders(lives: DataFrame) -> DataFrame:
     is_contender = created.isNotNull() & (owner == F.col("created.session")) & (owner != 0)
     number = sequence_number(F.col("path"), F.col("created.version"))
     name = base_name(F.col("path"))
-    stem = F.expr(f"left(name, length(name) - {_NUMBER_DIGITS})")
+    stem = F.left(name, F.length(name) - _NUMBER_DIGITS)
     role: SqlColumn | None = None
     for word, pattern in _ROLES:
         is_role = stem.rlike(pattern)
         role = F.when(is_role, word) if role is None else role.when(is_role, word)
     assert role is not None
     library = F.when(stem.rlike(r"^[0-9a-f]{32}__r?lock__$"), "kazoo").when(stem.rlike(_CURATOR), "curator")
-    return (
-        lives.select(
-            "ensemble",
-            parent_path(F.col("path")).alias("lock"),
-            name.alias("name"),
-            number.alias("number"),
-            is_contender.alias("is_contender"),
-            F.coalesce("created.session", "deleted.session").alias("session"),
-            F.col("created.order.zxid").alias("entered_zxid"),
-            F.col("created.order.part").alias("entered_part"),
-            F.col("created.time").alias("entered"),
-            F.col("deleted.order.zxid").alias("left_zxid"),
-            F.col("deleted.order.part").alias("left_part"),
-            F.col("deleted.time").alias("left"),
-            F.col("deleted.session").alias("left_by"),
-            F.col("deleted.type").alias("left_type"),
-            deleted.isNotNull().alias("is_gone"),
-        )
-        .where(F.col("number").isNotNull() & (F.col("is_contender") | F.col("entered_zxid").isNull()))
-        .withColumn("role", role.otherwise("other"))
-        .withColumn("library", library)
+    return lives.where(number.isNotNull() & (is_contender | created.isNull())).select(
+        "ensemble",
+        parent_path(F.col("path")).alias("lock"),
+        name.alias("name"),
+        number.alias("number"),
+        role.otherwise("other").alias("role"),
+        library.alias("library"),
+        is_contender.alias("is_contender"),
+        F.coalesce("created.session", "deleted.session").alias("session"),
+        F.col("created.order.zxid").alias("entered_zxid"),
+        F.col("created.order.part").alias("entered_part"),
+        F.col("created.time").alias("entered"),
+        F.col("deleted.order.zxid").alias("left_zxid"),
+        F.col("deleted.order.part").alias("left_part"),
+        F.col("deleted.time").alias("left"),
+        F.col("deleted.session").alias("left_by"),
+        F.col("deleted.type").alias("left_type"),
+        deleted.isNotNull().alias("is_gone"),
     )
 
 
@@ -240,36 +237,30 @@ def _turns(contenders: DataFrame) -> DataFrame:
         .otherwise("removed")
     )
     # An expired session was silent for its timeout and more; least() passes over what is not known.
-    silent = F.when(F.col("leaving") == "expired", F.least("silent_ms", "timeout")).otherwise(0)
-    in_queue = (
-        contenders.withColumn("leaving", leaving)
-        .withColumn("silent", silent)
-        .withColumn("sign", F.explode(F.array(F.lit(-1), F.lit(1))))
-        .where((F.col("sign") == 1) | F.col("is_gone"))
-        .withColumn("at", F.when(F.col("sign") == 1, _entering()).otherwise(_left()))
-    )
+    silent = F.when(leaving == "expired", F.least("silent_ms", "timeout")).otherwise(0)
+    moves = contenders.withColumns(
+        {"leaving": leaving, "silent": silent, "sign": F.explode(F.array(F.lit(-1), F.lit(1)))}
+    ).where((F.col("sign") == 1) | F.col("is_gone"))
+    enters = F.col("sign") == 1
     of_lock = Window.partitionBy("ensemble", "lock")
     before = of_lock.orderBy("at", "sign").rowsBetween(Window.unboundedPreceding, -1)
-    enters = F.col("sign") == 1
-    blocks_all = enters & (F.col("role") != "read")
-    gone = F.struct(
-        _left().alias("at"),
-        F.col("left").alias("time"),
-        "session",
-        "leaving",
-        "silent",
-    )
-    is_reader = F.col("role") == "read"
+    gone = F.struct(_left().alias("at"), F.col("left").alias("time"), "session", "leaving", "silent")
 
     def of_those_before(value: SqlColumn) -> SqlColumn:
         everybody = F.max(F.when(enters, value)).over(before)
-        return F.when(is_reader, F.max(F.when(blocks_all, value)).over(before)).otherwise(everybody)
+        writers = F.max(F.when(enters & (F.col("role") != "read"), value)).over(before)
+        return F.when(F.col("role") == "read", writers).otherwise(everybody)
 
     queue = (
-        in_queue.withColumn("is_lock", F.max("is_contender").over(of_lock))
-        .withColumn("ahead", F.coalesce(F.sum("sign").over(before), F.lit(0)))
-        .withColumn("is_blocked", F.coalesce(of_those_before(~F.col("is_gone")), F.lit(False)))
-        .withColumn("before", of_those_before(F.when(F.col("is_gone"), gone)))
+        moves.withColumn("at", F.when(enters, _entering()).otherwise(_left()))
+        .withColumns(
+            {
+                "is_lock": F.max("is_contender").over(of_lock),
+                "ahead": F.coalesce(F.sum("sign").over(before), F.lit(0)),
+                "is_blocked": F.coalesce(of_those_before(~F.col("is_gone")), F.lit(False)),
+                "before": of_those_before(F.when(F.col("is_gone"), gone)),
+            }
+        )
         .where(enters & F.col("is_lock"))
     )
     return _with_durations(queue)
@@ -287,33 +278,27 @@ def _left() -> SqlColumn:
 
 
 def _with_durations(queue: DataFrame) -> DataFrame:
-    before, entered, left = F.col("before"), F.col("entered"), F.col("left")
+    before, at, entered, left = (F.col(name) for name in ("before", "at", "entered", "left"))
     is_lease = F.col("role") == "lease"
-    had_waited = ~is_lease & before.isNotNull() & (F.col("before.at") > F.col("at"))
-    turn = F.when(had_waited, F.col("before.at")).otherwise(F.col("at"))
-    held = (is_lease | ~F.col("is_blocked")) & (~F.col("is_gone") | (F.col("turn") < _left()))
-    has_turn = F.col("held") & (F.col("turn.zxid") != _BEFORE_THE_LOG)
-    acquired = F.when(has_turn, F.when(F.col("had_waited"), F.col("before.time")).otherwise(entered))
-    since_then = F.when(F.col("held"), F.col("acquired")).otherwise(left)
-    has_previous = F.col("held") & before.isNotNull() & ~is_lease
-    return (
-        queue.withColumn("had_waited", F.coalesce(had_waited, F.lit(False)))
-        .withColumn("turn", turn)
-        .withColumn("held", held)
-        .withColumn("acquired", acquired)
-        .withColumn("acquired_zxid", F.when(has_turn, F.col("turn.zxid")))
-        .withColumn("waited_ms", milliseconds(entered, since_then))
-        .withColumn("held_ms", F.when(F.col("held"), milliseconds(F.col("acquired"), left)))
-        .withColumn("removed_by", F.when(F.col("leaving") == "removed", F.col("left_by")))
-        .withColumn("previous", F.when(has_previous, F.col("before.session")))
-        .withColumn("previous_leaving", F.when(has_previous, F.col("before.leaving")))
-        .withColumn("handover_ms", F.when(has_previous & F.col("had_waited"), F.col("before.silent")))
-        .withColumn(
-            "free_ms",
-            F.when(has_previous & ~F.col("had_waited"), milliseconds(F.col("before.time"), F.col("acquired"))),
-        )
-        .select(*(column.name for column in QUEUE))
-    )
+    had_waited = F.coalesce(~is_lease & (F.col("before.at") > at), F.lit(False))
+    turn = F.when(had_waited, F.col("before.at")).otherwise(at)
+    held = (is_lease | ~F.col("is_blocked")) & (~F.col("is_gone") | (turn < _left()))
+    has_turn = held & (turn["zxid"] != _BEFORE_THE_LOG)
+    acquired = F.when(has_turn, F.when(had_waited, F.col("before.time")).otherwise(entered))
+    has_previous = held & before.isNotNull() & ~is_lease
+    values = {
+        "held": held,
+        "acquired": acquired,
+        "acquired_zxid": F.when(has_turn, turn["zxid"]),
+        "removed_by": F.when(F.col("leaving") == "removed", F.col("left_by")),
+        "waited_ms": milliseconds(entered, F.when(held, acquired).otherwise(left)),
+        "held_ms": F.when(held, milliseconds(acquired, left)),
+        "previous": F.when(has_previous, F.col("before.session")),
+        "previous_leaving": F.when(has_previous, F.col("before.leaving")),
+        "handover_ms": F.when(has_previous & had_waited, F.col("before.silent")),
+        "free_ms": F.when(has_previous & ~had_waited, milliseconds(F.col("before.time"), acquired)),
+    }
+    return queue.select(*(values.get(column.name, F.col(column.name)).alias(column.name) for column in QUEUE))
 
 
 def lock_summary(queue: DataFrame) -> DataFrame:
