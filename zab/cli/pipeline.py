@@ -24,6 +24,7 @@ from attrs import frozen
 
 from zab.cli import pipeline_jobs as jobs
 from zab.cli import pipeline_options as options
+from zab.cli.pipeline_follow import follow_job, package_job
 from zab.cli.pipeline_report import report_job
 from zab.cli.pipeline_run import Run, in_order, running
 from zab.cli.pipeline_table import print_rows
@@ -57,6 +58,13 @@ JOBS: Final[dict[str, Job]] = {
     "sessions": Job(jobs.sessions_job),
     "locks": Job(jobs.locks_job),
     "report": Job(report_job, gives_rows=False, example=("--out", "{out}/report.html")),
+    "follow": Job(
+        follow_job,
+        takes_range=False,
+        gives_rows=False,
+        example=("--out", "{out}/rows", "--checkpoint", "{out}/checkpoint", "--once"),
+    ),
+    "package": Job(package_job, takes_dirs=False, takes_range=False, takes_spark=False, gives_rows=False),
 }
 
 pipeline_app = typer.Typer(
