@@ -5,7 +5,8 @@ A file is read in windows of a fixed size. Two ways through it find the batches 
     FrameScan     from frame to frame (`datatree.frame`), for every file; finds all that is wrong with it
     IndexScan     by the sidecar index, for closed files; skips what is outside a range of zxids or times unread
 
-Both yield blocks, the batches of a window with their headers in columns, and `Damage`, in the order of the file. All
+Both yield blocks, the batches of a window with their headers in columns, in the order of the file, and before each
+block what is wrong with its window, as `Damage`. All
 checksums of a window are checked together (`checksums`); where they do not match, one by one.
 
 Invariants: a batch in a block has its header and body checksum, lies in its epoch, and comes after the one before it.
@@ -96,16 +97,16 @@ class Block:
         return Block(self.data, self.base, *(column[keep] for column in columns))
 
 
-def ordered(order: Order, block: Block) -> Iterator[Block | Damage]:
-    """The block without batches that are out of order, and what is to be said of those and of gaps."""
-    if not len(block):
-        return
-    at = block.base + block.at
-    keep, damage = order.check(block.first, block.last, at, at + HEADER_BYTES + block.length)
-    yield from damage
-    kept = block.only(keep)
-    if len(kept):
-        yield kept
+def _ordered(order: Order, block: Block, damage: list[Damage]) -> Iterator[Block | Damage]:
+    """What is wrong with a window, with gaps and what is out of order, and the block without that."""
+    if len(block):
+        at = block.base + block.at
+        keep, gaps = order.check(block.first, block.last, at, at + HEADER_BYTES + block.length)
+        damage = damage + gaps
+        block = block.only(keep)
+    yield from sorted(damage, key=lambda one: one.offset)
+    if len(block):
+        yield block
 
 
 def _sound_fields(block: Block) -> Mask:
@@ -215,9 +216,8 @@ class FrameScan:
                 self.end = at + len(data)
             self._needed = 0
             block, at = self._read(data, at)
-            yield from ordered(self._order, block)
-            yield from self._damage
-            self._damage.clear()
+            damage, self._damage = self._damage, []
+            yield from _ordered(self._order, block, damage)
 
     def _read(self, data: bytes, base: int) -> tuple[Block, int]:
         """The batches in a window at `base`, and where the next window begins."""
@@ -239,8 +239,8 @@ class FrameScan:
                     at = base + offset
                     break
                 reason = found
-            if self._torn(base, base + int(frames[region]), base + offset, reason):
-                keep &= regions < region
+            if self._torn(base + int(frames[region]), base + offset, reason):
+                keep &= batches < offset
                 return block.only(keep), self.end
             self._damage.append(Damage(base + offset, min(base + int(ends[region]), self.end), DAMAGED, reason))
         if not self._is_over:
@@ -276,23 +276,24 @@ class FrameScan:
         self._frame_end = base + int(all_ends[-1]) if len(all_ends) else 0
         following = base + at
         if is_bad or (at < len(data) and (at + FRAME_HEADER_BYTES <= len(data) or base + len(data) >= self.end)):
-            following = self._no_frame(data, base, following)
+            following = self._no_frame(following)
+        self._needed = FRAME_HEADER_BYTES
         all_starts = np.concatenate((np.array(starts, np.int64), payload))
         return all_starts, all_ends, np.concatenate((np.array(frames, np.int64), heads_at)), following
 
-    def _no_frame(self, data: bytes, base: int, offset: int) -> int:
+    def _no_frame(self, offset: int) -> int:
         """There is no frame header at `offset`: where the next frame is; the end if there is none."""
         if self._is_zero(offset):
             self._is_over = True
             self.stop = max(self.stop, offset)
             return self.end
-        if self._torn(base, offset, offset, "no frame header"):
+        if self._torn(offset, offset, "no frame header"):
             return self.end
         following = next((found for found, _ in self._later_frames(offset + 1)), None)
         self._damage.append(Damage(offset, following, DAMAGED, "no frame header"))
         return self.end if following is None else following
 
-    def _torn(self, base: int, frame: int, offset: int, reason: str) -> bool:
+    def _torn(self, frame: int, offset: int, reason: str) -> bool:
         """Whether the newest file ends here, because nothing from this frame on was known to be durable."""
         if not self.is_newest:
             return False
@@ -415,8 +416,7 @@ class IndexScan:
             stop = int(np.searchsorted(bounds, bounds[low] + self.window_bytes, "right")) - 1
             stop = min(max(stop, low + 1), high)
             block, damage = self._read(low, stop, bounds)
-            yield from ordered(order, block)
-            yield from damage
+            yield from _ordered(order, block, damage)
             low = stop
 
     def _read(self, low: int, stop: int, bounds: Integers) -> tuple[Block, list[Damage]]:

@@ -100,15 +100,15 @@ class RecordScan:
                 self.end = at + len(data)
             self._needed = 0
             block, at = self._read(data, at)
+            damage, self._damage = self._damage, []
             if len(block):
                 starts = block.base + block.at
-                keep, damage = self._order.check(block.zxid, block.zxid, starts, starts + block.length + _OVERHEAD)
-                yield from damage
+                keep, gaps = self._order.check(block.zxid, block.zxid, starts, starts + block.length + _OVERHEAD)
+                damage += gaps
                 block = block.only(keep)
-                if len(block):
-                    yield block
-            yield from self._damage
-            self._damage.clear()
+            yield from sorted(damage, key=lambda one: one.offset)
+            if len(block):
+                yield block
 
     def _read(self, data: bytes, base: int) -> tuple[RecordBlock, int]:
         """The records in a window at `base`, and where the next window begins."""
