@@ -45,6 +45,7 @@ class Report:
     kills: list[str] = field(default_factory=list)
     violations: list[Violation] = field(default_factory=list)
     complaints: list[str] = field(default_factory=list)
+    replicas: list[Replica] = field(default_factory=list)
     acknowledged_count: int = 0
 
     def __str__(self) -> str:
@@ -90,7 +91,8 @@ def run(
         report.operations += client.operations
         report.complaints += client.complaints
     report.acknowledged_count = sum(operation.acknowledged for operation in report.operations)
-    report.violations = check(report.operations, final_replicas(ensemble, report.operations, tree_of))
+    report.replicas = final_replicas(ensemble, report.operations, tree_of)
+    report.violations = check(report.operations, report.replicas)
     return report
 
 

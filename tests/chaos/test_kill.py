@@ -9,9 +9,12 @@ from pathlib import Path
 import pytest
 
 from datatree.recovery import recover
-from tests.chaos.chaos import run
+from tests.chaos.chaos import Report, run
+from tests.chaos.recording import record
 from tests.zab_server import zab_servers
 from tests.zookeeper_server import ZooKeeperMember
+from zab.pipeline.history import check_table
+from zab.pipeline.history_files import read_history
 from zab.server.disk import RealDisk
 
 SECONDS = 60.0
@@ -27,6 +30,13 @@ def tree_of(member: ZooKeeperMember) -> tuple[int, int]:
     return recovered.tree.applied, recovered.tree.digest
 
 
+def violations_in_history(report: Report, path: Path) -> list[str]:
+    """What `zab pipeline history` has to say of the run, recorded as Parquet."""
+    record(path, report.operations, report.replicas)
+    rows = check_table(read_history([path])).to_pylist()
+    return [f"{row['kind']} {row['path']}: {row['sentence']}: {row['witness']}" for row in rows]
+
+
 @pytest.mark.slow
 def test_members_killed_for_a_minute_lose_nothing_and_agree(tmp_path: Path) -> None:
     seed = random.SystemRandom().randrange(1_000_000)
@@ -35,6 +45,7 @@ def test_members_killed_for_a_minute_lose_nothing_and_agree(tmp_path: Path) -> N
         logs = "\n".join(f"--- server {member.server_id}\n{member.log_text()[-3000:]}" for member in ensemble.members)
     assert not report.violations, f"seed {seed}: {report}\n{logs}"
     assert not report.complaints, f"seed {seed}: {report}\n{logs}"
+    assert violations_in_history(report, tmp_path / "history.parquet") == []
     assert len(report.kills) >= SECONDS / 10, report
     assert report.acknowledged_count >= 100 * SECONDS, report
 
@@ -46,3 +57,4 @@ def test_with_members_that_acknowledge_before_they_have_written_the_same_run_fin
         report = run(ensemble, seconds=SHORT_SECONDS, seed=1, victims={"all": 1})
     assert report.acknowledged_count > 0, report
     assert "lost" in {violation.rule for violation in report.violations}, report
+    assert any(text.startswith("lost write") for text in violations_in_history(report, tmp_path / "history.parquet"))
