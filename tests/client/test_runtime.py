@@ -266,6 +266,17 @@ async def test_silence_is_noticed_in_time_to_use_another_server(
     nursery.cancel_scope.cancel()
 
 
+async def test_pings_keep_an_idle_session_from_its_first_moment_on(
+    autojump_clock: MockClock, nursery: trio.Nursery
+) -> None:
+    """With one server, its greeting may take the whole session timeout, which is longer than it may be silent then."""
+    servers = ScriptedServers(nursery, well_behaved)
+    async with client(servers, "one:1") as zk:
+        await trio.sleep(60)
+        assert zk.state is State.CONNECTED
+        assert len(servers.peers) == 1
+
+
 async def test_pings_keep_an_idle_session(autojump_clock: MockClock, nursery: trio.Nursery) -> None:
     servers = ScriptedServers(nursery, well_behaved)
     async with client(servers) as zk:

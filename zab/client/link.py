@@ -18,7 +18,7 @@ from typing import Final, TypeAlias
 
 import trio
 
-from zab.client.connection import Connection
+from zab.client.connection import Connection, Phase
 from zab.client.exceptions import PeerProtocolError
 from zab.client.hosts import Host, HostOrder
 from zab.client.records import State
@@ -65,6 +65,7 @@ class Link:
         self._dial = dial
         self._scope = trio.CancelScope()
         self._unsent = trio.lowlevel.ParkingLot()
+        self._opened = trio.Event()
 
     def drop(self, reason: str, cause: Exception | None = None) -> None:
         """Ends the link. The first reason stays."""
@@ -100,6 +101,8 @@ class Link:
                 self._perform(self._session.receive(bytes(data), now_ms()))
             except PeerProtocolError as error:
                 return self.drop(str(error), error)
+            if self._connection.phase is Phase.OPEN:
+                self._opened.set()
             if self._session.state.is_over:
                 return self.drop(f"the session is over: {self._session.state.value}")
             if self._session.state is State.CONNECTED_READ_ONLY and not probing:
@@ -121,15 +124,21 @@ class Link:
             self._room()
 
     async def _keep_alive(self) -> None:
+        # Once the server has answered, deadlines are others, and sooner, than while its answer is waited for.
+        with trio.move_on_after(self._seconds_left):
+            await self._opened.wait()
         while True:
-            deadline = self._connection.next_deadline
-            # A millisecond more than asked for: the clock is read in whole ones, rounded down.
-            await trio.sleep(max(deadline - now_ms() + 1, 0) / 1000)
+            await trio.sleep(self._seconds_left)
             try:
                 self._connection.poll(now_ms())
             except PeerProtocolError as error:
                 return self.drop(str(error), error)
             self.wake()
+
+    @property
+    def _seconds_left(self) -> float:
+        # A millisecond more than asked for: the clock is read in whole ones, rounded down.
+        return max(self._connection.next_deadline - now_ms() + 1, 0) / 1000
 
     async def _find_writable(self) -> None:
         pause_ms = PROBE_PAUSE_MS_MIN
