@@ -22,9 +22,9 @@ A, B = 0x100000A, 0x100000B
 
 def by_key(frame: DataFrame, *names: str) -> dict[Any, dict[str, Any]]:
     rows = frame.toArrow().to_pylist()
-    found = {tuple(row[name] for name in names) if len(names) > 1 else row[names[0]]: row for row in rows}
-    assert len(found) == len(rows)
-    return found
+    keyed = {tuple(row[name] for name in names) if len(names) > 1 else row[names[0]]: row for row in rows}
+    assert len(keyed) == len(rows)
+    return keyed
 
 
 def pick(row: dict[str, Any], *names: str) -> tuple[Any, ...]:
@@ -54,22 +54,25 @@ def story() -> History:
 WRITES = ("writes", "bytes", "creates", "sets", "acls", "deletes")
 
 
-@pytest.mark.parametrize("by", VIEWS)
-def test_columns_are_those_of_the_table(spark: SparkSession, by: str) -> None:
-    """The order too, of a log that has what the job says it needs and nothing else."""
-    frame = hotspots(story().frame(spark).select(*COLUMNS), by=by)
-    assert columns(frame) == [(column.name, column.type) for column in VIEWS[by]]
+def found(
+    spark: SparkSession, log: History | DataFrame, by: str, *keys: str, **options: int
+) -> dict[Any, dict[str, Any]]:
+    """The rows of a view by key, of a log that has what the job says it needs and nothing else."""
+    frame = log.frame(spark) if isinstance(log, History) else log
+    result = hotspots(frame.select(*COLUMNS), by, **options)
+    assert columns(result) == [(column.name, column.type) for column in VIEWS[by]]
+    return by_key(result, *keys)
 
 
 def test_by_path(spark: SparkSession) -> None:
-    found = by_key(hotspots(story().frame(spark)), "path")
-    assert {path: pick(row, *WRITES, "sessions") for path, row in found.items()} == {
+    rows = found(spark, story(), "path", "path")
+    assert {path: pick(row, *WRITES, "sessions") for path, row in rows.items()} == {
         "/a": (2, 5, 1, 0, 1, 0, 1),
         "/a/x": (3, 4, 1, 2, 0, 0, 2),
         "/a/x/deep": (2, 1, 1, 0, 0, 1, 1),
         "/ab": (2, 0, 1, 0, 0, 1, 1),
     }
-    assert pick(found["/a"], "first", "last") == (moment(0), moment(70))
+    assert pick(rows["/a"], "first", "last") == (moment(0), moment(70))
 
 
 @pytest.mark.parametrize(
@@ -81,30 +84,31 @@ def test_by_path(spark: SparkSession) -> None:
     ],
 )
 def test_by_subtree(spark: SparkSession, depth: int, expected: dict[str, int]) -> None:
-    found = by_key(hotspots(story().frame(spark), by="subtree", depth=depth), "path")
-    assert {path: row["writes"] for path, row in found.items()} == expected
+    rows = found(spark, story(), "subtree", "path", depth=depth)
+    assert {path: row["writes"] for path, row in rows.items()} == expected
 
 
 def test_by_session(spark: SparkSession) -> None:
     """/ab goes with session A, which is no write of A's."""
-    found = by_key(hotspots(story().frame(spark), by="session"), "session")
-    assert {session: pick(row, *WRITES, "refused", "paths") for session, row in found.items()} == {
+    rows = found(spark, story(), "session", "session")
+    assert {session: pick(row, *WRITES, "refused", "paths") for session, row in rows.items()} == {
         A: (4, 5, 3, 0, 1, 0, 1, 3),
         B: (4, 5, 1, 2, 0, 1, 0, 2),
     }
 
 
-@pytest.mark.parametrize("bare", [False, True])
-def test_by_minute(spark: SparkSession, bare: bool) -> None:
-    history = story()
-    if bare:
-        history.rows[-1]["paths"] = None
-    found = by_key(hotspots(history.frame(spark), by="minute"), "minute")
+def test_by_minute(spark: SparkSession) -> None:
+    """Also where the log does not say what went with a session."""
+    listed, bare = story(), story()
+    bare.rows[-1]["paths"] = None
+    for row in bare.rows:
+        row["ensemble"] = "bare"
+    rows = found(spark, log_frame(spark, listed.rows + bare.rows), "minute", "ensemble", "minute")
     names = (*WRITES, "refused", "sessions", "opened", "ended")
-    assert {minute: pick(row, *names) for minute, row in found.items()} == {
-        moment(0): (5, 10, 3, 2, 0, 0, 0, 2, 1, 0),
-        moment(60): (4, 0, 1, 0, 1, 2, 1, 2, 0, 1),
-    }
+    for ensemble in ("e1", "bare"):
+        assert pick(rows[ensemble, moment(0)], *names) == (5, 10, 3, 2, 0, 0, 0, 2, 1, 0)
+        assert pick(rows[ensemble, moment(60)], *names) == (4, 0, 1, 0, 1, 2, 1, 2, 0, 1)
+    assert len(rows) == 4
 
 
 def test_churn(spark: SparkSession) -> None:
@@ -121,12 +125,12 @@ def test_churn(spark: SparkSession) -> None:
     history.versions["/jobs/old"] = 3
     history.delete(A, "/jobs/old")
     history.create(A, "/x")
-    found = by_key(hotspots(history.frame(spark), by="churn"), "path")
+    rows = found(spark, history, "churn", "path")
     names = ("creates", "deletes", "churn", "ephemerals", "short_lived", "lived_ms")
-    assert pick(found["/jobs"], *names) == (4, 4, 4, 1, 1, 2000)
-    assert pick(found["/"], *names) == (1, 0, 0, 0, 0, None)
-    found = by_key(hotspots(history.frame(spark), by="churn", short_ms=2001), "path")
-    assert found["/jobs"]["short_lived"] == 2
+    assert pick(rows["/jobs"], *names) == (4, 4, 4, 1, 1, 2000)
+    assert pick(rows["/"], *names) == (1, 0, 0, 0, 0, None)
+    rows = found(spark, history, "churn", "path", short_ms=2001)
+    assert rows["/jobs"]["short_lived"] == 2
 
 
 def test_skew_of_equal_and_of_lopsided_writes(spark: SparkSession) -> None:
@@ -142,15 +146,15 @@ def test_skew_of_equal_and_of_lopsided_writes(spark: SparkSession) -> None:
     hot = lopsided.create(A, "/hot")
     for _ in range(799):
         lopsided.set(A, hot, b"")
-    found = by_key(hotspots(log_frame(spark, equal.rows + lopsided.rows), by="skew"), "ensemble", "of")
-    row = found["e1", "path"]
+    rows = found(spark, log_frame(spark, equal.rows + lopsided.rows), "skew", "ensemble", "of")
+    row = rows["e1", "path"]
     assert pick(row, "count", "writes", "top_share", "top_percent_share") == (4, 20, 0.25, 0.25)
     assert row["gini"] == pytest.approx(0)
-    row = found["e2", "path"]
+    row = rows["e2", "path"]
     assert pick(row, "count", "writes", "top", "top_share") == (201, 1000, "/hot", 0.8)
     assert row["top_percent_share"] == pytest.approx(0.802)
     assert row["gini"] == pytest.approx(gini([1] * 200 + [800]))
-    assert pick(found["e2", "session"], "count", "top") == (2, "0x100000a")
+    assert pick(rows["e2", "session"], "count", "top") == (2, "0x100000a")
 
 
 def gini(values: list[int]) -> float:
@@ -174,16 +178,16 @@ def test_counters_near_their_end(spark: SparkSession) -> None:
     history.create(A, "/plain/2026030112")
     history.create(A, "/old/o0000000041")
     history.rows[-1]["version"] = None
-    found = by_key(hotspots(history.frame(spark), by="counters"), "path")
+    rows = found(spark, history, "counters", "path")
     names = ("next", "remaining", "creates", "sequential", "per_day")
-    assert {path: pick(row, *names) for path, row in found.items()} == {
+    assert {path: pick(row, *names) for path, row in rows.items()} == {
         "/near": ((1 << 31) - 4, 4, 12, 11, 1.2),
         "/wrapped": (-(1 << 31), 0, 2, 2, None),
         "/old": (42, (1 << 31) - 42, 1, 1, None),
     }
-    assert found["/near"]["runs_out"] == moment((10 + 4 / 1.2) * 86_400)
-    assert found["/near"]["used"] == pytest.approx(1)
-    assert found["/old"]["runs_out"] is None
+    assert rows["/near"]["runs_out"] == moment((10 + 4 / 1.2) * 86_400)
+    assert rows["/near"]["used"] == pytest.approx(1)
+    assert rows["/old"]["runs_out"] is None
 
 
 def test_another_view_is_refused(spark: SparkSession) -> None:
@@ -211,13 +215,13 @@ def test_agrees_with_a_plain_count(spark: SparkSession) -> None:
         for each in gone:
             lives[parent_of(each)].append(round((row["time"] - born.pop(each)).total_seconds() * 1000))
     frame = history.frame(spark)
-    found = by_key(hotspots(frame), "path")
-    assert {path: pick(row, "writes", "bytes") for path, row in found.items()} == {
+    rows = found(spark, frame, "path", "path")
+    assert {path: pick(row, "writes", "bytes") for path, row in rows.items()} == {
         path: (writes[path], size[path]) for path in writes
     }
-    skew = by_key(hotspots(frame, by="skew"), "of")["path"]
+    skew = found(spark, frame, "skew", "of")["path"]
     assert skew["gini"] == pytest.approx(gini(list(writes.values())))
-    churn = by_key(hotspots(frame, by="churn"), "path")
+    churn = found(spark, frame, "churn", "path")
     assert {path: row["deletes"] for path, row in churn.items() if row["deletes"]} == {
         path: len(lived) for path, lived in lives.items()
     }
