@@ -78,7 +78,12 @@ def _body(rng: random.Random, kind: int, session: int, native: bool) -> tuple[in
     if kind == -11:
         return 0, b"", None, tuple(_path(rng) for _ in range(rng.randrange(3)))
     if kind == -1:
-        return rng.choice((-101, -110)), _path(rng) if native else b"", None, (rng.choice((1, 2, 5)),) if native else None
+        return (
+            rng.choice((-101, -110)),
+            _path(rng) if native else b"",
+            None,
+            (rng.choice((1, 2, 5)),) if native else None,
+        )
     return 0, b"", None, _parts(rng, session, native)
 
 
@@ -150,7 +155,9 @@ class NativeFile:
         return cls.of(SegmentHeader(lineage, previous, made[0].first), made, per_frame, idle=idle)
 
     @classmethod
-    def of(cls, header: SegmentHeader, batches: Sequence[Batch], per_frame: int = 2, *, idle: bool = True) -> NativeFile:
+    def of(
+        cls, header: SegmentHeader, batches: Sequence[Batch], per_frame: int = 2, *, idle: bool = True
+    ) -> NativeFile:
         """The file that holds these batches, whatever is in them."""
         file = cls(header, list(batches))
         index, seed = Index(header.previous[0]), seed_of(header.first)
@@ -200,7 +207,8 @@ def write_native(
     previous: tuple[int, bytes] | None = None,
     closed: bool = True,
 ) -> list[NativeFile]:
-    """A member's data directory. `mark`: what `committed` says, by default all; `closed`: the last file has an index."""
+    """A member's data directory. `mark`: what `committed` says, by default all; `closed`: the last file has an
+    index."""
     version = directory / "version-1"
     position = previous or (0, genesis(lineage))
     made = []

@@ -38,7 +38,7 @@ LAST_TIME = 253_402_300_799_999
 
 
 def blocks(file: NativeFile, window: int = 1 << 20) -> list[Block]:
-    found = [one for one in FrameScan(Bytes(file.data), FIRST, len(file.data), 0, window_bytes=window)]
+    found = list(FrameScan(Bytes(file.data), FIRST, len(file.data), 0, window_bytes=window))
     assert all(isinstance(one, Block) for one in found), found
     return [one for one in found if isinstance(one, Block)]
 

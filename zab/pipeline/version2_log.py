@@ -30,7 +30,8 @@ __all__ = ["FRAME_BYTES", "RecordBlock", "RecordScan"]
 FRAME_BYTES: Final = 12
 """Checksum and length in front of a payload."""
 _OVERHEAD: Final = FRAME_BYTES + 1
-_TRAILER: Final = 0x42
+_TRAILER_BYTE: Final = b"B"
+_TRAILER: Final = _TRAILER_BYTE[0]
 _HEADER_BYTES: Final = 32
 """What every payload begins with: session, cxid, zxid, time, type."""
 _ZXID_AT: Final = FRAME_BYTES + 12
@@ -181,19 +182,22 @@ class RecordScan:
             is_zero = is_zero and data.count(0) == len(data)
             if not is_zero:
                 for found in _CANDIDATE.finditer(data, 1 if at == offset else 0):
-                    if self._is_intact(data, at, found.start()):
+                    if self._is_intact(at + found.start(), data[found.start() : found.start() + FRAME_BYTES]):
                         return False, at + found.start()
             if len(data) < FRAME_BYTES:
                 break
             at += len(data) - FRAME_BYTES + 1
         return is_zero, None
 
-    def _is_intact(self, data: bytes, base: int, at: int) -> bool:
-        checksum, length = _FRAME.unpack_from(data, at)
-        if length < _HEADER_BYTES or base + at + _OVERHEAD + length > self.end:
+    def _is_intact(self, offset: int, frame: bytes) -> bool:
+        """Whether what looks like the beginning of a record at `offset` is one."""
+        checksum, length = _FRAME.unpack(frame)
+        at, end = offset + FRAME_BYTES, offset + FRAME_BYTES + length
+        if length < _HEADER_BYTES or end >= self.end or self.file.read(end, 1) != _TRAILER_BYTE:
             return False
-        start = at + FRAME_BYTES
-        payload = data[start : start + length + 1]
-        if len(payload) <= length:
-            payload = self.file.read(base + start, length + 1)
-        return payload[-1:] == bytes([_TRAILER]) and adler32(memoryview(payload)[:-1]) == checksum
+        found = 1
+        while at < end:
+            piece = self.file.read(at, min(self.window_bytes, end - at))
+            found = adler32(piece, found)
+            at += max(len(piece), 1)
+        return found == checksum
