@@ -4,6 +4,7 @@
     found.znodes       DataFrame of ZNODES
     found.sessions     DataFrame of SESSIONS
     found.moments      what each ensemble's state is put together from
+    state_of_members(spark, members, at=…)       the same of one ensemble, as the inventory has it
 
 `at` is a zxid, a time, or None for the end of what is kept (`zab.pipeline.moment` has the rules). With several
 ensembles, each has its own moment; a zxid is then one of each.
@@ -28,7 +29,7 @@ from zab.pipeline.state import LOG_COLUMNS, first_znodes, session_state, state
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["StateAt", "state_of"]
+__all__ = ["StateAt", "state_of", "state_of_members"]
 
 _BEGAN: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -89,14 +90,28 @@ def state_of(
     spark: "SparkSession", dirs: Dirs, at: int | datetime | None = None, *, uncommitted: bool = False
 ) -> StateAt:
     """The state of each ensemble in these directories. Raises PipelineError."""
-    found = []
-    for members in ensembles_of(inventory(dirs)):
-        logs = _SparkLogs(spark, members, uncommitted)
-        moment = moment_of(logs, members, at, uncommitted=uncommitted)
-        found.append((moment, *_frames(logs, moment)))
-    znodes = reduce(DataFrame.unionByName, (one for _, one, _ in found))
-    sessions = reduce(DataFrame.unionByName, (one for _, _, one in found))
-    return StateAt(znodes, sessions, tuple(moment for moment, _, _ in found))
+    found = [state_of_members(spark, members, at, uncommitted=uncommitted) for members in ensembles_of(inventory(dirs))]
+    return StateAt(
+        reduce(DataFrame.unionByName, (one.znodes for one in found)),
+        reduce(DataFrame.unionByName, (one.sessions for one in found)),
+        tuple(moment for one in found for moment in one.moments),
+    )
+
+
+def state_of_members(
+    spark: "SparkSession",
+    members: Sequence[Member],
+    at: int | datetime | None = None,
+    *,
+    uncommitted: bool = False,
+) -> StateAt:
+    """The state of the one ensemble that these are the members of; only files that they name count.
+
+    Raises PipelineError."""
+    logs = _SparkLogs(spark, tuple(members), uncommitted)
+    moment = moment_of(logs, members, at, uncommitted=uncommitted)
+    znodes, sessions = _frames(logs, moment)
+    return StateAt(znodes, sessions, (moment,))
 
 
 def _frames(logs: _SparkLogs, moment: Moment) -> tuple[DataFrame, DataFrame]:
