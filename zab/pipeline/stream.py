@@ -198,24 +198,28 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         positions = self._checked(start)
         left = limit.max_rows if isinstance(limit, ReadMaxRows) else _NO_LIMIT
         reached = dict(positions)
-        for number, (name, position) in enumerate(sorted(positions.items())):
-            # What one ensemble does not need of its share, those behind it may take.
-            share = min(left, max(1, left // (len(positions) - number)))
-            until = _NO_LIMIT if self._targets is None else self._targets.get(name, position.zxid)
-            ensemble = self.following.ensembles[name]
-            route = ensemble.route(position.zxid, until=until, count_max=share)
-            if route.legs:
-                reached[name] = Position.of(ensemble, route.end, route.legs[-1].span.file)
-                left -= route.count
-            if route.legs or not share:
-                self._obstacles_since.pop(name, None)
-            else:
-                self._look_for_obstacle(ensemble, position.zxid)
+        # Each its share first; what is not used up, the others may have.
+        for share in (max(1, left // max(1, len(positions))), left):
+            for name in sorted(positions):
+                left -= self._go_on(reached, name, min(share, left))
+        for name, position in positions.items():
+            if reached[name] == position and left:
+                self._look_for_obstacle(self.following.ensembles[name], position.zxid)
         if self._targets is None:
             # Ensembles whose logs have come since: this batch notes where they begin, the next one reads.
             for name in self.following.ensembles.keys() - positions.keys():
                 self._note_beginning(self.following.ensembles[name], reached)
         return start if reached == positions else pack_offset(reached)
+
+    def _go_on(self, reached: dict[str, Position], name: str, count_max: int) -> int:
+        """Move one ensemble's position by so many transactions at most; by how many it was moved."""
+        ensemble, position = self.following.ensembles[name], reached[name]
+        until = _NO_LIMIT if self._targets is None else self._targets.get(name, position.zxid)
+        route = ensemble.route(position.zxid, until=until, count_max=count_max)
+        if route.legs:
+            reached[name] = Position.of(ensemble, route.end, route.legs[-1].span.file)
+            self._obstacles_since.pop(name, None)
+        return route.count
 
     def _begin(self) -> Offset:
         """Where the stream starts. Raises PipelineError when that is not kept any more."""
