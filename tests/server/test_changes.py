@@ -1,6 +1,7 @@
 """The feed of changes on whole members: what it tells, to whom, in which order, and where it ends."""
 
 from collections.abc import Iterable
+from random import Random
 
 import pytest
 
@@ -778,6 +779,38 @@ def test_many_followers_share_a_turn_and_all_are_served(monkeypatch: pytest.Monk
     assert waited >= 4
     assert all([row[5] for row in feed.rows] == [b"/a"] for feed in feeds)
     assert server.member.next_deadline() > ensemble.now
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_whatever_is_asked_is_answered_once_and_harms_nobody(seed: int) -> None:
+    random = Random(seed)
+    ensemble = Ensemble(1, **SMALL, maxChangesPerConnection=1000)
+    client = ensemble.session()
+    ensemble.do(client, client.create(b"/app"))
+    fill(ensemble, client, 40)
+    parts = [(OpCode.CREATE, Create(b"/m%d" % number, b"", OPEN_ACL, 0)) for number in range(5)]
+    ensemble.do(client, multi(client, *parts))
+    end = applied(ensemble)
+    lineage = ensemble.leader.member.peer.lineage
+    zxids = [0, 1, end, end - 1, end + 1, end - 30, (1 << 32) - 1, 1 << 32, 1 << 62, (1 << 63) - 1]
+    xids = range(-17, -117, -1)
+    for xid in xids:
+        body = GetChanges(
+            random.choice(zxids),
+            random.choice([0, 1, 3, 4, 5, -1, -(1 << 31), WHOLE, WHOLE - 1]),
+            random.choice([b"", b"", lineage, bytes(16), b"x"]),
+            random.choice([b"/", b"", b"/app", b"/m3", b"app", b"//", b"\xff\x00", b"/app/"]),
+            random.choice([0, 1, -1, 500, (1 << 31) - 1, -(1 << 31)]),
+            random.choice([0, -1, 3000, (1 << 31) - 1, -(1 << 31)]),
+        )
+        client.say(client.request(OpCode.GET_CHANGES, body.encode(), xid))
+    for _ in range(8):
+        ensemble.settle()
+        ensemble.advance(5_000)
+        client.say(client.request(OpCode.PING, b"", -2))
+    assert not client.is_closed
+    assert sorted(xid for xid, error, _ in client.replies() if not error and xid < -2) == sorted(xids)
+    assert not ensemble.servers[1].member.processor.changes.is_any
 
 
 def test_a_batch_is_decoded_once_for_all_who_follow(monkeypatch: pytest.MonkeyPatch) -> None:
