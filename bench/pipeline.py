@@ -1,0 +1,325 @@
+"""The benchmark of the pipeline's readers: decoding alone, and through Spark, beside Parquet of the same rows.
+
+    python -m bench.pipeline [--transactions N] [--rounds N] [--quick] [--no-page]
+
+Makes native logs of two million transactions with datatree's own encoder, in segments of 64 MiB with their indexes, in
+batches of 1, 10 and 100, and the same transactions as a log of ZooKeeper. Everything is measured in CPU seconds of the
+whole process tree (driver, JVM and workers), since other work on the machine falsifies anything else; a figure is the
+median of the rounds, in turns. The page bench/PIPELINE.md gets the result.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import random
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from bench.process_tree import cpu_seconds, peak_mib
+from datatree.record import Txn
+from tests.pipeline.log_builder import FIRST, LINEAGE, SESSION, TIME, NativeFile, write_version2
+from zab.pipeline.inventory import inventory
+from zab.pipeline.planning import Range, plan
+from zab.pipeline.reading import read_log
+from zab.pipeline.schema import LOG
+from zab.pipeline.spans import Span, batches
+from zab.pipeline.spark_session import job_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+PAGE = Path(__file__).parent / "PIPELINE.md"
+BEGIN, END = "<!-- make bench-pipeline: begin -->", "<!-- make bench-pipeline: end -->"
+EIGHT = ("zxid", "time", "session", "cxid", "type", "path", "data", "checksum")
+EVERY = tuple(column.name for column in LOG)
+BATCHES = (1, 10, 100)
+SEGMENT_BYTES = 64 << 20
+FRAME_TRANSACTIONS = 100
+PATHS = 20_000
+DATA_BYTES = 64
+
+Columns = tuple[str, ...]
+
+
+def main() -> int:
+    options = _options()
+    with tempfile.TemporaryDirectory(prefix="bench-", dir=options.directory) as made:
+        directory = Path(made)
+        _say(f"making {options.transactions:,} transactions four times over")
+        sizes = {size: _make_native(directory / f"batches of {size}", options.transactions, size) for size in BATCHES}
+        sizes[0] = _make_version2(directory / "ZooKeeper's", options.transactions)
+        runs = _decode_runs(directory)
+        runs += _index_runs(directory)
+        _measure(runs, options.rounds)
+        with job_session("local[1]", name="bench", memory="2g", settings=_settings(directory)) as spark:
+            through = _spark_runs(spark, directory, options.transactions)
+            _measure(through, options.rounds)
+            memory = _worker_memory(spark, directory)
+        text = _page(options, sizes, runs, through, memory)
+    print(text)
+    if options.page:
+        _write(text)
+    return 0
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench.pipeline", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--transactions", type=int, default=2_000_000, help="in each log (2,000,000)")
+    parser.add_argument("--rounds", type=int, default=5, help="alternating rounds (5)")
+    parser.add_argument("--quick", action="store_true", help="one round of a tenth, a look and not a measurement")
+    parser.add_argument("--no-page", dest="page", action="store_false", help="leave bench/PIPELINE.md alone")
+    parser.add_argument("--directory", help="where the logs are made (a temporary directory)")
+    options = parser.parse_args()
+    if options.quick:
+        options.transactions, options.rounds, options.page = 200_000, 1, False
+    return options
+
+
+# The logs.
+
+
+def _transactions(count: int) -> Iterator[Txn]:
+    """Mostly writes of data, as a service of configuration and locks has them; some creates, deletes and refusals."""
+    rng = random.Random(1)
+    values = [rng.randbytes(DATA_BYTES) for _ in range(1000)]
+    for number in range(count):
+        path = b"/app/k%08d/item" % rng.randrange(PATHS)
+        head = FIRST + number, TIME + number // 10, SESSION + number % 50, number
+        kind = rng.random()
+        if kind < 0.85:
+            yield Txn(*head, 5, 3, path, values[number % 1000], None)
+        elif kind < 0.93:
+            yield Txn(*head, 1, 3, path, values[number % 1000], (None, 0))
+        elif kind < 0.98:
+            yield Txn(*head, 2, 0, path, None, None)
+        else:
+            yield Txn(*head, -1, -101, path, None, (5,))
+
+
+def _make_native(directory: Path, count: int, size: int) -> int:
+    """A member's directory, with batches of `size`; its size in bytes."""
+    version = directory / "version-1"
+    per_segment = max(SEGMENT_BYTES // (150 + 90 // size), FRAME_TRANSACTIONS)
+    previous, total = None, 0
+    gathered: list[Txn] = []
+    for txn in _transactions(count):
+        gathered.append(txn)
+        if len(gathered) == per_segment or txn.zxid == FIRST + count - 1:
+            groups = [gathered[at : at + size] for at in range(0, len(gathered), size)]
+            per_frame = max(FRAME_TRANSACTIONS // size, 1)
+            position = {} if previous is None else {"previous": previous}
+            file = NativeFile.build(groups, per_frame=per_frame, lineage=LINEAGE, **position)
+            file.write(version, index=True)
+            previous, total = file.last, total + len(file.data)
+            gathered = []
+    return total
+
+
+def _make_version2(directory: Path, count: int) -> int:
+    path = write_version2(directory, [list(_transactions(count))])[0]
+    return path.stat().st_size
+
+
+# What is measured.
+
+
+@dataclass
+class Run:
+    """One figure: `call` returns how many rows it read."""
+
+    title: str
+    columns: str
+    way: str
+    call: Callable[[], int]
+    rates: list[float] = field(default_factory=list)
+
+    @property
+    def rate(self) -> float:
+        """Rows a CPU second, the median."""
+        return statistics.median(self.rates)
+
+
+def _measure(runs: Sequence[Run], rounds: int) -> None:
+    for run in runs:
+        run.call()
+    for turn in range(rounds):
+        for run in runs:
+            before = cpu_seconds()
+            rows = run.call()
+            run.rates.append(rows / (cpu_seconds() - before))
+            _say(f"round {turn + 1}: {run.title}, {run.columns}, {run.way}: {run.rates[-1] / 1e6:.2f} M/s")
+
+
+def _named(columns: Columns) -> str:
+    return f"{len(columns)} columns" if columns != EVERY else "all columns"
+
+
+def _spans(directory: Path) -> list[Span]:
+    tasks = plan(inventory(str(directory)), Range(), uncommitted=True)
+    return [span for task in tasks for span in task.spans]
+
+
+def _decoding(spans: Sequence[Span], columns: Columns, use_index: bool) -> Callable[[], int]:
+    def call() -> int:
+        return sum(batch.num_rows for span in spans for batch in batches(span, columns, use_index=use_index))
+
+    return call
+
+
+def _decode_runs(directory: Path) -> list[Run]:
+    runs = []
+    for size in BATCHES:
+        spans = _spans(directory / f"batches of {size}")
+        for columns in (EIGHT, EVERY):
+            for way, use_index in (("index", True), ("no index", False)):
+                call = _decoding(spans, columns, use_index)
+                runs.append(Run(f"batches of {size}", _named(columns), way, call))
+    return runs
+
+
+def _index_runs(directory: Path) -> list[Run]:
+    spans = _spans(directory / "ZooKeeper's")
+    return [
+        Run("ZooKeeper's", _named(columns), "no index", _decoding(spans, columns, False)) for columns in (EIGHT, EVERY)
+    ]
+
+
+def _settings(directory: Path) -> dict[str, str]:
+    return {
+        "spark.local.dir": str(directory / "spark"),
+        "spark.sql.shuffle.partitions": "1",
+        "spark.sql.adaptive.enabled": "false",
+    }
+
+
+def _touching(frame: DataFrame) -> Callable[[], int]:
+    """A query that looks at every value of every column."""
+    from pyspark.sql import functions as f
+
+    sums = [f.count(f.lit(1)).alias("rows")]
+    for name, kind in frame.dtypes:
+        column = frame[name]
+        if kind in ("string", "binary"):
+            column = f.length(column)
+        elif kind == "timestamp":
+            column = f.unix_micros(column)
+        elif kind.startswith("array"):
+            column = f.size(column)
+        sums.append(f.bit_xor(column.cast("bigint")).alias(name))
+
+    def call() -> int:
+        rows: int = frame.agg(*sums).collect()[0]["rows"]
+        return rows
+
+    return call
+
+
+def _spark_runs(spark: SparkSession, directory: Path, transactions: int) -> list[Run]:
+    runs = []
+    for size in BATCHES:
+        for columns in (EIGHT, EVERY):
+            frame = read_log(spark, str(directory / f"batches of {size}"), columns=columns, uncommitted=True)
+            runs.append(Run(f"batches of {size}", _named(columns), "zab.log", _touching(frame)))
+    for columns in (EIGHT, EVERY):
+        frame = read_log(spark, str(directory / "ZooKeeper's"), columns=columns, uncommitted=True)
+        runs.append(Run("ZooKeeper's", _named(columns), "zab.log", _touching(frame)))
+    _write_parquet(directory / "rows.parquet", _spans(directory / "batches of 100"))
+    for columns in (EIGHT, EVERY):
+        frame = spark.read.parquet(str(directory / "rows.parquet")).select(*columns)
+        runs.append(Run("Parquet", _named(columns), "spark.read.parquet", _touching(frame)))
+    assert all(run.call() == transactions for run in runs)
+    return runs
+
+
+def _write_parquet(path: Path, spans: Sequence[Span]) -> None:
+    """As Spark would write it: snappy, a file for each segment."""
+    path.mkdir()
+    for number, span in enumerate(spans):
+        table = pa.Table.from_batches(batches(span, EVERY))
+        pq.write_table(table, path / f"{number}.parquet", compression="snappy")
+
+
+def _worker_memory(spark: SparkSession, directory: Path) -> list[tuple[str, float]]:
+    """The most memory that a Python worker had, behind a small directory and behind a large one."""
+    (directory / "one segment" / "version-1").mkdir(parents=True)
+    first = next((directory / "batches of 100" / "version-1").glob("log.*[0-9a-f]"))
+    os.link(first, directory / "one segment" / "version-1" / first.name)
+    found = []
+    for name in ("one segment", "batches of 100"):
+        frame = read_log(spark, str(directory / name), uncommitted=True)
+        _touching(frame)()
+        found.append((name, peak_mib("pyspark.daemon")))
+    return found
+
+
+# The page.
+
+
+def _page(
+    options: argparse.Namespace,
+    sizes: dict[int, int],
+    runs: list[Run],
+    through: list[Run],
+    memory: list[tuple[str, float]],
+) -> str:
+    machine = f"{os.cpu_count()} cores, {platform.system()} {platform.release()}"
+    lines = [
+        f"- {machine}, Python {platform.python_version()}, pyarrow {pa.__version__}",
+        f"- {options.transactions:,} transactions, {DATA_BYTES} bytes of data in most; {options.rounds} rounds",
+        "",
+        "Decoding alone, millions of transactions a CPU second:",
+        "",
+        "| log | MiB | 8 columns, index | 8 columns, no index | all, index | all, no index |",
+        "|---|---:|---:|---:|---:|---:|",
+    ]
+    rates = {(run.title, run.columns, run.way): run.rate / 1e6 for run in [*runs, *through]}
+    for size, total in sizes.items():
+        title = f"batches of {size}" if size else "ZooKeeper's"
+        cells = [
+            _cell(rates.get((title, _named(columns), way)))
+            for columns in (EIGHT, EVERY)
+            for way in ("index", "no index")
+        ]
+        lines.append(f"| {title} | {total >> 20} | {' | '.join(cells)} |")
+    lines += [
+        "",
+        "Through Spark, local[1], a query that looks at every value; driver, JVM and worker together:",
+        "",
+        "| log | 8 columns | all columns |",
+        "|---|---:|---:|",
+    ]
+    for title in dict.fromkeys(run.title for run in through):
+        cells = [_cell(run.rate / 1e6) for run in through if run.title == title]
+        lines.append(f"| {title} | {' | '.join(cells)} |")
+    held = ", ".join(f"{mib:.0f} MiB behind {name}" for name, mib in memory)
+    lines += ["", f"The most memory of a Python worker: {held}."]
+    return "\n".join(lines) + "\n"
+
+
+def _cell(rate: float | None) -> str:
+    return "" if rate is None else f"{rate:.2f}"
+
+
+def _write(text: str) -> None:
+    page = PAGE.read_text()
+    before, rest = page.split(BEGIN)
+    PAGE.write_text(f"{before}{BEGIN}\n\n{text}\n{END}{rest.split(END)[1]}")
+
+
+def _say(text: str) -> None:
+    print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,57 @@
+"""CPU time and memory of this process and everything that it started, from /proc."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def descendants(pid: int | None = None) -> list[int]:
+    """This process (or another) and all below it."""
+    found = [os.getpid() if pid is None else pid]
+    for one in found:
+        for task in Path(f"/proc/{one}/task").glob("*/children"):
+            found += _children(task)
+    return found
+
+
+def _children(path: Path) -> list[int]:
+    try:
+        return [int(child) for child in path.read_text().split()]
+    except OSError:
+        return []
+
+
+def cpu_seconds() -> float:
+    """User and system time of all of them, with that of children that have ended and were waited for."""
+    return sum(map(_ticks, descendants())) / _TICKS
+
+
+def _ticks(pid: int) -> int:
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0
+    return sum(map(int, fields[11:15]))
+
+
+def peak_mib(name: str) -> float:
+    """The most resident memory that any of them had whose command line has `name` in it, in MiB."""
+    return max((_peak(pid) for pid in descendants() if name in _command(pid)), default=0.0)
+
+
+def _command(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
+    except OSError:
+        return ""
+
+
+def _peak(pid: int) -> float:
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return 0.0
+    return next((int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM:")), 0.0)
