@@ -373,6 +373,15 @@ def test_long_stretches_of_memory_are_decoded_by_the_worker(monkeypatch: pytest.
     assert all(read.batches for read in server.reads)
 
 
+def test_a_place_that_nothing_has_is_refused_before_long_stretches_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "INLINE_BYTES_MAX", 500)
+    ensemble = Ensemble(1)
+    client = ensemble.session()
+    ensemble.do(client, client.create(b"/app"))
+    fill(ensemble, client, 60)
+    assert Feed(ensemble, client, (7, WHOLE)).page().status is ELSEWHERE
+
+
 def test_one_read_is_under_way_at_a_time_and_the_others_wait_their_turn() -> None:
     ensemble = Ensemble(1, **SMALL)
     server = ensemble.servers[1]

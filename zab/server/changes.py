@@ -84,7 +84,7 @@ class Changes:
         self._asked: dict[ClientConnection, dict[int, Asked]] = {}
         self._ready: deque[Asked] = deque()
         self._parked: dict[Asked, None] = {}
-        self._queued: deque[tuple[Asked, list[Batch]]] = deque()
+        self._queued: deque[Asked] = deque()
         self._looking: list[Asked] = []
         """Who waits for what the files say of older lists."""
         self._reading: Asked | LookBackSlice | None = None
@@ -184,7 +184,7 @@ class Changes:
                 budget -= REQUEST_COUNT + self._advance(asked, now, history, lineage)
         self._rows.clear()
         self.next_deadline = min((asked.until for asked in self._parked), default=None)
-        return self._start_read()
+        return self._start_read(history)
 
     def _advance(self, asked: Asked, now: int, history: History, lineage: bytes) -> int:
         """One request: how many changes were looked at for it."""
@@ -202,21 +202,25 @@ class Changes:
             return self._take_up(asked, read, now, lineage)
         else:
             floor = history.floor(start)
+            batches = self._in_memory(asked, history)
             if floor is None:
-                self._queued.append((asked, []))
-                return 0
-            behind = history.after(floor[0], asked.bytes_max)
-            batches = [batch for batch in behind if batch.zxid <= self._applied]
-            if not is_known(asked.place, floor[0], batches):
+                self._queued.append(asked)
+            elif not is_known(asked.place, floor[0], batches):
                 self._refuse(asked, PageStatus.ELSEWHERE, lineage)
             elif not batches:
                 asked.place = self._applied, WHOLE
                 self._wait(asked, now, lineage)
             elif sum(len(batch.raw) for batch in batches) > INLINE_BYTES_MAX:
-                self._queued.append((asked, batches))
+                self._queued.append(asked)
             else:
                 return self._look_through(asked, batches, now, lineage)
         return 0
+
+    def _in_memory(self, asked: Asked, history: History) -> list[Batch]:
+        """As many of the batches behind its place as fit into a page; none when memory does not reach back so far."""
+        floor = history.floor(start_of(asked.place))
+        behind = [] if floor is None else history.after(floor[0], asked.bytes_max)
+        return [batch for batch in behind if batch.zxid <= self._applied]
 
     def _look_through(self, asked: Asked, batches: list[Batch], now: int, lineage: bytes) -> int:
         found = []
@@ -255,14 +259,15 @@ class Changes:
         else:
             self._parked[asked] = None
 
-    def _start_read(self) -> list[ReadChanges | LookBackSlice]:
+    def _start_read(self, history: History) -> list[ReadChanges | LookBackSlice]:
         """Have the next one read, when the one before is done; looking back takes turns with the others."""
         if self._reading is not None:
             return []
         while self._queued and not (self._looking and self._is_look_next):
-            asked, batches = self._queued.popleft()
+            asked = self._queued.popleft()
             if not asked.is_over:
                 self._reading, self._is_look_next = asked, True
+                batches = self._in_memory(asked, history)
                 return [ReadChanges(asked.place, asked.prefix, self._applied, asked.bytes_max, batches)]
         if not self._looking:
             return []
