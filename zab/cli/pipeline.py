@@ -24,10 +24,13 @@ from attrs import frozen
 
 from zab.cli import pipeline_jobs as jobs
 from zab.cli import pipeline_options as options
+from zab.cli.pipeline_check import compact_job, history_job, verify_job
 from zab.cli.pipeline_follow import follow_job, package_job
 from zab.cli.pipeline_report import report_job
 from zab.cli.pipeline_run import Run, in_order, running
+from zab.cli.pipeline_state import diff_job, state_job
 from zab.cli.pipeline_table import print_rows
+from zab.cli.pipeline_verify import compact_job, history_job, verify_job
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -40,6 +43,7 @@ class Job:
     """One command; its help is the docstring of `function`.
 
     order: columns by which the rows are sorted, "-writes" falling; none if the function sorts, or order has no meaning.
+    instead_of_rows: options of its own with which the function gives no rows, but does its own output.
     example: words behind DIRS with which the command runs, for tests; "{out}" stands for a directory of their own."""
 
     function: Callable[..., Any]
@@ -49,6 +53,7 @@ class Job:
     takes_spark: bool = True
     gives_rows: bool = True
     fails_on_rows: bool = False
+    instead_of_rows: tuple[str, ...] = ()
     example: tuple[str, ...] = ()
 
 
@@ -57,6 +62,26 @@ JOBS: Final[dict[str, Job]] = {
     "hotspots": Job(jobs.hotspots_job),
     "sessions": Job(jobs.sessions_job),
     "locks": Job(jobs.locks_job),
+    "verify": Job(verify_job, takes_range=False, fails_on_rows=True),
+    "state": Job(state_job, takes_range=False, instead_of_rows=("to",)),
+    "diff": Job(
+        diff_job,
+        order=("ensemble", "path"),
+        takes_range=False,
+        instead_of_rows=("commands",),
+        example=("--from", "0x100000010"),
+    ),
+    "history": Job(history_job, takes_dirs=False, takes_range=False, fails_on_rows=True),
+    "compact": Job(compact_job, takes_range=False, gives_rows=False, example=("--out", "{out}/compact")),
+    "verify": Job(verify_job, takes_range=False, fails_on_rows=True),
+    "history": Job(
+        history_job,
+        order=("history", "path", "kind"),
+        takes_dirs=False,
+        takes_range=False,
+        fails_on_rows=True,
+    ),
+    "compact": Job(compact_job, takes_range=False, gives_rows=False, example=("--out", "{out}/compact")),
     "report": Job(report_job, gives_rows=False, example=("--out", "{out}/report.html")),
     "follow": Job(
         follow_job,
@@ -154,8 +179,12 @@ def _call(
     named = options.named_dirs(dirs or [], ensemble)
     if output and output["output_format"] is not None and output["out"] is None:
         raise typer.BadParameter("it says how to write, and --out where", param_hint="--format")
+    own_output = [name for name in job.instead_of_rows if mine[name]]
+    gives_rows = job.gives_rows and not own_output
+    if own_output and output["out"] is not None:
+        raise typer.BadParameter(f"it does not go with --{own_output[0]}", param_hint="--out")
     with running(named, bounds, uncommitted=uncommitted, url=spark_url, memory=memory, spark_log=spark_log) as run:
-        code = _give(job, run, mine, **output) if job.gives_rows else job.function(run, **mine)
+        code = _give(job, run, mine, **output) if gives_rows else job.function(run, **mine)
     if code:
         raise typer.Exit(code)
 

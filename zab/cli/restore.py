@@ -33,7 +33,7 @@ import re
 import secrets
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, NoReturn
@@ -47,7 +47,16 @@ if TYPE_CHECKING:
     from zab.pipeline.moment import Moment
     from zab.pipeline.snapshot_output import State, Written
 
-__all__ = ["restore_command"]
+__all__ = [
+    "Format",
+    "Target",
+    "moment_lines",
+    "new_targets",
+    "restore_command",
+    "write_members",
+    "written_lines",
+    "zxid_behind",
+]
 
 LINEAGE_BYTES: Final = 16
 EPOCH_MAX: Final = (1 << 31) - 2
@@ -94,7 +103,7 @@ def restore_command(
     ] = False,
 ) -> None:
     """Make new members' directories out of backups, with the state of any moment."""
-    targets = _targets(to, output)
+    targets = new_targets(to, output)
     moment_wanted = None if at is None else parse_moment(at)
     try:
         from zab.pipeline.errors import PipelineError
@@ -110,7 +119,7 @@ def restore_command(
         znodes = found.znodes
         paths = sorted(znodes)
         state = State(zxid_behind(moment), found.sessions, lambda: (znodes[path] for path in paths))
-        written, lineage = write_members(targets, output, state)
+        written, lineage = write_members(targets, output, lambda _: state)
     except PipelineError as error:
         _fail(str(error))
     except OSError as error:
@@ -129,16 +138,21 @@ def zxid_behind(moment: "Moment") -> int:
     return (moment.last_epoch + 1) << 32 | 1
 
 
-def write_members(targets: list[Target], output: Format, state: "State") -> tuple["Written", bytes]:
+def write_members(
+    targets: list[Target], output: Format, state_in: Callable[[Path], "State"]
+) -> tuple["Written", bytes]:
     """Make all the directories; the snapshot's content, and the new lineage. Raises PipelineError and OSError.
 
+    state_in: gives the state; what it writes to the directory that it is given goes away at the end.
     After an error none of the directories has been made, unless the error came while they got their names."""
     from zab.pipeline import snapshot_output as files
     from zab.server.disk import RealDisk
 
-    lineage, epoch = secrets.token_bytes(LINEAGE_BYTES), state.zxid >> 32
+    lineage = secrets.token_bytes(LINEAGE_BYTES)
     with _asides(targets, output):
         first, *others = targets
+        state = state_in(first.aside)
+        epoch = state.zxid >> 32
         disk = RealDisk(str(first.aside), lock=False)
         written = (
             files.write_native(disk, state, lineage) if output is Format.NATIVE else files.write_version_2(disk, state)
@@ -203,7 +217,7 @@ def _sync(path: Path) -> None:
         os.close(descriptor)
 
 
-def _targets(texts: list[str], output: Format) -> list[Target]:
+def new_targets(texts: list[str], output: Format) -> list[Target]:
     """The members to make. Raises BadParameter for what contradicts itself or holds data."""
     targets: list[Target] = []
     for number, text in enumerate(texts, 1):
@@ -248,19 +262,31 @@ def _wrong(reason: str) -> typer.BadParameter:
 
 
 def _report(moment: "Moment", written: "Written", lineage: bytes, targets: list[Target], output: Format) -> None:
-    when = "" if moment.time is None else f", {moment.time.isoformat(timespec='milliseconds')}"
-    print(f"ensemble {moment.ensemble} at zxid {moment.zxid:#x}{when}")
-    begun = "nothing" if moment.base is None else f"{moment.base.file.name} of member {moment.base.member.member}"
-    print(f"from {begun} and {_count(moment.txn_count, 'transaction')}")
-    counted = _count(written.znode_count, "znode"), _count(written.session_count, "session")
-    print(f"{', '.join(counted)}, digest {written.digest:016x}")
     if written.orphan_count:
         shown = ", ".join(written.orphans) + (", …" if written.orphan_count > len(written.orphans) else "")
         print(f"zab: left out, because their sessions do not exist: {shown}", file=sys.stderr)
+    for line in (*moment_lines(moment), *written_lines(written, lineage, targets, output)):
+        print(line)
+
+
+def moment_lines(moment: "Moment") -> tuple[str, str]:
+    """Which moment it is, and what its state is put together from."""
+    when = "" if moment.time is None else f", {moment.time.isoformat(timespec='milliseconds')}"
+    begun = "nothing" if moment.base is None else f"{moment.base.file.name} of member {moment.base.member.member}"
+    return (
+        f"ensemble {moment.ensemble} at zxid {moment.zxid:#x}{when}",
+        f"from {begun} and {_count(moment.txn_count, 'transaction')}",
+    )
+
+
+def written_lines(written: "Written", lineage: bytes, targets: list[Target], output: Format) -> Iterator[str]:
+    """What was written where."""
+    counted = _count(written.znode_count, "znode"), _count(written.session_count, "session")
+    yield f"{', '.join(counted)}, digest {written.digest:016x}"
     if output is Format.NATIVE:
-        print(f"lineage {lineage.hex()}")
+        yield f"lineage {lineage.hex()}"
     for target in targets:
-        print(f"member {target.server_id}: {target.directory / written.path}")
+        yield f"member {target.server_id}: {target.directory / written.path}"
 
 
 def _count(number: int, what: str) -> str:

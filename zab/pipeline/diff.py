@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["DIFF", "Change", "diff", "diff_commands", "lines_of_creations", "lines_of_deletions"]
 
 DIFF: Final = (
+    Column("ensemble", "string", "as in the log"),
     Column("path", "string", "of the znode"),
     Column("change", "string", "created, deleted or changed"),
     Column("fields", "array<string>", "which of data, acl and owner are different, where it was changed"),
@@ -72,14 +73,15 @@ class Change(NamedTuple):
 
 
 def diff(before: "DataFrame", after: "DataFrame") -> "DataFrame":
-    """Rows of DIFF; both arguments have rows of ZNODES, each of one state."""
+    """Rows of DIFF; both arguments have rows of ZNODES, each of one state of
+    the same ensembles."""
     names = ("data", "acl", "owner", "num_children", "czxid", "mzxid", "mtime")
     kept = F.col("path") != CONFIG.decode()
     left, right = (
-        state.where(kept).select("path", F.struct(*names).alias(side))
+        state.where(kept).select("ensemble", "path", F.struct(*names).alias(side))
         for state, side in ((before, "old"), (after, "new"))
     )
-    both = left.join(right, "path", "full_outer")
+    both = left.join(right, ["ensemble", "path"], "full_outer")
     is_new, is_gone = F.col("old").isNull(), F.col("new").isNull()
     differs = {name: ~F.col(f"old.{name}").eqNullSafe(F.col(f"new.{name}")) for name in (*_COMPARED, "czxid")}
     fields = F.filter(F.array(*(F.when(differs[name], name) for name in _COMPARED)), lambda name: name.isNotNull())
@@ -88,6 +90,7 @@ def diff(before: "DataFrame", after: "DataFrame") -> "DataFrame":
     change = F.when(is_new, "created").when(is_gone, "deleted").otherwise("changed")
     different = is_new | is_gone | differs["data"] | differs["acl"] | differs["owner"] | differs["czxid"]
     rows = both.where(different).select(
+        "ensemble",
         "path",
         change.alias("change"),
         F.when(is_changed, fields).otherwise(F.array()).alias("fields"),
