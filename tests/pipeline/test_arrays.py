@@ -60,7 +60,13 @@ def test_a_walk_finds_the_records_of_each_region(regions: int, most: int) -> Non
 
 @pytest.mark.parametrize(
     ("values", "is_text"),
-    [([], True), ([b"/a"], True), (["/ä".encode(), None], True), ([b"/a", b"/\xc3"], False), ([b"\xed\xa0\x80"], False)],
+    [
+        ([], True),
+        ([b"/a"], True),
+        (["/ä".encode(), None], True),
+        ([b"/a", b"/\xc3"], False),
+        ([b"\xed\xa0\x80"], False),
+    ],
 )
 def test_text_is_utf8(values: list[bytes | None], is_text: bool) -> None:
     found = text_or_none(pa.array(values, pa.binary()))

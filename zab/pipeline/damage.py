@@ -52,12 +52,14 @@ class Order:
         rises = firsts > before
         follows[0] |= self.last is None
         damage: list[Damage] = []
-        for number in np.flatnonzero(~(rises & follows)).tolist():
+        for number in np.flatnonzero(rises & ~follows).tolist():
             offset, first, last = int(starts[number]), int(firsts[number]), int(before[number])
-            if rises[number]:
-                damage.append(Damage(offset, offset, GAP, f"the log goes on at zxid {first:#x} behind {last:#x}"))
-            else:
-                reason = f"zxid {first:#x} stands behind {last:#x}"
-                damage.append(Damage(offset, int(ends[number]), DAMAGED, reason))
+            damage.append(Damage(offset, offset, GAP, f"the log goes on at zxid {first:#x} behind {last:#x}"))
+        # Those that come one after the other are one stretch.
+        late = np.flatnonzero(np.diff(~rises, prepend=False, append=False)).tolist()
+        for begin, stop in zip(late[0::2], late[1::2], strict=True):
+            first, upto, last = int(firsts[begin]), int(lasts[stop - 1]), int(before[begin])
+            reason = f"zxids {first:#x} to {upto:#x} stand behind {last:#x}"
+            damage.append(Damage(int(starts[begin]), int(ends[stop - 1]), DAMAGED, reason))
         self.last = int(max(before[-1], lasts[-1]))
         return rises, damage

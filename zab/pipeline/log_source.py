@@ -26,15 +26,13 @@ from attrs import frozen
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
-from zab.pipeline.covering import cover
 from zab.pipeline.damage import Damage
 from zab.pipeline.errors import PipelineError
 from zab.pipeline.inventory import inventory
-from zab.pipeline.planning import Members, Range, Task, plan
+from zab.pipeline.planning import Members, Range, Task, plan, read_task, task_batches
 from zab.pipeline.schema import DAMAGE, LOG, Column, arrow_schema, ddl
 from zab.pipeline.snapshot_source import SnapshotSource
-from zab.pipeline.spans import Span, transactions
-from zab.pipeline.transactions import Transactions, record_batches
+from zab.pipeline.spans import Span
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -214,9 +212,7 @@ class _Reader(DataSourceReader):
 
 class _LogReader(_Reader):
     def _read(self, task: Task) -> Iterator[pa.RecordBatch]:
-        for span, found in read_task(task):
-            if not isinstance(found, Damage):
-                yield from record_batches(found, span.source, self.columns)
+        return task_batches(task, self.columns)
 
 
 class _DamageReader(_Reader):
@@ -224,15 +220,6 @@ class _DamageReader(_Reader):
         for span, found in read_task(task, use_index=False):
             if isinstance(found, Damage):
                 yield damage_rows(span, [found]).select(self.columns)
-
-
-def read_task(task: Task, *, use_index: bool = True) -> Iterator[tuple[Span, Transactions | Damage]]:
-    """What a task finds, with the span that it was found in."""
-    for span in task.spans:
-        for found in transactions(span, use_index=use_index):
-            yield span, found
-    if task.cover is not None:
-        yield from cover(task.cover, use_index=use_index)
 
 
 def damage_rows(span: Span, found: Sequence[Damage]) -> pa.RecordBatch:

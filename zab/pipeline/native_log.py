@@ -24,6 +24,7 @@ from attrs import define, field
 
 from datatree.batch import BODY_BYTES_MAX, HEADER_BYTES, VERSION
 from datatree.frame import FRAME_HEADER_BYTES, MAGIC, read_header, seed_of
+from datatree.record import PATH_AT
 from datatree.segment import SEGMENT_HEADER_BYTES, read_index
 from zab.pipeline.arrays import Integers, Mask, gather, walk
 from zab.pipeline.checksums import Crcs, crcs_match, equal_crcs_match
@@ -48,6 +49,8 @@ _FRAME_HEAD: Final = np.dtype(
 _FRAME_START: Final = struct.Struct(">4sI")
 _CRC_BYTES: Final = 4
 _FLAGS: Final = 3
+_RECORD_BYTES_MIN: Final = PATH_AT + 2
+"""The shortest record: without a path, data and rest being null."""
 _COUNTER: Final = 0xFFFF_FFFF
 _LARGE_BODY: Final = 4096
 """From this size on, a call for each body costs less than putting the bodies together."""
@@ -116,6 +119,7 @@ def _sound_fields(block: Block) -> Mask:
     epoch = first >> 32
     sound: Mask = (heads["magic"] == 0x5A42) & (heads["version"] == VERSION) & (heads["flags"] <= _FLAGS)
     sound &= (length > 0) & (length <= BODY_BYTES_MAX) & (first <= last) & (first & _COUNTER > 0)
+    sound &= block.count * _RECORD_BYTES_MIN <= length
     sound &= (first > 0) & (epoch == last >> 32) & (epoch == heads["epoch"])
     sound &= (applied >= 0) & (applied <= mark) & (mark < first)
     return sound

@@ -33,7 +33,7 @@ def _file_system(root: str) -> tuple[Any, str]:
             system, path = fs.FileSystem.from_uri(root)
             return system, path.rstrip("/") or path
     except (pa.ArrowException, ValueError, OSError) as error:
-        raise PipelineError(f"{_shown(root)} cannot be opened: {_first_line(error)}") from None
+        raise PipelineError(f"{_shown(root)} cannot be opened: {_reason(error)}") from None
     return fs.LocalFileSystem(), root
 
 
@@ -42,8 +42,9 @@ def _shown(root: str) -> str:
     return re.sub(r"//[^/@]*@", "//", root.partition("?")[0])
 
 
-def _first_line(error: BaseException) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
+def _reason(error: BaseException) -> str:
+    """The first line of what an error says, without credentials."""
+    return _shown((str(error).splitlines() or [type(error).__name__])[0]).rstrip(".")
 
 
 @frozen

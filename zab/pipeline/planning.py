@@ -8,23 +8,27 @@ Invariants: the spans of a task are of one member, in the order of the history. 
 ones as are TASK_BYTES together.
 """
 
-from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Final, Literal, TypeAlias
 
+import pyarrow as pa
 from attrs import evolve, frozen
 
-from zab.pipeline.covering import Cover
+from zab.pipeline.covering import Cover, cover
+from zab.pipeline.damage import Damage
 from zab.pipeline.errors import PipelineError
 from zab.pipeline.inventory import Inventory, LogFile, Member
-from zab.pipeline.spans import Span
-from zab.pipeline.visible import Survey, mark, survey, visible_epochs
+from zab.pipeline.spans import Span, transactions
+from zab.pipeline.transactions import Transactions, record_batches
+from zab.pipeline.visible import Survey, committed_epochs, mark, survey, visible_epochs
 
-__all__ = ["Members", "Range", "Task", "plan"]
+__all__ = ["Members", "Range", "Task", "plan", "read_task", "task_batches"]
 
 Members: TypeAlias = Literal["all", "one"]
 
 TASK_BYTES: Final = 64 << 20
+_BEGIN: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @frozen
@@ -35,12 +39,13 @@ class Task:
     cover: Cover | None = None
 
 
-def _ms(time: datetime | int | None) -> int | None:
-    """A time in ms since 1970; one without a zone is UTC."""
+def _ms(time: datetime | int | None, *, upwards: bool) -> int | None:
+    """A time in ms since 1970; one without a zone is UTC. What lies between two is the one that is within the bound."""
     if not isinstance(time, datetime):
         return time
     aware = time if time.tzinfo is not None else time.replace(tzinfo=UTC)
-    return round(aware.timestamp() * 1000)
+    ms, part = divmod(aware - _BEGIN, timedelta(milliseconds=1))
+    return ms + (upwards and part > timedelta())
 
 
 @frozen
@@ -61,7 +66,7 @@ class Range:
         time_max: datetime | int | None,
     ) -> "Range":
         """Raises PipelineError when nothing can be in it."""
-        result = cls(zxid_min, zxid_max, _ms(time_min), _ms(time_max))
+        result = cls(zxid_min, zxid_max, _ms(time_min, upwards=True), _ms(time_max, upwards=False))
         if zxid_min is not None and zxid_max is not None and zxid_min > zxid_max:
             raise PipelineError(f"the range of zxids from {zxid_min:#x} to {zxid_max:#x} is empty")
         if result.time_min is not None and result.time_max is not None and result.time_min > result.time_max:
@@ -90,7 +95,7 @@ def plan(
         if not uncommitted and not whole_files:
             limits = _visible(group, surveys, limits)
         spans = [
-            list(_spans(member, limits, {} if whole_files else known.ends))
+            list(_spans(member, limits, Survey() if whole_files else known))
             for member, known in zip(group, surveys, strict=True)
         ]
         if members == "one":
@@ -114,7 +119,8 @@ class _Limits:
 def _visible(group: list[Member], surveys: list[Survey], limits: _Limits) -> _Limits:
     if group[0].kind == "native":
         known = mark(surveys)
-        return evolve(limits, until=known if limits.until is None else min(limits.until, known))
+        until = known if limits.until is None else min(limits.until, known)
+        return evolve(limits, until=until, visible=tuple(committed_epochs(surveys).items()))
     if len(group) == 1:
         raise PipelineError(
             f"{group[0].directory} is one member of ZooKeeper alone, whose log does not say what is committed: give "
@@ -129,7 +135,7 @@ def _lowest(log: LogFile) -> int:
     return log.previous[0] if log.previous is not None else log.first - 1
 
 
-def _spans(member: Member, limits: _Limits, ends: dict[str, int]) -> Iterator[Span]:
+def _spans(member: Member, limits: _Limits, known: Survey) -> Iterator[Span]:
     """The files of a member that have something of the range."""
     for log in member.logs:
         is_below = log.cutoff is not None and log.cutoff <= limits.after
@@ -140,11 +146,12 @@ def _spans(member: Member, limits: _Limits, ends: dict[str, int]) -> Iterator[Sp
             member.ensemble,
             member.member,
             log,
-            end=ends.get(log.name),
+            end=known.ends.get(log.name),
             after=limits.after,
             until=limits.until,
             time_min=limits.time_min,
             time_max=limits.time_max,
+            mark=known.mark,
             visible=limits.visible,
         )
 
@@ -170,6 +177,26 @@ class _Reach:
     span: Span
     low: int
     high: int
+
+
+def read_task(task: Task, *, use_index: bool = True) -> Iterator[tuple[Span, Transactions | Damage]]:
+    """What a task finds, with the span that it was found in."""
+    for span in task.spans:
+        for found in transactions(span, use_index=use_index):
+            yield span, found
+    if task.cover is not None:
+        yield from cover(task.cover, use_index=use_index)
+
+
+def task_batches(
+    task: Task, columns: Sequence[str], *, on_damage: Callable[[Span, Damage], None] | None = None
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a task with these columns of `schema.LOG`, in the order of the history."""
+    for span, found in read_task(task):
+        if not isinstance(found, Damage):
+            yield from record_batches(found, span.source, columns)
+        elif on_damage is not None:
+            on_damage(span, found)
 
 
 def _covers(spans: list[list[Span]], surveys: list[Survey], limits: _Limits) -> Iterator[Task]:

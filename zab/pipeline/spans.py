@@ -42,7 +42,8 @@ class Span:
 
     `start` is a frame (native) or record (version-2), 0 for the beginning of the file; `end` where reading stops at the
     latest, None for the end of the file. Rows have zxids in (after, until] and times from `time_min` to `time_max`, in
-    ms; None is no limit. `visible`, for version-2, holds (epoch, last zxid of it) of all epochs that may be shown."""
+    ms; None is no limit. With `visible`, only what is committed is shown: up to `mark`, and in each epoch of the pairs
+    (epoch, zxid) up to the zxid."""
 
     ensemble: str
     member: str
@@ -53,6 +54,7 @@ class Span:
     until: int | None = None
     time_min: int | None = None
     time_max: int | None = None
+    mark: int = 0
     visible: tuple[tuple[int, int], ...] | None = None
 
     @property
@@ -168,9 +170,9 @@ def shown(span: Span, rows: Transactions) -> Transactions:
     if span.time_max is not None:
         keep &= rows.time_ms <= span.time_max
     if span.visible is not None:
-        last = np.zeros(len(rows), dtype=np.int64)
+        last = np.full(len(rows), span.mark, dtype=np.int64)
         for epoch, zxid in span.visible:
-            last[rows.zxid >> 32 == epoch] = zxid
+            last[rows.zxid >> 32 == epoch] = max(zxid, span.mark)
         keep &= rows.zxid <= last
     return rows.only(keep)
 

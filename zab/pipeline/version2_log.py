@@ -195,9 +195,9 @@ class RecordScan:
         at, end = offset + FRAME_BYTES, offset + FRAME_BYTES + length
         if length < _HEADER_BYTES or end >= self.end or self.file.read(end, 1) != _TRAILER_BYTE:
             return False
-        found = 1
+        found: int = 1
         while at < end:
             piece = self.file.read(at, min(self.window_bytes, end - at))
             found = adler32(piece, found)
             at += max(len(piece), 1)
-        return found == checksum
+        return bool(found == checksum)

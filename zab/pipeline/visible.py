@@ -1,7 +1,10 @@
 """How far each ensemble's logs may be shown: never past what a change of leader could still take away.
 
 Native logs say it: every batch carries the high-water mark that its leader knew, and each member keeps its own beside
-the logs (`committed`). The largest one that any member of the ensemble knows counts for all of them.
+the logs (`committed`). A member's own mark is about the history that it holds: everything up to it may be shown. A mark
+that another member knows is about that member's history; it holds for this one within the mark's epoch only, in which
+there was one leader. (A leader that was deposed has transactions at its end that are smaller than the marks of those
+that went on without them.)
 
 ZooKeeper's logs do not. There a transaction counts as committed once it is in the logs of a majority of the members
 that were given: for each epoch, up to the zxid that a majority has reached in it, by a transaction in its log or by a
@@ -16,20 +19,22 @@ from collections.abc import Iterable
 import numpy as np
 from attrs import define, field
 
+from zab.pipeline.damage import Damage
 from zab.pipeline.errors import PipelineError
 from zab.pipeline.inventory import LogFile, Member
-from zab.pipeline.native_log import BATCH_HEAD, Block, FrameScan
+from zab.pipeline.native_log import Block, FrameScan, IndexScan
+from zab.pipeline.places import OpenFile
 from zab.pipeline.spans import read_index
 from zab.pipeline.version2_log import RecordBlock, RecordScan
 
-__all__ = ["Survey", "mark", "survey", "visible_epochs"]
+__all__ = ["Survey", "committed_epochs", "mark", "survey", "visible_epochs"]
 
 
 @define
 class Survey:
     """What reading the ends of a member's logs found. `ends`: by the name of a file, the offset behind its last
     readable batch or record; `last`: the last zxid, 0 without any; `mark`: the high-water mark that the member knows
-    (native); `epochs`: the last zxid that it has of each epoch (version-2)."""
+    (native); `epochs`: the last zxid of each epoch that it has (version-2), or knows to be committed (native)."""
 
     last: int = 0
     mark: int = 0
@@ -44,7 +49,7 @@ def survey(member: Member) -> Survey:
     usable = [log for log in member.logs if log.is_usable]
     try:
         if member.kind == "native":
-            _survey_native(found, usable)
+            _survey_native(found, member, usable)
         else:
             _survey_version2(found, member, usable)
     except OSError as error:
@@ -52,27 +57,37 @@ def survey(member: Member) -> Survey:
     return found
 
 
-def _survey_native(found: Survey, logs: list[LogFile]) -> None:
+def _survey_native(found: Survey, member: Member, logs: list[LogFile]) -> None:
     for log in reversed(logs):
-        index = read_index(log)
-        if index is not None:
-            head = log.place.read(int(index.offsets[-1]), BATCH_HEAD.itemsize)
-            if len(head) == BATCH_HEAD.itemsize:
-                found.last = int(index.zxids[-1])
-                found.mark = max(found.mark, int(np.frombuffer(head, BATCH_HEAD)["mark"][0]))
-                return
         with log.place.open() as file:
-            previous = log.previous[0] if log.previous is not None else None
-            scan = FrameScan(file, log.first, file.size, previous, log.is_newest)
-            last = 0
-            for block in scan:
-                if isinstance(block, Block):
-                    found.mark = max(found.mark, int(block.heads["mark"].max()))
-                    last = int(block.last[-1])
-            found.ends[log.name] = scan.stop
-        if last:
-            found.last = last
-            return
+            if _survey_end(found, log, file):
+                break
+    known = [found.mark, *(snapshot.zxid for snapshot in member.snapshots)]
+    known += [log.previous[0] for log in logs if log.previous is not None]
+    _reach(found, (zxid for zxid in known if zxid <= found.mark))
+
+
+def _survey_end(found: Survey, log: LogFile, file: OpenFile) -> bool:
+    """The last zxid and the largest mark in a native file; whether it has any batch."""
+    index = read_index(log)
+    blocks: list[Block | Damage] = []
+    if index is not None:
+        blocks = list(IndexScan(file, index, after=int(index.zxids[-1]) - 1))
+    if not blocks or not isinstance(blocks[-1], Block):
+        previous = log.previous[0] if log.previous is not None else None
+        scan = FrameScan(file, log.first, file.size, previous, log.is_newest)
+        for block in scan:
+            if isinstance(block, Block):
+                found.mark = max(found.mark, int(block.heads["mark"].max()))
+        found.ends[log.name] = scan.stop
+        last = scan.last if scan.last != previous else None
+    else:
+        found.mark = max(found.mark, int(blocks[-1].heads["mark"][-1]))
+        last = int(blocks[-1].last[-1])
+    if last is None:
+        return False
+    found.last = last if log.cutoff is None else min(last, log.cutoff)
+    return True
 
 
 def _survey_version2(found: Survey, member: Member, logs: list[LogFile]) -> None:
@@ -96,8 +111,17 @@ def _reach(found: Survey, zxids: Iterable[int]) -> None:
 
 
 def mark(surveys: Iterable[Survey]) -> int:
-    """The high-water mark of a native ensemble, as far as these members know."""
+    """The largest high-water mark that any of these native members knows."""
     return max((found.mark for found in surveys), default=0)
+
+
+def committed_epochs(surveys: Iterable[Survey]) -> dict[int, int]:
+    """Of native members: the last zxid of each epoch that any of them knows to be committed."""
+    result: dict[int, int] = {}
+    for found in surveys:
+        for epoch, zxid in found.epochs.items():
+            result[epoch] = max(result.get(epoch, 0), zxid)
+    return result
 
 
 def visible_epochs(surveys: Iterable[Survey]) -> dict[int, int]:
