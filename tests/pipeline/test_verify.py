@@ -27,6 +27,7 @@ from zab.pipeline.errors import PipelineError
 from zab.pipeline.inventory import inventory
 from zab.pipeline.verify import VERIFY, find, find_in_snapshots, verify
 from zab.pipeline.verify_findings import Finding
+from zab.pipeline.verify_snapshots import examine_snapshot, snapshot_tasks
 from zab.server.disk import RealDisk
 
 if TYPE_CHECKING:
@@ -428,13 +429,17 @@ def test_a_file_of_another_ensemble_is_named(zab_directories: Directories, tmp_p
     assert [(one.member, one.file) for one in foreign] == [("2", str(target))]
 
 
+def in_snapshots(copy: Directories) -> list[Finding]:
+    members = inventory([str(path) for path in copy.members])
+    return find_in_snapshots(members, [examine_snapshot(task) for task in snapshot_tasks(members.members)])
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("copy", [ZAB, ZOOKEEPER], indirect=True)
 def test_whole_snapshots_pass_and_a_flipped_byte_in_one_is_named(copy: Directories) -> None:
-    places = [str(path) for path in copy.members]
-    assert find_in_snapshots(inventory(places)) == []
+    assert in_snapshots(copy) == []
     injected = damage.flip_byte(copy, 1, "snapshot")
-    (damaged,) = find_in_snapshots(inventory(places))
+    (damaged,) = in_snapshots(copy)
     assert (damaged.member, damaged.kind, damaged.deviation) == ("2", "snapshot", True)
     assert named([damaged], injected) is damaged
 
@@ -450,7 +455,7 @@ def test_a_whole_snapshot_with_another_tree_is_named(zab_directories: Directorie
     tree.applied = zxid
     path.unlink()
     SnapshotWriter(disk, tree.begin_snapshot(), header.lineage, header.chain).write()
-    (other,) = find_in_snapshots(inventory([str(each) for each in copy.members]))
+    (other,) = in_snapshots(copy)
     assert (other.member, other.kind, other.zxid, other.file) == ("2", "snapshot", zxid, str(path))
 
 
@@ -543,3 +548,40 @@ def test_spark_finds_the_same_as_one_process(spark: SparkSession, tmp_path: Path
     assert {row.kind for row in rows} >= {"differs", "chain", "lags"}
     with pytest.raises(PipelineError, match="does not exist"):
         verify(spark, str(tmp_path / "none"))
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.parametrize("copy", [ZAB, ZOOKEEPER], indirect=True)
+def test_the_newest_snapshots_are_what_the_logs_make_of_older_ones(copy: Directories, spark: SparkSession) -> None:
+    rows = verify(spark, [str(path) for path in copy.members], replays=1).collect()
+    assert [row for row in rows if row.deviation] == []
+    (replayed,) = [row for row in rows if row.kind == "replayed"]
+    assert replayed.sentence.startswith("compared with snapshot."), replayed
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_a_snapshot_that_the_logs_do_not_lead_to_is_named_with_the_znode(
+    zab_directories: Directories, tmp_path: Path, spark: SparkSession
+) -> None:
+    """On every member, so that comparing them says nothing."""
+    copy = zab_directories.copy(tmp_path)
+    zxid = int(copy.snapshots(0)[-1].name.partition(".")[2], 16)
+    for number, directory in enumerate(copy.members):
+        disk = RealDisk(str(directory), lock=False)
+        path = directory / snapshot_path(zxid)
+        header, tree = load_snapshot(disk, snapshot_path(zxid))
+        tree.apply(Txn(zxid + 1, 1, 1, 1, 1, 1, b"/forged", b"", (None, 0)))
+        tree.applied = zxid
+        path.unlink()
+        SnapshotWriter(disk, tree.begin_snapshot(), header.lineage, header.chain).write()
+        assert path in copy.snapshots(number)
+    places = [str(path) for path in copy.members]
+    assert deviations(copy.members) == in_snapshots(copy) == []
+    found = [row for row in verify(spark, places, replays=1).collect() if row.deviation]
+    assert {row.zxid for row in found} == {zxid}
+    sentences = [row.sentence for row in found]
+    assert "/forged: it is there, and the logs do not make it" in sentences
+    assert any(sentence.startswith("/: ") for sentence in sentences), "its parent counts it"
+    assert all(row.file.endswith(f"snapshot.{zxid:x}") for row in found)

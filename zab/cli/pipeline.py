@@ -24,7 +24,6 @@ from attrs import frozen
 
 from zab.cli import pipeline_jobs as jobs
 from zab.cli import pipeline_options as options
-from zab.cli.pipeline_check import compact_job, history_job, verify_job
 from zab.cli.pipeline_follow import follow_job, package_job
 from zab.cli.pipeline_report import report_job
 from zab.cli.pipeline_run import Run, in_order, running
@@ -62,7 +61,6 @@ JOBS: Final[dict[str, Job]] = {
     "hotspots": Job(jobs.hotspots_job),
     "sessions": Job(jobs.sessions_job),
     "locks": Job(jobs.locks_job),
-    "verify": Job(verify_job, takes_range=False, fails_on_rows=True),
     "state": Job(state_job, takes_range=False, instead_of_rows=("to",)),
     "diff": Job(
         diff_job,
@@ -71,8 +69,6 @@ JOBS: Final[dict[str, Job]] = {
         instead_of_rows=("commands",),
         example=("--from", "0x100000010"),
     ),
-    "history": Job(history_job, takes_dirs=False, takes_range=False, fails_on_rows=True),
-    "compact": Job(compact_job, takes_range=False, gives_rows=False, example=("--out", "{out}/compact")),
     "verify": Job(verify_job, takes_range=False, fails_on_rows=True),
     "history": Job(
         history_job,

@@ -14,7 +14,7 @@ Invariants: a row is in the output once, whatever is killed when. Memory of a ta
 comes later than others of its day is in a file of its own, in the same partition.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from datetime import date
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -336,17 +336,3 @@ class _PartFile:
 def _day(number: int) -> str:
     """The day of UTC so many days behind 1970; what no calendar has becomes its first or last one."""
     return date.fromordinal(min(max(number + _EPOCH_DAY, 1), date.max.toordinal())).isoformat()
-
-
-def in_table(results: Iterable[Compacted]) -> Iterator[dict[str, object]]:
-    """Rows to print: zxids as text."""
-    for one in results:
-        yield {
-            "ensemble": one.ensemble,
-            "first": "" if one.first is None else f"{one.first:#x}",
-            "last": "" if one.last is None else f"{one.last:#x}",
-            "transactions": one.transactions,
-            "rows": one.rows,
-            "files": one.files,
-            "holes": len(one.holes),
-        }

@@ -27,7 +27,7 @@ from zab.pipeline.errors import PipelineError
 from zab.pipeline.history_operation import Operation
 from zab.pipeline.schema import Column, arrow_schema
 
-__all__ = ["HISTORY", "HistoryWriter", "read_history", "write_history"]
+__all__ = ["HISTORY", "HistoryWriter", "check_columns", "check_file", "read_history", "write_history"]
 
 HISTORY: Final = (
     Column("history", "string", "name of the run; operations of different runs are never compared"),
@@ -137,6 +137,12 @@ def read_history(paths: Iterable[str | Path]) -> pa.Table:
     if not tables:
         raise PipelineError("no history was given")
     return pa.concat_tables(tables)
+
+
+def check_file(path: str) -> None:
+    """Raises PipelineError for a local path with nothing to read; URIs and patterns are for whoever reads them."""
+    if "://" not in path and "*" not in path and not Path(path).exists():
+        raise PipelineError(f"{path} does not exist")
 
 
 def check_columns(what: str, names: Iterable[str]) -> None:

@@ -8,8 +8,8 @@ reading the files, and what travels is small: two digests for each member and bu
 
 Looked at are: the checksums of everything; zxids that rise without a gap, in a file and from file to file; where epochs
 begin and end; that equal zxids have equal bytes on all members; with `chains`, that every batch continues the one
-before it; with `snapshots`, that snapshots are whole, equal on all members, and what the log makes of the one before
-(`verify_snapshots`).
+before it; with `snapshots`, that snapshots are whole and equal on all members (`verify_snapshots`); with `replays`,
+that the newest are what the logs make of older ones (`verify_replay`).
 
 Less at the end (a member that lags) or at the beginning (a shorter retention) is no deviation. ZooKeeper's logs say
 nothing of their end: a tail that is gone there looks like a lag, and is stated with its place.
@@ -42,7 +42,7 @@ from zab.pipeline.verify_snapshots import (
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["VERIFY", "find", "find_in_snapshots", "verify"]
+__all__ = ["VERIFY", "as_rows", "find", "find_in_snapshots", "findings_of", "verify"]
 
 VERIFY: Final = (
     Column("ensemble", "string", "as in the log"),
@@ -69,10 +69,20 @@ Examine: TypeAlias = Callable[[Sequence[Task]], list[FileReport]]
 Look: TypeAlias = Callable[[Sequence[_Ranges]], list[Finding]]
 
 
-def verify(spark: "SparkSession", dirs: Dirs, *, chains: bool = True, snapshots: bool = False) -> "DataFrame":
+def verify(
+    spark: "SparkSession", dirs: Dirs, *, chains: bool = True, snapshots: bool = False, replays: int = 0
+) -> "DataFrame":
     """The findings, deviations first: rows of VERIFY. Raises PipelineError.
 
-    chains: hash every batch of native logs. snapshots: read all snapshots, and replay the logs between them."""
+    chains: hash every batch of native logs. snapshots: read all snapshots. replays: so many of the newest snapshots of
+    each ensemble are compared with what the logs make of older ones, which reads all snapshots too."""
+    return as_rows(spark, findings_of(spark, dirs, chains=chains, snapshots=snapshots, replays=replays))
+
+
+def findings_of(
+    spark: "SparkSession", dirs: Dirs, *, chains: bool = True, snapshots: bool = False, replays: int = 0
+) -> list[Finding]:
+    """The same as `verify`, not as a DataFrame yet."""
     context = spark.sparkContext
 
     def examine_all(tasks: Sequence[Task]) -> list[FileReport]:
@@ -87,8 +97,20 @@ def verify(spark: "SparkSession", dirs: Dirs, *, chains: bool = True, snapshots:
 
     found = inventory(dirs)
     findings = find(found, examine_all, look_into, chains=chains)
-    if snapshots:
-        findings = in_order([*findings, *find_in_snapshots(found, examine_snapshots)])
+    if snapshots or replays:
+        reports = examine_snapshots(snapshot_tasks(found.members))
+        findings += find_in_snapshots(found, reports)
+        if replays:
+            from zab.pipeline.verify_replay import verify_replay
+
+            for ensemble, members in found.ensembles.items():
+                own = [report for report in reports if report.ensemble == ensemble]
+                findings += verify_replay(spark, members, own, newest=replays)
+    return in_order(findings)
+
+
+def as_rows(spark: "SparkSession", findings: Iterable[Finding]) -> "DataFrame":
+    """Rows of VERIFY, in this order."""
     rows = [{column.name: getattr(finding, column.name) for column in VERIFY} for finding in findings]
     if not rows:
         return spark.createDataFrame([], ddl(VERIFY))
@@ -140,16 +162,8 @@ def find(
     return in_order([*findings, *_without_echoes(look_into(ranges))])
 
 
-def examine_snapshots_here(tasks: Sequence[SnapshotTask]) -> list[SnapshotReport]:
-    """In this process, one after the other."""
-    return [examine_snapshot(task) for task in tasks]
-
-
-def find_in_snapshots(
-    found: Inventory, examine_all: Callable[[Sequence[SnapshotTask]], list[SnapshotReport]] = examine_snapshots_here
-) -> list[Finding]:
+def find_in_snapshots(found: Inventory, reports: Sequence[SnapshotReport]) -> list[Finding]:
     """Every finding of the members' snapshots by themselves and beside each other."""
-    reports = examine_all(snapshot_tasks(found.members))
     findings: list[Finding] = []
     for ensemble in found.ensembles:
         findings += compare_snapshots([report for report in reports if report.ensemble == ensemble])
