@@ -150,11 +150,15 @@ class _Kept:
         return cls(members, end, sorted({*known, *ends.values(), *begun}))
 
     @property
+    def logs(self) -> list[LogFile]:
+        return [log for member in self.members for log in member.logs if log.is_usable]
+
+    @property
     def snapshots(self) -> list[int]:
         return sorted({file.zxid for member in self.members for file in member.snapshots})
 
     def __str__(self) -> str:
-        firsts = [log.first for member in self.members for log in member.logs if log.is_usable]
+        firsts = [log.first for log in self.logs]
         logs = f"transactions from {min(firsts):#x} to {self.end:#x}" if firsts else "no transactions"
         snapshots = ", ".join(map(hex, self.snapshots)) or "none"
         unreadable = f"; not readable: {', '.join(map(str, self.problems))}" if self.problems else ""
@@ -205,7 +209,14 @@ def _wanted(logs: Logs, kept: _Kept, at: int | datetime | None) -> int:
         return at
     found = logs.last_at(whole_ms(at)) if kept.end else None
     if found is None:
-        raise PipelineError(f"there is no transaction of {_name(kept.members)} at or before {at.isoformat()}; {kept}")
+        first = min((log.first for log in kept.logs), default=0)
+        begun = [epoch.time for epoch in logs.epochs(first - 1, first)] if kept.end else []
+        times = "".join(
+            f"; the first transaction is of {time.isoformat(timespec='milliseconds')}" for time in begun if time
+        )
+        raise PipelineError(
+            f"there is no transaction of {_name(kept.members)} at or before {at.isoformat()}; {kept}{times}"
+        )
     return found
 
 
