@@ -13,12 +13,23 @@ import json
 import sys
 import time
 from pathlib import Path
+from random import Random
 from typing import Any
 
 from tests.pipeline.cluster import EXECUTOR_SETTINGS
+from tests.pipeline.histories import good_history
 from zab.cli.main import main as zab
 from zab.cli.pipeline import JOBS, Job
+from zab.pipeline.history_files import write_history
 from zab.pipeline.spark_session import job_session
+
+
+def inputs(name: str, job: Job, out: Path, dirs: list[str]) -> list[str]:
+    """What stands behind the name."""
+    if name == "history":
+        write_history(out / "clients.parquet", good_history(Random(1), 100))
+        return [str(out / "clients.parquet")]
+    return dirs if job.takes_dirs else []
 
 
 def arguments(name: str, job: Job, url: str, out: Path, dirs: list[str]) -> list[str]:
@@ -26,7 +37,7 @@ def arguments(name: str, job: Job, url: str, out: Path, dirs: list[str]) -> list
     words = list(job.example) or (["--out", "{out}/rows.parquet"] if job.gives_rows else [])
     words = [word.replace("{out}", str(out)) for word in words]
     spark = ["--spark-url", url] if job.takes_spark else []
-    return ["pipeline", name, *(dirs if job.takes_dirs else []), *words, *spark]
+    return ["pipeline", name, *inputs(name, job, out, dirs), *words, *spark]
 
 
 def run(command: list[str]) -> dict[str, Any]:

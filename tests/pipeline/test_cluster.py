@@ -12,9 +12,11 @@ from typing import Any
 import pyarrow.parquet
 import pytest
 
-from tests.pipeline.cluster import Cluster, spark_cluster
+from tests.pipeline.cluster import EXECUTOR_SETTINGS, Cluster, spark_cluster
 from tests.pipeline.ensembles import Directories
 from zab.cli.pipeline import JOBS
+from zab.pipeline.shipping import package_archive
+from zab.pipeline.spark_session import spark_home
 
 pytestmark = pytest.mark.cluster
 
@@ -100,3 +102,40 @@ def test_rows_are_those_of_the_log(driver: Driver, zab_directories: Directories)
     changed = pyarrow.parquet.read_table(driver.out / "audit" / "rows.parquet", columns=["zxid"])
     done = {write.zxid for write in zab_directories.writes if write.operation == "setData"}
     assert done <= set(changed["zxid"].to_pylist())
+
+
+SUBMITTED = """
+import sys
+
+import zab.pipeline.schema
+from zab.pipeline import read_log
+from zab.pipeline.spark_session import job_session
+
+with job_session() as spark:
+    rows = read_log(spark, sys.argv[1:], columns=["zxid", "path"], members="one")
+    print(zab.pipeline.schema.__file__, spark.sparkContext.master, rows.select("zxid").distinct().count())
+"""
+"""As docs/pipeline.md shows it."""
+
+
+def test_a_program_is_submitted(driver: Driver, zab_directories: Directories, tmp_path: Path) -> None:
+    """With the archive behind `--py-files`; it asks for no cluster, since it has been given one."""
+    for name in JOBS:
+        driver.of(name)
+    assert driver.process.wait(60) == 0, "it has all cores until it ends"
+    archive = package_archive(tmp_path)
+    program = tmp_path / "program.py"
+    program.write_text(SUBMITTED)
+    settings = [word for key, value in EXECUTOR_SETTINGS.items() for word in ("--conf", f"{key}={value}")]
+    submit = [str(spark_home() / "bin" / "spark-submit"), "--master", driver.cluster.url, "--py-files", str(archive)]
+    done = subprocess.run(
+        [*submit, "--driver-memory", "512m", *settings, str(program), *map(str, zab_directories.members)],
+        env=driver.cluster.environment,
+        capture_output=True,
+        text=True,
+        timeout=LINE_SECONDS_MAX,
+    )
+    assert done.returncode == 0, done.stderr
+    file, url, count = done.stdout.split()
+    assert (file, url) == (f"{archive}/zab/pipeline/schema.py", driver.cluster.url)
+    assert int(count) >= len(zab_directories.writes)

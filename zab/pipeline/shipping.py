@@ -28,7 +28,8 @@ def package_archive(directory: Path | str) -> Path:
     sources = [
         (path.relative_to(root.parent).as_posix(), path.read_bytes())
         for root in map(_root_of, PACKAGES)
-        for path in sorted(root.rglob("*.py"))
+        for path in sorted(root.rglob("*"))
+        if path.is_file() and path.suffix != ".pyc"
     ]
     checksum = 0
     for name, content in sources:

@@ -16,6 +16,7 @@ Deliberately not here: any job, and the command line.
 import atexit
 import contextlib
 import functools
+import logging
 import os
 import re
 import shutil
@@ -100,6 +101,8 @@ def spark_session(
     from zab.pipeline.log_source import register as register_sources
 
     if spark is None:
+        if log_level == PLAIN_LOG_LEVEL:
+            _silence_python_logs()
         given = dict(settings or {})
         java_options = f"{_logging_option(log_level)} {given.pop(_JAVA_OPTIONS, '')}".strip()
         chosen = {"spark.driver.memory": memory, "spark.app.name": name, _JAVA_OPTIONS: java_options}
@@ -262,6 +265,14 @@ def _logging_option(level: str) -> str:
     file = _work_directory() / f"log4j2-{level}.properties"
     file.write_text(_LOGGING.format(level=level), encoding="utf-8")
     return f'"-Dlog4j2.configurationFile={file}"'
+
+
+def _silence_python_logs() -> None:
+    """PySpark logs some of the exceptions that it raises, too."""
+    from pyspark.logger import PySparkLogger
+
+    for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
+        PySparkLogger.getLogger(name).setLevel(logging.CRITICAL + 1)
 
 
 @contextlib.contextmanager
