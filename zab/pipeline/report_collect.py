@@ -20,6 +20,7 @@ from attrs import field, frozen
 from zab.pipeline import hotspots as hotspots_job
 from zab.pipeline import locks as locks_job
 from zab.pipeline import sessions as sessions_job
+from zab.pipeline.before_the_log import may_have_bare_closes
 from zab.pipeline.errors import PipelineError
 from zab.pipeline.inventory import Dirs, Inventory, inventory
 from zab.pipeline.reading import read_log
@@ -87,12 +88,13 @@ class Bounds:
 
 @frozen
 class _Reading:
-    """What is read, and how. `say` is told what is being counted."""
+    """What is read, and how. bare_closes: as the jobs want to know it. `say` is told what is being counted."""
 
     spark: "SparkSession"
     dirs: Dirs
     bounds: Bounds
     uncommitted: bool
+    bare_closes: bool
     say: Callable[[str], None] = field(default=lambda _text: None)
 
     def log(self, columns: Sequence[str], *, past: bool = False, members: Any = "one") -> DataFrame:
@@ -115,7 +117,7 @@ def collect(
     all files. snapshots: these are checked, too. say: is told what comes next. Raises PipelineError, also when there
     are no transactions within the bounds."""
     found = inventory(dirs)
-    reading = _Reading(spark, dirs, bounds or Bounds(), uncommitted, say)
+    reading = _Reading(spark, dirs, bounds or Bounds(), uncommitted, may_have_bare_closes(dirs), say)
     epochs = _epochs(reading)
     if not epochs:
         raise PipelineError(f"{', '.join(found.dirs)}: there are no transactions to report on within the bounds given")
@@ -328,7 +330,7 @@ def _by_ensemble(rows: Rows) -> dict[str, Rows]:
 
 def _hot(reading: _Reading) -> dict[str, tuple[tuple[HotPath, ...], int]]:
     reading.say("hot paths")
-    paths = hotspots_job.hotspots(reading.log(hotspots_job.COLUMNS), "path")
+    paths = hotspots_job.hotspots(reading.log(hotspots_job.COLUMNS), "path", bare_closes=reading.bare_closes)
     rows = _top(paths.select("ensemble", "path", "writes", "bytes"), F.desc("writes"), ROWS_MAX, "path").collect()
     return {
         ensemble: (tuple(HotPath(row["path"], row["writes"], row["bytes"] or 0) for row in found), found[0]["total"])
@@ -355,7 +357,7 @@ def _counters(reading: _Reading) -> dict[str, tuple[str, ...]]:
 def _sessions(reading: _Reading, scale: Scale) -> dict[str, Sessions]:
     reading.say("sessions")
     log = reading.log(sessions_job.COLUMNS, past=True)
-    lives = sessions_job.sessions(log, **reading.bounds.as_job()).persist()
+    lives = sessions_job.sessions(log, bare_closes=reading.bare_closes, **reading.bounds.as_job()).persist()
     try:
         return _lives(lives, scale)
     finally:
@@ -363,34 +365,38 @@ def _sessions(reading: _Reading, scale: Scale) -> dict[str, Sessions]:
 
 
 def _lives(lives: DataFrame, scale: Scale) -> dict[str, Sessions]:
-    totals = lives.groupBy("ensemble").agg(
-        F.count("opened").alias("opened"),
-        F.count("*").alias("count"),
-        F.count_if(F.col("ending") == sessions_job.CLOSED).alias("closed"),
-        F.count_if(F.col("ending") == sessions_job.EXPIRED).alias("expired"),
-        F.percentile_approx("lived_ms", 0.5).alias("median"),
+    # A session is counted where it was opened and where it ended; without a bucket stand the totals.
+    steps = F.array(
+        F.struct(F.lit("there").alias("event"), F.lit(-1).alias("bucket")),
+        F.when(
+            F.col("opened").isNotNull(),
+            F.struct(F.lit("opened").alias("event"), _bucket(scale, "opened").alias("bucket")),
+        ),
+        F.when(
+            F.col("ended").isNotNull(), F.struct(F.lit("ended").alias("event"), _bucket(scale, "ended").alias("bucket"))
+        ),
     )
-    steps = {"opened": "opened", "ended": "ended"}
-    events = None
-    for name, column in steps.items():
-        of_kind = lives.where(F.col(column).isNotNull()).select(
-            "ensemble", _bucket(scale, column).alias("bucket"), F.lit(name).alias("event"), "ending"
-        )
-        events = of_kind if events is None else events.unionByName(of_kind)
-    assert events is not None
-    is_expiry = (F.col("event") == "ended") & (F.col("ending") == sessions_job.EXPIRED)
-    counted = events.groupBy("ensemble", "bucket").agg(
-        F.count_if(F.col("event") == "opened").alias("opened"),
-        F.count_if(F.col("event") == "ended").alias("ended"),
-        F.count_if(is_expiry).alias("expired"),
+    events = lives.select("ensemble", "ending", "lived_ms", F.explode(F.array_compact(steps)).alias("step"))
+    event, ending = F.col("step.event"), F.col("ending")
+    counted = events.rollup("ensemble", F.col("step.bucket").alias("bucket")).agg(
+        F.count_if(event == "there").alias("count"),
+        F.count_if(event == "opened").alias("opened"),
+        F.count_if(event == "ended").alias("ended"),
+        F.count_if((event == "ended") & (ending == sessions_job.CLOSED)).alias("closed"),
+        F.count_if((event == "ended") & (ending == sessions_job.EXPIRED)).alias("expired"),
+        F.percentile_approx(F.when(event == "ended", F.col("lived_ms")), 0.5).alias("median"),
     )
     by_bucket: dict[str, dict[int, Any]] = defaultdict(dict)
-    for row in counted.collect():
-        by_bucket[row["ensemble"]][row["bucket"]] = row
+    totals: list[Row] = []
+    for row in counted.where("ensemble is not null").collect():
+        if row["bucket"] is None:
+            totals.append(row)
+        else:
+            by_bucket[row["ensemble"]][row["bucket"]] = row
     waves = sessions_job.waves(lives, least=2).select("ensemble", "began", "began_zxid", "sessions", "ephemerals")
     largest = _by_ensemble(_top(waves, F.desc("sessions"), ROWS_MAX, "began_zxid").collect())
     found = {}
-    for row in totals.collect():
+    for row in totals:
         ensemble = row["ensemble"]
         open_counts, expired_counts = _open_counts(row["count"] - row["opened"], by_bucket[ensemble], scale)
         found[ensemble] = Sessions(
@@ -423,7 +429,8 @@ def _open_counts(before: int, buckets: dict[int, Any], scale: Scale) -> tuple[tu
 def _locks(reading: _Reading) -> dict[str, Locks]:
     reading.say("locks")
     log = reading.log(locks_job.COLUMNS, past=True)
-    queue = locks_job.locks(log, **reading.bounds.as_job()).where("role <> 'other'").persist()
+    queue = locks_job.locks(log, bare_closes=reading.bare_closes, **reading.bounds.as_job())
+    queue = queue.where("role <> 'other'").persist()
     try:
         return _queues(queue)
     finally:
@@ -438,14 +445,20 @@ def _queues(queue: DataFrame) -> dict[str, Locks]:
         "all_overlaps", F.sum(F.coalesce("overlaps", F.lit(0))).over(of_ensemble)
     )
     rows = _by_ensemble(_top(summary, F.desc("turns"), ROWS_MAX, "lock").collect())
-    waits = queue.where("handover_ms is not null")
-    bins: dict[str, dict[int, int]] = defaultdict(dict)
-    for row in waits.groupBy("ensemble", _bin(F.col("handover_ms")).alias("bin")).count().collect():
-        bins[row["ensemble"]][row["bin"]] = row["count"]
-    middles = waits.groupBy("ensemble").agg(
-        F.percentile_approx("handover_ms", 0.5).alias("median"), F.max("handover_ms").alias("longest")
+    # Counts by bin, and with no bin the median of all.
+    waits = queue.where("handover_ms is not null").rollup("ensemble", _bin(F.col("handover_ms")).alias("bin"))
+    middles = waits.agg(
+        F.count("*").alias("count"),
+        F.percentile_approx("handover_ms", 0.5).alias("median"),
+        F.max("handover_ms").alias("longest"),
     )
-    medians = {row["ensemble"]: row for row in middles.collect()}
+    bins: dict[str, dict[int, int]] = defaultdict(dict)
+    medians: dict[str, Row] = {}
+    for row in middles.where("ensemble is not null").collect():
+        if row["bin"] is None:
+            medians[row["ensemble"]] = row
+        else:
+            bins[row["ensemble"]][row["bin"]] = row["count"]
     found = {}
     for ensemble, of_locks in rows.items():
         middle = medians.get(ensemble)
