@@ -85,7 +85,9 @@ JOBS: Final[dict[str, Job]] = {
         gives_rows=False,
         example=("--out", "{out}/rows", "--checkpoint", "{out}/checkpoint", "--once"),
     ),
-    "package": Job(package_job, takes_dirs=False, takes_range=False, takes_spark=False, gives_rows=False),
+    "package": Job(
+        package_job, takes_dirs=False, takes_range=False, takes_spark=False, gives_rows=False, example=("{out}",)
+    ),
 }
 
 pipeline_app = typer.Typer(

@@ -17,7 +17,7 @@ from rich.text import Text
 __all__ = ["cell", "fit", "print_rows"]
 
 _ENSEMBLE: Final = "ensemble"
-_HEXADECIMAL: Final = ("session", "owner", "zxid", "previous", "holder", "removed_by")
+_HEXADECIMAL: Final = ("session", "owner", "zxid", "czxid", "mzxid", "pzxid", "previous", "holder", "removed_by")
 _CELL_CHARS_MAX: Final = 60
 _CELL_CHARS_MIN: Final = 12
 _GAP_CHARS: Final = 2
