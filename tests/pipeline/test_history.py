@@ -143,6 +143,12 @@ def test_a_broken_promise_is_found_with_the_operations_that_show_it(
     assert (kind, sorted(witness)) in [(each, sorted(shown)) for each, shown in found(operations)]
 
 
+@pytest.mark.parametrize("sets_only", [True, False])
+def test_right_histories_with_many_writes_of_unknown_outcome_pass(sets_only: bool) -> None:
+    for seed in range(600, 800):
+        assert check_znode(PATH, good_history(Random(seed), 80, sets_only=sets_only)) == [], f"seed {seed}"
+
+
 def test_replies_of_a_session_that_go_back_are_found_across_znodes() -> None:
     operations = right()
     operations.append(evolve(op(B, 9, GET, 28, b"1", version=0, zxid=9, mzxid=1), path="/other"))

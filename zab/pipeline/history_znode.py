@@ -173,7 +173,10 @@ class _Znode:
         return self.writes[place - 1] if place and self.keys[place - 1][0] == zxid else None
 
     def _bind_reads(self) -> Iterator[Violation]:
-        """Find the write behind each zxid that reads show; a write of unknown outcome that is seen has happened."""
+        """Find the write behind each zxid that reads show; a write of unknown outcome that is seen has happened.
+
+        Values tell most of these apart, so what was read with its value comes first. Where one of several had to be
+        chosen, what does not fit any more may be due to the choice."""
         shown: dict[int, list[Operation]] = defaultdict(list)
         for one in self.operations:
             if one.kind not in WRITES and one.status == OK:
@@ -181,15 +184,18 @@ class _Znode:
                 shown[one.mzxid].append(one)
         unknown = _Unknown([one for one in self.operations if one.kind in WRITES and one.status == UNKNOWN])
         prior: list[Operation] = []
-        for mzxid in sorted(shown):
-            reads = shown[mzxid]
+        for reads in shown.values():
             reads.sort(key=lambda one: one.kind != GET)
+        for mzxid in sorted(shown, key=lambda zxid: (shown[zxid][0].kind != GET, zxid)):
+            reads = shown[mzxid]
             yield from self._same_state(reads)
             write = self._writer(mzxid)
             if write is not None:
                 yield from self._matches(write, reads)
-            else:
-                yield from self._bind(reads, unknown, prior)
+                continue
+            violations = list(self._bind(reads, unknown, prior))
+            if not self.is_ambiguous:
+                yield from violations
         self.unseen = unknown.left()
         self.prior_count = len(prior)
         bound = [copy for _, copy in unknown.bound]
@@ -229,7 +235,7 @@ class _Znode:
         if twice is not None:
             sentence = f"one write of unknown outcome is shown with two zxids, {twice.zxid:#x} and {first.mzxid:#x}"
             yield self._violation("two states", sentence, twice, first)
-        elif not unknown.bound and (not self.keys or first.mzxid < self.keys[0][0]):
+        elif first.mzxid < min(unknown.lowest_zxid, self.keys[0][0] if self.keys else _FAR):
             prior.append(evolve(first, kind=SET, zxid=first.mzxid, part=None))
         else:
             yield self._phantom(first)
@@ -411,6 +417,7 @@ class _Unknown:
 
     def __init__(self, writes: list[Operation]) -> None:
         self.bound: list[tuple[Operation, Operation]] = []
+        self.lowest_zxid = _FAR
         self._writes = sorted(writes, key=_begin)
         self._by_value: dict[bytes | None, list[Operation]] = defaultdict(list)
         self._taken: set[int] = set()
@@ -431,6 +438,7 @@ class _Unknown:
 
     def bind(self, one: Operation, zxid: int, version: int | None) -> None:
         self._taken.add(id(one))
+        self.lowest_zxid = min(self.lowest_zxid, zxid)
         self.bound.append((one, evolve(one, zxid=zxid, version=version)))
 
     def left(self) -> list[Operation]:
