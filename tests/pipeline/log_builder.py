@@ -52,7 +52,8 @@ def _random_txn(rng: random.Random, zxid: int, multis: bool, native: bool) -> Tx
     cxid = rng.choice((0, 7, -8, (1 << 31) - 1, -(1 << 31)))
     kinds = [1, 15, 2, 5, 5, 5, 7, 16, 19, 20, 21, -10, -11, -1] + [14] * multis
     kind = rng.choice(kinds)
-    time = TIME + (zxid & 0xFFFFFFFF) // 3
+    # Batches of three have one time, as real ones have.
+    time = TIME + 1000 * ((zxid >> 32) - 1) + ((zxid & 0xFFFFFFFF) - 1) // 3
     return Txn(zxid, time, session, cxid, kind, *_body(rng, kind, session, native))
 
 

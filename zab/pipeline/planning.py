@@ -21,7 +21,7 @@ from zab.pipeline.errors import PipelineError
 from zab.pipeline.inventory import Inventory, LogFile, Member
 from zab.pipeline.spans import Span, transactions
 from zab.pipeline.transactions import Transactions, record_batches
-from zab.pipeline.visible import Survey, committed_epochs, mark, survey, visible_epochs
+from zab.pipeline.visible import Survey, epoch_ends, mark, survey, visible_epochs
 
 __all__ = ["Members", "Range", "Task", "plan", "read_task", "task_batches"]
 
@@ -120,7 +120,7 @@ def _visible(group: list[Member], surveys: list[Survey], limits: _Limits) -> _Li
     if group[0].kind == "native":
         known = mark(surveys)
         until = known if limits.until is None else min(limits.until, known)
-        return evolve(limits, until=until, visible=tuple(committed_epochs(surveys).items()))
+        return evolve(limits, until=until, visible=tuple(epoch_ends(surveys).items()))
     if len(group) == 1:
         raise PipelineError(
             f"{group[0].directory} is one member of ZooKeeper alone, whose log does not say what is committed: give "
@@ -210,6 +210,7 @@ def _covers(spans: list[list[Span]], surveys: list[Survey], limits: _Limits) -> 
         return
     end = max(reach.high for reach in of_any)
     end = end if limits.until is None else min(end, limits.until)
+    ends = limits.visible or tuple(epoch_ends(surveys).items())
     at = max(limits.after, min(reach.low for reach in of_any))
     current = 0
     while at < end:
@@ -223,7 +224,7 @@ def _covers(spans: list[list[Span]], surveys: list[Survey], limits: _Limits) -> 
         if current not in able:
             current = max(able, key=lambda number: reaches[number][-1].high)
         upto = _upto(reaches[current], at, end)
-        yield Task(cover=_cover(reaches, current, at, upto))
+        yield Task(cover=evolve(_cover(reaches, current, at, upto), ends=ends))
         at = upto
 
 

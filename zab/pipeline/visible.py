@@ -27,7 +27,7 @@ from zab.pipeline.places import OpenFile
 from zab.pipeline.spans import read_index
 from zab.pipeline.version2_log import RecordBlock, RecordScan
 
-__all__ = ["Survey", "committed_epochs", "mark", "survey", "visible_epochs"]
+__all__ = ["Survey", "epoch_ends", "mark", "survey", "visible_epochs"]
 
 
 @define
@@ -115,8 +115,8 @@ def mark(surveys: Iterable[Survey]) -> int:
     return max((found.mark for found in surveys), default=0)
 
 
-def committed_epochs(surveys: Iterable[Survey]) -> dict[int, int]:
-    """Of native members: the last zxid of each epoch that any of them knows to be committed."""
+def epoch_ends(surveys: Iterable[Survey]) -> dict[int, int]:
+    """The last zxid of each epoch that any of these members has (version-2), or knows to be committed (native)."""
     result: dict[int, int] = {}
     for found in surveys:
         for epoch, zxid in found.epochs.items():
