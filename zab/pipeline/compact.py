@@ -15,6 +15,7 @@ comes later than others of its day is in a file of its own, in the same partitio
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from datetime import date
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -124,7 +125,8 @@ def compact_with(
     found = inventory(dirs)
     output = Output(out)
     aside = output.begin()
-    try:
+    with ExitStack() as undo:
+        undo.callback(output.abandon, aside)
         tasks: list[WriteTask] = []
         for ensemble, members in found.ensembles.items():
             done = _checked(output, ensemble, members)
@@ -152,11 +154,7 @@ def compact_with(
             ]
         if moves:
             output.commit(aside, moves, ensembles)
-    except BaseException:
-        output.abandon(aside)
-        raise
-    if not moves:
-        output.abandon(aside)
+            undo.pop_all()
     return results
 
 

@@ -1,0 +1,85 @@
+"""What `docs/pipeline.md` shows: commands that run and print these columns, and tables that are those of the code."""
+
+import re
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.pipeline.ensembles import Directories
+from zab.cli.main import main
+from zab.cli.pipeline import JOBS
+from zab.pipeline.schema import DAMAGE, LOG, SESSIONS, ZNODES, Column
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ROOT = Path(__file__).parent.parent.parent
+TEXT = (ROOT / "docs" / "pipeline.md").read_text(encoding="utf-8")
+
+PLACES = {"/app/config": "/load/0/3", "/app": "/load"}
+"""A znode and a subtree of the documentation, and where the directories of the tests have one."""
+ELSEWHERE = {"follow", "package", "history"}
+"""Commands that need more than directories; they have tests of their own."""
+
+
+def table(title: str) -> list[tuple[str, ...]]:
+    section = re.split(r"\n#+ ", TEXT.split(f"# {title}\n")[1])[0]
+    lines = [line for line in section.splitlines() if line.startswith("|")][2:]
+    return [tuple(cell.strip() for cell in re.split(r"(?<!\\)\|", line.strip("|"))) for line in lines]
+
+
+@pytest.mark.parametrize(
+    ("title", "columns"),
+    [
+        ("Columns of a log", LOG),
+        ("Columns of a snapshot", ZNODES),
+        ("Columns of its sessions", SESSIONS),
+        ("Columns of damage", DAMAGE),
+    ],
+)
+def test_the_columns_are_those_of_the_code(title: str, columns: tuple[Column, ...]) -> None:
+    assert table(title) == [(f"`{column.name}`", column.type, column.meaning) for column in columns]
+
+
+def test_every_job_is_there() -> None:
+    for name in JOBS:
+        assert f"\n### {name}\n" in TEXT, f"docs/pipeline.md has no section on {name}"
+        assert f"$ zab pipeline {name} " in TEXT, f"docs/pipeline.md shows no {name}"
+
+
+def steps() -> list[tuple[str, str]]:
+    """(command, first line that it prints)."""
+    found = []
+    for block in re.findall(r"```console\n(.*?)```", TEXT, re.S):
+        lines = block.splitlines()
+        for number, line in enumerate(lines):
+            if line.startswith("$ zab "):
+                printed = lines[number + 1] if number + 1 < len(lines) else ""
+                found.append((line[2:], "" if printed.startswith("$ ") else printed))
+    return [step for step in found if step[0].split()[2] not in ELSEWHERE]
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(("command", "printed"), steps())
+def test_the_commands_run_and_print_these_columns(
+    command: str,
+    printed: str,
+    spark: "SparkSession",
+    zab_directories: Directories,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "data").symlink_to(zab_directories.members[0].parent)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+    words = [PLACES.get(word, word) for word in shlex.split(command)]
+    with pytest.raises(SystemExit) as ending:
+        main(words[1:])
+    out, err = capfd.readouterr()
+    assert "Traceback" not in err
+    assert not ending.value.code, err
+    if printed and command.startswith("zab pipeline") and not printed.startswith("zab"):
+        assert out.splitlines()[0].split() == printed.split()
