@@ -150,7 +150,9 @@ class Chart:
             self.stakes.append((start, before))
             self._seen = file.read(start, _SEEN_BYTES)
         self.stop = scan.stop
-        self._add(blocks, [one for one in damage if one.offset < scan.stop])
+        # What is whole of a frame that is not is looked at again, with the rest of it.
+        blocks = [block.only(block.base + block.at < scan.stop) for block in blocks]
+        self._add([block for block in blocks if len(block)], [one for one in damage if one.offset < scan.stop])
         return True
 
     def _add(self, blocks: list[AnyBlock], damage: list[Damage]) -> None:

@@ -14,27 +14,32 @@ Invariants:
   order within them where an epoch ends. Where no member can go on, it ends.
 - What it shows is committed. Of a native member: up to the largest high-water mark in its batches or beside its logs,
   which is about the history that it holds; and up to marks of others within their epochs, in which there is only one
-  history. Of ZooKeeper's: what is in the logs of a majority of the members given.
+  history. Of ZooKeeper's: what is in the logs of a majority of the members given, and what comes before that in a log.
 - A poll lists the directories and reads what is new in them, no more.
 
 Deliberately not here: Spark, and reading rows (`stream`).
 """
 
-from collections.abc import Callable, Collection, Sequence
+import contextlib
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
+from itertools import pairwise
 from typing import Final, TypeVar
 
 from attrs import define, field, frozen
 
 from zab.pipeline.chart import Chart, follows
 from zab.pipeline.errors import PipelineError
-from zab.pipeline.inventory import Dirs, LogFile, Member, inventory
+from zab.pipeline.inventory import Dirs, Inventory, LogFile, Member, inventory
 from zab.pipeline.spans import Span
 from zab.pipeline.visible import Survey, visible_epochs
 
 __all__ = ["Ensemble", "Following", "Leg", "Route"]
 
 _NO_LIMIT: Final = 1 << 63
+_INVENTORY_ATTEMPTS: Final = 3
+_INVENTORY_PAUSE_SECONDS: Final = 0.05
 
 _T = TypeVar("_T")
 
@@ -128,6 +133,18 @@ class MemberLogs:
             found.epochs[zxid >> 32] = max(found.epochs.get(zxid >> 32, 0), zxid)
         return found
 
+    def ends_of_epochs(self) -> Iterator[tuple[int, int]]:
+        """(last zxid of an epoch, first of the next one) wherever nothing is missing in between."""
+        charts = self.in_order
+        for number, chart in enumerate(charts):
+            for run, following in pairwise(chart.runs):
+                if following.joined and following.first >> 32 != run.first >> 32:
+                    yield run.last, following.first
+            if chart.runs and number + 1 < len(charts):
+                first = charts[number + 1].log.first
+                if first >> 32 != chart.last >> 32 and follows(chart.last, first) and chart.end_damage is None:
+                    yield chart.last, first
+
     def chart_behind(self, zxid: int) -> Chart | None:
         """Of the file that goes on from `zxid`, as far as their headers and names say."""
         below = [chart for chart in self.in_order if chart.lowest <= zxid]
@@ -199,6 +216,11 @@ class Ensemble:
             _unless_gone(logs.advance)
         if self.kind == "version-2":
             self.epochs = visible_epochs([logs.survey() for logs in self.members.values()])
+            for logs in self.members.values():
+                for last, following in logs.ends_of_epochs():
+                    # A history that goes on with what is committed is committed up to there.
+                    if following <= self.epochs.get(following >> 32, 0):
+                        self._learn(last)
             return
         for logs in self.members.values():
             for mark in (logs.found.committed, *(chart.mark for chart in logs.in_order)):
@@ -215,18 +237,17 @@ class Ensemble:
 
     def latest(self) -> int:
         """The last zxid that may be shown; `earliest` when there is none."""
-        shown = self.earliest()
-        for logs in self.members.values():
-            for chart in reversed(logs.in_order):
-                for run in reversed(chart.runs):
-                    limit = min(run.last, self._limit(logs, chart)(run.first - 1, run.first))
-                    if limit >= run.first:
-                        shown = max(shown, limit)
-                        break
-                else:
-                    continue
-                break
-        return shown
+        shown = (_unless_gone(partial(self._latest_of, logs)) for logs in self.members.values())
+        return max((self.earliest(), *(zxid for zxid in shown if zxid is not None)))
+
+    def _latest_of(self, logs: MemberLogs) -> int:
+        for chart in reversed(logs.in_order):
+            limit = self._limit(logs, chart)
+            for run in reversed(chart.runs):
+                zxid = min(run.last, limit(run.first - 1, run.first))
+                if zxid >= run.first:
+                    return zxid
+        return 0
 
     def route(
         self, after: int, *, until: int = _NO_LIMIT, count_max: int = _NO_LIMIT, avoid: Collection[str] = ()
@@ -301,8 +322,8 @@ class Ensemble:
         oldest = self.kept_from(after)
         if oldest is not None:
             return f"what follows zxid {after:#x} is not kept any more: the oldest log goes on from {oldest:#x}"
-        reasons = "; ".join(_obstacle(logs, after) for logs in self.members.values())
-        return f"no member has what follows zxid {after:#x}: {reasons}"
+        reasons = [_unless_gone(partial(_obstacle, logs, after)) for logs in self.members.values()]
+        return f"no member has what follows zxid {after:#x}: {'; '.join(filter(None, reasons))}"
 
 
 def _obstacle(logs: MemberLogs, after: int) -> str:
@@ -342,7 +363,7 @@ class Following:
 
     def poll(self) -> None:
         """Look at what there is now. Raises PipelineError: as `inventory`, and for logs whose end nobody can tell."""
-        found = inventory(self.dirs)
+        found = self._inventory()
         for name, members in found.ensembles.items():
             self._check(members)
             ensemble = self.ensembles.setdefault(name, Ensemble(name, self.uncommitted))
@@ -350,6 +371,14 @@ class Following:
             ensemble.advance()
         for name in self.ensembles.keys() - found.ensembles.keys():
             del self.ensembles[name]
+
+    def _inventory(self) -> Inventory:
+        """While it follows, a file may go between being listed and being read: then it looks again."""
+        for _ in range(_INVENTORY_ATTEMPTS if self.ensembles else 0):
+            with contextlib.suppress(PipelineError):
+                return inventory(self.dirs)
+            time.sleep(_INVENTORY_PAUSE_SECONDS)
+        return inventory(self.dirs)
 
     def _check(self, members: Sequence[Member]) -> None:
         if members[0].kind == "version-2" and len(members) == 1 and not self.uncommitted:

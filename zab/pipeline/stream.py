@@ -319,9 +319,17 @@ def _gather(legs: Sequence[Leg]) -> Iterator[tuple[Leg, ...]]:
 
 
 def read_leg(
-    leg: Leg, dirs: Sequence[str], columns: Sequence[str], avoid: frozenset[str] = frozenset()
+    leg: Leg,
+    dirs: Sequence[str],
+    columns: Sequence[str],
+    avoid: frozenset[str] = frozenset(),
+    *,
+    is_second: bool = False,
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a leg, all of them, from its file or else from those of other members. Raises PipelineError."""
+    """The rows of a leg, all of them: from its file, or else from where they are now. Raises PipelineError.
+
+    A file may have been written anew since the leg was planned, when its member started again: so the first look
+    elsewhere may find the same member. `avoid`: members that are damaged for sure."""
     expected = np.concatenate([np.arange(first, last + 1) for first, last in leg.runs])
     done = 0
     problem = f"{leg.span.file.place} ends before zxid {leg.until:#x}"
@@ -337,8 +345,9 @@ def read_leg(
     if done == len(expected):
         return
     after = int(expected[done - 1]) if done else leg.span.after
-    avoid |= {leg.span.member}
-    yield from _read_elsewhere(leg.span.ensemble, expected[done:], after, problem, dirs, columns, avoid)
+    avoid |= {leg.span.member} if is_second else set()
+    for other in _legs_elsewhere(leg.span.ensemble, expected[done:], after, problem, dirs, avoid):
+        yield from read_leg(other, dirs, columns, avoid, is_second=True)
 
 
 def _matching(zxids: Integers, expected: Integers) -> int:
@@ -348,22 +357,14 @@ def _matching(zxids: Integers, expected: Integers) -> int:
     return int(differs[0]) if len(differs) else count
 
 
-def _read_elsewhere(
-    name: str,
-    expected: Integers,
-    after: int,
-    problem: str,
-    dirs: Sequence[str],
-    columns: Sequence[str],
-    avoid: frozenset[str],
-) -> Iterator[pa.RecordBatch]:
-    """These transactions from members that are not to be avoided. That they are committed is known already."""
+def _legs_elsewhere(
+    name: str, expected: Integers, after: int, problem: str, dirs: Sequence[str], avoid: frozenset[str]
+) -> Sequence[Leg]:
+    """Where these transactions are, but for members to avoid. That they are committed is known already."""
     following = Following(dirs, uncommitted=True)
     following.poll()
     ensemble = following.ensembles.get(name)
     legs = () if ensemble is None else ensemble.route(after, until=int(expected[-1]), avoid=avoid).legs
-    runs = [run for leg in legs for run in leg.runs]
-    if sum(last - first + 1 for first, last in runs) != len(expected) or runs[-1][1] != expected[-1]:
+    if sum(leg.count for leg in legs) != len(expected) or legs[-1].until != expected[-1]:
         raise PipelineError(f"{problem}; no other member has what follows zxid {after:#x}")
-    for leg in legs:
-        yield from read_leg(leg, dirs, columns, avoid)
+    return legs
