@@ -19,6 +19,7 @@ from tests.pipeline.test_verify import ensemble, history, logs, member
 from zab.pipeline.compact import COLUMNS, Compacted, compact, compact_with, write_here
 from zab.pipeline.compact_output import Output, partition
 from zab.pipeline.errors import PipelineError
+from zab.pipeline.places import Place
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -200,6 +201,29 @@ def test_a_run_that_is_killed_at_any_step_is_finished_or_undone_by_the_next(tmp_
         # Until the manifest knew of its files, a killed run had done nothing; from then on it had done all.
         assert bool(results[0].rows) == (step < 1)
         assert visible_names(out) == {f"ensemble={LINEAGE}", "_manifest.json"}
+
+
+def test_a_run_that_fails_among_its_renames_is_finished_by_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batches = history(40, 60)
+    (directory,) = ensemble(tmp_path / "e", batches)
+    out = tmp_path / "out"
+    real, moved = Output._move, []
+
+    def fail(self: Output, source: Place, target: Place) -> None:
+        if moved:
+            raise OSError(28, "No space left on device")
+        moved.append(target)
+        real(self, source, target)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Output, "_move", fail)
+        with pytest.raises(PipelineError, match="cannot be written: No space left on device"):
+            run([directory], out)
+    assert 0 < len(zxids(out)) < len(of(batches))
+    assert run([directory], out)[0].rows == 0
+    assert zxids(out) == of(batches)
 
 
 def test_two_runs_at_once_do_not_both_count(tmp_path: Path) -> None:

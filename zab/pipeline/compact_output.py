@@ -159,7 +159,9 @@ class Output:
         return aside
 
     def abandon(self, aside: Place) -> None:
-        """Remove what a run that failed has written."""
+        """Remove what a run that failed has written, unless the manifest says already that it is to be kept."""
+        if self.manifest.pending:
+            return
         with contextlib.suppress(OSError):
             self._system.delete_dir(aside.path)
 
