@@ -65,7 +65,7 @@ class Zab:
         lines = self.err.splitlines()
         assert (code, self.out, len(lines)) == (1, "", 1), (code, self.out, self.err)
         assert lines[0].startswith("zab: ")
-        assert list(place.iterdir()) == []
+        assert not [path for path in place.rglob("*") if path.is_file()]
         return lines[0].removeprefix("zab: ")
 
 
@@ -139,8 +139,8 @@ def test_a_directory_that_mixes_versions(
     assert zab.refused(name, [both], tmp_path / "out") == f"{both} mixes files of zab and of ZooKeeper"
 
 
-# A state may be that of a snapshot, and one may follow a directory before logs are shipped to it.
-@pytest.mark.parametrize("name", sorted(set(READING) - {"state", "diff", "follow"}))
+# A state may be that of a snapshot, snapshots may be compared, and a directory may be followed before it has logs.
+@pytest.mark.parametrize("name", sorted(set(READING) - {"state", "diff", "verify", "follow"}))
 def test_a_directory_with_snapshots_alone(
     zab: Zab, name: str, zab_directories: Directories, quiet_spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -186,6 +186,17 @@ def test_one_member_of_zookeeper_alone(zab: Zab, name: str, zookeeper_directorie
 
 
 # Ranges.
+
+
+@pytest.mark.parametrize("name", sorted(name for name in READING if JOBS[name].takes_range))
+def test_a_range_outside_of_what_is_kept(
+    zab: Zab, name: str, zab_directories: Directories, quiet_spark: SparkSession, tmp_path: Path
+) -> None:
+    dirs, behind = dirs_of(zab_directories), f"{zab_directories.last_zxid + 1:#x}"
+    assert behind in zab.refused(name, dirs, tmp_path / "out", "--zxid-min", behind)
+    if name == "audit":
+        assert "2099" in zab.refused(name, dirs, tmp_path / "out", "--since", "2099-01-01T00:00:00Z")
+        assert "1999" in zab.refused(name, dirs, tmp_path / "out", "--until", "1999-01-01T00:00:00Z")
 
 
 @pytest.mark.parametrize(
@@ -272,6 +283,24 @@ def test_a_checkpoint_of_other_directories(
 
 
 # Damage, and directories that are in use.
+
+
+def test_damage_is_never_left_out_in_silence(
+    zab: Zab, zab_directories: Directories, quiet_spark: SparkSession, tmp_path: Path
+) -> None:
+    copy = zab_directories.copy(tmp_path)
+    injected = damage.flip_byte(copy)
+    out = tmp_path / "changes.json"
+    assert zab("pipeline", "audit", copy.members[0], "--out", out) == 0
+    assert injected.file.name in zab.err
+    assert injected.zxids is not None
+    zxids = {json.loads(line)["zxid"] for line in out.read_text().splitlines()}
+    assert len(zxids) > 1000
+    assert not zxids & set(range(injected.zxids[0], injected.zxids[1] + 1))
+    # With another member beside it nothing is missing, and there is nothing to say.
+    assert zab("pipeline", "audit", *copy.members[:2], "--out", out, "--overwrite") == 0
+    assert injected.file.name not in zab.err
+    assert zxids < {json.loads(line)["zxid"] for line in out.read_text().splitlines()}
 
 
 def test_stray_files_change_nothing(

@@ -182,7 +182,10 @@ def _call(
     if own_output and output["out"] is not None:
         raise typer.BadParameter(f"it does not go with --{own_output[0]}", param_hint="--out")
     with running(named, bounds, uncommitted=uncommitted, url=spark_url, memory=memory, spark_log=spark_log) as run:
+        if job.takes_range:
+            run.check_bounds()
         code = _give(job, run, mine, **output) if gives_rows else job.function(run, **mine)
+        run.tell_damage()
     if code:
         raise typer.Exit(code)
 

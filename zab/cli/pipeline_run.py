@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 __all__ = ["Run", "fail", "in_order", "running", "spark_sentence"]
 
 POLL_SECONDS: Final = 0.25
+DAMAGE_TOLD: Final = 3
+"""How many places that cannot be read are named."""
 _NO_SPACE: Final = "No space left on device"
 _CAUSE: Final = re.compile(r"^(?:E\s+)?(?:Caused by: )?(?:[\w.$]+(?:Exception|Error)): (.+)$", re.MULTILINE)
 _ERROR_CLASS: Final = re.compile(r"^\[[A-Z_.]+\]\s*")
@@ -54,6 +56,7 @@ class Run:
     _stack: contextlib.ExitStack = field(factory=contextlib.ExitStack, repr=False)
     _spark: "SparkSession | None" = None
     _progress: "_StageProgress | None" = None
+    _has_read: bool = False
 
     @property
     def spark(self) -> "SparkSession":
@@ -83,10 +86,35 @@ class Run:
         from zab.pipeline.inventory import inventory
         from zab.pipeline.reading import read_log
 
+        self._has_read = True
         if self._spark is None:
             # What is wrong with the directories is said before Spark takes its time to start.
             inventory(self.dirs)
         return read_log(self.spark, self.dirs, columns=columns, members="one", **self.log_arguments(past=past))
+
+    def check_bounds(self) -> None:
+        """Raises PipelineError when nothing that is kept can lie within them; Spark is not needed for it."""
+        from zab.pipeline.kept import check_range
+        from zab.pipeline.planning import Range as ZxidsAndTimes
+
+        arguments = self.log_arguments()
+        uncommitted = arguments.pop("uncommitted")
+        check_range(self.dirs, ZxidsAndTimes.of(**arguments), uncommitted=uncommitted)
+
+    def tell_damage(self) -> None:
+        """Say what could not be read of the logs, and no other member has, if they were read: the rows lack it."""
+        if not self._has_read:
+            return
+        from zab.pipeline.damage import TORN
+        from zab.pipeline.reading import read_damage
+
+        columns = ("file", "offset", "kind", "reason")
+        damage = read_damage(self.spark, self.dirs, columns=columns, members="one", **self.log_arguments())
+        rows = damage.where(damage["kind"] != TORN).limit(DAMAGE_TOLD + 1).collect()
+        for row in rows[:DAMAGE_TOLD]:
+            self.note(f"the rows lack what cannot be read: {row['file']} at offset {row['offset']}: {row['reason']}")
+        if len(rows) > DAMAGE_TOLD:
+            self.note("and there is more that cannot be read; zab pipeline verify shows all")
 
     def before(self, columns: Iterable[str], *, sessions: bool = False) -> "DataFrame | None":
         """Rows of the snapshots that tell what was there when the logs begin. Raises PipelineError."""
