@@ -32,7 +32,8 @@ def run(directories: list[Path] | list[str], out: Path, **options: bool) -> list
 
 
 def files(out: Path) -> list[Path]:
-    return sorted(out.rglob("*.parquet"))
+    """What a reader of Parquet sees."""
+    return sorted(out.glob("ensemble=*/**/*.parquet"))
 
 
 def zxids(out: Path) -> list[int]:
