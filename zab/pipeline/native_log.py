@@ -119,7 +119,6 @@ def _sound_fields(block: Block) -> Mask:
     epoch = first >> 32
     sound: Mask = (heads["magic"] == 0x5A42) & (heads["version"] == VERSION) & (heads["flags"] <= _FLAGS)
     sound &= (length > 0) & (length <= BODY_BYTES_MAX) & (first <= last) & (first & _COUNTER > 0)
-    sound &= block.count * _RECORD_BYTES_MIN <= length
     sound &= (first > 0) & (epoch == last >> 32) & (epoch == heads["epoch"])
     sound &= (applied >= 0) & (applied <= mark) & (mark < first)
     return sound
@@ -156,16 +155,20 @@ def _bad_bodies(data: bytes, starts: Integers, lengths: Integers, crcs: Crcs) ->
     return wrong
 
 
-def _wrong_batches(block: Block, ends: Integers) -> Mask:
-    """Which batches are not what their checksums say, or do not lie between their offset and their end."""
-    body = block.at + HEADER_BYTES
-    wrong = _bad_heads(block.heads, HEADER_BYTES) | ~_sound_fields(block) | (body + block.length > ends)
-    crcs = block.heads["body_crc"].astype(np.uint32)
-    if not wrong.any():
-        return _bad_bodies(block.data, body, block.length, crcs)
-    right = np.flatnonzero(~wrong)
-    wrong[right] = _bad_bodies(block.data, body[right], block.length[right], crcs[right])
-    return wrong
+def _wrong_heads(block: Block, ends: Integers) -> Mask:
+    """Whose header cannot be believed: it has not its checksum, or says what cannot be."""
+    beyond = block.at + HEADER_BYTES + block.length > ends
+    return _bad_heads(block.heads, HEADER_BYTES) | ~_sound_fields(block) | beyond
+
+
+def _wrong_bodies(block: Block, heads: Mask) -> Mask:
+    """Which of the batches with a right header have another body than it says."""
+    wrong = block.count * _RECORD_BYTES_MIN > block.length
+    right = np.flatnonzero(~heads)
+    whole = block if len(right) == len(block) else block.only(~heads)
+    crcs = whole.heads["body_crc"].astype(np.uint32)
+    wrong[right] |= _bad_bodies(whole.data, whole.at + HEADER_BYTES, whole.length, crcs)
+    return wrong & ~heads
 
 
 def _reason(block: Block, number: int) -> str:
@@ -173,6 +176,8 @@ def _reason(block: Block, number: int) -> str:
     head = block.heads[number]
     if crc32(head.tobytes()[:-_CRC_BYTES]) != head["crc"]:
         return "checksum of the batch header does not match"
+    if int(block.count[number]) * _RECORD_BYTES_MIN > block.length[number]:
+        return f"the body is too short for {block.count[number]} transactions"
     if not _sound_fields(block)[number]:
         return "the batch header is not one that this version knows"
     return "checksum of the batch body does not match"
@@ -228,11 +233,17 @@ class FrameScan:
         starts, ends, frames, at = self._frames(data, base)
         batches, regions, stops = walk(data, starts, np.minimum(ends, len(data)), 4, HEADER_BYTES)
         block = Block.of(data, base, batches)
-        wrong = _wrong_batches(block, ends[regions])
+        heads = _wrong_heads(block, ends[regions])
+        bodies = _wrong_bodies(block, heads)
+        if not (heads.any() or bodies.any() or (stops != ends).any()):
+            self._moved(at)
+            return block, at
+        lost: list[tuple[int, int, int, str]] = []
         keep = np.ones(len(batches), dtype=np.bool_)
-        for region in sorted({*regions[wrong].tolist(), *np.flatnonzero(stops != ends).tolist()}):
-            bad = np.flatnonzero(wrong & (regions == region))
+        for region in sorted({*regions[heads].tolist(), *np.flatnonzero(stops != ends).tolist()}):
+            bad = np.flatnonzero(heads & (regions == region))
             if len(bad):
+                # Its length cannot be believed, so that nothing behind it in the frame can be found.
                 offset, reason = int(batches[bad[0]]), _reason(block, int(bad[0]))
                 keep &= (regions != region) | (batches < offset)
             else:
@@ -241,15 +252,23 @@ class FrameScan:
                 if found is None:
                     # The batch goes on behind the window, and the frame with it.
                     at = base + offset
-                    break
+                    continue
                 reason = found
-            if self._torn(base + int(frames[region]), base + offset, reason):
-                keep &= batches < offset
-                return block.only(keep), self.end
-            self._damage.append(Damage(base + offset, min(base + int(ends[region]), self.end), DAMAGED, reason))
+            lost.append((offset, int(ends[region]), int(frames[region]), reason))
+        for number in np.flatnonzero(bodies & keep).tolist():
+            offset, end = int(batches[number]), int(batches[number]) + HEADER_BYTES + int(block.length[number])
+            lost.append((offset, end, int(frames[regions[number]]), _reason(block, number)))
+        for offset, end, frame, reason in sorted(lost):
+            if self._torn(base + frame, base + offset, reason):
+                return block.only(keep & ~bodies & (batches < offset)), self.end
+            self._damage.append(Damage(base + offset, min(base + end, self.end), DAMAGED, reason))
+        self._moved(at)
+        return block.only(keep & ~bodies), at
+
+    def _moved(self, at: int) -> None:
+        """Everything before `at` is read, unless the log has ended before."""
         if not self._is_over:
             self.stop = max(self.stop, min(at, self.end))
-        return block.only(keep), at
 
     def _frames(self, data: bytes, base: int) -> tuple[Integers, Integers, Integers, int]:
         """Where the batches of each frame in the window begin and end (it may be behind the window), where the frame
@@ -430,7 +449,8 @@ class IndexScan:
         there = int(np.searchsorted(at, len(data) - HEADER_BYTES, "right"))
         block = Block.of(data, base, at[:there])
         wrong = np.ones(len(at), dtype=np.bool_)
-        wrong[:there] = _wrong_batches(block, np.minimum(ends[:there], len(data)))
+        heads = _wrong_heads(block, np.minimum(ends[:there], len(data)))
+        wrong[:there] = heads | _wrong_bodies(block, heads)
         wrong[:there] |= block.last != self.index.zxids[low : low + there]
         damage = []
         for number in np.flatnonzero(wrong).tolist():
