@@ -36,16 +36,16 @@ Words: TypeAlias = npt.NDArray[np.uint64]
 
 _HASHED_BYTES: Final = 60
 """Of a batch's header: all but chain and checksums."""
+_WORDS: Final = _HASHED_BYTES // 8
+_HALF: Final = np.uint64(32)
 _COUNTER: Final = 0xFFFF_FFFF
 _RECORD_OVERHEAD: Final = 13
 
-# Odd constants from the digits of pi: the words of a header, the checksum of its body.
+# Odd constants from the digits of pi: for the words of a header, and for what is left of it with the body's checksum.
 _FACTORS: Final = np.array(
     [
-        0x243F6A8885A308D3, 0x13198A2E03707345, 0xA4093822299F31D1, 0x082EFA98EC4E6C89, 0x452821E638D01377,
-        0xBE5466CF34E90C6D, 0xC0AC29B7C97C50DD, 0x3F84D5B5B5470917, 0x9216D5D98979FB1B, 0xD1310BA698DFB5AD,
-        0x2FFD72DBD01ADFB7, 0xB8E1AFED6A267E97, 0xBA7C9045F12C7F99, 0x24A19947B3916CF7, 0x0801F2E2858EFC17,
-        0x636920D871574E69,
+        0x243F6A8885A308D3, 0x13198A2E03707345, 0xA4093822299F31D1, 0x082EFA98EC4E6C89,
+        0x452821E638D01377, 0xBE5466CF34E90C6D, 0xC0AC29B7C97C50DD, 0x3F84D5B5B5470917,
     ],
     dtype=np.uint64,
 )  # fmt: skip
@@ -63,10 +63,10 @@ def _mixed(words: Words) -> Words:
 def _contents(block: AnyBlock) -> Words:
     """64 bits for the content of each batch or record."""
     if isinstance(block, Block):
-        octets = block.heads.view(np.uint8).reshape(-1, HEADER_BYTES)[:, :_HASHED_BYTES]
-        words = np.ascontiguousarray(octets).view("<u4").astype(np.uint64)
-        crcs = block.heads["body_crc"].astype(np.uint64)
-        return _mixed((words * _FACTORS[:15]).sum(axis=1, dtype=np.uint64) + crcs * _FACTORS[15])
+        heads = np.ascontiguousarray(block.heads)
+        words: Words = np.ndarray((len(heads), _WORDS), "<u8", heads.data.cast("B"), 0, (HEADER_BYTES, 8))
+        rest = heads["digest_version"].astype(np.uint64) << _HALF | heads["body_crc"].astype(np.uint64)
+        return _mixed(words @ _FACTORS[:_WORDS] + rest * _FACTORS[_WORDS])
     checksums, lengths = block.adler.astype(np.uint64), block.length.astype(np.uint64)
     return _mixed(block.zxid.astype(np.uint64) * _FACTORS[0] + checksums * _FACTORS[1] + lengths * _FACTORS[2])
 
