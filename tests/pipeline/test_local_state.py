@@ -214,7 +214,6 @@ def test_a_damaged_snapshot_is_passed_over_and_named(directories: Directories, t
                 broken.append(file)
     moment = local_moment(dirs_of(copy))
     assert sorted(str(problem.file.place) for problem in moment.problems) == sorted(map(str, broken))
-    assert all("checksum" in str(problem) for problem in moment.problems)
     assert moment.base is not None
     assert moment.base.file.zxid < newest
     assert everything(local_state(moment)) == everything(local_state(local_moment(dirs_of(directories))))
@@ -263,7 +262,7 @@ def test_snapshots_alone_are_enough_for_their_own_moment(directories: Directorie
     assert (moment.zxid, moment.txn_count, moment.time) == (exact, 0, None)
     assert znodes_of(local_state(moment)) == znodes_of(local_state(local_moment(dirs_of(directories), exact)))
     with pytest.raises(PipelineError, match="beyond the end"):
-        local_moment(dirs_of(copy), directories.last_zxid)
+        local_moment(dirs_of(copy), directories.last_zxid + 1)
 
 
 def test_the_latest_epoch_counts_what_any_file_says(zab_directories: Directories, tmp_path: Path) -> None:
