@@ -24,7 +24,8 @@ __all__ = ["Kept", "check_range"]
 
 @frozen
 class Kept:
-    """The transactions of one ensemble that may be shown: the first and the last zxid, and times in ms."""
+    """The transactions of one ensemble that may be shown: the first and the last zxid; the times, in ms, as far as the
+    beginning and the end of the logs say them."""
 
     ensemble: str
     zxid_min: int
@@ -39,8 +40,9 @@ class Kept:
         last = next(_all_of_last(tasks), None)
         if first is None or last is None:
             return None
-        times = [int(first.time_ms.min()), *(int(rows.time_ms.max()) for rows in last)]
-        return cls(ensemble, int(first.zxid[0]), int(last[-1].zxid[-1]), times[0], max(times))
+        ends = [first, *last]
+        times = min(int(rows.time_ms.min()) for rows in ends), max(int(rows.time_ms.max()) for rows in ends)
+        return cls(ensemble, int(first.zxid[0]), int(last[-1].zxid[-1]), *times)
 
     def meets(self, wanted: Range) -> bool:
         """Whether something may lie within the bounds."""
