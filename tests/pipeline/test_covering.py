@@ -241,7 +241,14 @@ def test_times_are_bounds_of_whole_milliseconds() -> None:
 
 
 @pytest.mark.parametrize(
-    ("bounds", "reason"), [((5, 4, None, None), "zxids from 0x5 to 0x4"), ((None, None, 9, 8), "times")]
+    ("bounds", "reason"),
+    [
+        ((5, 4, None, None), "zxids from 0x5 to 0x4"),
+        ((None, None, 9, 8), "times"),
+        ((-1, None, None, None), "-0x1 is no zxid"),
+        ((None, 1 << 63, None, None), "0x8000000000000000 is no zxid"),
+        ((None, None, None, 1 << 63), "no time that a transaction can have"),
+    ],
 )
 def test_an_empty_range_is_told(bounds: tuple[int | None, ...], reason: str) -> None:
     with pytest.raises(PipelineError, match=reason):

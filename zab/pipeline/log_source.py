@@ -83,8 +83,10 @@ class Options:
         wanted = Range.of(
             _zxid(given, "zxidmin"), _zxid(given, "zxidmax"), _time(given, "timemin"), _time(given, "timemax")
         )
-        members = cast("Members", given.get("members", "all"))
-        return cls(_split(dirs), wanted, members, given.get("uncommitted", "false").lower() == "true")
+        uncommitted = given.get("uncommitted", "false").lower()
+        if uncommitted not in ("true", "false"):
+            raise PipelineError(f"option uncommitted is true or false, not {uncommitted!r}")
+        return cls(_split(dirs), wanted, cast("Members", given.get("members", "all")), uncommitted == "true")
 
 
 def _split(dirs: str) -> tuple[str, ...]:

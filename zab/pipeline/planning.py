@@ -20,7 +20,7 @@ from zab.pipeline.damage import Damage
 from zab.pipeline.errors import PipelineError
 from zab.pipeline.inventory import Inventory, LogFile, Member
 from zab.pipeline.spans import Span, transactions
-from zab.pipeline.transactions import Transactions, record_batches
+from zab.pipeline.transactions import TIME_MS_MAX, Transactions, record_batches
 from zab.pipeline.visible import Survey, epoch_ends, mark, survey, visible_epochs
 
 __all__ = ["Members", "Range", "Task", "plan", "read_task", "task_batches"]
@@ -66,9 +66,15 @@ class Range:
         time_max: datetime | int | None,
     ) -> "Range":
         """Raises PipelineError when nothing can be in it."""
+        for bound in (zxid_min, zxid_max):
+            if bound is not None and not 0 <= bound < 1 << 63:
+                raise PipelineError(f"{bound:#x} is no zxid")
         result = cls(zxid_min, zxid_max, _ms(time_min, upwards=True), _ms(time_max, upwards=False))
         if zxid_min is not None and zxid_max is not None and zxid_min > zxid_max:
             raise PipelineError(f"the range of zxids from {zxid_min:#x} to {zxid_max:#x} is empty")
+        for ms in (result.time_min, result.time_max):
+            if ms is not None and abs(ms) > TIME_MS_MAX:
+                raise PipelineError(f"{ms} ms is no time that a transaction can have")
         if result.time_min is not None and result.time_max is not None and result.time_min > result.time_max:
             raise PipelineError(f"the range of times from {time_min} to {time_max} is empty")
         return result
