@@ -246,3 +246,13 @@ def test_rows_where_a_mask_is_set() -> None:
     table = pa.Table.from_batches(record_batches(found.only(keep), SOURCE, COLUMNS))
     kept = set(found.zxid[keep].tolist())
     assert table.to_pylist() == [row for row in everything if row["zxid"] in kept]
+
+
+@pytest.mark.parametrize("cut", range(1, 12))
+def test_a_record_that_ends_in_the_middle_of_a_field_is_malformed(cut: int) -> None:
+    """At the very end of the buffer, too, where the bytes behind it are not there to be read."""
+    txn = Txn(FIRST, TIME, SESSION, 0, 5, 1, b"/a", b"xyz", None)
+    raw = encode(txn)[:-cut]
+    body = raw[:1] + (len(raw) - 5).to_bytes(4, "big") + raw[5:]
+    rows, (damage,) = read(with_bodies([(body, [txn])]))
+    assert (rows, damage.kind) == ([], "damaged")

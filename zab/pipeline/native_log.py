@@ -33,7 +33,7 @@ from zab.pipeline.slices import slices
 
 __all__ = ["BATCH_HEAD", "WINDOW_BYTES", "BatchIndex", "Block", "FrameScan", "IndexScan", "Readable", "load_index"]
 
-WINDOW_BYTES: Final = 8 << 20
+WINDOW_BYTES: Final = 4 << 20
 
 BATCH_HEAD: Final = np.dtype(
     [

@@ -141,27 +141,24 @@ def _fixed_part(
 ) -> tuple[Transactions, Integers]:
     """The fields up to the data, and where the rest begins; marks what is wrong in `bad`."""
     octets = np.frombuffer(data, np.uint8)
-    bad |= (head["mark"] != _BYTES) | (head["array"] != 0x891B) | (head["time_head"] != _LONG)
-    bad |= head["path_head"] != 0x7A
+    for name, value in (("mark", _BYTES), ("array", 0x891B), ("time_head", _LONG), ("path_head", 0x7A)):
+        bad |= head[name] != value
     time = head["time"].astype(np.int64)
-    bad |= (time < 0) | (time > TIME_MS_MAX)
+    if time.min(initial=0) < 0 or time.max(initial=0) > TIME_MS_MAX:
+        bad |= (time < 0) | (time > TIME_MS_MAX)
     path_at = at + PATH_AT
-    path_end = path_at + head["path_length"]
-    bad |= path_end > end - 2
-    path_end = np.minimum(path_end, end - 2)
+    path_end = _limited(path_at + head["path_length"], end - 2, bad)
     mark = octets[path_end]
     has_value = mark == _BYTES
-    bad |= ~has_value & (mark != _NULL)
+    if not has_value.all():
+        bad |= ~has_value & (mark != _NULL)
+    # The length, if there is a value; in the last record its 4 bytes may be beyond the end.
     value_at = path_end + 1
-    value_end = value_at.copy()
-    which = np.flatnonzero(has_value)
-    if len(which):
-        starts = value_at[which] + 4
-        bad[which] |= starts > end[which] - 1
-        starts = np.minimum(starts, end[which] - 1)
-        ends = starts + integers(data, starts - 4, ">u4")
-        bad[which] |= ends > end[which] - 1
-        value_at[which], value_end[which] = starts, np.minimum(ends, end[which] - 1)
+    length = integers(data, np.minimum(value_at, len(data) - 4), ">u4")
+    value_at = value_at + 4 * has_value
+    value_end = value_at + length * has_value
+    last = end - 1
+    value_at, value_end = _limited(value_at, last, bad), _limited(value_end, last, bad)
     rows = Transactions(
         data=data,
         position=at,
@@ -179,6 +176,15 @@ def _fixed_part(
         acl_codes=np.zeros(len(at), dtype=np.int32),
     )
     return rows, value_end
+
+
+def _limited(offsets: Integers, limits: Integers, bad: Mask) -> Integers:
+    """The offsets, those beyond their limit at it and marked in `bad`."""
+    beyond = offsets > limits
+    if not beyond.any():
+        return offsets
+    bad |= beyond
+    return np.minimum(offsets, limits)
 
 
 def _owners(rows: Transactions, data: bytes, end: Integers, is_create: Mask, wrong: Mask, bad: Mask) -> None:
