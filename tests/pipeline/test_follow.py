@@ -21,6 +21,7 @@ from kazoo.exceptions import ConnectionClosedError, ConnectionLoss, OperationTim
 from tests.pipeline.ensembles import Directories
 from tests.pipeline.test_following import poll, zxids_of
 from tests.zab_server import zab_servers
+from zab.cli.main import INTERRUPTED
 from zab.pipeline.errors import PipelineError
 from zab.pipeline.follow import Progress, follow
 
@@ -216,42 +217,57 @@ def numbers(directory: Path) -> set[int]:
 @pytest.mark.cluster
 @pytest.mark.spark
 def test_each_transaction_once_across_kills_of_driver_and_jvm(spark: "SparkSession", tmp_path: Path) -> None:
-    out, checkpoint = tmp_path / "out", tmp_path / "checkpoint"
+    out, checkpoint, log = tmp_path / "out", tmp_path / "checkpoint", tmp_path / "driver.log"
     offsets, commits, named = checkpoint / "offsets", checkpoint / "commits", out / "_spark_metadata"
     points: dict[str, Callable[[], bool]] = {
-        "in a batch": lambda: max(numbers(offsets) - numbers(commits), default=0) >= 1,
-        "when its files are named, before the batch is done": lambda: bool(
-            {number for number in numbers(named) - numbers(commits) if number >= 1}
-        ),
-        "between batches": lambda: numbers(offsets) == numbers(commits) and len(numbers(commits)) > started + 1,
+        "in a batch": lambda: len(numbers(offsets) - numbers(commits)) == 1 and len(numbers(commits)) > 1,
+        "when its files are named, before the batch is done": lambda: bool(numbers(named) - numbers(commits)),
+        "Ctrl-C": lambda: len(numbers(commits)) > started + 1,
     }
     configuration = {"preAllocSize": 64, "snapCount": 3000, "autopurge.purgeInterval": 0, "tickTime": 500}
-    with zab_servers(3, configuration=configuration) as ensemble, Writing(ensemble.hosts) as writing:
+    with zab_servers(3, configuration=configuration) as ensemble:
         dirs = [member.data_directory for member in ensemble.members]
-        for place, (what, is_there) in enumerate(points.items()):
-            started = len(numbers(commits))
-            with driver(dirs, out, checkpoint) as process:
-                deadline = time.monotonic() + 60
-                while not is_there():
-                    assert process.poll() is None, (tmp_path / "driver.log").read_text()
-                    assert time.monotonic() < deadline, f"never {what}"
-                    time.sleep(0.0005)
-            if place == 0:
-                killed = ensemble.leader()
-                killed.kill()
-                killed.start()
-        writing.__exit__()
+        with Writing(ensemble.hosts) as writing:
+            for what, is_there in points.items():
+                started = len(numbers(commits))
+                with driver(dirs, out, checkpoint) as process:
+                    wait_for(is_there, process, what, log)
+                    if what == "Ctrl-C":
+                        os.killpg(process.pid, signal.SIGINT)
+                        assert process.wait(30) == INTERRUPTED
+                if started == 0:
+                    killed = ensemble.leader()
+                    killed.kill()
+                    killed.start()
         ensemble.wait()
-        time.sleep(0.3)
-        killed_rows = len(numbers(commits))
+        written = len(numbers(commits))
+        wait_until_idle(dirs)
         follow(spark, map(str, dirs), str(out), str(checkpoint), once=True)
-        following, log = poll(dirs)
-        expected = zxids_of(following, log.route(0))
-    assert killed_rows >= 3
+        following, ensembles = poll(dirs)
+        expected = zxids_of(following, ensembles.route(0))
     rows = rows_in(out)
     assert list(dict.fromkeys(row[0] for row in rows)) == expected
     assert len({row[:2] for row in rows}) == len(rows)
     assert set(writing.acknowledged) <= set(expected)
     by_spark = {tuple(row) for row in spark.read.parquet(str(out)).select(COLUMNS).collect()}
     assert by_spark == set(rows)
-    assert len(numbers(commits)) > killed_rows
+    assert len(numbers(commits)) > written >= 4
+    said = [line for line in log.read_text().splitlines() if not line.startswith(("NOTE: Picked up", "zab: "))]
+    assert said == []
+
+
+def wait_for(is_there: Callable[[], bool], process: "subprocess.Popen[bytes]", what: str, log: Path) -> None:
+    deadline = time.monotonic() + 60
+    while not is_there():
+        assert process.poll() is None, log.read_text()
+        assert time.monotonic() < deadline, f"not reached: {what}\n{log.read_text()}"
+        time.sleep(0.0005)
+
+
+def wait_until_idle(dirs: list[Path]) -> None:
+    """Until every member has said how far it is committed, as it does when nothing is written for a while."""
+    deadline, before = time.monotonic() + 20, None
+    while (now := [(path / "version-1" / "committed").read_bytes() for path in dirs]) != before or len(set(now)) > 1:
+        assert time.monotonic() < deadline
+        before = now
+        time.sleep(0.3)

@@ -19,6 +19,8 @@ import fcntl
 import json
 import os
 import secrets
+import signal
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
@@ -124,17 +126,35 @@ def _start(stream: "DataFrame", out: str, checkpoint: str, once: bool, every: fl
 
 def _run(query: "StreamingQuery", on_progress: Callable[[Progress], None] | None) -> None:
     told: Progress | None = None
+    with _interrupts() as interrupts:
+        try:
+            is_over = False
+            while not (is_over or interrupts):
+                is_over = bool(query.awaitTermination(_LOOK_SECONDS))
+                for one in map(_progress, query.recentProgress):
+                    is_new = told is None or (one.batch > told.batch and one.zxids != told.zxids)
+                    if is_new and on_progress is not None:
+                        on_progress(one)
+                    told = one if is_new else told
+        finally:
+            query.stop()
+    if interrupts:
+        raise KeyboardInterrupt
+
+
+@contextlib.contextmanager
+def _interrupts() -> Iterator[list[int]]:
+    """The SIGINTs that come in the block, noted where nothing is torn: in the middle of a call to the JVM, one would
+    leave the connection unusable, and say so on standard error."""
+    noted: list[int] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield noted
+        return
+    before = signal.signal(signal.SIGINT, lambda number, _: noted.append(number))
     try:
-        is_over = False
-        while not is_over:
-            is_over = bool(query.awaitTermination(_LOOK_SECONDS))
-            for one in map(_progress, query.recentProgress):
-                is_new = told is None or (one.batch > told.batch and one.zxids != told.zxids)
-                if is_new and on_progress is not None:
-                    on_progress(one)
-                told = one if is_new else told
+        yield noted
     finally:
-        query.stop()
+        signal.signal(signal.SIGINT, before)
 
 
 def _progress(one: Any) -> Progress:
