@@ -42,7 +42,7 @@ from attrs import define, evolve, field
 from datatree.opcodes import OpCode
 from datatree.paths import name, parent
 from datatree.record import Txn
-from datatree.znode import is_ephemeral
+from datatree.znode import is_ephemeral, wrapped
 from datatree.zookeeper import ZooKeeperFileError
 from datatree.zookeeper_snapshot import SnapshotReader, SnapshotZnode, write_snapshot
 
@@ -152,7 +152,7 @@ class ZooKeeperState:
             self._add(SnapshotZnode(path, data, acl, zxid, zxid, time, time, 0, 0, 0, owner, zxid))
         else:
             znode.acl = acl
-        cversion = above.cversion + 1 if number == -1 else number
+        cversion = wrapped(above.cversion + 1) if number == -1 else number
         if cversion > above.cversion:
             self._uncount(above)
             above.cversion, above.pzxid = cversion, txn.zxid

@@ -185,6 +185,28 @@ def test_sums_of_quotas_are_left_out() -> None:
     assert replayed(events, exact=True)[path.decode()][0] == b""
 
 
+@pytest.mark.parametrize("last", [7, (1 << 31) - 1, -(1 << 31)])
+def test_logs_without_the_parents_cversion_count_it(last: int) -> None:
+    """As those of ZooKeeper before 3.3.5; what comes behind the largest number is smaller, and changes nothing."""
+    events = [
+        event(
+            b"/",
+            -1,
+            0,
+            replay.ZNODE,
+            data=b"",
+            acl="",
+            base={**dict.fromkeys(replay.BASE_COLUMNS, 0), "children_created": last},
+        ),
+        event(b"/", 9, 0, replay.CHILD_CREATED, number=-1, name="a"),
+    ]
+    state = ZooKeeperState.empty()
+    state.znodes[b"/"].cversion = last
+    state.apply(Txn(9, 0, 1, 0, OpCode.CREATE, -1, b"/a", b"", (None, 0)))
+    row = replayed(events, exact=False)["/"]
+    assert (row[10], row[5]) == (state.znodes[b"/"].cversion, state.znodes[b"/"].pzxid)
+
+
 def test_nothing_in_nothing_out() -> None:
     assert replayed([], exact=True) == {}
     assert replayed([event(b"/a", 5, 0, replay.SET_DATA, time=0, data=b"")], exact=True) == {}

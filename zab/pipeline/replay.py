@@ -36,7 +36,7 @@ import pyarrow.compute as pc
 from attrs import define, field
 
 from datatree.quota import is_stats
-from datatree.znode import visible_cversion
+from datatree.znode import visible_cversion, wrapped
 from zab.pipeline.schema import ZNODES, arrow_schema
 from zab.pipeline.snapshot_rows import Label
 
@@ -151,7 +151,7 @@ class Replay:
             self.children_created, self.pzxid = number, zxid
             return
         self.children.setdefault(name, owner)
-        created = self.children_created + 1 if number == -1 else number
+        created = wrapped(self.children_created + 1) if number == -1 else number
         if created > self.children_created:
             self.children_created, self.pzxid = created, zxid
 

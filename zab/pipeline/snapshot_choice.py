@@ -54,15 +54,25 @@ class Choice:
 
 
 def opened(file: SnapshotFile) -> SnapshotRows:
-    """The content of a file, read as it is asked for. Raises SnapshotDamageError, also for what cannot be opened."""
+    """The content of a file, read as it is asked for; open until the last reference to it is gone.
+
+    Raises SnapshotDamageError, also for what cannot be opened or read."""
+    place = file.place
+
+    def refused(error: OSError, offset: int) -> SnapshotDamageError:
+        return SnapshotDamageError(str(place), offset, f"it cannot be read: {error.strerror or error}")
+
+    try:
+        source = place.open()
+    except OSError as error:
+        raise refused(error, 0) from None
 
     def read(offset: int, length: int) -> bytes:
         try:
-            return place.read(offset, length)
+            return source.read(offset, length)
         except OSError as error:
-            raise SnapshotDamageError(str(place), offset, f"it cannot be read: {error.strerror or error}") from None
+            raise refused(error, offset) from None
 
-    place = file.place
     return open_snapshot(read, str(place))
 
 
