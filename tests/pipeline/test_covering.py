@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import random
+import shutil
 from collections import Counter
 from datetime import UTC, datetime, timedelta, timezone
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from pyarrow import fs
 
 from datatree.batch import HEADER_BYTES
 from datatree.record import Txn
 from tests.pipeline.log_builder import FIRST, TIME, in_batches, random_txns, write_native, write_version2
+from zab.pipeline import places
 from zab.pipeline.covering import is_missing
 from zab.pipeline.damage import Damage
 from zab.pipeline.errors import PipelineError
@@ -84,8 +87,8 @@ def test_a_damaged_batch_comes_from_another_member(tmp_path: Path, seed: int) ->
         write_native(tmp_path / str(number), files(60, 120), member=number)
     # One batch of each file, no batch on all three.
     broken = {(first, number): rng.sample(range(15), 3) for first in (FIRST, FIRST + 60, SECOND) for number in [0]}
-    for (first, _), places in broken.items():
-        for member, number in enumerate(places, 1):
+    for (first, _), numbers in broken.items():
+        for member, number in enumerate(numbers, 1):
             flip(tmp_path / str(member), first, number)
     found = read(tmp_path)
     assert zxids(found) == ALL
@@ -174,6 +177,30 @@ def test_one_member_of_zookeeper_alone_says_nothing_of_commits(tmp_path: Path) -
     with pytest.raises(PipelineError, match="one member of ZooKeeper alone"):
         read(tmp_path / "2")
     assert len(zxids(read(tmp_path / "2", uncommitted=True))) == 90
+
+
+def test_a_directory_of_snapshots_alone_has_no_vote(tmp_path: Path) -> None:
+    theirs(tmp_path)
+    for member in (4, 5, 6):
+        version = tmp_path / f"snapshots of {member}" / "version-2"
+        version.mkdir(parents=True)
+        (version / "snapshot.0").write_bytes(b"ZKSN" + bytes(60))
+    assert len(zxids(read(tmp_path))) == 85
+    for member in (1, 3):
+        shutil.rmtree(tmp_path / str(member))
+    with pytest.raises(PipelineError, match="2/version-2 is one member of ZooKeeper alone"):
+        read(tmp_path)
+
+
+def test_logs_in_a_store_are_read_like_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in (1, 2):
+        write_native(tmp_path / "zab" / str(number), files(60, 120), member=number)
+    store = fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem())
+    monkeypatch.setattr(places, "_file_system", lambda _root: (store, "zab"))
+    found = inventory("prod=s3://zab?region=eu-central-1")
+    assert [str(member.directory) for member in found.members] == ["s3://zab/1/version-1", "s3://zab/2/version-1"]
+    tasks = plan(found, Range(), members="one")
+    assert list(dict.fromkeys(zxid for task in tasks for zxid in of_task(task))) == ALL
 
 
 @pytest.mark.parametrize("members", ["all", "one"])

@@ -127,13 +127,15 @@ def _visible(group: list[Member], surveys: list[Survey], limits: _Limits) -> _Li
         known = mark(surveys)
         until = known if limits.until is None else min(limits.until, known)
         return evolve(limits, until=until, visible=tuple(epoch_ends(surveys).items()))
-    if len(group) == 1:
+    # A directory of snapshots alone is part of a member whose logs are elsewhere.
+    voters = [(member, known) for member, known in zip(group, surveys, strict=True) if member.logs]
+    if len(voters) == 1:
         raise PipelineError(
-            f"{group[0].directory} is one member of ZooKeeper alone, whose log does not say what is committed: give "
+            f"{voters[0][0].directory} is one member of ZooKeeper alone, whose log does not say what is committed: give "
             f"the directories of a majority (as {group[0].ensemble}=DIR where they are not side by side), or ask for "
             "uncommitted transactions too"
         )
-    return evolve(limits, visible=tuple(visible_epochs(surveys).items()))
+    return evolve(limits, visible=tuple(visible_epochs(known for _, known in voters).items()))
 
 
 def _lowest(log: LogFile) -> int:

@@ -15,6 +15,7 @@ Deliberately not here: whether histories agree (`verify`).
 """
 
 from collections.abc import Iterable
+from itertools import pairwise
 
 import numpy as np
 from attrs import define, field
@@ -91,7 +92,8 @@ def _survey_end(found: Survey, log: LogFile, file: OpenFile) -> bool:
 
 
 def _survey_version2(found: Survey, member: Member, logs: list[LogFile]) -> None:
-    for log, later in zip(logs, [*logs[1:], None], strict=True):
+    for log, later in pairwise([*logs, None]):
+        assert log is not None
         if later is not None and later.first >> 32 == log.first >> 32:
             continue
         with log.place.open() as file:
