@@ -162,13 +162,17 @@ class MemberHistory:
             return
         cover = self._snapshot_between(hole)
         if cover is not None:
-            sentence = f"{between(hole.after, hole.following)} in the log: {cover.name} was installed in their place"
-            self._add("installed", sentence, report, hole.offset, hole.after, deviation=False)
+            sentence = f"{between(hole.after, hole.following)} in the log: {cover.name} stands in their place"
+            self._add("installed", sentence, report, hole.offset, hole.after + 1, deviation=False)
             return
         sentence = f"{between(hole.after, hole.following)}: the log goes on at {hole.following:#x}"
         self._add("gap", sentence, report, hole.offset, hole.after + 1)
 
     def _snapshot_between(self, hole: Hole) -> SnapshotFile | None:
+        """A snapshot that the log goes on behind. A member of ours that gets one sets all of its log aside; one of
+        ZooKeeper's keeps it, and it cannot be told from a member that has lost the files in between."""
+        if self.member.kind == "native":
+            return None
         for snapshot in self.member.snapshots:
             if hole.after < snapshot.zxid < hole.following and follows(snapshot.zxid, hole.following):
                 return snapshot

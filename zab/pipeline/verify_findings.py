@@ -14,7 +14,7 @@ A *deviation* is what may not be. What merely is so is stated:
     stated       holds, epoch, replayed                 what there is, and what was compared
                  lags, begins                           less at the end, or at the beginning, than other members
                  torn, uncommitted                      an end that was never promised, or was given up
-                 installed                              what is not in the log came with a snapshot
+                 installed                              what is not in ZooKeeper's log a snapshot stands for
                  refused                                a refused multi, written in two ways that mean the same
 
 Invariants: every finding has the place: the member, and where there is one, the file, the offset in it and the zxid.
