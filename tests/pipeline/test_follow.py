@@ -119,6 +119,20 @@ def test_a_checkpoint_in_use_is_refused(spark: "SparkSession", zab_directories: 
             follow(spark, [str(zab_directories.members[0])], str(tmp_path / "out"), str(checkpoint), once=True)
 
 
+def test_a_full_disk_is_named() -> None:
+    from pyspark.errors import PySparkException
+
+    from zab.pipeline import follow as module
+
+    with (
+        pytest.raises(PipelineError, match=r"no space is left for /out, /checkpoint or"),
+        module._full_disk_named("/out", "/checkpoint"),
+    ):
+        raise PySparkException("Job aborted: java.io.IOException: No space left on device\n\tat java.base/…")
+    with pytest.raises(PySparkException), module._full_disk_named("/out", "/checkpoint"):
+        raise PySparkException("Job aborted: java.io.IOException: Connection reset")
+
+
 @pytest.mark.spark
 def test_a_long_list_of_files_is_read_from_its_summary(spark: "SparkSession", tmp_path: Path) -> None:
     """Spark sums its list up every ten batches; files of older ones may be gone by then."""

@@ -41,6 +41,7 @@ _OURS_IN_OUT: Final = "_zab_follow.json"
 _OURS_IN_CHECKPOINT: Final = "zab_follow.json"
 _LOCK: Final = ".zab_follow.lock"
 _LOOK_SECONDS: Final = 1
+_NO_SPACE: Final = "No space left on device"
 
 
 @frozen
@@ -90,6 +91,7 @@ def follow(
         if is_local and _is_local(out):
             _remove_unnamed(files, out)
         stream = spark.readStream.format("zab.log").schema(_ddl(names)).options(**options).load()
+        stack.enter_context(_full_disk_named(out, checkpoint))
         _run(_start(stream, out, checkpoint, once, every), on_progress)
 
 
@@ -122,6 +124,20 @@ def _start(stream: "DataFrame", out: str, checkpoint: str, once: bool, every: fl
     if once:
         return writer.trigger(availableNow=True).start()
     return writer.trigger(processingTime=f"{every} seconds").start()
+
+
+@contextlib.contextmanager
+def _full_disk_named(out: str, checkpoint: str) -> Iterator[None]:
+    """Raise PipelineError for the exception of Spark's that says so, somewhere."""
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except PySparkException as error:
+        if _NO_SPACE not in str(error):
+            raise
+        message = f"no space is left for {out}, {checkpoint} or Spark's temporary files; what is written there is whole"
+        raise PipelineError(message) from error
 
 
 def _run(query: "StreamingQuery", on_progress: Callable[[Progress], None] | None) -> None:
