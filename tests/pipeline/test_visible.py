@@ -87,6 +87,7 @@ def test_the_last_zxid_of_each_epoch_of_zookeepers_logs(tmp_path: Path) -> None:
     (tmp_path / "version-2" / "snapshot.300000000").write_bytes(b"ZKSN" + bytes(60))
     found = survey(member(tmp_path))
     assert found.epochs == {1: FIRST + 49, 2: SECOND + 11, 3: 3 << 32}
+    assert found.turns == [(FIRST + 49, SECOND)]
     assert found.last == SECOND + 11
 
 
@@ -107,6 +108,22 @@ def reached(**epochs: int) -> Survey:
 )
 def test_what_a_majority_has_is_visible(members: list[Survey], expected: dict[int, int]) -> None:
     assert visible_epochs(members) == expected
+
+
+def test_what_comes_right_before_a_committed_transaction_is_committed(tmp_path: Path) -> None:
+    """One member has the end of the epoch; another came by a snapshot, the third lost its older files."""
+    first, second = txns(50, native=False), txns(20, SECOND, native=False)
+    write_version2(tmp_path / "1", [first, second], member=1)
+    write_version2(tmp_path / "2", [first[:20], second[10:]], member=2)
+    write_version2(tmp_path / "3", [second], member=3)
+    surveys = [survey(found) for found in inventory(tmp_path).members]
+    assert [found.turns for found in surveys] == [[(FIRST + 49, SECOND)], [(FIRST + 19, SECOND + 10)], []]
+    assert visible_epochs(surveys) == {1: FIRST + 49, 2: SECOND + 19}
+    assert visible_epochs(surveys[1:]) == {2: SECOND + 19}
+    assert visible_epochs([surveys[0], Survey(), Survey()]) == {}
+    # With another end of the epoch on another member, a majority has to have it.
+    surveys[2].turns.append((FIRST + 44, SECOND))
+    assert visible_epochs(surveys) == {1: FIRST + 19, 2: SECOND + 19}
 
 
 def test_logs_that_cannot_be_read_are_told(tmp_path: Path) -> None:

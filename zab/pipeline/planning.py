@@ -131,9 +131,9 @@ def _visible(group: list[Member], surveys: list[Survey], limits: _Limits) -> _Li
     voters = [(member, known) for member, known in zip(group, surveys, strict=True) if member.logs]
     if len(voters) == 1:
         raise PipelineError(
-            f"{voters[0][0].directory} is one member of ZooKeeper alone, whose log does not say what is committed: give "
-            f"the directories of a majority (as {group[0].ensemble}=DIR where they are not side by side), or ask for "
-            "uncommitted transactions too"
+            f"{voters[0][0].directory} is one member of ZooKeeper alone, whose log does not say what is committed: "
+            f"give the directories of a majority (as {group[0].ensemble}=DIR where they are not side by side), or ask "
+            "for uncommitted transactions too"
         )
     return evolve(limits, visible=tuple(visible_epochs(known for _, known in voters).items()))
 

@@ -8,14 +8,17 @@ that went on without them.)
 
 ZooKeeper's logs do not. There a transaction counts as committed once it is in the logs of a majority of the members
 that were given: for each epoch, up to the zxid that a majority has reached in it, by a transaction in its log or by a
-snapshot. An epoch that a majority has nothing of any more is not shown. With one member alone nothing is known, and the
-caller has to say that uncommitted transactions may be shown.
+snapshot. What one member's log holds right before a committed transaction is committed as well, since histories are
+prefixes of each other: so the end of an epoch is shown, too, where only one member has kept it and goes on with the
+next epoch. An epoch that no such evidence reaches is not shown. With one member alone nothing is known, and the caller
+has to say that uncommitted transactions may be shown.
 
 Deliberately not here: whether histories agree (`verify`).
 """
 
 from collections.abc import Iterable
 from itertools import pairwise
+from typing import Final
 
 import numpy as np
 from attrs import define, field
@@ -30,17 +33,21 @@ from zab.pipeline.version2_log import RecordBlock, RecordScan
 
 __all__ = ["Survey", "epoch_ends", "mark", "survey", "visible_epochs"]
 
+_COUNTER: Final = 0xFFFF_FFFF
+
 
 @define
 class Survey:
     """What reading the ends of a member's logs found. `ends`: by the name of a file, the offset behind its last
     readable batch or record; `last`: the last zxid, 0 without any; `mark`: the high-water mark that the member knows
-    (native); `epochs`: the last zxid of each epoch that it has (version-2), or knows to be committed (native)."""
+    (native); `epochs`: the last zxid of each epoch that it has (version-2), or knows to be committed (native);
+    `turns`: (last zxid of an epoch, first of the next one) in its log (version-2)."""
 
     last: int = 0
     mark: int = 0
     ends: dict[str, int] = field(factory=dict)
     epochs: dict[int, int] = field(factory=dict)
+    turns: list[tuple[int, int]] = field(factory=list)
 
 
 def survey(member: Member) -> Survey:
@@ -98,10 +105,16 @@ def _survey_version2(found: Survey, member: Member, logs: list[LogFile]) -> None
             continue
         with log.place.open() as file:
             scan = RecordScan(file, file.size, log.first - 1)
+            zxids: list[int] = []
             for block in scan:
                 if isinstance(block, RecordBlock):
-                    _reach(found, block.zxid[np.append(np.diff(block.zxid >> 32) != 0, True)].tolist())
+                    # The first and the last of each epoch in it.
+                    turns = np.flatnonzero(np.diff(block.zxid >> 32))
+                    zxids += block.zxid[np.unique(np.concatenate(([0], turns, turns + 1, [len(block) - 1])))].tolist()
             found.ends[log.name] = scan.stop
+        _reach(found, zxids)
+        begin = [later.first] if later is not None else []
+        found.turns += [(last, first) for last, first in pairwise(zxids + begin) if last >> 32 != first >> 32]
     if found.epochs:
         found.last = max(found.epochs.values())
     _reach(found, (snapshot.zxid for snapshot in member.snapshots))
@@ -127,7 +140,8 @@ def epoch_ends(surveys: Iterable[Survey]) -> dict[int, int]:
 
 
 def visible_epochs(surveys: Iterable[Survey]) -> dict[int, int]:
-    """The last zxid of each epoch that a majority of these members has."""
+    """The last zxid of each epoch that a majority of these members has, or that stands in the log of one of them before
+    such a transaction, with nothing missing in between and no member saying otherwise."""
     listed = list(surveys)
     majority = len(listed) // 2 + 1
     result: dict[int, int] = {}
@@ -135,4 +149,12 @@ def visible_epochs(surveys: Iterable[Survey]) -> dict[int, int]:
         reached = sorted((found.epochs.get(epoch, 0) for found in listed), reverse=True)
         if reached[majority - 1]:
             result[epoch] = reached[majority - 1]
+    lasts: dict[int, set[int]] = {}
+    for last, first in (turn for found in listed for turn in found.turns if turn[1] & _COUNTER == 1):
+        lasts.setdefault(first, set()).add(last)
+    for first in sorted(lasts, reverse=True):
+        # Where members do not agree what came before, one of them came by a snapshot, and either may be it.
+        last = min(lasts[first])
+        if len(lasts[first]) == 1 and result.get(first >> 32, 0) >= first:
+            result[last >> 32] = max(result.get(last >> 32, 0), last)
     return result
