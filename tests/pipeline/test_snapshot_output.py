@@ -127,7 +127,7 @@ def test_a_directory_without_a_configuration_gets_one() -> None:
     written = write_native(disk, State(STATE.zxid, STATE.sessions, lambda: znodes), LINEAGE)
     assert everything(load_snapshot(disk, written.path)[1]) == everything(TREE)
     first = [znode for znode in znodes if znode.path <= b"/zookeeper"]
-    with pytest.raises(PipelineError, match="/zookeeper/quota is missing"):
+    with pytest.raises(PipelineError, match="'/zookeeper/quota' is missing"):
         write_native(FaultyDisk(), State(1, {}, lambda: first), LINEAGE)
 
 
@@ -136,10 +136,10 @@ def test_what_is_no_tree_is_not_written(write) -> None:
     znodes = [STATE.znodes[path] for path in sorted(STATE.znodes)]
     lonely = evolve(znodes[-1], path=b"/zzz/child")
     for wrong, reason in (
-        ([*znodes, lonely], "/zzz is missing"),
+        ([*znodes, lonely], "'/zzz' is missing"),
         ([*znodes, znodes[3]], "comes after"),
-        (znodes[1:], "/ is missing"),
-        ([], "/ is missing"),
+        (znodes[1:], "'/' is missing"),
+        ([], "'/' is missing"),
     ):
         disk = FaultyDisk()
         with pytest.raises(PipelineError, match=reason):

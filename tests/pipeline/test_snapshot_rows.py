@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import gzip
+import struct
+from collections import Counter
+from operator import attrgetter
 from random import Random
 from typing import Any
+from zlib import adler32, crc32
 
 import pyarrow as pa
 import pytest
@@ -16,8 +20,11 @@ from datatree.znode import STAT_LAYOUT, visible_cversion
 from datatree.zookeeper_directory import from_cursor
 from datatree.zookeeper_state import ZooKeeperState
 from tests.datatree.zookeeper_histories import fuzzy, history, states
+from zab.pipeline import znode_rows
 from zab.pipeline.acl_text import acl_text, parse_acl_text
+from zab.pipeline.errors import PipelineError
 from zab.pipeline.schema import SESSIONS, ZNODES, arrow_schema
+from zab.pipeline.snapshot_output import State, write_native
 from zab.pipeline.snapshot_rows import Label, SnapshotDamageError, open_snapshot
 from zab.simulator.disk import FaultyDisk
 
@@ -175,6 +182,53 @@ def test_absurd_lengths_take_no_memory() -> None:
         with pytest.raises(SnapshotDamageError, match="unreasonable"):
             list(open_snapshot(read(damaged), NAME).znodes(ZNODE_SCHEMA, LABEL))
     assert max(lengths) <= 8 << 20
+
+
+def with_right_checksums(data: bytes, random: Random) -> bytes:
+    """A few bytes of the entries changed, and every checksum made right again."""
+    is_native = data.startswith(b"ZSNP")
+    start, end = (76, len(data) - 68) if is_native else (16, len(data) - 67)
+    entries = bytearray(data[start:end])
+    for _ in range(random.randint(1, 3)):
+        at = random.randrange(len(entries) - 3)
+        wild = [b"\xff\xff\xff\xff", b"\x7f\xff\xff\xff", bytes(4), b"\x80\0\0\0", b"\2", b"\3", b"\0", b"\xff", b"/"]
+        piece = random.choice(wild)
+        entries[at : at + len(piece)] = piece
+    if not is_native:
+        body = data[:start] + bytes(entries)
+        return body + struct.pack(">q", adler32(body)) + b"\0\0\0\1/"
+    head = data[:64] + struct.pack(">I", len(entries)) + data[68:72]
+    checksum = crc32(entries, crc32(head[64:], struct.unpack_from(">I", head, 60)[0]))
+    trailer = data[-64:-8] + struct.pack(">I", checksum)
+    return head + struct.pack(">I", checksum) + entries + bytes(4) + trailer + struct.pack(">I", crc32(trailer))
+
+
+@pytest.mark.parametrize("data", [NATIVE, VERSION_2], ids=["native", "version-2"])
+def test_whatever_has_the_right_checksums_is_rows_or_damage(data: bytes) -> None:
+    """And what are rows can be written as a tree that loads, or is none."""
+    random = Random(4)
+    counts = Counter[str]()
+    for _ in range(400):
+        hostile = with_right_checksums(data, random)
+        found = open_snapshot(lambda offset, length, hostile=hostile: hostile[offset : offset + length], NAME)
+        try:
+            found.examine()
+            rows_of(hostile)
+            znodes = [
+                znode for batch in found.znodes(znode_rows.ZNODE_SCHEMA, LABEL) for znode in znode_rows.as_znodes(batch)
+            ]
+            sessions = {row["session"]: row["timeout"] for row in rows_of(hostile, arrow_schema(SESSIONS))}
+            in_order = sorted(znodes, key=attrgetter("path"))
+            state = State(7, sessions, lambda in_order=in_order: in_order)
+            disk = FaultyDisk()
+            written = write_native(disk, state, LINEAGE)
+            load_snapshot(disk, written.path)
+            counts["rows"] += 1
+        except SnapshotDamageError:
+            counts["damage"] += 1
+        except PipelineError:
+            counts["no tree"] += 1
+    assert min(counts[kind] for kind in ("rows", "damage", "no tree")) > 3, counts
 
 
 def test_examine_counts_and_says_that_an_exact_snapshot_is_exact() -> None:

@@ -263,10 +263,16 @@ def _wrong(reason: str) -> typer.BadParameter:
 
 def _report(moment: "Moment", written: "Written", lineage: bytes, targets: list[Target], output: Format) -> None:
     if written.orphan_count:
-        shown = ", ".join(written.orphans) + (", …" if written.orphan_count > len(written.orphans) else "")
-        print(f"zab: left out, because their sessions do not exist: {shown}", file=sys.stderr)
+        shown = ", ".join(map(printable, written.orphans))
+        more = ", …" if written.orphan_count > len(written.orphans) else ""
+        print(f"zab: left out, because their sessions do not exist: {shown}{more}", file=sys.stderr)
     for line in (*moment_lines(moment), *written_lines(written, lineage, targets, output)):
         print(line)
+
+
+def printable(path: str) -> str:
+    """A path for a terminal: those of hostile files may hold control characters."""
+    return path if path.isprintable() else ascii(path)
 
 
 def moment_lines(moment: "Moment") -> tuple[str, str]:

@@ -132,7 +132,7 @@ def local_state(moment: Moment, *, uncommitted: bool = False) -> ZooKeeperState:
                 state.apply(txn)
     missing = sorted(path for path in state.children if path not in state.znodes)
     if missing:
-        raise PipelineError(f"the state is no tree: {missing[0].decode()} has children, but does not exist")
+        raise PipelineError(f"the state is no tree: {missing[0].decode()!r} has children, but does not exist")
     state.zxid = moment.zxid
     return state
 
@@ -154,7 +154,7 @@ def _with_parents(znodes: Iterable[SnapshotZnode]) -> Iterator[SnapshotZnode]:
     seen: set[bytes] = set()
     for znode in znodes:
         if znode.path != ROOT and parent(znode.path) not in seen:
-            raise PipelineError(f"the snapshot is no tree: {znode.path.decode()} has no parent before it")
+            raise PipelineError(f"the snapshot is no tree: {znode.path.decode()!r} has no parent before it")
         seen.add(znode.path)
         yield znode
 

@@ -22,7 +22,9 @@ __all__ = ["Integers", "nullable", "parents", "records", "slices", "text", "time
 Integers: TypeAlias = NDArray[np.int64]
 
 _TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
-_MS_MAX: Final = (1 << 63) // 1000 - 1
+# From the second day of the year 1 to the last but one of 9999: what Python can show in any time zone.
+_MS_MIN: Final = -62_135_510_400_000
+_MS_MAX: Final = 253_402_127_999_999
 _SLASH: Final = ord("/")
 
 
@@ -60,8 +62,8 @@ def nullable(values: pa.Array, is_null: NDArray[np.bool_]) -> pa.Array:
 
 
 def timestamps(times_ms: NDArray[Any]) -> pa.TimestampArray:
-    """Times in ms since 1970 as timestamps; what no timestamp can hold becomes the nearest one."""
-    return pa.array(np.clip(times_ms.astype(np.int64), -_MS_MAX, _MS_MAX) * 1000, _TIMESTAMP)
+    """Times in ms since 1970 as timestamps; what no datetime can hold becomes the nearest that can."""
+    return pa.array(np.clip(times_ms.astype(np.int64), _MS_MIN, _MS_MAX) * 1000, _TIMESTAMP)
 
 
 def parents(paths: pa.StringArray) -> pa.BinaryArray:

@@ -112,8 +112,7 @@ class _Survey:
             missing.discard(znode.path)
             total += of(znode)
         if missing:
-            path = min(missing).decode()
-            raise PipelineError(f"the state is no tree, and nothing is written: {path} is missing")
+            raise PipelineError(f"the state is no tree, and nothing is written: {min(missing).decode()!r} is missing")
         return total & MASK
 
     def znodes(self) -> Iterator[SnapshotZnode]:
@@ -140,7 +139,7 @@ class _Survey:
         for znode in self.state.znodes():
             path = znode.path
             if path <= previous:
-                raise PipelineError(f"the state is no tree: {path.decode()} comes after {previous.decode()}")
+                raise PipelineError(f"the state is no tree: {path.decode()!r} comes after {previous.decode()!r}")
             previous = path
             if is_config_due and path >= CONFIG:
                 is_config_due = False
