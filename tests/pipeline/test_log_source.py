@@ -135,6 +135,22 @@ def test_wrong_options_are_told(
         (reader if schema is None else reader.schema(schema)).load().count()
 
 
+@pytest.mark.spark
+def test_a_file_that_is_gone_by_now_is_not_left_out(spark: SparkSession, tmp_path: Path) -> None:
+    from pyspark.errors import PySparkException
+
+    txns = random_txns(random.Random(1), 30)
+    for member in (1, 2):
+        write_native(tmp_path / str(member), [in_batches(txns, 3)], member=member)
+    once = read_log(spark, tmp_path, members="one")
+    every = read_log(spark, tmp_path)
+    (tmp_path / "1" / "version-1" / f"log.{FIRST:x}").unlink()
+    assert {row["member"] for row in once.collect()} == {"2"}
+    with pytest.raises(PySparkException, match=r"cannot be read: .*; read the directory again"):
+        every.collect()
+    assert {row["member"] for row in read_log(spark, tmp_path).collect()} == {"2"}
+
+
 # Without Spark.
 
 

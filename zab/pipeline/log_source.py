@@ -26,7 +26,7 @@ from attrs import frozen
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
-from zab.pipeline.damage import Damage
+from zab.pipeline.damage import UNREADABLE, Damage
 from zab.pipeline.errors import PipelineError
 from zab.pipeline.inventory import inventory
 from zab.pipeline.planning import Members, Range, Task, plan, read_task, task_batches
@@ -214,7 +214,13 @@ class _Reader(DataSourceReader):
 
 class _LogReader(_Reader):
     def _read(self, task: Task) -> Iterator[pa.RecordBatch]:
-        return task_batches(task, self.columns)
+        return task_batches(task, self.columns, on_damage=_check_there)
+
+
+def _check_there(span: Span, damage: Damage) -> None:
+    """A file that was there when the read was planned, and is not any more, is no damage that could be looked up."""
+    if damage.kind == UNREADABLE and span.file.problem is None:
+        raise PipelineError(f"{span.file.place}: {damage.reason}; read the directory again")
 
 
 class _DamageReader(_Reader):
