@@ -23,7 +23,9 @@ one likes, so that what still has no order has none whatever those did.
 """
 
 from bisect import bisect_left, bisect_right
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain as chained
 from typing import Final, TypeAlias
 
 from attrs import define
@@ -66,70 +68,75 @@ class _Place:
     is_needed: bool
     is_write: bool
     rank: int | None = None
-    after: int = 0
-    """The bit of the operation that its session sent right before it."""
+    chain: int | None = None
+    """Of the session whose operation it is; None for one that stands alone."""
+    position: int = 0
+    """In its chain; or the number of its bit, for one that stands alone."""
 
     @property
     def is_ranked(self) -> bool:
         return self.is_write and self.rank is not None
 
 
-_Choice: TypeAlias = tuple[int, State, int]
-"""The number of an operation, the state behind it, and how many keys are passed then."""
+_Choice: TypeAlias = tuple[_Place, State, int]
+"""An operation, the state behind it, and how many keys are passed then."""
 
 
 @define(eq=False)
 class _Point:
-    """Where the search stands: what is taken, how many keys are passed, the state, and what is left to try."""
+    """Where the search stands. `heads`: how much of each chain is taken; `taken`: a bit for each operation taken that
+    stands alone; `ranked`: how many keys are passed; `end_at`: where in the operations by their ends the first is that
+    is not taken; `order`: what was taken last."""
 
+    heads: list[int]
     taken: int
     ranked: int
     state: State
     end_at: int
-    order: list[int]
-    choices: Iterator[_Choice]
+    order: list[_Place]
+    choices: Iterator[_Choice] = iter(())
 
 
 class _Search:
-    """The keys are the zxids that are known of writes, by answers or because reads show them, in their order."""
+    """The keys are the zxids that are known of writes, by answers or because reads show them, in their order.
+
+    The operations of a session that were answered are a chain, of which only the first that is left can come next.
+    Alone stand writes of unknown outcome and what no session did."""
 
     def __init__(self, operations: Sequence[Operation], loose: Loose, steps_max: int) -> None:
         self._loose = loose
         self._steps_left = steps_max
         kept = sorted(filter(is_constraint, operations), key=_start_of)
-        self.places = [
+        self._places = [
             _Place(one, transition_of(one), _start_of(one), _end_of(one), one.status != UNKNOWN, one.is_done)
             for one in kept
         ]
         self._shown: dict[int, int] = {}
         """Rank → the zxid that only reads say, so that it belongs to some write whose reply did not."""
         self._rank()
-        reads = [place.operation for place in self.places if place.operation.kind == GET]
-        self._read_values = {one.value for one in reads}
         # Of the reads that name a write, one that says most.
-        named = [place.operation for place in self.places if not place.is_write and place.operation.mzxid is not None]
+        named = [place.operation for place in self._places if not place.is_write and place.operation.mzxid is not None]
         self._first_shown = {one.mzxid: one for one in sorted(named, key=lambda one: one.kind == GET)}
-        self._chain_sessions()
-        self._by_end = sorted(
-            (number for number, place in enumerate(self.places) if place.is_needed),
-            key=lambda number: self.places[number].end,
-        )
-        self._needed = sum(1 << number for number, place in enumerate(self.places) if place.is_needed)
-        self._seen: set[tuple[int, int, State]] = set()
+        self._chains: list[list[_Place]] = []
+        self._alone: list[_Place] = []
+        self._chain()
+        self._alone_starts = [place.start for place in self._alone]
+        self._by_end = sorted((place for place in self._places if place.is_needed), key=lambda place: place.end)
+        self._sort_optional()
+        self._seen: set[tuple[tuple[int, ...], int, int, State]] = set()
 
     def _rank(self) -> None:
-        ranked = [
-            place for place in self.places if place.is_write and place.is_needed and place.operation.zxid is not None
-        ]
+        writes = [place for place in self._places if place.is_write and place.is_needed]
+        ranked = [place for place in writes if place.operation.zxid is not None]
         keys = sorted(place.operation.order for place in ranked)
         self._drop_prior(keys[0][0] if keys else _FAR)
         answered = {zxid for zxid, _ in keys}
-        shown = {place.operation.mzxid for place in self.places if not place.is_write} - answered - {None}
+        shown = {place.operation.mzxid for place in self._places if not place.is_write} - answered - {None}
         keys = sorted([*keys, *((zxid, -1) for zxid in shown if zxid is not None)])
         self._shown = {rank: zxid for rank, (zxid, _) in enumerate(keys) if zxid in shown}
         for place in ranked:
             place.rank = bisect_left(keys, place.operation.order)
-        for place in self.places:
+        for place in self._places:
             if not place.is_write and place.operation.mzxid is not None:
                 place.rank = bisect_right(keys, (place.operation.mzxid, _LAST_PART))
             if not place.is_write and place.operation.zxid is not None:
@@ -138,40 +145,62 @@ class _Search:
 
     def _drop_prior(self, first_zxid: int) -> None:
         """Reads of what was there before the history say nothing about it."""
-        unnamed = Loose.of(place.operation for place in self.places if place.is_write and not place.operation.zxid)
+        unnamed = Loose.of(place.operation for place in self._places if place.is_write and not place.operation.zxid)
         values = unnamed.values | self._loose.values
-        self.places = [
+        self._places = [
             place
-            for place in self.places
+            for place in self._places
             if place.is_write
             or place.operation.mzxid is None
             or place.operation.mzxid >= first_zxid
             or (bool(values) if place.operation.kind == EXISTS else place.operation.value in values)
         ]
 
-    def _chain_sessions(self) -> None:
-        last: dict[int, int] = {}
-        numbers = [number for number, place in enumerate(self.places) if place.is_needed]
-        for number in sorted(numbers, key=lambda number: self.places[number].operation.sent):
-            session = self.places[number].operation.session
-            if session:
-                if session in last:
-                    self.places[number].after = 1 << last[session]
-                last[session] = number
+    def _chain(self) -> None:
+        sessions: dict[int, list[_Place]] = defaultdict(list)
+        for place in self._places:
+            if place.is_needed and place.operation.session:
+                sessions[place.operation.session].append(place)
+            else:
+                place.position = len(self._alone)
+                self._alone.append(place)
+        for number, chain in enumerate(sessions.values()):
+            chain.sort(key=lambda place: place.operation.sent)
+            self._chains.append(chain)
+            for position, place in enumerate(chain):
+                place.chain, place.position = number, position
 
-    def run(self) -> list[int] | None:
-        stack = [self._point(0, 0, BEGINNING, 0, [])]
+    def _sort_optional(self) -> None:
+        """Bits of the writes of unknown outcome: by their values, where some read has it; else by what they do."""
+        read = {place.operation.value for place in self._places if place.operation.kind == GET}
+        self._optional = 0
+        self._of_value: dict[bytes | None, int] = defaultdict(int)
+        self._alike: dict[tuple[str, int | None], int] = defaultdict(int)
+        for place in self._alone:
+            if place.is_needed:
+                continue
+            bit, one = 1 << place.position, place.operation
+            self._optional |= bit
+            if one.kind != DELETE and one.value in read:
+                self._of_value[one.value] |= bit
+            else:
+                self._alike[one.kind, one.demand] |= bit
+
+    def run(self) -> list[_Place] | None:
+        stack = [self._settled(_Point([0] * len(self._chains), 0, 0, BEGINNING, 0, []))]
         while stack:
             point = stack[-1]
-            if point.taken & self._needed == self._needed:
-                return [number for each in stack for number in each.order]
+            if point.end_at == len(self._by_end):
+                return [place for each in stack for place in each.order]
             chosen = next(point.choices, None)
             if chosen is None:
                 stack.pop()
                 continue
-            number, state, ranked = chosen
-            following = self._point(point.taken | 1 << number, ranked, state, point.end_at, [number])
-            mark = following.taken, following.ranked, following.state
+            place, state, ranked = chosen
+            following = _Point(point.heads.copy(), point.taken, ranked, state, point.end_at, [])
+            self._take(following, place)
+            following = self._settled(following)
+            mark = tuple(following.heads), following.taken, following.ranked, following.state
             if mark in self._seen:
                 continue
             self._seen.add(mark)
@@ -181,76 +210,105 @@ class _Search:
             stack.append(following)
         return None
 
-    def _point(self, taken: int, ranked: int, state: State, end_at: int, order: list[int]) -> _Point:
-        """The point after taking every read that changes nothing."""
-        while True:
-            while end_at < len(self._by_end) and taken >> self._by_end[end_at] & 1:
-                end_at += 1
-            due = self.places[self._by_end[end_at]].end if end_at < len(self._by_end) else _FAR
-            choices: list[_Choice] = []
-            lacking: list[_Place] = []
-            optional: list[int] = []
-            before = taken
-            for number in self._open(taken, due):
-                place = self.places[number]
-                if not place.is_needed:
-                    optional.append(number)
-                    continue
-                after = place.transition(place.operation, state)
-                if after == state and not place.is_write and place.rank in (None, ranked):
-                    taken |= 1 << number
-                    order.append(number)
-                    continue
-                if after is None:
-                    lacking.append(place)
-                choices += self._choices(number, ranked, state)
-            if taken == before:
-                choices.sort(key=self._preference)
-                choices += self._optional_choices(optional, lacking, ranked, state)
-                return _Point(taken, ranked, state, end_at, order, iter(choices))
+    def _is_taken(self, point: _Point, place: _Place) -> bool:
+        if place.chain is None:
+            return bool(point.taken >> place.position & 1)
+        return point.heads[place.chain] > place.position
 
-    def _optional_choices(
-        self, numbers: list[int], lacking: list[_Place], ranked: int, state: State
-    ) -> Iterator[_Choice]:
+    def _take(self, point: _Point, place: _Place) -> None:
+        point.order.append(place)
+        if place.chain is None:
+            point.taken |= 1 << place.position
+        else:
+            point.heads[place.chain] += 1
+
+    def _settled(self, point: _Point) -> _Point:
+        """The point after every read that changes nothing, with what there is to choose from."""
+        while True:
+            while point.end_at < len(self._by_end) and self._is_taken(point, self._by_end[point.end_at]):
+                point.end_at += 1
+            due = self._by_end[point.end_at].end if point.end_at < len(self._by_end) else _FAR
+            before = len(point.order)
+            left = [place for place in self._needed(point, due) if not self._read_on(point, place, due)]
+            if len(point.order) == before:
+                break
+        choices: list[_Choice] = []
+        lacking: list[Operation] = []
+        for place in left:
+            if place.transition(place.operation, point.state) is None:
+                lacking.append(place.operation)
+            choices += self._choices(place, point.ranked, point.state)
+        choices.sort(key=lambda choice: (not choice[0].is_write, choice[0].end))
+        point.choices = chained(choices, self._optional_choices(point, due, lacking))
+        return point
+
+    def _needed(self, point: _Point, due: int) -> Iterator[_Place]:
+        """The answered operations that may come next by time and session."""
+        for number, head in enumerate(point.heads):
+            if head < len(self._chains[number]) and self._chains[number][head].start <= due:
+                yield self._chains[number][head]
+        for number in _bits(self._open(due) & ~self._optional & ~point.taken):
+            yield self._alone[number]
+
+    def _open(self, due: int) -> int:
+        """The bits of those that stand alone and may come next by time."""
+        return (1 << bisect_right(self._alone_starts, due)) - 1
+
+    def _read_on(self, point: _Point, place: _Place, due: int) -> bool:
+        """Take this operation, and those of its session behind it, as long as they are reads that change nothing.
+
+        Returns whether it was taken."""
+        count = len(point.order)
+        while (
+            not place.is_write
+            and place.start <= due
+            and place.rank in (None, point.ranked)
+            and place.transition(place.operation, point.state) == point.state
+        ):
+            self._take(point, place)
+            if place.chain is None or point.heads[place.chain] == len(self._chains[place.chain]):
+                break
+            place = self._chains[place.chain][point.heads[place.chain]]
+        return len(point.order) > count
+
+    def _optional_choices(self, point: _Point, due: int, lacking: list[Operation]) -> Iterator[_Choice]:
         """Writes of unknown outcome that may come next.
 
         One that changes nothing for the operations that are due can come later just as well, or never; and of several
         that nothing tells apart, it does not matter which."""
-        shown = self._shown.get(ranked)
-        due = [place.operation for place in lacking]
-        if shown is not None:
-            due.append(self._first_shown[shown])
-        wanted = {one.value for one in due if one.kind == GET}
-        has_deficit = any(is_behind(state, one) for one in due)
-        offered: set[tuple[str, int | None]] = set()
-        for number in numbers:
-            one = self.places[number].operation
-            after = self.places[number].transition(one, state)
-            if after is None:
+        free = self._open(due) & self._optional & ~point.taken
+        shown = self._shown.get(point.ranked)
+        first = None if shown is None else self._first_shown[shown]
+        wants = lacking if first is None else [*lacking, first]
+        if not free or not wants:
+            return
+        if first is not None:
+            for place in self._candidates(free, first.value if first.kind == GET else None, first.kind != GET):
+                after = place.transition(place.operation, point.state)
+                if after is not None and shows(first, after):
+                    yield place, after._replace(mzxid=shown), point.ranked + 1
+        wanted = {one.value for one in wants if one.kind == GET}
+        has_deficit = any(is_behind(point.state, one) for one in wants)
+        for place in self._candidates(free, None, True):
+            one = place.operation
+            if one.kind == SET and one.value not in wanted and not has_deficit:
                 continue
-            if shown is not None and shows(self._first_shown[shown], after):
-                yield number, after._replace(mzxid=shown), ranked + 1
-            if not due or (one.kind == SET and one.value not in wanted and not has_deficit):
-                continue
-            if one.kind == DELETE or one.value not in self._read_values:
-                like = one.kind, one.demand
-                if like in offered:
-                    continue
-                offered.add(like)
-            yield number, after, ranked
+            after = place.transition(one, point.state)
+            if after is not None:
+                yield place, after, point.ranked
 
-    def _open(self, taken: int, due: int) -> Iterator[int]:
-        """The operations that may come next by time and session."""
-        number = (~taken & (taken + 1)).bit_length() - 1
-        while number < len(self.places) and self.places[number].start <= due:
-            after = self.places[number].after
-            if not taken >> number & 1 and after & taken == after:
-                yield number
-            number += 1
+    def _candidates(self, free: int, value: bytes | None, any_value: bool) -> Iterator[_Place]:
+        """Of the bits `free`, those with a value that is read, and of the others one of each sort."""
+        for mask in self._alike.values() if any_value else ():
+            if mask & free:
+                yield self._alone[_lowest(mask & free)]
+        for known, mask in self._of_value.items():
+            if any_value or known == value:
+                for number in _bits(mask & free):
+                    yield self._alone[number]
 
-    def _choices(self, number: int, ranked: int, state: State) -> Iterator[_Choice]:
+    def _choices(self, place: _Place, ranked: int, state: State) -> Iterator[_Choice]:
         """What may come of this operation, if it comes next."""
-        place = self.places[number]
         one = place.operation
         after = place.transition(one, state)
         behind_loose = loosely(one, self._loose) if self._loose is not NOTHING else None
@@ -259,24 +317,32 @@ class _Search:
                 continue
             if not place.is_write and each is after:
                 if place.rank in (None, ranked):
-                    yield number, each, ranked
+                    yield place, each, ranked
                 continue
             # A write was done: this one, or a loose one before a read. It may be the one that a shown zxid belongs to.
             if place.is_ranked:
                 if place.rank == ranked:
-                    yield number, each, ranked + 1
+                    yield place, each, ranked + 1
                 continue
             names = not place.is_write and one.mzxid is not None
             if not names and (place.is_write or place.rank in (None, ranked)):
-                yield number, each, ranked
+                yield place, each, ranked
             shown = self._shown.get(ranked)
             may_name = place.is_write or (place.rank in (None, ranked + 1) and (not names or one.mzxid == shown))
             if shown is not None and may_name:
-                yield number, each._replace(mzxid=shown), ranked + 1
+                yield place, each._replace(mzxid=shown), ranked + 1
 
-    def _preference(self, choice: _Choice) -> tuple[bool, bool, int]:
-        place = self.places[choice[0]]
-        return not place.is_needed, not place.is_write, place.end
+
+def _lowest(bits: int) -> int:
+    return (bits & -bits).bit_length() - 1
+
+
+def _bits(bits: int) -> Iterator[int]:
+    """The numbers of the bits that are set, rising."""
+    while bits:
+        lowest = bits & -bits
+        yield lowest.bit_length() - 1
+        bits ^= lowest
 
 
 def linearize(
@@ -285,9 +351,8 @@ def linearize(
     """An order of the operations on one znode that is right, or None. Those that say nothing are left out.
 
     Raises SearchLimitError."""
-    search = _Search(operations, loose, STEPS_MAX if steps_max is None else steps_max)
-    order = search.run()
-    return None if order is None else [search.places[number].operation for number in order]
+    order = _Search(operations, loose, STEPS_MAX if steps_max is None else steps_max).run()
+    return None if order is None else [place.operation for place in order]
 
 
 def smallest(operations: Sequence[Operation]) -> list[Operation]:
