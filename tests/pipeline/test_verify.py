@@ -15,13 +15,14 @@ from datatree.epochs import Member as MemberRecord
 from datatree.epochs import save_epochs, save_mark, save_member
 from datatree.log import LogContents, TransactionLog
 from datatree.record import Txn, encode
+from datatree.segment import SegmentHeader
 from datatree.snapshot import SnapshotHeader, SnapshotWriter, load_snapshot, snapshot_path
 from datatree.zookeeper_log import LOG_HEADER, encode_record
 from tests.datatree.histories import LINEAGE, START
 from tests.pipeline import damage
 from tests.pipeline.damage import Injected
 from tests.pipeline.ensembles import NATIVE, Directories
-from tests.pipeline.native_files import NativeLog, rechained, with_body
+from tests.pipeline.native_files import LogFrame, NativeLog, rechained, with_body
 from tests.pipeline.version2_files import Version2Log
 from zab.pipeline.errors import PipelineError
 from zab.pipeline.inventory import inventory
@@ -297,6 +298,21 @@ def test_an_absurd_amount_of_differences_is_not_read_again_as_a_whole(
     findings = deviations(ensemble(tmp_path, one, other), chains=False)
     assert [each for each in findings if "so much differs" in each.sentence]
     assert {each.member for each in findings} == {"1", "2"}
+
+
+def test_a_file_full_of_holes_is_told_in_a_hundred_lines(tmp_path: Path) -> None:
+    batches = history(500)
+    (directory,) = ensemble(tmp_path, batches)
+    for path in (directory / "version-1").glob("log.*"):
+        path.unlink()
+    log = NativeLog(directory / "version-1" / "log.100000001", SegmentHeader(LINEAGE, START, 1 << 32 | 1))
+    log.frames = [LogFrame(batches[::2], None)]
+    log.write()
+    gaps = [one for one in deviations([directory], chains=False) if one.kind == "gap"]
+    assert len(gaps) == 101
+    assert "149 more holes in this file" in gaps[-1].sentence
+    broken = [one for one in deviations([directory]) if one.kind == "chain"]
+    assert broken == [], "what stands behind a hole proves nothing"
 
 
 def test_a_missing_directory_is_a_clear_error(tmp_path: Path) -> None:

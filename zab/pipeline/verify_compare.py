@@ -24,8 +24,9 @@ from zab.pipeline.verify_findings import COUNTER, Drill, Finding, between, diffe
 __all__ = ["Comparison", "MemberHistory"]
 
 DRILLS_MAX = 1_000
-# Of those that are told one by one, at one place.
+# Of those that are told one by one, at one place; and in one file.
 DAMAGE_MAX: Final = 10
+HOLES_TOLD_MAX = 100
 
 
 @define(eq=False)
@@ -121,7 +122,13 @@ class MemberHistory:
                 damage = [one for one in damage if one not in at_start]
             else:
                 self._explain(pending, None)
-            for hole in holes:
+            for number, hole in enumerate(holes):
+                if number == HOLES_TOLD_MAX:
+                    sentence = f"{len(holes) - number} more holes in this file, up to zxid {holes[-1].following:#x}"
+                    self._add("gap", sentence, report, hole.offset, hole.after + 1)
+                    self.holes += [_Lost(each.after, each.following, report, each.offset) for each in holes[number:]]
+                    damage = []
+                    break
                 mine = [one for one in damage if hole.start <= one.offset <= hole.offset]
                 self._hole(hole, report, [(report, one) for one in mine])
                 damage = [one for one in damage if one not in mine]

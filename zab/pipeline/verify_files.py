@@ -34,6 +34,11 @@ __all__ = ["Buckets", "Chain", "Epoch", "FileReport", "Held", "Hole", "Task", "W
 
 Words: TypeAlias = npt.NDArray[np.uint64]
 
+BROKEN_MAX = 1_000
+"""How many batches of a file are told that do not continue the chain."""
+HOLES_MAX = 10_000
+"""How many holes of a file are kept."""
+
 _HASHED_BYTES: Final = 60
 """Of a batch's header: all but chain and checksums."""
 _WORDS: Final = _HASHED_BYTES // 8
@@ -220,7 +225,8 @@ class _Examination:
         follows[0] |= self._last is None
         for number in np.flatnonzero(~follows).tolist():
             start = int(ends[number - 1]) if number else self.report.end
-            self.report.holes.append(Hole(int(before[number]), int(firsts[number]), int(offsets[number]), start))
+            if len(self.report.holes) < HOLES_MAX:
+                self.report.holes.append(Hole(int(before[number]), int(firsts[number]), int(offsets[number]), start))
         self._last = int(lasts[-1])
 
     def _add_buckets(self, block: AnyBlock, firsts: Integers, lasts: Integers) -> None:
@@ -277,7 +283,7 @@ class _Examination:
                 hasher = blake2b(chain, digest_size=CHAIN_BYTES)
                 hasher.update(view[at : at + _HASHED_BYTES])
                 hasher.update(view[at + HEADER_BYTES : at + HEADER_BYTES + length])
-                if hasher.digest() != said:
+                if hasher.digest() != said and len(self.report.broken) < BROKEN_MAX:
                     self.report.broken.append((int(block.heads["first"][number]), int(offsets[number])))
             chain = said
         self._chain = chain
