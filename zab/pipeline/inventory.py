@@ -53,6 +53,8 @@ _MAGICS: Final[dict[bytes, LogKind]] = {
 }  # fmt: skip
 _NAMED: Final = re.compile(r"([A-Za-z0-9_.-]+)=(.+)", re.DOTALL)
 _MYID: Final = "myid"
+_SMALL_BYTES: Final = 4096
+"""More than any of the small files of a member holds."""
 
 
 @frozen
@@ -320,7 +322,7 @@ def _identify(member: Member, files: dict[str, Entry]) -> None:
     if member.kind == "version-2":
         member.member = _my_id(above) or member.member
         return
-    small = {name: files[name].place.read() for name in (MEMBER, COMMITTED) if name in files}
+    small = {name: files[name].place.read(0, _SMALL_BYTES) for name in (MEMBER, COMMITTED) if name in files}
     disk = cast("Disk", _OneDirectory(small))
     record: MemberRecord | None = load_member(disk)
     if record is not None:
@@ -341,7 +343,7 @@ def _my_id(directory: Place) -> str | None:
     place = directory / _MYID
     if place.kind() != "file":
         return None
-    text = place.read(0, 64).decode("ascii", "replace").strip()
+    text = place.read(0, _SMALL_BYTES).decode("ascii", "replace").strip()
     return text if text.isdecimal() else None
 
 

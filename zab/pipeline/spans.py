@@ -13,13 +13,14 @@ spans make up a history (`planning`).
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 from attrs import frozen
 
-from datatree.segment import SEGMENT_HEADER_BYTES
+from datatree.batch import HEADER_BYTES
+from datatree.segment import INDEX_HEADER_BYTES, SEGMENT_HEADER_BYTES
 from datatree.zookeeper_log import LOG_HEADER
 from zab.pipeline.arrays import Mask
 from zab.pipeline.damage import GAP, UNREADABLE, Damage
@@ -32,6 +33,9 @@ from zab.pipeline.version2_log import RecordBlock, RecordScan
 from zab.pipeline.version2_rows import decode_records
 
 __all__ = ["AnyBlock", "Span", "batches", "blocks", "read_index", "shown", "transactions", "whole_transactions"]
+
+INDEX_ENTRY_BYTES: Final = 24
+"""Of a batch in an index: offset, last zxid and time."""
 
 AnyBlock: TypeAlias = Block | RecordBlock
 
@@ -66,7 +70,9 @@ def read_index(log: LogFile) -> BatchIndex | None:
     """The sidecar index of a native file; None when there is none that fits it. Raises OSError."""
     if not log.has_index or log.previous is None:
         return None
-    return load_index(log.index.read(), log.header_crc, log.size)
+    # An index that says more than the file can hold is none, and not to be read as a whole.
+    most = INDEX_HEADER_BYTES + INDEX_ENTRY_BYTES * (log.size // HEADER_BYTES + 1)
+    return load_index(log.index.read(0, most), log.header_crc, log.size)
 
 
 def _scan(span: Span, file: OpenFile, use_index: bool) -> "FrameScan | IndexScan | RecordScan":
