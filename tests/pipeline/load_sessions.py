@@ -22,7 +22,7 @@ from kazoo.client import KazooClient
 
 from tests.pipeline.load import connect, disconnect
 
-DYING_TIMEOUT_MS = 600
+DYING_TIMEOUT_MS = 1000
 EXPIRY_SECONDS = 15.0
 _CREATE, _CLOSE = 1, -11
 _EPHEMERAL, _SEQUENCE = 1, 2
