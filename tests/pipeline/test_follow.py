@@ -18,6 +18,7 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import ConnectionClosedError, ConnectionLoss, OperationTimeoutError, SessionExpiredError
 
+from tests.pipeline import damage
 from tests.pipeline.ensembles import Directories
 from tests.pipeline.test_following import poll, zxids_of
 from tests.zab_server import zab_servers
@@ -105,6 +106,27 @@ def test_directories_that_do_not_belong_together_are_refused(
     assert not os.path.exists(beside + "3")
     assert sorted(os.listdir(out)) == written
     follow(spark, dirs, out, checkpoint, once=True, columns=["zxid"])
+
+
+@pytest.mark.spark
+def test_damage_that_only_reading_finds_is_a_sentence(
+    spark: "SparkSession", zab_directories: Directories, tmp_path: Path
+) -> None:
+    """In a closed file, which its index says is whole: a task of Spark fails, and says why. Mended, it goes on."""
+    copy = zab_directories.copy(tmp_path)
+    out, checkpoint = str(tmp_path / "out"), str(tmp_path / "checkpoint")
+    dirs = [str(copy.members[0])]
+    injected = damage.flip_byte(copy, where="record")
+    with pytest.raises(
+        PipelineError, match=rf"^\S+{injected.file.name} is damaged at offset \d+: checksum of the batch"
+    ):
+        follow(spark, dirs, out, checkpoint, once=True)
+    damaged = rows_in(tmp_path / "out")
+    follow(spark, [*dirs, str(copy.members[1])], out, checkpoint, once=True)
+    following, ensemble = poll(zab_directories.members[:1])
+    expected = zxids_of(following, ensemble.route(ensemble.earliest()))
+    assert list(dict.fromkeys(row[0] for row in rows_in(tmp_path / "out"))) == expected
+    assert len(damaged) < len(expected)
 
 
 @pytest.mark.spark

@@ -28,7 +28,7 @@ from attrs import frozen
 
 from zab.pipeline.errors import PipelineError
 from zab.pipeline.schema import LOG, ddl
-from zab.pipeline.spark_session import plain_errors
+from zab.pipeline.spark_session import plain_errors, whole_text
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -134,7 +134,7 @@ def _full_disk_named(out: str, checkpoint: str) -> Iterator[None]:
     try:
         yield
     except PySparkException as error:
-        if _NO_SPACE not in str(error):
+        if _NO_SPACE not in whole_text(error):
             raise
         message = f"no space is left for {out}, {checkpoint} or Spark's temporary files; what is written there is whole"
         raise PipelineError(message) from error

@@ -35,7 +35,7 @@ from zab.pipeline.shipping import package_archive
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["PLAIN_LOG_LEVEL", "job_session", "plain_errors", "spark_home", "spark_session"]
+__all__ = ["PLAIN_LOG_LEVEL", "job_session", "plain_errors", "spark_home", "spark_session", "whole_text"]
 
 PLAIN_LOG_LEVEL: Final = "off"
 """What goes wrong comes as an exception; Spark's own log would say it again, with stack traces."""
@@ -284,10 +284,21 @@ def plain_errors() -> Iterator[None]:
     try:
         yield
     except (PySparkException, Py4JError) as error:
-        found = _OURS.search(str(error))
+        found = _OURS.search(whole_text(error))
         if found is None:
             raise
         raise PipelineError(found[1].strip()) from error
+
+
+def whole_text(error: BaseException) -> str:
+    """What Spark's exception says, with the stack traces of all its causes: a worker's error may be in one of them."""
+    parts: list[str] = []
+    current: BaseException | None = error
+    while current is not None:
+        # PySpark's names: its own text leaves both out, unless it is told otherwise.
+        parts += [str(current), getattr(current, "_stackTrace", None) or ""]
+        current = getattr(current, "_cause", None)
+    return "\n".join(parts)
 
 
 def _first_line(error: BaseException) -> str:

@@ -32,7 +32,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from zab.pipeline.arrays import Integers
-from zab.pipeline.damage import Damage
+from zab.pipeline.damage import GAP, Damage
 from zab.pipeline.errors import PipelineError
 from zab.pipeline.following import Ensemble, Following, Leg
 from zab.pipeline.inventory import LogFile, split_dirs
@@ -332,20 +332,27 @@ def read_leg(
     elsewhere may find the same member. `avoid`: members that are damaged for sure."""
     expected = np.concatenate([np.arange(first, last + 1) for first, last in leg.runs])
     done = 0
-    problem = f"{leg.span.file.place} ends before zxid {leg.until:#x}"
+    wrong: list[Damage] = []
     for found in transactions(leg.span):
         if isinstance(found, Damage):
-            problem = f"{leg.span.file.place} is damaged at offset {found.offset}: {found.reason}"
+            wrong.append(found)
             continue
         right = _matching(found.zxid, expected[done:])
         yield from record_batches(found.only(np.arange(len(found)) < right), leg.span.source, columns)
         done += right
         if right < len(found):
+            wrong = [one for one in wrong if one.offset <= found.position[right]]
             break
     if done == len(expected):
         return
+    # A gap is where the damage before it has left one.
+    wrong.sort(key=lambda one: (one.kind != GAP, one.offset))
+    problem = (
+        f"damaged at offset {wrong[-1].offset}: {wrong[-1].reason}" if wrong else f"without zxid {expected[done]:#x}"
+    )
     after = int(expected[done - 1]) if done else leg.span.after
     avoid |= {leg.span.member} if is_second else set()
+    problem = f"{leg.span.file.place} is {problem}"
     for other in _legs_elsewhere(leg.span.ensemble, expected[done:], after, problem, dirs, avoid):
         yield from read_leg(other, dirs, columns, avoid, is_second=True)
 
