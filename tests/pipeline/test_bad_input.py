@@ -315,6 +315,14 @@ def test_stray_files_change_nothing(
     assert strayed.read_bytes() == whole.read_bytes()
 
 
+def wait_for_writes(workers: Sequence[Worker], count: int) -> None:
+    """Until so many were acknowledged in all."""
+    deadline = time.monotonic() + 60
+    while sum(len(worker.recorder.writes) for worker in workers) < count:
+        assert time.monotonic() < deadline, "no writes get through"
+        time.sleep(0.02)
+
+
 def test_directories_that_are_being_written(zab: Zab, quiet_spark: SparkSession, tmp_path: Path) -> None:
     configuration = {"tickTime": 500, "snapCount": 300, "preAllocSize": 64, "autopurge.purgeInterval": 0}
     with zab_servers(3, directory=tmp_path / "running", configuration=configuration) as ensemble:
@@ -328,7 +336,7 @@ def test_directories_that_are_being_written(zab: Zab, quiet_spark: SparkSession,
             acknowledged: list[set[int]] = []
             shown: list[set[int]] = []
             for number in range(2):
-                time.sleep(0.3)
+                wait_for_writes(workers, 250 * (number + 1))
                 acknowledged.append({write.zxid for worker in workers for write in list(worker.recorder.writes)})
                 out = tmp_path / f"changes{number}.json"
                 assert zab("pipeline", "audit", *dirs, "--subtree", "/load", "--out", out) == 0
