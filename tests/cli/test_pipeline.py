@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import io
 import json
+import os
 import re
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -533,3 +537,80 @@ def test_no_progress_off_a_terminal() -> None:
     with pipeline_run._StageProgress(Session(), Console(file=file)):  # type: ignore[arg-type]
         pass
     assert file.getvalue() == ""
+
+
+# Ctrl-C.
+
+
+def test_an_interrupt_waits_for_javas_start() -> None:
+    done = []
+
+    def start() -> None:
+        with pipeline_run._interrupts_later():
+            signal.raise_signal(signal.SIGINT)
+            done.append("the block")
+
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        start()
+    assert done == ["the block"]
+    assert signal.getsignal(signal.SIGINT) is before
+    try:
+        with pipeline_run._interrupts_later():
+            # As Spark does.
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_whatever_comes_of_an_interrupt_is_one() -> None:
+    def job(error: OSError) -> None:
+        with pipeline_run._NotedInterrupts():
+            try:
+                signal.raise_signal(signal.SIGINT)
+            except KeyboardInterrupt:
+                raise error from None
+
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        job(OSError("the job was cancelled"))
+    assert signal.getsignal(signal.SIGINT) is before
+    with pytest.raises(OSError, match="of its own"), pipeline_run._NotedInterrupts():
+        raise OSError("of its own")
+
+
+def running_with(text: str) -> list[str]:
+    """The processes with this in their command lines."""
+    found = []
+    for command in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            if re.search(text, command.read_text(errors="replace")):
+                found.append(command.parent.name)
+    return found
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("while_it", ["starts", "runs"])
+def test_an_interrupted_job_leaves_nothing(member: Path, tmp_path: Path, while_it: str) -> None:
+    """Neither Java nor files, nor anything to read but the exit code."""
+    work, out = tmp_path / "work", tmp_path / "out"
+    work.mkdir()
+    out.mkdir()
+    errors = tmp_path / "errors"
+    command = [sys.executable, "-m", "zab.cli.main", "pipeline", "locks", str(member), "--out", f"{out}/x.json"]
+    with errors.open("w") as file:
+        job = subprocess.Popen(command, env={**os.environ, "TMPDIR": str(work)}, stderr=file)
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline and job.poll() is None:
+            # Java has the path of its logging's settings among its arguments. When tasks run, the parts have a place.
+            if running_with(f"java.*{work}") and (while_it == "starts" or any(out.iterdir())):
+                break
+            time.sleep(0.05)
+        job.send_signal(signal.SIGINT)
+        assert job.wait(60) == 130
+    assert errors.read_text() == ""
+    assert list(out.iterdir()) == []
+    while time.monotonic() < deadline and running_with(f"java.*{work}"):
+        time.sleep(0.1)
+    assert running_with(f"java.*{work}") == []

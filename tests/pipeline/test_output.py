@@ -236,6 +236,8 @@ def test_full_disk_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(output, "_system", lambda _place: FullDisk(2000))
     with pytest.raises(PipelineError, match=r"x cannot be written: the disk is full$"):
         write_table(batches(50), open_place(str(tmp_path / "x")), output_format)
+    with pytest.raises(PipelineError, match=r"whole cannot be written: the disk is full$"):
+        write_table(batches(50), open_place(str(tmp_path / "x")), output_format, part_of=open_place("whole"))
 
 
 @pytest.mark.spark

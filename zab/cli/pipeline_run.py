@@ -11,10 +11,13 @@ Progress is shown on standard error, while that is a terminal: what Spark's stag
 """
 
 import contextlib
+import logging
 import re
+import signal
 import sys
 import threading
 from collections.abc import Iterable, Iterator
+from types import FrameType
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Self
 
 import typer
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["Run", "fail", "in_order", "running", "spark_sentence"]
 
 POLL_SECONDS: Final = 0.25
+QUIET_SECONDS: Final = 0.5
 DAMAGE_TOLD: Final = 3
 """How many places that cannot be read are named."""
 _NO_SPACE: Final = "No space left on device"
@@ -64,9 +68,13 @@ class Run:
         if self._spark is None:
             from zab.pipeline.spark_session import job_session
 
-            with _waiting("starting Spark"):
+            if not logging.getLogger().handlers:
+                # Py4J tells the root logger, stack traces and all, which of its calls an interrupt broke off.
+                logging.getLogger().addHandler(logging.NullHandler())
+            with _waiting("starting Spark"), _interrupts_later():
                 session = job_session(self.url, memory=self.memory, log_level=self.spark_log)
                 self._spark = self._stack.enter_context(session)
+            self._stack.enter_context(_NotedInterrupts())
             self._progress = self._stack.enter_context(_StageProgress(self._spark))
         return self._spark
 
@@ -234,6 +242,53 @@ def _waiting(text: str) -> Iterator[None]:
         yield
 
 
+@contextlib.contextmanager
+def _interrupts_later() -> Iterator[None]:
+    """Holds Ctrl-C back until the end of the block: Java, interrupted while it starts, would stay behind for ever."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    interrupts: list[int] = []
+
+    def note(number: int, _frame: object) -> None:
+        interrupts.append(number)
+
+    before = signal.signal(signal.SIGINT, note)
+    try:
+        yield
+    finally:
+        # Spark has one of its own by then, which ends the running jobs.
+        if signal.getsignal(signal.SIGINT) is note:
+            signal.signal(signal.SIGINT, before)
+    if interrupts:
+        raise KeyboardInterrupt
+
+
+class _NotedInterrupts:
+    """Ctrl-C ends the block with KeyboardInterrupt, whatever else comes of it: Spark's handler cancels jobs, and what
+    waits for one may hear of that first."""
+
+    def __init__(self) -> None:
+        self._before: Any = None
+        self._is_interrupted = False
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():
+            self._before = signal.signal(signal.SIGINT, self._note)
+        return self
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        self._is_interrupted = True
+        if callable(self._before):
+            self._before(number, frame)
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _where: object) -> None:
+        if self._before is not None:
+            signal.signal(signal.SIGINT, self._before)
+        if self._is_interrupted and error is not None:
+            raise KeyboardInterrupt from error
+
+
 class _StageProgress:
     """A bar for the tasks of what Spark runs at the moment; a context manager."""
 
@@ -263,6 +318,7 @@ class _StageProgress:
             self._thread = None
 
     def _show(self) -> None:
+        """Shows nothing for what is done in a moment."""
         columns = (
             SpinnerColumn(),
             TextColumn("{task.description}"),
@@ -270,9 +326,11 @@ class _StageProgress:
             MofNCompleteColumn(),
             TimeElapsedColumn(),
         )
+        if self._ending.wait(QUIET_SECONDS):
+            return
         with Progress(*columns, console=self._console, transient=True) as progress:
             shown = progress.add_task("planning", total=None)
-            while not self._ending.wait(POLL_SECONDS):
+            while True:
                 try:
                     done, total = self.count()
                 except OSError:
@@ -280,10 +338,10 @@ class _StageProgress:
                 except _spark_errors():
                     # The session ends; the command itself says why.
                     return
-                if total:
-                    progress.update(shown, description="running", completed=done, total=total)
-                else:
-                    progress.update(shown, description="planning", completed=0, total=None)
+                description = "running" if total else "planning"
+                progress.update(shown, description=description, completed=done, total=total or None)
+                if self._ending.wait(POLL_SECONDS):
+                    return
 
     def count(self) -> tuple[int, int]:
         """Tasks done, and all tasks, of the stages that run now."""

@@ -45,7 +45,7 @@ def print_rows(rows: list[dict[str, Any]], names: list[str], console: Console | 
     widths = fit(natural, flexible, console.width) if is_cut else natural
     table = Table(box=None, padding=(0, _GAP_CHARS, 0, 0), pad_edge=False)
     for name, width in widths.items():
-        is_number = name not in flexible and not _is_hexadecimal(name)
+        is_number = not _is_hexadecimal(name) and _has_numbers(rows, name)
         justify: Any = "right" if is_number else "left"
         table.add_column(name, justify=justify, no_wrap=True, overflow="ellipsis", width=width)
     for number in range(len(rows)):
@@ -59,6 +59,10 @@ def print_rows(rows: list[dict[str, Any]], names: list[str], console: Console | 
 
 def _has_texts(rows: list[dict[str, Any]], name: str) -> bool:
     return any(isinstance(row[name], str | bytes | list) for row in rows)
+
+
+def _has_numbers(rows: list[dict[str, Any]], name: str) -> bool:
+    return any(isinstance(row[name], int | float) and not isinstance(row[name], bool) for row in rows)
 
 
 def fit(natural: dict[str, int], flexible: set[str], room: int) -> dict[str, int]:

@@ -65,7 +65,7 @@ class Target:
             with _plainly(self.place):
                 system.create_dir(aside.path)
             prepared = _PREPARE[self.format](frame)
-            writer = partial(_write_part, aside=aside, format=self.format)
+            writer = partial(_write_part, target=self, aside=aside)
             found = prepared.mapInArrow(writer, "number int, name string, rows bigint").collect()
             parts = [aside / row["name"] for row in sorted(found, key=lambda row: row["number"])]
             with _plainly(self.place):
@@ -256,14 +256,14 @@ _PREPARE: Final[dict[str, Callable[["DataFrame"], "DataFrame"]]] = {
 # In the workers: one part for each task that has rows.
 
 
-def _write_part(batches: Iterable[pa.RecordBatch], *, aside: Place, format: str) -> Iterator[pa.RecordBatch]:  # noqa: A002
+def _write_part(batches: Iterable[pa.RecordBatch], *, target: Target, aside: Place) -> Iterator[pa.RecordBatch]:
     from pyspark import TaskContext
 
     task = TaskContext.get()
     assert task is not None, "parts are written by tasks"
     # A task that is tried again writes another file; only one of both is named to the driver.
     name = f"{task.partitionId()}-{task.taskAttemptId()}"
-    rows = write_table(batches, aside / name, format)
+    rows = write_table(batches, aside / name, target.format, part_of=target.place)
     if rows:
         yield pa.RecordBatch.from_pylist(
             [{"number": task.partitionId(), "name": name, "rows": rows}],
@@ -271,23 +271,30 @@ def _write_part(batches: Iterable[pa.RecordBatch], *, aside: Place, format: str)
         )
 
 
-def write_table(batches: Iterable[pa.RecordBatch], place: Place, format: str) -> int:  # noqa: A002 - Spark's name
+def write_table(
+    batches: Iterable[pa.RecordBatch],
+    place: Place,
+    format: str,  # noqa: A002
+    *,
+    part_of: Place | None = None,
+) -> int:
     """Write the rows of these batches to one file, which is not made if there are none; return how many.
 
-    Raises PipelineError."""
+    Raises PipelineError; part_of: what it names, where the file is but a part of it."""
     rows = 0
+    named = part_of or place
     with contextlib.ExitStack() as opened:
         write_batch: Callable[[pa.RecordBatch], None] | None = None
         for batch in batches:
             if not batch.num_rows:
                 continue
             # What the batches' producer raises is no error of the output.
-            with _plainly(place):
+            with _plainly(named):
                 if write_batch is None:
                     write_batch = opened.enter_context(_OPEN[format](place, batch.schema))
                 write_batch(batch)
             rows += batch.num_rows
-        with _plainly(place):
+        with _plainly(named):
             opened.close()
     return rows
 
