@@ -24,8 +24,8 @@ from tests.chaos.client import SHARED_PATHS, RecordingClient, Request
 from tests.chaos.recording import record
 from tests.zab_server import zab_servers
 from tests.zookeeper_server import ZooKeeperEnsemble
-from zab.pipeline.history import check_table
-from zab.pipeline.history_files import read_history
+from zab.pipeline.history.files import read_history
+from zab.pipeline.jobs.history import check_table
 
 MEMBERS = 3
 NO_LOAD = "none"

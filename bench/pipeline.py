@@ -30,10 +30,10 @@ from bench.process_tree import cpu_seconds, peak_mib
 from datatree.record import Txn
 from tests.pipeline.log_builder import FIRST, LINEAGE, SESSION, TIME, NativeFile, write_version2
 from zab.pipeline.inventory import inventory
-from zab.pipeline.planning import Range, plan
-from zab.pipeline.reading import read_log
+from zab.pipeline.reading.frames import read_log
+from zab.pipeline.reading.planning import Range, plan
+from zab.pipeline.reading.spans import Span, batches
 from zab.pipeline.schema import LOG
-from zab.pipeline.spans import Span, batches
 from zab.pipeline.spark_session import job_session
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tests.chaos.checker import Kind, Operation, Outcome, Replica
-from zab.pipeline import history_operation as history
-from zab.pipeline.history_files import write_history
+from zab.pipeline.history import operation as history
+from zab.pipeline.history.files import write_history
 
 _NO_NODE = -101
 _KINDS = {Kind.SET: history.SET, Kind.CREATE: history.CREATE, Kind.GET: history.GET, Kind.SYNC: history.SYNC}

@@ -13,8 +13,8 @@ from tests.chaos.chaos import Report, run
 from tests.chaos.recording import record
 from tests.zab_server import zab_servers
 from tests.zookeeper_server import ZooKeeperMember
-from zab.pipeline.history import check_table
-from zab.pipeline.history_files import read_history
+from zab.pipeline.history.files import read_history
+from zab.pipeline.jobs.history import check_table
 from zab.server.disk import RealDisk
 
 SECONDS = 60.0

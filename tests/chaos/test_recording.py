@@ -11,8 +11,8 @@ import pytest
 from tests.chaos.checker import Held, Operation, Replica
 from tests.chaos.recording import record
 from tests.chaos.test_checker import good_history, good_replicas, with_operation, with_znode
-from zab.pipeline.history import check_table
-from zab.pipeline.history_files import read_history
+from zab.pipeline.history.files import read_history
+from zab.pipeline.jobs.history import check_table
 
 
 def kinds(path: Path, operations: Sequence[Operation], replicas: Sequence[Replica]) -> set[str]:

@@ -22,7 +22,7 @@ from datatree.zookeeper_directory import load_directory
 from tests.datatree.zookeeper_histories import history, states
 from zab.cli import restore
 from zab.cli.main import main
-from zab.pipeline.snapshot_output import State, found_native, write_native
+from zab.pipeline.state.snapshot_output import State, found_native, write_native
 from zab.server.disk import RealDisk
 
 TXNS, TREE = history(2, 300)

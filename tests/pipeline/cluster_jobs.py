@@ -20,7 +20,7 @@ from tests.pipeline.cluster import EXECUTOR_SETTINGS
 from tests.pipeline.histories import good_history
 from zab.cli.main import main as zab
 from zab.cli.pipeline import JOBS, Job
-from zab.pipeline.history_files import write_history
+from zab.pipeline.history.files import write_history
 from zab.pipeline.spark_session import job_session
 
 

@@ -13,13 +13,13 @@ from datatree.record import Txn, decode
 from datatree.zookeeper_log import decode_payload
 from tests.pipeline.ensembles import NATIVE, Directories
 from tests.pipeline.native_files import NativeLog
-from zab.pipeline.acl_text import acl_text
-from zab.pipeline.damage import Damage
+from zab.pipeline.decoding.acl_text import acl_text
+from zab.pipeline.decoding.damage import Damage
+from zab.pipeline.decoding.transactions import record_batches
 from zab.pipeline.inventory import inventory
-from zab.pipeline.log_source import read_task
-from zab.pipeline.planning import Members, Range, plan
+from zab.pipeline.reading.log_source import read_task
+from zab.pipeline.reading.planning import Members, Range, plan
 from zab.pipeline.schema import LOG
-from zab.pipeline.transactions import record_batches
 
 COLUMNS = tuple(column.name for column in LOG)
 CREATES = frozenset({OpCode.CREATE, OpCode.CREATE2, OpCode.CREATE_CONTAINER, OpCode.CREATE_TTL})

@@ -8,7 +8,7 @@ from random import Random
 
 from attrs import evolve
 
-from zab.pipeline.history_operation import CREATE, DELETE, EXISTS, FAILED, GET, OK, SET, UNKNOWN, WRITES, Operation
+from zab.pipeline.history.operation import CREATE, DELETE, EXISTS, FAILED, GET, OK, SET, UNKNOWN, WRITES, Operation
 
 PATH = "/x"
 NONODE, BADVERSION, NODEEXISTS = -101, -103, -110

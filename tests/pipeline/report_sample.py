@@ -6,7 +6,7 @@ import datetime
 import math
 from random import Random
 
-from zab.pipeline.report_facts import (
+from zab.pipeline.report.facts import (
     EnsembleFacts,
     Epoch,
     Health,

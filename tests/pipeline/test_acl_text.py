@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from datatree.record import AclList
 from zab.client import format_acl, parse_acl
-from zab.pipeline.acl_text import acl_text, parse_acl_text
+from zab.pipeline.decoding.acl_text import acl_text, parse_acl_text
 
 INTS = st.one_of(st.integers(0, 31), st.integers(-(1 << 31), (1 << 31) - 1))
 TEXTS = st.one_of(

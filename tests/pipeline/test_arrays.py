@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from zab.pipeline.arrays import gather, integers, text_or_none, walk
+from zab.pipeline.decoding.arrays import gather, integers, text_or_none, walk
 
 
 def test_fields_are_gathered_at_any_offset() -> None:

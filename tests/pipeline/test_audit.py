@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from tests.pipeline.rows import CONTAINER, OPEN_ACL, History, columns, log_frame, moment, random_history
-from zab.pipeline.audit import AUDIT, COLUMNS, audit
+from zab.pipeline.jobs.audit import AUDIT, COLUMNS, audit
 from zab.pipeline.schema import ZNODES, arrow_schema
 
 if TYPE_CHECKING:

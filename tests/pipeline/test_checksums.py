@@ -6,7 +6,7 @@ from zlib import adler32, crc32
 import numpy as np
 import pytest
 
-from zab.pipeline.checksums import adlers_match, combined_crc, crcs_match, equal_crcs_match
+from zab.pipeline.decoding.checksums import adlers_match, combined_crc, crcs_match, equal_crcs_match
 
 
 def pieces(rng: random.Random, count: int, most: int) -> list[bytes]:

@@ -16,9 +16,9 @@ from datatree.batch import Batch
 from tests.pipeline import damage
 from tests.pipeline.ensembles import NATIVE, Directories
 from tests.pipeline.test_verify import ensemble, history, logs, member
-from zab.pipeline.compact import COLUMNS, Compacted, compact, compact_with, write_here
-from zab.pipeline.compact_output import Output, partition
 from zab.pipeline.errors import PipelineError
+from zab.pipeline.jobs.compact import COLUMNS, Compacted, compact, compact_with, write_here
+from zab.pipeline.jobs.compact_output import Output, partition
 from zab.pipeline.places import Place
 
 if TYPE_CHECKING:
@@ -147,8 +147,8 @@ def test_logs_that_no_longer_reach_back_to_what_is_there_are_a_hole_too(tmp_path
 
 KILLED_RUN = """
 import os, sys
-from zab.pipeline import compact_output
-from zab.pipeline.compact import compact_with, write_here
+from zab.pipeline.jobs import compact_output
+from zab.pipeline.jobs.compact import compact_with, write_here
 
 step, dirs, out = int(sys.argv[1]), sys.argv[2], sys.argv[3]
 count = 0
@@ -310,7 +310,7 @@ def test_real_histories_come_out_whole_also_where_a_member_is_damaged(
 
 @pytest.mark.spark
 def test_spark_writes_and_reads_the_same_rows_as_the_logs_have(spark: SparkSession, tmp_path: Path) -> None:
-    from zab.pipeline.reading import read_log
+    from zab.pipeline.reading.frames import read_log
 
     batches = history(40, 60)
     directories = ensemble(tmp_path / "e", batches, batches)

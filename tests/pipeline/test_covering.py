@@ -16,11 +16,11 @@ from datatree.batch import HEADER_BYTES
 from datatree.record import Txn
 from tests.pipeline.log_builder import FIRST, TIME, in_batches, random_txns, write_native, write_version2
 from zab.pipeline import places
-from zab.pipeline.covering import is_missing
-from zab.pipeline.damage import Damage
+from zab.pipeline.decoding.damage import Damage
 from zab.pipeline.errors import PipelineError
 from zab.pipeline.inventory import inventory
-from zab.pipeline.planning import Members, Range, Task, plan, read_task, task_batches
+from zab.pipeline.reading.covering import is_missing
+from zab.pipeline.reading.planning import Members, Range, Task, plan, read_task, task_batches
 
 SECOND = (2 << 32) + 1
 ONE = random_txns(random.Random(1), 120)
@@ -227,7 +227,7 @@ def test_small_files_share_a_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     made = write_native(tmp_path / "1", files(30, 60, 90, 120, 150), member=1)
     assert len(plan(inventory(tmp_path), Range())) == 1
     assert len(plan(inventory(tmp_path), Range(), members="one")) == 1
-    monkeypatch.setattr("zab.pipeline.planning.TASK_BYTES", len(made[0].data) + len(made[1].data))
+    monkeypatch.setattr("zab.pipeline.reading.planning.TASK_BYTES", len(made[0].data) + len(made[1].data))
     for members in ("all", "one"):
         tasks = plan(inventory(tmp_path), Range(), members=members)
         assert 3 <= len(tasks) <= 6

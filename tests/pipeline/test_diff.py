@@ -17,8 +17,8 @@ from datatree.zookeeper_snapshot import SnapshotZnode
 from datatree.zookeeper_state import ZooKeeperState
 from tests.pipeline.txn_rows import moment, znode_frame
 from tests.zab_server import zab_servers
-from zab.pipeline.acl_text import acl_text, parse_acl_text
-from zab.pipeline.diff import DIFF, Change, lines_of_creations, lines_of_deletions
+from zab.pipeline.decoding.acl_text import acl_text, parse_acl_text
+from zab.pipeline.jobs.diff import DIFF, Change, lines_of_creations, lines_of_deletions
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -134,7 +134,7 @@ AFTER = tree(
 
 @pytest.mark.spark
 def test_rows_say_what_is_different(spark: SparkSession) -> None:
-    from zab.pipeline.diff import diff
+    from zab.pipeline.jobs.diff import diff
 
     changes = diff(znode_frame(spark, BEFORE, 5), znode_frame(spark, AFTER, 9))
     assert changes.columns == [column.name for column in DIFF]
@@ -204,7 +204,7 @@ def run_lines(lines: list[str], hosts: str) -> None:
 @pytest.mark.spark
 @pytest.mark.slow
 def test_commands_make_the_second_state_out_of_the_first(spark: SparkSession) -> None:
-    from zab.pipeline.diff import diff, diff_commands
+    from zab.pipeline.jobs.diff import diff, diff_commands
 
     empty, before, after = (znode_frame(spark, each, 5) for each in (tree(), BEFORE, AFTER))
     with zab_servers(1, configuration={"extendedTypesEnabled": "true"}) as ensemble, living(ensemble.hosts) as owner:

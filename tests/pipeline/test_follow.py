@@ -24,7 +24,7 @@ from tests.pipeline.test_following import poll, zxids_of
 from tests.zab_server import zab_servers
 from zab.cli.main import INTERRUPTED
 from zab.pipeline.errors import PipelineError
-from zab.pipeline.follow import Progress, follow
+from zab.pipeline.jobs.follow import Progress, follow
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -144,7 +144,7 @@ def test_a_checkpoint_in_use_is_refused(spark: "SparkSession", zab_directories: 
 def test_a_full_disk_is_named() -> None:
     from pyspark.errors import PySparkException
 
-    from zab.pipeline import follow as module
+    from zab.pipeline.jobs import follow as module
 
     with (
         pytest.raises(PipelineError, match=r"no space is left for /out, /checkpoint or"),
@@ -158,7 +158,7 @@ def test_a_full_disk_is_named() -> None:
 @pytest.mark.spark
 def test_a_long_list_of_files_is_read_from_its_summary(spark: "SparkSession", tmp_path: Path) -> None:
     """Spark sums its list up every ten batches; files of older ones may be gone by then."""
-    from zab.pipeline import follow as module
+    from zab.pipeline.jobs import follow as module
 
     metadata = tmp_path / "_spark_metadata"
     metadata.mkdir()

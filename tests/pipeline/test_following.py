@@ -21,8 +21,8 @@ from datatree.segment import SEGMENT_HEADER_BYTES, SegmentHeader, log_files, log
 from tests.pipeline import damage
 from tests.pipeline.ensembles import NATIVE, Directories
 from zab.pipeline.errors import PipelineError
-from zab.pipeline.following import Ensemble, Following, Route
-from zab.pipeline.stream import read_leg
+from zab.pipeline.streaming.following import Ensemble, Following, Route
+from zab.pipeline.streaming.stream import read_leg
 from zab.server.disk import RealDisk
 
 LINEAGE = bytes(range(16))
@@ -146,7 +146,7 @@ def test_a_growing_log_is_shown_up_to_its_mark(history: History, writer: LogWrit
 
 
 def test_a_poll_looks_at_nothing_twice(history: History, writer: LogWriter, monkeypatch: pytest.MonkeyPatch) -> None:
-    from zab.pipeline import chart
+    from zab.pipeline.streaming import chart
 
     writer.log.append([history.add(2000), history.add(2000)])
     following, ensemble = poll([writer.directory])
@@ -356,7 +356,7 @@ def test_uncommitted_ones_are_shown_when_asked_for(history: History, writer: Log
 
 
 def test_so_many_and_no_more(history: History, writer: LogWriter, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("zab.pipeline.following.LEG_TRANSACTIONS_MAX", 4)
+    monkeypatch.setattr("zab.pipeline.streaming.following.LEG_TRANSACTIONS_MAX", 4)
     for epoch in (1, 1, 2, 4):
         writer.log.append([history.add(7, epoch=epoch)])
         writer.log.roll()

@@ -29,11 +29,11 @@ from tests.pipeline.histories import (
 )
 from zab.cli.simulate import simulate_command
 from zab.pipeline.errors import PipelineError
-from zab.pipeline.history import check_table, history, read_histories
-from zab.pipeline.history_files import HISTORY, HistoryWriter, read_history, write_history
-from zab.pipeline.history_operation import CREATE, DELETE, EXISTS, FAILED, GET, OK, SET, SYNC, UNKNOWN, Operation
-from zab.pipeline.history_search import SearchLimitError, linearize, smallest
-from zab.pipeline.history_znode import SHOWN_MAX, UNDECIDED, check_znode
+from zab.pipeline.history.files import HISTORY, HistoryWriter, read_history, write_history
+from zab.pipeline.history.operation import CREATE, DELETE, EXISTS, FAILED, GET, OK, SET, SYNC, UNKNOWN, Operation
+from zab.pipeline.history.search import SearchLimitError, linearize, smallest
+from zab.pipeline.history.znode import SHOWN_MAX, UNDECIDED, check_znode
+from zab.pipeline.jobs.history import check_table, history, read_histories
 from zab.simulator.recorder import Record, Recorder
 from zab.simulator.simulation import run
 
@@ -237,7 +237,7 @@ def test_a_hopeless_search_is_given_up_and_said(monkeypatch: pytest.MonkeyPatch)
     writes = [op(100 + number, 1, SET, 2, b"%d" % number, returned=9) for number in range(16)]
     reads = [evolve(op(B, 1 + at, GET, 10 + 2 * at, b"%d" % value), since=9) for at, value in enumerate((0, 1, 0))]
     operations = [op(A, 1, CREATE, 0, b"first"), *writes, *reads]
-    monkeypatch.setattr("zab.pipeline.history_search.STEPS_MAX", 1000)
+    monkeypatch.setattr("zab.pipeline.history.search.STEPS_MAX", 1000)
     with pytest.raises(SearchLimitError):
         linearize(operations)
     (violation,) = check_znode(PATH, operations)
@@ -309,7 +309,7 @@ def test_a_history_comes_back_from_its_file_as_it_was_recorded(tmp_path: Path) -
 
 
 def test_many_operations_are_written_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("zab.pipeline.history_files.ROWS_PER_GROUP", 5)
+    monkeypatch.setattr("zab.pipeline.history.files.ROWS_PER_GROUP", 5)
     path = tmp_path / "run.parquet"
     write_history(path, right(), name="n")
     assert pq.ParquetFile(path).num_row_groups == 4

@@ -10,7 +10,7 @@ import pytest
 
 from tests.pipeline.rows import History, columns, log_frame, moment, parent_of, random_history
 from zab.pipeline.errors import PipelineError
-from zab.pipeline.hotspots import COLUMNS, VIEWS, hotspots
+from zab.pipeline.jobs.hotspots import COLUMNS, VIEWS, hotspots
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -10,8 +10,8 @@ from datatree.opcodes import OpCode
 from datatree.record import Txn
 from datatree.zookeeper_log import LOG_HEADER, encode_record
 from zab.pipeline.errors import PipelineError
-from zab.pipeline.kept import check_range
-from zab.pipeline.planning import Range
+from zab.pipeline.reading.kept import check_range
+from zab.pipeline.reading.planning import Range
 
 FIRST, LAST = 1 << 32 | 1, 2 << 32 | 3
 EARLY_MS, LATE_MS = 1_700_000_000_000, 1_700_000_090_000

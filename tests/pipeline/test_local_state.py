@@ -21,10 +21,10 @@ from tests.pipeline import damage
 from tests.pipeline.ensembles import Directories
 from zab.pipeline.errors import PipelineError
 from zab.pipeline.inventory import Member, inventory
-from zab.pipeline.local_state import LocalLogs, local_moment, local_state
-from zab.pipeline.moment import Moment, moment_of
-from zab.pipeline.planning import Range
-from zab.pipeline.snapshot_choice import Chosen, examine
+from zab.pipeline.reading.planning import Range
+from zab.pipeline.reading.snapshot_choice import Chosen, examine
+from zab.pipeline.state.local_state import LocalLogs, local_moment, local_state
+from zab.pipeline.state.moment import Moment, moment_of
 
 CONFIG = b"/zookeeper/config"
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from tests.pipeline.rows import History, columns, log_frame, moment, parent_of, random_history
-from zab.pipeline.locks import COLUMNS, LOCKS, OVERLAPS, QUEUE, lock_summary, locks, overlaps
+from zab.pipeline.jobs.locks import COLUMNS, LOCKS, OVERLAPS, QUEUE, lock_summary, locks, overlaps
 from zab.pipeline.schema import ZNODES, arrow_schema
 
 if TYPE_CHECKING:

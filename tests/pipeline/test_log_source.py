@@ -13,13 +13,13 @@ import pytest
 from datatree.batch import HEADER_BYTES
 from tests.pipeline.log_builder import FIRST, in_batches, random_txns, write_native
 from zab.pipeline import PipelineError, read_damage, read_log
-from zab.pipeline.damage import Damage
+from zab.pipeline.decoding.damage import Damage
 from zab.pipeline.inventory import LogFile, inventory
-from zab.pipeline.log_source import Options, damage_rows, plan_of
 from zab.pipeline.places import open_place
-from zab.pipeline.planning import Range, plan, task_batches
+from zab.pipeline.reading.log_source import Options, damage_rows, plan_of
+from zab.pipeline.reading.planning import Range, plan, task_batches
+from zab.pipeline.reading.spans import Span
 from zab.pipeline.schema import DAMAGE, LOG, ddl
-from zab.pipeline.spans import Span
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

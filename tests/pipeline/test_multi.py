@@ -4,7 +4,7 @@ import pytest
 
 from datatree.opcodes import OpCode
 from datatree.record import Part
-from zab.pipeline.multi import unpack
+from zab.pipeline.decoding.multi import unpack
 
 CREATE: Part = (1, 4, b"/a", b"x", (None, 7))
 SET: Part = (5, 3, b"/b", None, None)

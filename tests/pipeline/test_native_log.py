@@ -12,8 +12,8 @@ from datatree.batch import HEADER_BYTES, Batch, BatchError, parse
 from datatree.frame import FRAME_HEADER_BYTES, MAGIC, Frame, pack_frame, scan, seed_of
 from datatree.segment import SEGMENT_HEADER_BYTES, Index, SegmentHeader
 from tests.pipeline.log_builder import FIRST, LINEAGE, START, Bytes, NativeFile, cut_anywhere, in_batches, random_txns
-from zab.pipeline.damage import Damage
-from zab.pipeline.native_log import Block, FrameScan, IndexScan, load_index
+from zab.pipeline.decoding.damage import Damage
+from zab.pipeline.decoding.native_log import Block, FrameScan, IndexScan, load_index
 
 Found = tuple[list[int], list[tuple[int, int | None, str]]]
 

@@ -27,11 +27,11 @@ from tests.pipeline.log_builder import (
     in_batches,
     random_txns,
 )
-from zab.pipeline.damage import Damage
-from zab.pipeline.native_log import Block, FrameScan
-from zab.pipeline.native_rows import decode_block
+from zab.pipeline.decoding.damage import Damage
+from zab.pipeline.decoding.native_log import Block, FrameScan
+from zab.pipeline.decoding.native_rows import decode_block
+from zab.pipeline.decoding.transactions import ROWS_MAX, Source, record_batches
 from zab.pipeline.schema import LOG, arrow_schema
-from zab.pipeline.transactions import ROWS_MAX, Source, record_batches
 
 SOURCE = Source("e", "1", "log.1")
 LAST_TIME = 253_402_300_799_999
@@ -230,7 +230,7 @@ def test_distinct_acls_are_decoded_once(monkeypatch: pytest.MonkeyPatch) -> None
         calls += 1
         return decode(buffer, offset)
 
-    monkeypatch.setattr("zab.pipeline.native_rows.decode", counted)
+    monkeypatch.setattr("zab.pipeline.decoding.native_rows.decode", counted)
     rows, _ = read(file, ["acl"])
     assert rows[:4] == [{"acl": f"digest:{number}:cdrwa"} for number in (0, 1, 2, 0)]
     assert calls == 3

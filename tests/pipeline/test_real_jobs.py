@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.pipeline.ensembles import Directories
-from zab.pipeline.reading import read_log
+from zab.pipeline.reading.frames import read_log
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,7 +32,7 @@ def log_of(spark: SparkSession, directories: Directories, columns: tuple[str, ..
 
 def test_holders_knew_that_they_held(spark: SparkSession, directories: Directories) -> None:
     """By the log, each contender had its turn before its client said so, and had left soon after it let go."""
-    from zab.pipeline.locks import COLUMNS, locks
+    from zab.pipeline.jobs.locks import COLUMNS, locks
 
     queue = locks(log_of(spark, directories, COLUMNS)).toArrow().to_pylist()
     turns = {f"{row['lock']}/{row['name']}": row for row in queue}
@@ -50,7 +50,7 @@ def test_holders_knew_that_they_held(spark: SparkSession, directories: Directori
 
 
 def test_sessions_ended_as_their_clients_ended_them(spark: SparkSession, directories: Directories) -> None:
-    from zab.pipeline.sessions import COLUMNS, sessions
+    from zab.pipeline.jobs.sessions import COLUMNS, sessions
 
     found = sessions(log_of(spark, directories, COLUMNS)).toArrow().to_pylist()
     by_session = {row["session"]: row for row in found}
@@ -64,7 +64,7 @@ def test_sessions_ended_as_their_clients_ended_them(spark: SparkSession, directo
 
 def test_changes_lead_to_what_a_client_read_at_the_end(spark: SparkSession, directories: Directories) -> None:
     """Each change finds as old what the one before left, and the last ones are the tree."""
-    from zab.pipeline.audit import COLUMNS, audit
+    from zab.pipeline.jobs.audit import COLUMNS, audit
 
     found = audit(log_of(spark, directories, COLUMNS)).toArrow().to_pylist()
     found.sort(key=lambda row: (row["zxid"], -1 if row["part"] is None else row["part"]))

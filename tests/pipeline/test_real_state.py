@@ -16,7 +16,7 @@ from datatree.zookeeper_snapshot import SnapshotReader, SnapshotZnode
 from datatree.zookeeper_state import ZooKeeperState
 from tests.pipeline.ensembles import NATIVE, Directories
 from zab.cli.log_files import Entry, open_log
-from zab.pipeline.local_state import local_moment, local_state
+from zab.pipeline.state.local_state import local_moment, local_state
 from zab.server.disk import RealDisk
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def test_what_the_clients_read_is_the_state_at_the_end(copy: Directories) -> Non
 
 @pytest.mark.spark
 def test_spark_says_the_same(copy: Directories, spark: SparkSession) -> None:
-    from zab.pipeline.state_of import state_of
+    from zab.pipeline.state.state_of import state_of
 
     txns = transactions(copy)
     snapshots = newest_first(copy)

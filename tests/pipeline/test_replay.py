@@ -16,11 +16,11 @@ from datatree.znode import is_ephemeral, visible_cversion
 from datatree.zookeeper_snapshot import SnapshotZnode
 from datatree.zookeeper_state import ZooKeeperState
 from tests.datatree.zookeeper_histories import fuzzy, history, states
-from zab.pipeline import replay
-from zab.pipeline.acl_text import acl_text
-from zab.pipeline.replay import replay_batches
+from zab.pipeline.decoding.acl_text import acl_text
+from zab.pipeline.decoding.snapshot_rows import Label
 from zab.pipeline.schema import ZNODES, arrow_schema
-from zab.pipeline.snapshot_rows import Label
+from zab.pipeline.state import replay
+from zab.pipeline.state.replay import replay_batches
 
 CREATES = {OpCode.CREATE, OpCode.CREATE2, OpCode.CREATE_CONTAINER, OpCode.CREATE_TTL}
 DELETES = {OpCode.DELETE, OpCode.DELETE_CONTAINER}

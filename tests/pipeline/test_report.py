@@ -16,7 +16,7 @@ from tests.pipeline.test_report_page import Elements
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from zab.pipeline.report_facts import EnsembleFacts
+    from zab.pipeline.report.facts import EnsembleFacts
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.java]
 
@@ -40,8 +40,8 @@ def reported(
     zookeeper_directories: Directories,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Reported:
-    from zab.pipeline.report import page
-    from zab.pipeline.report_collect import collect
+    from zab.pipeline.report.collect import collect
+    from zab.pipeline.report.page import page
 
     copy = zab_directories.copy(tmp_path_factory.mktemp("damaged"))
     injected = damage.change_record(copy, member=2, mended="chain")
@@ -145,7 +145,7 @@ def test_paths_of_the_data_are_only_texts(reported: Reported) -> None:
 
 def test_bounds_limit_what_is_counted(spark: SparkSession, zab_directories: Directories) -> None:
     from zab.pipeline.errors import PipelineError
-    from zab.pipeline.report_collect import Bounds, collect
+    from zab.pipeline.report.collect import Bounds, collect
 
     dirs = [str(path) for path in zab_directories.members]
     with pytest.raises(PipelineError, match="no transactions to report on"):

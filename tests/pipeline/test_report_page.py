@@ -11,8 +11,7 @@ import pytest
 from attrs import evolve
 
 from tests.pipeline.report_sample import BUCKETS, HOSTILE, SINCE, sample_facts
-from zab.pipeline.report import page
-from zab.pipeline.report_facts import (
+from zab.pipeline.report.facts import (
     BUCKETS_MAX,
     KINDS,
     EnsembleFacts,
@@ -24,8 +23,9 @@ from zab.pipeline.report_facts import (
     bucket_milliseconds,
     printable,
 )
-from zab.pipeline.report_plots import bytes_text, count_text, milliseconds_text
-from zab.pipeline.report_sentences import sentences
+from zab.pipeline.report.page import page
+from zab.pipeline.report.plots import bytes_text, count_text, milliseconds_text
+from zab.pipeline.report.sentences import sentences
 
 MADE = datetime.datetime(2026, 11, 21, tzinfo=datetime.UTC)
 VOID = {"meta", "br", "link", "img", "input", "hr"}

@@ -22,7 +22,7 @@ from tests.zab_server import zab_servers
 from tests.zookeeper_server import ZooKeeperEnsemble, zookeeper
 from zab.cli.main import main
 from zab.pipeline.inventory import inventory
-from zab.pipeline.local_state import local_moment, local_state
+from zab.pipeline.state.local_state import local_moment, local_state
 
 pytestmark = pytest.mark.slow
 

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pytest
 
 from tests.pipeline.rows import History, columns, log_frame, moment, random_history
+from zab.pipeline.jobs.sessions import COLUMNS, LIVES, WAVES, sessions, waves
 from zab.pipeline.schema import SESSIONS, arrow_schema
-from zab.pipeline.sessions import COLUMNS, LIVES, WAVES, sessions, waves
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -20,10 +20,10 @@ from datatree.zookeeper_state import ZooKeeperState
 from tests.datatree.test_snapshot import everything
 from tests.datatree.zookeeper_histories import history, states
 from tests.pipeline.txn_rows import znode_frame
-from zab.pipeline import znode_rows
 from zab.pipeline.errors import PipelineError
-from zab.pipeline.snapshot_output import State, found_native, found_version_2, write_native, write_version_2
-from zab.pipeline.znode_rows import spooled
+from zab.pipeline.state import znode_rows
+from zab.pipeline.state.snapshot_output import State, found_native, found_version_2, write_native, write_version_2
+from zab.pipeline.state.znode_rows import spooled
 from zab.simulator.disk import FaultyDisk
 
 if TYPE_CHECKING:

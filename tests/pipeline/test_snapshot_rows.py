@@ -20,12 +20,12 @@ from datatree.znode import STAT_LAYOUT, visible_cversion
 from datatree.zookeeper_directory import from_cursor
 from datatree.zookeeper_state import ZooKeeperState
 from tests.datatree.zookeeper_histories import fuzzy, history, states
-from zab.pipeline import znode_rows
-from zab.pipeline.acl_text import acl_text, parse_acl_text
+from zab.pipeline.decoding.acl_text import acl_text, parse_acl_text
+from zab.pipeline.decoding.snapshot_rows import Label, SnapshotDamageError, open_snapshot
 from zab.pipeline.errors import PipelineError
 from zab.pipeline.schema import SESSIONS, ZNODES, arrow_schema
-from zab.pipeline.snapshot_output import State, write_native
-from zab.pipeline.snapshot_rows import Label, SnapshotDamageError, open_snapshot
+from zab.pipeline.state import znode_rows
+from zab.pipeline.state.snapshot_output import State, write_native
 from zab.simulator.disk import FaultyDisk
 
 LINEAGE = bytes(range(16))

@@ -38,7 +38,7 @@ def break_one(file: Path) -> None:
 @pytest.mark.spark
 @pytest.mark.slow
 def test_rows_are_the_znodes_of_the_newest_snapshot(spark: SparkSession, zab_directories: Directories) -> None:
-    from zab.pipeline.snapshot_source import read_snapshot
+    from zab.pipeline.reading.snapshot_source import read_snapshot
 
     newest = max((file for number in range(3) for file in zab_directories.snapshots(number)), key=zxid_of)
     disk = RealDisk(str(newest.parent.parent), lock=False)
@@ -59,7 +59,7 @@ def test_rows_are_the_znodes_of_the_newest_snapshot(spark: SparkSession, zab_dir
 @pytest.mark.spark
 @pytest.mark.slow
 def test_snapshot_below_a_zxid_and_of_each_member(spark: SparkSession, zookeeper_directories: Directories) -> None:
-    from zab.pipeline.snapshot_source import read_snapshot
+    from zab.pipeline.reading.snapshot_source import read_snapshot
 
     below = zookeeper_directories.last_zxid - 0x100000000
     wanted = {
@@ -79,8 +79,8 @@ def test_snapshot_below_a_zxid_and_of_each_member(spark: SparkSession, zookeeper
 @pytest.mark.spark
 @pytest.mark.slow
 def test_sparks_own_interface(spark: SparkSession, zab_directories: Directories, tmp_path: Path) -> None:
-    from zab.pipeline.log_source import register
-    from zab.pipeline.snapshot_source import read_snapshot
+    from zab.pipeline.reading.log_source import register
+    from zab.pipeline.reading.snapshot_source import read_snapshot
 
     register(spark)
     names = read_snapshot(spark, dirs_of(zab_directories), columns=["path"]).collect()
@@ -95,7 +95,7 @@ def test_sparks_own_interface(spark: SparkSession, zab_directories: Directories,
 def test_wrong_options_are_refused(zab_directories: Directories, tmp_path: Path) -> None:
     from pyspark.sql.types import StructType
 
-    from zab.pipeline.snapshot_source import SnapshotSource
+    from zab.pipeline.reading.snapshot_source import SnapshotSource
 
     dirs = str(zab_directories.members[0])
     for options, reason in (
@@ -117,7 +117,7 @@ def test_wrong_options_are_refused(zab_directories: Directories, tmp_path: Path)
 
 def test_what_cannot_be_read_is_passed_over_and_told(zab_directories: Directories, tmp_path: Path) -> None:
     from zab.pipeline.inventory import inventory
-    from zab.pipeline.snapshot_source import choose_tasks, snapshot_damage
+    from zab.pipeline.reading.snapshot_source import choose_tasks, snapshot_damage
 
     copy = zab_directories.copy(tmp_path)
     (one, two, *rest) = reversed(copy.snapshots(0))
@@ -140,8 +140,8 @@ def test_compressed_snapshots_are_read_and_snappy_is_explained(
     zookeeper_directories: Directories, tmp_path: Path
 ) -> None:
     from zab.pipeline.inventory import inventory
-    from zab.pipeline.snapshot_choice import Chosen, examine
-    from zab.pipeline.snapshot_source import choose_tasks, snapshot_damage
+    from zab.pipeline.reading.snapshot_choice import Chosen, examine
+    from zab.pipeline.reading.snapshot_source import choose_tasks, snapshot_damage
 
     newest = zookeeper_directories.snapshots(0)[-1]
     plain, packed = tmp_path / "plain" / "version-2", tmp_path / "packed" / "version-2"
@@ -168,7 +168,7 @@ def test_compressed_snapshots_are_read_and_snappy_is_explained(
 def test_damage_that_comes_later_ends_the_job_with_a_sentence(
     spark: SparkSession, zab_directories: Directories, tmp_path: Path
 ) -> None:
-    from zab.pipeline.snapshot_source import read_snapshot
+    from zab.pipeline.reading.snapshot_source import read_snapshot
     from zab.pipeline.spark_session import plain_errors
 
     copy = zab_directories.copy(tmp_path)

@@ -14,9 +14,9 @@ from datatree.record import Txn
 from datatree.zookeeper_state import ZooKeeperState
 from tests.datatree.zookeeper_histories import fuzzy, history, states
 from tests.pipeline.txn_rows import log_frame, moment, session_frame, znode_frame, znode_rows
+from zab.pipeline.decoding.snapshot_rows import Label
 from zab.pipeline.errors import PipelineError
 from zab.pipeline.schema import SESSIONS, ZNODES
-from zab.pipeline.snapshot_rows import Label
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -50,7 +50,7 @@ def sorted_znodes(state: ZooKeeperState) -> list[Any]:
 
 
 def test_state_from_the_beginning_at_any_zxid(spark: SparkSession) -> None:
-    from zab.pipeline.state import state
+    from zab.pipeline.state.frames import state
 
     log = log_frame(spark, TXNS).cache()
     for zxid in (137, 400):
@@ -64,7 +64,7 @@ def test_state_from_the_beginning_at_any_zxid(spark: SparkSession) -> None:
 
 
 def test_state_from_an_exact_snapshot(spark: SparkSession) -> None:
-    from zab.pipeline.state import state
+    from zab.pipeline.state.frames import state
 
     base = znode_frame(spark, sorted_znodes(MOMENTS[150]), 150)
     log = log_frame(spark, TXNS)
@@ -76,7 +76,7 @@ def test_state_from_an_exact_snapshot(spark: SparkSession) -> None:
 
 
 def test_state_from_a_fuzzy_snapshot(spark: SparkSession) -> None:
-    from zab.pipeline.state import state
+    from zab.pipeline.state.frames import state
 
     base = znode_frame(spark, fuzzy(MOMENTS[:300], 200, Random(3)), 200)
     assert rows_of(state(log_frame(spark, TXNS), base, at=320)) == expected(MOMENTS[320])
@@ -84,7 +84,7 @@ def test_state_from_a_fuzzy_snapshot(spark: SparkSession) -> None:
 
 def test_a_time_means_the_last_transaction_at_or_before_it(spark: SparkSession) -> None:
     """The times of this log are 10,000 ms and the zxid; one of a new leader whose clock is behind comes last."""
-    from zab.pipeline.state import last_zxid, session_state, state
+    from zab.pipeline.state.frames import last_zxid, session_state, state
 
     late = evolve(TXNS[299], time=10_200)
     log = log_frame(spark, [*TXNS[:299], late, *TXNS[300:]]).cache()
@@ -104,7 +104,7 @@ def test_a_time_means_the_last_transaction_at_or_before_it(spark: SparkSession) 
 
 
 def test_sessions_at_a_moment(spark: SparkSession) -> None:
-    from zab.pipeline.state import session_state
+    from zab.pipeline.state.frames import session_state
 
     log = log_frame(spark, TXNS)
     base = session_frame(spark, MOMENTS[100].sessions, 100)
@@ -120,7 +120,7 @@ def test_sessions_closed_without_a_list(spark: SparkSession) -> None:
     """As ZooKeeper before 3.6 logged it: the reader has null for the paths."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    from zab.pipeline.state import state
+    from zab.pipeline.state.frames import state
 
     unlisted = [evolve(txn, rest=()) if txn.type == OpCode.CLOSE_SESSION else txn for txn in TXNS]
     assert unlisted != TXNS
@@ -132,7 +132,7 @@ def test_sessions_closed_without_a_list(spark: SparkSession) -> None:
 
 
 def test_refused_multis_change_nothing(spark: SparkSession) -> None:
-    from zab.pipeline.state import state
+    from zab.pipeline.state.frames import state
 
     made = Txn(1, 5, 9, 0, OpCode.CREATE, 1, b"/a", b"x", (None, 0))
     refused = ((OpCode.ERROR, 0, b"", None, None), (OpCode.ERROR, -110, b"", None, None))
@@ -143,7 +143,7 @@ def test_refused_multis_change_nothing(spark: SparkSession) -> None:
 
 
 def test_names_that_are_hard_to_take_apart(spark: SparkSession) -> None:
-    from zab.pipeline.state import state
+    from zab.pipeline.state.frames import state
 
     paths = ["/a", "/a/ä\U0001f40e", "/a/ä\U0001f40e/x'\"\\", "/a/a", "/a/a/a", "/%2F", "/%2F/ "]
     txns = [

@@ -14,8 +14,8 @@ from datatree.recovery import recover
 from datatree.zookeeper_directory import load_directory, to_tree
 from tests.pipeline.ensembles import Directories
 from zab.cli.main import main
-from zab.pipeline.local_state import local_moment, local_state
 from zab.pipeline.schema import ZNODES
+from zab.pipeline.state.local_state import local_moment, local_state
 from zab.server.disk import RealDisk
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from datatree.zookeeper_state import ZooKeeperState
 from tests.pipeline.ensembles import Directories
 from tests.pipeline.txn_rows import znode_rows
 from zab.pipeline.errors import PipelineError
-from zab.pipeline.local_state import local_moment, local_state
 from zab.pipeline.schema import ZNODES
+from zab.pipeline.state.local_state import local_moment, local_state
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -47,7 +47,7 @@ def expected(state: ZooKeeperState) -> dict[str, tuple[Any, ...]]:
 
 
 def check(spark: SparkSession, directories: Directories, at: Any) -> None:
-    from zab.pipeline.state_of import state_of
+    from zab.pipeline.state.state_of import state_of
 
     dirs = dirs_of(directories)
     moment = local_moment(dirs, at)
@@ -82,7 +82,7 @@ def time_of(dirs: Sequence[str], zxid: int) -> datetime | None:
 def test_state_of_several_ensembles(
     spark: SparkSession, zab_directories: Directories, zookeeper_directories: Directories
 ) -> None:
-    from zab.pipeline.state_of import state_of
+    from zab.pipeline.state.state_of import state_of
 
     dirs = [*dirs_of(zab_directories, "ours"), *dirs_of(zookeeper_directories, "theirs")]
     found = state_of(spark, dirs)
@@ -101,7 +101,7 @@ def test_state_without_any_snapshot(spark: SparkSession, zab_directories: Direct
 
 
 def test_what_is_not_kept_is_a_sentence(spark: SparkSession, zab_directories: Directories) -> None:
-    from zab.pipeline.state_of import state_of
+    from zab.pipeline.state.state_of import state_of
 
     with pytest.raises(PipelineError, match="beyond the end"):
         state_of(spark, dirs_of(zab_directories), zab_directories.last_zxid + 5)

@@ -11,9 +11,9 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from tests.pipeline import damage
 from tests.pipeline.ensembles import Directories
 from tests.pipeline.test_following import History, LogWriter
-from zab.pipeline import stream
 from zab.pipeline.errors import PipelineError
-from zab.pipeline.stream import LogStreamReader
+from zab.pipeline.streaming import stream
+from zab.pipeline.streaming.stream import LogStreamReader
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -287,7 +287,7 @@ def follow_now(spark: "SparkSession", directories: Directories, tmp_path: Path, 
 def test_a_stream_has_the_rows_of_the_log(
     name: str, request: pytest.FixtureRequest, spark: "SparkSession", tmp_path: Path
 ) -> None:
-    from zab.pipeline.reading import read_log
+    from zab.pipeline.reading.frames import read_log
 
     directories: Directories = request.getfixturevalue(name)
     columns = ["zxid", "part", "operation", "path", "data", "session", "owner", "checksum"]

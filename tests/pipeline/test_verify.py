@@ -26,9 +26,9 @@ from tests.pipeline.native_files import LogFrame, NativeLog, rechained, with_bod
 from tests.pipeline.version2_files import Version2Log
 from zab.pipeline.errors import PipelineError
 from zab.pipeline.inventory import inventory
-from zab.pipeline.verify import VERIFY, find, find_in_snapshots, verify
-from zab.pipeline.verify_findings import Finding
-from zab.pipeline.verify_snapshots import examine_snapshot, snapshot_tasks
+from zab.pipeline.jobs.verify import VERIFY, find, find_in_snapshots, verify
+from zab.pipeline.verify.findings import Finding
+from zab.pipeline.verify.snapshots import examine_snapshot, snapshot_tasks
 from zab.server.disk import RealDisk
 
 if TYPE_CHECKING:
@@ -293,7 +293,7 @@ def test_an_index_that_says_something_else_is_found(tmp_path: Path) -> None:
 def test_an_absurd_amount_of_differences_is_not_read_again_as_a_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("zab.pipeline.verify_compare.DRILLS_MAX", 1)
+    monkeypatch.setattr("zab.pipeline.verify.compare.DRILLS_MAX", 1)
     one, other = history(20, 30, 30), history(20, 30, 30, seed=2)
     findings = deviations(ensemble(tmp_path, one, other), chains=False)
     assert [each for each in findings if "so much differs" in each.sentence]

@@ -13,8 +13,8 @@ from datatree.record import Txn
 from datatree.zookeeper import ZooKeeperFileError
 from datatree.zookeeper_log import LOG_HEADER, LogEnd, LogReader, encode_record
 from tests.pipeline.log_builder import FIRST, Bytes, random_txns, version2_bytes
-from zab.pipeline.damage import Damage
-from zab.pipeline.version2_log import RecordBlock, RecordScan
+from zab.pipeline.decoding.damage import Damage
+from zab.pipeline.decoding.version2_log import RecordBlock, RecordScan
 
 Found = tuple[list[int], list[tuple[int, int | None, str]]]
 

@@ -15,10 +15,10 @@ from datatree.zookeeper import ZooKeeperFileError
 from datatree.zookeeper_log import LOG_HEADER, decode_payload, encode_record
 from tests.pipeline.expected_rows import COLUMNS, expected, parts_of
 from tests.pipeline.log_builder import FIRST, SESSION, TIME, Bytes, random_txns
-from zab.pipeline.damage import Damage
-from zab.pipeline.transactions import Source, record_batches
-from zab.pipeline.version2_log import RecordBlock, RecordScan
-from zab.pipeline.version2_rows import decode_records
+from zab.pipeline.decoding.damage import Damage
+from zab.pipeline.decoding.transactions import Source, record_batches
+from zab.pipeline.decoding.version2_log import RecordBlock, RecordScan
+from zab.pipeline.decoding.version2_rows import decode_records
 
 SOURCE = Source("e", "1", "log.1")
 LAST_TIME = 253_402_300_799_999

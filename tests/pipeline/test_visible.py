@@ -12,7 +12,7 @@ from datatree.record import Txn
 from tests.pipeline.log_builder import FIRST, LINEAGE, NativeFile, in_batches, random_txns, write_native, write_version2
 from zab.pipeline.errors import PipelineError
 from zab.pipeline.inventory import Member, inventory
-from zab.pipeline.visible import Survey, epoch_ends, mark, survey, visible_epochs
+from zab.pipeline.reading.visible import Survey, epoch_ends, mark, survey, visible_epochs
 
 SECOND = (2 << 32) + 1
 

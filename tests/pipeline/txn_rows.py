@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from datatree.opcodes import OpCode
 from datatree.record import Txn
 from datatree.zookeeper_snapshot import SnapshotZnode
-from zab.pipeline.acl_text import acl_text
+from zab.pipeline.decoding.acl_text import acl_text
 from zab.pipeline.schema import LOG, SESSIONS, ZNODES, ddl
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from zab.cli.pipeline_options import parse_zxid
 from zab.cli.pipeline_run import Run
 
 if TYPE_CHECKING:
-    from zab.pipeline.follow import Progress
+    from zab.pipeline.jobs.follow import Progress
 
 __all__ = ["follow_job", "package_job", "parse_starting"]
 
@@ -60,7 +60,7 @@ def follow_job(
     from zab.pipeline.inventory import inventory
 
     inventory(run.dirs)
-    from zab.pipeline.follow import follow
+    from zab.pipeline.jobs.follow import follow
 
     written = 0
 

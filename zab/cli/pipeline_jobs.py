@@ -93,7 +93,7 @@ def audit_job(
         *("time", "zxid", "part", "session", "change", "path", "old", "new"),
         *(("error",) if refused else ()),
     )
-    from zab.pipeline.audit import COLUMNS, ZNODE_COLUMNS, audit
+    from zab.pipeline.jobs.audit import COLUMNS, ZNODE_COLUMNS, audit
 
     return audit(
         run.log(COLUMNS, past=True),
@@ -117,7 +117,7 @@ def hotspots_job(
     ] = 1000,
 ) -> "DataFrame":
     """Where the writes go: by path, subtree, session or minute; churn, skew, and counters near their end."""
-    from zab.pipeline.hotspots import COLUMNS, hotspots
+    from zab.pipeline.jobs.hotspots import COLUMNS, hotspots
 
     frame = hotspots(run.log(COLUMNS), by.value, depth=depth, short_ms=short_ms, bare_closes=run.may_have_bare_closes)
     run.shown = {
@@ -147,7 +147,7 @@ def sessions_job(
     least: Annotated[int, typer.Option("--least", min=1, help="Waves: sessions, at least.")] = 3,
 ) -> "DataFrame":
     """The life of each session and how it ended; waves of expiry and the ephemerals they took along."""
-    from zab.pipeline.sessions import COLUMNS, KNOWN_COLUMNS, sessions, waves
+    from zab.pipeline.jobs.sessions import COLUMNS, KNOWN_COLUMNS, sessions, waves
 
     lives = sessions(
         run.log(COLUMNS, past=True),
@@ -175,7 +175,7 @@ def locks_job(
     subtree = _absolute(subtree, "--subtree")
     from pyspark.sql import functions as F  # noqa: N812 - Spark's own name for it
 
-    from zab.pipeline.locks import COLUMNS, ZNODE_COLUMNS, lock_summary, locks, overlaps
+    from zab.pipeline.jobs.locks import COLUMNS, ZNODE_COLUMNS, lock_summary, locks, overlaps
 
     queue = locks(
         run.log(COLUMNS, past=True),

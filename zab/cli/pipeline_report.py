@@ -34,8 +34,8 @@ def report_job(
     target = Target(open_place(out), "html", is_file=True, overwrite=overwrite)
     target.check()
     from zab.pipeline.inventory import inventory
-    from zab.pipeline.report import page
-    from zab.pipeline.report_collect import Bounds, collect
+    from zab.pipeline.report.collect import Bounds, collect
+    from zab.pipeline.report.page import page
 
     # What is wrong with the directories is said before Spark takes its time to start.
     inventory(run.dirs)

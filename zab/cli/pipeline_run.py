@@ -92,7 +92,7 @@ class Run:
     def log(self, columns: Iterable[str] | None = None, *, past: bool = False) -> "DataFrame":
         """The transactions within the bounds, each once. Raises PipelineError."""
         from zab.pipeline.inventory import inventory
-        from zab.pipeline.reading import read_log
+        from zab.pipeline.reading.frames import read_log
 
         self._has_read = True
         if self._spark is None:
@@ -102,8 +102,8 @@ class Run:
 
     def check_bounds(self) -> None:
         """Raises PipelineError when nothing that is kept can lie within them; Spark is not needed for it."""
-        from zab.pipeline.kept import check_range
-        from zab.pipeline.planning import Range as ZxidsAndTimes
+        from zab.pipeline.reading.kept import check_range
+        from zab.pipeline.reading.planning import Range as ZxidsAndTimes
 
         arguments = self.log_arguments()
         uncommitted = arguments.pop("uncommitted")
@@ -113,8 +113,8 @@ class Run:
         """Say what could not be read of the logs, and no other member has, if they were read: the rows lack it."""
         if not self._has_read:
             return
-        from zab.pipeline.damage import TORN
-        from zab.pipeline.reading import read_damage
+        from zab.pipeline.decoding.damage import TORN
+        from zab.pipeline.reading.frames import read_damage
 
         columns = ("file", "offset", "kind", "reason")
         damage = read_damage(self.spark, self.dirs, columns=columns, members="one", **self.log_arguments())
@@ -127,14 +127,14 @@ class Run:
     def before(self, columns: Iterable[str], *, sessions: bool = False) -> "DataFrame | None":
         """Rows of the snapshots that tell what was there when the logs begin. Raises PipelineError."""
         spark = self.spark
-        from zab.pipeline.before_the_log import read_before
+        from zab.pipeline.state.before_the_log import read_before
 
         return read_before(spark, self.dirs, columns=columns, sessions=sessions)
 
     @property
     def may_have_bare_closes(self) -> bool:
-        """As `zab.pipeline.znode_changes` wants to know it. Raises PipelineError."""
-        from zab.pipeline.before_the_log import may_have_bare_closes
+        """As `zab.pipeline.jobs.znode_changes` wants to know it. Raises PipelineError."""
+        from zab.pipeline.state.before_the_log import may_have_bare_closes
 
         return may_have_bare_closes(self.dirs)
 

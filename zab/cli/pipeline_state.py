@@ -14,9 +14,9 @@ from zab.cli.restore import Format, Target, moment_lines, new_targets, write_mem
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from zab.pipeline.moment import Moment
-    from zab.pipeline.snapshot_output import State
-    from zab.pipeline.state_of import StateAt
+    from zab.pipeline.state.moment import Moment
+    from zab.pipeline.state.snapshot_output import State
+    from zab.pipeline.state.state_of import StateAt
 
 __all__ = ["diff_job", "state_job"]
 
@@ -76,7 +76,7 @@ def state_job(
 
     # What is wrong with the directories is said before Spark takes its time to start.
     inventory(run.dirs)
-    from zab.pipeline.state_of import state_of
+    from zab.pipeline.state.state_of import state_of
 
     found = state_of(run.spark, run.dirs, wanted, uncommitted=uncommitted)
     _note(run, found.moments)
@@ -93,8 +93,8 @@ def state_job(
 
 
 def _write(run: Run, found: "StateAt", targets: list[Target], output: Format) -> None:
-    from zab.pipeline.snapshot_output import State
-    from zab.pipeline.znode_rows import spooled
+    from zab.pipeline.state.snapshot_output import State
+    from zab.pipeline.state.znode_rows import spooled
 
     (moment,) = found.moments
 
@@ -128,8 +128,8 @@ def diff_job(
     from zab.pipeline.inventory import inventory
 
     inventory(run.dirs)
-    from zab.pipeline.diff import diff, diff_commands
-    from zab.pipeline.state_of import state_of
+    from zab.pipeline.jobs.diff import diff, diff_commands
+    from zab.pipeline.state.state_of import state_of
 
     first, second = (state_of(run.spark, run.dirs, moment, uncommitted=uncommitted) for moment in moments)
     _note(run, (*first.moments, *second.moments))

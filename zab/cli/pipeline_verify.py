@@ -43,7 +43,7 @@ def verify_job(
     from zab.pipeline.inventory import inventory
 
     inventory(run.dirs)
-    from zab.pipeline.verify import as_rows, findings_of
+    from zab.pipeline.jobs.verify import as_rows, findings_of
 
     findings = findings_of(run.spark, run.dirs, chains=chains, snapshots=snapshots, replays=replays)
     stated = [one for one in findings if not one.deviation]
@@ -69,11 +69,11 @@ def history_job(
     """Check recorded client histories: linearizable writes and synced reads, monotonic reads. Exit code 1 if broken.
 
     Each violation has the smallest set of operations that shows it."""
-    from zab.pipeline.history_files import check_file
+    from zab.pipeline.history.files import check_file
 
     for file in files:
         check_file(file)
-    from zab.pipeline.history import history, read_histories
+    from zab.pipeline.jobs.history import history, read_histories
 
     operations = read_histories(run.spark, files)
     found = history(operations).cache()
@@ -109,7 +109,7 @@ def compact_job(
     from zab.pipeline.inventory import inventory
 
     inventory(run.dirs)
-    from zab.pipeline.compact import compact
+    from zab.pipeline.jobs.compact import compact
 
     for one in compact(run.spark, run.dirs, out, uncommitted=uncommitted, allow_holes=allow_holes):
         if one.first is None or one.last is None:

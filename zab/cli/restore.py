@@ -44,8 +44,8 @@ from attrs import frozen
 from zab.cli.pipeline_options import parse_moment
 
 if TYPE_CHECKING:
-    from zab.pipeline.moment import Moment
-    from zab.pipeline.snapshot_output import State, Written
+    from zab.pipeline.state.moment import Moment
+    from zab.pipeline.state.snapshot_output import State, Written
 
 __all__ = [
     "Format",
@@ -107,8 +107,8 @@ def restore_command(
     moment_wanted = None if at is None else parse_moment(at)
     try:
         from zab.pipeline.errors import PipelineError
-        from zab.pipeline.local_state import local_moment, local_state
-        from zab.pipeline.snapshot_output import State
+        from zab.pipeline.state.local_state import local_moment, local_state
+        from zab.pipeline.state.snapshot_output import State
     except ModuleNotFoundError as error:
         _fail(str(error))
     try:
@@ -145,7 +145,7 @@ def write_members(
 
     state_in: gives the state; what it writes to the directory that it is given goes away at the end.
     After an error none of the directories has been made, unless the error came while they got their names."""
-    from zab.pipeline import snapshot_output as files
+    from zab.pipeline.state import snapshot_output as files
     from zab.server.disk import RealDisk
 
     lineage = secrets.token_bytes(LINEAGE_BYTES)

@@ -139,8 +139,8 @@ def _history_writer(path: Path) -> Callable[[int, Recorder], None]:
     """What writes a recorded run to `path`; without pyarrow it is said before the run."""
     try:
         from zab.pipeline.errors import PipelineError
-        from zab.pipeline.history_files import write_history
-        from zab.pipeline.history_operation import Operation
+        from zab.pipeline.history.files import write_history
+        from zab.pipeline.history.operation import Operation
     except ModuleNotFoundError as error:
         _give_up(f"--history writes Parquet: {error}")
 

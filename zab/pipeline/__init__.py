@@ -2,7 +2,7 @@
 
 Needs the extra `zab[pipeline]`; importing any part of this package without it raises ModuleNotFoundError, which says
 so. The names below are found in their modules when they are first used, so that importing this costs nothing. A job is
-a function in the module of its name: `from zab.pipeline.audit import audit`.
+a function in the module of its name: `from zab.pipeline.jobs.audit import audit`.
 """
 
 from importlib import import_module
@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from zab.pipeline.errors import PipelineError
-    from zab.pipeline.reading import read_damage, read_log, register
-    from zab.pipeline.snapshot_source import read_snapshot
+    from zab.pipeline.reading.frames import read_damage, read_log, register
+    from zab.pipeline.reading.snapshot_source import read_snapshot
 
 __all__ = ["PipelineError", "read_damage", "read_log", "read_snapshot", "register"]
 
 _NEEDED = ("numpy", "pandas", "pyarrow", "pyspark")
 _MODULES = {
     "PipelineError": "errors",
-    "read_damage": "reading",
-    "read_log": "reading",
-    "read_snapshot": "snapshot_source",
-    "register": "reading",
+    "read_damage": "reading.frames",
+    "read_log": "reading.frames",
+    "read_snapshot": "reading.snapshot_source",
+    "register": "reading.frames",
 }
 
 

@@ -35,7 +35,7 @@ from datatree.epochs import Member as MemberRecord
 from datatree.segment import SEGMENT_HEADER_BYTES, Position, SegmentHeader, read_segment_header
 from datatree.snapshot import SnapshotHeader, read_snapshot_header
 from datatree.zookeeper import FILE_HEADER, LOG_MAGIC, VERSION, parse_file_name
-from zab.pipeline.damage import DAMAGED, FOREIGN, UNREADABLE, Damage
+from zab.pipeline.decoding.damage import DAMAGED, FOREIGN, UNREADABLE, Damage
 from zab.pipeline.errors import PipelineError
 from zab.pipeline.places import Entry, Place, open_place
 

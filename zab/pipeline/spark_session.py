@@ -98,7 +98,7 @@ def spark_session(
     Raises PipelineError: no PySpark, no Java, Spark does not start, the cluster does not answer."""
     spark = _running_session()
     # It imports PySpark, which has just been found to be there.
-    from zab.pipeline.log_source import register as register_sources
+    from zab.pipeline.reading.log_source import register as register_sources
 
     if spark is None:
         if log_level == PLAIN_LOG_LEVEL:

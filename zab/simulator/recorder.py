@@ -1,6 +1,6 @@
 """What clients asked and were told in a run, operation by operation, for whoever checks histories (`zab.pipeline`).
 
-A record has the fields of an operation of `zab.pipeline.history_operation`, by name; nothing else is shared, so that
+A record has the fields of an operation of `zab.pipeline.history.operation`, by name; nothing else is shared, so that
 recording needs nothing but the simulator. Recorded are the writes of znodes, getData and exists, also in multis, and
 sync. A write without a reply is `unknown`; what the ensemble did by itself (sessions that end delete their ephemerals,
 containers and znodes with a TTL go) is taken from what was committed, and has no client and no time.
@@ -48,7 +48,7 @@ _REFUSED_AS_A_WHOLE: Final = int(ErrorCode.RUNTIMEINCONSISTENCY)
 
 @define
 class Record:
-    """One operation; see `zab.pipeline.history_files` for the meaning of each field."""
+    """One operation; see `zab.pipeline.history.files` for the meaning of each field."""
 
     client: str | None
     session: int

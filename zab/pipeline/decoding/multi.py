@@ -1,0 +1,79 @@
+"""The parts of multis as rows of their own.
+
+A multi is one transaction that does several things or none. In the rows of the pipeline each part is a row, with the
+zxid, time, session, cxid and checksum of the whole and a type, path and so on of its own; `part` counts from 0. A multi
+that was refused did nothing, whatever its parts are in the log: ZooKeeper logs the parts before the refused one as if
+they had been done, so that here every part of it becomes an error, with code 0 where the part itself was fine. An empty
+multi stays one row, of type 14.
+
+Multis are taken apart one by one: their parts are of no fixed layout.
+"""
+
+from typing import Any, Final
+
+import numpy as np
+from attrs import define
+
+from datatree.opcodes import OpCode
+from datatree.record import Part
+from zab.pipeline.decoding.acl_text import acl_text
+from zab.pipeline.decoding.arrays import Integers
+
+__all__ = ["PartRows", "unpack"]
+
+_CREATES: Final = frozenset({OpCode.CREATE, OpCode.CREATE2, OpCode.CREATE_CONTAINER, OpCode.CREATE_TTL})
+_VERSIONED: Final = _CREATES | {OpCode.SET_DATA, OpCode.SET_ACL, OpCode.CHECK, OpCode.RECONFIG}
+_NAMES: Final = ("type", "part", "path", "data", "version", "acl", "owner", "timeout", "error", "paths")
+
+
+@define(eq=False)
+class PartRows:
+    """How n transactions and their parts become rows.
+
+    `columns` are the values of the parts in the columns that differ from the whole's. Row k of the result is row
+    `base[k]` of the transactions in all other columns; in these, row `order[k]` of the transactions followed by the
+    parts."""
+
+    columns: dict[str, list[Any]]
+    base: Integers
+    order: Integers
+
+
+def unpack(multis: dict[int, tuple[Part, ...]], count: int) -> PartRows | None:
+    """The rows of `count` transactions of which these are multis; None when none of them has parts."""
+    filled = {row: parts for row, parts in sorted(multis.items()) if parts}
+    if not filled:
+        return None
+    columns: dict[str, list[Any]] = {name: [] for name in _NAMES}
+    counts = np.ones(count, dtype=np.int64)
+    for row, parts in filled.items():
+        counts[row] = len(parts)
+        _add(columns, parts)
+    columns["operation"] = columns["type"]
+    base = np.repeat(np.arange(count, dtype=np.int64), counts)
+    order = base.copy()
+    is_part = np.zeros(count, dtype=np.bool_)
+    is_part[list(filled)] = True
+    order[is_part[base]] = count + np.arange(len(columns["type"]))
+    return PartRows(columns, base, order)
+
+
+def _add(columns: dict[str, list[Any]], parts: tuple[Part, ...]) -> None:
+    is_refused = any(kind == OpCode.ERROR for kind, *_ in parts)
+    for index, (kind, number, path, data, rest) in enumerate(parts):
+        if is_refused:
+            # ZooKeeper leaves bytes of the operation where the code of a part that was fine would be.
+            error = number if kind == OpCode.ERROR and number < 0 else 0
+            values: tuple[Any, ...] = (OpCode.ERROR, index, _text(path), None, None, None, None, None, error, None)
+        else:
+            is_create = kind in _CREATES
+            acl = acl_text(rest[0]) if is_create or kind == OpCode.SET_ACL else None
+            owner = rest[1] if is_create else None
+            version = number if kind in _VERSIONED else None
+            values = (kind, index, _text(path), data, version, acl, owner, None, 0, None)
+        for name, value in zip(_NAMES, values, strict=True):
+            columns[name].append(value)
+
+
+def _text(path: bytes) -> str | None:
+    return path.decode() if path else None

@@ -1,0 +1,1 @@
+"""The jobs: each is a function in the module of its name. `state` and `report` have packages of their own."""

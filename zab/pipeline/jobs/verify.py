@@ -1,0 +1,232 @@
+"""Whether the members of an ensemble hold one history, and each of them all of it: `zab pipeline verify DIRS`.
+
+    verify(spark, dirs) -> a row for each finding (VERIFY): what deviates, with its place, and what is stated
+
+Every log file is read once, by one task, and becomes a few numbers (`verify.files`); the driver puts those together
+(`verify.compare`); only the stretches of zxids that differ are read again, batch by batch. So the cost is that of
+reading the files, and what travels is small: two digests for each member and bucket of 65,536 zxids or more.
+
+Looked at are: the checksums of everything; zxids that rise without a gap, in a file and from file to file; where epochs
+begin and end; that equal zxids have equal bytes on all members; with `chains`, that every batch continues the one
+before it; with `snapshots`, that snapshots are whole and equal on all members (`verify.snapshots`); with `replays`,
+that the newest are what the logs make of older ones (`verify.replay`).
+
+Less at the end (a member that lags) or at the beginning (a shorter retention) is no deviation. ZooKeeper's logs say
+nothing of their end: a tail that is gone there looks like a lag, and is stated with its place.
+
+Invariants: nothing is written, members may be running. Memory: a window in a worker, the numbers of all buckets in the
+driver, at most some 200,000 for each member.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import pyarrow as pa
+from attrs import evolve
+
+from zab.pipeline.inventory import Dirs, Inventory, Member, inventory
+from zab.pipeline.reading.spans import Span
+from zab.pipeline.schema import Column, arrow_schema, ddl
+from zab.pipeline.verify.compare import Comparison, MemberHistory
+from zab.pipeline.verify.files import FileReport, Held, Task, examine, held
+from zab.pipeline.verify.findings import Drill, Finding, in_order
+from zab.pipeline.verify.held import compare_held
+from zab.pipeline.verify.snapshots import (
+    SnapshotReport,
+    SnapshotTask,
+    compare_snapshots,
+    examine_snapshot,
+    snapshot_tasks,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["VERIFY", "as_rows", "find", "find_in_snapshots", "findings_of", "verify"]
+
+VERIFY: Final = (
+    Column("ensemble", "string", "as in the log"),
+    Column("member", "string", "as in the log; null for what concerns all members"),
+    Column("file", "string", "whole path or URI; null for what concerns no single file"),
+    Column("offset", "bigint", "in the file"),
+    Column("zxid", "bigint", "of the transaction, or the first of those, that the row is about"),
+    Column("kind", "string", "damaged, gap, differs, ...: see `zab.pipeline.verify.findings`"),
+    Column("deviation", "boolean", "false for what is stated, and may be so"),
+    Column("sentence", "string", "what was found"),
+)
+
+_SHIFT_MIN: Final = 16
+_BUCKETS_MAX: Final = 200_000
+# What a transaction takes in a log at the least: the count of buckets is only to stay in bounds.
+_TRANSACTION_BYTES: Final = 64
+_SLICES_MAX: Final = 4_096
+_TAIL_ZXIDS: Final = 1 << 20
+
+_Key: TypeAlias = tuple[str, int, int, bool]
+"""Of a Drill: what Spark can hash alike in every process."""
+_Ranges: TypeAlias = tuple[Span, list[tuple[Drill, tuple[int, int]]]]
+Examine: TypeAlias = Callable[[Sequence[Task]], list[FileReport]]
+Look: TypeAlias = Callable[[Sequence[_Ranges]], list[Finding]]
+
+
+def verify(
+    spark: "SparkSession", dirs: Dirs, *, chains: bool = True, snapshots: bool = False, replays: int = 0
+) -> "DataFrame":
+    """The findings, deviations first: rows of VERIFY. Raises PipelineError.
+
+    chains: hash every batch of native logs. snapshots: read all snapshots. replays: so many of the newest snapshots of
+    each ensemble are compared with what the logs make of older ones, which reads all snapshots too."""
+    return as_rows(spark, findings_of(spark, dirs, chains=chains, snapshots=snapshots, replays=replays))
+
+
+def findings_of(
+    spark: "SparkSession", dirs: Dirs, *, chains: bool = True, snapshots: bool = False, replays: int = 0
+) -> list[Finding]:
+    """The same as `verify`, not as a DataFrame yet."""
+    context = spark.sparkContext
+
+    def examine_all(tasks: Sequence[Task]) -> list[FileReport]:
+        return list(context.parallelize(tasks, _slices(tasks)).map(examine).collect())
+
+    def look_into(ranges: Sequence[_Ranges]) -> list[Finding]:
+        parts = context.parallelize(ranges, _slices(ranges)).flatMap(_read_ranges)
+        return list(parts.groupByKey().flatMap(_compare_parts).collect())
+
+    def examine_snapshots(tasks: Sequence[SnapshotTask]) -> list[SnapshotReport]:
+        return list(context.parallelize(tasks, _slices(tasks)).map(examine_snapshot).collect())
+
+    found = inventory(dirs)
+    findings = find(found, examine_all, look_into, chains=chains)
+    if snapshots or replays:
+        reports = examine_snapshots(snapshot_tasks(found.members))
+        findings += find_in_snapshots(found, reports)
+        if replays:
+            from zab.pipeline.verify.replay import verify_replay
+
+            for ensemble, members in found.ensembles.items():
+                own = [report for report in reports if report.ensemble == ensemble]
+                findings += verify_replay(spark, members, own, newest=replays)
+    return in_order(findings)
+
+
+def as_rows(spark: "SparkSession", findings: Iterable[Finding]) -> "DataFrame":
+    """Rows of VERIFY, in this order."""
+    rows = [{column.name: getattr(finding, column.name) for column in VERIFY} for finding in findings]
+    if not rows:
+        return spark.createDataFrame([], ddl(VERIFY))
+    return spark.createDataFrame(pa.Table.from_pylist(rows, arrow_schema(VERIFY)))
+
+
+def _slices(items: Sequence[object]) -> int:
+    return max(1, min(len(items), _SLICES_MAX))
+
+
+def examine_here(tasks: Sequence[Task]) -> list[FileReport]:
+    """In this process, one after the other."""
+    return [examine(task) for task in tasks]
+
+
+def look_here(ranges: Sequence[_Ranges]) -> list[Finding]:
+    """In this process."""
+    parts: dict[_Key, list[Held]] = {}
+    for each in ranges:
+        for key, part in _read_ranges(each):
+            parts.setdefault(key, []).append(part)
+    return [finding for pair in parts.items() for finding in _compare_parts(pair)]
+
+
+def find(
+    found: Inventory, examine_all: Examine = examine_here, look_into: Look = look_here, *, chains: bool = True
+) -> list[Finding]:
+    """Every finding of the members' logs, deviations first. `examine_all` and `look_into`: where the work is done."""
+    findings: list[Finding] = []
+    tasks: list[Task] = []
+    plans: dict[str, tuple[int, tuple[int, ...]]] = {}
+    for ensemble, members in found.ensembles.items():
+        shift, cuts = plans[ensemble] = _buckets(members)
+        zxids = {one.zxid for member in members for one in member.snapshots if one.kind == "native"}
+        for member in members:
+            for log in member.logs:
+                span = Span(member.ensemble, member.member, log)
+                tasks.append(Task(span, shift, cuts, tuple(sorted(zxids)), chains))
+    tasks.sort(key=lambda task: -task.span.file.size)
+    reports: dict[tuple[str, str], list[FileReport]] = {}
+    for report in examine_all(tasks):
+        reports.setdefault((report.span.ensemble, report.span.member), []).append(report)
+    ranges: list[_Ranges] = []
+    for ensemble, members in found.ensembles.items():
+        histories = [MemberHistory(one, _by_name(reports.get((ensemble, one.member), []))) for one in members]
+        comparison = Comparison(histories, *plans[ensemble])
+        findings += [_located(finding, histories) for finding in comparison.findings]
+        ranges += _ranges(comparison.drills, histories)
+    return in_order([*findings, *_without_echoes(look_into(ranges))])
+
+
+def find_in_snapshots(found: Inventory, reports: Sequence[SnapshotReport]) -> list[Finding]:
+    """Every finding of the members' snapshots by themselves and beside each other."""
+    findings: list[Finding] = []
+    for ensemble in found.ensembles:
+        findings += compare_snapshots([report for report in reports if report.ensemble == ensemble])
+    return findings
+
+
+def _buckets(members: Sequence[Member]) -> tuple[int, tuple[int, ...]]:
+    """How wide the buckets are, as a power of two, and where they are cut: at the beginnings of the members."""
+    largest = max(sum(log.size for log in member.logs) for member in members) if members else 0
+    shift = _SHIFT_MIN
+    while largest // _TRANSACTION_BYTES >> shift > _BUCKETS_MAX:
+        shift += 1
+    return shift, tuple(sorted({member.logs[0].first for member in members if member.logs}))
+
+
+def _by_name(reports: list[FileReport]) -> list[FileReport]:
+    return sorted(reports, key=lambda report: report.span.file.first)
+
+
+def _ranges(drills: Sequence[Drill], histories: Sequence[MemberHistory]) -> list[_Ranges]:
+    """Which files hold anything of the stretches to be looked into."""
+    result: list[_Ranges] = []
+    for history in histories:
+        for report in history.reports:
+            if report.first is None or report.last is None:
+                continue
+            mine = [one for one in drills if one.low <= report.last and report.first <= one.high]
+            if mine:
+                result.append((report.span, [(one, (one.low, one.high)) for one in sorted(mine, key=lambda x: x.low)]))
+    return result
+
+
+def _read_ranges(ranges: _Ranges) -> Iterator[tuple[_Key, Held]]:
+    span, wanted = ranges
+    drills: dict[tuple[int, int], list[Drill]] = {}
+    for drill, stretch in wanted:
+        drills.setdefault(stretch, []).append(drill)
+    for stretch, part in held(span, sorted(drills)):
+        for drill in drills[stretch]:
+            yield (drill.ensemble, drill.low, drill.high, drill.is_chain), part
+
+
+def _compare_parts(parts: tuple[_Key, Iterable[Held]]) -> list[Finding]:
+    key, held_parts = parts
+    return list(compare_held(Drill(*key), held_parts))
+
+
+def _without_echoes(findings: list[Finding]) -> list[Finding]:
+    """Behind contents that differ the chains differ: that says nothing new."""
+    first: dict[str, int] = {}
+    for one in findings:
+        if one.kind == "differs":
+            first[one.ensemble] = min(first.get(one.ensemble, one.zxid or 0), one.zxid or 0)
+    return [one for one in findings if one.kind != "chain" or (one.zxid or 0) < first.get(one.ensemble, 1 << 63)]
+
+
+def _located(finding: Finding, histories: Sequence[MemberHistory]) -> Finding:
+    """With the offset of its zxid in its file, where that was not known yet."""
+    if finding.offset is not None or finding.file is None or finding.zxid is None:
+        return finding
+    for history in histories:
+        for report in history.reports:
+            if history.name == finding.member and str(report.span.file.place) == finding.file:
+                for _, part in held(report.span, [(finding.zxid, finding.zxid + _TAIL_ZXIDS)]):
+                    return evolve(finding, offset=int(part.offset[0]))
+    return finding

@@ -1,0 +1,126 @@
+"""Whether bounds that a user gives have anything to do with what is kept: a question of its own, because what lies
+outside gives no rows, and no rows look like an answer.
+
+    check_range(dirs, Range.of(…))      raises PipelineError, with what is kept, when nothing can lie within
+
+Only the beginning and the end of each ensemble's logs are read for it, in this process. Times of our leaders never go
+back; ZooKeeper's may, when the leader changes: there all logs are read before the answer is no.
+"""
+
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from typing import Self
+
+from attrs import frozen
+
+from zab.pipeline.decoding.transactions import Transactions
+from zab.pipeline.errors import PipelineError
+from zab.pipeline.inventory import Dirs, Inventory, Member, inventory
+from zab.pipeline.reading.log_source import read_task
+from zab.pipeline.reading.planning import Range, Task, plan
+
+__all__ = ["Kept", "check_range"]
+
+
+@frozen
+class Kept:
+    """The transactions of one ensemble that may be shown: the first and the last zxid; the times, in ms, as far as the
+    beginning and the end of the logs say them."""
+
+    ensemble: str
+    zxid_min: int
+    zxid_max: int
+    time_min: int
+    time_max: int
+
+    @classmethod
+    def of(cls, ensemble: str, tasks: list[Task]) -> Self | None:
+        """None when there are no transactions. Raises PipelineError."""
+        first = next(_transactions(tasks), None)
+        last = next(_all_of_last(tasks), None)
+        if first is None or last is None:
+            return None
+        ends = [first, *last]
+        times = min(int(rows.time_ms.min()) for rows in ends), max(int(rows.time_ms.max()) for rows in ends)
+        return cls(ensemble, int(first.zxid[0]), int(last[-1].zxid[-1]), *times)
+
+    def meets(self, wanted: Range) -> bool:
+        """Whether something may lie within the bounds."""
+        return (
+            (wanted.zxid_min is None or wanted.zxid_min <= self.zxid_max)
+            and (wanted.zxid_max is None or wanted.zxid_max >= self.zxid_min)
+            and (wanted.time_min is None or wanted.time_min <= self.time_max)
+            and (wanted.time_max is None or wanted.time_max >= self.time_min)
+        )
+
+    def __str__(self) -> str:
+        return (
+            f"{self.ensemble} has zxids {self.zxid_min:#x} to {self.zxid_max:#x}, "
+            f"of {_time_text(self.time_min)} to {_time_text(self.time_max)}"
+        )
+
+
+def _transactions(tasks: Iterable[Task]) -> Iterator[Transactions]:
+    for task in tasks:
+        for _, found in read_task(task):
+            if isinstance(found, Transactions) and len(found):
+                yield found
+
+
+def _all_of_last(tasks: list[Task]) -> Iterator[list[Transactions]]:
+    """The last task's, or of the one before it if that has none, and so on."""
+    for task in reversed(tasks):
+        found = list(_transactions([task]))
+        if found:
+            yield found
+
+
+def _time_text(time_ms: int) -> str:
+    """2026-11-21T05:02:21.123Z"""
+    moment = datetime.fromtimestamp(time_ms / 1000, UTC)
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{time_ms % 1000:03}Z"
+
+
+def check_range(dirs: Dirs, wanted: Range, *, uncommitted: bool = False) -> None:
+    """Raises PipelineError when no transaction of any ensemble in these directories can lie within the bounds."""
+    if wanted == Range():
+        return
+    found = inventory(dirs)
+    kept = []
+    for ensemble, members in found.ensembles.items():
+        if not any(member.logs for member in members):
+            continue
+        tasks = _tasks(found, members, Range(), uncommitted)
+        known = Kept.of(ensemble, tasks)
+        if known is None:
+            continue
+        if known.meets(wanted) or _is_found(found, members, wanted, uncommitted):
+            return
+        kept.append(known)
+    if kept:
+        listed = "; ".join(map(str, kept))
+        raise PipelineError(f"nothing is kept of what was asked for, {_range_text(wanted)}: {listed}")
+
+
+def _tasks(found: Inventory, members: list[Member], wanted: Range, uncommitted: bool) -> list[Task]:
+    return plan(Inventory(members, found.dirs), wanted, members="one", uncommitted=uncommitted)
+
+
+def _is_found(found: Inventory, members: list[Member], wanted: Range, uncommitted: bool) -> bool:
+    """Whether the times of ZooKeeper's leaders went back so far that something lies within the bounds all the same."""
+    if members[0].kind == "native" or (wanted.time_min is None and wanted.time_max is None):
+        return False
+    return next(_transactions(_tasks(found, members, wanted, uncommitted)), None) is not None
+
+
+def _range_text(wanted: Range) -> str:
+    told = []
+    if wanted.zxid_min is not None:
+        told.append(f"from zxid {wanted.zxid_min:#x} on")
+    if wanted.zxid_max is not None:
+        told.append(f"up to zxid {wanted.zxid_max:#x}")
+    if wanted.time_min is not None:
+        told.append(f"since {_time_text(wanted.time_min)}")
+    if wanted.time_max is not None:
+        told.append(f"until {_time_text(wanted.time_max)}")
+    return ", ".join(told)

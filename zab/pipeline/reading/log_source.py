@@ -1,0 +1,247 @@
+"""Spark's own data sources `zab.log` and `zab.damage`: `spark.read.format("zab.log").option("dirs", …).load()`.
+
+    option          value
+    dirs            directories, as a JSON list or with commas between them
+    zxidMin, zxidMax                decimal, or hexadecimal with 0x; inclusive
+    timeMin, timeMax                ms since 1970, or ISO 8601; inclusive
+    members         all (default), or one: each transaction once
+    uncommitted     true: also what a change of leader could still take away
+
+Columns are chosen with `.schema("zxid bigint, path string")`. Filters are not pushed down on purpose: Spark 4.3 keeps
+one mutable plan for each `load()`, and would give wrong rows. For the same reason a DataFrame shows what was there when
+it was loaded; load again to see more.
+
+Invariant: rows leave as Arrow record batches of exactly the schema that was asked for.
+"""
+
+import base64
+import json
+import pickle
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import pyarrow as pa
+from attrs import frozen
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.types import StructType
+
+from zab.pipeline.decoding.damage import UNREADABLE, Damage
+from zab.pipeline.errors import PipelineError
+from zab.pipeline.inventory import inventory
+from zab.pipeline.reading.planning import Members, Range, Task, plan, read_task, task_batches
+from zab.pipeline.reading.snapshot_source import SnapshotSource
+from zab.pipeline.reading.spans import Span
+from zab.pipeline.schema import DAMAGE, LOG, Column, arrow_schema, ddl
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["DamageSource", "LogSource", "Options", "damage_rows", "plan_of", "read_task", "register"]
+
+PLAN: Final = "zab.plan"
+"""The option that a plan made beforehand comes in, so that a wrong directory is told before Spark starts anything."""
+
+
+def register(spark: "SparkSession") -> None:
+    """Make `zab.log`, `zab.damage` and `zab.snapshot` known to a session."""
+    for source in (LogSource, DamageSource, SnapshotSource):
+        spark.dataSource.register(source)
+
+
+@frozen
+class Options:
+    """What a read was asked for."""
+
+    dirs: tuple[str, ...]
+    wanted: Range
+    members: Members = "all"
+    uncommitted: bool = False
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str], also: Iterable[str] = ()) -> "Options":
+        """From the options of a data source, whose names may come in any case; `also` are the names of others that
+        are read elsewhere. Raises PipelineError."""
+        ignored = {name.lower() for name in also}
+        given = {name.lower(): value for name, value in options.items() if name.lower() not in ignored}
+        unknown = given.keys() - {
+            "dirs",
+            "path",
+            "zxidmin",
+            "zxidmax",
+            "timemin",
+            "timemax",
+            "members",
+            "uncommitted",
+            PLAN,
+        }
+        if unknown:
+            raise PipelineError(f"unknown option {', '.join(sorted(unknown))}")
+        dirs = given.get("dirs") or given.get("path")
+        if not dirs:
+            raise PipelineError('option "dirs" is missing: the directories to read')
+        wanted = Range.of(
+            _zxid(given, "zxidmin"), _zxid(given, "zxidmax"), _time(given, "timemin"), _time(given, "timemax")
+        )
+        uncommitted = given.get("uncommitted", "false").lower()
+        if uncommitted not in ("true", "false"):
+            raise PipelineError(f"option uncommitted is true or false, not {uncommitted!r}")
+        return cls(_split(dirs), wanted, cast("Members", given.get("members", "all")), uncommitted == "true")
+
+
+def _split(dirs: str) -> tuple[str, ...]:
+    if not dirs.startswith("["):
+        return tuple(part.strip() for part in dirs.split(",") if part.strip())
+    try:
+        listed = json.loads(dirs)
+    except ValueError:
+        raise PipelineError(f'option "dirs" is no JSON list: {dirs}') from None
+    return tuple(str(part) for part in listed)
+
+
+def _zxid(given: Mapping[str, str], name: str) -> int | None:
+    text = given.get(name)
+    if text is None:
+        return None
+    try:
+        return int(text, 0)
+    except ValueError:
+        raise PipelineError(f"option {name}: {text!r} is no zxid; write it as 0x100000001 or in decimal") from None
+
+
+def _time(given: Mapping[str, str], name: str) -> datetime | int | None:
+    text = given.get(name)
+    if text is None:
+        return None
+    try:
+        return int(text) if text.lstrip("-").isdigit() else datetime.fromisoformat(text)
+    except ValueError:
+        raise PipelineError(f"option {name}: {text!r} is no time; write ms since 1970 or ISO 8601") from None
+
+
+def plan_of(options: Options, *, whole_files: bool = False) -> list[Task]:
+    """The tasks of a read. Raises PipelineError."""
+    return plan(
+        inventory(options.dirs),
+        options.wanted,
+        members=options.members,
+        uncommitted=options.uncommitted,
+        whole_files=whole_files,
+    )
+
+
+def pack_plan(tasks: Sequence[Task]) -> str:
+    return base64.b64encode(pickle.dumps(tuple(tasks))).decode()
+
+
+def _columns(schema: StructType, known: Sequence[Column], source: str) -> tuple[str, ...]:
+    """The names of the columns asked for. Raises PipelineError for one that there is not."""
+    types = {column.name: column.type for column in known}
+    for field in schema.fields:
+        if types.get(field.name) != field.dataType.simpleString():
+            raise PipelineError(
+                f"{source} has no column {field.name} {field.dataType.simpleString()}; "
+                f"it has {', '.join(f'{name} {kind}' for name, kind in types.items())}"
+            )
+    return tuple(schema.names)
+
+
+class _Source(DataSource):
+    """What both data sources have in common."""
+
+    columns: Sequence[Column]
+
+    def schema(self) -> str:
+        return ddl(self.columns)
+
+    def _tasks(self, *, whole_files: bool) -> list[Task]:
+        options = dict(self.options)
+        packed = options.get(PLAN)
+        if packed is not None:
+            return list(pickle.loads(base64.b64decode(packed)))
+        return plan_of(Options.parse(options), whole_files=whole_files)
+
+
+class LogSource(_Source):
+    """Transactions, as rows of `schema.LOG`."""
+
+    columns = LOG
+
+    @classmethod
+    def name(cls) -> str:
+        return "zab.log"
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        return _LogReader(_columns(schema, LOG, self.name()), self._tasks(whole_files=False))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        from zab.pipeline.streaming.stream import LogStreamReader
+
+        return LogStreamReader(dict(self.options), _columns(schema, LOG, self.name()))
+
+
+class DamageSource(_Source):
+    """What is wrong with the logs, as rows of `schema.DAMAGE`."""
+
+    columns = DAMAGE
+
+    @classmethod
+    def name(cls) -> str:
+        return "zab.damage"
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        return _DamageReader(_columns(schema, DAMAGE, self.name()), self._tasks(whole_files=True))
+
+
+class _Reader(DataSourceReader):
+    """One partition for each task."""
+
+    def __init__(self, columns: tuple[str, ...], tasks: list[Task]) -> None:
+        self.columns = columns
+        self.tasks = tasks
+
+    def partitions(self) -> Sequence[InputPartition]:
+        return [InputPartition(task) for task in self.tasks]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        # Spark makes a partition without a value out of no partitions.
+        task: Task | None = partition.value
+        return iter(()) if task is None else self._read(task)
+
+    def _read(self, task: Task) -> Iterator[Any]:
+        raise NotImplementedError
+
+
+class _LogReader(_Reader):
+    def _read(self, task: Task) -> Iterator[pa.RecordBatch]:
+        return task_batches(task, self.columns, on_damage=_check_there)
+
+
+def _check_there(span: Span, damage: Damage) -> None:
+    """A file that was there when the read was planned, and is not any more, is no damage that could be looked up."""
+    if damage.kind == UNREADABLE and span.file.problem is None:
+        raise PipelineError(f"{span.file.place}: {damage.reason}; read the directory again")
+
+
+class _DamageReader(_Reader):
+    def _read(self, task: Task) -> Iterator[pa.RecordBatch]:
+        for span, found in read_task(task, use_index=False):
+            if isinstance(found, Damage):
+                yield damage_rows(span, [found]).select(self.columns)
+
+
+def damage_rows(span: Span, found: Sequence[Damage]) -> pa.RecordBatch:
+    """Rows of `schema.DAMAGE`."""
+    rows = [
+        {
+            "ensemble": span.ensemble,
+            "member": span.member,
+            "file": str(span.file.place),
+            "offset": damage.offset,
+            "end": damage.end,
+            "kind": damage.kind,
+            "reason": damage.reason,
+        }
+        for damage in found
+    ]
+    return pa.RecordBatch.from_pylist(rows, schema=arrow_schema(DAMAGE))

@@ -1,0 +1,268 @@
+"""Which spans of which files make up what a job asked for, cut into tasks.
+
+Everything is looked up once, before the first row is read: so what one DataFrame shows is one moment of a log that is
+being written. Files that lie outside of the range of zxids are left out by their names and headers; inside a file, its
+index does the same (`native_log`).
+
+Invariants: the spans of a task are of one member, in the order of the history. A task is one file, or as many small
+ones as are TASK_BYTES together.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Final, Literal, TypeAlias
+
+import pyarrow as pa
+from attrs import evolve, frozen
+
+from zab.pipeline.decoding.damage import Damage
+from zab.pipeline.decoding.transactions import TIME_MS_MAX, Transactions, record_batches
+from zab.pipeline.errors import PipelineError
+from zab.pipeline.inventory import Inventory, LogFile, Member
+from zab.pipeline.reading.covering import Cover, cover
+from zab.pipeline.reading.spans import Span, transactions
+from zab.pipeline.reading.visible import Survey, epoch_ends, mark, survey, visible_epochs
+
+__all__ = ["Members", "Range", "Task", "plan", "read_task", "task_batches"]
+
+Members: TypeAlias = Literal["all", "one"]
+
+TASK_BYTES: Final = 64 << 20
+_BEGIN: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@frozen
+class Task:
+    """What one of Spark's tasks reads: spans one after the other, or a range of zxids out of several members."""
+
+    spans: tuple[Span, ...] = ()
+    cover: Cover | None = None
+
+
+def _ms(time: datetime | int | None, *, upwards: bool) -> int | None:
+    """A time in ms since 1970; one without a zone is UTC. What lies between two is the one that is within the bound."""
+    if not isinstance(time, datetime):
+        return time
+    aware = time if time.tzinfo is not None else time.replace(tzinfo=UTC)
+    ms, part = divmod(aware - _BEGIN, timedelta(milliseconds=1))
+    return ms + (upwards and part > timedelta())
+
+
+@frozen
+class Range:
+    """Which transactions: bounds are inclusive, None is none; times in ms."""
+
+    zxid_min: int | None = None
+    zxid_max: int | None = None
+    time_min: int | None = None
+    time_max: int | None = None
+
+    @classmethod
+    def of(
+        cls,
+        zxid_min: int | None,
+        zxid_max: int | None,
+        time_min: datetime | int | None,
+        time_max: datetime | int | None,
+    ) -> "Range":
+        """Raises PipelineError when nothing can be in it."""
+        for bound in (zxid_min, zxid_max):
+            if bound is not None and not 0 <= bound < 1 << 63:
+                raise PipelineError(f"{bound:#x} is no zxid")
+        result = cls(zxid_min, zxid_max, _ms(time_min, upwards=True), _ms(time_max, upwards=False))
+        if zxid_min is not None and zxid_max is not None and zxid_min > zxid_max:
+            raise PipelineError(f"the range of zxids from {zxid_min:#x} to {zxid_max:#x} is empty")
+        for ms in (result.time_min, result.time_max):
+            if ms is not None and abs(ms) > TIME_MS_MAX:
+                raise PipelineError(f"{ms} ms is no time that a transaction can have")
+        if result.time_min is not None and result.time_max is not None and result.time_min > result.time_max:
+            raise PipelineError(f"the range of times from {time_min} to {time_max} is empty")
+        return result
+
+    @property
+    def after(self) -> int:
+        return 0 if self.zxid_min is None else self.zxid_min - 1
+
+
+def plan(
+    found: Inventory, wanted: Range, *, members: Members = "all", uncommitted: bool = False, whole_files: bool = False
+) -> list[Task]:
+    """The tasks that read this range of all logs. With `whole_files`, files are read to their physical end, as a search
+    for damage does. Raises PipelineError."""
+    if members not in ("all", "one"):
+        raise PipelineError(f'members is "all" or "one", not {members!r}')
+    if not any(member.logs for member in found.members):
+        raise PipelineError(f"{', '.join(found.dirs)}: there are snapshots, but no logs")
+    tasks: list[Task] = []
+    for group in found.ensembles.values():
+        surveys = [survey(member) for member in group]
+        limits = _Limits(wanted.after, wanted.zxid_max, wanted.time_min, wanted.time_max)
+        # Damage is looked for in what is not committed, too.
+        if not uncommitted and not whole_files:
+            limits = _visible(group, surveys, limits)
+        spans = [
+            list(_spans(member, limits, Survey() if whole_files else known))
+            for member, known in zip(group, surveys, strict=True)
+        ]
+        if members == "one":
+            tasks += _covers(spans, surveys, limits)
+        else:
+            tasks += (Task(part) for listed in spans for part in _cut(listed))
+    return tasks
+
+
+@frozen
+class _Limits:
+    """What holds for all spans of an ensemble; see Span."""
+
+    after: int
+    until: int | None
+    time_min: int | None
+    time_max: int | None
+    visible: tuple[tuple[int, int], ...] | None = None
+
+
+def _visible(group: list[Member], surveys: list[Survey], limits: _Limits) -> _Limits:
+    if group[0].kind == "native":
+        known = mark(surveys)
+        until = known if limits.until is None else min(limits.until, known)
+        return evolve(limits, until=until, visible=tuple(epoch_ends(surveys).items()))
+    # A directory of snapshots alone is part of a member whose logs are elsewhere.
+    voters = [(member, known) for member, known in zip(group, surveys, strict=True) if member.logs]
+    if len(voters) == 1:
+        raise PipelineError(
+            f"{voters[0][0].directory} is one member of ZooKeeper alone, whose log does not say what is committed: "
+            f"give the directories of a majority (as {group[0].ensemble}=DIR where they are not side by side), or ask "
+            "for uncommitted transactions too"
+        )
+    return evolve(limits, visible=tuple(visible_epochs(known for _, known in voters).items()))
+
+
+def _lowest(log: LogFile) -> int:
+    """Below or at which zxid nothing is in the file."""
+    return log.previous[0] if log.previous is not None else log.first - 1
+
+
+def _spans(member: Member, limits: _Limits, known: Survey) -> Iterator[Span]:
+    """The files of a member that have something of the range."""
+    for log in member.logs:
+        is_below = log.cutoff is not None and log.cutoff <= limits.after
+        is_above = limits.until is not None and _lowest(log) >= limits.until
+        if is_below or is_above:
+            continue
+        yield Span(
+            member.ensemble,
+            member.member,
+            log,
+            end=known.ends.get(log.name),
+            after=limits.after,
+            until=limits.until,
+            time_min=limits.time_min,
+            time_max=limits.time_max,
+            mark=known.mark,
+            visible=limits.visible,
+        )
+
+
+def _cut(spans: Iterable[Span]) -> Iterator[tuple[Span, ...]]:
+    """Spans that are small together become one task."""
+    gathered: list[Span] = []
+    size = 0
+    for span in spans:
+        if gathered and size + span.file.size > TASK_BYTES:
+            yield tuple(gathered)
+            gathered, size = [], 0
+        gathered.append(span)
+        size += span.file.size
+    if gathered:
+        yield tuple(gathered)
+
+
+@frozen
+class _Reach:
+    """Which zxids a file holds: (low, high]."""
+
+    span: Span
+    low: int
+    high: int
+
+
+def read_task(task: Task, *, use_index: bool = True) -> Iterator[tuple[Span, Transactions | Damage]]:
+    """What a task finds, with the span that it was found in."""
+    for span in task.spans:
+        for found in transactions(span, use_index=use_index):
+            yield span, found
+    if task.cover is not None:
+        yield from cover(task.cover, use_index=use_index)
+
+
+def task_batches(
+    task: Task, columns: Sequence[str], *, on_damage: Callable[[Span, Damage], None] | None = None
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a task with these columns of `schema.LOG`, in the order of the history."""
+    for span, found in read_task(task):
+        if not isinstance(found, Damage):
+            yield from record_batches(found, span.source, columns)
+        elif on_damage is not None:
+            on_damage(span, found)
+
+
+def _covers(spans: list[list[Span]], surveys: list[Survey], limits: _Limits) -> Iterator[Task]:
+    """Tasks that give each transaction of an ensemble once. One member is read as long as it has what comes next."""
+    reaches = [
+        [_reach(span, known) for span in listed if span.file.is_usable]
+        for listed, known in zip(spans, surveys, strict=True)
+    ]
+    of_any = [reach for listed in reaches for reach in listed]
+    if not of_any:
+        return
+    end = max(reach.high for reach in of_any)
+    end = end if limits.until is None else min(end, limits.until)
+    ends = limits.visible or tuple(epoch_ends(surveys).items())
+    at = max(limits.after, min(reach.low for reach in of_any))
+    current = 0
+    while at < end:
+        able = [number for number, listed in enumerate(reaches) if _holding(listed, at) is not None]
+        if not able:
+            later = [reach.low for reach in of_any if reach.low > at]
+            if not later:
+                return
+            at = min(later)
+            continue
+        if current not in able:
+            current = max(able, key=lambda number: reaches[number][-1].high)
+        upto = _upto(reaches[current], at, end)
+        yield Task(cover=evolve(_cover(reaches, current, at, upto), ends=ends))
+        at = upto
+
+
+def _reach(span: Span, known: Survey) -> _Reach:
+    log = span.file
+    ends = [zxid for zxid in (log.cutoff, log.following) if zxid is not None]
+    return _Reach(span, _lowest(log), min(ends) if ends else known.last)
+
+
+def _holding(reaches: list[_Reach], zxid: int) -> _Reach | None:
+    """The file in which the transaction behind this zxid is."""
+    return next((reach for reach in reaches if reach.low <= zxid < reach.high), None)
+
+
+def _upto(reaches: list[_Reach], at: int, end: int) -> int:
+    """How far a task goes that begins behind `at`: to the end of a file, or of several small ones."""
+    size = 0
+    while at < end:
+        reach = _holding(reaches, at)
+        if reach is None or (size and size + reach.span.file.size > TASK_BYTES):
+            break
+        size += reach.span.file.size
+        at = reach.high
+    return min(at, end)
+
+
+def _cover(reaches: list[list[_Reach]], first: int, after: int, until: int) -> Cover:
+    """All that any member has of this range, that of `first` to be read first."""
+    order = [first, *(number for number in range(len(reaches)) if number != first)]
+    members = (
+        tuple(reach.span for reach in reaches[number] if reach.low < until and reach.high > after) for number in order
+    )
+    return Cover(tuple(member for member in members if member), after, until)

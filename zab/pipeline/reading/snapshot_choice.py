@@ -1,0 +1,107 @@
+"""Which snapshot to begin with: the newest one that is whole, among those of an ensemble's members.
+
+A snapshot counts when all of it can be read and every checksum is right, which is looked at here, newest first, until
+one does. What is passed over on the way is told as `Problem`, never left out in silence. Where a state is to be put
+together from it, a snapshot of ZooKeeper also has to be exact at or below the zxid wanted: it may hold effects of
+later transactions.
+
+Deliberately not here: the logs behind a snapshot.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from attrs import frozen
+
+from zab.pipeline.decoding.snapshot_rows import Examined, Label, SnapshotDamageError, SnapshotRows, open_snapshot
+from zab.pipeline.inventory import Member, SnapshotFile
+
+__all__ = ["Choice", "Chosen", "Problem", "choose", "examine", "opened"]
+
+
+@frozen
+class Problem:
+    """A snapshot that cannot be read: member, file, offset and reason."""
+
+    member: Member
+    file: SnapshotFile
+    offset: int
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.file.place}: offset {self.offset}: {self.reason}"
+
+
+@frozen
+class Chosen:
+    """A whole snapshot and whose it is."""
+
+    member: Member
+    file: SnapshotFile
+    examined: Examined
+
+    @property
+    def label(self) -> Label:
+        """What its rows say of themselves."""
+        return Label(self.member.ensemble, self.member.member, self.file.name, self.file.zxid)
+
+
+@frozen
+class Choice:
+    """The snapshot to take, None when there is none, and those that are newer and cannot be read."""
+
+    chosen: Chosen | None
+    problems: tuple[Problem, ...]
+
+
+def opened(file: SnapshotFile) -> SnapshotRows:
+    """The content of a file, read as it is asked for; open until the last reference to it is gone.
+
+    Raises SnapshotDamageError, also for what cannot be opened or read."""
+    place = file.place
+
+    def refused(error: OSError, offset: int) -> SnapshotDamageError:
+        return SnapshotDamageError(str(place), offset, f"it cannot be read: {error.strerror or error}")
+
+    try:
+        source = place.open()
+    except OSError as error:
+        raise refused(error, 0) from None
+
+    def read(offset: int, length: int) -> bytes:
+        try:
+            return source.read(offset, length)
+        except OSError as error:
+            raise refused(error, offset) from None
+
+    return open_snapshot(read, str(place))
+
+
+def examine(member: Member, file: SnapshotFile) -> Chosen | Problem:
+    """Read all of a snapshot: whether it is whole."""
+    try:
+        return Chosen(member, file, opened(file).examine())
+    except SnapshotDamageError as error:
+        return Problem(member, file, error.offset, error.reason)
+
+
+def choose(members: Sequence[Member], zxid: int | None = None, *, exact: bool = False) -> Choice:
+    """The newest whole snapshot at or below `zxid` (None: the newest); with `exact` it has no effects of later ones."""
+    problems: list[Problem] = []
+    for member, file in _newest_first(members, zxid):
+        found = examine(member, file)
+        if isinstance(found, Problem):
+            problems.append(found)
+        elif not exact or zxid is None or found.examined.exact_from <= zxid:
+            return Choice(found, tuple(problems))
+    return Choice(None, tuple(problems))
+
+
+def _newest_first(members: Iterable[Member], zxid: int | None) -> list[tuple[Member, SnapshotFile]]:
+    found = [
+        (member, file)
+        for member in members
+        for file in member.snapshots
+        if (zxid is None or file.zxid <= zxid)
+        and not (file.lineage and member.lineage and file.lineage != member.lineage)
+    ]
+    return sorted(found, key=lambda item: item[1].zxid, reverse=True)

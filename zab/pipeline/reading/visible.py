@@ -1,0 +1,160 @@
+"""How far each ensemble's logs may be shown: never past what a change of leader could still take away.
+
+Native logs say it: every batch carries the high-water mark that its leader knew, and each member keeps its own beside
+the logs (`committed`). A member's own mark is about the history that it holds: everything up to it may be shown. A mark
+that another member knows is about that member's history; it holds for this one within the mark's epoch only, in which
+there was one leader. (A leader that was deposed has transactions at its end that are smaller than the marks of those
+that went on without them.)
+
+ZooKeeper's logs do not. There a transaction counts as committed once it is in the logs of a majority of the members
+that were given: for each epoch, up to the zxid that a majority has reached in it, by a transaction in its log or by a
+snapshot. What one member's log holds right before a committed transaction is committed as well, since histories are
+prefixes of each other: so the end of an epoch is shown, too, where only one member has kept it and goes on with the
+next epoch. An epoch that no such evidence reaches is not shown. With one member alone nothing is known, and the caller
+has to say that uncommitted transactions may be shown.
+
+Deliberately not here: whether histories agree (`verify`).
+"""
+
+from collections.abc import Iterable
+from itertools import pairwise
+from typing import Final
+
+import numpy as np
+from attrs import define, field
+
+from zab.pipeline.decoding.damage import Damage
+from zab.pipeline.decoding.native_log import Block, FrameScan, IndexScan
+from zab.pipeline.decoding.version2_log import RecordBlock, RecordScan
+from zab.pipeline.errors import PipelineError
+from zab.pipeline.inventory import LogFile, Member
+from zab.pipeline.places import OpenFile
+from zab.pipeline.reading.spans import read_index
+
+__all__ = ["Survey", "epoch_ends", "mark", "survey", "visible_epochs"]
+
+_COUNTER: Final = 0xFFFF_FFFF
+
+
+@define
+class Survey:
+    """What reading the ends of a member's logs found. `ends`: by the name of a file, the offset behind its last
+    readable batch or record; `last`: the last zxid, 0 without any; `mark`: the high-water mark that the member knows
+    (native); `epochs`: the last zxid of each epoch that it has (version-2), or knows to be committed (native);
+    `turns`: (last zxid of an epoch, first of the next one) in its log (version-2)."""
+
+    last: int = 0
+    mark: int = 0
+    ends: dict[str, int] = field(factory=dict)
+    epochs: dict[int, int] = field(factory=dict)
+    turns: list[tuple[int, int]] = field(factory=list)
+
+
+def survey(member: Member) -> Survey:
+    """Read the end of a member's logs: the newest file, of ZooKeeper's also those in which an epoch ends. Damage in
+    them is not told here. Raises PipelineError when a file cannot be read at all."""
+    found = Survey(mark=member.committed)
+    usable = [log for log in member.logs if log.is_usable]
+    try:
+        if member.kind == "native":
+            _survey_native(found, member, usable)
+        else:
+            _survey_version2(found, member, usable)
+    except OSError as error:
+        raise PipelineError(f"the logs in {member.directory} cannot be read: {error.strerror or error}") from None
+    return found
+
+
+def _survey_native(found: Survey, member: Member, logs: list[LogFile]) -> None:
+    for log in reversed(logs):
+        with log.place.open() as file:
+            if _survey_end(found, log, file):
+                break
+    known = [found.mark, *(snapshot.zxid for snapshot in member.snapshots)]
+    known += [log.previous[0] for log in logs if log.previous is not None]
+    _reach(found, (zxid for zxid in known if zxid <= found.mark))
+
+
+def _survey_end(found: Survey, log: LogFile, file: OpenFile) -> bool:
+    """The last zxid and the largest mark in a native file; whether it has any batch."""
+    index = read_index(log)
+    blocks: list[Block | Damage] = []
+    if index is not None:
+        blocks = list(IndexScan(file, index, after=int(index.zxids[-1]) - 1))
+    if not blocks or not isinstance(blocks[-1], Block):
+        previous = log.previous[0] if log.previous is not None else None
+        scan = FrameScan(file, log.first, file.size, previous, log.is_newest)
+        for block in scan:
+            if isinstance(block, Block):
+                found.mark = max(found.mark, int(block.heads["mark"].max()))
+        found.ends[log.name] = scan.stop
+        last = scan.last if scan.last != previous else None
+    else:
+        found.mark = max(found.mark, int(blocks[-1].heads["mark"][-1]))
+        last = int(blocks[-1].last[-1])
+    if last is None:
+        return False
+    found.last = last if log.cutoff is None else min(last, log.cutoff)
+    return True
+
+
+def _survey_version2(found: Survey, member: Member, logs: list[LogFile]) -> None:
+    for log, later in pairwise([*logs, None]):
+        assert log is not None
+        if later is not None and later.first >> 32 == log.first >> 32:
+            continue
+        with log.place.open() as file:
+            scan = RecordScan(file, file.size, log.first - 1)
+            zxids: list[int] = []
+            for block in scan:
+                if isinstance(block, RecordBlock):
+                    # The first and the last of each epoch in it.
+                    turns = np.flatnonzero(np.diff(block.zxid >> 32))
+                    zxids += block.zxid[np.unique(np.concatenate(([0], turns, turns + 1, [len(block) - 1])))].tolist()
+            found.ends[log.name] = scan.stop
+        _reach(found, zxids)
+        begin = [later.first] if later is not None else []
+        found.turns += [(last, first) for last, first in pairwise(zxids + begin) if last >> 32 != first >> 32]
+    if found.epochs:
+        found.last = max(found.epochs.values())
+    _reach(found, (snapshot.zxid for snapshot in member.snapshots))
+
+
+def _reach(found: Survey, zxids: Iterable[int]) -> None:
+    for zxid in zxids:
+        found.epochs[zxid >> 32] = max(found.epochs.get(zxid >> 32, 0), zxid)
+
+
+def mark(surveys: Iterable[Survey]) -> int:
+    """The largest high-water mark that any of these native members knows."""
+    return max((found.mark for found in surveys), default=0)
+
+
+def epoch_ends(surveys: Iterable[Survey]) -> dict[int, int]:
+    """The last zxid of each epoch that any of these members has (version-2), or knows to be committed (native)."""
+    result: dict[int, int] = {}
+    for found in surveys:
+        for epoch, zxid in found.epochs.items():
+            result[epoch] = max(result.get(epoch, 0), zxid)
+    return result
+
+
+def visible_epochs(surveys: Iterable[Survey]) -> dict[int, int]:
+    """The last zxid of each epoch that a majority of these members has, or that stands in the log of one of them before
+    such a transaction, with nothing missing in between and no member saying otherwise."""
+    listed = list(surveys)
+    majority = len(listed) // 2 + 1
+    result: dict[int, int] = {}
+    for epoch in sorted({epoch for found in listed for epoch in found.epochs}):
+        reached = sorted((found.epochs.get(epoch, 0) for found in listed), reverse=True)
+        if reached[majority - 1]:
+            result[epoch] = reached[majority - 1]
+    lasts: dict[int, set[int]] = {}
+    for last, first in (turn for found in listed for turn in found.turns if turn[1] & _COUNTER == 1):
+        lasts.setdefault(first, set()).add(last)
+    for first in sorted(lasts, reverse=True):
+        # Where members do not agree what came before, one of them came by a snapshot, and either may be it.
+        last = min(lasts[first])
+        if len(lasts[first]) == 1 and result.get(first >> 32, 0) >= first:
+            result[last >> 32] = max(result.get(last >> 32, 0), last)
+    return result

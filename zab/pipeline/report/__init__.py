@@ -1,0 +1,1 @@
+"""The page that people look at: the parts of the job `report`."""

@@ -1,0 +1,291 @@
+"""What a state at one moment is put together from: which snapshot, which stretch of the logs, and whether they suffice.
+
+    moment_of(logs, members, at) -> Moment
+
+`at` is a zxid, a time, or None for the end of what is kept. The moment's own zxid is that of the last transaction at or
+below it. The rules:
+
+1. A time means the last transaction whose time is at or below it.
+2. The state begins with the newest whole snapshot that is exact at or below that zxid; without one, with nothing, if
+   the logs go back to the beginning of the ensemble.
+3. Every transaction from there to the moment has to be in the logs, once the members' logs have filled each other up:
+   the first is the next one behind the snapshot or the first of its epoch, no epoch has a hole, none ends early.
+4. Anything else is a PipelineError that names what is kept.
+
+`Logs` reads the logs for this: with Spark (`state_of`), or in this process (`local_state`).
+"""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Final, Protocol
+
+from attrs import define, frozen
+
+from zab.pipeline.decoding.snapshot_rows import Label
+from zab.pipeline.errors import PipelineError
+from zab.pipeline.inventory import Inventory, LogFile, LogKind, Member
+from zab.pipeline.places import Place
+from zab.pipeline.reading.snapshot_choice import Chosen, Problem, choose
+from zab.pipeline.reading.visible import mark, survey, visible_epochs
+
+__all__ = ["Epoch", "Logs", "Moment", "beginning_zxid", "ensembles_of", "moment_of", "whole_ms"]
+
+_BEGAN: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_COUNTER: Final = 0xFFFF_FFFF
+_EPOCH_FILES: Final = ("acceptedEpoch", "currentEpoch")
+_EPOCH_FILE_BYTES: Final = 64
+_EPOCH_DIGITS: Final = 9
+
+
+@frozen
+class Epoch:
+    """What the logs hold of one epoch, within the stretch asked for."""
+
+    first: int
+    last: int
+    count: int
+    time: datetime | None
+    """Of the last transaction."""
+    unlisted_count: int = 0
+    """Sessions closed without a list of their ephemerals."""
+
+    @property
+    def number(self) -> int:
+        return self.first >> 32
+
+
+class Logs(Protocol):
+    """The logs of one ensemble, each transaction once, as far as they may be shown."""
+
+    def last_at(self, time_ms: int) -> int | None:
+        """The zxid of the last transaction whose time is at or below this one."""
+        ...
+
+    def epochs(self, after: int, until: int) -> Sequence[Epoch]:
+        """What there is above `after` up to `until`, by epoch."""
+        ...
+
+
+@frozen
+class Moment:
+    """One moment of one ensemble: the state is `base` and the transactions behind it up to `zxid`."""
+
+    members: tuple[Member, ...]
+    zxid: int
+    time: datetime | None
+    """Of the last transaction; None when there is none behind the snapshot."""
+    base: Chosen | None
+    """None: from nothing."""
+    is_closing_listed: bool
+    problems: tuple[Problem, ...]
+    """Snapshots that were passed over because they cannot be read."""
+    txn_count: int
+    """How many transactions are between."""
+    last_epoch: int
+    """The latest epoch that the members' files say anything of, committed or not."""
+
+    @property
+    def ensemble(self) -> str:
+        return self.members[0].ensemble
+
+    @property
+    def kind(self) -> LogKind:
+        return self.members[0].kind
+
+    @property
+    def base_zxid(self) -> int:
+        return 0 if self.base is None else self.base.file.zxid
+
+    @property
+    def label(self) -> Label:
+        """What the rows say of themselves."""
+        if self.base is None:
+            return Label(self.ensemble, None, None, self.zxid)
+        return Label(self.ensemble, self.base.member.member, self.base.file.name, self.zxid)
+
+
+def whole_ms(time: datetime) -> int:
+    """The ms since 1970 at or below a time; one without a zone is UTC."""
+    aware = time if time.tzinfo is not None else time.replace(tzinfo=UTC)
+    return (aware - _BEGAN) // timedelta(milliseconds=1)
+
+
+def ensembles_of(found: Inventory) -> list[tuple[Member, ...]]:
+    """The members of each ensemble."""
+    return [tuple(members) for members in found.ensembles.values()]
+
+
+@define
+class _Kept:
+    """What the files of an ensemble say of themselves."""
+
+    members: Sequence[Member]
+    end: int
+    """The last zxid in the logs that may be shown; 0 without any."""
+    known: list[int]
+    """Zxids of transactions that the names and headers of files prove to have been, rising."""
+    problems: tuple[Problem, ...] = ()
+    """Snapshots that cannot be read, as far as they were looked at."""
+
+    @classmethod
+    def of(cls, members: Sequence[Member], *, uncommitted: bool) -> "_Kept":
+        """Raises PipelineError."""
+        known = {file.zxid for member in members for file in member.snapshots}
+        if not any(member.logs for member in members):
+            return cls(members, 0, sorted(known))
+        surveys = [survey(member) for member in members]
+        logs = [log for member in members for log in member.logs if log.is_usable]
+        ends: dict[int, int] = {}
+        if members[0].kind == "native":
+            end = max(found.last for found in surveys) if uncommitted else mark(surveys)
+            for previous in (log.previous[0] for log in logs if log.previous is not None and _begins_epoch(log)):
+                ends[previous >> 32] = max(previous, ends.get(previous >> 32, 0))
+        elif uncommitted:
+            end = max(found.last for found in surveys)
+        else:
+            ends = visible_epochs(surveys)
+            end = max(ends.values(), default=0)
+        # A file begins behind a transaction; but the log of a deposed leader may go on where its epoch had ended.
+        begun = {log.first - 1 for log in logs if log.first - 1 <= min(end, ends.get(log.first >> 32, end))}
+        return cls(members, end, sorted({*known, *ends.values(), *begun}))
+
+    @property
+    def logs(self) -> list[LogFile]:
+        return [log for member in self.members for log in member.logs if log.is_usable]
+
+    @property
+    def snapshots(self) -> list[int]:
+        return sorted({file.zxid for member in self.members for file in member.snapshots})
+
+    def __str__(self) -> str:
+        firsts = [log.first for log in self.logs]
+        logs = f"transactions from {min(firsts):#x} to {self.end:#x}" if firsts else "no transactions"
+        snapshots = ", ".join(map(hex, self.snapshots)) or "none"
+        unreadable = f"; not readable: {', '.join(map(str, self.problems))}" if self.problems else ""
+        return f"kept are {logs}, and snapshots at {snapshots}{unreadable}"
+
+
+def moment_of(
+    logs: Logs, members: Sequence[Member], at: int | datetime | None = None, *, uncommitted: bool = False
+) -> Moment:
+    """The moment `at` of the ensemble that these are the members of. Raises PipelineError."""
+    kept = _Kept.of(members, uncommitted=uncommitted)
+    wanted = _wanted(logs, kept, at)
+    choice = choose(members, wanted, exact=True)
+    base, kept.problems = choice.chosen, choice.problems
+    after = 0 if base is None else base.file.zxid
+    epochs = list(logs.epochs(after, wanted)) if kept.end > after else []
+    if base is None and not (epochs and _is_from_the_beginning(members, epochs[0].first)):
+        raise PipelineError(
+            f"the state at {wanted:#x} cannot be put together: no snapshot to begin with is exact at or below it, and "
+            f"the logs do not go back to the beginning; {kept}"
+        )
+    _check_whole(epochs, after, kept, wanted)
+    zxid = epochs[-1].last if epochs else after
+    if isinstance(at, int) and at > max(zxid, kept.end):
+        raise PipelineError(f"zxid {at:#x} is beyond the end of what may be shown of {_name(members)}; {kept}")
+    if base is not None and base.examined.exact_from > zxid:
+        raise PipelineError(
+            f"{base.file.place} has effects of transactions up to {base.examined.exact_from:#x}, which the logs do not "
+            f"have; {kept}"
+        )
+    return Moment(
+        members=tuple(members),
+        zxid=zxid,
+        time=epochs[-1].time if epochs else None,
+        base=base,
+        is_closing_listed=not any(epoch.unlisted_count for epoch in epochs),
+        problems=choice.problems,
+        txn_count=sum(epoch.count for epoch in epochs),
+        last_epoch=_last_epoch(members, kept, zxid),
+    )
+
+
+def _wanted(logs: Logs, kept: _Kept, at: int | datetime | None) -> int:
+    """The zxid to reach."""
+    if at is None:
+        return max([kept.end, *kept.snapshots])
+    if isinstance(at, int):
+        return at
+    found = logs.last_at(whole_ms(at)) if kept.end else None
+    if found is None:
+        first = min((log.first for log in kept.logs), default=0)
+        begun = [epoch.time for epoch in logs.epochs(first - 1, first)] if kept.end else []
+        times = "".join(
+            f"; the first transaction is of {time.isoformat(timespec='milliseconds')}" for time in begun if time
+        )
+        raise PipelineError(
+            f"there is no transaction of {_name(kept.members)} at or before {at.isoformat()}; {kept}{times}"
+        )
+    return found
+
+
+def _name(members: Sequence[Member]) -> str:
+    return f"ensemble {members[0].ensemble}"
+
+
+def beginning_zxid(members: Sequence[Member]) -> int | None:
+    """The zxid of the very first transaction of the ensemble, if the logs say that they have it."""
+    for member in members:
+        for log in member.logs[:1]:
+            if log.is_usable and log.previous is not None and log.previous[0] == 0:
+                return log.first
+    return 1 << 32 | 1 if members[0].kind == "version-2" else None
+
+
+def _is_from_the_beginning(members: Sequence[Member], first: int) -> bool:
+    return first == beginning_zxid(members)
+
+
+def _check_whole(epochs: Sequence[Epoch], after: int, kept: _Kept, wanted: int) -> None:
+    """Every transaction behind `after` is there, as far as the files can tell."""
+    last = after
+    for epoch in epochs:
+        follows = epoch.first == last + 1 or (epoch.number > last >> 32 and epoch.first & _COUNTER == 1)
+        if not follows or _is_known_between(kept, last, epoch.first):
+            raise PipelineError(_missing(last, epoch.first, wanted, kept))
+        lacking = epoch.last - epoch.first + 1 - epoch.count
+        if lacking:
+            raise PipelineError(
+                f"the state at {wanted:#x} cannot be put together: of the transactions from {epoch.first:#x} to "
+                f"{epoch.last:#x}, {abs(lacking)} {'are missing or damaged' if lacking > 0 else 'are there twice'} "
+                f"(zab pipeline verify names them); {kept}"
+            )
+        last = epoch.last
+    for zxid in kept.known:
+        # All of its epoch up to it have been, and some of them would belong to the state.
+        if zxid > last and zxid & _COUNTER and max(last + 1, zxid >> 32 << 32 | 1) <= wanted:
+            raise PipelineError(_missing(last, min(zxid, wanted) + 1, wanted, kept))
+
+
+def _is_known_between(kept: _Kept, last: int, following: int) -> bool:
+    return any(last < zxid < following and zxid & _COUNTER for zxid in kept.known)
+
+
+def _begins_epoch(log: LogFile) -> bool:
+    return log.previous is not None and log.previous[0] >> 32 < log.first >> 32
+
+
+def _missing(last: int, following: int, wanted: int, kept: _Kept) -> str:
+    return (
+        f"the state at {wanted:#x} cannot be put together: the transactions between {last:#x} and {following:#x} are "
+        f"missing or damaged; {kept}"
+    )
+
+
+def _last_epoch(members: Sequence[Member], kept: _Kept, zxid: int) -> int:
+    said = [log.first >> 32 for member in members for log in member.logs]
+    for member in members:
+        for name in _EPOCH_FILES:
+            said.append(_epoch_in(member.directory / name))
+    return max([*said, *(one >> 32 for one in (*kept.known, kept.end, zxid))])
+
+
+def _epoch_in(file: Place) -> int:
+    """The epoch that a member's epoch file names, 0 when it names none."""
+    try:
+        line = file.read(0, _EPOCH_FILE_BYTES).partition(b"\n")[0]
+    except OSError:
+        return 0
+    # Larger ones cannot be: zxids are positive numbers of 64 bits.
+    return int(line) if line.isdigit() and len(line) <= _EPOCH_DIGITS else 0

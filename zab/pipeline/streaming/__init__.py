@@ -1,0 +1,1 @@
+"""Logs that are still being written, followed: Spark's stream of `zab.log`."""

@@ -1,0 +1,1 @@
+"""Whether members hold one history: the parts of the job `verify`."""

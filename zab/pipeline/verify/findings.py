@@ -1,0 +1,87 @@
+"""The rows of `verify`, and what is said in them.
+
+A *deviation* is what may not be. What merely is so is stated:
+
+    deviations   damaged, unreadable, foreign, index    as the reader of the file says it (`decoding.damage`)
+                 gap         transactions are missing, and no snapshot covers them
+                 order       zxids that do not rise
+                 shortened   the log ends below what the member itself says was durable
+                 chain       a batch does not continue the chain of the one before it
+                 missing     at the end of an epoch, what the others hold
+                 extra       at the end of an epoch, what no other holds, and by its mark was committed
+                 differs     same zxid, other bytes
+                 snapshot    one that is damaged, of another history, or not what the log makes of the one before
+    stated       holds, epoch, replayed                 what there is, and what was compared
+                 lags, begins                           less at the end, or at the beginning, than other members
+                 torn, uncommitted                      an end that was never promised, or was given up
+                 installed                              what is not in ZooKeeper's log a snapshot stands for
+                 refused                                a refused multi, written in two ways that mean the same
+
+Invariants: every finding has the place: the member, and where there is one, the file, the offset in it and the zxid.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+from attrs import frozen
+
+from zab.pipeline.decoding.arrays import Mask
+
+__all__ = ["COUNTER", "Drill", "Finding", "between", "differ", "follows", "in_order"]
+
+COUNTER: Final = 0xFFFF_FFFF
+
+
+@frozen
+class Finding:
+    """One row; see the module for the kinds."""
+
+    ensemble: str
+    member: str | None
+    file: str | None
+    offset: int | None
+    zxid: int | None
+    kind: str
+    deviation: bool
+    sentence: str
+
+
+@frozen
+class Drill:
+    """Zxids from `low` to `high` whose contents (or, if those are the same, chains) differ between members."""
+
+    ensemble: str
+    low: int
+    high: int
+    is_chain: bool = False
+
+
+def follows(before: int, first: int) -> bool:
+    """Whether `first` is the zxid that comes right behind `before`."""
+    return first == before + 1 if first >> 32 == before >> 32 else first > before and first & COUNTER == 1
+
+
+def between(after: int, following: int) -> str:
+    """The zxids that are missing between two."""
+    if following >> 32 == after >> 32:
+        low, high = after + 1, following - 1
+        return f"zxid {low:#x} is missing" if low == high else f"zxids {low:#x} to {high:#x} are missing"
+    return f"what is between {after:#x} and {following:#x} is missing"
+
+
+def differ(values: npt.NDArray[np.uint64], present: Mask) -> Mask:
+    """For each column, whether the rows that are present differ."""
+    high = np.where(present, values, 0).max(axis=0)
+    low = np.where(present, values, np.uint64(0xFFFF_FFFF_FFFF_FFFF)).min(axis=0)
+    different: Mask = (high != low) & (present.sum(axis=0) > 1)
+    return different
+
+
+def in_order(findings: Iterable[Finding]) -> list[Finding]:
+    """Deviations first; by ensemble, zxid and member."""
+    return sorted(
+        findings,
+        key=lambda one: (not one.deviation, one.ensemble, one.zxid or 0, one.member or "", one.file or "", one.kind),
+    )
