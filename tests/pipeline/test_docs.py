@@ -10,13 +10,23 @@ import pytest
 from tests.pipeline.ensembles import Directories
 from zab.cli.main import main
 from zab.cli.pipeline import JOBS
+from zab.pipeline.history.files import HISTORY
+from zab.pipeline.jobs.audit import AUDIT
+from zab.pipeline.jobs.diff import DIFF
+from zab.pipeline.jobs.history import VIOLATIONS
+from zab.pipeline.jobs.hotspots import VIEWS
+from zab.pipeline.jobs.locks import LOCKS, OVERLAPS, QUEUE
+from zab.pipeline.jobs.sessions import LIVES, WAVES
+from zab.pipeline.jobs.verify import VERIFY
 from zab.pipeline.schema import DAMAGE, LOG, SESSIONS, ZNODES, Column
+from zab.pipeline.verify.findings import DEVIATIONS, STATED
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ROOT = Path(__file__).parent.parent.parent
 TEXT = (ROOT / "docs" / "pipeline.md").read_text(encoding="utf-8")
+RESULTS = (ROOT / "docs" / "pipeline-columns.md").read_text(encoding="utf-8")
 
 PLACES = {"/app/config": "/load/0/3", "/app": "/load"}
 """A znode and a subtree of the documentation, and where the directories of the tests have one."""
@@ -24,8 +34,8 @@ ELSEWHERE = {"follow", "package", "history"}
 """Commands that need more than directories; they have tests of their own."""
 
 
-def table(title: str) -> list[tuple[str, ...]]:
-    section = re.split(r"\n#+ ", TEXT.split(f"# {title}\n")[1])[0]
+def table(title: str, text: str = TEXT) -> list[tuple[str, ...]]:
+    section = re.split(r"\n#+ ", text.split(f"# {title}\n")[1])[0]
     lines = [line for line in section.splitlines() if line.startswith("|")][2:]
     return [tuple(cell.strip() for cell in re.split(r"(?<!\\)\|", line.strip("|"))) for line in lines]
 
@@ -41,6 +51,31 @@ def table(title: str) -> list[tuple[str, ...]]:
 )
 def test_the_columns_are_those_of_the_code(title: str, columns: tuple[Column, ...]) -> None:
     assert table(title) == [(f"`{column.name}`", column.type, column.meaning) for column in columns]
+
+
+@pytest.mark.parametrize(
+    ("title", "columns"),
+    [
+        ("audit", AUDIT),
+        *((f"hotspots --by {view}", columns) for view, columns in VIEWS.items() if view != "subtree"),
+        ("sessions", LIVES),
+        ("sessions --show waves", WAVES),
+        ("locks --show queue", QUEUE),
+        ("locks --show summary", LOCKS),
+        ("locks --show overlaps", OVERLAPS),
+        ("verify", VERIFY),
+        ("diff", DIFF),
+        ("history", VIOLATIONS),
+        ("history: what is recorded", HISTORY),
+    ],
+)
+def test_the_columns_of_results_are_those_of_the_code(title: str, columns: tuple[Column, ...]) -> None:
+    assert table(title, RESULTS) == [(f"`{column.name}`", column.type, column.meaning) for column in columns]
+
+
+@pytest.mark.parametrize(("title", "kinds"), [("Kinds of deviations", DEVIATIONS), ("Kinds of what is stated", STATED)])
+def test_the_kinds_of_findings_are_those_of_the_code(title: str, kinds: dict[str, str]) -> None:
+    assert table(title, RESULTS) == [(f"`{kind}`", meaning) for kind, meaning in kinds.items()]
 
 
 def test_every_job_is_there() -> None:

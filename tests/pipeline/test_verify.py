@@ -27,7 +27,7 @@ from tests.pipeline.version2_files import Version2Log
 from zab.pipeline.errors import PipelineError
 from zab.pipeline.inventory import inventory
 from zab.pipeline.jobs.verify import VERIFY, find, find_in_snapshots, verify
-from zab.pipeline.verify.findings import Finding
+from zab.pipeline.verify.findings import DEVIATIONS, STATED, Finding
 from zab.pipeline.verify.snapshots import examine_snapshot, snapshot_tasks
 from zab.server.disk import RealDisk
 
@@ -83,7 +83,9 @@ def ensemble(tmp_path: Path, *histories: list[Batch], marks: dict[int, int] | No
 
 
 def found(directories: list[Path] | tuple[Path, ...], **options: bool) -> list[Finding]:
-    return find(inventory([str(path) for path in directories]), **options)
+    findings = find(inventory([str(path) for path in directories]), **options)
+    assert [one.kind for one in findings if one.kind not in (DEVIATIONS if one.deviation else STATED)] == []
+    return findings
 
 
 def deviations(directories: list[Path] | tuple[Path, ...], **options: bool) -> list[Finding]:

@@ -50,7 +50,7 @@ VERIFY: Final = (
     Column("file", "string", "whole path or URI; null for what concerns no single file"),
     Column("offset", "bigint", "in the file"),
     Column("zxid", "bigint", "of the transaction, or the first of those, that the row is about"),
-    Column("kind", "string", "damaged, gap, differs, ...: see `zab.pipeline.verify.findings`"),
+    Column("kind", "string", "damaged, gap, differs, ..."),
     Column("deviation", "boolean", "false for what is stated, and may be so"),
     Column("sentence", "string", "what was found"),
 )

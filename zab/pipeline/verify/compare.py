@@ -190,7 +190,9 @@ class MemberHistory:
         for number, (report, one) in enumerate(damage):
             if hole is not None and number == 0:
                 sentence = f"{one.reason}; {between(hole.after, hole.following)}"
-                self._add(one.kind, sentence, report, one.offset, hole.after + 1)
+                # The end of a file that others go on behind was not torn off while it was written.
+                kind = "gap" if one.kind == TORN else one.kind
+                self._add(kind, sentence, report, one.offset, hole.after + 1)
             elif one.kind == TORN:
                 self._add(TORN, f"{one.reason}; it was never promised", report, one.offset, None, deviation=False)
             elif number < DAMAGE_MAX:

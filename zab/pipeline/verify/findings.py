@@ -1,21 +1,6 @@
 """The rows of `verify`, and what is said in them.
 
-A *deviation* is what may not be. What merely is so is stated:
-
-    deviations   damaged, unreadable, foreign, index    as the reader of the file says it (`decoding.damage`)
-                 gap         transactions are missing, and no snapshot covers them
-                 order       zxids that do not rise
-                 shortened   the log ends below what the member itself says was durable
-                 chain       a batch does not continue the chain of the one before it
-                 missing     at the end of an epoch, what the others hold
-                 extra       at the end of an epoch, what no other holds, and by its mark was committed
-                 differs     same zxid, other bytes
-                 snapshot    one that is damaged, of another history, or not what the log makes of the one before
-    stated       holds, epoch, replayed                 what there is, and what was compared
-                 lags, begins                           less at the end, or at the beginning, than other members
-                 torn, uncommitted                      an end that was never promised, or was given up
-                 installed                              what is not in ZooKeeper's log a snapshot stands for
-                 refused                                a refused multi, written in two ways that mean the same
+A *deviation* (`DEVIATIONS`, by kind) is what may not be. What merely is so is stated (`STATED`).
 
 Invariants: every finding has the place: the member, and where there is one, the file, the offset in it and the zxid.
 """
@@ -29,9 +14,35 @@ from attrs import frozen
 
 from zab.pipeline.decoding.arrays import Mask
 
-__all__ = ["COUNTER", "Drill", "Finding", "between", "differ", "follows", "in_order"]
+__all__ = ["COUNTER", "DEVIATIONS", "STATED", "Drill", "Finding", "between", "differ", "follows", "in_order"]
 
 COUNTER: Final = 0xFFFF_FFFF
+
+DEVIATIONS: Final = {
+    "damaged": "bytes that are not what was written",
+    "unreadable": "a file of which nothing can be read",
+    "foreign": "a file of another ensemble, or another place in the history",
+    "index": "a sidecar index that is not that of its log",
+    "gap": "transactions are missing, and no snapshot covers them",
+    "order": "zxids that do not rise",
+    "shortened": "the log ends below what the member itself says was durable",
+    "chain": "a batch does not continue the hash chain of the one before it",
+    "missing": "at the end of an epoch, what the others hold",
+    "extra": "at the end of an epoch, what no other holds, and by its mark was committed",
+    "differs": "the same zxid, other bytes",
+    "snapshot": "one that is damaged, of another history, or not what the log makes of the one before",
+}
+STATED: Final = {
+    "holds": "which transactions there are",
+    "epoch": "its first zxid",
+    "replayed": "what a snapshot was compared with, or why it was not",
+    "lags": "less at the end than other members",
+    "begins": "less at the beginning than other members",
+    "torn": "an end that was never promised",
+    "uncommitted": "an end that was given up",
+    "installed": "what is not in ZooKeeper's log a snapshot stands for",
+    "refused": "a refused multi, written in two ways that mean the same",
+}
 
 
 @frozen
