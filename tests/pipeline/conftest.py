@@ -16,9 +16,13 @@ TEST_SETTINGS = {
     "spark.default.parallelism": "2",
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.adaptive.enabled": "false",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xmn500m "
+    "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote",
 }
-"""For short queries: the quick compiler, the collector that starts quickest, and no planning again while they run."""
+"""For short queries: nothing is compiled or checked that runs once, and nothing is planned again while it runs. The
+cluster's tests run with Spark's own settings."""
 
 
 @pytest.fixture(scope="session")

@@ -19,12 +19,13 @@ driver, at most some 200,000 for each member.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 import pyarrow as pa
 from attrs import evolve
 
 from zab.pipeline.inventory import Dirs, Inventory, Member, inventory
+from zab.pipeline.reading.planning import TASK_BYTES
 from zab.pipeline.reading.spans import Span
 from zab.pipeline.schema import Column, arrow_schema, ddl
 from zab.pipeline.verify.compare import Comparison, MemberHistory
@@ -40,6 +41,7 @@ from zab.pipeline.verify.snapshots import (
 )
 
 if TYPE_CHECKING:
+    from pyspark import RDD, SparkContext
     from pyspark.sql import DataFrame, SparkSession
 
 __all__ = ["VERIFY", "as_rows", "find", "find_in_snapshots", "findings_of", "verify"]
@@ -60,7 +62,10 @@ _BUCKETS_MAX: Final = 200_000
 # What a transaction takes in a log at the least: the count of buckets is only to stay in bounds.
 _TRANSACTION_BYTES: Final = 64
 _SLICES_MAX: Final = 4_096
+_SLICES_PER_CORE: Final = 2
 _TAIL_ZXIDS: Final = 1 << 20
+
+T = TypeVar("T")
 
 _Key: TypeAlias = tuple[str, int, int, bool]
 """Of a Drill: what Spark can hash alike in every process."""
@@ -86,14 +91,14 @@ def findings_of(
     context = spark.sparkContext
 
     def examine_all(tasks: Sequence[Task]) -> list[FileReport]:
-        return list(context.parallelize(tasks, _slices(tasks)).map(examine).collect())
+        return list(_spread(context, tasks, lambda task: task.span.file.size).map(examine).collect())
 
     def look_into(ranges: Sequence[_Ranges]) -> list[Finding]:
-        parts = context.parallelize(ranges, _slices(ranges)).flatMap(_read_ranges)
+        parts = _spread(context, ranges, lambda each: each[0].file.size).flatMap(_read_ranges)
         return list(parts.groupByKey().flatMap(_compare_parts).collect())
 
     def examine_snapshots(tasks: Sequence[SnapshotTask]) -> list[SnapshotReport]:
-        return list(context.parallelize(tasks, _slices(tasks)).map(examine_snapshot).collect())
+        return list(_spread(context, tasks, lambda task: task.file.size).map(examine_snapshot).collect())
 
     found = inventory(dirs)
     findings = find(found, examine_all, look_into, chains=chains)
@@ -117,8 +122,19 @@ def as_rows(spark: "SparkSession", findings: Iterable[Finding]) -> "DataFrame":
     return spark.createDataFrame(pa.Table.from_pylist(rows, arrow_schema(VERIFY)))
 
 
-def _slices(items: Sequence[object]) -> int:
-    return max(1, min(len(items), _SLICES_MAX))
+def _spread(context: "SparkContext", items: Sequence[T], size: Callable[[T], int]) -> "RDD[T]":
+    """Each of Spark's tasks gets about as many bytes: one large file, or many small ones. Starting a task takes as long
+    as reading some megabytes."""
+    least = context.defaultParallelism * _SLICES_PER_CORE
+    count = min(max(least, sum(map(size, items)) // TASK_BYTES), len(items), _SLICES_MAX)
+    if not items:
+        return context.parallelize(items, 1)
+    largest_first = sorted(items, key=size, reverse=True)
+    return context.parallelize([largest_first[number::count] for number in range(count)], count).flatMap(_each)
+
+
+def _each(items: Sequence[T]) -> Sequence[T]:
+    return items
 
 
 def examine_here(tasks: Sequence[Task]) -> list[FileReport]:
@@ -149,7 +165,6 @@ def find(
             for log in member.logs:
                 span = Span(member.ensemble, member.member, log)
                 tasks.append(Task(span, shift, cuts, tuple(sorted(zxids)), chains))
-    tasks.sort(key=lambda task: -task.span.file.size)
     reports: dict[tuple[str, str], list[FileReport]] = {}
     for report in examine_all(tasks):
         reports.setdefault((report.span.ensemble, report.span.member), []).append(report)
