@@ -1,15 +1,13 @@
 """`zab changes`: what it prints, where it begins, and how it ends."""
 
 import json
-import os
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 
 import pytest
 import trio
 
+from tests.cli.commands import started
 from tests.client.running import running
 from zab.cli.changes import change_line, json_change
 from zab.cli.main import main
@@ -22,11 +20,6 @@ CREATED = Change(0x100000005, 2, 1_795_212_016_123, -1, ChangeKind.CREATED, "/a"
 def hosts() -> Iterator[str]:
     with running("zab", 1, {}) as servers:
         yield servers.hosts
-
-
-def start(*words: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "zab.cli.main", *words]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=dict(os.environ))
 
 
 async def change(hosts: str, root: str) -> int:
@@ -90,7 +83,7 @@ def test_changes_behind_a_zxid(hosts: str, form, capsys: pytest.CaptureFixture[s
 
 
 def test_changes_as_they_come_until_ctrl_c(hosts: str) -> None:
-    with start("-s", hosts, "changes", "--json") as process:
+    with started("-s", hosts, "changes", "--json") as process:
         assert process.stderr is not None
         assert process.stdout is not None
         assert process.stderr.readline().startswith("following / from 0x")

@@ -608,7 +608,10 @@ def test_an_interrupted_job_leaves_nothing(member: Path, tmp_path: Path, while_i
                 break
             time.sleep(0.05)
         job.send_signal(signal.SIGINT)
-        assert job.wait(60) == 130
+        try:
+            assert job.wait(60) == 130
+        finally:
+            job.kill()
     assert errors.read_text() == ""
     assert list(out.iterdir()) == []
     while time.monotonic() < deadline and running_with(f"java.*{work}"):

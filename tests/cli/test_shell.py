@@ -15,6 +15,7 @@ import pytest
 from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 
+from tests.cli.commands import started
 from tests.client.running import KINDS, running
 from zab.cli import shell
 from zab.cli.main import COMMANDS, ZNODES
@@ -68,9 +69,7 @@ def test_a_failure_does_not_end_the_shell_and_decides_its_code(hosts: str) -> No
 
 
 def test_an_interrupt_ends_a_shell_without_a_terminal_and_closes_its_session(hosts: str) -> None:
-    command = [*ZAB, "-s", hosts, "shell"]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with subprocess.Popen(command, text=True, **pipes) as process:
+    with started("-s", hosts, "shell") as process:
         assert process.stdin is not None
         assert process.stdout is not None
         assert process.stderr is not None

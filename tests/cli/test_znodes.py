@@ -1,7 +1,6 @@
 """The znode commands against running servers: what they print, and their exit codes."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -13,6 +12,7 @@ from typing import NamedTuple
 import pytest
 import trio
 
+from tests.cli.commands import started
 from tests.client.running import KINDS, running
 from zab.cli.main import main
 from zab.client import connect
@@ -249,14 +249,9 @@ def test_quotas(hosts: str, zab: Callable[..., Result], capsys: pytest.CaptureFi
 # Commands that wait run as processes, while the test changes the tree.
 
 
-def start(*words: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "zab.cli.main", *words]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=dict(os.environ))
-
-
 def test_watch_follows_a_subtree(hosts: str, zab: Callable[..., Result]) -> None:
     chroot = "/test_watch_follows_a_subtree"
-    with start("-s", hosts + chroot, "watch", "--recursive", "-n", "3", "/") as process:
+    with started("-s", hosts + chroot, "watch", "--recursive", "-n", "3", "/") as process:
         assert process.stderr is not None
         assert process.stdout is not None
         assert process.stderr.readline() == "watching /\n"
@@ -269,7 +264,7 @@ def test_watch_follows_a_subtree(hosts: str, zab: Callable[..., Result]) -> None
 
 
 def test_an_interrupt_ends_a_watch(hosts: str) -> None:
-    with start("-s", hosts, "watch", "/") as process:
+    with started("-s", hosts, "watch", "/") as process:
         assert process.stderr is not None
         process.stderr.readline()
         process.send_signal(signal.SIGINT)
@@ -280,7 +275,7 @@ def test_an_interrupt_ends_a_watch(hosts: str) -> None:
 def test_a_one_shot_watch_waits_for_its_event(hosts: str, zab: Callable[..., Result]) -> None:
     chroot = "/test_a_one_shot_watch_waits_for_its_event"
     zab("create", "/a", "before")
-    with start("-s", hosts + chroot, "get", "-w", "/a") as process:
+    with started("-s", hosts + chroot, "get", "-w", "/a") as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "before\n"
         zab("set", "/a", "after")
@@ -290,7 +285,7 @@ def test_a_one_shot_watch_waits_for_its_event(hosts: str, zab: Callable[..., Res
 
 
 def test_a_reader_that_has_enough_is_no_crash(hosts: str, zab: Callable[..., Result]) -> None:
-    with start("-s", hosts, "watch", "/") as process:
+    with started("-s", hosts, "watch", "/") as process:
         assert process.stderr is not None
         assert process.stdout is not None
         process.stderr.readline()
