@@ -1,9 +1,10 @@
-"""The benchmark of the pipeline's readers: decoding alone, and through Spark, beside Parquet of the same rows.
+"""The benchmark of the pipeline: decoding alone, through Spark beside Parquet of the same rows, and `verify`.
 
     python -m bench.pipeline [--transactions N] [--rounds N] [--quick] [--no-page]
 
 Makes native logs of two million transactions with datatree's own encoder, in segments of 64 MiB with their indexes, in
-batches of 1, 10 and 100, and the same transactions as a log of ZooKeeper. Everything is measured in CPU seconds of the
+batches of 1, 10 and 100, and the same transactions as a log of ZooKeeper; `verify` compares three members with the same
+files each. Everything is measured in CPU seconds of the
 whole process tree (driver, JVM and workers), since other work on the machine falsifies anything else; a figure is the
 median of the rounds, in turns. The page bench/PIPELINE.md gets the result.
 """
@@ -30,11 +31,15 @@ from bench.process_tree import cpu_seconds, peak_mib
 from datatree.record import Txn
 from tests.pipeline.log_builder import FIRST, LINEAGE, SESSION, TIME, NativeFile, write_version2
 from zab.pipeline.inventory import inventory
+from zab.pipeline.jobs.verify import findings_of
 from zab.pipeline.reading.frames import read_log
 from zab.pipeline.reading.planning import Range, plan
 from zab.pipeline.reading.spans import Span, batches
 from zab.pipeline.schema import LOG
 from zab.pipeline.spark_session import job_session
+from zab.pipeline.state.local_state import local_moment, local_state
+from zab.pipeline.state.snapshot_output import State, write_version_2
+from zab.server.disk import RealDisk
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -66,7 +71,9 @@ def main() -> int:
             through = _spark_runs(spark, directory, options.transactions)
             _measure(through, options.rounds)
             memory = _worker_memory(spark, directory)
-        text = _page(options, sizes, runs, through, memory)
+            compared = _verify_runs(spark, directory, options.transactions)
+            _measure(compared, options.rounds)
+        text = _page(options, sizes, runs, through, memory, compared)
     print(text)
     if options.page:
         _write(text)
@@ -94,7 +101,7 @@ def _transactions(count: int) -> Iterator[Txn]:
     rng = random.Random(1)
     values = [rng.randbytes(DATA_BYTES) for _ in range(1000)]
     for number in range(count):
-        path = b"/app/k%08d/item" % rng.randrange(PATHS)
+        path = b"/app-k%08d-item" % rng.randrange(PATHS)
         head = FIRST + number, TIME + number // 10, SESSION + number % 50, number
         kind = rng.random()
         if kind < 0.85:
@@ -263,6 +270,44 @@ def _worker_memory(spark: SparkSession, directory: Path) -> list[tuple[str, floa
     return found
 
 
+def _verify_runs(spark: SparkSession, directory: Path, transactions: int) -> list[Run]:
+    """Three members that hold the same: compared by digests, by their chains too, and with a snapshot of its end."""
+
+    def comparing(title: str, *, chains: bool, replays: int = 0) -> Callable[[], int]:
+        places = [f"e={place}" for place in members[title]]
+
+        def call() -> int:
+            findings = findings_of(spark, places, chains=chains, replays=replays)
+            assert not any(one.deviation for one in findings), findings
+            assert not replays or any(one.sentence.startswith("compared with") for one in findings), findings
+            return transactions
+
+        return call
+
+    titles = [*(f"batches of {size}" for size in BATCHES), "ZooKeeper's"]
+    members = {title: _three_members(directory, title) for title in titles}
+    runs = [Run(title, "digests", "verify", comparing(title, chains=False)) for title in titles]
+    runs += [Run(title, "chains too", "verify", comparing(title, chains=True)) for title in titles[:-1]]
+    places = members["ZooKeeper's"]
+    found = local_state(local_moment([f"e={place}" for place in places]))
+    znodes = [found.znodes[path] for path in sorted(found.znodes)]
+    write_version_2(RealDisk(str(places[0]), lock=False), State(found.zxid, found.sessions, lambda: znodes))
+    runs.append(Run("ZooKeeper's", "a replay", "verify", comparing("ZooKeeper's", chains=False, replays=1)))
+    return runs
+
+
+def _three_members(directory: Path, title: str) -> list[Path]:
+    places = []
+    for number in (1, 2, 3):
+        places.append(directory / f"{title} members" / f"server{number}")
+        for file in sorted((directory / title).glob("version-*/*")):
+            target = places[-1] / file.parent.name / file.name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            os.link(file, target)
+        (places[-1] / "myid").write_text(f"{number}\n")
+    return places
+
+
 # The page.
 
 
@@ -272,6 +317,7 @@ def _page(
     runs: list[Run],
     through: list[Run],
     memory: list[tuple[str, float]],
+    compared: list[Run],
 ) -> str:
     machine = f"{os.cpu_count()} cores, {platform.system()} {platform.release()}"
     lines = [
@@ -303,8 +349,24 @@ def _page(
         cells = [_cell(run.rate / 1e6) for run in through if run.title == title]
         lines.append(f"| {title} | {' | '.join(cells)} |")
     held = ", ".join(f"{mib:.0f} MiB behind {name}" for name, mib in memory)
-    lines += ["", f"The most memory of a Python worker: {held}."]
+    lines += ["", f"The most memory of a Python worker: {held}.", ""]
+    lines += _verify_table(options.transactions, compared)
     return "\n".join(lines) + "\n"
+
+
+def _verify_table(transactions: int, compared: list[Run]) -> list[str]:
+    seconds = {(run.title, run.columns): transactions / run.rate for run in compared}
+    ways = ("digests", "chains too", "a replay")
+    lines = [
+        f"`verify` through Spark, local[1], CPU seconds for three members with {transactions:,} transactions each; a",
+        "replay of the log is compared with a snapshot:",
+        "",
+        "| log | digests | digests and chains | digests and a replay |",
+        "|---|---:|---:|---:|",
+    ]
+    for title in dict.fromkeys(run.title for run in compared):
+        lines.append(f"| {title} | {' | '.join(_cell(seconds.get((title, way))) for way in ways)} |")
+    return lines
 
 
 def _cell(rate: float | None) -> str:
