@@ -17,8 +17,7 @@ from zab.pipeline.decoding.acl_text import acl_text
 from zab.pipeline.decoding.damage import Damage
 from zab.pipeline.decoding.transactions import record_batches
 from zab.pipeline.inventory import inventory
-from zab.pipeline.reading.log_source import read_task
-from zab.pipeline.reading.planning import Members, Range, plan
+from zab.pipeline.reading.planning import Members, Range, plan, read_task
 from zab.pipeline.schema import LOG
 
 COLUMNS = tuple(column.name for column in LOG)

@@ -16,7 +16,8 @@ from zab.pipeline import PipelineError, read_damage, read_log
 from zab.pipeline.decoding.damage import Damage
 from zab.pipeline.inventory import LogFile, inventory
 from zab.pipeline.places import open_place
-from zab.pipeline.reading.log_source import Options, damage_rows, plan_of
+from zab.pipeline.reading.log_source import damage_rows, plan_of
+from zab.pipeline.reading.options import Options
 from zab.pipeline.reading.planning import Range, plan, task_batches
 from zab.pipeline.reading.spans import Span
 from zab.pipeline.schema import DAMAGE, LOG, ddl

@@ -32,8 +32,7 @@ from zab.pipeline.errors import PipelineError
 from zab.pipeline.inventory import Dirs, Inventory, Member, inventory
 from zab.pipeline.jobs.compact_output import Done, Output, file_system, partition
 from zab.pipeline.places import Place
-from zab.pipeline.reading.log_source import read_task
-from zab.pipeline.reading.planning import Range, Task, plan
+from zab.pipeline.reading.planning import Range, Task, plan, read_task
 from zab.pipeline.schema import LOG
 
 if TYPE_CHECKING:

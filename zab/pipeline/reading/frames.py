@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from zab.pipeline.errors import PipelineError
 from zab.pipeline.inventory import Dirs, inventory
-from zab.pipeline.reading.log_source import PLAN, DamageSource, LogSource, pack_plan, register
+from zab.pipeline.reading.log_source import DamageSource, LogSource, pack_plan, register
+from zab.pipeline.reading.options import PLAN
 from zab.pipeline.reading.planning import Members, Range, plan
 from zab.pipeline.schema import DAMAGE, LOG, Column, ddl
 

@@ -16,8 +16,7 @@ from attrs import frozen
 from zab.pipeline.decoding.transactions import Transactions
 from zab.pipeline.errors import PipelineError
 from zab.pipeline.inventory import Dirs, Inventory, Member, inventory
-from zab.pipeline.reading.log_source import read_task
-from zab.pipeline.reading.planning import Range, Task, plan
+from zab.pipeline.reading.planning import Range, Task, plan, read_task
 
 __all__ = ["Kept", "check_range"]
 

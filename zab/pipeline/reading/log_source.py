@@ -15,21 +15,19 @@ Invariant: rows leave as Arrow record batches of exactly the schema that was ask
 """
 
 import base64
-import json
 import pickle
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final, cast
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from attrs import frozen
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
 from zab.pipeline.decoding.damage import UNREADABLE, Damage
 from zab.pipeline.errors import PipelineError
 from zab.pipeline.inventory import inventory
-from zab.pipeline.reading.planning import Members, Range, Task, plan, read_task, task_batches
+from zab.pipeline.reading.options import PLAN, Options
+from zab.pipeline.reading.planning import Task, plan, read_task, task_batches
 from zab.pipeline.reading.snapshot_source import SnapshotSource
 from zab.pipeline.reading.spans import Span
 from zab.pipeline.schema import DAMAGE, LOG, Column, arrow_schema, ddl
@@ -37,86 +35,13 @@ from zab.pipeline.schema import DAMAGE, LOG, Column, arrow_schema, ddl
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["DamageSource", "LogSource", "Options", "damage_rows", "plan_of", "read_task", "register"]
-
-PLAN: Final = "zab.plan"
-"""The option that a plan made beforehand comes in, so that a wrong directory is told before Spark starts anything."""
+__all__ = ["DamageSource", "LogSource", "damage_rows", "plan_of", "register"]
 
 
 def register(spark: "SparkSession") -> None:
     """Make `zab.log`, `zab.damage` and `zab.snapshot` known to a session."""
     for source in (LogSource, DamageSource, SnapshotSource):
         spark.dataSource.register(source)
-
-
-@frozen
-class Options:
-    """What a read was asked for."""
-
-    dirs: tuple[str, ...]
-    wanted: Range
-    members: Members = "all"
-    uncommitted: bool = False
-
-    @classmethod
-    def parse(cls, options: Mapping[str, str], also: Iterable[str] = ()) -> "Options":
-        """From the options of a data source, whose names may come in any case; `also` are the names of others that
-        are read elsewhere. Raises PipelineError."""
-        ignored = {name.lower() for name in also}
-        given = {name.lower(): value for name, value in options.items() if name.lower() not in ignored}
-        unknown = given.keys() - {
-            "dirs",
-            "path",
-            "zxidmin",
-            "zxidmax",
-            "timemin",
-            "timemax",
-            "members",
-            "uncommitted",
-            PLAN,
-        }
-        if unknown:
-            raise PipelineError(f"unknown option {', '.join(sorted(unknown))}")
-        dirs = given.get("dirs") or given.get("path")
-        if not dirs:
-            raise PipelineError('option "dirs" is missing: the directories to read')
-        wanted = Range.of(
-            _zxid(given, "zxidmin"), _zxid(given, "zxidmax"), _time(given, "timemin"), _time(given, "timemax")
-        )
-        uncommitted = given.get("uncommitted", "false").lower()
-        if uncommitted not in ("true", "false"):
-            raise PipelineError(f"option uncommitted is true or false, not {uncommitted!r}")
-        return cls(_split(dirs), wanted, cast("Members", given.get("members", "all")), uncommitted == "true")
-
-
-def _split(dirs: str) -> tuple[str, ...]:
-    if not dirs.startswith("["):
-        return tuple(part.strip() for part in dirs.split(",") if part.strip())
-    try:
-        listed = json.loads(dirs)
-    except ValueError:
-        raise PipelineError(f'option "dirs" is no JSON list: {dirs}') from None
-    return tuple(str(part) for part in listed)
-
-
-def _zxid(given: Mapping[str, str], name: str) -> int | None:
-    text = given.get(name)
-    if text is None:
-        return None
-    try:
-        return int(text, 0)
-    except ValueError:
-        raise PipelineError(f"option {name}: {text!r} is no zxid; write it as 0x100000001 or in decimal") from None
-
-
-def _time(given: Mapping[str, str], name: str) -> datetime | int | None:
-    text = given.get(name)
-    if text is None:
-        return None
-    try:
-        return int(text) if text.lstrip("-").isdigit() else datetime.fromisoformat(text)
-    except ValueError:
-        raise PipelineError(f"option {name}: {text!r} is no time; write ms since 1970 or ISO 8601") from None
 
 
 def plan_of(options: Options, *, whole_files: bool = False) -> list[Task]:

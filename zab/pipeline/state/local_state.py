@@ -28,8 +28,7 @@ from zab.pipeline.decoding.snapshot_rows import SnapshotDamageError
 from zab.pipeline.decoding.transactions import Transactions, record_batches
 from zab.pipeline.errors import PipelineError
 from zab.pipeline.inventory import Dirs, Inventory, Member, inventory
-from zab.pipeline.reading.log_source import read_task
-from zab.pipeline.reading.planning import Range, plan
+from zab.pipeline.reading.planning import Range, plan, read_task
 from zab.pipeline.reading.snapshot_choice import Chosen, opened
 from zab.pipeline.schema import SESSIONS, arrow_schema
 from zab.pipeline.state.moment import Epoch, Moment, ensembles_of, moment_of

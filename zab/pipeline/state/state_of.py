@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Final
 from attrs import frozen
 
 from zab.pipeline.inventory import Dirs, Inventory, Member, inventory
-from zab.pipeline.reading.log_source import PLAN, LogSource, pack_plan
+from zab.pipeline.reading.log_source import LogSource, pack_plan
+from zab.pipeline.reading.options import PLAN
 from zab.pipeline.reading.planning import Range, plan
 from zab.pipeline.reading.snapshot_source import SnapshotTask, read_tasks
 from zab.pipeline.schema import LOG, ddl

@@ -37,7 +37,7 @@ from zab.pipeline.decoding.transactions import record_batches
 from zab.pipeline.errors import PipelineError
 from zab.pipeline.inventory import LogFile, split_dirs
 from zab.pipeline.places import open_place
-from zab.pipeline.reading.log_source import Options
+from zab.pipeline.reading.options import Options
 from zab.pipeline.reading.planning import Range
 from zab.pipeline.reading.spans import transactions
 from zab.pipeline.streaming.following import Ensemble, Following, Leg

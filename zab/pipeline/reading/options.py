@@ -1,0 +1,86 @@
+"""The options of the data sources of logs, as Spark hands them over: words, whose names may come in any case."""
+
+import json
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Final, cast
+
+from attrs import frozen
+
+from zab.pipeline.errors import PipelineError
+from zab.pipeline.reading.planning import Members, Range
+
+__all__ = ["PLAN", "Options"]
+
+PLAN: Final = "zab.plan"
+"""The option that a plan made beforehand comes in, so that a wrong directory is told before Spark starts anything."""
+
+
+@frozen
+class Options:
+    """What a read was asked for."""
+
+    dirs: tuple[str, ...]
+    wanted: Range
+    members: Members = "all"
+    uncommitted: bool = False
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str], also: Iterable[str] = ()) -> "Options":
+        """From the options of a data source, whose names may come in any case; `also` are the names of others that
+        are read elsewhere. Raises PipelineError."""
+        ignored = {name.lower() for name in also}
+        given = {name.lower(): value for name, value in options.items() if name.lower() not in ignored}
+        unknown = given.keys() - {
+            "dirs",
+            "path",
+            "zxidmin",
+            "zxidmax",
+            "timemin",
+            "timemax",
+            "members",
+            "uncommitted",
+            PLAN,
+        }
+        if unknown:
+            raise PipelineError(f"unknown option {', '.join(sorted(unknown))}")
+        dirs = given.get("dirs") or given.get("path")
+        if not dirs:
+            raise PipelineError('option "dirs" is missing: the directories to read')
+        wanted = Range.of(
+            _zxid(given, "zxidmin"), _zxid(given, "zxidmax"), _time(given, "timemin"), _time(given, "timemax")
+        )
+        uncommitted = given.get("uncommitted", "false").lower()
+        if uncommitted not in ("true", "false"):
+            raise PipelineError(f"option uncommitted is true or false, not {uncommitted!r}")
+        return cls(_split(dirs), wanted, cast("Members", given.get("members", "all")), uncommitted == "true")
+
+
+def _split(dirs: str) -> tuple[str, ...]:
+    if not dirs.startswith("["):
+        return tuple(part.strip() for part in dirs.split(",") if part.strip())
+    try:
+        listed = json.loads(dirs)
+    except ValueError:
+        raise PipelineError(f'option "dirs" is no JSON list: {dirs}') from None
+    return tuple(str(part) for part in listed)
+
+
+def _zxid(given: Mapping[str, str], name: str) -> int | None:
+    text = given.get(name)
+    if text is None:
+        return None
+    try:
+        return int(text, 0)
+    except ValueError:
+        raise PipelineError(f"option {name}: {text!r} is no zxid; write it as 0x100000001 or in decimal") from None
+
+
+def _time(given: Mapping[str, str], name: str) -> datetime | int | None:
+    text = given.get(name)
+    if text is None:
+        return None
+    try:
+        return int(text) if text.lstrip("-").isdigit() else datetime.fromisoformat(text)
+    except ValueError:
+        raise PipelineError(f"option {name}: {text!r} is no time; write ms since 1970 or ISO 8601") from None
