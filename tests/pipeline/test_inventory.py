@@ -19,7 +19,7 @@ from tests.pipeline.log_builder import (
     write_version2,
 )
 from zab.pipeline.errors import PipelineError
-from zab.pipeline.inventory import Inventory, Member, inventory
+from zab.pipeline.inventory import Inventory, Member, inventory, shown_dirs
 from zab.pipeline.places import Place
 
 OTHER = bytes(range(16, 32))
@@ -310,3 +310,8 @@ def test_an_unchanged_file_is_not_read_again(tmp_path: Path, monkeypatch: pytest
         file.write(b"x")
     inventory(tmp_path)
     assert [name for name in read if name.startswith("log.")] == [f"log.{FIRST + 40:x}"]
+
+
+def test_what_is_shown_of_a_uri_is_no_secret() -> None:
+    given = ["north=s3://key:secret@bucket/a?endpoint_override=here", "hdfs://user@host/b", "plain?c", "e=/d"]
+    assert shown_dirs(given) == "north=s3://bucket/a, hdfs://host/b, plain?c, e=/d"

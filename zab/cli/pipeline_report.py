@@ -26,11 +26,11 @@ def report_job(
 
     The page needs nothing else: it can be sent and kept. The bounds limit what is counted; the health is that of all
     files."""
-    if not out.lower().endswith(_ENDINGS):
-        raise typer.BadParameter(f"{out!r} does not end in .html", param_hint="--out")
     from zab.pipeline.output import Target
-    from zab.pipeline.places import open_place
+    from zab.pipeline.places import open_place, shown, without_query
 
+    if not without_query(out).lower().endswith(_ENDINGS):
+        raise typer.BadParameter(f"{shown(out)!r} does not end in .html", param_hint="--out")
     target = Target(open_place(out), "html", is_file=True, overwrite=overwrite)
     target.check()
     from zab.pipeline.inventory import inventory
@@ -38,11 +38,11 @@ def report_job(
     from zab.pipeline.report.page import page
 
     # What is wrong with the directories is said before Spark takes its time to start.
-    inventory(run.dirs)
+    found = inventory(run.dirs)
     bounds = Bounds(run.range.since, run.range.until, run.range.zxid_min, run.range.zxid_max)
     facts = collect(run.spark, run.dirs, bounds=bounds, uncommitted=run.uncommitted, snapshots=snapshots)
     made = datetime.datetime.now(datetime.UTC)
-    html = page(facts, made=made, source=", ".join(run.dirs), version=version("zab"))
+    html = page(facts, made=made, source=found.shown, version=version("zab"))
     target.write_bytes(html.encode("utf-8"))
-    problems = sum(found.health.problem_count for found in facts)
-    run.note(f"{out}: {len(facts)} ensemble{'s' if len(facts) != 1 else ''}, {problems or 'no'} problems")
+    problems = sum(one.health.problem_count for one in facts)
+    run.note(f"{shown(out)}: {len(facts)} ensemble{'s' if len(facts) != 1 else ''}, {problems or 'no'} problems")

@@ -37,7 +37,7 @@ from datatree.snapshot import SnapshotHeader, read_snapshot_header
 from datatree.zookeeper import FILE_HEADER, LOG_MAGIC, VERSION, parse_file_name
 from zab.pipeline.decoding.damage import DAMAGED, FOREIGN, UNREADABLE, Damage
 from zab.pipeline.errors import PipelineError
-from zab.pipeline.places import Entry, Place, open_place
+from zab.pipeline.places import Entry, Place, open_place, shown
 
 __all__ = ["Dirs", "Inventory", "LogFile", "LogKind", "Member", "SnapshotFile", "inventory"]
 
@@ -140,6 +140,16 @@ class Inventory:
         for member in self.members:
             found.setdefault(member.ensemble, []).append(member)
         return found
+
+    @property
+    def shown(self) -> str:
+        """The directories as a user may see them."""
+        return shown_dirs(self.dirs)
+
+
+def shown_dirs(dirs: Dirs) -> str:
+    """As they were given, but URIs without what may be secret: user, password and query."""
+    return ", ".join(f"{name}={shown(text)}" if name else shown(text) for name, text in split_dirs(dirs))
 
 
 def split_dirs(dirs: Dirs) -> list[tuple[str | None, str]]:

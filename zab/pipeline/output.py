@@ -30,7 +30,7 @@ from attrs import frozen
 from pyarrow import fs
 
 from zab.pipeline.errors import PipelineError
-from zab.pipeline.places import Place, open_place
+from zab.pipeline.places import Place, open_place, shown, without_query
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -159,16 +159,16 @@ def check_out(out: str, format: str | None = None, *, overwrite: bool = False) -
     end) a directory, of Parquet unless `format` says otherwise.
 
     Raises PipelineError if it is there and may not be replaced, or cannot be written."""
-    ending = out.rstrip("/").rpartition(".")[2].lower()
+    path = without_query(out)
+    ending = path.rstrip("/").rpartition(".")[2].lower()
     of_name = ending if ending in FORMATS else None
     chosen = format or of_name or FORMATS[0]
     if chosen not in FORMATS:
         raise PipelineError(f"there is no format {chosen}: it is one of {', '.join(FORMATS)}")
     if of_name is not None and chosen != of_name:
-        raise PipelineError(f"{out} is to hold {chosen}, but its name says {of_name}")
-    target = Target(
-        open_place(out.rstrip("/") or out), chosen, of_name is not None and not out.endswith("/"), overwrite
-    )
+        raise PipelineError(f"{shown(out)} is to hold {chosen}, but its name says {of_name}")
+    is_file = of_name is not None and not path.endswith("/")
+    target = Target(open_place(out.rstrip("/") or out), chosen, is_file, overwrite)
     target.check()
     return target
 

@@ -20,7 +20,7 @@ from pyarrow import fs
 
 from zab.pipeline.errors import PipelineError
 
-__all__ = ["Entry", "OpenFile", "Place", "open_place"]
+__all__ = ["Entry", "OpenFile", "Place", "open_place", "shown", "without_query"]
 
 _URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 
@@ -143,6 +143,16 @@ class OpenFile:
 
     def __exit__(self, *_: object) -> None:
         self._file.close()
+
+
+def without_query(text: str) -> str:
+    """A path as it is, a URI without what stands behind its path."""
+    return text.partition("?")[0] if _URI.match(text) else text
+
+
+def shown(text: str) -> str:
+    """A path as it is, a URI without user, password and query."""
+    return re.sub(r"//[^/@]*@", "//", without_query(text)) if _URI.match(text) else text
 
 
 def open_place(text: str) -> Place:

@@ -92,7 +92,7 @@ def plan(
     if members not in ("all", "one"):
         raise PipelineError(f'members is "all" or "one", not {members!r}')
     if not any(member.logs for member in found.members):
-        raise PipelineError(f"{', '.join(found.dirs)}: there are snapshots, but no logs")
+        raise PipelineError(f"{found.shown}: there are snapshots, but no logs")
     tasks: list[Task] = []
     for group in found.ensembles.values():
         surveys = [survey(member) for member in group]

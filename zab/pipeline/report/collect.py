@@ -120,7 +120,7 @@ def collect(
     reading = _Reading(spark, dirs, bounds or Bounds(), uncommitted, may_have_bare_closes(dirs), say)
     epochs = _epochs(reading)
     if not epochs:
-        raise PipelineError(f"{', '.join(found.dirs)}: there are no transactions to report on within the bounds given")
+        raise PipelineError(f"{found.shown}: there are no transactions to report on within the bounds given")
     counts = {ensemble: sum(epoch.count for epoch in rows) for ensemble, (rows, _) in epochs.items()}
     names = sorted(counts, key=lambda ensemble: (-counts[ensemble], ensemble))[:ENSEMBLES_MAX]
     scale = _scale([epochs[name] for name in names])

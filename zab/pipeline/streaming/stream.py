@@ -35,7 +35,7 @@ from zab.pipeline.decoding.arrays import Integers
 from zab.pipeline.decoding.damage import GAP, Damage
 from zab.pipeline.decoding.transactions import record_batches
 from zab.pipeline.errors import PipelineError
-from zab.pipeline.inventory import LogFile, split_dirs
+from zab.pipeline.inventory import LogFile, shown_dirs, split_dirs
 from zab.pipeline.places import open_place
 from zab.pipeline.reading.options import Options
 from zab.pipeline.reading.planning import Range
@@ -255,7 +255,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if ensemble is None:
                 there = ", ".join(sorted(self.following.ensembles))
                 raise PipelineError(
-                    f"the checkpoint follows the ensemble {name}, which is not in {', '.join(self.dirs)}, only {there}"
+                    f"the checkpoint follows the ensemble {name}, which is not in {shown_dirs(self.dirs)}, only {there}"
                 )
             if not self._is_checked:
                 position.check(ensemble)

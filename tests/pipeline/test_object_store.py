@@ -1,0 +1,180 @@
+"""Directories in an object store: the same as on a disk, read and written over S3's own protocol."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyarrow import fs
+
+from tests.pipeline.ensembles import Directories
+from tests.zookeeper_server import free_ports
+from zab.cli.main import main
+from zab.pipeline.errors import PipelineError
+from zab.pipeline.inventory import inventory
+from zab.pipeline.jobs.compact import compact_with, write_here
+from zab.pipeline.jobs.verify import find, find_in_snapshots
+from zab.pipeline.reading.planning import Range, plan, task_batches
+from zab.pipeline.state.local_state import local_moment, local_state
+from zab.pipeline.verify.snapshots import examine_snapshot, snapshot_tasks
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+START_SECONDS = 30
+REGION = "us-east-1"
+BUCKET = "backups"
+
+
+class Store:
+    """An S3 server on loopback with one bucket."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+        self.files = fs.S3FileSystem(
+            endpoint_override=f"127.0.0.1:{port}", scheme="http", region=REGION, allow_bucket_creation=True
+        )
+        self.files.create_dir(BUCKET)
+
+    def uri(self, path: str) -> str:
+        """As a user writes it, with the place of the store."""
+        return f"s3://{BUCKET}/{path}?endpoint_override=127.0.0.1:{self.port}&scheme=http&region={REGION}"
+
+    def put(self, source: Path, path: str) -> None:
+        """All files below a directory."""
+        for file in sorted(source.rglob("*")):
+            if file.is_file():
+                with self.files.open_output_stream(f"{BUCKET}/{path}/{file.relative_to(source)}") as stream:
+                    stream.write(file.read_bytes())
+
+    def names(self, path: str) -> set[str]:
+        found = self.files.get_file_info(fs.FileSelector(f"{BUCKET}/{path}", recursive=True))
+        return {info.path.removeprefix(f"{BUCKET}/{path}/") for info in found if info.is_file}
+
+
+@pytest.fixture(scope="module")
+def store() -> Iterator[Store]:
+    (port,) = free_ports(1)
+    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in (
+            ("AWS_ACCESS_KEY_ID", "test"),
+            ("AWS_SECRET_ACCESS_KEY", "test"),
+            ("AWS_EC2_METADATA_DISABLED", "true"),
+        ):
+            patch.setenv(name, value)
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+            try:
+                _wait_for(port, process)
+                yield Store(port)
+            finally:
+                process.kill()
+
+
+def _wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while True:
+        assert process.poll() is None, "the store ended"
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+            return
+        assert time.monotonic() < deadline, "the store does not answer"
+        time.sleep(0.05)
+
+
+@pytest.fixture(scope="module", params=["zab_directories", "zookeeper_directories"])
+def kept(request: pytest.FixtureRequest, store: Store) -> tuple[list[str], list[str]]:
+    """(on the disk, in the store) the directories of the three members."""
+    directories = request.getfixturevalue(request.param)
+    assert isinstance(directories, Directories)
+    here, there = [], []
+    for number, member in enumerate(directories.members, 1):
+        store.put(member, f"{directories.kind}/server{number}")
+        here.append(f"e={member}")
+        there.append(f"e={store.uri(f'{directories.kind}/server{number}')}")
+    return here, there
+
+
+pytestmark = [pytest.mark.slow, pytest.mark.java]
+
+
+def rows_of(dirs: list[str], columns: tuple[str, ...], wanted: Range | None = None) -> list[dict[str, Any]]:
+    tasks = plan(inventory(dirs), wanted or Range(), members="one")
+    return [row for task in tasks for batch in task_batches(task, columns) for row in batch.to_pylist()]
+
+
+def test_logs_have_the_same_rows(kept: tuple[list[str], list[str]]) -> None:
+    here, there = kept
+    columns = ("zxid", "time", "session", "path", "data", "checksum")
+    rows = rows_of(here, columns)
+    assert rows_of(there, columns) == rows
+    middle = rows[len(rows) // 2]["zxid"]
+    assert rows_of(there, columns, Range.of(middle, middle, None, None)) == [
+        one for one in rows if one["zxid"] == middle
+    ]
+
+
+def test_members_in_the_store_are_compared(kept: tuple[list[str], list[str]]) -> None:
+    here, there = (inventory(dirs) for dirs in kept)
+    told = [(one.member, one.kind, one.zxid, one.sentence) for one in find(there)]
+    assert told == [(one.member, one.kind, one.zxid, one.sentence) for one in find(here)]
+    assert find_in_snapshots(there, [examine_snapshot(task) for task in snapshot_tasks(there.members)]) == []
+
+
+def test_a_state_comes_from_the_store(kept: tuple[list[str], list[str]], tmp_path: Path) -> None:
+    here, there = kept
+    state, known = (local_state(local_moment(dirs)) for dirs in (there, here))
+    assert (state.zxid, state.znodes, state.sessions) == (known.zxid, known.znodes, known.sessions)
+    with pytest.raises(SystemExit) as ending:
+        main(["restore", *there, "--to", f"1={tmp_path / 'new'}"])
+    assert not ending.value.code
+    assert [path.name for path in (tmp_path / "new").glob("version-1/snapshot.*")] != []
+
+
+def test_compact_writes_into_the_store_and_goes_on_there(store: Store, kept: tuple[list[str], list[str]]) -> None:
+    _, there = kept
+    lake = f"lake-{'native' if 'native' in there[0] else 'version-2'}"
+    (first,) = compact_with(write_here, there, store.uri(lake))
+    (again,) = compact_with(write_here, there, store.uri(lake))
+    assert (first.rows, again.rows) == (len(rows_of(there, ("zxid",))), 0)
+    names = store.names(lake)
+    assert len([name for name in names if name.endswith(".parquet")]) == first.files
+    assert {name for name in names if not name.endswith(".parquet")} == {"_manifest.json"}
+    with store.files.open_input_stream(f"{BUCKET}/{lake}/_manifest.json") as stream:
+        assert json.loads(stream.read())["ensembles"]["e"]["rows"] == first.rows
+
+
+@pytest.mark.spark
+def test_spark_reads_from_the_store_and_writes_to_it(
+    spark: SparkSession, store: Store, zab_directories: Directories
+) -> None:
+    from zab.pipeline import read_log
+
+    store.put(zab_directories.members[0], "spark")
+    there = [store.uri("spark")]
+    log = read_log(spark, there, columns=["zxid"], members="one")
+    assert log.count() == len(rows_of([str(zab_directories.members[0])], ("zxid",)))
+    with pytest.raises(SystemExit) as ending:
+        main(["pipeline", "audit", *there, "--path", "/hot", "--out", store.uri("audit.json")])
+    assert not ending.value.code
+    with store.files.open_input_stream(f"{BUCKET}/audit.json") as stream:
+        written = [json.loads(line) for line in stream.read().splitlines()]
+    assert [row["path"] for row in written] == ["/hot"]
+
+
+def test_what_is_not_in_the_store_is_a_sentence(store: Store) -> None:
+    with pytest.raises(PipelineError, match="does not exist"):
+        inventory([store.uri("nowhere")])
+    with pytest.raises(PipelineError, match="no-such-bucket"):
+        inventory([store.uri("").replace(BUCKET, "no-such-bucket")])
+    store.files.create_dir(f"{BUCKET}/empty")
+    with pytest.raises(PipelineError, match="holds no logs") as told:
+        inventory([store.uri("empty").replace("s3://", "s3://test:hidden-key@")])
+    assert "hidden-key" not in str(told.value)
