@@ -120,8 +120,7 @@ def test_a_hole_is_told_and_nothing_is_written_unless_it_is_allowed(tmp_path: Pa
     out = tmp_path / "out"
     with pytest.raises(PipelineError, match=f"between zxids {missing[0] - 1:#x} and {missing[-1] + 1:#x} is missing"):
         run([one], out)
-    assert files(out) == []
-    assert visible_names(out) == set()
+    assert not out.exists()
     (added,) = run([one], out, allow_holes=True)
     assert zxids(out) == [zxid for zxid in of(batches) if zxid not in missing]
     assert added.holes == ((missing[0] - 1, missing[-1] + 1),)

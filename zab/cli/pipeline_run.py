@@ -189,7 +189,9 @@ def _plain_end() -> Iterator[None]:
     except OSError as error:
         fail(str(error))
     except _spark_errors() as error:
-        fail(spark_sentence(str(error)))
+        from zab.pipeline.spark_session import whole_text
+
+        fail(spark_sentence(whole_text(error)))
 
 
 def _refusals() -> tuple[type[BaseException], ...]:

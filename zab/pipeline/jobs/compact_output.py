@@ -124,6 +124,7 @@ class Output:
         self.manifest = Manifest()
         with _plainly(self.place):
             kind = self.place.kind()
+            self._is_new = not kind
             if kind == "file":
                 raise PipelineError(f"{self.place} is a file: name a directory")
             if kind:
@@ -164,6 +165,8 @@ class Output:
             return
         with contextlib.suppress(OSError):
             self._system.delete_dir(aside.path)
+            if self._is_new and not self.place.list():
+                self._system.delete_dir(self.place.path)
 
     def commit(self, aside: Place, moves: Sequence[tuple[str, str]], ensembles: dict[str, Done]) -> None:
         """Make this run's files part of the output. moves: (name in the aside directory, path below OUT)."""
