@@ -413,6 +413,7 @@ async def test_a_session_moves_to_another_server_with_ephemerals_and_watches(
         session_events = [(EventType.SESSION, "")] * 2
         assert await collect(once, 3) == [*session_events, (EventType.DATA_CHANGED, "/a")]
         assert await collect(always, 3) == [*session_events, (EventType.DATA_CHANGED, "/a")]
+    await zk.sync("/")
     assert await zk.get_children("/") == ["a"]
 
 

@@ -69,6 +69,8 @@ def store() -> Iterator[Store]:
             ("AWS_ACCESS_KEY_ID", "test"),
             ("AWS_SECRET_ACCESS_KEY", "test"),
             ("AWS_EC2_METADATA_DISABLED", "true"),
+            # This store keeps the checksum behind a body that comes in chunks as a part of it.
+            ("AWS_REQUEST_CHECKSUM_CALCULATION", "when_required"),
         ):
             patch.setenv(name, value)
         with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
