@@ -181,7 +181,7 @@ class Terminal:
     def type(self, keys: bytes) -> None:
         os.write(self._descriptor, keys)
 
-    def read_until(self, text: bytes, patience_seconds: float = 15.0) -> None:
+    def read_until(self, text: bytes, patience_seconds: float = 40.0) -> None:
         """What is on the screen up to `text` is taken off it."""
         deadline = time.monotonic() + patience_seconds
         while text not in self.screen:

@@ -22,6 +22,7 @@ from zab.pipeline.errors import PipelineError
 from zab.pipeline.inventory import inventory
 from zab.pipeline.jobs.compact import compact_with, write_here
 from zab.pipeline.jobs.verify import find, find_in_snapshots
+from zab.pipeline.output import check_out
 from zab.pipeline.reading.planning import Range, plan, task_batches
 from zab.pipeline.state.local_state import local_moment, local_state
 from zab.pipeline.verify.snapshots import examine_snapshot, snapshot_tasks
@@ -154,21 +155,18 @@ def test_compact_writes_into_the_store_and_goes_on_there(store: Store, kept: tup
 
 
 @pytest.mark.spark
-def test_spark_reads_from_the_store_and_writes_to_it(
-    spark: SparkSession, store: Store, zab_directories: Directories
-) -> None:
+def test_spark_reads_from_the_store(spark: SparkSession, store: Store, zab_directories: Directories) -> None:
     from zab.pipeline import read_log
 
     store.put(zab_directories.members[0], "spark")
-    there = [store.uri("spark")]
-    log = read_log(spark, there, columns=["zxid"], members="one")
+    log = read_log(spark, [store.uri("spark")], columns=["zxid"], members="one")
     assert log.count() == len(rows_of([str(zab_directories.members[0])], ("zxid",)))
-    with pytest.raises(SystemExit) as ending:
-        main(["pipeline", "audit", *there, "--path", "/hot", "--out", store.uri("audit.json")])
-    assert not ending.value.code
-    with store.files.open_input_stream(f"{BUCKET}/audit.json") as stream:
-        written = [json.loads(line) for line in stream.read().splitlines()]
-    assert [row["path"] for row in written] == ["/hot"]
+
+
+def test_the_ending_of_an_output_is_that_of_the_path(store: Store) -> None:
+    for name, is_file in (("audit.json", True), ("audit.csv/", False), ("audit", False)):
+        target = check_out(store.uri(name))
+        assert (str(target.place), target.is_file) == (f"s3://{BUCKET}/{name.rstrip('/')}", is_file)
 
 
 def test_what_is_not_in_the_store_is_a_sentence(store: Store) -> None:
