@@ -30,6 +30,8 @@ from zab.pipeline.verify.snapshots import examine_snapshot, snapshot_tasks
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = [pytest.mark.slow, pytest.mark.java]
+
 START_SECONDS = 30
 REGION = "us-east-1"
 BUCKET = "backups"
@@ -103,9 +105,6 @@ def kept(request: pytest.FixtureRequest, store: Store) -> tuple[list[str], list[
         here.append(f"e={member}")
         there.append(f"e={store.uri(f'{directories.kind}/server{number}')}")
     return here, there
-
-
-pytestmark = [pytest.mark.slow, pytest.mark.java]
 
 
 def rows_of(dirs: list[str], columns: tuple[str, ...], wanted: Range | None = None) -> list[dict[str, Any]]:

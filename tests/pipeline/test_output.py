@@ -15,7 +15,6 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow import fs
 
-from zab.pipeline import output
 from zab.pipeline.errors import PipelineError
 from zab.pipeline.output import check_out, write, write_table
 from zab.pipeline.places import Place, open_place
@@ -233,7 +232,7 @@ def batches(count: int) -> Iterator[pa.RecordBatch]:
 
 @pytest.mark.parametrize("output_format", ["json", "csv"])
 def test_full_disk_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, output_format: str) -> None:
-    monkeypatch.setattr(output, "_system", lambda _place: FullDisk(2000))
+    monkeypatch.setattr(Place, "file_system", FullDisk(2000))
     with pytest.raises(PipelineError, match=r"x cannot be written: the disk is full$"):
         write_table(batches(50), open_place(str(tmp_path / "x")), output_format)
     with pytest.raises(PipelineError, match=r"whole cannot be written: the disk is full$"):
@@ -243,7 +242,7 @@ def test_full_disk_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 @pytest.mark.spark
 def test_full_disk_leaves_nothing(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The parts have room, in the workers, and the file that they are joined to has not."""
-    monkeypatch.setattr(output, "_system", lambda _place: FullDisk(2000))
+    monkeypatch.setattr(Place, "file_system", FullDisk(2000))
     for name in ("x.json", "x.csv"):
         with pytest.raises(PipelineError, match="the disk is full"):
             write(spark.range(1000), str(tmp_path / name))
@@ -286,7 +285,7 @@ class NoRename:
 def test_directory_in_a_store_is_whole_when_it_says_so(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(output, "_system", lambda _place: NoRename())
+    monkeypatch.setattr(Place, "file_system", NoRename())
     out = tmp_path / "rows"
     assert write(spark.range(0, 10, numPartitions=2), str(out), "json") == 10
     assert names(out) == ["_SUCCESS", "part-00000.json", "part-00001.json"]

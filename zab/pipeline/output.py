@@ -27,7 +27,6 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 from attrs import frozen
-from pyarrow import fs
 
 from zab.pipeline.errors import PipelineError
 from zab.pipeline.places import Place, open_place, shown, without_query
@@ -59,7 +58,7 @@ class Target:
     def write(self, frame: "DataFrame") -> int:
         """Write all rows; return how many. Raises PipelineError, and what the job raises."""
         self.check()
-        system = _system(self.place)
+        system = self.place.file_system
         aside = self.place.parent / f".{self.place.name}.{secrets.token_hex(4)}.tmp"
         try:
             with _plainly(self.place):
@@ -80,7 +79,7 @@ class Target:
         """Write a file that is no table. Raises PipelineError."""
         assert self.is_file
         self.check()
-        system = _system(self.place)
+        system = self.place.file_system
         aside = self.place.parent / f".{self.place.name}.{secrets.token_hex(4)}.tmp"
         try:
             with _plainly(self.place):
@@ -96,7 +95,7 @@ class Target:
         place = self.place
         with _plainly(place):
             kind, parent = place.kind(), place.parent.kind()
-        is_local = _system(place).type_name == "local"
+        is_local = place.file_system.type_name == "local"
         if is_local and parent != "directory":
             raise PipelineError(f"{place} cannot be written: there is no directory {place.parent}")
         if not kind:
@@ -122,7 +121,7 @@ class Target:
         if self.is_file:
             whole = aside / self.place.name
             _JOIN[self.format](whole, parts, schema)
-            _system(self.place).move(whole.path, self.place.path)
+            self.place.file_system.move(whole.path, self.place.path)
             return
         if not parts:
             parts = [aside / "empty"]
@@ -130,7 +129,7 @@ class Target:
         self._give_name(aside, parts)
 
     def _give_name(self, aside: Place, parts: list[Place]) -> None:
-        system = _system(self.place)
+        system = self.place.file_system
         names = [f"part-{number:05}.{self.format}" for number in range(len(parts))]
         if system.type_name in _OBJECT_STORES:
             self._clear()
@@ -151,7 +150,7 @@ class Target:
         """The mark first, so that what is left of an earlier output does not look whole."""
         entries = sorted(self.place.list(), key=lambda entry: entry.name != _DONE)
         for entry in entries:
-            _system(self.place).delete_file(entry.place.path)
+            self.place.file_system.delete_file(entry.place.path)
 
 
 def check_out(out: str, format: str | None = None, *, overwrite: bool = False) -> Target:  # noqa: A002 - Spark's name
@@ -176,10 +175,6 @@ def check_out(out: str, format: str | None = None, *, overwrite: bool = False) -
 def write(frame: "DataFrame", out: str, format: str | None = None, *, overwrite: bool = False) -> int:  # noqa: A002
     """Write all rows of a frame, see above; return how many. Raises PipelineError."""
     return check_out(out, format, overwrite=overwrite).write(frame)
-
-
-def _system(place: Place) -> Any:
-    return fs.FileSystem.from_uri(place.root)[0] if place.root else fs.LocalFileSystem()
 
 
 @contextlib.contextmanager
@@ -302,7 +297,7 @@ def write_table(
 @contextlib.contextmanager
 def _parquet_writer(place: Place, schema: pa.Schema) -> Iterator[Callable[[pa.RecordBatch], None]]:
     with (
-        _system(place).open_output_stream(place.path) as stream,
+        place.file_system.open_output_stream(place.path) as stream,
         pa.parquet.ParquetWriter(stream, schema, compression="zstd") as writer,
     ):
         yield writer.write_batch
@@ -310,7 +305,7 @@ def _parquet_writer(place: Place, schema: pa.Schema) -> Iterator[Callable[[pa.Re
 
 @contextlib.contextmanager
 def _json_writer(place: Place, schema: pa.Schema) -> Iterator[Callable[[pa.RecordBatch], None]]:
-    with _system(place).open_output_stream(place.path) as stream:
+    with place.file_system.open_output_stream(place.path) as stream:
         yield lambda batch: stream.write(_all_bytes(batch.column(0)))
 
 
@@ -328,7 +323,7 @@ def _csv_writer(
 ) -> Iterator[Callable[[pa.RecordBatch], None]]:
     options = pa.csv.WriteOptions(include_header=with_names)
     with (
-        _system(place).open_output_stream(place.path) as stream,
+        place.file_system.open_output_stream(place.path) as stream,
         pa.csv.CSVWriter(stream, schema, write_options=options) as writer,
     ):
         yield writer.write_batch
@@ -345,17 +340,17 @@ _OPEN: Final[dict[str, Callable[[Place, pa.Schema], Any]]] = {
 
 def _join_parquet(whole: Place, parts: list[Place], schema: pa.Schema) -> None:
     if parts:
-        with pa.parquet.ParquetFile(parts[0].path, filesystem=_system(parts[0])) as first:
+        with pa.parquet.ParquetFile(parts[0].path, filesystem=parts[0].file_system) as first:
             schema = first.schema_arrow
     with _parquet_writer(whole, schema) as write_batch:
         for part in parts:
-            with pa.parquet.ParquetFile(part.path, filesystem=_system(part)) as file:
+            with pa.parquet.ParquetFile(part.path, filesystem=part.file_system) as file:
                 for batch in file.iter_batches():
                     write_batch(batch)
 
 
 def _join_json(whole: Place, parts: list[Place], schema: pa.Schema) -> None:
-    with _system(whole).open_output_stream(whole.path) as stream:
+    with whole.file_system.open_output_stream(whole.path) as stream:
         for part in parts:
             _append(stream, part)
 
@@ -366,7 +361,7 @@ def _join_csv(whole: Place, parts: list[Place], schema: pa.Schema) -> None:
     with pa.csv.CSVWriter(names, schema):
         pass
     head = names.getvalue().to_pybytes()
-    with _system(whole).open_output_stream(whole.path) as stream:
+    with whole.file_system.open_output_stream(whole.path) as stream:
         stream.write(head)
         for part in parts:
             _append(stream, part, len(head))

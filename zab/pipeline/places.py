@@ -77,10 +77,14 @@ class Place:
         behind = _shown(self.root).partition("://")[2].rstrip("/")
         return behind[: len(behind) - len(own)] if behind.endswith(own) else ""
 
+    @property
+    def file_system(self) -> Any:
+        """The one of `pyarrow.fs` that serves it; the same for all places of a root."""
+        return _file_system(self.root)[0]
+
     def list(self) -> "list[Entry]":
         """What is in the directory, by name; empty when there is no such directory. Raises OSError."""
-        system, _ = _file_system(self.root)
-        found = system.get_file_info(fs.FileSelector(self.path, allow_not_found=True))
+        found = self.file_system.get_file_info(fs.FileSelector(self.path, allow_not_found=True))
         entries = [
             Entry(self / info.base_name, info.type == fs.FileType.Directory, info.size or 0, info.mtime_ns or 0)
             for info in found
@@ -90,14 +94,12 @@ class Place:
 
     def kind(self) -> str:
         """`file`, `directory` or, when there is nothing, the empty string. Raises OSError."""
-        system, _ = _file_system(self.root)
-        found = system.get_file_info(self.path).type
+        found = self.file_system.get_file_info(self.path).type
         return {fs.FileType.File: "file", fs.FileType.Directory: "directory"}.get(found, "")
 
     def open(self) -> "OpenFile":
         """Raises OSError."""
-        system, _ = _file_system(self.root)
-        return OpenFile(system.open_input_file(self.path))
+        return OpenFile(self.file_system.open_input_file(self.path))
 
     def read(self, offset: int = 0, length: int | None = None) -> bytes:
         """Up to `length` bytes from `offset` (None: all). Raises OSError."""
@@ -152,7 +154,7 @@ def without_query(text: str) -> str:
 
 def shown(text: str) -> str:
     """A path as it is, a URI without user, password and query."""
-    return re.sub(r"//[^/@]*@", "//", without_query(text)) if _URI.match(text) else text
+    return _shown(text) if _URI.match(text) else text
 
 
 def open_place(text: str) -> Place:

@@ -30,7 +30,7 @@ from zab.pipeline.decoding.damage import Damage
 from zab.pipeline.decoding.transactions import record_batches
 from zab.pipeline.errors import PipelineError
 from zab.pipeline.inventory import Dirs, Inventory, Member, inventory
-from zab.pipeline.jobs.compact_output import Done, Output, file_system, partition
+from zab.pipeline.jobs.compact_output import Done, Output, partition
 from zab.pipeline.places import Place
 from zab.pipeline.reading.planning import Range, Task, plan, read_task
 from zab.pipeline.schema import LOG
@@ -296,7 +296,7 @@ class _PartFile:
 
         # A task that is tried again writes other files; only those of one attempt are told to the driver.
         self._name = f"{secrets.token_hex(8)}.parquet"
-        self._stream: Any = file_system(aside).open_output_stream((aside / self._name).path)
+        self._stream: Any = aside.file_system.open_output_stream((aside / self._name).path)
         self._writer: Any = pq.ParquetWriter(self._stream, schema, compression="zstd")
         self._gathered: list[pa.RecordBatch] = []
         self._rows = self._group_rows = self._group_bytes = 0

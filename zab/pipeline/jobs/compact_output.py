@@ -24,12 +24,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from attrs import asdict, define, evolve, field, frozen
-from pyarrow import fs
 
 from zab.pipeline.errors import PipelineError
 from zab.pipeline.places import Place, open_place
 
-__all__ = ["Done", "Manifest", "Output", "file_system", "partition"]
+__all__ = ["Done", "Manifest", "Output", "partition"]
 
 MANIFEST: Final = "_manifest.json"
 ASIDE: Final = "_aside-"
@@ -101,11 +100,6 @@ def partition(ensemble: str, epoch: int, day: str) -> str:
     return f"ensemble={escaped}/epoch={epoch}/day={day}"
 
 
-def file_system(place: Place) -> Any:
-    """The one that serves the place."""
-    return fs.FileSystem.from_uri(place.root)[0] if place.root else fs.LocalFileSystem()
-
-
 @contextlib.contextmanager
 def _plainly(place: Place) -> Iterator[None]:
     try:
@@ -120,7 +114,7 @@ class Output:
 
     def __init__(self, out: str) -> None:
         self.place = open_place(out.rstrip("/") or out)
-        self._system = file_system(self.place)
+        self._system = self.place.file_system
         self.manifest = Manifest()
         with _plainly(self.place):
             kind = self.place.kind()

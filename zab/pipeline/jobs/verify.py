@@ -126,9 +126,7 @@ def _spread(context: "SparkContext", items: Sequence[T], size: Callable[[T], int
     """Each of Spark's tasks gets about as many bytes: one large file, or many small ones. Starting a task takes as long
     as reading some megabytes."""
     least = context.defaultParallelism * _SLICES_PER_CORE
-    count = min(max(least, sum(map(size, items)) // TASK_BYTES), len(items), _SLICES_MAX)
-    if not items:
-        return context.parallelize(items, 1)
+    count = max(1, min(max(least, sum(map(size, items)) // TASK_BYTES), len(items), _SLICES_MAX))
     largest_first = sorted(items, key=size, reverse=True)
     return context.parallelize([largest_first[number::count] for number in range(count)], count).flatMap(_each)
 
