@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -168,28 +168,34 @@ def test_completion_of_a_huge_directory_is_cut(monkeypatch: pytest.MonkeyPatch) 
 # At a terminal.
 
 
+WHERE = b"\x1b[6n"
+"""Where is the cursor?"""
+
+
 class Terminal:
     """A shell at a pseudo-terminal, which answers the one question that prompt_toolkit asks it."""
 
-    def __init__(self, hosts: str, state: Path) -> None:
+    def __init__(self, hosts: str, state: Path, command: Sequence[str] = ZAB) -> None:
         self.screen = b""
+        self._heard = b""
         self.pid, self._descriptor = pty.fork()
         if self.pid == 0:
             os.environ.update(ZAB_HOSTS=hosts, TERM="xterm", XDG_STATE_HOME=str(state))
-            os.execv(sys.executable, [*ZAB, "shell"])
+            os.execv(sys.executable, [*command, "shell"])
 
     def type(self, keys: bytes) -> None:
         os.write(self._descriptor, keys)
 
-    def read_until(self, text: bytes, patience_seconds: float = 40.0) -> None:
+    def read_until(self, text: bytes, patience_seconds: float = 15.0) -> None:
         """What is on the screen up to `text` is taken off it."""
         deadline = time.monotonic() + patience_seconds
         while text not in self.screen:
             assert time.monotonic() < deadline, (text, self.screen)
             if select.select([self._descriptor], [], [], 0.1)[0]:
                 data = os.read(self._descriptor, 65536)
-                if b"\x1b[6n" in data:
-                    self.type(b"\x1b[1;1R")
+                # A question may come in two pieces, and two of them in one.
+                *questions, self._heard = (self._heard + data).split(WHERE)
+                self.type(b"\x1b[1;1R" * len(questions))
                 self.screen += data
         self.screen = self.screen.partition(text)[2]
 
@@ -234,3 +240,45 @@ def test_a_session_at_a_terminal(hosts: str, tmp_path: Path) -> None:
     assert "+create /terminal here" in history
     assert "delete" not in history
     assert piped(hosts, "get /terminal").stdout == "here\n"
+
+
+SLOW_OUTPUT = """
+import time
+from prompt_toolkit.patch_stdout import StdoutProxy
+from zab.cli.main import main
+
+def slowly(self, loop, text, write=StdoutProxy._write_and_flush):
+    time.sleep(0.5)
+    write(self, loop, text)
+
+StdoutProxy._write_and_flush = slowly
+main()
+"""
+"""The shell where a thread that prints for others is late, as it may be on a machine with much to do."""
+
+
+@pytest.mark.slow
+def test_no_output_comes_behind_the_next_prompt(hosts: str, tmp_path: Path) -> None:
+    terminal = Terminal(hosts, tmp_path, [sys.executable, "-c", SLOW_OUTPUT])
+    terminal.read_until(b"(CONNECTED) 0]")
+    terminal.type(b"get /none\r")
+    terminal.read_until(b"zab: NONODE")
+    terminal.read_until(b"(CONNECTED) 1]")
+    terminal.type(b"\x04")
+    assert terminal.end() == 0
+
+
+@pytest.mark.slow
+def test_an_event_is_printed_above_the_prompt(hosts: str, tmp_path: Path) -> None:
+    terminal = Terminal(hosts, tmp_path)
+    terminal.read_until(b"(CONNECTED) 0]")
+    terminal.type(b"addWatch /above\r")
+    terminal.read_until(b"(CONNECTED) 1]")
+    terminal.type(b"half a li")
+    terminal.read_until(b"half a li")
+    assert piped(hosts, "create /above").returncode == 0
+    terminal.read_until(b"path:/above")
+    # The line that was begun stands there again.
+    terminal.read_until(b"(CONNECTED) 1] half a li")
+    terminal.type(b"\x03\x04")
+    assert terminal.end() == 0

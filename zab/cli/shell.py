@@ -25,7 +25,7 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Final, TextIO
 
 import trio
 import typer
@@ -33,13 +33,13 @@ from prompt_toolkit import PromptSession
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
-from prompt_toolkit.patch_stdout import patch_stdout
 from prompt_toolkit.shortcuts import CompleteStyle
 
 from zab.cli import znodes
 from zab.cli.arguments import ALIASES, ConnectionOptions, expand_alias
 from zab.cli.caller import REFUSED, USAGE, Work, exit_code, fail, open_client
 from zab.cli.changes import changes_command
+from zab.cli.prompt import Prompt
 from zab.cli.rendering import event_block
 from zab.cli.subtree import child_path
 from zab.client import Client, RequestError, SessionExpiredError, State, Watcher, WatchKind, WatchMode, ZabError
@@ -317,7 +317,7 @@ def _history() -> History:
     return FileHistory(str(state / "zab" / "history"))
 
 
-async def _read_prompts(shell: Shell, options: ConnectionOptions) -> None:
+def _prompt(shell: Shell, options: ConnectionOptions) -> Prompt:
     session: PromptSession[str] = PromptSession(
         history=_history(),
         completer=_completer(shell.zk),
@@ -325,21 +325,18 @@ async def _read_prompts(shell: Shell, options: ConnectionOptions) -> None:
         complete_while_typing=False,
         complete_style=CompleteStyle.READLINE_LIKE,
     )
+    return Prompt(session, lambda: f"[zab: {options.hosts}({shell.zk.state.name}) {len(shell.lines)}] ")
 
-    def prompt() -> str:
-        text = f"[zab: {options.hosts}({shell.zk.state.name}) {len(shell.lines)}] "
-        # Signals belong to the main thread, where trio is.
-        return session.prompt(text, handle_sigint=False)
 
-    with patch_stdout():
-        while not shell.is_ended:
-            try:
-                line = await trio.to_thread.run_sync(prompt, abandon_on_cancel=True)
-            except KeyboardInterrupt:
-                continue
-            except EOFError:
-                return
-            await shell.execute(line)
+async def _read_prompts(shell: Shell, prompt: Prompt) -> None:
+    while not shell.is_ended:
+        try:
+            line = await prompt.read()
+        except KeyboardInterrupt:
+            continue
+        except EOFError:
+            return
+        await shell.execute(line)
 
 
 async def _read_lines(shell: Shell) -> None:
@@ -347,6 +344,10 @@ async def _read_lines(shell: Shell) -> None:
         await shell.execute(line)
         if shell.is_ended:
             return
+
+
+def _print_line(text: str, file: TextIO) -> None:
+    print(text, file=file, flush=True)
 
 
 async def _lines(descriptor: int) -> AsyncIterator[str]:
@@ -362,21 +363,21 @@ async def _lines(descriptor: int) -> AsyncIterator[str]:
     yield rest.decode("utf-8", "surrogateescape")
 
 
-async def _report_events(shell: Shell) -> None:
+async def _report_events(shell: Shell, say: Callable[[str, TextIO], None]) -> None:
     try:
         async for event in shell.events:
             if shell.prints_events and event.path:
-                print(event_block(event), flush=True)
+                say(event_block(event), sys.stdout)
     except SessionExpiredError:
         return
 
 
-async def _report_states(shell: Shell) -> None:
+async def _report_states(shell: Shell, say: Callable[[str, TextIO], None]) -> None:
     known = shell.zk.state
     async for state in shell.zk.states():
         if state not in (known, State.CLOSED):
             known = state
-            print(f"zab: {state.value}", file=sys.stderr, flush=True)
+            say(f"zab: {state.value}", sys.stderr)
 
 
 async def _interrupts(shell: Shell, everything: trio.CancelScope, *, task_status: trio.TaskStatus[None]) -> None:
@@ -395,11 +396,13 @@ async def _run(options: ConnectionOptions, *, is_interactive: bool) -> int:
         shell = Shell(zk, is_interactive=is_interactive)
         # A KeyboardInterrupt would hit a command in its worker thread, which typer takes for the end of that command.
         await nursery.start(partial(_interrupts, shell, nursery.cancel_scope))
-        nursery.start_soon(_report_events, shell)
         if is_interactive:
-            nursery.start_soon(_report_states, shell)
-            await _read_prompts(shell, options)
+            prompt = _prompt(shell, options)
+            nursery.start_soon(_report_events, shell, prompt.say)
+            nursery.start_soon(_report_states, shell, prompt.say)
+            await _read_prompts(shell, prompt)
         else:
+            nursery.start_soon(_report_events, shell, _print_line)
             await _read_lines(shell)
         nursery.cancel_scope.cancel()
     # At a terminal every failure was seen; ending the shell is none.

@@ -1,0 +1,92 @@
+"""The prompt of `zab shell`, and what is printed while it stands.
+
+Two threads meet at the terminal: prompt_toolkit reads a line in a worker thread, with an event loop of its own, and
+what the session hears is said in trio's. One of them writes at a time:
+
+    no line is being read     `say` prints at once, like everybody else in the shell
+    a line is being read      `say` puts the text aside, and the prompt's loop prints it above the line
+    the line is read          `read` prints what the loop did not come to, before it returns
+
+A dumb terminal has no line to print above: there `say` always prints at once.
+
+Not prompt_toolkit's `patch_stdout`: that prints everything from a third thread, some time later. What a command printed
+may then come behind the next prompt, which nobody draws again; and a thread that meets the loop of a prompt which is
+just ending loses its text, or dies.
+
+Invariants: each text is printed once, in the order of the calls. `read` begins with everything printed that was said
+before, so the prompt is the last thing on the screen.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TextIO
+
+import trio
+from prompt_toolkit import PromptSession
+from prompt_toolkit.application import run_in_terminal
+from prompt_toolkit.utils import is_dumb_terminal
+
+__all__ = ["Prompt"]
+
+
+class Prompt:
+    """Reads lines with `session`; `message` is asked whenever the prompt is drawn. `read` and `say` are trio's."""
+
+    def __init__(self, session: PromptSession[str], message: Callable[[], str]) -> None:
+        self._session = session
+        self._message = message
+        self._waiting: deque[tuple[str, TextIO]] = deque()
+        self._is_reading = False
+        self._call_prompt: Callable[[], object] | None = None
+        self._is_due = False
+
+    async def read(self) -> str:
+        """The next line. Raises KeyboardInterrupt for Ctrl-C, EOFError for Ctrl-D."""
+        self._is_reading = True
+        try:
+            return await trio.to_thread.run_sync(self._ask, abandon_on_cancel=True)
+        finally:
+            self._is_reading = False
+            self._print()
+
+    def say(self, text: str, file: TextIO) -> None:
+        """Prints `text` and the end of its line to `file`, which is the terminal, or anything else."""
+        self._waiting.append((text, file))
+        call_prompt = self._call_prompt
+        if not self._is_reading or is_dumb_terminal():
+            self._print()
+        elif call_prompt is not None:
+            # Of a loop that is closed: the line is read.
+            with suppress(RuntimeError):
+                call_prompt()
+
+    # In the worker thread.
+
+    def _ask(self) -> str:
+        try:
+            # Signals belong to the main thread, where trio is.
+            return self._session.prompt(self._message, handle_sigint=False, pre_run=self._begin)
+        finally:
+            self._call_prompt = None
+
+    def _begin(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._is_due = False
+        self._call_prompt = lambda: loop.call_soon_threadsafe(self._print_above)
+        # For what was said before: `say` puts the text aside before it looks for the loop.
+        self._call_prompt()
+
+    def _print_above(self) -> None:
+        if self._waiting and not self._is_due:
+            self._is_due = True
+            run_in_terminal(self._print)
+
+    # In the thread that may write.
+
+    def _print(self) -> None:
+        self._is_due = False
+        while self._waiting:
+            text, file = self._waiting.popleft()
+            print(text, file=file, flush=True)
