@@ -6,23 +6,19 @@ that another member knows is about that member's history; it holds for this one 
 there was one leader. (A leader that was deposed has transactions at its end that are smaller than the marks of those
 that went on without them.)
 
-ZooKeeper's logs do not. There a transaction counts as committed once it is in the logs of a majority of the members
-that were given: for each epoch, up to the zxid that a majority has reached in it, by a transaction in its log or by a
-snapshot. What one member's log holds right before a committed transaction is committed as well, since histories are
-prefixes of each other: so the end of an epoch is shown, too, where only one member has kept it and goes on with the
-next epoch. An epoch that no such evidence reaches is not shown. With one member alone nothing is known, and the caller
-has to say that uncommitted transactions may be shown.
+ZooKeeper's logs do not: there what a majority of the given members has counts (`datatree.zookeeper_majority`). With one
+member alone nothing is known, and the caller has to say that uncommitted transactions may be shown.
 
 Deliberately not here: whether histories agree (`verify`).
 """
 
 from collections.abc import Iterable
 from itertools import pairwise
-from typing import Final
 
 import numpy as np
 from attrs import define, field
 
+from datatree.zookeeper_majority import visible_epochs
 from zab.pipeline.decoding.damage import Damage
 from zab.pipeline.decoding.native_log import Block, FrameScan, IndexScan
 from zab.pipeline.decoding.version2_log import RecordBlock, RecordScan
@@ -32,8 +28,6 @@ from zab.pipeline.places import OpenFile
 from zab.pipeline.reading.spans import read_index
 
 __all__ = ["Survey", "epoch_ends", "mark", "survey", "visible_epochs"]
-
-_COUNTER: Final = 0xFFFF_FFFF
 
 
 @define
@@ -136,25 +130,4 @@ def epoch_ends(surveys: Iterable[Survey]) -> dict[int, int]:
     for found in surveys:
         for epoch, zxid in found.epochs.items():
             result[epoch] = max(result.get(epoch, 0), zxid)
-    return result
-
-
-def visible_epochs(surveys: Iterable[Survey]) -> dict[int, int]:
-    """The last zxid of each epoch that a majority of these members has, or that stands in the log of one of them before
-    such a transaction, with nothing missing in between and no member saying otherwise."""
-    listed = list(surveys)
-    majority = len(listed) // 2 + 1
-    result: dict[int, int] = {}
-    for epoch in sorted({epoch for found in listed for epoch in found.epochs}):
-        reached = sorted((found.epochs.get(epoch, 0) for found in listed), reverse=True)
-        if reached[majority - 1]:
-            result[epoch] = reached[majority - 1]
-    lasts: dict[int, set[int]] = {}
-    for last, first in (turn for found in listed for turn in found.turns if turn[1] & _COUNTER == 1):
-        lasts.setdefault(first, set()).add(last)
-    for first in sorted(lasts, reverse=True):
-        # Where members do not agree what came before, one of them came by a snapshot, and either may be it.
-        last = min(lasts[first])
-        if len(lasts[first]) == 1 and result.get(first >> 32, 0) >= first:
-            result[last >> 32] = max(result.get(last >> 32, 0), last)
     return result

@@ -1,0 +1,51 @@
+"""What of ZooKeeper's logs is committed. The logs do not say it; several members' logs together do.
+
+A transaction counts as committed once it is in the logs of a majority of the members that were given: for each epoch,
+up to the zxid that a majority has reached in it, by a transaction in its log or by a snapshot. What one member's log
+holds right before a committed transaction is committed as well, since histories are prefixes of each other: so the end
+of an epoch is, too, where only one member has kept it and goes on with the next epoch. An epoch that no such evidence
+reaches is not committed.
+
+A majority of those given is one of the ensemble only if all its voters were given.
+
+Deliberately not here: whether the members' histories agree, and reading them.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, Protocol
+
+__all__ = ["Reached", "visible_epochs"]
+
+_COUNTER: Final = 0xFFFF_FFFF
+
+
+class Reached(Protocol):
+    """What a member has. `epochs`: the last zxid of each epoch; `turns`: (last zxid of an epoch, first of the next
+    one), one right behind the other in its log."""
+
+    @property
+    def epochs(self) -> Mapping[int, int]: ...
+
+    @property
+    def turns(self) -> Sequence[tuple[int, int]]: ...
+
+
+def visible_epochs(members: Iterable[Reached]) -> dict[int, int]:
+    """The last zxid of each epoch that a majority of these members has, or that stands in the log of one of them before
+    such a transaction, with nothing missing in between and no member saying otherwise."""
+    listed = list(members)
+    majority = len(listed) // 2 + 1
+    result: dict[int, int] = {}
+    for epoch in sorted({epoch for found in listed for epoch in found.epochs}):
+        reached = sorted((found.epochs.get(epoch, 0) for found in listed), reverse=True)
+        if reached[majority - 1]:
+            result[epoch] = reached[majority - 1]
+    lasts: dict[int, set[int]] = {}
+    for last, first in (turn for found in listed for turn in found.turns if turn[1] & _COUNTER == 1):
+        lasts.setdefault(first, set()).add(last)
+    for first in sorted(lasts, reverse=True):
+        # Where members do not agree what came before, one of them came by a snapshot, and either may be it.
+        last = min(lasts[first])
+        if len(lasts[first]) == 1 and result.get(first >> 32, 0) >= first:
+            result[last >> 32] = max(result.get(last >> 32, 0), last)
+    return result
