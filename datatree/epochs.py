@@ -4,6 +4,7 @@ r"""The small durable records of a member: what it promised, whom it belongs to,
     version-1/currentEpoch    the last epoch whose leader it acknowledged (NEWLEADER)
     version-1/member          written last, before the first ACK of NEWLEADER: it holds a synchronized history
     version-1/committed       the high-water mark that it knows, for readers of an idle log
+    initialize                empty, made by the operator: this member never had data
 
 The first three are text, replaced as a whole and durable when saved. Without all three valid, a member is amnesiac: it
 does not count for election or epoch until a leader has synchronized it. A checksum that does not match is the same as
@@ -22,6 +23,9 @@ The checksum is CRC-32 of the file's name, a space and the first line without it
          8     16  lineage id
         24      8  high-water mark: at most the last zxid that was durable in the log when it was written
         32      4  CRC-32 of bytes 0 to 31
+
+`initialize` is ZooKeeper's. It is the operator's word for one start, and gone before anybody is told of it: a member
+that loses its data later does not find it again.
 """
 
 import struct
@@ -37,6 +41,7 @@ ACCEPTED_EPOCH = "acceptedEpoch"
 CURRENT_EPOCH = "currentEpoch"
 MEMBER = "member"
 COMMITTED = "committed"
+INITIALIZE = "initialize"
 
 _MARK = struct.Struct(">4sI16sQ")
 _MARK_MAGIC = b"ZMRK"
@@ -108,6 +113,15 @@ def forget_member(disk: Disk) -> None:
     if disk.exists(path):
         disk.remove(path)
         disk.sync_directory(DIRECTORY)
+
+
+def take_marker(disk: Disk) -> bool:
+    """Whether the operator left the file `initialize`; it is gone, durably, when this returns."""
+    if not disk.exists(INITIALIZE):
+        return False
+    disk.remove(INITIALIZE)
+    disk.sync_directory("")
+    return True
 
 
 def pack_mark(lineage: bytes, zxid: int) -> bytes:

@@ -10,6 +10,7 @@ no
    others: the tree holds committed transactions only. The rest is `pending` until a leader's mark covers it.
 4. What was written behind the last sync mark reads fine from the page cache and may be gone with the next power cut: it
    is copied into a file of its own and synced before it counts.
+5. The operator's file `initialize` is taken away; it counts where nothing contradicts it.
 
 What is not as it should be is one of these:
 
@@ -30,7 +31,7 @@ from attrs import define, field
 
 from datatree.batch import CHAIN_BYTES, Batch, follows, genesis
 from datatree.disk import Disk
-from datatree.epochs import COMMITTED, DIRECTORY, load_epochs, load_mark, load_member
+from datatree.epochs import COMMITTED, DIRECTORY, INITIALIZE, load_epochs, load_mark, load_member, take_marker
 from datatree.frame import Bad, Frame, Scan, scan
 from datatree.log import SPARE, LogContents, write_segment
 from datatree.record import RecordError
@@ -90,6 +91,8 @@ class Recovered:
     """acceptedEpoch and currentEpoch, or None when they are not there or not valid."""
     amnesiac: bool
     """No valid member record of this server, or no valid epoch files."""
+    marked: bool
+    """It holds nothing, and the operator left the file `initialize`: it never did."""
     damage: list[Damage] = field(factory=list)
     """Not empty: the history may be neither continued nor voted with."""
     problems: list[Damage] = field(factory=list)
@@ -161,6 +164,7 @@ def recover(disk: Disk, server_id: int | None = None, *, recent_bytes: int = REC
         snapshot_zxid=run.start[0],
         epochs=epochs,
         amnesiac=not known or epochs is None,
+        marked=run.take_marker(is_known=member is not None),
         damage=run.damage,
         problems=run.problems,
         proven_zxid=max(run.proven_zxid, replay.last[0]),
@@ -439,3 +443,16 @@ class _Recovery:
         self._newest_index.end = newest.end
         if newest.stored_index(self.disk) != self._newest_index:
             newest.write_index(self.disk, self._newest_index)
+
+    # 5. What the operator says.
+
+    def take_marker(self, *, is_known: bool) -> bool:
+        """Whether the operator said that this member never had data, and nothing here says otherwise: no record, no
+        history, and none that was set aside."""
+        if not take_marker(self.disk):
+            return False
+        had_data = is_known or any(name.startswith(("log.", "snapshot.")) for name in self.disk.list(DIRECTORY))
+        if had_data:
+            reason = "it says that this member never had data, but it has, or had"
+            self.problems.append(Damage(INITIALIZE, 0, reason, "removed, and it counts for nothing"))
+        return not had_data

@@ -24,7 +24,7 @@ from tests.datatree.histories import (
     snapshot,
     synchronized,
 )
-from zab.simulator.disk import FaultyDisk
+from zab.simulator.disk import FaultyDisk, PowerLossError
 
 
 def lived(appends: int = 6, **options: int) -> tuple[FaultyDisk, Author, TransactionLog]:
@@ -132,6 +132,66 @@ def test_epochs_that_cannot_both_be_true_do_not_count():
     assert recover(disk).epochs == (7, 5)
     disk.replace("version-1/acceptedEpoch", disk.read("version-1/currentEpoch"))
     assert recover(disk).amnesiac
+
+
+# The operator's word (B3).
+
+
+def test_marker_of_an_empty_member_counts_once():
+    disk = FaultyDisk()
+    disk.replace("initialize", b"")
+    assert recover(disk).marked
+    assert not disk.exists("initialize")
+    again = recover(disk)
+    assert not again.marked
+    assert again.problems == []
+
+
+def test_marker_is_gone_for_good_before_it_counts():
+    """With the power gone at any operation: it was not said yet that the member is marked, or the file is gone."""
+    for point in range(1, 20):
+        disk = FaultyDisk()
+        disk.replace("initialize", b"")
+        disk.crash_after(point)
+        try:
+            marked = recover(disk).marked
+        except PowerLossError:
+            marked = False
+        disk.crash(Random(point))
+        assert not (marked and disk.exists("initialize"))
+        if marked:
+            return
+    raise AssertionError("never done")
+
+
+@pytest.mark.parametrize("left", ["everything", "record", "log", "stale log", "damaged snapshot"])
+def test_marker_counts_for_nothing_where_data_is_or_was(left):
+    disk, _, log = lived()
+    log.close()
+    if left != "everything":
+        for name in disk.list("version-1"):
+            if not (left == "record" and name == "member") and not (left == "log" and name.startswith("log.")):
+                disk.remove(f"version-1/{name}")
+    if left == "stale log":
+        disk.replace("version-1/log.100000001.stale", b"x")
+    elif left == "damaged snapshot":
+        disk.replace("version-1/snapshot.100000001.damaged", b"x")
+    disk.replace("initialize", b"")
+    recovered = recover(disk)
+    assert not recovered.marked
+    assert [problem.path for problem in recovered.problems] == ["initialize"]
+    assert not disk.exists("initialize")
+
+
+def test_marker_survives_what_a_first_start_leaves():
+    """Epoch files do not matter: a crash before the ensemble was founded leaves them."""
+    disk = FaultyDisk()
+    save_epochs(disk, 1, 0)
+    save_mark(disk, LINEAGE, 0)
+    disk.replace("initialize", b"")
+    recovered = recover(disk)
+    assert recovered.marked
+    assert recovered.epochs == (1, 0)
 
 
 # Torn tails (C1, C2).

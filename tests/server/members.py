@@ -48,7 +48,7 @@ NOTIFICATION = -1
 
 def nothing_on_disk() -> Recovered:
     log = LogContents(b"", [], (0, bytes(16)), 0, False)
-    return Recovered(DataTree(), b"", 0, (0, bytes(16)), [], [], log, 0, None, True)
+    return Recovered(DataTree(), b"", 0, (0, bytes(16)), [], [], log, 0, None, True, False)
 
 
 class Client:
