@@ -87,7 +87,7 @@ def counts(leading: Leading, handler: LearnerHandler) -> bool:
     """Whether this learner's acknowledgements count: a voter, no amnesiac, or confirmed without itself (B2)."""
     if handler.observer:
         return False
-    return not handler.amnesiac or leading.first_start
+    return not handler.amnesiac or leading.is_founder(handler)
 
 
 def leader_on_ack(peer: "Peer", now: int, handler: LearnerHandler, message: msg.Ack) -> None:

@@ -78,6 +78,8 @@ def leader_on_followerinfo(peer: "Peer", now: int, handler: LearnerHandler, mess
         raise ProtocolError("a second FOLLOWERINFO on one link")
     if message.accepted_epoch >= EPOCH_MAX:
         raise ProtocolError(f"no epoch is above {message.accepted_epoch}")
+    if not message.empty and peer.hear_of_history(now, handler.sid):
+        return
     mine_is_empty = peer.history.last[0] == 0
     if message.lineage and peer.lineage and message.lineage != peer.lineage and not (message.empty or mine_is_empty):
         raise ProtocolError(
@@ -89,6 +91,7 @@ def leader_on_followerinfo(peer: "Peer", now: int, handler: LearnerHandler, mess
     # A record that somebody holds the history of another lineage says nothing about this one.
     handler.amnesiac = message.amnesiac or (peer.lineage != b"" and message.lineage != peer.lineage)
     handler.empty = message.empty
+    handler.marked = message.marked and message.amnesiac and message.empty
     handler.accepted_epoch = message.accepted_epoch
     if leading.epoch is None:
         determine_new_epoch(peer)
@@ -97,11 +100,16 @@ def leader_on_followerinfo(peer: "Peer", now: int, handler: LearnerHandler, mess
 
 
 def _is_first_start(peer: "Peer", leading: Leading) -> bool:
-    """Every voter is connected, and none has a batch or a snapshot (B3)."""
+    """Every voter is connected, and none has a batch or a snapshot; or a quorum is marked, and nobody was heard of who
+    has one (B3)."""
     if peer.history.last[0] != 0 or not peer.empty:
         return False
-    empties = {h.sid for h in leading.at_least(Stage.INFORMED) if h.empty}
-    return peer.settings.quorum.voters <= empties | {peer.settings.sid}
+    informed = leading.at_least(Stage.INFORMED)
+    if peer.settings.quorum.voters <= {h.sid for h in informed if h.empty} | {peer.settings.sid}:
+        return True
+    marked = {h.sid for h in informed if h.marked} | {peer.settings.sid}
+    leading.by_marker = peer.marked and peer.settings.quorum.contains(marked)
+    return leading.by_marker
 
 
 def determine_new_epoch(peer: "Peer") -> None:
@@ -118,9 +126,15 @@ def determine_new_epoch(peer: "Peer") -> None:
         return
     leading.epoch = 1 + max([peer.accepted_epoch, *(h.accepted_epoch for h in informed)])
     assert leading.epoch <= EPOCH_MAX
-    peer.trace(f"a quorum is connected -> propose epoch {leading.epoch}")
+    connected = "a quorum of marked, empty voters" if leading.by_marker else "a quorum"
+    peer.trace(f"{connected} is connected -> propose epoch {leading.epoch}")
     if not peer.lineage:
-        peer.adopt_lineage(peer.rng.randbytes(LINEAGE_BYTES))
+        peer.lineage = peer.rng.randbytes(LINEAGE_BYTES)
+        for handler in informed:
+            handler.amnesiac = True  # nobody holds the history of a lineage that is made now
+    if peer.history.last[0] == 0 and peer.needs_member_record():
+        # Also one that it only heard of, from a leader that did not come to send anything: the log has none yet.
+        peer.adopt_lineage(peer.lineage)
     peer.save_epochs(leading.epoch, peer.current_epoch)
 
 
@@ -174,7 +188,7 @@ def leader_on_ackepoch(peer: "Peer", now: int, handler: LearnerHandler, message:
             _on_learner_ahead(peer, now, handler, message)
             return
         handler.stage = Stage.EPOCH_ACCEPTED
-        if message.epoch != -1 and not handler.observer and (not handler.amnesiac or leading.first_start):
+        if message.epoch != -1 and broadcast.counts(leading, handler):
             leading.acke_recv.add(handler.sid)
         elif message.epoch == -1:
             _give_up_unless_possible(peer, now, f"server {handler.sid} had accepted epoch {leading.epoch} before")
@@ -228,7 +242,7 @@ def on_voter_left(peer: "Peer", now: int, sid: int) -> None:
         electors = {
             elector
             for elector, vote in peer.election.received.items()
-            if vote.leader == peer.settings.sid and (not vote.amnesiac or leading.first_start)
+            if vote.leader == peer.settings.sid and (not vote.amnesiac or leading.is_founder(vote))
         }
         possible = electors | {h.sid for h in leading.handlers.values() if broadcast.counts(leading, h)}
         if not peer.settings.quorum.contains(possible | {peer.settings.sid}):
@@ -299,7 +313,7 @@ def learner_on_link_up(peer: "Peer", now: int, link: int, sid: int) -> None:
     empty = peer.empty and peer.history.last[0] == 0
     peer.send(
         link,
-        msg.FollowerInfo(peer.accepted_epoch, peer.lineage, empty, peer.amnesiac, not peer.is_voter),
+        msg.FollowerInfo(peer.accepted_epoch, peer.lineage, empty, peer.amnesiac, not peer.is_voter, peer.marked),
     )
 
 

@@ -2,11 +2,16 @@
 
 Messages: `Notification`, in and out, on the election links. Variables: the round (ZooKeeper's logical clock), the
 current proposal, what was received in this round, and what members that are not electing say. The order of votes is
-(currentEpoch, last zxid, server id). The election ends when a quorum votes for the same candidate and nobody who
-could know a better one is left to hear, or when a quorum already follows a leader who says that it leads.
+(currentEpoch, last zxid, marked, server id). The election ends when a quorum votes for the same candidate and nobody
+who could know a better one is left to hear, or when a quorum already follows a leader who says that it leads.
 
 Invariants: a proposal only improves within a round; an amnesiac member (one that lost its data, `decisions` B2) is
-never counted, except at the very first start, when every voter is present and none has any history (B3).
+never counted, except at the very first start (B3). There are two ways to know that it is one:
+
+- every voter is present and none has any history;
+- a quorum of empty voters is *marked*: their operators said, with the file `initialize`, that they never had data. A
+  batch that was ever committed is on a quorum, and that shares a member with this one; so nothing was. In case the word
+  is wrong, it counts only once everybody else who can be reached was heard, and never when one of them has a history.
 
 Safety does not rest on this phase. Discovery refuses a leader that lacks history; a wrong or early result here costs
 time, never data. That is why the final wait may be short (F2): it ends as soon as every voter has sent the vote about
@@ -39,15 +44,22 @@ class Vote:
     leader: int
     zxid: int
     epoch: int
+    marked: bool = False
 
 
-def total_order(vote: Vote) -> tuple[int, int, int]:
-    """Votes compare by epoch, then history, then server id; the largest wins (TotalOrderPredicate)."""
-    return vote.epoch, vote.zxid, vote.leader
+def total_order(vote: Vote) -> tuple[int, int, bool, int]:
+    """Votes compare by epoch, then history, then server id; the largest wins (TotalOrderPredicate). Of two with nothing
+    the marked one is better: it may lead a quorum of marked ones."""
+    return vote.epoch, vote.zxid, vote.marked, vote.leader
 
 
 def vote_of(notification: Notification) -> Vote:
-    return Vote(notification.leader, notification.zxid, notification.epoch)
+    return Vote(notification.leader, notification.zxid, notification.epoch, notification.leader_marked)
+
+
+def tells_of_history(notification: Notification) -> bool:
+    """Whether the sender, or the server that it votes for, has a batch or a snapshot."""
+    return not notification.empty or notification.zxid > 0
 
 
 @attrs.define
@@ -58,6 +70,7 @@ class Standing:
     lineage: bytes
     amnesiac: bool
     empty: bool
+    marked: bool = False
 
 
 class Election:
@@ -77,6 +90,8 @@ class Election:
         """Per voter, its newest notification of this round, our own included."""
         self.out_of_election: dict[int, Notification] = {}
         """Per voter, what it said last while it followed or led."""
+        self.heard: set[int] = set()
+        """Servers that sent a notification since they were unreachable last, in whatever round or state."""
         self.unreachable: set[int] = set()
         self.round_trips_ms: dict[int, int] = {}
         self._suspended = True
@@ -146,6 +161,7 @@ class Election:
     def on_link_down(self, now: int, sid: int) -> None:
         """A server cannot be reached: there is nothing to wait for from it."""
         self.unreachable.add(sid)
+        self.heard.discard(sid)
         self.round_trips_ms.pop(sid, None)
         if self._is_electing:
             self._consider(now)
@@ -181,8 +197,11 @@ class Election:
 
     def _of_another_lineage(self, notification: Notification) -> bool:
         mine = self.standing
-        if mine.empty or notification.empty or not mine.lineage:
+        if mine.empty or not mine.lineage:
             return False  # "A lineage without any batch binds nobody" (A7)
+        if notification.empty:
+            # Whoever leads or follows has taken a lineage, which this member cannot take.
+            return notification.state != LOOKING and notification.lineage not in (b"", mine.lineage)
         return notification.lineage != mine.lineage
 
     def _on_electing(self, now: int, sid: int, notification: Notification) -> None:
@@ -252,14 +271,23 @@ class Election:
     def has_quorum(self, vote: Vote) -> bool:
         """Whether a quorum has sent this vote in this round."""
         supporters = {sid for sid, n in self.received.items() if vote_of(n) == vote}
-        if not self.is_first_start():
-            supporters = {sid for sid in supporters if not self.received[sid].amnesiac}
-        return self._quorum.contains(supporters)
+        if self.is_first_start():
+            return self._quorum.contains(supporters)
+        proven = {sid for sid in supporters if not self.received[sid].amnesiac}
+        return self._quorum.contains(proven) or self._is_founded_by_markers(vote, supporters)
 
     def is_first_start(self) -> bool:
         """All voters are here and none has a batch or a snapshot: the ensemble has never lived (B3)."""
         voters = self._quorum.voters
         return voters <= self.received.keys() and all(self.received[sid].empty for sid in voters)
+
+    def _is_founded_by_markers(self, vote: Vote, supporters: set[int]) -> bool:
+        """A quorum of marked voters wants a marked leader, and nobody is left who could have a history (B3).
+
+        Whoever hears of a history is not marked any more (`Peer`), so it is not looked for here."""
+        marked = {sid for sid in supporters if self.received[sid].marked}
+        everybody_was_heard = self._quorum.voters <= self.heard | self.unreachable | {self._sid}
+        return vote.marked and self._quorum.contains(marked) and everybody_was_heard
 
     def _consider(self, now: int) -> None:
         """Start, end or call off the final wait."""
@@ -300,6 +328,8 @@ class Election:
             standing.lineage,
             standing.amnesiac,
             standing.empty,
+            standing.marked,
+            vote.marked,
         )
 
     def _broadcast(self, now: int) -> None:

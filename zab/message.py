@@ -126,6 +126,10 @@ class Notification:
     lineage: bytes = _field(_lineage)
     amnesiac: bool = _field(_is_bool)
     empty: bool = _field(_is_bool)
+    marked: bool = _field(_is_bool)
+    """The sender holds nothing, and its operator said that it never did (B3)."""
+    leader_marked: bool = _field(_is_bool)
+    """So does the server that it votes for."""
 
 
 @attrs.define
@@ -138,6 +142,8 @@ class FollowerInfo:
     empty: bool = _field(_is_bool)
     amnesiac: bool = _field(_is_bool)
     observer: bool = _field(_is_bool)
+    marked: bool = _field(_is_bool)
+    """As in `Notification`."""
 
 
 @attrs.define

@@ -29,7 +29,7 @@ from datatree.batch import CHAIN_BYTES, LINEAGE_BYTES, Batch, genesis
 from zab import broadcast, discovery, synchronization
 from zab import events as ev
 from zab import message as msg
-from zab.election import FOLLOWING, LEADING, LOOKING, OBSERVING, Election, Standing, Vote
+from zab.election import FOLLOWING, LEADING, LOOKING, OBSERVING, Election, Standing, Vote, tells_of_history
 from zab.handlers import HANDLERS, IGNORED
 from zab.history import History, Position
 from zab.quorum import Quorum
@@ -92,6 +92,8 @@ class Restored:
     amnesiac: bool
     empty: bool
     """No batch and no snapshot above zxid 0."""
+    marked: bool = False
+    """The operator said, for this start, that this member never had data: there was a file `initialize` (B3)."""
 
 
 def nothing() -> Restored:
@@ -128,6 +130,7 @@ class Peer:
         self.doubted_above: int | None = None
         """A leader of our lineage did not know our batches above this one: it is reported as our end (A4)."""
         self.empty = restored.empty
+        self._is_marker_valid = restored.marked
         if restored.amnesiac:
             # What an amnesiac may still have on disk proves nothing; it is kept until a leader replaces it.
             base = (0, genesis(restored.lineage) if restored.lineage else bytes(CHAIN_BYTES))
@@ -279,6 +282,26 @@ class Peer:
         assert position is not None
         return position
 
+    @property
+    def marked(self) -> bool:
+        """Whether the operator's word that this member never had data still counts (B3)."""
+        return self._is_marker_valid and self.amnesiac and self.empty and self.history.last[0] == 0
+
+    def hear_of_history(self, now: int, sid: int) -> bool:
+        """Some server has a history, or tells of one: the ensemble has lived, and markers count for nothing in this
+        run. Whether a role was left because of that."""
+        if not self.marked:
+            return False
+        self._is_marker_valid = False
+        reason = f"server {sid} tells of a history: the file initialize does not count"
+        if self.state != LOOKING:
+            self.look(now, reason)
+            return True
+        self.trace(reason)
+        if not self.draining:
+            self.election.start(now, self.standing())
+        return False
+
     def needs_member_record(self) -> bool:
         return self.amnesiac or self.recorded_lineage != self.lineage
 
@@ -306,8 +329,8 @@ class Peer:
 
     def standing(self) -> Standing:
         zxid = self.history.last[0]
-        vote = Vote(self.settings.sid, zxid, self.current_epoch if not self.amnesiac else 0)
-        return Standing(vote, self.lineage, self.amnesiac, self.empty and zxid == 0)
+        vote = Vote(self.settings.sid, zxid, self.current_epoch if not self.amnesiac else 0, self.marked)
+        return Standing(vote, self.lineage, self.amnesiac, self.empty and zxid == 0, self.marked)
 
     # --------------------------------------------------------------------------------------------------- role changes
 
@@ -333,7 +356,7 @@ class Peer:
         observing = not self.is_voter and self.settings.sid in self.settings.observers
         role = LEADING if winner == self.settings.sid else OBSERVING if observing else FOLLOWING
         self.trace(f"election of round {self.election.round} is won by {winner} -> {STATE_NAMES[role]}")
-        vote = Vote(winner, self.election.proposal.zxid, self.election.proposal.epoch)
+        vote = attrs.evolve(self.election.proposal, leader=winner)
         self.election.settle(role, vote, self.standing())
         if role == LEADING:
             discovery.leader_start(self, now)
@@ -354,6 +377,9 @@ class Peer:
     def _on_notification(self, now: int, event: ev.NotificationReceived) -> None:
         if event.sid == self.settings.sid or event.sid not in self.settings.servers:
             return
+        self.election.heard.add(event.sid)
+        if tells_of_history(event.notification):
+            self.hear_of_history(now, event.sid)
         if self.draining:
             self.deferred[event.sid] = event.notification
             return
@@ -464,7 +490,7 @@ class Peer:
                 discovery.learner_on_epochs_saved(self, now)
 
     def _on_member_saved(self, now: int, event: ev.MemberSaved) -> None:
-        self.amnesiac = False
+        self.amnesiac = self._is_marker_valid = False
         self.recorded_lineage = self.lineage
         if event.generation == self.generation:
             if self.leading is not None:

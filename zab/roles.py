@@ -10,6 +10,8 @@ from enum import IntEnum
 
 import attrs
 
+from zab.message import Notification
+
 ELECTION, DISCOVERY, SYNCHRONIZATION, BROADCAST = "election", "discovery", "synchronization", "broadcast"
 
 
@@ -66,6 +68,8 @@ class LearnerHandler:
     amnesiac: bool = False
     """It lost its data: nothing it says counts before a confirmation round without it (B2)."""
     empty: bool = False
+    marked: bool = False
+    """It holds nothing, and its operator said that it never did: it counts for a first start without every voter."""
     accepted_epoch: int = 0
     position: tuple[int, bytes] = (0, b"")
     """The end of its history, as its ACKEPOCH told."""
@@ -116,7 +120,9 @@ class Leading:
     """Its own currentEpoch is durable at `epoch`: it may count itself for NEWLEADER."""
     current_saving: bool = False
     first_start: bool = False
-    """The ensemble has never lived: until the epoch is established amnesiacs count, since all of them are (B3)."""
+    """The ensemble has never lived: until the epoch is established founders count though they are amnesiacs (B3)."""
+    by_marker: bool = False
+    """That was known from marked voters, not from all voters: only marked ones are founders."""
     acke_recv: set[int] = attrs.Factory(set)
     acknowledged: dict[int, int] = attrs.Factory(dict)
     """Per server, the most that it ever acknowledged to this leader: to find a directory that was rolled back (B4)."""
@@ -139,6 +145,10 @@ class Leading:
             if handler.sid == sid:
                 return handler
         return None
+
+    def is_founder(self, other: LearnerHandler | Notification) -> bool:
+        """Whether this amnesiac counts, because the ensemble has never lived."""
+        return self.first_start and (other.marked or not self.by_marker)
 
     def at_least(self, stage: Stage) -> list[LearnerHandler]:
         """The learners that have come this far."""

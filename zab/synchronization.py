@@ -171,7 +171,7 @@ def leader_on_ackld(peer: "Peer", now: int, handler: LearnerHandler, message: ms
     handler.stage = Stage.SYNCHRONIZED
     handler.acked = leading.acknowledged[handler.sid] = handler.newleader_zxid
     broadcast.leader_ask_to_confirm(peer, handler)
-    if leading.first_start:
+    if leading.is_founder(handler):
         handler.amnesiac = False
     elif handler.amnesiac and not handler.observer:
         handler.counts_after_round = broadcast.leader_confirm(peer)

@@ -19,7 +19,7 @@ PATIENCE_SECONDS = 5
 
 
 def vote(round_number):
-    return Notification(0, 1, 0, 0, round_number, b"", False, True)
+    return Notification(0, 1, 0, 0, round_number, b"", False, True, False, False)
 
 
 class Events:

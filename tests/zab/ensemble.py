@@ -29,12 +29,18 @@ class Disk:
         self.base: tuple[int, bytes] = (0, bytes(16))
         self.batches: list[Batch] = []
         self.mark = 0
+        self.marker = False
+        """Whether there is a file `initialize`."""
 
     def restored(self) -> Restored:
+        """What a start finds; the marker is gone then."""
+        marker, self.marker = self.marker, False
         if self.member is None:
             empty = not self.batches and self.base[0] == 0
             blank = nothing()
-            return Restored(self.lineage, self.accepted, self.current, 0, blank.base, [], amnesiac=True, empty=empty)
+            return Restored(
+                self.lineage, self.accepted, self.current, 0, blank.base, [], True, empty, marked=marker and empty
+            )
         marks = [batch.mark for batch in self.batches]
         last = self.batches[-1].zxid if self.batches else self.base[0]
         mark = min(max([self.mark, self.base[0], *marks]), last)
@@ -93,6 +99,7 @@ class Ensemble:
         self.rng: Random | None = None
         """With it, what is delivered next is drawn; without, storage comes before votes, and votes before messages."""
         self._next_link = 1
+        self._starts = 0
 
     # ------------------------------------------------------------------------------------------------------- driving
 
@@ -104,7 +111,9 @@ class Ensemble:
             server.storage.clear()
             restored = server.disk.restored()
             server.applied = [batch for batch in restored.batches if batch.zxid <= restored.mark]
-            server.peer = Peer(settings, restored, Random(sid))
+            self._starts += 1
+            # Two foundings by one server must make two lineages.
+            server.peer = Peer(settings, restored, Random(1000 * self._starts + sid))
             self.step(sid, ev.TimePassed())
             for other in self.servers.values():
                 if other.sid != sid and other.peer is not None and frozenset((sid, other.sid)) not in self.cut:
@@ -336,6 +345,7 @@ class Ensemble:
     def _store(self, server: Server, effect: ev.Effect) -> None:
         disk = server.disk
         if isinstance(effect, ev.AppendBatches):
+            assert disk.lineage == self.peer(server.sid).lineage, "a history begins with its lineage"
             disk.batches.extend(effect.batches)
             self.step(server.sid, ev.Durable(effect.generation, effect.batches[-1].zxid))
         elif isinstance(effect, ev.TruncateLog):

@@ -10,7 +10,7 @@ from zab import broadcast, discovery, roles, synchronization
 from zab import events as ev
 from zab import message as msg
 from zab import peer as peer_module
-from zab.election import Election
+from zab.election import Election, Vote
 from zab.handlers import HANDLERS
 from zab.history import History
 from zab.peer import Peer
@@ -127,6 +127,28 @@ def apply_before_the_mark(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(History, "trim", lambda history, mark: None)
 
 
+def found_before_everybody_was_heard(patch: pytest.MonkeyPatch) -> None:
+    """B3: marked voters do not wait for those that are there and have said nothing."""
+    is_founded = Election._is_founded_by_markers
+
+    def hasty(election: Election, vote: Vote, supporters: set[int]) -> bool:
+        election.heard |= election._quorum.voters
+        return is_founded(election, vote, supporters)
+
+    patch.setattr(Election, "_is_founded_by_markers", hasty)
+
+
+def marker_counts_although_somebody_has_a_history(patch: pytest.MonkeyPatch) -> None:
+    """B3: who is marked does not care what others tell, once its election is over."""
+    patch.setattr(peer_module, "tells_of_history", lambda notification: False)
+
+
+def marker_counts_whatever_is_on_disk(patch: pytest.MonkeyPatch) -> None:
+    """B3: a marked member counts also when it has got a history since it was started."""
+    patch.setattr(Peer, "marked", property(lambda peer: peer._is_marker_valid))
+    patch.setattr(Peer, "hear_of_history", lambda peer, now, sid: False)
+
+
 VARIANTS = [
     acknowledge_before_durable,
     current_epoch_before_history,
@@ -137,6 +159,13 @@ VARIANTS = [
     newleader_before_the_history,
     answer_a_sync_without_a_quorum,
     apply_before_the_mark,
+]
+
+
+MARKER_VARIANTS = [
+    found_before_everybody_was_heard,
+    marker_counts_although_somebody_has_a_history,
+    marker_counts_whatever_is_on_disk,
 ]
 
 
@@ -152,6 +181,19 @@ def test_the_random_runs_find_the_broken_variant(variant: Callable[..., None], p
     for seed in range(SEEDS):
         try:
             faults.run(seed)
+        except AssertionError:
+            return
+    pytest.fail(f"{SEEDS} runs did not notice")
+
+
+@pytest.mark.parametrize("variant", MARKER_VARIANTS, ids=lambda variant: variant.__name__)
+def test_the_runs_with_markers_that_lie_find_the_broken_variant(
+    variant: Callable[..., None], patch: pytest.MonkeyPatch
+) -> None:
+    variant(patch)
+    for seed in range(SEEDS):
+        try:
+            faults.run_with_markers_that_lie(seed)
         except AssertionError:
             return
     pytest.fail(f"{SEEDS} runs did not notice")

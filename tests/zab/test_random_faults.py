@@ -126,6 +126,8 @@ def wipe(ensemble: Ensemble, rng: Random) -> None:
     if others <= sound and ensemble.quorum.contains(others):
         ensemble.crash(*[one for one in [sid] if one in ensemble.up()])
         ensemble.wipe(sid)
+        # One that is put in whenever a directory is empty lies; a quorum still knows better.
+        ensemble.servers[sid].disk.marker = rng.random() < 0.3
         if rng.random() < 0.7:
             ensemble.start(sid)
 
@@ -152,6 +154,77 @@ def test_properties_hold_under_random_faults_and_progress_returns(block: int) ->
         run(seed)
 
 
+def found_with_markers(ensemble: Ensemble, rng: Random) -> None:
+    """A quorum of voters never had data, and their operators say so; the others come later."""
+    voters = list(ensemble.quorum.voters)
+    rng.shuffle(voters)
+    count = next(n for n in range(1, len(voters) + 1) if ensemble.quorum.contains(set(voters[:n])))
+    for sid in voters[:count]:
+        ensemble.servers[sid].disk.marker = True
+    ensemble.start(*voters[:count])
+    ensemble.elect()
+
+
+@pytest.mark.parametrize("block", range(2))
+def test_markers_that_lie_found_nothing_where_somebody_has_a_history(block: int) -> None:
+    for seed in range(block * 40, block * 40 + 40):
+        run_with_markers_that_lie(seed)
+
+
+def run_with_markers_that_lie(seed: int) -> None:
+    """So many lose their data that the rest is no quorum, and all that lost it are marked. As long as one with a
+    history can be reached, be it only an observer, nobody leads: what it has may be all that is left."""
+    rng = Random(seed)
+    observers = frozenset({9}) if seed % 3 == 0 else frozenset()
+    ensemble = Ensemble(*rng.choice(QUORUMS), observers)
+    ensemble.start()
+    leader = ensemble.elect()
+    ensemble.propose(leader)
+    ensemble.run(500)
+    ensemble.crash(*ensemble.up())
+    voters = sorted(ensemble.quorum.voters)
+    rng.shuffle(voters)
+    count = next(n for n in range(1, len(voters) + 1) if not ensemble.quorum.contains(set(voters[n:])))
+    wiped = voters[: rng.randint(count, len(voters) - 1)]
+    others = [sid for sid in ensemble.servers if sid not in wiped]
+    for sid in wiped:
+        ensemble.wipe(sid)
+        ensemble.servers[sid].disk.marker = True
+    ensemble.rng = rng
+    if rng.random() < 0.5:
+        come_first(ensemble, rng, others, wiped)
+    else:
+        come_in_between(ensemble, rng, others, wiped)
+    ensemble.run(5000)
+    assert ensemble.leader() is None, "\n".join(ensemble.trace[-30:])
+    for sid in others:
+        assert ensemble.servers[sid].disk.batches
+
+
+def come_first(ensemble: Ensemble, rng: Random, others: list[int], wiped: list[int]) -> None:
+    """Those with a history are there, though perhaps they stand still for a while."""
+    ensemble.start(*others)
+    if rng.random() < 0.5:
+        ensemble.paused.update(sid for sid in others if sid in ensemble.quorum.voters)
+    ensemble.start(*wiped)
+    ensemble.run(rng.choice((10, 300, 3000)))
+    assert ensemble.leader() is None, "\n".join(ensemble.trace[-30:])
+    for sid in sorted(ensemble.paused):
+        ensemble.resume(sid)
+
+
+def come_in_between(ensemble: Ensemble, rng: Random, others: list[int], wiped: list[int]) -> None:
+    """One with a history comes while an epoch is being founded, before anybody writes that he belongs to it."""
+    for sid in wiped:
+        ensemble.servers[sid].held.add(ev.SaveEpochs)
+    ensemble.start(*wiped)
+    ensemble.run(rng.choice((10, 300)))
+    ensemble.start(rng.choice(others))
+    ensemble.settle()
+    for sid in wiped:
+        ensemble.servers[sid].held.clear()
+
+
 def run(seed: int) -> None:
     rng = Random(seed)
     observers = frozenset({9}) if seed % 5 == 0 else frozenset()
@@ -166,7 +239,10 @@ def run(seed: int) -> None:
     ensemble.rng = rng
     syncs = Syncs()
     committed: dict[int, bytes] = {}
-    ensemble.start()
+    if seed % 4 == 0:
+        found_with_markers(ensemble, rng)
+    else:
+        ensemble.start()
     if seed % 3:
         ensemble.elect()
     for _ in range(rng.randrange(60, 300)):

@@ -94,7 +94,7 @@ def test_an_early_learner_of_another_lineage_is_refused_when_the_election_is_won
     ensemble.start(3)
     ensemble.settle()
     ensemble.step(3, ev.QuorumLinkUp(99, 1, inbound=True))
-    ensemble.step(3, ev.MessageReceived(99, msg.FollowerInfo(1, b"another lineage.", False, False, False)))
+    ensemble.step(3, ev.MessageReceived(99, msg.FollowerInfo(1, b"another lineage.", False, False, False, False)))
     ensemble.start(2)
     assert ensemble.elect() == 3
 
@@ -175,7 +175,7 @@ def test_the_last_epoch_is_nobodys() -> None:
     ensemble, leader = established()
     ensemble.step(leader, ev.QuorumLinkUp(99, followers(ensemble, leader)[0], inbound=True))
     lineage = ensemble.peer(leader).lineage
-    ensemble.step(leader, ev.MessageReceived(99, msg.FollowerInfo(EPOCH_MAX, lineage, False, False, False)))
+    ensemble.step(leader, ev.MessageReceived(99, msg.FollowerInfo(EPOCH_MAX, lineage, False, False, False, False)))
     ensemble.run(300)
     assert ensemble.elect()
     ensemble, leader = established()
@@ -424,6 +424,46 @@ def test_a_doubt_about_the_tail_ends_with_the_tail() -> None:
     ensemble.propose(leader)
     ensemble.settle()
     assert ensemble.peer(1).position() == ensemble.peer(1).history.last
+
+
+def test_a_leader_that_has_only_heard_of_its_lineage_begins_its_log_with_it() -> None:
+    """The leader before told it the lineage, and failed before it sent anything."""
+    ensemble = Ensemble()
+    for server in ensemble.servers.values():
+        server.disk.marker = True
+    for sid in (1, 2):
+        ensemble.servers[sid].held.add(ev.SaveEpochs)
+    ensemble.start()
+    until(ensemble, lambda: ensemble.peer(2).lineage)
+    ensemble.crash(3)
+    for sid in (1, 2):
+        ensemble.servers[sid].held.clear()
+    assert ensemble.elect() == 2
+    ensemble.propose(2)
+    ensemble.run(50)
+    assert ensemble.servers[2].disk.lineage == ensemble.peer(2).lineage != b""
+    assert ensemble.peer(1).committed > 0
+
+
+def test_a_member_with_a_history_does_not_run_after_a_leader_of_another_lineage_that_has_none() -> None:
+    """It was elected over and over again, as fast as messages go."""
+    ensemble, leader = established()
+    ensemble.propose(leader)
+    ensemble.run(50)
+    ensemble.crash(1, 2, 3)
+    for sid in (1, 2):
+        ensemble.wipe(sid)
+        ensemble.servers[sid].disk.marker = True
+    ensemble.start(1, 2)
+    assert ensemble.elect() == 2
+    said = len(ensemble.trace)
+    ensemble.start(3)
+    ensemble.run(5000)
+    assert len(ensemble.trace) - said < 5
+    ensemble.propose(2)
+    ensemble.run(5000)
+    assert not ensemble.peer(3).serving
+    assert ensemble.servers[3].disk.batches
 
 
 def test_the_first_start_is_over_when_the_epoch_is_established() -> None:

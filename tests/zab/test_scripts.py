@@ -4,9 +4,11 @@
 
     servers N [observers SID …] [counter_limit=N …]     a new ensemble of voters 1..N, nothing started
     start [SID …]      crash SID …      partition A B      heal A B
+    pause SID          it stands still   resume SID         it goes on
     run MS             let time pass     settle             deliver everything at this moment
     propose SID [COUNT]                  one batch          hold SID KIND / release SID    storage effects wait / go on
-    wipe SID           lose its disk     sync SID TOKEN     ask a leader to confirm
+    wipe SID           lose its disk     mark SID …         the operator makes a file `initialize`
+    sync SID TOKEN     ask a leader to confirm
     show               a line per server: role, epochs, end of history, mark, what it applied
 """
 
@@ -55,6 +57,12 @@ class Script:
     def do_heal(self, one: str, two: str) -> None:
         self.ensemble.heal(int(one), int(two))
 
+    def do_pause(self, sid: str) -> None:
+        self.ensemble.paused.add(int(sid))
+
+    def do_resume(self, sid: str) -> None:
+        self.ensemble.resume(int(sid))
+
     def do_run(self, ms: str) -> None:
         self.ensemble.run(int(ms))
 
@@ -73,6 +81,11 @@ class Script:
     def do_wipe(self, sid: str) -> None:
         assert self.ensemble.servers[int(sid)].peer is None
         self.ensemble.servers[int(sid)].disk = Disk()
+
+    def do_mark(self, *sids: str) -> None:
+        for sid in sids:
+            assert self.ensemble.servers[int(sid)].peer is None
+            self.ensemble.servers[int(sid)].disk.marker = True
 
     def do_sync(self, sid: str, token: str) -> None:
         self.ensemble.step(int(sid), ev.SyncRequested(int(token)))

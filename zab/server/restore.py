@@ -58,6 +58,7 @@ def restored_of(recovered: Recovered) -> Restored:
         batches=recovered.recent,
         amnesiac=recovered.amnesiac,
         empty=recovered.empty,
+        marked=recovered.marked,
     )
 
 

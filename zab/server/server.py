@@ -145,6 +145,7 @@ def _recover(disk: RealDisk, server_id: int) -> Recovered:
         mark=f"{recovered.mark:#x}",
         snapshot=f"{recovered.snapshot_zxid:#x}",
         amnesiac=recovered.amnesiac,
+        marked=recovered.marked,
         took_ms=now_ms() - began_ms,
     )
     return recovered
