@@ -14,7 +14,7 @@ synchronized, by what is on their disks, stay a quorum.
     partition, one_way        groups of members that do not hear each other; a direction that carries nothing
     slow_link, slow_disk      up to about what the limits bear, and beyond
     wall_jump                 a wall clock is set forward or back
-    wipe                      a disk is replaced by an empty one
+    wipe                      a disk is replaced by an empty one, in some runs with a file `initialize` that lies
     depose                    the leader is cut off from everybody else for long enough, while it goes on serving
     clients
 """
@@ -26,6 +26,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Final
 
+from datatree.epochs import INITIALIZE
 from zab.server.restore import quorum_of
 from zab.simulator.machine import Ensemble, Machine
 from zab.simulator.schedule import MS
@@ -175,6 +176,8 @@ class Faults:
             return False
         machine.stop(with_power=True)
         machine.disk.lose_everything()
+        if self._profile.marks_the_wiped:
+            machine.disk.replace(INITIALIZE, b"")
         machine.is_wiped = True
         return True
 

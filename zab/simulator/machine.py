@@ -12,7 +12,7 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING, Final
 
-from datatree.epochs import load_epochs, load_member
+from datatree.epochs import INITIALIZE, load_epochs, load_member
 from datatree.recovery import Recovered, recover
 from zab.simulator.disk import FaultyDisk, PowerLossError
 from zab.simulator.network import Network
@@ -42,6 +42,8 @@ class Machine:
         self.disk_us = ensemble.profile.disk_us
         self.process: Process | None = None
         self.starts_count = 0
+        if sid in ensemble.profile.markers:
+            self.disk.replace(INITIALIZE, b"")
         self.is_wiped = False
         """It lost its data, and was not synchronized since."""
         self.loses_power_at: int | None = None

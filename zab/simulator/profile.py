@@ -84,6 +84,10 @@ class Profile:
     focus: str
     """`deposing`: leaders are cut off, again and again, while clients ask for little else than syncs and writes.
     `crashing`: power goes at operations of disks, again and again. Most runs have none: anything may happen in them."""
+    markers: frozenset[int]
+    """Voters whose operators say, with the file `initialize`, that they never had data: before their first start."""
+    marks_the_wiped: bool
+    """The operators say so of wiped members, too. It is not true, and must not matter."""
 
     @property
     def tick_us(self) -> int:
@@ -174,6 +178,10 @@ def draw(seed: int, rng: Random) -> Profile:
         session_ticks=rng.choice((3, 5, 8)),
         long_data=rng.random() < 0.3,
         focus=focus,
+        markers=frozenset(sid for sid in range(1, voters + 1) if rng.random() < 0.8)
+        if rng.random() < 0.4
+        else frozenset(),
+        marks_the_wiped=rng.random() < 0.4,
     )
 
 
