@@ -64,6 +64,13 @@ class ServerProcess:
     def log(self):
         return self.journal.read_text()
 
+    def wait_until_it_says(self, text, times=1):
+        deadline = time.monotonic() + START_SECONDS
+        while self.log().count(text) < times:
+            assert self.process.poll() is None, self.log()
+            assert time.monotonic() < deadline, self.log()
+            time.sleep(0.02)
+
 
 class Ensemble:
     def __init__(self, members):
@@ -90,6 +97,16 @@ class Ensemble:
 @contextlib.contextmanager
 def servers(directory, count=1, *extra):
     """`count` running members (1: standalone) that serve; whatever is left of them is killed at the end."""
+    with unstarted(directory, count, *extra) as ensemble:
+        for member in ensemble.members:
+            member.start()
+        ensemble.wait_until_serving()
+        yield ensemble
+
+
+@contextlib.contextmanager
+def unstarted(directory, count, *extra):
+    """`count` members with their files, to be started by the test; whatever is left of them is killed at the end."""
     ports = free_ports(3 * count)
     addresses = [
         f"server.{number + 1}=127.0.0.1:{ports[3 * number + 1]}:{ports[3 * number + 2]}" for number in range(count)
@@ -113,12 +130,8 @@ def servers(directory, count=1, *extra):
             *(addresses if count > 1 else []),
         ]
         members.append(ServerProcess(number + 1, home, ports[3 * number], lines))
-    ensemble = Ensemble(members)
     try:
-        for member in members:
-            member.start()
-        ensemble.wait_until_serving()
-        yield ensemble
+        yield Ensemble(members)
     finally:
         for member in members:
             if member.process is not None:
