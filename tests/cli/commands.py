@@ -1,10 +1,14 @@
-"""A `zab` command as a process of its own, for tests that talk to it while it runs."""
+"""`zab` commands for tests: in this process, or as a process of its own to talk to while it runs."""
 
 import contextlib
 import os
 import subprocess
 import sys
 from collections.abc import Iterator
+
+import pytest
+
+from zab.cli.main import main
 
 
 @contextlib.contextmanager
@@ -17,3 +21,22 @@ def started(*words: str) -> Iterator[subprocess.Popen[str]]:
             yield process
         finally:
             process.kill()
+
+
+class Run:
+    """Runs `zab` in this process; `out` and `err` of the last run."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
+        self._capsys = capsys
+        self.out = self.err = ""
+
+    def __call__(self, *words: object) -> int:
+        with pytest.raises(SystemExit) as ending:
+            main([str(word) for word in words])
+        self.out, self.err = self._capsys.readouterr()
+        return int(ending.value.code or 0)
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    return Run(capsys)

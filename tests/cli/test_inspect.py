@@ -16,14 +16,16 @@ from datatree.record import Txn
 from datatree.znode import CONTAINER_OWNER, ttl_owner
 from datatree.zookeeper_directory import from_cursor, write_directory
 from datatree.zookeeper_log import LOG_HEADER, encode_record
+from tests.cli.commands import Run, run
 from tests.datatree.histories import LINEAGE, START, Author, snapshot
 from tests.datatree.zookeeper_histories import history
 from tests.zookeeper_data import real_files
 from tests.zookeeper_server import log_toolkit, snapshot_formatter
 from zab.cli.formatters import long_date, on_terminal, short_date
 from zab.cli.log_files import Damage, Entry, Event, Note, open_log
-from zab.cli.main import main
 from zab.server.disk import RealDisk
+
+__all__ = ["run"]
 
 TIME = 1_763_700_000_000
 ACL = ((31, b"world", b"anyone"), (1, b"digest", b"u%,}:x\n"))
@@ -44,25 +46,6 @@ RARE = [
     Txn(13, TIME, 0x55, 1, 21, 3, b"/c", b"", (None, ttl_owner(1))),
     Txn(14, 4_102_444_800_000 * 10, 0x55, 1, -1, -110, b"", None, None),
 ]
-
-
-class Run:
-    """Runs `zab` in this process; `out` and `err` of the last run."""
-
-    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
-        self._capsys = capsys
-        self.out = self.err = ""
-
-    def __call__(self, *words: object) -> int:
-        with pytest.raises(SystemExit) as ending:
-            main([str(word) for word in words])
-        self.out, self.err = self._capsys.readouterr()
-        return int(ending.value.code or 0)
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    return Run(capsys)
 
 
 @pytest.fixture

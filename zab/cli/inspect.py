@@ -1,4 +1,5 @@
-"""The formatter tools: `zab snapshot FILE` and `zab log FILE`, for native files and ZooKeeper's.
+"""The formatter tools: `zab snapshot FILE` and `zab log FILE`, for native files and ZooKeeper's, `zab log DIR DIR DIR`
+for the members of a ZooKeeper.
 
 Which of the two a file is, its first bytes say. The text is ZooKeeper's own (`zab.cli.formatters`), znodes in the order
 of the file and sessions by id. Before anything of a snapshot is printed, all of it is verified; a log is printed as far
@@ -31,6 +32,7 @@ from datatree.zookeeper_directory import cursor_znodes
 from datatree.zookeeper_snapshot import SnapshotReader, SnapshotZnode, uncompressed
 from zab.cli.formatters import java_text, on_terminal, session_line, snapshot_json, txn_json, txn_line, znode_block
 from zab.cli.log_files import Damage, Entry, Event, NativeLog, UnreadableError, ZooKeeperLog, open_log
+from zab.cli.member_logs import MemberLogs, open_members
 from zab.server.disk import RealDisk
 
 __all__ = ["log_command", "snapshot_command"]
@@ -44,6 +46,10 @@ _NATIVE_SNAPSHOT: Final = b"ZSNP"
 _LOGS: Final = (b"ZLOG", b"ZKLG")
 
 _File = Annotated[Path, typer.Argument(metavar="FILE", exists=True, dir_okay=False, readable=True)]
+_Files = Annotated[
+    list[Path],
+    typer.Argument(metavar="FILE|DIR", exists=True, readable=True, help="A log, or data directories of ZooKeeper."),
+]
 
 
 @define
@@ -77,41 +83,60 @@ def snapshot_command(
 
 
 def log_command(
-    file: _File,
+    files: _Files,
     as_json: Annotated[bool, typer.Option("--json", help="One object per line.")] = False,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what is logged, until Ctrl-C.")] = False,
     uncommitted: Annotated[
-        bool, typer.Option("--uncommitted", help="Follow a log of ZooKeeper, which does not say what is committed.")
+        bool,
+        typer.Option("--uncommitted", help="Follow one member of ZooKeeper, whose log does not say what is committed."),
     ] = False,
 ) -> None:
-    """Print the transactions of a log, native or ZooKeeper's; `uncommitted` marks those above the high-water mark."""
+    """Print the transactions of a log, native or ZooKeeper's; `uncommitted` marks those above the high-water mark.
+
+    Of several members of ZooKeeper, whose data directories are given, what a majority of them has.
+    """
     try:
-        log = open_log(file)
+        log = open_members(files) if len(files) > 1 or files[0].is_dir() else open_log(files[0])
     except UnreadableError as error:
         _fail(str(error))
-    if follow and isinstance(log, ZooKeeperLog) and not uncommitted:
-        raise typer.BadParameter(
-            "a log of ZooKeeper does not say which transactions are committed; --uncommitted shows all of them",
-            param_hint="--follow",
-        )
+    _check_uncommitted(log, follow=follow, uncommitted=uncommitted)
     show = LogOutput(as_json=as_json)
     show.title(log)
-    with _progress(file) as moved_to:
-        for event in log.dump():
-            show.event(event)
-            if not show.txn_count % PROGRESS_EVERY_COUNT:
-                moved_to(log.position)
-    while follow:
-        sys.stdout.flush()
-        time.sleep(POLL_SECONDS)
-        try:
+    try:
+        with _progress(files[0]) as moved_to:
+            for event in log.dump():
+                show.event(event)
+                if not show.txn_count % PROGRESS_EVERY_COUNT and not isinstance(log, MemberLogs):
+                    moved_to(log.position)
+        while follow:
+            sys.stdout.flush()
+            time.sleep(POLL_SECONDS)
             for event in log.poll():
                 show.event(event)
-        except UnreadableError as error:
-            _fail(str(error))
+    except UnreadableError as error:
+        _fail(str(error))
+    if isinstance(log, MemberLogs):
+        for note in log.rest():
+            show.event(note)
     show.end()
     if show.damage_count:
         raise typer.Exit(1)
+
+
+def _check_uncommitted(log: NativeLog | ZooKeeperLog | MemberLogs, *, follow: bool, uncommitted: bool) -> None:
+    """Nothing that a change of leader could take away is shown unless asked for."""
+    is_untold = isinstance(log, ZooKeeperLog) or (isinstance(log, MemberLogs) and log.is_alone)
+    if follow and is_untold and not uncommitted:
+        raise typer.BadParameter(
+            "one log of ZooKeeper does not say which transactions are committed; give the directories of all members, "
+            "or --uncommitted, which shows all of them",
+            param_hint="--follow",
+        )
+    if uncommitted and isinstance(log, MemberLogs) and not log.is_alone:
+        raise typer.BadParameter(
+            "of several members, what a majority has is shown; give one member to see all that it has",
+            param_hint="--uncommitted",
+        )
 
 
 class LogOutput:
@@ -123,7 +148,7 @@ class LogOutput:
         self._as_json = as_json
         self._out = _writer()
 
-    def title(self, log: NativeLog | ZooKeeperLog) -> None:
+    def title(self, log: NativeLog | ZooKeeperLog | MemberLogs) -> None:
         if not self._as_json:
             self._out(f"{log.title}\n")
 
@@ -234,7 +259,7 @@ def _writer() -> Callable[[str], object]:
 @contextmanager
 def _progress(file: Path) -> Iterator[Callable[[int], None]]:
     """A function that takes how far the file is read, in bytes."""
-    size_bytes = file.stat().st_size
+    size_bytes = file.stat().st_size if file.is_file() else 0
     if size_bytes < PROGRESS_BYTES_MIN or not sys.stderr.isatty() or sys.stdout.isatty():
         yield lambda _: None
         return

@@ -11,7 +11,8 @@ keeps its own in `version-1/committed` beside the log. The larger one counts. A 
 logged, but a change of leader may still remove it. While following, such a transaction is yielded at once, and a Note
 says so when the mark has passed it.
 
-ZooKeeper's logs carry no mark, so nothing is known about single transactions of theirs.
+ZooKeeper's logs carry no mark, so nothing is known about single transactions of one of theirs; those of several members
+together tell (`zab.cli.member_logs`).
 
 Invariants: transactions come in the order of the log, none twice. Nothing is written, and no lock is taken: the member
 may be running.
@@ -33,7 +34,17 @@ from datatree.zookeeper import ZooKeeperFileError, chunks_of, parse_file_name
 from datatree.zookeeper_log import LOG_HEADER, LogEnd, LogReader, decode_payload
 from zab.server.disk import RealDisk
 
-__all__ = ["Damage", "Entry", "Event", "NativeLog", "Note", "UnreadableError", "ZooKeeperLog", "open_log"]
+__all__ = [
+    "Damage",
+    "Entry",
+    "Event",
+    "NativeLog",
+    "Note",
+    "UnreadableError",
+    "ZooKeeperLog",
+    "has_begun",
+    "open_log",
+]
 
 NATIVE_MAGIC: Final = b"ZLOG"
 ZOOKEEPER_MAGIC: Final = b"ZKLG"
@@ -102,7 +113,7 @@ def _next_file(path: Path) -> Path | None:
     return next((other for zxid, other in _logs(path.parent) if zxid > here.zxid), None)
 
 
-def _has_begun(path: Path, header_bytes: int) -> bool:
+def has_begun(path: Path, header_bytes: int) -> bool:
     """Whether the header is written: a file may be made, and have its space, before."""
     with path.open("rb") as file:
         head = file.read(header_bytes)
@@ -206,7 +217,7 @@ class NativeLog:
             # Cut off as a whole, or set aside: the newest file is the one that is written to.
             logs = _logs(self.path.parent)
             following = logs[-1][1] if logs else None
-        if following is None or not _has_begun(following, SEGMENT_HEADER_BYTES):
+        if following is None or not has_begun(following, SEGMENT_HEADER_BYTES):
             return
         self._open(following)
         begins = self.header.previous[0]
@@ -292,7 +303,7 @@ class ZooKeeperLog:
     def poll(self) -> Iterator[Event]:
         """What has come since the last call, or since `dump`."""
         path = str(self.path)
-        if not _has_begun(self.path, len(LOG_HEADER)):
+        if not has_begun(self.path, len(LOG_HEADER)):
             return
         chunks = chunks_of(self._disk, path, self._at, _POLL_BYTES)
         reader = LogReader(chunks, path, self._at, live=True)
