@@ -1,6 +1,7 @@
 """What a member knows when it starts: the newest valid snapshot, the log behind it, and its promises.
 
-    recover(disk) -> Recovered
+    recover(disk) -> Recovered      as a member does at its start
+    examine(disk) -> Recovered      the same, steps 1 to 3 only: nothing is changed
 
 1. The newest snapshot that is whole is loaded; an older one only as far as the log connects the two.
 2. The log continues it only if the chain says so: the first batch behind the snapshot hashes on from the snapshot's
@@ -29,7 +30,7 @@ Deliberately not here: what a damaged or amnesiac member does about it (`zab.pee
 
 from attrs import define, field
 
-from datatree.batch import CHAIN_BYTES, Batch, follows, genesis
+from datatree.batch import CHAIN_BYTES, Batch, follows, genesis, imported
 from datatree.disk import Disk
 from datatree.epochs import COMMITTED, DIRECTORY, INITIALIZE, load_epochs, load_mark, load_member, take_marker
 from datatree.frame import Bad, Frame, Scan, scan
@@ -93,6 +94,8 @@ class Recovered:
     """No valid member record of this server, or no valid epoch files."""
     marked: bool
     """It holds nothing, and the operator left the file `initialize`: it never did."""
+    beginning: int = 0
+    """The zxid of the snapshot, if that is what its lineage began with after a restore or a forced recovery; else 0."""
     damage: list[Damage] = field(factory=list)
     """Not empty: the history may be neither continued nor voted with."""
     problems: list[Damage] = field(factory=list)
@@ -144,16 +147,27 @@ def recover(disk: Disk, server_id: int | None = None, *, recent_bytes: int = REC
 
     With `server_id`, a member record of another server does not count. Raises OSError."""
     _remove_leftovers(disk)
+    recovered, run = _read(disk, server_id, recent_bytes)
+    if not run.damage:
+        run.settle()  # `recovered` has the same list of log files
+    recovered.marked = run.take_marker(is_known=load_member(disk) is not None)
+    return recovered
+
+
+def examine(disk: Disk) -> Recovered:
+    """What `recover` would find, with nothing changed: for a tool that looks at a stopped member."""
+    return _read(disk, None, RECENT_BYTES)[0]
+
+
+def _read(disk: Disk, server_id: int | None, recent_bytes: int) -> "tuple[Recovered, _Recovery]":
     member, epochs = load_member(disk), load_epochs(disk)
     run = _Recovery(disk, member.lineage if member is not None else _newest_lineage(disk), recent_bytes)
     run.load_snapshot()
     run.read_log()
     run.check_end()
-    if not run.damage:
-        run.settle()
     known = member is not None and (server_id is None or member.server_id == server_id)
     replay = run.replay
-    return Recovered(
+    recovered = Recovered(
         tree=replay.tree,
         lineage=run.lineage,
         mark=replay.mark,
@@ -164,12 +178,14 @@ def recover(disk: Disk, server_id: int | None = None, *, recent_bytes: int = REC
         snapshot_zxid=run.start[0],
         epochs=epochs,
         amnesiac=not known or epochs is None,
-        marked=run.take_marker(is_known=member is not None),
+        marked=False,
         damage=run.damage,
         problems=run.problems,
         proven_zxid=max(run.proven_zxid, replay.last[0]),
+        beginning=run.beginning,
         mismatch_zxid=replay.mismatch_zxid,
     )
+    return recovered, run
 
 
 def _remove_leftovers(disk: Disk) -> None:
@@ -202,6 +218,7 @@ class _Recovery:
         self.damage: list[Damage] = []
         self.problems: list[Damage] = []
         self.proven_zxid = 0
+        self.beginning = 0
         self.segments: list[Segment] = []
         self.start: Position = (0, genesis(lineage) if lineage else bytes(CHAIN_BYTES))
         self.replay = Replay(DataTree(), self.start, recent_bytes)
@@ -239,6 +256,8 @@ class _Recovery:
                 self.problems.append(Damage(path, error.offset, error.reason, "what is before it is used"))
                 continue
             self.start = header.zxid, header.chain
+            if header.chain == imported(header.lineage, header.zxid, tree.digest):
+                self.beginning = header.zxid
             self.replay = Replay(tree, self.start, self._recent_bytes)
             return
 

@@ -22,6 +22,7 @@ from zab import broadcast, synchronization
 from zab import events as ev
 from zab import message as msg
 from zab.election import LEADING
+from zab.history import BATCHES, BEGINNING, NOTHING
 from zab.roles import (
     BROADCAST,
     DISCOVERY,
@@ -78,10 +79,10 @@ def leader_on_followerinfo(peer: "Peer", now: int, handler: LearnerHandler, mess
         raise ProtocolError("a second FOLLOWERINFO on one link")
     if message.accepted_epoch >= EPOCH_MAX:
         raise ProtocolError(f"no epoch is above {message.accepted_epoch}")
-    if not message.empty and peer.hear_of_history(now, handler.sid):
+    if message.holds != NOTHING and peer.hear_of_history(now, handler.sid):
         return
-    mine_is_empty = peer.history.last[0] == 0
-    if message.lineage and peer.lineage and message.lineage != peer.lineage and not (message.empty or mine_is_empty):
+    either_is_empty = message.holds == NOTHING or peer.history.last[0] == 0
+    if message.lineage and peer.lineage and message.lineage != peer.lineage and not either_is_empty:
         raise ProtocolError(
             f"server {handler.sid} belongs to another ensemble: "
             f"lineage {message.lineage.hex()}, this one is {peer.lineage.hex()}"
@@ -90,8 +91,8 @@ def leader_on_followerinfo(peer: "Peer", now: int, handler: LearnerHandler, mess
     handler.observer = message.observer or handler.sid not in peer.settings.quorum.voters
     # A record that somebody holds the history of another lineage says nothing about this one.
     handler.amnesiac = message.amnesiac or (peer.lineage != b"" and message.lineage != peer.lineage)
-    handler.empty = message.empty
-    handler.marked = message.marked and message.amnesiac and message.empty
+    handler.holds = message.holds
+    handler.marked = message.marked and message.amnesiac and message.holds == NOTHING
     handler.accepted_epoch = message.accepted_epoch
     if leading.epoch is None:
         determine_new_epoch(peer)
@@ -100,12 +101,12 @@ def leader_on_followerinfo(peer: "Peer", now: int, handler: LearnerHandler, mess
 
 
 def _is_first_start(peer: "Peer", leading: Leading) -> bool:
-    """Every voter is connected, and none has a batch or a snapshot; or a quorum is marked, and nobody was heard of who
-    has one (B3)."""
-    if peer.history.last[0] != 0 or not peer.empty:
+    """Every voter is connected, and none has a batch, nor a beginning of a lineage that this leader does not have; or a
+    quorum is marked, and nobody was heard of who has anything (B3)."""
+    if peer.holds == BATCHES or (peer.holds == BEGINNING and peer.amnesiac):
         return False
     informed = leading.at_least(Stage.INFORMED)
-    if peer.settings.quorum.voters <= {h.sid for h in informed if h.empty} | {peer.settings.sid}:
+    if peer.settings.quorum.voters <= {h.sid for h in informed if h.holds <= peer.holds} | {peer.settings.sid}:
         return True
     marked = {h.sid for h in informed if h.marked} | {peer.settings.sid}
     leading.by_marker = peer.marked and peer.settings.quorum.contains(marked)
@@ -310,10 +311,9 @@ def learner_on_link_up(peer: "Peer", now: int, link: int, sid: int) -> None:
         return
     following.link = link
     following.redial_at = None
-    empty = peer.empty and peer.history.last[0] == 0
     peer.send(
         link,
-        msg.FollowerInfo(peer.accepted_epoch, peer.lineage, empty, peer.amnesiac, not peer.is_voter, peer.marked),
+        msg.FollowerInfo(peer.accepted_epoch, peer.lineage, peer.holds, peer.amnesiac, not peer.is_voter, peer.marked),
     )
 
 

@@ -8,7 +8,7 @@ who could know a better one is left to hear, or when a quorum already follows a 
 Invariants: a proposal only improves within a round; an amnesiac member (one that lost its data, `decisions` B2) is
 never counted, except at the very first start (B3). There are two ways to know that it is one:
 
-- every voter is present and none has any history;
+- every voter is present and none has a batch; at most it has what its lineage began with, after a forced recovery;
 - a quorum of empty voters is *marked*: their operators said, with the file `initialize`, that they never had data. A
   batch that was ever committed is on a quorum, and that shares a member with this one; so nothing was. In case the word
   is wrong, it counts only once everybody else who can be reached was heard, and never when one of them has a history.
@@ -24,6 +24,7 @@ from collections.abc import Callable
 
 import attrs
 
+from zab.history import BEGINNING, NOTHING
 from zab.message import Notification
 from zab.quorum import Quorum
 
@@ -59,7 +60,7 @@ def vote_of(notification: Notification) -> Vote:
 
 def tells_of_history(notification: Notification) -> bool:
     """Whether the sender, or the server that it votes for, has a batch or a snapshot."""
-    return not notification.empty or notification.zxid > 0
+    return notification.holds != NOTHING or notification.zxid > 0
 
 
 @attrs.define
@@ -69,7 +70,7 @@ class Standing:
     vote: Vote
     lineage: bytes
     amnesiac: bool
-    empty: bool
+    holds: int
     marked: bool = False
 
 
@@ -84,7 +85,7 @@ class Election:
         self.state = LOOKING
         """What our notifications say; the peer sets it when its state changes."""
         self.winner: int | None = None
-        self.standing = Standing(Vote(sid, 0, 0), b"", amnesiac=True, empty=True)
+        self.standing = Standing(Vote(sid, 0, 0), b"", amnesiac=True, holds=NOTHING)
         self.proposal = self.standing.vote
         self.received: dict[int, Notification] = {}
         """Per voter, its newest notification of this round, our own included."""
@@ -197,9 +198,9 @@ class Election:
 
     def _of_another_lineage(self, notification: Notification) -> bool:
         mine = self.standing
-        if mine.empty or not mine.lineage:
+        if mine.holds == NOTHING or not mine.lineage:
             return False  # "A lineage without any batch binds nobody" (A7)
-        if notification.empty:
+        if notification.holds == NOTHING:
             # Whoever leads or follows has taken a lineage, which this member cannot take.
             return notification.state != LOOKING and notification.lineage not in (b"", mine.lineage)
         return notification.lineage != mine.lineage
@@ -271,15 +272,27 @@ class Election:
     def has_quorum(self, vote: Vote) -> bool:
         """Whether a quorum has sent this vote in this round."""
         supporters = {sid for sid, n in self.received.items() if vote_of(n) == vote}
-        if self.is_first_start():
+        if self.is_first_start(vote):
             return self._quorum.contains(supporters)
         proven = {sid for sid in supporters if not self.received[sid].amnesiac}
         return self._quorum.contains(proven) or self._is_founded_by_markers(vote, supporters)
 
-    def is_first_start(self) -> bool:
-        """All voters are here and none has a batch or a snapshot: the ensemble has never lived (B3)."""
+    def is_first_start(self, vote: Vote) -> bool:
+        """All voters are here and none has a batch of a lineage: this one has never lived (B3).
+
+        If it has a beginning, it begins with that: its candidate has it, for sure, and nobody has another one."""
         voters = self._quorum.voters
-        return voters <= self.received.keys() and all(self.received[sid].empty for sid in voters)
+        if not voters <= self.received.keys():
+            return False
+        holders = {sid: self.received[sid] for sid in voters if self.received[sid].holds != NOTHING}
+        if not holders:
+            return True
+        founder = holders.get(vote.leader)
+        return (
+            founder is not None
+            and not founder.amnesiac
+            and all(n.holds == BEGINNING and n.lineage == founder.lineage for n in holders.values())
+        )
 
     def _is_founded_by_markers(self, vote: Vote, supporters: set[int]) -> bool:
         """A quorum of marked voters wants a marked leader, and nobody is left who could have a history (B3).
@@ -327,7 +340,7 @@ class Election:
             self.round,
             standing.lineage,
             standing.amnesiac,
-            standing.empty,
+            standing.holds,
             standing.marked,
             vote.marked,
         )

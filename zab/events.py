@@ -116,6 +116,8 @@ class SnapshotInstalled:
     generation: int
     zxid: int
     chain: bytes
+    begins: bool = False
+    """It is what its lineage began with."""
 
 
 @attrs.define

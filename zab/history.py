@@ -17,6 +17,10 @@ from datatree.batch import Batch, genesis
 
 Position = tuple[int, bytes]
 
+NOTHING, BEGINNING, BATCHES = range(3)
+"""What a member holds: nothing; what its lineage began with, since forced recovery or restore made that out of an older
+history; or batches of its lineage, perhaps behind a snapshot."""
+
 
 def beginning(lineage: bytes) -> Position:
     """The position before any transaction; a member without a lineage yet has no chain."""

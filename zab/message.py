@@ -70,6 +70,7 @@ EPOCH = _is_int(0, (1 << 31) - 1)
 EPOCH_OR_NONE = _is_int(-1, (1 << 31) - 1)
 COUNT = _is_int(0, (1 << 63) - 1)
 DIGEST = _is_int(0, (1 << 64) - 1)
+HOLDS = _is_int(0, 2)
 CHAIN = _is_bytes(16, 16)
 IDENTITIES = _is_list_of(_is_row(_is_bytes(0, 256), _is_bytes(0, 4096)))
 
@@ -125,7 +126,8 @@ class Notification:
     round: int = _field(COUNT)
     lineage: bytes = _field(_lineage)
     amnesiac: bool = _field(_is_bool)
-    empty: bool = _field(_is_bool)
+    holds: int = _field(HOLDS)
+    """What the sender holds: nothing, the beginning of its lineage, or batches of it (`zab.history`)."""
     marked: bool = _field(_is_bool)
     """The sender holds nothing, and its operator said that it never did (B3)."""
     leader_marked: bool = _field(_is_bool)
@@ -139,7 +141,7 @@ class FollowerInfo:
     TYPE: ClassVar[int] = 11
     accepted_epoch: int = _field(EPOCH)
     lineage: bytes = _field(_lineage)
-    empty: bool = _field(_is_bool)
+    holds: int = _field(HOLDS)
     amnesiac: bool = _field(_is_bool)
     observer: bool = _field(_is_bool)
     marked: bool = _field(_is_bool)

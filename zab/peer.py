@@ -31,7 +31,7 @@ from zab import events as ev
 from zab import message as msg
 from zab.election import FOLLOWING, LEADING, LOOKING, OBSERVING, Election, Standing, Vote, tells_of_history
 from zab.handlers import HANDLERS, IGNORED
-from zab.history import History, Position
+from zab.history import BATCHES, BEGINNING, NOTHING, History, Position
 from zab.quorum import Quorum
 from zab.roles import (
     BROADCAST,
@@ -90,15 +90,17 @@ class Restored:
     batches: list[Batch]
     """The newest part of the history, from `base` on, to the end of the durable log."""
     amnesiac: bool
-    empty: bool
-    """No batch and no snapshot above zxid 0."""
+    holds: int
+    """Nothing, what its lineage began with, or batches (`zab.history`)."""
     marked: bool = False
     """The operator said, for this start, that this member never had data: there was a file `initialize` (B3)."""
+    beginning: int = 0
+    """The zxid with which the lineage began, where that is known; 0 is the usual one."""
 
 
 def nothing() -> Restored:
     """The state of a member that has never lived."""
-    return Restored(b"", 0, 0, 0, (0, bytes(CHAIN_BYTES)), [], amnesiac=True, empty=True)
+    return Restored(b"", 0, 0, 0, (0, bytes(CHAIN_BYTES)), [], amnesiac=True, holds=NOTHING)
 
 
 TRANSITIONS = {
@@ -129,7 +131,8 @@ class Peer:
         """The lineage in the member record: the one whose history this member is known to hold."""
         self.doubted_above: int | None = None
         """A leader of our lineage did not know our batches above this one: it is reported as our end (A4)."""
-        self.empty = restored.empty
+        self._held_at_start = restored.holds
+        self.beginning = restored.beginning
         self._is_marker_valid = restored.marked
         if restored.amnesiac:
             # What an amnesiac may still have on disk proves nothing; it is kept until a leader replaces it.
@@ -285,7 +288,15 @@ class Peer:
     @property
     def marked(self) -> bool:
         """Whether the operator's word that this member never had data still counts (B3)."""
-        return self._is_marker_valid and self.amnesiac and self.empty and self.history.last[0] == 0
+        return self._is_marker_valid and self.amnesiac and self.holds == NOTHING
+
+    @property
+    def holds(self) -> int:
+        """Nothing, what the lineage began with, or batches. What an amnesiac found on its disk is not in `history`."""
+        last = self.history.last[0]
+        if last == 0:
+            return self._held_at_start
+        return BEGINNING if last == self.beginning else BATCHES
 
     def hear_of_history(self, now: int, sid: int) -> bool:
         """Some server has a history, or tells of one: the ensemble has lived, and markers count for nothing in this
@@ -330,7 +341,7 @@ class Peer:
     def standing(self) -> Standing:
         zxid = self.history.last[0]
         vote = Vote(self.settings.sid, zxid, self.current_epoch if not self.amnesiac else 0, self.marked)
-        return Standing(vote, self.lineage, self.amnesiac, self.empty and zxid == 0, self.marked)
+        return Standing(vote, self.lineage, self.amnesiac, self.holds, self.marked)
 
     # --------------------------------------------------------------------------------------------------- role changes
 
@@ -502,6 +513,7 @@ class Peer:
         # The fact holds whatever the generation: the files are replaced.
         self.recorded_lineage = b""  # installing takes the member record away, until ACK-LD
         self.history.reset((event.zxid, event.chain))
+        self.beginning = event.zxid if event.begins else 0
         self.durable = self.delivered = event.zxid
         self.set_committed(max(self.committed, event.zxid))
         if event.generation == self.generation:

@@ -10,6 +10,7 @@ from enum import IntEnum
 
 import attrs
 
+from zab.history import NOTHING
 from zab.message import Notification
 
 ELECTION, DISCOVERY, SYNCHRONIZATION, BROADCAST = "election", "discovery", "synchronization", "broadcast"
@@ -67,7 +68,7 @@ class LearnerHandler:
     observer: bool = False
     amnesiac: bool = False
     """It lost its data: nothing it says counts before a confirmation round without it (B2)."""
-    empty: bool = False
+    holds: int = NOTHING
     marked: bool = False
     """It holds nothing, and its operator said that it never did: it counts for a first start without every voter."""
     accepted_epoch: int = 0

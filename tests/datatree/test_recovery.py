@@ -7,10 +7,11 @@ import pytest
 
 from datatree import recovery
 from datatree.batch import HEADER_BYTES, build, genesis
+from datatree.beginning import begin_history
 from datatree.epochs import Member, save_epochs, save_mark, save_member
 from datatree.frame import Scan, pack_frame, seed_of
 from datatree.log import TransactionLog, write_segment
-from datatree.recovery import recover
+from datatree.recovery import examine, recover
 from datatree.segment import SEGMENT_HEADER_BYTES, SegmentHeader, log_files, log_path
 from datatree.snapshot import snapshot_path
 from tests.datatree.histories import (
@@ -100,6 +101,53 @@ def test_recovering_twice_changes_nothing():
     second = recover(disk)
     assert first.last == second.last == author.last
     assert files == {name: disk.read(f"version-1/{name}") for name in disk.list("version-1")}
+
+
+@pytest.mark.parametrize("damaged", [False, True])
+def test_examining_changes_nothing_and_finds_the_same(damaged):
+    disk, author, _ = lived()
+    disk.replace("version-1/snapshot.99.tmp", b"leftover")
+    disk.replace("initialize", b"")
+    path = log_path(author.batches[0].first)
+    disk.replace(path, disk.read(path) + b"ZFRM torn")
+    if damaged:
+        disk.flip(path, 8 * (SEGMENT_HEADER_BYTES + 200))
+    before = {name: disk.read(f"version-1/{name}") for name in disk.list("version-1")}
+    operations = disk.operations
+    found = examine(disk)
+    assert disk.operations == operations
+    assert {name: disk.read(f"version-1/{name}") for name in disk.list("version-1")} == before
+    assert disk.exists("initialize")
+    recovered = recover(disk)
+    assert bool(found.damage) == bool(recovered.damage) == damaged
+    assert (found.last, found.mark, found.amnesiac) == (recovered.last, recovered.mark, recovered.amnesiac)
+    assert found.tree.digest == recovered.tree.digest
+
+
+def test_a_history_begins_with_a_tree():
+    """What forced recovery makes: a member that holds all of a new lineage, and knows that it is the beginning."""
+    author = Author()
+    author.write(5)
+    digest, znode_count, zxid = author.tree.digest, author.tree.znode_count, 4 << 32 | 1
+    lineage = bytes(reversed(LINEAGE))
+    disk = FaultyDisk()
+    path = begin_history(disk, author.tree, zxid, lineage, 7)
+    assert path == snapshot_path(zxid)
+    disk.crash(Random(0))
+    recovered = recover(disk, 7)
+    assert (recovered.amnesiac, recovered.damage, recovered.problems, recovered.pending) == (False, [], [], [])
+    assert (recovered.lineage, recovered.epochs, recovered.mark) == (lineage, (4, 4), zxid)
+    assert (recovered.tree.digest, recovered.tree.znode_count) == (digest, znode_count)
+    assert recovered.beginning == recovered.last[0] == zxid
+
+
+def test_only_the_first_snapshot_of_a_lineage_is_its_beginning():
+    disk, author, log = lived()
+    log.close()
+    snapshot(disk, author.tree, author.last[1])
+    recovered = recover(disk)
+    assert recovered.snapshot_zxid == author.last[0]
+    assert recovered.beginning == 0
 
 
 # Amnesia (B1).

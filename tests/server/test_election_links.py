@@ -9,6 +9,7 @@ import pytest
 import trio
 
 from zab.events import ElectionLinkDown, ElectionLinkUp, NotificationReceived
+from zab.history import NOTHING
 from zab.message import PROTOCOL_VERSION, Ack, Hello, Notification, decode
 from zab.server import election_links as module
 from zab.server.election_links import Address, ElectionLinks
@@ -19,7 +20,7 @@ PATIENCE_SECONDS = 5
 
 
 def vote(round_number):
-    return Notification(0, 1, 0, 0, round_number, b"", False, True, False, False)
+    return Notification(0, 1, 0, 0, round_number, b"", False, NOTHING, False, False)
 
 
 class Events:

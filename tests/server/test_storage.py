@@ -2,7 +2,7 @@
 
 import pytest
 
-from datatree.batch import build, genesis
+from datatree.batch import build, genesis, imported
 from datatree.changes import WHOLE
 from datatree.epochs import Member as MemberRecord
 from datatree.epochs import load_epochs, load_mark, load_member, save_member
@@ -207,13 +207,21 @@ def test_storage_without_a_lineage_idles_and_closes(tmp_path):
 # ------------------------------------------------------------------------------------------------------------ snapshots
 
 
+def test_what_a_lineage_began_with_says_so_when_it_is_installed(storage):
+    zxid, tree = (2 << 32) + 1, DataTree()
+    chain = imported(LINEAGE, zxid, tree.digest)
+    put_fetched(storage, zxid, snapshot_of(storage, tree, zxid, chain))
+    _, installed = storage.perform([InstallSnapshot(FetchSnapshot(4, 2, zxid, chain, LINEAGE))])
+    assert installed == SnapshotInstalled(4, zxid, chain, begins=True)
+
+
 def test_installed_snapshot_replaces_history_and_hands_over_the_tree(storage):
     storage.perform([AppendBatches(1, batches_from(storage, 5)), SaveMember(1, LINEAGE)])
     zxid, chain = (2 << 32) + 9, bytes(range(16, 32))
     put_fetched(storage, zxid, snapshot_of(storage, DataTree(), zxid, chain))
     fetch = FetchSnapshot(4, 2, zxid, chain, LINEAGE)
     tree, installed = storage.perform([InstallSnapshot(fetch)])
-    assert installed == SnapshotInstalled(4, zxid, chain)
+    assert installed == SnapshotInstalled(4, zxid, chain, begins=False)
     assert isinstance(tree, TreeInstalled)
     assert (tree.tree.applied, tree.tree.digest) == (zxid, DataTree().digest)
     assert storage.log.last == (zxid, chain)

@@ -8,10 +8,11 @@ from collections import deque
 from random import Random
 from typing import Any
 
-from datatree.batch import Batch
+from datatree.batch import Batch, imported
 from zab import events as ev
 from zab import message as msg
 from zab.election import LEADING, LOOKING
+from zab.history import BATCHES, BEGINNING, NOTHING
 from zab.peer import Peer, Restored, Settings, nothing
 from zab.quorum import Majority, Quorum
 
@@ -29,20 +30,21 @@ class Disk:
         self.base: tuple[int, bytes] = (0, bytes(16))
         self.batches: list[Batch] = []
         self.mark = 0
+        self.beginning = 0
+        """The zxid that the lineage began with, where forced recovery or restore made it."""
         self.marker = False
         """Whether there is a file `initialize`."""
 
     def restored(self) -> Restored:
         """What a start finds; the marker is gone then."""
         marker, self.marker = self.marker, False
-        if self.member is None:
-            empty = not self.batches and self.base[0] == 0
-            blank = nothing()
-            return Restored(
-                self.lineage, self.accepted, self.current, 0, blank.base, [], True, empty, marked=marker and empty
-            )
-        marks = [batch.mark for batch in self.batches]
         last = self.batches[-1].zxid if self.batches else self.base[0]
+        holds = NOTHING if last == 0 else BEGINNING if last == self.beginning else BATCHES
+        if self.member is None:
+            blank, epochs = nothing(), (self.accepted, self.current)
+            marked = marker and holds == NOTHING
+            return Restored(self.lineage, *epochs, 0, blank.base, [], True, holds, marked, self.beginning)
+        marks = [batch.mark for batch in self.batches]
         mark = min(max([self.mark, self.base[0], *marks]), last)
         return Restored(
             self.member,
@@ -52,8 +54,18 @@ class Disk:
             self.base,
             list(self.batches),
             amnesiac=False,
-            empty=not self.batches and self.base[0] == 0,
+            holds=holds,
+            beginning=self.beginning,
         )
+
+    def recover(self) -> None:
+        """`zab recover --force`: all that is here is what a new lineage begins with."""
+        last = self.batches[-1].zxid if self.batches else self.base[0]
+        self.accepted = self.current = max(self.accepted, last >> 32) + 1
+        self.lineage = self.member = imported(self.lineage, last, 0)
+        self.beginning = self.accepted << 32 | 1
+        self.base = self.beginning, imported(self.lineage, self.beginning, 0)
+        self.batches, self.mark = [], 0
 
 
 class Server:
@@ -365,7 +377,9 @@ class Ensemble:
             disk.batches, disk.base, disk.lineage = [], (effect.zxid, effect.chain), effect.lineage
             server.applied = [batch for batch in source.applied if batch.zxid <= effect.zxid]
             disk.mark = effect.zxid
-            self.step(server.sid, ev.SnapshotInstalled(effect.generation, effect.zxid, effect.chain))
+            disk.beginning = effect.zxid if effect.zxid == source.disk.beginning else 0
+            begins = disk.beginning > 0
+            self.step(server.sid, ev.SnapshotInstalled(effect.generation, effect.zxid, effect.chain, begins))
         elif isinstance(effect, ev.SaveEpochs):
             disk.accepted, disk.current = effect.accepted, effect.current
             self.step(server.sid, ev.EpochsSaved(effect.generation, effect.accepted, effect.current))

@@ -162,10 +162,24 @@ VARIANTS = [
 ]
 
 
+def begin_although_somebody_has_batches(patch: pytest.MonkeyPatch) -> None:
+    """B3, B4: every voter is there, and that is enough."""
+
+    def first_start(election: Election, vote: Vote) -> bool:
+        return election._quorum.voters <= election.received.keys()
+
+    def is_first_start(peer: Peer, leading: roles.Leading) -> bool:
+        return peer.settings.quorum.voters <= {h.sid for h in leading.at_least(Stage.INFORMED)} | {peer.settings.sid}
+
+    patch.setattr(Election, "is_first_start", first_start)
+    patch.setattr(discovery, "_is_first_start", is_first_start)
+
+
 MARKER_VARIANTS = [
     found_before_everybody_was_heard,
     marker_counts_although_somebody_has_a_history,
     marker_counts_whatever_is_on_disk,
+    begin_although_somebody_has_batches,
 ]
 
 

@@ -12,9 +12,9 @@ CHAIN = bytes(range(16))
 
 EXAMPLES: list[msg.Message] = [
     msg.Hello(1, 3),
-    msg.Notification(0, 3, 0x100000007, 1, 5, CHAIN, False, False, False, True),
-    msg.Notification(2, 3, 0, 0, 1, b"", True, True, True, False),
-    msg.FollowerInfo(4, CHAIN, False, False, True, False),
+    msg.Notification(0, 3, 0x100000007, 1, 5, CHAIN, False, 2, False, True),
+    msg.Notification(2, 3, 0, 0, 1, b"", True, 0, True, False),
+    msg.FollowerInfo(4, CHAIN, 1, False, True, False),
     msg.LeaderInfo(5, CHAIN),
     msg.AckEpoch(-1, 0x400000001, CHAIN),
     msg.Diff(0x400000001),

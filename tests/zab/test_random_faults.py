@@ -241,6 +241,11 @@ def run(seed: int) -> None:
     committed: dict[int, bytes] = {}
     if seed % 4 == 0:
         found_with_markers(ensemble, rng)
+    elif seed % 4 == 1:
+        founder = ensemble.servers[rng.choice(sorted(ensemble.quorum.voters))]
+        founder.disk.lineage = bytes(16)
+        founder.disk.recover()
+        ensemble.start()
     else:
         ensemble.start()
     if seed % 3:

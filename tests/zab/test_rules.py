@@ -13,6 +13,7 @@ from tests.zab.test_known_bugs import established, rejoining_with_held_storage
 from zab import events as ev
 from zab import message as msg
 from zab.election import LOOKING
+from zab.history import BATCHES
 from zab.roles import BROADCAST, Stage
 from zab.zxid import EPOCH_MAX, make_zxid
 
@@ -94,7 +95,7 @@ def test_an_early_learner_of_another_lineage_is_refused_when_the_election_is_won
     ensemble.start(3)
     ensemble.settle()
     ensemble.step(3, ev.QuorumLinkUp(99, 1, inbound=True))
-    ensemble.step(3, ev.MessageReceived(99, msg.FollowerInfo(1, b"another lineage.", False, False, False, False)))
+    ensemble.step(3, ev.MessageReceived(99, msg.FollowerInfo(1, b"another lineage.", BATCHES, False, False, False)))
     ensemble.start(2)
     assert ensemble.elect() == 3
 
@@ -175,7 +176,7 @@ def test_the_last_epoch_is_nobodys() -> None:
     ensemble, leader = established()
     ensemble.step(leader, ev.QuorumLinkUp(99, followers(ensemble, leader)[0], inbound=True))
     lineage = ensemble.peer(leader).lineage
-    ensemble.step(leader, ev.MessageReceived(99, msg.FollowerInfo(EPOCH_MAX, lineage, False, False, False, False)))
+    ensemble.step(leader, ev.MessageReceived(99, msg.FollowerInfo(EPOCH_MAX, lineage, BATCHES, False, False, False)))
     ensemble.run(300)
     assert ensemble.elect()
     ensemble, leader = established()

@@ -8,6 +8,7 @@
     run MS             let time pass     settle             deliver everything at this moment
     propose SID [COUNT]                  one batch          hold SID KIND / release SID    storage effects wait / go on
     wipe SID           lose its disk     mark SID …         the operator makes a file `initialize`
+    recover SID        `zab recover --force` on its directory
     sync SID TOKEN     ask a leader to confirm
     show               a line per server: role, epochs, end of history, mark, what it applied
 """
@@ -86,6 +87,12 @@ class Script:
         for sid in sids:
             assert self.ensemble.servers[int(sid)].peer is None
             self.ensemble.servers[int(sid)].disk.marker = True
+
+    def do_recover(self, sid: str) -> None:
+        server = self.ensemble.servers[int(sid)]
+        assert server.peer is None
+        server.disk.recover()
+        server.applied = []
 
     def do_sync(self, sid: str, token: str) -> None:
         self.ensemble.step(int(sid), ev.SyncRequested(int(token)))

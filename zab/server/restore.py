@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from datatree.recovery import Recovered
 from datatree.tree import DataTree
+from zab.history import BATCHES, BEGINNING, NOTHING
 from zab.peer import Restored, Settings
 from zab.quorum import Hierarchical, Majority, Quorum
 from zab.server.settings import Config
@@ -57,8 +58,9 @@ def restored_of(recovered: Recovered) -> Restored:
         base=recovered.base,
         batches=recovered.recent,
         amnesiac=recovered.amnesiac,
-        empty=recovered.empty,
+        holds=NOTHING if recovered.empty else BEGINNING if recovered.last[0] == recovered.beginning else BATCHES,
         marked=recovered.marked,
+        beginning=recovered.beginning,
     )
 
 

@@ -27,7 +27,7 @@ from typing import TypeAlias
 
 import attrs
 
-from datatree.batch import genesis
+from datatree.batch import genesis, imported
 from datatree.disk import Disk
 from datatree.epochs import Member, forget_member, save_epochs, save_member
 from datatree.log import TransactionLog
@@ -174,7 +174,8 @@ class Storage:
         forget_member(self.disk)
         install_snapshot(self.disk, path, wanted)
         self._reset(fetch.zxid, fetch.chain, fetch.lineage)
-        return [TreeInstalled(tree), SnapshotInstalled(fetch.generation, fetch.zxid, fetch.chain)]
+        begins = fetch.chain == imported(fetch.lineage, fetch.zxid, tree.digest)
+        return [TreeInstalled(tree), SnapshotInstalled(fetch.generation, fetch.zxid, fetch.chain, begins)]
 
     # ------------------------------------------------------------------------------------------------------------ marks
 
