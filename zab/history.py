@@ -8,9 +8,8 @@ memory.
 Invariants: each batch continues the one before it, in zxid and in chain; nothing at or below the mark is ever cut.
 """
 
+from bisect import bisect_right
 from collections.abc import Iterable
-
-from sortedcontainers import SortedDict
 
 from datatree import batch as codec
 from datatree.batch import Batch, genesis
@@ -20,6 +19,9 @@ Position = tuple[int, bytes]
 NOTHING, BEGINNING, BATCHES = range(3)
 """What a member holds: nothing; what its lineage began with, since forced recovery or restore made that out of an older
 history; or batches of its lineage, perhaps behind a snapshot."""
+
+TRIMMED_PART = 8
+"""A history that has become too large is trimmed by this part of its limit."""
 
 
 def beginning(lineage: bytes) -> Position:
@@ -33,7 +35,10 @@ class History:
     def __init__(self, base: Position, batches: Iterable[Batch], bytes_max: int) -> None:
         self.base = base
         self.last = base
-        self._batches: SortedDict[int, Batch] = SortedDict()
+        self._batches: dict[int, Batch] = {}
+        """By last zxid."""
+        self._ends: list[int] = []
+        """Those zxids, in order. They grow at the end alone: no sorted container is needed, which would cost more."""
         self._bytes = 0
         self._bytes_max = bytes_max
         for batch in batches:
@@ -44,6 +49,7 @@ class History:
         assert codec.follows(self.last[0], batch), (self.last, batch.first)
         zxid = batch.zxid
         self._batches[zxid] = batch
+        self._ends.append(zxid)
         self._bytes += len(batch.raw)
         self.last = zxid, batch.chain
 
@@ -62,19 +68,19 @@ class History:
         """The last position at or below a zxid, None when that is older than the base."""
         if zxid < self.base[0]:
             return None
-        index = self._batches.bisect_right(zxid)
+        index = bisect_right(self._ends, zxid)
         if index == 0:
             return self.base
-        found = self._batches.keys()[index - 1]
-        return found, self._batches[found].chain
+        batch = self._batches[self._ends[index - 1]]
+        return batch.zxid, batch.chain
 
     def after(self, zxid: int, bytes_max: int) -> list[Batch]:
         """The batches behind a position, in order: at least one if there is any, then up to `bytes_max`."""
         assert self.chain_at(zxid) is not None, hex(zxid)
         found: list[Batch] = []
         size = 0
-        for end in self._batches.irange(zxid, inclusive=(False, True)):
-            batch = self._batches[end]
+        for index in range(bisect_right(self._ends, zxid), len(self._ends)):
+            batch = self._batches[self._ends[index]]
             size += len(batch.raw)
             if found and size > bytes_max:
                 break
@@ -84,28 +90,33 @@ class History:
     def between(self, low: int, high: int) -> list[Batch]:
         """The batches with low < zxid <= high; `high` is a position."""
         assert self.chain_at(high) is not None, hex(high)
-        return [self._batches[end] for end in self._batches.irange(low, high, inclusive=(False, True))]
+        ends = self._ends
+        return [self._batches[end] for end in ends[bisect_right(ends, low) : bisect_right(ends, high)]]
 
     def truncate(self, position: Position) -> None:
         """Cut everything behind a position that is kept here."""
         assert self.holds(position), position
-        while self._batches and self._batches.keys()[-1] > position[0]:
-            _, batch = self._batches.popitem()
-            self._bytes -= len(batch.raw)
+        while self._ends and self._ends[-1] > position[0]:
+            self._bytes -= len(self._batches.pop(self._ends.pop()).raw)
         self.last = position
 
     def reset(self, base: Position) -> None:
         """Forget everything: a snapshot, or nothing at all, takes the place of this history."""
         self._batches.clear()
+        self._ends.clear()
         self._bytes = 0
         self.base = self.last = base
 
     def trim(self, mark: int) -> None:
-        """Leave the oldest batches to the log files, never one above the mark."""
-        while self._bytes > self._bytes_max:
-            zxid, batch = self._batches.peekitem(0)
-            if zxid > mark:
-                return
-            del self._batches[zxid]
+        """Leave the oldest batches to the log files, never one above the mark; some at a time, which costs less."""
+        if self._bytes <= self._bytes_max:
+            return
+        count = 0
+        for zxid in self._ends:
+            if zxid > mark or self._bytes <= self._bytes_max - self._bytes_max // TRIMMED_PART:
+                break
+            batch = self._batches.pop(zxid)
             self._bytes -= len(batch.raw)
             self.base = zxid, batch.chain
+            count += 1
+        del self._ends[:count]
