@@ -106,11 +106,12 @@ def leader_on_ack(peer: "Peer", now: int, handler: LearnerHandler, message: msg.
         raise ProtocolError("ACK before the ACK of NEWLEADER")
     if not handler.acked <= message.zxid <= handler.cursor:
         raise ProtocolError(f"ACK {message.zxid:#x} outside of ({handler.acked:#x}, {handler.cursor:#x}]")
-    if message.zxid > peer.committed and peer.history.chain_at(message.zxid) is None:
+    is_news = message.zxid > peer.committed
+    if is_news and peer.history.chain_at(message.zxid) is None:
         raise ProtocolError(f"ACK {message.zxid:#x} is not the end of a batch")
-    handler.acked = message.zxid
-    leading.acknowledged[handler.sid] = message.zxid
-    leader_try_to_commit(peer, now)
+    handler.acked = leading.acknowledged[handler.sid] = message.zxid
+    if is_news:
+        leader_try_to_commit(peer, now)
 
 
 def leader_try_to_commit(peer: "Peer", now: int) -> None:
@@ -121,8 +122,8 @@ def leader_try_to_commit(peer: "Peer", now: int) -> None:
         return
     acknowledged = {h.sid: h.acked for h in leading.at_least(Stage.SYNCHRONIZED) if counts(leading, h)}
     acknowledged[peer.settings.sid] = peer.durable
-    mark = high_water_mark(peer.settings.quorum, acknowledged)
-    if mark is not None and mark > peer.committed:
+    mark = high_water_mark(peer.settings.quorum, acknowledged, peer.committed)
+    if mark > peer.committed:
         assert peer.history.chain_at(mark) is not None, "every position is the end of a batch"
         peer.set_committed(mark)
         links = tuple(h.link for h in leading.at_least(Stage.UP_TO_DATE))

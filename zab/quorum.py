@@ -64,12 +64,11 @@ class Hierarchical:
         return won > len(weighted) // 2
 
 
-def high_water_mark(quorum: Quorum, acknowledged: Mapping[int, int]) -> int | None:
-    """The largest position that a quorum has acknowledged, from each voter's cumulative acknowledgement.
-
-    None while the voters with any acknowledgement are no quorum.
-    """
-    for position in sorted({acknowledged[server] for server in acknowledged if server in quorum.voters}, reverse=True):
-        if quorum.contains({server for server, mark in acknowledged.items() if mark >= position}):
+def high_water_mark(quorum: Quorum, acknowledged: Mapping[int, int], mark: int) -> int:
+    """The largest position that a quorum has acknowledged, from each voter's cumulative acknowledgement; `mark`, which
+    is known already, if there is none above it."""
+    positions = {position for server, position in acknowledged.items() if position > mark and server in quorum.voters}
+    for position in sorted(positions, reverse=True):
+        if quorum.contains({server for server, durable in acknowledged.items() if durable >= position}):
             return position
-    return None
+    return mark

@@ -122,15 +122,15 @@ def leader_counts_what_it_has_not_written(patch: Patch) -> None:
     """The leader's own place in the quorum is what others have, not what is durable here."""
     mark = broadcast.high_water_mark
 
-    def hasty(quorum: Any, acknowledged: dict[int, int]) -> int | None:
+    def hasty(quorum: Any, acknowledged: dict[int, int], known: int) -> int:
         leader = list(acknowledged)[-1]
-        return mark(quorum, {**acknowledged, leader: max(acknowledged.values())})
+        return mark(quorum, {**acknowledged, leader: max(acknowledged.values())}, known)
 
     patch.setattr(broadcast, "high_water_mark", hasty)
 
 
 def commit_without_a_quorum(patch: Patch) -> None:
-    patch.setattr(broadcast, "high_water_mark", lambda quorum, acknowledged: max(acknowledged.values()))
+    patch.setattr(broadcast, "high_water_mark", lambda quorum, acknowledged, known: max(known, *acknowledged.values()))
 
 
 def count_an_amnesiac(patch: Patch) -> None:

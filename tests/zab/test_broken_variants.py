@@ -69,7 +69,7 @@ def _only_when_due(on_epochs_saved: Callable[[Peer, int], None]) -> Callable[[Pe
 
 
 def commit_without_a_quorum(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(broadcast, "high_water_mark", lambda quorum, acknowledged: max(acknowledged.values()))
+    patch.setattr(broadcast, "high_water_mark", lambda quorum, acknowledged, known: max(known, *acknowledged.values()))
 
 
 def follow_a_leader_that_is_behind(patch: pytest.MonkeyPatch) -> None:
