@@ -11,6 +11,7 @@ Not here: what a message means (the phase modules), and how frames travel (`zab.
 """
 
 from collections.abc import Callable
+from operator import attrgetter
 from typing import Any, ClassVar, TypeAlias, get_args
 
 import attrs
@@ -359,6 +360,9 @@ MESSAGES: tuple[type[Message], ...] = get_args(Message)
 _FIELDS: dict[type[Message], tuple[str, ...]] = {
     kind: tuple(field.name for field in attrs.fields(kind)) for kind in MESSAGES
 }
+_VALUES: dict[type[Message], Callable[[Message], Any]] = {
+    kind: attrgetter("TYPE", *names) for kind, names in _FIELDS.items()
+}
 _BY_TYPE: dict[int, tuple[type[Message], tuple[Check, ...]]] = {
     kind.TYPE: (kind, tuple(field.metadata["check"] for field in attrs.fields(kind))) for kind in MESSAGES
 }
@@ -367,8 +371,7 @@ assert len(_BY_TYPE) == len(MESSAGES), "two messages share a type number"
 
 def encode(message: Message) -> bytes:
     """One message as CBOR, without the frame's length."""
-    values = [getattr(message, name) for name in _FIELDS[type(message)]]
-    return cbor2.dumps([message.TYPE, *values])
+    return cbor2.dumps(_VALUES[type(message)](message))
 
 
 def decode(frame: bytes) -> Message:
@@ -384,7 +387,8 @@ def decode(frame: bytes) -> Message:
     kind, checks = _BY_TYPE[array[0]]
     if len(array) - 1 != len(checks):
         raise MessageError(f"{kind.__name__} has {len(checks)} fields, not {len(array) - 1}")
-    for name, check, value in zip(_FIELDS[kind], checks, array[1:], strict=True):
-        if not check(value):
-            raise MessageError(f"{kind.__name__}.{name} is out of range")
-    return kind(*array[1:])
+    del array[0]
+    for index, value in enumerate(array):
+        if not checks[index](value):
+            raise MessageError(f"{kind.__name__}.{_FIELDS[kind][index]} is out of range")
+    return kind(*array)

@@ -33,7 +33,7 @@ class Server:
         inputs = []
         self.clients.receive(inputs, until_ns)
         self.clients.flush(dirty, self.now)
-        self.clients.accept()
+        self.clients.accept(self.now)
         self.loop._close_discarded()
         return inputs
 
@@ -150,7 +150,7 @@ def test_budget_is_shared_round_robin(server, monkeypatch):
         sock.sendall(b"more")
         time.sleep(0.01)
     assert set(served) == {connection for _, connection in clients}
-    assert not server.clients.is_idle()
+    assert not server.clients.is_idle
 
 
 def test_turn_that_is_late_already_takes_in_one_connection_only(server):
@@ -203,7 +203,7 @@ def test_connection_paused_in_the_turn_it_became_readable_in_is_not_read(server)
     left.holds = Hold.LOAD
     server.turn(dirty=[left])
     assert server.turn() == []
-    assert server.clients.is_idle()
+    assert server.clients.is_idle
 
 
 # -------------------------------------------------------------------------------------------------------------- sending
@@ -282,7 +282,7 @@ def test_broken_client_found_while_sending_is_its_end(server):
     time.sleep(0.01)
     give(connection, b"reply")
     server.clients.flush([connection], server.now)
-    assert not server.clients.is_idle()
+    assert not server.clients.is_idle
     assert server.until(1) == [ClientClosed(connection)]
 
 
@@ -344,8 +344,8 @@ def test_accept_that_is_paused_has_a_deadline_and_resumes(server):
     listener.resume_at = 5000
     server.loop.watch(listener, 0)
     assert server.clients.next_deadline() == 5000
-    server.clients.resume(4999)
+    server.clients.accept(4999)
     assert listener.interest == 0
-    server.clients.resume(5000)
+    server.clients.accept(5000)
     assert listener.interest == READ
     assert module.TURN_MS == 4

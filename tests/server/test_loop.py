@@ -22,13 +22,18 @@ class Script:
         self.loop = loop
         self.steps = list(steps)
         self.count = 0
+        self.deadline = None
 
     def take(self):
         self.count += 1
         if not self.steps:
             self.loop.stop()
-            return None
-        return self.steps.pop(0)()
+            return True
+        self.deadline = self.steps.pop(0)()
+        return self.deadline is None
+
+    def next_deadline(self):
+        return self.deadline
 
 
 class Recorder(Watched):
@@ -238,6 +243,9 @@ def test_no_wake_up_is_lost_between_the_turn_and_the_wait(loop):
             taken.extend(posts.take())
             if len(taken) == count:
                 loop.stop()
+            return False
+
+        def next_deadline(self):
             return now_ms() + 60_000
 
     thread = threading.Thread(target=lambda: [posts.put(number) for number in range(count)])
@@ -275,6 +283,32 @@ def test_wake_costs_no_system_call_while_the_loop_is_awake(loop):
 
     trio.run(loop.run, Script(loop, step))
     assert sent == []
+
+
+def test_wake_during_a_turn_leads_to_the_next_one_without_a_way_through_trio(loop):
+    class Steps(trio.abc.Instrument):
+        count = 0
+
+        def before_task_step(self, task):
+            self.count += 1
+
+    steps = Steps()
+    seen = []
+
+    def busy():
+        seen.append(steps.count)
+        loop.wake()
+        return now_ms() + 60_000
+
+    def last():
+        seen.append(steps.count)
+        loop.stop()
+        return now_ms()
+
+    loop.wake()
+    trio.run(loop.run, Script(loop, busy, busy, last), instruments=[steps])
+    assert len(seen) == 3
+    assert len(set(seen)) == 1
 
 
 def test_stop_from_outside_ends_a_wait(loop):

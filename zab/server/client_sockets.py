@@ -90,12 +90,14 @@ class ClientSockets:
         """Serve clients on a listening socket."""
         self._listeners.append(Listener(self._loop, sock))
 
-    def accept(self) -> None:
-        """Take in who knocked."""
+    def accept(self, now: int) -> None:
+        """Take in who knocked; let a listener whose pause is over listen again."""
         for listener in self._listeners:
             if listener.ready:
                 for sock, address in listener.accept():
                     self._add(sock, address)
+            elif listener.resume_at is not None:
+                listener.resume_if_due(now)
 
     def _add(self, sock: socket.socket, address: tuple[str, int]) -> None:
         try:
@@ -156,6 +158,7 @@ class ClientSockets:
         elif self._was_short and turn_ns < TURN_MS * 750_000:
             self._budget_bytes = min(BUDGET_BYTES_MAX, self._budget_bytes * 5 // 4)
 
+    @property
     def is_idle(self) -> bool:
         """Whether nothing is left for the next turn that no socket will announce."""
         return not self.readable and not self._news
@@ -221,11 +224,6 @@ class ClientSockets:
         if self._closing:
             deadlines.append(next(iter(self._closing.values())))
         return min(deadlines, default=None)
-
-    def resume(self, now: int) -> None:
-        """Let listeners whose pause is over accept again."""
-        for listener in self._listeners:
-            listener.resume_if_due(now)
 
     def _close_overdue(self, now: int) -> None:
         for client in [client for client, deadline in self._closing.items() if now >= deadline]:

@@ -121,11 +121,11 @@ class Host:
         self._fetching: trio.CancelScope | None = None
         self.offered: dict[int, int] = {}
         """Snapshots that learners may be fetching: link to zxid. Retention spares them."""
-        self.longest_turn_ms = 0
+        self.longest_turn_ns = 0
 
     # ---------------------------------------------------------------------------------------------------------- a turn
 
-    def take(self) -> int | None:
+    def take(self) -> bool:
         """One turn; see `loop.Turn`."""
         started_ns = time.monotonic_ns()
         now = started_ns // 1_000_000
@@ -136,11 +136,18 @@ class Host:
         self._step(now, inputs)
         if self._reads:
             self._start_reads()
-        self._accept(now)
+        self._clients.accept(now)
+        self._links.accept(now)
         took_ns = time.monotonic_ns() - started_ns
         self._clients.adapt_budget(took_ns)
-        self.longest_turn_ms = max(self.longest_turn_ms, took_ns // 1_000_000)
-        return self._next_deadline()
+        if took_ns > self.longest_turn_ns:
+            self.longest_turn_ns = took_ns
+        return not (self._clients.is_idle and self._links.is_idle) or self._member.has_more
+
+    def next_deadline(self) -> int:
+        """See `loop.Turn`."""
+        deadlines = (self._member.next_deadline(), self._clients.next_deadline(), self._links.next_deadline())
+        return min(deadline for deadline in deadlines if deadline is not None)
 
     def _step(self, now: int, inputs: list[Input]) -> None:
         """One step of the member, and everything that it wants sent and stored."""
@@ -172,21 +179,6 @@ class Host:
                 self._snapshot_taken()
             else:
                 inputs.append(item)  # type: ignore[arg-type]  # whoever posts, posts inputs
-
-    def _accept(self, now: int) -> None:
-        self._clients.resume(now)
-        self._clients.accept()
-        self._links.resume(now)
-        self._links.accept()
-
-    def _next_deadline(self) -> int | None:
-        if not (self._clients.is_idle() and self._links.is_idle()):
-            return None
-        deadline = self._member.next_deadline()
-        for other in (self._clients.next_deadline(), self._links.next_deadline()):
-            if other is not None and other < deadline:
-                deadline = other
-        return deadline
 
     # ---------------------------------------------------------------------------------------------------------- effects
 

@@ -50,7 +50,7 @@ class Limits:
     @property
     def is_any_with_room_again(self) -> bool:
         """Whether somebody who was held for its output could go on at once."""
-        return any(self.has_room(connection) for connection in self._full)
+        return bool(self._full) and any(map(self.has_room, self._full))
 
     def end_turn(self, now: int, *, is_loaded: bool) -> None:
         """Hold, release and close whom this turn has brought to a limit, or back."""

@@ -81,13 +81,11 @@ def framed(message: Message) -> bytes:
     return len(body).to_bytes(_LENGTH_BYTES, "big") + body
 
 
-def cut(message: Message) -> list[Message]:
+def cut(message: Proposal | Request) -> list[Proposal] | list[Request]:
     """The same batches or requests in messages of at most `DATA_FRAME_BYTES_MAX`, or of one row that is larger."""
     if isinstance(message, Proposal):
         return [Proposal(rows) for rows in _cut_rows(message.batches, len)]
-    if isinstance(message, Request):
-        return [Request(rows) for rows in _cut_rows(message.requests, lambda row: len(row[3]))]
-    return [message]
+    return [Request(rows) for rows in _cut_rows(message.requests, lambda row: len(row[3]))]
 
 
 def _cut_rows(rows: list[Row], size_of: Callable[[Row], int]) -> list[list[Row]]:
@@ -107,29 +105,31 @@ class Frames:
 
     def __init__(self, size_bytes_max: int) -> None:
         self.size_bytes_max = size_bytes_max
-        self._buffer = bytearray()
+        self._data = b""
+        self._at = 0
+        """Where the first frame begins that was not taken yet."""
 
     def feed(self, data: bytes) -> None:
-        self._buffer += data
+        self._data = data if self._at == len(self._data) else self.rest() + data
+        self._at = 0
 
     def next(self) -> bytes | None:
         """The next whole frame without its length, None when more bytes are needed."""
-        if len(self._buffer) < _LENGTH_BYTES:
+        data, start = self._data, self._at + _LENGTH_BYTES
+        if len(data) < start:
             return None
-        length = int.from_bytes(self._buffer[:_LENGTH_BYTES], "big")
+        length = int.from_bytes(data[self._at : start], "big")
         if not 0 < length <= self.size_bytes_max:
             raise FrameError(f"frame of {length} bytes, limit {self.size_bytes_max}")
-        end = _LENGTH_BYTES + length
-        if len(self._buffer) < end:
+        end = start + length
+        if len(data) < end:
             return None
-        frame = bytes(memoryview(self._buffer)[_LENGTH_BYTES:end])
-        # CPython moves the start of a bytearray instead of its bytes.
-        del self._buffer[:end]
-        return frame
+        self._at = end
+        return data[start:end]
 
     def rest(self) -> bytes:
         """What was fed and is in no frame yet."""
-        return bytes(self._buffer)
+        return self._data[self._at :]
 
 
 class QuorumLink(Watched):
@@ -161,19 +161,24 @@ class QuorumLink(Watched):
         After a few bytes it is mostly empty, and the selector says so if it is not: a call to find out costs more than
         the turn that it saves now and then.
         """
+        pieces = []
+        is_open = True
         for _ in range(RECEIVE_CALLS_MAX):
             try:
                 data = self.socket.recv(RECEIVE_BYTES)
             except BlockingIOError:
-                return True
+                break
             except OSError:
-                return False
+                is_open = False
+                break
             if not data:
-                return False
-            self.frames.feed(data)
+                is_open = False
+                break
+            pieces.append(data)
             if len(data) < RECEIVE_FEW_BYTES:
-                return True
-        return True
+                break
+        self.frames.feed(pieces[0] if len(pieces) == 1 else b"".join(pieces))
+        return is_open
 
 
 class QuorumLinks:
@@ -228,11 +233,14 @@ class QuorumLinks:
         self._loop.watch(link, READ)
         return link
 
-    def accept(self) -> None:
-        """At the end of a turn: take in who knocked."""
-        if self._listener is None or not self._listener.ready:
+    def accept(self, now: int) -> None:
+        """At the end of a turn: take in who knocked; listen again once a pause is over."""
+        listener = self._listener
+        if listener is None or not listener.ready:
+            if listener is not None and listener.resume_at is not None:
+                listener.resume_if_due(now)
             return
-        for sock, _address in self._listener.accept():
+        for sock, _address in listener.accept():
             if sum(link.sid is None for link in self._waiting) >= STRANGERS_MAX:
                 sock.close()
             else:
@@ -307,16 +315,15 @@ class QuorumLinks:
         targets = [found for link in links if (found := self._links.get(link)) is not None and not found.closing]
         if not targets:
             return
-        for piece in cut(message):
+        is_urgent = type(message) in _URGENT
+        for piece in cut(message) if isinstance(message, Proposal | Request) else (message,):
             data = framed(piece)
             for link in targets:
-                if type(piece) in _URGENT:
+                if is_urgent:
                     link.queue.push_urgent(data)
                 else:
                     link.queue.push(data)
-        for link in targets:
-            assert link.up
-            self.unflushed[link] = None
+                self.unflushed[link] = None
 
     def unsent_bytes(self, link: int) -> int:
         """How much waits on a link; 0 when it is gone."""
@@ -389,11 +396,7 @@ class QuorumLinks:
             deadlines.append(self._listener.resume_at)
         return min(deadlines, default=None)
 
-    def resume(self, now: int) -> None:
-        """Listen again once a pause is over."""
-        if self._listener is not None:
-            self._listener.resume_if_due(now)
-
+    @property
     def is_idle(self) -> bool:
         """Whether nothing is left for the next turn that no socket will announce."""
         return not self._lost and not self.unflushed

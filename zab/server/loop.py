@@ -9,8 +9,8 @@ A turn is synchronous and bounded by its host (`zab.server.host`); this module k
 
 Rules, each with a test:
 
-- A turn that had work lingers for more in the selector, half a millisecond at most, before it goes to sleep in trio:
-  what one turn sends is mostly answered within that time.
+- A turn that had work lingers for more in the selector, a moment at most, before it goes to sleep in trio: what one
+  turn sends is mostly answered within that time.
 - One wait, in one cancel scope that lives until its deadline passes; a turn only moves that deadline (9 µs a wait,
   16 µs with a scope for each).
 - A turn that did not wait ends in a checkpoint, so that the other tasks of the server run.
@@ -37,8 +37,8 @@ READ = selectors.EVENT_READ
 WRITE = selectors.EVENT_WRITE
 _WAKE_BYTES = 4096
 
-LINGER_SECONDS = 0.0005
-"""How long a turn that had work waits for more before it lets the other tasks run."""
+LINGER_SECONDS = 0.001
+"""How long a turn that had work waits for more before it lets the other tasks run; selectors know no shorter time."""
 _LINGER_TOTAL_NS = 5_000_000
 """How long turns may follow each other without letting them run."""
 
@@ -77,8 +77,12 @@ class _Alarm(Watched):
 class Turn(Protocol):
     """What the loop drives."""
 
-    def take(self) -> int | None:
-        """One turn. Returns when the next one is due (ms, monotonic), or None when there is more to do at once."""
+    def take(self) -> bool:
+        """One turn. True: there is more to do at once."""
+        ...
+
+    def next_deadline(self) -> int:
+        """When the next turn is due although nothing happens (ms, monotonic). Asked only before a wait."""
         ...
 
 
@@ -93,8 +97,6 @@ class Loop:
         self._stopping = False
         self._asleep = False
         self._woken = False
-        self._deadline: int | None = None
-        """The one that the cancel scope has: moving it costs more than a comparison."""
         reader, self._waker = socket.socketpair()
         self._waker.setblocking(False)
         self._alarm = _Alarm(reader)
@@ -146,7 +148,6 @@ class Loop:
         while not self._stopping:
             # A scope whose deadline has passed stays cancelled: only then is there a new one.
             with trio.CancelScope() as scope:
-                self._deadline = None
                 while not self._stopping:
                     await self._take(turn, scope)
 
@@ -155,24 +156,25 @@ class Loop:
         ready = self._selector.select(0)
         until_ns = time.monotonic_ns() + _LINGER_TOTAL_NS
         while True:
+            had_work = bool(ready) or self._woken
             self._woken = False
             for key, mask in ready:
                 watched: Watched = key.data
                 if watched.interest:
                     watched.on_ready(mask)
-            deadline = turn.take()
+            has_more = turn.take()
             if self._discarded:
                 self._close_discarded()
-            if deadline is None or not ready or time.monotonic_ns() >= until_ns:
+            if has_more or not had_work or time.monotonic_ns() >= until_ns:
                 break
-            ready = self._linger(deadline)
-            if not ready:
+            ready = self._linger()
+            if not ready and not self._woken:
                 break
-        if deadline is None:
+        if has_more:
             scope.deadline = float("inf")
             await trio.lowlevel.checkpoint()
             return
-        scope.deadline = trio.current_time() + (deadline * 1_000_000 - time.monotonic_ns()) / 1e9
+        scope.deadline = trio.current_time() + (turn.next_deadline() * 1_000_000 - time.monotonic_ns()) / 1e9
         self._asleep = True
         try:
             if self._woken:
@@ -182,16 +184,15 @@ class Loop:
         finally:
             self._asleep = False
 
-    def _linger(self, deadline: int) -> list[tuple[selectors.SelectorKey, int]]:
+    def _linger(self) -> list[tuple[selectors.SelectorKey, int]]:
         """What becomes ready within a moment: after a turn that had work, the next message is mostly on its way.
 
         A wait through trio costs about as much as a small turn does; here the process sleeps in the selector itself.
+        A deadline may be missed by that moment: to find the next one in each turn costs more than that is worth.
         """
         self._asleep = True
         try:
-            if self._woken:
-                return self._selector.select(0)
-            return self._selector.select(min(LINGER_SECONDS, max(0.0, deadline / 1000 - time.monotonic())))
+            return self._selector.select(0 if self._woken else LINGER_SECONDS)
         finally:
             self._asleep = False
 

@@ -151,13 +151,18 @@ class Member:
         effects, self._effects = self._effects, []
         return effects
 
+    @property
+    def has_more(self) -> bool:
+        """Whether the turn's budgets left something for the next one. To be asked after the host has sent what there
+        was to send, since that makes room for more."""
+        return bool(self._committed) or self.processor.changes.is_due or self.limits.is_any_with_room_again
+
     def next_deadline(self) -> int:
-        """To be asked after the host has sent what there was to send, since that makes room for more."""
-        changes = self.processor.changes
-        if self._committed or self.limits.is_any_with_room_again or changes.is_due:
+        """When the next step is due although nothing happens."""
+        if self.has_more:
             return self.now
         deadlines = [self.limits.next_deadline]
-        for deadline in (self.peer.next_deadline(), changes.next_deadline):
+        for deadline in (self.peer.next_deadline(), self.processor.changes.next_deadline):
             if deadline is not None:
                 deadlines.append(deadline)
         if self.serving and self.sessions.tracker is not None:
