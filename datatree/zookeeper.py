@@ -1,7 +1,8 @@
 """What ZooKeeper's `version-2` files have in common: names, file header, ACL lists, the byte stream, and the error.
 
     version-2/log.<zxid>              `datatree.zookeeper_log`; the zxid is that of the first transaction
-    version-2/snapshot.<zxid>[.gz]    `datatree.zookeeper_snapshot`; the zxid is the last one surely contained
+    version-2/snapshot.<zxid>         `datatree.zookeeper_snapshot`; the zxid is the last one surely contained; with
+                                      .gz or .snappy behind it where it is compressed
 
 zxids in names are hexadecimal without leading zeros. Everything inside is jute (`datatree.jute`), big-endian. Every
 file begins with
@@ -61,7 +62,8 @@ _OPEN: Final = ((31, b"world", b"anyone"),)
 
 
 class ZooKeeperFileError(Exception):
-    """A file is damaged or is none of ZooKeeper's: `file`, `offset` in bytes (uncompressed) and `reason`."""
+    """A file is damaged or is none of ZooKeeper's: `file`, `offset` in bytes (uncompressed) and `reason`. Where it is
+    the compression that is damaged, the offset is that in the file, or 0."""
 
     def __init__(self, file: str, offset: int, reason: str) -> None:
         super().__init__(f"{file}: offset {offset}: {reason}")

@@ -26,12 +26,13 @@ replay puts the right one in its place.
 Invariants: every seal is checked; nothing of a file counts before its last seal was reached. What is written is exact
 and canonical: znodes by path, ACL lists numbered by first use, all three seals.
 
-Deliberately not here: snappy. No library of ours reads it, and ZooKeeper itself converts such a file.
+A file may be compressed as a whole, with gzip or with snappy (`datatree.zookeeper_snappy`).
 """
 
 import struct
 import zlib
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import Final
 from zlib import adler32
 
@@ -52,6 +53,8 @@ from datatree.zookeeper import (
     parse_file_name,
     write_acl,
 )
+from datatree.zookeeper_snappy import MAGIC as SNAPPY_MAGIC
+from datatree.zookeeper_snappy import unsnapped
 
 __all__ = [
     "UNKNOWN_ACL",
@@ -71,7 +74,6 @@ _ACL_AND_STAT: Final = struct.Struct(">qqqqqiiiqq")
 _LENGTH: Final = struct.Struct(">i").unpack_from
 _END: Final = b"\x00\x00\x00\x01/"
 _LENGTH_MIN: Final = 10
-_SNAPPY: Final = b"\x82SNAPPY\x00"
 _GZIP: Final = b"\x1f\x8b"
 _SLICE_BYTES: Final = 1 << 20
 
@@ -224,25 +226,28 @@ def open_snapshot(disk: Disk, path: str) -> SnapshotReader:
 
 
 def uncompressed(chunks: Iterable[bytes], file: str) -> Iterator[bytes]:
-    """The bytes of a snapshot, gunzipped if it is compressed so. Its first bytes say what it is, its name need not."""
+    """The bytes of a snapshot, without the gzip or snappy around it. Its first bytes say what it is, its name need
+    not. Raises ZooKeeperFileError, also where there is no library for snappy."""
     source = iter(chunks)
     first = next(source, b"")
-    if first.startswith(_SNAPPY):
-        raise ZooKeeperFileError(
-            file,
-            0,
-            "compressed with snappy, which is not read here: start the ZooKeeper that wrote it once with "
-            "-Dzookeeper.snapshot.compression.method=gz, so that it writes another snapshot",
-        )
-    if not first.startswith(_GZIP):
-        yield first
-        yield from source
-        return
+    whole = chain([first], source)
+    if first.startswith(SNAPPY_MAGIC):
+        yield from unsnapped(whole, file)
+    elif first.startswith(_GZIP):
+        yield from _gunzipped(whole, file)
+    else:
+        yield from whole
+
+
+def _gunzipped(chunks: Iterable[bytes], file: str) -> Iterator[bytes]:
+    """However much a chunk holds, about _SLICE_BYTES of it are in memory."""
     inflater = zlib.decompressobj(wbits=31)
     try:
-        yield inflater.decompress(first)
-        for chunk in source:
-            yield inflater.decompress(chunk)
+        for chunk in chunks:
+            rest = chunk
+            while rest:
+                yield inflater.decompress(rest, _SLICE_BYTES)
+                rest = inflater.unconsumed_tail
         yield inflater.flush()
     except zlib.error as error:
         raise ZooKeeperFileError(file, 0, f"damaged gzip stream: {error}") from None

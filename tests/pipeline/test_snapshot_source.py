@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import gzip
 import shutil
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from datatree.snapshot import load_snapshot
+from tests.datatree.zookeeper_snappy_files import snapped
 from tests.pipeline.ensembles import Directories
 from zab.pipeline.errors import PipelineError
 from zab.pipeline.schema import DAMAGE, SESSIONS, ZNODES
@@ -136,29 +138,29 @@ def test_what_cannot_be_read_is_passed_over_and_told(zab_directories: Directorie
         choose_tasks(inventory(dirs), None, "one")
 
 
-def test_compressed_snapshots_are_read_and_snappy_is_explained(
-    zookeeper_directories: Directories, tmp_path: Path
+def test_compressed_snapshots_are_read_and_without_its_library_snappy_is_explained(
+    zookeeper_directories: Directories, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from zab.pipeline.inventory import inventory
     from zab.pipeline.reading.snapshot_choice import Chosen, examine
     from zab.pipeline.reading.snapshot_source import choose_tasks, snapshot_damage
 
     newest = zookeeper_directories.snapshots(0)[-1]
-    plain, packed = tmp_path / "plain" / "version-2", tmp_path / "packed" / "version-2"
-    for directory in (plain, packed):
+    plain, gzipped, packed = (tmp_path / name / "version-2" for name in ("plain", "gzipped", "packed"))
+    for directory in (plain, gzipped, packed):
         directory.mkdir(parents=True)
     shutil.copy(newest, plain)
-    (packed / f"{newest.name}.gz").write_bytes(gzip.compress(newest.read_bytes()))
+    (gzipped / f"{newest.name}.gz").write_bytes(gzip.compress(newest.read_bytes()))
+    (packed / f"{newest.name}.snappy").write_bytes(snapped(newest.read_bytes()))
     found = []
-    for directory in (plain, packed):
+    for directory in (plain, gzipped, packed):
         (member,) = inventory([str(directory)]).members
         chosen = examine(member, member.snapshots[0])
         assert isinstance(chosen, Chosen)
         found.append(chosen.examined)
-    assert found[0] == found[1]
-    (packed / f"{newest.name}.gz").rename(packed / f"{newest.name}.snappy")
-    (packed / f"{newest.name}.snappy").write_bytes(b"\x82SNAPPY\x00" + bytes(50))
-    with pytest.raises(PipelineError, match=r"snapshot\.compression\.method=gz"):
+    assert found[0] == found[1] == found[2]
+    monkeypatch.setitem(sys.modules, "cramjam", None)
+    with pytest.raises(PipelineError, match=r"pip install 'zab\[snappy\]'"):
         choose_tasks(inventory([str(packed)]), None, "one")
     assert [row["offset"] for row in snapshot_damage([str(packed)])] == [0]
 

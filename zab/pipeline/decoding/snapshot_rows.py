@@ -60,8 +60,6 @@ ZNODE_BYTES_MAX: Final = 80 << 20
 """More than any client can write: a transaction has 64 MiB at most."""
 _WINDOW_BYTES: Final = 1 << 20
 _READ_AHEAD_BYTES: Final = 4 << 20
-# One chunk of a compressed file may become a thousand times as much.
-_COMPRESSED_CHUNK_BYTES: Final = 64 << 10
 _GZIP: Final = b"\x1f\x8b"
 _SNAPPY: Final = b"\x82SNAPPY\x00"
 _NATIVE_MAGIC: Final = b"ZSNP"
@@ -391,7 +389,7 @@ class _NativeScan:
 
 
 class Version2Rows:
-    """A snapshot of ZooKeeper, compressed with gzip or not; one with snappy is refused with what to do."""
+    """A snapshot of ZooKeeper, compressed with gzip, with snappy or not."""
 
     kind: str = "version-2"
 
@@ -410,12 +408,11 @@ class Version2Rows:
             raise SnapshotDamageError(self.file, error.offset, error.reason) from None
 
     def _chunks(self) -> Iterator[bytes]:
-        size = _COMPRESSED_CHUNK_BYTES if self._read(0, 2) == _GZIP else CHUNK_BYTES
         at = 0
         while piece := self._read(at, _READ_AHEAD_BYTES):
             at += len(piece)
-            for start in range(0, len(piece), size):
-                yield piece[start : start + size]
+            for start in range(0, len(piece), CHUNK_BYTES):
+                yield piece[start : start + CHUNK_BYTES]
 
     def _windows(self, reader: ZooKeeperReader) -> Iterator["_Window"]:
         try:
