@@ -78,8 +78,8 @@ def test_partial_send_copies_nothing_again():
 
     for _ in range(10):
         queue.flush(send)
-    assert len({id(view.obj) for view in buffers}) == 1
-    assert [len(view) for view in buffers] == list(range(1000, 0, -100))
+    assert len({id(memoryview(data).obj) for data in buffers}) == 1
+    assert [len(data) for data in buffers] == list(range(1000, 0, -100))
 
 
 def test_long_queue_is_joined_in_parts_and_an_urgent_piece_waits_for_one_only():

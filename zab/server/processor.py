@@ -150,8 +150,10 @@ class Processor:
         except StructError:
             self.clients.close(connection)
         connection.out_bytes += full - room
-        self.metrics.readlatency.add(0, len(out) - before)
-        self.clients.dirty[connection] = None
+        answered_count = len(out) - before
+        if answered_count:
+            self.metrics.readlatency.add(0, answered_count)
+            self.clients.dirty[connection] = None
 
     def _place(self, connection: ClientConnection, xid: int, opcode: int, frame: bytes) -> None:
         """A request that is a write, or that may not overtake what waits."""

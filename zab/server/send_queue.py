@@ -42,18 +42,17 @@ class SendQueue:
         self._urgent.append(piece)
         self.unsent_bytes += len(piece)
 
-    def flush(self, send: Callable[[memoryview], int]) -> int:
+    def flush(self, send: Callable[[bytes | memoryview], int]) -> int:
         """Offer the joined pieces to the socket once; returns how many bytes it took. Errors of `send` pass through,
         except that a socket which would block took nothing."""
-        if self._unsent is None:
-            if not self.unsent_bytes:
-                return 0
-            self._unsent = memoryview(self._joined())
-        try:
-            sent = send(self._unsent)
-        except BlockingIOError:
+        if not self.unsent_bytes:
             return 0
-        self._unsent = self._unsent[sent:] if sent < len(self._unsent) else None
+        data = self._joined() if self._unsent is None else self._unsent
+        try:
+            sent = send(data)
+        except BlockingIOError:
+            sent = 0
+        self._unsent = memoryview(data)[sent:] if sent < len(data) else None
         self.unsent_bytes -= sent
         assert self.unsent_bytes >= 0
         return sent
