@@ -31,5 +31,5 @@ def begin_history(disk: Disk, tree: DataTree, zxid: int, lineage: bytes, server_
     writer.write()
     epoch = zxid >> 32
     save_epochs(disk, epoch, epoch)
-    save_member(disk, Member(lineage, server_id))
+    save_member(disk, Member(lineage, server_id, founder=True))
     return writer.path

@@ -11,7 +11,7 @@ does not count for election or epoch until a leader has synchronized it. A check
 no file: a promise that cannot be read must not be guessed.
 
     acceptedEpoch, currentEpoch   <epoch, decimal>\n<checksum>\n
-    member                        <lineage, 32 hex digits> <server id, decimal>\n<checksum>\n
+    member                        <lineage, 32 hex digits> <server id, decimal>[ founder]\n<checksum>\n
 
 The checksum is CRC-32 of the file's name, a space and the first line without its end, as 8 hex digits.
 
@@ -43,6 +43,7 @@ MEMBER = "member"
 COMMITTED = "committed"
 INITIALIZE = "initialize"
 
+_FOUNDER = " founder"
 _MARK = struct.Struct(">4sI16sQ")
 _MARK_MAGIC = b"ZMRK"
 _CRC = struct.Struct(">I")
@@ -54,6 +55,8 @@ class Member:
 
     lineage: bytes
     server_id: int
+    founder: bool = False
+    """Forced recovery made the lineage here, out of what this member had."""
 
 
 def _save(disk: Disk, name: str, line: str) -> None:
@@ -93,7 +96,7 @@ def load_epochs(disk: Disk) -> tuple[int, int] | None:
 def save_member(disk: Disk, member: Member) -> None:
     """Make it durable that this member is synchronized."""
     assert len(member.lineage) == LINEAGE_BYTES
-    _save(disk, MEMBER, f"{member.lineage.hex()} {member.server_id}")
+    _save(disk, MEMBER, f"{member.lineage.hex()} {member.server_id}{_FOUNDER if member.founder else ''}")
 
 
 def load_member(disk: Disk) -> Member | None:
@@ -101,10 +104,10 @@ def load_member(disk: Disk) -> Member | None:
     line = _load(disk, MEMBER)
     if line is None:
         return None
-    lineage, _, server_id = line.partition(" ")
+    lineage, _, server_id = line.removesuffix(_FOUNDER).partition(" ")
     if len(lineage) != 2 * LINEAGE_BYTES or not server_id.isdecimal():
         return None
-    return Member(bytes.fromhex(lineage), int(server_id))
+    return Member(bytes.fromhex(lineage), int(server_id), line.endswith(_FOUNDER))
 
 
 def forget_member(disk: Disk) -> None:

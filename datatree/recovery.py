@@ -96,6 +96,8 @@ class Recovered:
     """It holds nothing, and the operator left the file `initialize`: it never did."""
     beginning: int = 0
     """The zxid of the snapshot, if that is what its lineage began with after a restore or a forced recovery; else 0."""
+    founder: bool = False
+    """Forced recovery made the lineage here: nobody had it before."""
     damage: list[Damage] = field(factory=list)
     """Not empty: the history may be neither continued nor voted with."""
     problems: list[Damage] = field(factory=list)
@@ -183,6 +185,7 @@ def _read(disk: Disk, server_id: int | None, recent_bytes: int) -> "tuple[Recove
         problems=run.problems,
         proven_zxid=max(run.proven_zxid, replay.last[0]),
         beginning=run.beginning,
+        founder=member is not None and member.founder,
         mismatch_zxid=replay.mismatch_zxid,
     )
     return recovered, run

@@ -22,7 +22,7 @@ from zab import broadcast, synchronization
 from zab import events as ev
 from zab import message as msg
 from zab.election import LEADING
-from zab.history import BATCHES, BEGINNING, NOTHING
+from zab.history import FOUNDER, NOTHING
 from zab.roles import (
     BROADCAST,
     DISCOVERY,
@@ -101,15 +101,15 @@ def leader_on_followerinfo(peer: "Peer", now: int, handler: LearnerHandler, mess
 
 
 def _is_first_start(peer: "Peer", leading: Leading) -> bool:
-    """Every voter is connected, and none has a batch, nor a beginning of a lineage that this leader does not have; or a
-    quorum is marked, and nobody was heard of who has anything (B3)."""
-    if peer.holds == BATCHES or (peer.holds == BEGINNING and peer.amnesiac):
-        return False
-    informed = leading.at_least(Stage.INFORMED)
-    if peer.settings.quorum.voters <= {h.sid for h in informed if h.holds <= peer.holds} | {peer.settings.sid}:
-        return True
-    marked = {h.sid for h in informed if h.marked} | {peer.settings.sid}
-    leading.by_marker = peer.marked and peer.settings.quorum.contains(marked)
+    """Every voter is connected, and none has anything; or at most what forced recovery made, which this leader has, and
+    where it was made is among them. Or a quorum is marked, and nobody was heard of who has anything (B3)."""
+    quorum, me = peer.settings.quorum, peer.settings.sid
+    informed = [h for h in leading.at_least(Stage.INFORMED) if h.sid in quorum.voters]
+    held = {me: peer.holds, **{h.sid: h.holds for h in informed}}
+    if quorum.voters <= held.keys():
+        most = max(held.values())
+        return most == NOTHING or (most == FOUNDER and peer.holds > NOTHING and not peer.amnesiac)
+    leading.by_marker = peer.marked and quorum.contains({me, *(h.sid for h in informed if h.marked)})
     return leading.by_marker
 
 

@@ -24,7 +24,7 @@ from collections.abc import Callable
 
 import attrs
 
-from zab.history import BEGINNING, NOTHING
+from zab.history import FOUNDER, NOTHING
 from zab.message import Notification
 from zab.quorum import Quorum
 
@@ -280,18 +280,20 @@ class Election:
     def is_first_start(self, vote: Vote) -> bool:
         """All voters are here and none has a batch of a lineage: this one has never lived (B3).
 
-        If it has a beginning, it begins with that: its candidate has it, for sure, and nobody has another one."""
+        If forced recovery made a beginning, it begins with that: its candidate has it, for sure, and nobody has another
+        one. Without the founder it might have lived, and lost the others."""
         voters = self._quorum.voters
         if not voters <= self.received.keys():
             return False
         holders = {sid: self.received[sid] for sid in voters if self.received[sid].holds != NOTHING}
         if not holders:
             return True
-        founder = holders.get(vote.leader)
+        candidate = holders.get(vote.leader)
         return (
-            founder is not None
-            and not founder.amnesiac
-            and all(n.holds == BEGINNING and n.lineage == founder.lineage for n in holders.values())
+            candidate is not None
+            and not candidate.amnesiac
+            and max(n.holds for n in holders.values()) == FOUNDER
+            and all(n.lineage == candidate.lineage for n in holders.values())
         )
 
     def _is_founded_by_markers(self, vote: Vote, supporters: set[int]) -> bool:

@@ -16,9 +16,9 @@ from datatree.batch import Batch, genesis
 
 Position = tuple[int, bytes]
 
-NOTHING, BEGINNING, BATCHES = range(3)
-"""What a member holds: nothing; what its lineage began with, since forced recovery or restore made that out of an older
-history; or batches of its lineage, perhaps behind a snapshot."""
+NOTHING, BEGINNING, FOUNDER, BATCHES = range(4)
+"""What a member holds: nothing; what its lineage began with, after a restore or a forced recovery; the same, and it is
+the one where forced recovery made it; or batches of its lineage, perhaps behind a snapshot."""
 
 TRIMMED_PART = 8
 """A history that has become too large is trimmed by this part of its limit."""

@@ -71,7 +71,7 @@ EPOCH = _is_int(0, (1 << 31) - 1)
 EPOCH_OR_NONE = _is_int(-1, (1 << 31) - 1)
 COUNT = _is_int(0, (1 << 63) - 1)
 DIGEST = _is_int(0, (1 << 64) - 1)
-HOLDS = _is_int(0, 2)
+HOLDS = _is_int(0, 3)
 CHAIN = _is_bytes(16, 16)
 IDENTITIES = _is_list_of(_is_row(_is_bytes(0, 256), _is_bytes(0, 4096)))
 
@@ -128,7 +128,7 @@ class Notification:
     lineage: bytes = _field(_lineage)
     amnesiac: bool = _field(_is_bool)
     holds: int = _field(HOLDS)
-    """What the sender holds: nothing, the beginning of its lineage, or batches of it (`zab.history`)."""
+    """What the sender holds, from nothing to batches (`zab.history`)."""
     marked: bool = _field(_is_bool)
     """The sender holds nothing, and its operator said that it never did (B3)."""
     leader_marked: bool = _field(_is_bool)

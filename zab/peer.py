@@ -31,7 +31,7 @@ from zab import events as ev
 from zab import message as msg
 from zab.election import FOLLOWING, LEADING, LOOKING, OBSERVING, Election, Standing, Vote, tells_of_history
 from zab.handlers import HANDLERS, IGNORED
-from zab.history import BATCHES, BEGINNING, NOTHING, History, Position
+from zab.history import BATCHES, BEGINNING, FOUNDER, NOTHING, History, Position
 from zab.quorum import Quorum
 from zab.roles import (
     BROADCAST,
@@ -91,7 +91,7 @@ class Restored:
     """The newest part of the history, from `base` on, to the end of the durable log."""
     amnesiac: bool
     holds: int
-    """Nothing, what its lineage began with, or batches (`zab.history`)."""
+    """From nothing to batches (`zab.history`)."""
     marked: bool = False
     """The operator said, for this start, that this member never had data: there was a file `initialize` (B3)."""
     beginning: int = 0
@@ -292,11 +292,13 @@ class Peer:
 
     @property
     def holds(self) -> int:
-        """Nothing, what the lineage began with, or batches. What an amnesiac found on its disk is not in `history`."""
+        """From nothing to batches (`zab.history`). What an amnesiac found on its disk is not in `self.history`."""
         last = self.history.last[0]
         if last == 0:
             return self._held_at_start
-        return BEGINNING if last == self.beginning else BATCHES
+        if last != self.beginning:
+            return BATCHES
+        return FOUNDER if self._held_at_start == FOUNDER and not self.amnesiac else BEGINNING
 
     def hear_of_history(self, now: int, sid: int) -> bool:
         """Some server has a history, or tells of one: the ensemble has lived, and markers count for nothing in this

@@ -36,6 +36,15 @@ def test_records_read_back():
     assert load_mark(disk) == (LINEAGE, 99)
 
 
+def test_a_founder_says_so_in_its_record():
+    disk = FaultyDisk()
+    save_member(disk, Member(LINEAGE, 3, founder=True))
+    assert disk.read("version-1/member").startswith(b"000102030405060708090a0b0c0d0e0f 3 founder\n")
+    assert load_member(disk) == Member(LINEAGE, 3, founder=True)
+    save_member(disk, Member(LINEAGE, 3))
+    assert load_member(disk) == Member(LINEAGE, 3, founder=False)
+
+
 def test_files_are_as_documented():
     disk = FaultyDisk()
     save_epochs(disk, 12, 11)

@@ -8,7 +8,7 @@ import pytest
 from datatree import recovery
 from datatree.batch import HEADER_BYTES, build, genesis
 from datatree.beginning import begin_history
-from datatree.epochs import Member, save_epochs, save_mark, save_member
+from datatree.epochs import Member, load_member, save_epochs, save_mark, save_member
 from datatree.frame import Scan, pack_frame, seed_of
 from datatree.log import TransactionLog, write_segment
 from datatree.recovery import examine, recover
@@ -139,6 +139,8 @@ def test_a_history_begins_with_a_tree():
     assert (recovered.lineage, recovered.epochs, recovered.mark) == (lineage, (4, 4), zxid)
     assert (recovered.tree.digest, recovered.tree.znode_count) == (digest, znode_count)
     assert recovered.beginning == recovered.last[0] == zxid
+    assert recovered.founder
+    assert load_member(disk) == Member(lineage, 7, founder=True)
 
 
 def test_only_the_first_snapshot_of_a_lineage_is_its_beginning():

@@ -12,7 +12,7 @@ from datatree.batch import Batch, imported
 from zab import events as ev
 from zab import message as msg
 from zab.election import LEADING, LOOKING
-from zab.history import BATCHES, BEGINNING, NOTHING
+from zab.history import BATCHES, BEGINNING, FOUNDER, NOTHING
 from zab.peer import Peer, Restored, Settings, nothing
 from zab.quorum import Majority, Quorum
 
@@ -32,6 +32,8 @@ class Disk:
         self.mark = 0
         self.beginning = 0
         """The zxid that the lineage began with, where forced recovery or restore made it."""
+        self.founder = False
+        """Forced recovery, on this disk."""
         self.marker = False
         """Whether there is a file `initialize`."""
 
@@ -39,7 +41,9 @@ class Disk:
         """What a start finds; the marker is gone then."""
         marker, self.marker = self.marker, False
         last = self.batches[-1].zxid if self.batches else self.base[0]
-        holds = NOTHING if last == 0 else BEGINNING if last == self.beginning else BATCHES
+        holds = NOTHING if last == 0 else BATCHES
+        if 0 < last == self.beginning:
+            holds = FOUNDER if self.founder and self.member is not None else BEGINNING
         if self.member is None:
             blank, epochs = nothing(), (self.accepted, self.current)
             marked = marker and holds == NOTHING
@@ -63,7 +67,7 @@ class Disk:
         last = self.batches[-1].zxid if self.batches else self.base[0]
         self.accepted = self.current = max(self.accepted, last >> 32) + 1
         self.lineage = self.member = imported(self.lineage, last, 0)
-        self.beginning = self.accepted << 32 | 1
+        self.beginning, self.founder = self.accepted << 32 | 1, True
         self.base = self.beginning, imported(self.lineage, self.beginning, 0)
         self.batches, self.mark = [], 0
 
@@ -384,7 +388,7 @@ class Ensemble:
             disk.accepted, disk.current = effect.accepted, effect.current
             self.step(server.sid, ev.EpochsSaved(effect.generation, effect.accepted, effect.current))
         elif isinstance(effect, ev.SaveMember):
-            disk.member = effect.lineage
+            disk.member, disk.founder = effect.lineage, False
             self.step(server.sid, ev.MemberSaved(effect.generation))
         else:
             assert isinstance(effect, ev.DrainLog)

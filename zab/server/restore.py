@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from datatree.recovery import Recovered
 from datatree.tree import DataTree
-from zab.history import BATCHES, BEGINNING, NOTHING
+from zab.history import BATCHES, BEGINNING, FOUNDER, NOTHING
 from zab.peer import Restored, Settings
 from zab.quorum import Hierarchical, Majority, Quorum
 from zab.server.settings import Config
@@ -58,10 +58,18 @@ def restored_of(recovered: Recovered) -> Restored:
         base=recovered.base,
         batches=recovered.recent,
         amnesiac=recovered.amnesiac,
-        holds=NOTHING if recovered.empty else BEGINNING if recovered.last[0] == recovered.beginning else BATCHES,
+        holds=_holds(recovered),
         marked=recovered.marked,
         beginning=recovered.beginning,
     )
+
+
+def _holds(recovered: Recovered) -> int:
+    if recovered.empty:
+        return NOTHING
+    if recovered.last[0] != recovered.beginning:
+        return BATCHES
+    return FOUNDER if recovered.founder and not recovered.amnesiac else BEGINNING
 
 
 def tree_of(recovered: Recovered) -> DataTree:
