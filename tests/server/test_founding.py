@@ -1,7 +1,13 @@
 """Who may begin an ensemble, as real processes: every voter, a quorum of marked ones, and nobody else."""
 
 import contextlib
+import os
+import re
+import shlex
 import shutil
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from kazoo.client import KazooClient
@@ -9,6 +15,8 @@ from kazoo.client import KazooClient
 from tests.server.processes import unstarted
 
 pytestmark = pytest.mark.slow
+
+PAGE = (Path(__file__).parent.parent.parent / "docs" / "operations.md").read_text(encoding="utf-8")
 
 
 @contextlib.contextmanager
@@ -98,3 +106,97 @@ def test_markers_of_wiped_members_count_for_nothing_while_somebody_has_a_history
             member.wait_until_it_says("tells of a history: the file initialize does not count")
         assert not ensemble.with_mode("leader")
         assert [member for member in ensemble.members if member.mode is not None] == []
+
+
+# ----------------------------------------------------------------------------------------------- when a majority is lost
+
+
+def commands_of_the_page():
+    """(command, lines it prints) of the section, in order."""
+    section = PAGE.split("\n## When a majority is lost\n")[1].split("\n## ")[0]
+    for block in re.findall(r"```console\n\$ (.*?)```", section, re.S):
+        command, *printed = block.splitlines()
+        yield command, printed
+
+
+def run_as_shown(command, directory):
+    """The exit code, and what it prints on standard output, as if the directory were that of the page."""
+    words = [str(directory) if word == "/var/lib/zab" else word for word in shlex.split(command)]
+    assert words[0] == "zab"
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(words, capture_output=True, text=True, timeout=30, env={**os.environ, "PATH": path})
+    return done.returncode, done.stdout.replace(str(directory), "/var/lib/zab").splitlines()
+
+
+def without_values(lines):
+    """What is the same every time."""
+    values = r"\b(0x[0-9a-f]+|[0-9a-f]{32}|[0-9-]{10}T[0-9:.+]+|(?<=[.-])[0-9a-f]{9}|[0-9]+ znodes|[0-9]+ sessions?)\b"
+    return [re.sub(values, "…", line) for line in lines]
+
+
+def test_what_one_member_has_begins_a_new_ensemble_when_two_of_three_lost_their_data(tmp_path):
+    """B4, through the commands that the operations page shows."""
+    with unstarted(tmp_path, 3) as ensemble:
+        first, second, third = ensemble.members
+        start(first, second, third)
+        ensemble.wait_until_serving()
+        with kazoo(third) as client:
+            client.create("/a", b"1")
+            for number in range(100):
+                client.create(f"/a/{number}", b"%d" % number)
+            last_zxid = client.set("/a", b"2").mzxid
+        for member in ensemble.members:
+            member.stop()
+        wipe(first, second)
+        start(first, second, third)
+        for member in (first, second):
+            member.wait_until_it_says("amnesiac=true", 2)
+        third.wait_until_it_says("recovered", 2)
+        assert [member for member in ensemble.members if member.mode is not None] == []
+        for member in ensemble.members:
+            member.stop()
+        shown = list(commands_of_the_page())
+        for (command, printed), expected in zip(shown, (1, 0), strict=True):
+            code, lines = run_as_shown(command, third.directory)
+            assert (code, without_values(lines)) == (expected, without_values(printed))
+        wipe(first, second)
+        start(first, third)
+        first.wait_until_it_says("listening", 3)
+        third.wait_until_it_says("listening", 3)
+        assert first.mode is third.mode is None
+        start(second)
+        ensemble.wait_until_serving()
+        for member in ensemble.members:
+            with kazoo(member) as client:
+                client.sync("/a")
+                assert client.get("/a")[0] == b"2"
+                assert {client.get(f"/a/{name}")[0] for name in client.get_children("/a")} == {
+                    b"%d" % number for number in range(100)
+                }
+                assert client.create(f"/new{member.server_id}", b"", include_data=True)[1].czxid > last_zxid
+        second.kill()
+        ensemble.wait_until_serving([first, third])
+
+
+def test_another_member_with_old_data_keeps_the_new_ensemble_from_beginning(tmp_path):
+    with unstarted(tmp_path, 3) as ensemble:
+        first, second, third = ensemble.members
+        start(first, second, third)
+        ensemble.wait_until_serving()
+        with kazoo(third) as client:
+            client.create("/a", b"1")
+            client.sync("/a")
+        for member in ensemble.members:
+            member.stop()
+        wipe(first)
+        assert run_as_shown("zab recover --force /var/lib/zab", third.directory)[0] == 0
+        start(first, second, third)
+        for member in ensemble.members:
+            member.wait_until_it_says("listening", 2)
+        assert [member for member in ensemble.members if member.mode is not None] == []
+        second.stop()
+        wipe(second)
+        start(second)
+        ensemble.wait_until_serving()
+        with kazoo(second) as client:
+            assert client.get("/a")[0] == b"1"

@@ -85,6 +85,12 @@ COMMANDS: Final = {
         SERVERS,
         "Make new members' directories out of backups, with the state of any moment.",
     ),
+    "recover": Command(
+        "zab.cli.recover",
+        "recover_command",
+        SERVERS,
+        "Begin a new ensemble with what one stopped member has, after a majority lost its data.",
+    ),
     "pipeline": Command(
         "zab.cli.pipeline",
         "pipeline_app",

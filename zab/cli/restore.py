@@ -50,9 +50,13 @@ if TYPE_CHECKING:
 __all__ = [
     "Format",
     "Target",
+    "asides",
+    "count_of",
     "moment_lines",
     "new_targets",
+    "own_id",
     "restore_command",
+    "sync_path",
     "write_members",
     "written_lines",
     "zxid_behind",
@@ -149,7 +153,7 @@ def write_members(
     from zab.server.disk import RealDisk
 
     lineage = secrets.token_bytes(LINEAGE_BYTES)
-    with _asides(targets, output):
+    with asides(targets, output):
         first, *others = targets
         state = state_in(first.aside)
         epoch = state.zxid >> 32
@@ -168,12 +172,12 @@ def write_members(
         for target in targets:
             _write_my_id(target)
             os.rename(target.aside / output.directory, target.directory / output.directory)
-            _sync(target.directory)
+            sync_path(target.directory)
     return written, lineage
 
 
 @contextlib.contextmanager
-def _asides(targets: list[Target], output: Format) -> Iterator[None]:
+def asides(targets: list[Target], output: Format) -> Iterator[None]:
     """A place to write to in each directory; gone at the end, with directories that were made and stayed empty."""
     made = [directory for target in targets for directory in _missing(target.directory)]
     try:
@@ -195,8 +199,8 @@ def _missing(directory: Path) -> list[Path]:
 
 def _copy(source: Path, target: Path) -> None:
     shutil.copyfile(source, target)
-    _sync(target)
-    _sync(target.parent)
+    sync_path(target)
+    sync_path(target.parent)
 
 
 def _write_my_id(target: Target) -> None:
@@ -205,11 +209,11 @@ def _write_my_id(target: Target) -> None:
     if not file.exists():
         aside = target.aside / "myid"
         aside.write_text(f"{target.server_id}\n")
-        _sync(aside)
+        sync_path(aside)
         os.rename(aside, file)
 
 
-def _sync(path: Path) -> None:
+def sync_path(path: Path) -> None:
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -223,7 +227,7 @@ def new_targets(texts: list[str], output: Format) -> list[Target]:
     for number, text in enumerate(texts, 1):
         named = _TARGET.fullmatch(text)
         directory = Path(named[2] if named is not None else text).expanduser().absolute()
-        own = _own_id(directory)
+        own = own_id(directory)
         server_id = int(named[1]) if named is not None else number if own is None else own
         if own is not None and own != server_id:
             raise _wrong(f"{directory / 'myid'} says {own}, not {server_id}")
@@ -245,7 +249,8 @@ def new_targets(texts: list[str], output: Format) -> list[Target]:
     return targets
 
 
-def _own_id(directory: Path) -> int | None:
+def own_id(directory: Path) -> int | None:
+    """What `myid` says, None without one. Raises BadParameter."""
     try:
         text = (directory / "myid").read_text("latin-1").partition("\n")[0].strip()
     except (FileNotFoundError, NotADirectoryError):
@@ -281,21 +286,21 @@ def moment_lines(moment: "Moment") -> tuple[str, str]:
     begun = "nothing" if moment.base is None else f"{moment.base.file.name} of member {moment.base.member.member}"
     return (
         f"ensemble {moment.ensemble} at zxid {moment.zxid:#x}{when}",
-        f"from {begun} and {_count(moment.txn_count, 'transaction')}",
+        f"from {begun} and {count_of(moment.txn_count, 'transaction')}",
     )
 
 
 def written_lines(written: "Written", lineage: bytes, targets: list[Target], output: Format) -> Iterator[str]:
     """What was written where."""
-    counted = _count(written.znode_count, "znode"), _count(written.session_count, "session")
-    yield f"{', '.join(counted)}, digest {written.digest:016x}"
+    counts = count_of(written.znode_count, "znode"), count_of(written.session_count, "session")
+    yield f"{', '.join(counts)}, digest {written.digest:016x}"
     if output is Format.NATIVE:
         yield f"lineage {lineage.hex()}"
     for target in targets:
         yield f"member {target.server_id}: {target.directory / written.path}"
 
 
-def _count(number: int, what: str) -> str:
+def count_of(number: int, what: str) -> str:
     return f"{number} {what}{'' if number == 1 else 's'}"
 
 
