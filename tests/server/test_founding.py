@@ -108,7 +108,7 @@ def test_markers_of_wiped_members_count_for_nothing_while_somebody_has_a_history
         assert [member for member in ensemble.members if member.mode is not None] == []
 
 
-# ----------------------------------------------------------------------------------------------- when a majority is lost
+# ---------------------------------------------------------------------------------------------- when a majority is lost
 
 
 def commands_of_the_page():
