@@ -37,7 +37,7 @@ from datatree.segment import (
     index_path,
     log_path,
 )
-from datatree.stale import STALE, set_aside, set_aside_history
+from datatree.stale import CONFLICT, STALE, aside_path, set_aside, set_aside_history
 
 SEGMENT_BYTES = 64 << 20
 """How large a file grows before the next one begins, and how much is preallocated: ZooKeeper's preAllocSize."""
@@ -219,27 +219,28 @@ class TransactionLog:
 
     # Cutting.
 
-    def truncate(self, zxid: int, chain: bytes) -> None:
+    def truncate(self, zxid: int, chain: bytes, *, conflict: bool = False) -> None:
         """Cut off every batch above (zxid, chain), newest files first; durable when it returns.
 
-        What is cut is kept beside the log, as stale files: where it differs from what another member has at the same
-        zxid, somebody will want to see it. Retention removes them in time.
+        What is cut is kept beside the log, as stale files, which retention removes in time. With `conflict` it differs
+        from what another member has at the same zxid, and stays until somebody has seen it (A5).
 
         Raises NotHeldError when that is no batch end of this history. An OSError is final."""
         assert zxid >= self.mark, f"{zxid:#x} is below the high-water mark {self.mark:#x}"
         if self.floor(zxid) != (zxid, chain):
             raise NotHeldError(f"{zxid:#x} with this chain is no batch end of this log")
+        suffix = CONFLICT if conflict else STALE
         self.roll()
         self._begin_change()
         while self._segments and self._segments[-1].previous[0] >= zxid:
             # The name is gone before the next older file goes, or a power cut could leave a gap.
-            set_aside(self.disk, self._segments.pop().path)
+            set_aside(self.disk, self._segments.pop().path, suffix)
         if self._segments and self._segments[-1].last[0] > zxid:
-            self._cut_segment(self._segments[-1], (zxid, chain))
+            self._cut_segment(self._segments[-1], (zxid, chain), suffix)
         self.last = zxid, chain
         self._sound = True
 
-    def _cut_segment(self, segment: Segment, end: Position) -> None:
+    def _cut_segment(self, segment: Segment, end: Position, suffix: str) -> None:
         """Cut within a file. A frame that is cut in two goes, as far as it stays, into a file of its own first: its
         rename is the moment of the truncation."""
         position = segment.previous
@@ -254,8 +255,8 @@ class TransactionLog:
             cut = frame_end
             if batches:
                 position = batches[-1].zxid, batches[-1].chain
-        stale = SegmentHeader(self.lineage, end, tail[0].first)
-        self.disk.replace(log_path(stale.first) + STALE, _pack_segment(stale, tail))
+        aside = SegmentHeader(self.lineage, end, tail[0].first)
+        self.disk.replace(aside_path(self.disk, log_path(aside.first), suffix), _pack_segment(aside, tail))
         if kept:
             self._segments.append(write_segment(self.disk, SegmentHeader(self.lineage, position, kept[0].first), kept))
         if self.disk.exists(index_path(segment.path)):
@@ -267,9 +268,9 @@ class TransactionLog:
             segment.end, segment.last, segment.index = cut, position, None
             self.disk.sync_directory(DIRECTORY)
 
-    def reset(self, zxid: int, chain: bytes, lineage: bytes) -> None:
+    def reset(self, zxid: int, chain: bytes, lineage: bytes, *, conflict: bool = False) -> None:
         """Set all local history aside and continue from (zxid, chain) of this lineage: behind an installed snapshot, or
-        from `genesis`. Durable when it returns. An OSError is final.
+        from `genesis`. Durable when it returns. `conflict` is that of `truncate`. An OSError is final.
 
         Where less is left than this member may have acknowledged, its member record goes first: until that is written
         again it is amnesiac. Otherwise a crash before it has caught up would leave a member that counts and holds less
@@ -286,7 +287,7 @@ class TransactionLog:
         self._synced_end = 0
         # Before the files go: an old mark above what is left of them would look like a loss.
         save_mark(self.disk, lineage, zxid, durable=True)
-        set_aside_history(self.disk, lineage, zxid, chain)
+        set_aside_history(self.disk, lineage, zxid, chain, CONFLICT if conflict else STALE)
         self._segments.clear()
         self.lineage, self.last, self.mark, self._damaged = lineage, (zxid, chain), zxid, False
         self._sound = True

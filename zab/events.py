@@ -235,6 +235,8 @@ class TruncateLog:
     generation: int
     zxid: int
     chain: bytes
+    conflict: bool = False
+    """What is cut differs from the leader's history at the same zxid: it is kept until somebody has seen it (A5)."""
 
 
 @attrs.define
@@ -257,6 +259,8 @@ class FetchSnapshot:
     zxid: int
     chain: bytes
     lineage: bytes
+    conflict: bool = False
+    """As in `TruncateLog`, of the log that the snapshot takes the place of."""
 
 
 @attrs.define

@@ -186,6 +186,8 @@ class Trunc:
     TYPE: ClassVar[int] = 14
     zxid: int = _field(ZXID)
     chain: bytes = _field(CHAIN)
+    conflict: bool = _field(_is_bool)
+    """Where your history ends, I have other bytes at the same zxid (A5)."""
 
 
 @attrs.define
@@ -195,6 +197,8 @@ class Snap:
     TYPE: ClassVar[int] = 15
     zxid: int = _field(ZXID)
     chain: bytes = _field(CHAIN)
+    conflict: bool = _field(_is_bool)
+    """As in `Trunc`."""
 
 
 @attrs.define

@@ -131,6 +131,8 @@ class Peer:
         """The lineage in the member record: the one whose history this member is known to hold."""
         self.doubted_above: int | None = None
         """A leader of our lineage did not know our batches above this one: it is reported as our end (A4)."""
+        self.conflict = False
+        """A leader has other bytes than this member at the same zxid: what goes is to be kept (A5)."""
         self._held_at_start = restored.holds
         self.beginning = restored.beginning
         self._is_marker_valid = restored.marked
@@ -513,6 +515,7 @@ class Peer:
 
     def _on_snapshot_installed(self, now: int, event: ev.SnapshotInstalled) -> None:
         # The fact holds whatever the generation: the files are replaced.
+        self.conflict = False
         self.recorded_lineage = b""  # installing takes the member record away, until ACK-LD
         self.history.reset((event.zxid, event.chain))
         self.beginning = event.zxid if event.begins else 0

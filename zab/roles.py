@@ -76,6 +76,8 @@ class LearnerHandler:
     """The end of its history, as its ACKEPOCH told."""
     cursor: int = 0
     """Everything up to this zxid was sent on this link, or was there before."""
+    conflict: bool = False
+    """It has other bytes at the zxid where its history ends (A5)."""
     decided: bool = False
     """DIFF, TRUNC or SNAP was sent."""
     reading: bool = False

@@ -78,6 +78,7 @@ def _decide(peer: "Peer", handler: LearnerHandler, floor: Position) -> None:
         peer.send(handler.link, msg.Diff(floor[0]))
     else:
         if floor[0] == position[0]:
+            handler.conflict = True
             peer.trace(f"ALARM: server {handler.sid} has other bytes than this leader at {floor[0]:#x}")
             before = peer.history.floor(floor[0] - 1)
             if before is None and floor[0] > 0:
@@ -87,7 +88,7 @@ def _decide(peer: "Peer", handler: LearnerHandler, floor: Position) -> None:
                 peer.emit(ev.OfferSnapshot(handler.link))
                 return
             floor = before
-        peer.send(handler.link, msg.Trunc(*floor))
+        peer.send(handler.link, msg.Trunc(*floor, handler.conflict))
     handler.decided = True
     handler.cursor = floor[0]
     _stream(peer, handler)
@@ -121,7 +122,7 @@ def leader_on_snapshot_offered(peer: "Peer", now: int, handler: LearnerHandler, 
         return
     handler.decided = handler.installing = True
     handler.cursor = position[0]
-    peer.send(handler.link, msg.Snap(*position))
+    peer.send(handler.link, msg.Snap(*position, handler.conflict))
 
 
 def leader_on_installed(peer: "Peer", now: int, handler: LearnerHandler, message: msg.Installed) -> None:
@@ -249,6 +250,10 @@ def learner_on_trunc(peer: "Peer", now: int, following: Following, message: msg.
             f"which is committed up to {peer.committed:#x}; the files are kept as they are"
         )
         return
+    if message.conflict:
+        _learner_note_conflict(peer, following, peer.position()[0])
+    elif not is_held and peer.history.chain_at(message.zxid) is not None:
+        _learner_note_conflict(peer, following, message.zxid)
     if not is_held:
         # Both histories go on there with batches that nobody else has. What is below is offered next; to cut at the
         # mark at once could take away what is committed and was acknowledged here (ZOOKEEPER-4643).
@@ -261,6 +266,16 @@ def learner_on_trunc(peer: "Peer", now: int, following: Following, message: msg.
     _cut(peer, position)
 
 
+def _learner_note_conflict(peer: "Peer", following: Following, zxid: int) -> None:
+    """Only a broken invariant can make two batches of one zxid. "Above the known mark the learner's tail is set aside
+    and it is synchronized, with an alarm" (A5)."""
+    peer.conflict = True
+    peer.trace(
+        f"ALARM: leader {following.leader} has other bytes than this server at {zxid:#x}; "
+        "what is cut here is kept for somebody to look at"
+    )
+
+
 def _cut(peer: "Peer", position: Position) -> None:
     """Cut the history behind a position, in memory now, on disk before anything that is appended later."""
     if peer.history.last == position:
@@ -270,7 +285,8 @@ def _cut(peer: "Peer", position: Position) -> None:
     peer.history.truncate(position)
     peer.durable = min(peer.durable, position[0])
     peer.generation += 1
-    peer.emit(ev.TruncateLog(peer.generation, *position))
+    peer.emit(ev.TruncateLog(peer.generation, *position, peer.conflict))
+    peer.conflict = False
 
 
 def learner_on_snap(peer: "Peer", now: int, following: Following, message: msg.Snap) -> None:
@@ -285,10 +301,13 @@ def learner_on_snap(peer: "Peer", now: int, following: Following, message: msg.S
         return
     if message.zxid <= peer.position()[0] or epoch_of(message.zxid) > following.epoch:
         raise ProtocolError(f"SNAP at {message.zxid:#x}, this history ends at {peer.position()[0]:#x}")
+    if message.conflict:
+        _learner_note_conflict(peer, following, peer.position()[0])
     _learner_begin(peer, following)
     following.fetching = True
     peer.generation += 1
-    peer.emit(ev.FetchSnapshot(peer.generation, following.leader, message.zxid, message.chain, peer.lineage))
+    position = (message.zxid, message.chain)
+    peer.emit(ev.FetchSnapshot(peer.generation, following.leader, *position, peer.lineage, peer.conflict))
 
 
 def learner_on_snapshot_installed(peer: "Peer", now: int) -> None:

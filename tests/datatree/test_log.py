@@ -7,6 +7,7 @@ from datatree.batch import genesis
 from datatree.epochs import load_mark, load_member
 from datatree.frame import FRAME_HEADER_BYTES, scan
 from datatree.log import SPARE, LogFailedError, NotHeldError
+from datatree.retention import purge
 from datatree.segment import SEGMENT_HEADER_BYTES, LogDamagedError, index_path, log_files, log_path, read_index
 from tests.datatree.histories import LINEAGE, START, Author, fresh_log, held, raws, reopened, snapshot, synchronized
 from zab.simulator.disk import FaultyDisk, PowerLossError
@@ -247,6 +248,54 @@ def test_what_a_truncation_cuts_is_set_aside(segment_bytes, kept):
             found += [batch.raw for batch in frame.batches]
     assert found == raws(batches[kept:])
     assert held(log) == raws(batches[:kept])
+
+
+@pytest.mark.parametrize("segment_bytes", [700, 1 << 20])
+def test_what_conflicts_stays_until_somebody_has_seen_it(segment_bytes):
+    """A5: under a name that neither recovery nor retention knows, and that no later conflict takes."""
+    disk, author = FaultyDisk(), Author()
+    synchronized(disk)
+    log = fresh_log(disk, segment_bytes=segment_bytes)
+    log.append(author.write(4))
+    position = author.last
+    kept = raws(author.batches)
+    cut = []
+    for number in range(3):
+        other = Author(epoch=1, seed=100 + number, start=position)
+        other.children = 500 + number
+        cut += raws(other.write(2, lag=99))
+        for batch in other.batches:
+            log.append([batch])
+        log.truncate(*position, conflict=True)
+    names = [name for name in disk.list("version-1") if ".conflict" in name]
+    found = []
+    for name in names:
+        first = int(name.split(".")[1], 16)
+        for frame in scan(disk.read(f"version-1/{name}"), first, SEGMENT_HEADER_BYTES).parts:
+            found += [batch.raw for batch in frame.batches]
+    assert sorted(found) == sorted(cut)
+    assert {name.partition(".conflict")[2] for name in names} == {"", ".2", ".3"}
+    recovered, again = reopened(disk)
+    assert (recovered.damage, recovered.problems) == ([], [])
+    assert held(again) == kept
+    assert not [name for name in disk.list("version-1") if name.endswith(".stale")]
+    tree = author.tree
+    for number in range(3):
+        tree.applied += 1
+        snapshot(disk, tree, bytes([number] * 16))
+    purge(disk)
+    assert [name for name in disk.list("version-1") if ".conflict" in name] == names
+
+
+def test_what_conflicts_is_kept_too_where_a_snapshot_takes_its_place():
+    disk, author = FaultyDisk(), Author()
+    synchronized(disk)
+    log = fresh_log(disk)
+    log.append(author.write(4))
+    log.close()
+    _, log = reopened(disk)
+    log.reset(7 << 32, bytes(16), LINEAGE, conflict=True)
+    assert [name for name in disk.list("version-1") if name.startswith("log.")] == ["log.100000001.conflict"]
 
 
 def test_truncate_refuses_what_is_no_batch_end_of_this_history():

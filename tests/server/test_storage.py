@@ -123,6 +123,15 @@ def test_truncation_ends_at_the_position(storage):
     assert recover(storage.disk, 1).last == storage.log.last
 
 
+def test_what_differs_from_the_leader_is_set_aside_for_somebody_to_look_at(storage):
+    batches = batches_from(storage, 3)
+    storage.perform([AppendBatches(1, batches)])
+    storage.perform([TruncateLog(2, batches[0].zxid, batches[0].chain, conflict=True)])
+    assert [name for name in storage.disk.list("version-1") if name.endswith((".stale", ".conflict"))] == [
+        f"log.{batches[1].zxid:x}.conflict"
+    ]
+
+
 def test_reset_begins_a_lineage_anew_and_forgets_that_the_member_was_synchronized(storage):
     storage.perform([AppendBatches(1, batches_from(storage, 5)), SaveMember(1, LINEAGE)])
     other = bytes(16)

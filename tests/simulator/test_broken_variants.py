@@ -300,7 +300,7 @@ def leave_outstanding_ephemerals(patch: Patch) -> None:
 def truncate_in_memory_only(patch: Patch) -> None:
     """TRUNC is acknowledged, and the file keeps what was cut."""
 
-    def forget(log: TransactionLog, zxid: int, chain: bytes) -> None:
+    def forget(log: TransactionLog, zxid: int, chain: bytes, *, conflict: bool) -> None:
         log.roll()
         log.last = zxid, chain
 

@@ -34,6 +34,8 @@ class Disk:
         """The zxid that the lineage began with, where forced recovery or restore made it."""
         self.founder = False
         """Forced recovery, on this disk."""
+        self.conflicts: list[Batch] = []
+        """Batches that were set aside because a leader had others at the same zxid."""
         self.marker = False
         """Whether there is a file `initialize`."""
 
@@ -365,6 +367,8 @@ class Ensemble:
             disk.batches.extend(effect.batches)
             self.step(server.sid, ev.Durable(effect.generation, effect.batches[-1].zxid))
         elif isinstance(effect, ev.TruncateLog):
+            if effect.conflict:
+                disk.conflicts += [batch for batch in disk.batches if batch.zxid > effect.zxid]
             disk.batches = [batch for batch in disk.batches if batch.zxid <= effect.zxid]
             self.step(server.sid, ev.LogCut(effect.generation, effect.zxid))
         elif isinstance(effect, ev.ResetLog):
@@ -378,6 +382,8 @@ class Ensemble:
                 self._fail_fetch(server, effect)
                 return
             disk.member = None
+            if effect.conflict:
+                disk.conflicts += disk.batches
             disk.batches, disk.base, disk.lineage = [], (effect.zxid, effect.chain), effect.lineage
             server.applied = [batch for batch in source.applied if batch.zxid <= effect.zxid]
             disk.mark = effect.zxid

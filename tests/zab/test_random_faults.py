@@ -46,6 +46,7 @@ def check(ensemble: Ensemble, committed: dict[int, bytes]) -> None:
     for server in ensemble.servers.values():
         ends = [batch.zxid for batch in server.applied]
         assert ends == sorted(set(ends))
+        assert not server.disk.conflicts, "two batches of one zxid"
         for batch in server.applied:
             assert committed.setdefault(batch.zxid, batch.chain) == batch.chain, (
                 f"{server.sid} differs at {batch.zxid:#x}"

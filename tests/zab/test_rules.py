@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from datatree.batch import Batch, build, genesis
-from tests.zab.ensemble import Disk, Ensemble, Server
+from tests.zab.ensemble import Disk, Ensemble, Server, histories
 from tests.zab.test_known_bugs import established, rejoining_with_held_storage
 from zab import events as ev
 from zab import message as msg
@@ -189,7 +189,7 @@ def test_the_last_epoch_is_nobodys() -> None:
     assert peer.accepted_epoch == 1
 
 
-@pytest.mark.parametrize("order", [msg.Trunc(0, bytes(16)), msg.Snap(0, bytes(16))])
+@pytest.mark.parametrize("order", [msg.Trunc(0, bytes(16), False), msg.Snap(0, bytes(16), False)])
 def test_what_comes_before_ackepoch_halts_nobody(order: msg.Message) -> None:
     ensemble, leader = established()
     ensemble.propose(leader)
@@ -213,7 +213,7 @@ def test_a_snapshot_of_a_later_epoch_than_the_leaders_is_refused() -> None:
     until(ensemble, lambda: peer.following and peer.following.epoch_saved)
     link = peer.link_to_leader
     assert link is not None
-    ensemble.step(follower, ev.MessageReceived(link, msg.Snap(make_zxid(99, 1), bytes(16))))
+    ensemble.step(follower, ev.MessageReceived(link, msg.Snap(make_zxid(99, 1), bytes(16), False)))
     assert link not in ensemble.links
 
 
@@ -425,6 +425,92 @@ def test_a_doubt_about_the_tail_ends_with_the_tail() -> None:
     ensemble.propose(leader)
     ensemble.settle()
     assert ensemble.peer(1).position() == ensemble.peer(1).history.last
+
+
+def parted(first_of_one: int, mark_of_one: int, length_of_one: int = 1) -> Ensemble:
+    """Servers 2 and 3 have 1:1, 1:2 and 1:3; from some counter on server 1 has other bytes with the same numbers."""
+    ensemble = Ensemble()
+    shared = chained((1, 1), (1, 2), (1, 3))
+    own = shared[: first_of_one - 1]
+    chain = own[-1].chain if own else genesis(LINEAGE)
+    for counter in range(first_of_one, first_of_one + length_of_one):
+        first = make_zxid(1, counter)
+        own.append(build(chain, epoch=1, first=first, count=1, time=0, flags=0, mark=0, applied=0, digest=0, body=b"y"))
+        chain = own[-1].chain
+    ensemble.servers[1].disk = a_disk((1, 1), own, mark=make_zxid(1, mark_of_one) if mark_of_one else 0)
+    for sid in (2, 3):
+        ensemble.servers[sid].disk = a_disk((1, 1), shared)
+    return ensemble
+
+
+@pytest.mark.parametrize("length", [1, 2])
+@pytest.mark.parametrize("first", [1, 2, 3])
+def test_other_bytes_at_the_same_zxid_are_set_aside_with_an_alarm(first: int, length: int) -> None:
+    """A5: no legal run makes two batches of one zxid; so what is cut then is evidence, and not only cut."""
+    ensemble = parted(first, mark_of_one=first - 1, length_of_one=length)
+    own = ensemble.servers[1].disk.batches[first - 1 :]
+    ensemble.start(2, 3)
+    ensemble.elect()
+    ensemble.start(1)
+    ensemble.run(3000)
+    assert [batch.raw for batch in ensemble.servers[1].disk.conflicts] == [batch.raw for batch in own]
+    assert len(histories(ensemble)) == 1
+    assert ensemble.peer(1).serving
+    assert any(line.startswith("1: ALARM: leader") for line in ensemble.trace)
+    assert not ensemble.peer(1).conflict
+
+
+def test_other_bytes_at_the_same_zxid_at_or_below_the_mark_stop_the_learner() -> None:
+    """A5: what it knows to be committed is not given up, whoever is right."""
+    ensemble = parted(2, mark_of_one=2)
+    ensemble.start(2, 3)
+    ensemble.elect()
+    ensemble.start(1)
+    ensemble.run(1000)
+    assert "is committed up to 0x100000002" in (ensemble.servers[1].halted or "")
+    assert [batch.zxid for batch in ensemble.servers[1].disk.batches] == [make_zxid(1, 1), make_zxid(1, 2)]
+    assert any("ALARM: server 1 has other bytes" in line for line in ensemble.trace)
+
+
+def test_a_tail_that_nobody_else_has_numbered_is_no_conflict() -> None:
+    ensemble, leader = established()
+    ensemble.crash(*followers(ensemble, leader))
+    ensemble.propose(leader)
+    ensemble.settle()
+    ensemble.crash(leader)
+    ensemble.start(*followers(ensemble, leader))
+    ensemble.propose(ensemble.elect())
+    ensemble.start(leader)
+    ensemble.run(1000)
+    assert len(histories(ensemble)) == 1
+    assert ensemble.servers[leader].disk.conflicts == []
+    assert not any("ALARM" in line for line in ensemble.trace)
+
+
+def test_other_bytes_are_set_aside_too_where_a_snapshot_takes_their_place() -> None:
+    ensemble, leader = established()
+    follower = followers(ensemble, leader)[0]
+    ensemble.crash(follower)
+    for _ in range(3):
+        ensemble.propose(leader)
+    ensemble.run(50)
+    ensemble.cut_log(leader)
+    server = ensemble.servers[follower]
+    server.disk.batches = [
+        build(
+            server.disk.base[1], epoch=1, first=make_zxid(1, 1), count=1, time=0, flags=0, mark=0, applied=0, digest=0,
+            body=b"other",
+        )
+    ]  # fmt: skip
+    ensemble.start(follower)
+    peer = ensemble.peer(follower)
+    until(ensemble, lambda: peer.following and peer.following.epoch_saved)
+    ensemble.step(
+        follower, ev.MessageReceived(peer.link_to_leader, msg.Snap(*ensemble.servers[leader].disk.base, True))
+    )  # type: ignore[arg-type]
+    ensemble.settle()
+    assert [batch.zxid for batch in server.disk.conflicts] == [make_zxid(1, 1)]
+    assert not peer.conflict
 
 
 def test_a_leader_that_has_only_heard_of_its_lineage_begins_its_log_with_it() -> None:

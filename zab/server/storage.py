@@ -145,7 +145,7 @@ class Storage:
             return [LogDrained(effect.generation)]
         if isinstance(effect, TruncateLog):
             with self._cutting:
-                self.log.truncate(effect.zxid, effect.chain)
+                self.log.truncate(effect.zxid, effect.chain, conflict=effect.conflict)
             return [LogCut(effect.generation, effect.zxid)]
         if isinstance(effect, ResetLog):
             self._reset(0, genesis(effect.lineage), effect.lineage)
@@ -156,9 +156,9 @@ class Storage:
         self.log.roll()
         return []
 
-    def _reset(self, zxid: int, chain: bytes, lineage: bytes) -> None:
+    def _reset(self, zxid: int, chain: bytes, lineage: bytes, *, conflict: bool = False) -> None:
         with self._cutting:
-            self.log.reset(zxid, chain, lineage)
+            self.log.reset(zxid, chain, lineage, conflict=conflict)
         self._mark = zxid
 
     def _install(self, fetch: FetchSnapshot) -> list[Answer]:
@@ -173,7 +173,7 @@ class Storage:
             return [SnapshotUnusable(fetch, str(error))]
         forget_member(self.disk)
         install_snapshot(self.disk, path, wanted)
-        self._reset(fetch.zxid, fetch.chain, fetch.lineage)
+        self._reset(fetch.zxid, fetch.chain, fetch.lineage, conflict=fetch.conflict)
         begins = fetch.chain == imported(fetch.lineage, fetch.zxid, tree.digest)
         return [TreeInstalled(tree), SnapshotInstalled(fetch.generation, fetch.zxid, fetch.chain, begins)]
 

@@ -95,6 +95,8 @@ class Observer:
 
     def traced(self, process: Process, text: str) -> None:
         """A sentence of the protocol: the ones that tell what a run reached."""
+        if text.startswith("ALARM"):
+            raise SafetyError("no two members disagree", f"server {process.sid} says {text}")
         if text.startswith("session ") and "was silent" in text:
             self.history.ending.add(int(text.split()[1], 16))
         for beginning, what in _TRACED.items():
@@ -324,4 +326,5 @@ _TRACED = {
     "the epoch is renewed": "epochs renewed",
     "a quorum without server": "amnesiacs that count again",
     "history is cut": "histories cut",
+    "a quorum of marked, empty voters": "ensembles begun by markers",
 }
