@@ -24,10 +24,12 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
+from datatree.zookeeper_snapshot import is_complete
 from tests.pipeline.load import Recorder, Worker, Write, connect, disconnect, every_kind
 from tests.pipeline.load_sessions import Hold, Life, RawSession, contend, outlive, queue_up, wait_for_the_end, wave
 from tests.zab_server import zab_servers
 from tests.zookeeper_server import ZooKeeperEnsemble, four_letter_word, zookeeper
+from zab.server.disk import RealDisk
 
 WORKERS = 4
 SEED = 20_26
@@ -94,6 +96,11 @@ class Directories:
 
     def snapshots(self, member: int = 0) -> list[Path]:
         return numbered_files(self.members[member] / self.version, "snapshot")
+
+
+def is_torn(path: Path) -> bool:
+    """Whether it is a snapshot of ZooKeeper that `kill -9` came into; ours get their name when they are whole."""
+    return path.parent.name == "version-2" and not is_complete(RealDisk(str(path.parent), lock=False), path.name)
 
 
 def numbered_files(directory: Path, kind: str) -> list[Path]:

@@ -14,7 +14,7 @@ from datatree.snapshot import load_snapshot
 from datatree.zookeeper_directory import cursor_znodes
 from datatree.zookeeper_snapshot import SnapshotReader, SnapshotZnode
 from datatree.zookeeper_state import ZooKeeperState
-from tests.pipeline.ensembles import NATIVE, Directories
+from tests.pipeline.ensembles import NATIVE, Directories, is_torn
 from zab.cli.log_files import Entry, open_log
 from zab.pipeline.state.local_state import local_moment, local_state
 from zab.server.disk import RealDisk
@@ -65,11 +65,12 @@ def znodes_of(state: ZooKeeperState) -> dict[bytes, SnapshotZnode]:
 
 
 def newest_first(directories: Directories) -> list[tuple[int, list[Path]]]:
-    """The zxids of all snapshots with the members' files of them."""
+    """The zxids of all snapshots that are whole, with the members' files of them."""
     found: dict[int, list[Path]] = {}
     for member in range(3):
         for path in directories.snapshots(member):
-            found.setdefault(int(path.name.partition(".")[2], 16), []).append(path)
+            if not is_torn(path):
+                found.setdefault(int(path.name.partition(".")[2], 16), []).append(path)
     return sorted(found.items(), reverse=True)
 
 
