@@ -12,6 +12,7 @@ Not here: what a message means (the phase modules), and how frames travel (`zab.
 
 from collections.abc import Callable
 from operator import attrgetter
+from struct import Struct
 from typing import Any, ClassVar, TypeAlias, get_args
 
 import attrs
@@ -19,10 +20,16 @@ import cbor2
 
 PROTOCOL_VERSION = 1
 
+DATA_FRAME_BYTES_MAX = 256 << 10
+"""Proposals and requests above this are cut into several messages, between two batches or writes."""
+
 FRAME_BYTES_MAX = 4 << 20
 """A frame between members: one batch of `maxBatchBytes` with room to spare for one larger transaction."""
 
 REASON_BYTES_MAX = 1024
+
+WRITE_HEAD = Struct(">qii")
+"""In front of the body of a forwarded write: session id, cxid, opcode."""
 
 
 class MessageError(Exception):
@@ -74,28 +81,6 @@ DIGEST = _is_int(0, (1 << 64) - 1)
 HOLDS = _is_int(0, 3)
 CHAIN = _is_bytes(16, 16)
 IDENTITIES = _is_list_of(_is_row(_is_bytes(0, 256), _is_bytes(0, 4096)))
-
-
-def _are_requests(value: object) -> bool:
-    """Rows of session id, cxid, opcode, body and identities; in one loop, since a turn has thousands of them."""
-    if type(value) is not list:
-        return False
-    checked: object = []  # rows of one connection follow each other, and have equal identities
-    for row in value:
-        if type(row) is not list or len(row) != 5:
-            return False
-        session, cxid, opcode, body, identities = row
-        if type(session) is not int or type(cxid) is not int or type(opcode) is not int or type(body) is not bytes:
-            return False
-        if not (-_2_63 <= session < _2_63 and -_2_31 <= cxid < _2_31 and -_2_31 <= opcode < _2_31):
-            return False
-        if len(body) > FRAME_BYTES_MAX:
-            return False
-        if identities != checked or type(identities) is not list:
-            if not IDENTITIES(identities):
-                return False
-            checked = identities
-    return True
 
 
 def _lineage(value: object) -> bool:
@@ -291,11 +276,12 @@ class Refused:
 class Request:
     """Writes of a learner's clients, of one turn, in their order.
 
-    Each row: session id, cxid, opcode, request body, identities of its connection as pairs of scheme and id.
+    Each row: the identities of a connection, as pairs of scheme and id, and writes that follow each other with them. A
+    write is its `WRITE_HEAD` and its body.
     """
 
     TYPE: ClassVar[int] = 1
-    requests: list[list[Any]] = _field(_are_requests)
+    rows: list[list[Any]] = _field(_is_list_of(_is_row(IDENTITIES, _is_list_of(_is_bytes(16, FRAME_BYTES_MAX)))))
 
 
 @attrs.define

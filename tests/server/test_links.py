@@ -8,8 +8,10 @@ import trio
 
 from zab.events import MessageReceived, QuorumLinkDown, QuorumLinkUp
 from zab.message import (
+    DATA_FRAME_BYTES_MAX,
     FRAME_BYTES_MAX,
     PROTOCOL_VERSION,
+    WRITE_HEAD,
     Ack,
     Commit,
     Confirm,
@@ -23,7 +25,6 @@ from zab.message import (
 )
 from zab.server import links as links_module
 from zab.server.links import (
-    DATA_FRAME_BYTES_MAX,
     GREETING_MS,
     FrameError,
     Frames,
@@ -233,7 +234,7 @@ def test_first_frame_that_is_no_message_hands_the_socket_over(server):
 
 def test_messages_arrive_in_order_however_they_are_cut(server):
     sock, link = server.linked()
-    messages = [Ack(1, 2), Commit(3), Request([[1, 2, 3, b"body", []]]), Confirm(4)]
+    messages = [Ack(1, 2), Commit(3), Request([[[], [WRITE_HEAD.pack(1, 2, 3) + b"body"]]]), Confirm(4)]
     stream = b"".join(map(framed, messages))
     events = []
     for index in range(len(stream)):
@@ -345,7 +346,7 @@ def test_acknowledgements_pings_and_confirmations_overtake_data_and_keep_their_o
     """H2: behind 100 KB of forwarded requests an acknowledgement would come too late."""
     sock, link = server.linked()
     ping = Ping(1, 1, 1, [])
-    sent = [Request([[1, 1, 1, bytes(100_000), []]]), Ack(1, 5), ping, Commit(5), Confirm(1), Confirmed(1), Ack(1, 6)]
+    sent = [Request([[[], [bytes(100_000)]]]), Ack(1, 5), ping, Commit(5), Confirm(1), Confirmed(1), Ack(1, 6)]
     for message in sent:
         server.links.send((link,), message)
     server.turns(0)
@@ -367,14 +368,11 @@ def test_urgent_message_waits_for_no_more_than_what_is_joined_already(server):
     assert before < 60
 
 
-def test_large_proposals_and_requests_are_cut_between_rows():
+def test_large_proposals_are_cut_between_batches():
     batches = [bytes([number]) * 100_000 for number in range(6)]
     pieces = cut(Proposal(batches))
     assert [batch for piece in pieces for batch in piece.batches] == batches
     assert [len(piece.batches) for piece in pieces] == [2, 2, 2]
-    rows = [[number, 0, 1, bytes(90_000), []] for number in range(4)]
-    assert [row for piece in cut(Request(rows)) for row in piece.requests] == rows
-    assert len(cut(Request(rows))) == 2
     assert cut(Proposal([bytes(DATA_FRAME_BYTES_MAX + 1)])) == [Proposal([bytes(DATA_FRAME_BYTES_MAX + 1)])]
 
 

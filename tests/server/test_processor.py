@@ -11,6 +11,7 @@ from datatree.znode import STAT_LAYOUT
 from tests.server.members import Client, Ensemble
 from zab import events as ev
 from zab import message as msg
+from zab.server.processor import Write
 
 
 def data_of(body: object) -> bytes | None:
@@ -75,13 +76,34 @@ def test_all_writes_of_a_turn_are_one_batch_and_one_message() -> None:
 
 
 def test_learner_forwards_a_large_turn_in_messages_of_bounded_size() -> None:
-    ensemble = Ensemble(3, maxBatchBytes=10_000)
+    ensemble = Ensemble(3)
     client = ensemble.session(ensemble.follower)
     ensemble.sent.clear()
-    replies = ensemble.do(client, *[client.create(b"/%d" % number, bytes(3_000)) for number in range(10)])
+    replies = ensemble.do(client, *[client.create(b"/%d" % number, bytes(60_000)) for number in range(10)])
     assert [(xid, error) for xid, error, _ in replies] == [(xid, 0) for xid in range(1, 11)]
-    requests = [message.requests for _, message in ensemble.sent if isinstance(message, msg.Request)]
-    assert [len(rows) for rows in requests] == [3, 3, 3, 1]
+    requests = [message.rows for _, message in ensemble.sent if isinstance(message, msg.Request)]
+    assert [[len(writes) for _, writes in rows] for rows in requests] == [[4], [4], [2]]
+
+
+def test_forwarded_writes_keep_their_order_and_each_its_identities() -> None:
+    ensemble = Ensemble(3)
+    ensemble.settle()
+    sender, receiver = ensemble.follower.member.processor, ensemble.leader.member.processor
+    local, known = (b"ip", b"127.0.0.1"), (b"digest", b"ann:secret")
+    identities = [(local,), (local,), (local, known), (local,), (), (known,), (known,)]
+    writes = [
+        Write(-7 - number % 2, number, int(OpCode.SET_DATA), b"body%d" % number, proven, None, 1)
+        for number, proven in enumerate(identities)
+    ]
+    sender.intake.extend(writes)
+    (message,) = sender.forward()
+    assert [len(rows) for _, rows in message.rows] == [2, 1, 1, 1, 2]
+    assert receiver.submit_forwarded(msg.decode(msg.encode(message)), owner=2)
+    assert not sender.intake
+    fields = ("session", "cxid", "opcode", "body", "identities")
+    assert [[getattr(write, name) for name in fields] for write in receiver.intake] == [
+        [getattr(write, name) for name in fields] for write in writes
+    ]
 
 
 def test_batches_end_at_their_limits_and_a_larger_write_goes_alone() -> None:

@@ -371,8 +371,8 @@ def test_forwarded_operation_that_no_learner_may_send_costs_it_its_link() -> Non
     follower = ensemble.follower
     link = follower.member.peer.link_to_leader
     assert link is not None
-    row = [0, 0, int(OpCode.DELETE_CONTAINER), b"\x00\x00\x00\x02/a", []]
-    ensemble.on_wire[link].append((follower.sid, msg.Request([row])))
+    write = msg.WRITE_HEAD.pack(0, 0, int(OpCode.DELETE_CONTAINER)) + b"\x00\x00\x00\x02/a"
+    ensemble.on_wire[link].append((follower.sid, msg.Request([[[], [write]]])))
     ensemble.settle()
     assert link not in ensemble.links
 

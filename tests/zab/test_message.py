@@ -30,7 +30,7 @@ EXAMPLES: list[msg.Message] = [
     msg.Confirm(9),
     msg.Confirmed(9),
     msg.Refused("another ensemble"),
-    msg.Request([[-1, 7, 5, b"body", [[b"ip", b"127.0.0.1"]]]]),
+    msg.Request([[[[b"ip", b"127.0.0.1"]], [msg.WRITE_HEAD.pack(-1, 7, 5) + b"body"]]]),
     msg.Revalidate(-3, 4000),
     msg.Revalidated(-3, True),
     msg.Sync(12),

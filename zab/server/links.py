@@ -14,8 +14,8 @@ acknowledgements would stand behind forwarded requests, nothing would commit, an
 
 Two send queues a link (H2): acknowledgements, pings and confirmations do not wait behind proposals or requests. The
 order within each queue is kept; an acknowledgement of NEWLEADER is an `Ack` like those that follow it, so none
-overtakes it. Proposals and requests above `DATA_FRAME_BYTES_MAX` are cut into several messages between two of their
-rows.
+overtakes it. Proposals above `DATA_FRAME_BYTES_MAX` are cut into several messages between two batches; requests come as
+several.
 
 Limits: a link with more than `UNSENT_BYTES_MAX` is broken (a learner that does not read is synchronized again from
 the log, by cursor); `GREETING_MS` to greet; `STRANGERS_MAX` inbound connections that have not greeted.
@@ -28,10 +28,11 @@ from __future__ import annotations
 import itertools
 import socket
 from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from typing import Any
 
 from zab.events import Event, MessageReceived, QuorumLinkDown, QuorumLinkUp
 from zab.message import (
+    DATA_FRAME_BYTES_MAX,
     FRAME_BYTES_MAX,
     PROTOCOL_VERSION,
     Ack,
@@ -42,7 +43,6 @@ from zab.message import (
     MessageError,
     Ping,
     Proposal,
-    Request,
     decode,
     encode,
 )
@@ -55,7 +55,6 @@ RECEIVE_BYTES = 64 << 10
 RECEIVE_CALLS_MAX = 32
 """A turn reads at most 2 MiB from one link: then the others have their turn."""
 RECEIVE_FEW_BYTES = 4096
-DATA_FRAME_BYTES_MAX = 256 << 10
 UNSENT_BYTES_MAX = 64 << 20
 GREETING_MS = 5_000
 GREETING_BYTES_MAX = 4096
@@ -66,8 +65,6 @@ _LENGTH_BYTES = 4
 _URGENT = frozenset({Ack, Ping, Confirm, Confirmed})
 
 journal = Journal("links")
-
-Row = TypeVar("Row")
 
 
 class FrameError(Exception):
@@ -81,23 +78,17 @@ def framed(message: Message) -> bytes:
     return len(body).to_bytes(_LENGTH_BYTES, "big") + body
 
 
-def cut(message: Proposal | Request) -> list[Proposal] | list[Request]:
-    """The same batches or requests in messages of at most `DATA_FRAME_BYTES_MAX`, or of one row that is larger."""
-    if isinstance(message, Proposal):
-        return [Proposal(rows) for rows in _cut_rows(message.batches, len)]
-    return [Request(rows) for rows in _cut_rows(message.requests, lambda row: len(row[3]))]
-
-
-def _cut_rows(rows: list[Row], size_of: Callable[[Row], int]) -> list[list[Row]]:
-    pieces: list[list[Row]] = [[]]
+def cut(proposal: Proposal) -> list[Proposal]:
+    """The same batches in messages of at most `DATA_FRAME_BYTES_MAX`, or of one batch that is larger."""
+    pieces: list[list[bytes]] = [[]]
     size_bytes = 0
-    for row in rows:
-        size_bytes += size_of(row)
+    for batch in proposal.batches:
+        size_bytes += len(batch)
         if size_bytes > DATA_FRAME_BYTES_MAX and pieces[-1]:
             pieces.append([])
-            size_bytes = size_of(row)
-        pieces[-1].append(row)
-    return pieces
+            size_bytes = len(batch)
+        pieces[-1].append(batch)
+    return [Proposal(batches) for batches in pieces]
 
 
 class Frames:
@@ -316,7 +307,7 @@ class QuorumLinks:
         if not targets:
             return
         is_urgent = type(message) in _URGENT
-        for piece in cut(message) if isinstance(message, Proposal | Request) else (message,):
+        for piece in cut(message) if isinstance(message, Proposal) else (message,):
             data = framed(piece)
             for link in targets:
                 if is_urgent:

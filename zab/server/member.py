@@ -32,7 +32,7 @@ from typing import Any
 
 from datatree.batch import Batch
 from datatree.digest import DIGEST_VERSION
-from datatree.opcodes import WRITES, OpCode
+from datatree.opcodes import OpCode
 from datatree.prepare import Prepare, PrepareSettings
 from datatree.recovery import Recovered
 from datatree.requests import PathOnly
@@ -71,8 +71,6 @@ from zab.server.settings import Config
 
 APPLIED_COUNT_MAX = 500
 """Transactions applied in a turn, or one batch: some 3 ms of sets, 10 ms of creates."""
-
-_FORWARDED = frozenset(int(opcode) for opcode in WRITES) | {int(OpCode.CREATE_SESSION)}
 
 
 class Member:
@@ -304,12 +302,9 @@ class Member:
             self._early.append(effect)
 
     def _leader_on_request(self, link: int, sid: int, message: msg.Request) -> None:
-        if any(row[2] not in _FORWARDED for row in message.requests):
+        if not self.processor.submit_forwarded(message, sid):
             self._effects.append(ev.CloseLink(link, "it forwarded what no learner may"))
             self._tell(ev.QuorumLinkDown(link))
-            return
-        for row in message.requests:
-            self.processor.submit_row(row, sid)
 
     def _leader_on_revalidate(self, link: int, sid: int, message: msg.Revalidate) -> None:
         self.metrics.connection_revalidate_count += 1

@@ -50,8 +50,9 @@ from datatree.requests import CreateSession
 from zab import message as msg
 from zab.events import Propose
 from zab.jute.replies import notification, reply
+from zab.message import DATA_FRAME_BYTES_MAX, WRITE_HEAD
 from zab.server.changes import Changes
-from zab.server.connection import ClientConnection, Closing
+from zab.server.connection import ClientConnection, Closing, Identity
 from zab.server.local import ANSWERS, PROMPT, UNKNOWN, sync_reply
 from zab.server.reads import UNDECODABLE, Answer, ConnectionEnds, ReadState
 from zab.server.sessions import Sessions
@@ -62,6 +63,8 @@ _HEADER = Struct(">ii")
 """xid and opcode, in front of every request."""
 
 _IS_WRITE = frozenset(int(opcode) for opcode in WRITES) - {int(OpCode.RECONFIG)}
+_FORWARDED = frozenset(int(opcode) for opcode in WRITES) | {int(OpCode.CREATE_SESSION)}
+_BODY_AT = WRITE_HEAD.size
 _SYNC = int(OpCode.SYNC)
 _GET_CHANGES = int(OpCode.GET_CHANGES)
 _ERROR = int(OpCode.ERROR)
@@ -282,12 +285,20 @@ class Processor:
         """A write that no connection here waits for: a learner's, or the ensemble's own."""
         self.intake.append(Write(session, cxid, opcode, body, (), None, owner))
 
-    def submit_row(self, row: list[Any], owner: int) -> None:
-        """A write that a learner forwarded, as it stands in the message."""
-        session, cxid, opcode, body, identities = row
-        proven = tuple([(scheme, name) for scheme, name in identities])
-        refused = self.sessions.refusal(session, opcode, owner)
-        self.intake.append(Write(session, cxid, opcode, body, proven, None, owner, refused))
+    def submit_forwarded(self, request: msg.Request, owner: int) -> bool:
+        """The writes that a learner forwarded. False, and none of them is in: one is of a kind that it may not send."""
+        refusal = self.sessions.refusal
+        writes: list[Write] = []
+        for identities, rows in request.rows:
+            proven = tuple([(scheme, name) for scheme, name in identities])
+            for row in rows:
+                session, cxid, opcode = WRITE_HEAD.unpack_from(row)
+                if opcode not in _FORWARDED:
+                    return False
+                refused = refusal(session, opcode, owner)
+                writes.append(Write(session, cxid, opcode, row[_BODY_AT:], proven, None, owner, refused))
+        self.intake += writes
+        return True
 
     def submit_new_sessions(self) -> None:
         """The createSessions that the handshakes of the turn ask for; their cxid tells whose they are."""
@@ -298,14 +309,19 @@ class Processor:
     def forward(self) -> Iterator[msg.Request]:
         """On a learner: the writes of the turn for the leader, in as few messages as their size allows."""
         rows: list[list[Any]] = []
+        identities: tuple[Identity, ...] | None = None
         size = 0
         while self.intake:
             write = self.intake.popleft()
-            if rows and size + len(write.body) > self.state.config.max_batch_bytes:
+            row = WRITE_HEAD.pack(write.session, write.cxid, write.opcode) + write.body
+            if rows and size + len(row) > DATA_FRAME_BYTES_MAX:
                 yield msg.Request(rows)
-                rows, size = [], 0
-            rows.append([write.session, write.cxid, write.opcode, write.body, [list(row) for row in write.identities]])
-            size += len(write.body) + 32
+                rows, identities, size = [], None, 0
+            if write.identities != identities:
+                identities = write.identities
+                rows.append([[list(pair) for pair in identities], []])
+            rows[-1][1].append(row)
+            size += len(row)
         if rows:
             yield msg.Request(rows)
 
@@ -341,12 +357,13 @@ class Processor:
             assert len(own.txns) == batch.count
             return own.txns, own.connections
         txns = decode_all(batch.body, batch.first, batch.count)
-        return txns, map(self._waiting_for, txns)
+        served, waiting = self.clients.by_session.get, self._waiting
+        # One by one, since what is answered first changes who waits for what.
+        return txns, (waiting(found, txn) if (found := served(txn.session)) is not None else None for txn in txns)
 
-    def _waiting_for(self, txn: Txn) -> ClientConnection | None:
-        """The connection whose oldest write under way is this transaction."""
-        connection = self.clients.by_session.get(txn.session)
-        if connection is None or txn.zxid <= connection.fence or connection.closing:
+    def _waiting(self, connection: ClientConnection, txn: Txn) -> ClientConnection | None:
+        """The connection of the session, if its oldest write under way is this transaction."""
+        if txn.zxid <= connection.fence or connection.closing:
             return None
         for xid, opcode, frame, _ in connection.pending:
             if not frame:
