@@ -106,6 +106,22 @@ def test_the_whole_history_begins_a_new_one_and_the_old_files_stay(
     assert f"version-1.before-{6 << 32 | 1:x}" in again.out
 
 
+def test_the_old_files_can_be_restored_from(zab: Callable[..., Result], tmp_path: Path) -> None:
+    """As the operations page says: also without what may not have been committed."""
+    member = tmp_path / "member"
+    member.mkdir()
+    author = lived(member, clean=False)
+    assert zab("--force", member).code == 0
+    old = member / f"version-1.before-{5 << 32 | 1:x}"
+    for words, zxid in (([], author.batches[-2].zxid), (["--uncommitted"], author.last[0])):
+        new = tmp_path / f"new{len(words)}"
+        with pytest.raises(SystemExit) as ending:
+            main(["restore", str(old), "--to", str(new), *words])
+        assert not ending.value.code
+        disk = RealDisk(str(new), lock=False)
+        assert recover(disk).tree.digest == author.states[zxid][0]
+
+
 def test_a_log_of_its_own_is_set_aside_too(zab: Callable[..., Result], tmp_path: Path) -> None:
     data, log = tmp_path / "data", tmp_path / "log"
     data.mkdir()

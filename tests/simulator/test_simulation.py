@@ -17,6 +17,7 @@ REACHED = (
     "leaders established",
     "epochs renewed",
     "amnesiacs that count again",
+    "ensembles begun by markers",
     "sent Diff",
     "sent Trunc",
     "sent Snap",
