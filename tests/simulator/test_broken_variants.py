@@ -277,15 +277,14 @@ def take_requests_to_the_next_leader(patch: Patch) -> None:
 
 def answer_an_older_connection(patch: Patch) -> None:
     """What was written through an earlier connection of the session answers the present one."""
-    waiting_for = Processor._waiting_for
+    waiting = Processor._waiting
 
-    def forgetful(processor: Processor, txn: Any) -> Any:
-        connection = processor.clients.by_session.get(txn.session)
-        if connection is not None and connection.pending and not connection.closing:
+    def forgetful(processor: Processor, connection: Any, txn: Any) -> Any:
+        if connection.pending and not connection.closing:
             connection.pending[0] = (txn.cxid, *connection.pending[0][1:])
-        return waiting_for(processor, txn)
+        return waiting(processor, connection, txn)
 
-    patch.setattr(Processor, "_waiting_for", forgetful)
+    patch.setattr(Processor, "_waiting", forgetful)
 
 
 def leave_outstanding_ephemerals(patch: Patch) -> None:
