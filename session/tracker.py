@@ -97,7 +97,8 @@ class SessionTracker:
         tracked = self._sessions.get(id_)
         if tracked is None or tracked.is_closing:
             return False
-        self._advance(now)
+        if now != self._seen:
+            self._advance(now)
         self._buckets.touch(id_, self._clock, tracked.timeout_ms if timeout_ms is None else timeout_ms)
         return True
 

@@ -24,23 +24,31 @@ class Sink:
 
 
 @given(
-    pieces=st.lists(st.tuples(st.booleans(), st.binary(min_size=1, max_size=20)), max_size=30),
+    pieces=st.lists(
+        st.tuples(st.sampled_from(["urgent", "queued", "straight"]), st.binary(min_size=1, max_size=20)), max_size=30
+    ),
     takes=st.lists(st.integers(1, 25), max_size=60),
 )
 def test_whole_pieces_arrive_each_kind_in_its_order_however_little_the_socket_takes(pieces, takes):
     queue, sink = SendQueue(), Sink(takes)
     total = 0
-    for is_urgent, piece in pieces:
+    for way, piece in pieces:
         total += len(piece)
-        (queue.push_urgent if is_urgent else queue.push)(piece)
-        queue.flush(sink.send)
+        if way == "straight":
+            queue.flush_all(sink.send, [piece[:1], piece[1:]], len(piece))
+        else:
+            (queue.push_urgent if way == "urgent" else queue.push)(piece)
+            queue.flush(sink.send)
         assert queue.unsent_bytes == total - len(sink.taken)
     sink.takes.extend([1 << 20] * (len(pieces) + 1))
-    while queue.unsent_bytes:
+    for _ in range(len(pieces) + 1):
         queue.flush(sink.send)
     assert len(sink.taken) == total
     # Cut what arrived back into pieces: no piece was torn apart by another, and each kind kept its order.
-    left = {True: deque(p for u, p in pieces if u), False: deque(p for u, p in pieces if not u)}
+    left = {
+        True: deque(p for way, p in pieces if way == "urgent"),
+        False: deque(p for way, p in pieces if way != "urgent"),
+    }
     assert can_be_cut(bytes(sink.taken), left[True], left[False])
 
 
@@ -61,10 +69,16 @@ def can_be_cut(data, urgent, ordinary):
 def test_everything_queued_is_one_call():
     queue, sink = SendQueue(), Sink([1000])
     queue.push(b"one")
-    queue.push_all([b"two", b"three"], 8)
-    assert queue.flush(sink.send) == 11
+    assert queue.flush_all(sink.send, [b"two", b"three"], 8) == 11
     assert sink.calls == [11]
     assert queue.flush(sink.send) == 0
+
+
+def test_more_than_is_joined_at_a_time_is_queued():
+    queue, sink = SendQueue(), Sink([1 << 30] * 2)
+    assert queue.flush_all(sink.send, [b"o" * 200_000] * 3, 600_000) == 400_000
+    assert queue.flush_all(sink.send, [b"p"], 1) == 200_001
+    assert sink.taken == b"o" * 600_000 + b"p"
 
 
 def test_partial_send_copies_nothing_again():

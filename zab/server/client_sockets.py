@@ -183,11 +183,12 @@ class ClientSockets:
         if connection.closing is Closing.AT_ONCE:
             self._drop(client)
             return
-        if connection.out:
-            size_bytes = connection.out_bytes
-            queue.push_all(connection.take_output(), size_bytes)
         try:
-            queue.flush(client.socket.send)
+            if connection.out:
+                size_bytes = connection.out_bytes
+                queue.flush_all(client.socket.send, connection.take_output(), size_bytes)
+            else:
+                queue.flush(client.socket.send)
         except OSError:
             if client not in self._closing:
                 self._news.append(ClientClosed(connection))
@@ -198,7 +199,10 @@ class ClientSockets:
             self._close_when_sent(client, now)
         else:
             interest = 0 if connection.paused else READ
-            self._loop.watch(client, interest | WRITE if queue.unsent_bytes else interest)
+            if queue.unsent_bytes:
+                interest |= WRITE
+            if interest != client.interest:
+                self._loop.watch(client, interest)
 
     def _close_when_sent(self, client: ClientSocket, now: int) -> None:
         """A close with unread bytes would reset the connection and take the last answers with it: say that nothing

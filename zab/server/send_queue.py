@@ -2,6 +2,7 @@
 
     push / push_urgent      whole pieces (frames): a piece is never torn apart by another one
     flush(send)             one call of `send` with the joined pieces; what the socket did not take stays as a view
+    flush_all(send, …)      the same with more ordinary pieces: what nothing stands before goes straight to the socket
 
 A partial send copies nothing again: the rest is a view into the joined buffer, which goes on from where it stopped.
 At most `JOIN_BYTES_MAX` are joined at a time, so that a long queue is not copied for a short send, and an urgent
@@ -13,9 +14,13 @@ Not here: when to flush, and what to do about a queue that grows: its owner read
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 JOIN_BYTES_MAX = 256 << 10
+
+Send: TypeAlias = Callable[[bytes | memoryview], int]
+"""A socket's `send`: how many bytes it took, or BlockingIOError."""
 
 
 class SendQueue:
@@ -33,21 +38,27 @@ class SendQueue:
         self._ordinary.append(piece)
         self.unsent_bytes += len(piece)
 
-    def push_all(self, pieces: Iterable[bytes], total_bytes: int) -> None:
-        """The pieces, in order; `total_bytes` is the sum of their lengths."""
-        self._ordinary.extend(pieces)
-        self.unsent_bytes += total_bytes
-
     def push_urgent(self, piece: bytes) -> None:
         self._urgent.append(piece)
         self.unsent_bytes += len(piece)
 
-    def flush(self, send: Callable[[bytes | memoryview], int]) -> int:
+    def flush(self, send: Send) -> int:
         """Offer the joined pieces to the socket once; returns how many bytes it took. Errors of `send` pass through,
         except that a socket which would block took nothing."""
         if not self.unsent_bytes:
             return 0
-        data = self._joined() if self._unsent is None else self._unsent
+        return self._offer(send, self._joined() if self._unsent is None else self._unsent)
+
+    def flush_all(self, send: Send, pieces: Sequence[bytes], total_bytes: int) -> int:
+        """Push the pieces, whose lengths sum up to `total_bytes`, and flush."""
+        is_first = not self.unsent_bytes
+        self.unsent_bytes += total_bytes
+        if is_first and total_bytes <= JOIN_BYTES_MAX:
+            return self._offer(send, pieces[0] if len(pieces) == 1 else b"".join(pieces))
+        self._ordinary.extend(pieces)
+        return self.flush(send)
+
+    def _offer(self, send: Send, data: bytes | memoryview) -> int:
         try:
             sent = send(data)
         except BlockingIOError:
