@@ -34,6 +34,7 @@ from datatree.record import Acl, AclList
 from datatree.requests import OPEN_ACL, WireAcl
 
 __all__ = [
+    "ACL_BYTES_MAX",
     "ADMIN",
     "ALL",
     "CREATE",
@@ -52,6 +53,7 @@ __all__ = [
     "fix_up",
     "masked",
     "permits",
+    "size_of",
 ]
 
 Identity: TypeAlias = tuple[bytes, bytes]
@@ -68,6 +70,9 @@ _WORLD: Final = (b"world", b"anyone")
 # Identities of these schemes prove who somebody is; an address does not.
 _AUTHENTICATED: Final = frozenset({b"digest", b"x509", b"sasl"})
 _LENGTHS: Final = Struct(">iII")
+# Permissions and two lengths.
+_ENTRY_BYTES: Final = 12
+ACL_BYTES_MAX: Final = 0xFFFFF
 
 
 def _valid_digest(name: bytes) -> bool:
@@ -106,24 +111,35 @@ _VALID: Final[dict[bytes, Callable[[bytes], object]]] = {
 SCHEMES: Final = frozenset(_VALID)
 
 
+def size_of(entries: Iterable[Acl]) -> int:
+    """The bytes that entries take in a request."""
+    return sum(_ENTRY_BYTES + len(scheme) + len(name) for _, scheme, name in entries)
+
+
 def fix_up(
-    acl: tuple[WireAcl, ...] | None, identities: Iterable[Identity], schemes: frozenset[bytes] = SCHEMES
+    acl: tuple[WireAcl, ...] | None,
+    identities: Iterable[Identity],
+    schemes: frozenset[bytes] = SCHEMES,
+    bytes_max: int = ACL_BYTES_MAX,
 ) -> AclList:
     """The list to store for the one that a client sent. Raises Refused(INVALIDACL).
 
     Duplicates are dropped, `auth` is replaced by the authenticated ones among `identities`, ids are checked; the bits
-    are not.
+    are not. A few bytes of `auth` may stand for many identities, so what becomes of it takes `bytes_max` at most.
     """
     if acl is OPEN_ACL or acl == OPEN_ACL:
         return None
     fixed: list[Acl] = []
+    room = bytes_max
     for perms, scheme, name in dict.fromkeys(acl or ()):
         # The id of "auth" means nothing, not even when it is null.
         if scheme == b"auth":
             proven = [identity for identity in identities if identity[0] in _AUTHENTICATED]
-            if not proven:
+            entries = [(perms, *identity) for identity in proven]
+            room -= size_of(entries)
+            if not entries or room < 0:
                 raise Refused(ErrorCode.INVALIDACL)
-            fixed += [(perms, *identity) for identity in proven]
+            fixed += entries
         elif scheme is None or name is None:
             raise Refused(ErrorCode.INVALIDACL)
         elif (scheme, name) == _WORLD or (scheme in schemes and _VALID[scheme](name)):

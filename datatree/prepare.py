@@ -33,7 +33,20 @@ from typing import Any, Final, TypeAlias
 
 from attrs import define, frozen
 
-from datatree.acl import ADMIN, CREATE, DELETE, READ, SCHEMES, WRITE, AclList, Identity, fix_up, permits
+from datatree.acl import (
+    ACL_BYTES_MAX,
+    ADMIN,
+    CREATE,
+    DELETE,
+    READ,
+    SCHEMES,
+    WRITE,
+    AclList,
+    Identity,
+    fix_up,
+    permits,
+    size_of,
+)
 from datatree.errors import ErrorCode, Refused
 from datatree.jute import JuteError
 from datatree.opcodes import OpCode
@@ -51,6 +64,7 @@ from datatree.requests import (
     PathVersion,
     SetAcl,
     SetData,
+    WireAcl,
     decode,
 )
 from datatree.tree import DataTree
@@ -89,6 +103,7 @@ class PrepareSettings:
     `extended_types` allows TTLs, `enforce_quota` refuses what exceeds a hard limit, `skip_acl` turns permissions off,
     `local_sessions` lets sessions write that are in no tree. `ephemeral_path_bytes_max` bounds the paths of one
     session's ephemerals, four bytes added to each; the default leaves them room in a frame of jute.maxbuffer's default.
+    `acl_bytes_max` bounds the lists of one request, parts of a multi together, after `auth` was replaced in them.
     `acl_schemes` are the schemes that a list may use besides world and auth.
     """
 
@@ -97,6 +112,7 @@ class PrepareSettings:
     skip_acl: bool = False
     local_sessions: bool = False
     ephemeral_path_bytes_max: int = 0xF0000
+    acl_bytes_max: int = ACL_BYTES_MAX
     acl_schemes: frozenset[bytes] = SCHEMES
 
 
@@ -121,12 +137,13 @@ _Operation: TypeAlias = Callable[[int, Any, Request, int], Part]
 class Prepare:
     """The leader's way from requests to transactions. It starts with nothing outstanding."""
 
-    __slots__ = ("_last", "_operations", "_parts", "_settings", "_tree", "outstanding")
+    __slots__ = ("_acl_room", "_last", "_operations", "_parts", "_settings", "_tree", "outstanding")
 
     def __init__(self, tree: DataTree, settings: PrepareSettings | None = None) -> None:
         self._tree = tree
         self._settings = settings or PrepareSettings()
         self._last = tree.applied
+        self._acl_room = 0
         self.outstanding = Outstanding(tree)
         either: dict[int, _Operation] = {
             OpCode.CREATE: self._create,
@@ -152,6 +169,7 @@ class Prepare:
         """The transaction of `request`, with this zxid and time (ms); an error transaction if it is refused."""
         assert zxid > self._last, f"prepared {zxid:#x} after {self._last:#x}"
         self._last = zxid
+        self._acl_room = self._settings.acl_bytes_max
         opcode = request.opcode
         session = request.session
         try:
@@ -192,6 +210,11 @@ class Prepare:
     def _permit(self, acl: AclList, mask: int, request: Request) -> None:
         if not permits(acl, mask, request.identities) and not self._settings.skip_acl:
             raise Refused(ErrorCode.NOAUTH)
+
+    def _fix_up(self, acl: tuple[WireAcl, ...] | None, request: Request) -> AclList:
+        fixed = fix_up(acl, request.identities, self._settings.acl_schemes, self._acl_room)
+        self._acl_room -= size_of(fixed or ())
+        return fixed
 
     def _charge(self, path: bytes, count: int, growth: int, *, check: bool) -> Charge | None:
         """What a change of `path` by so many znodes and bytes means for quotas; refused if a hard limit is exceeded.
@@ -245,7 +268,7 @@ class Prepare:
             raise Refused(ErrorCode.BADARGUMENTS)
         acl = None
         if body.acl is not OPEN_ACL:
-            acl = fix_up(body.acl, request.identities, self._settings.acl_schemes)
+            acl = self._fix_up(body.acl, request)
         above = path[:slash] or ROOT
         holder = self.outstanding.view(above)
         if holder is None:
@@ -352,7 +375,7 @@ class Prepare:
         change = self.outstanding.view(body.path)
         if change is None and not is_valid(body.path):
             raise Refused(ErrorCode.BADARGUMENTS)
-        acl = fix_up(body.acl, request.identities, self._settings.acl_schemes)
+        acl = self._fix_up(body.acl, request)
         if change is None:
             raise Refused(ErrorCode.NONODE)
         _, _, version, cversion, aversion, children_count, before, owner, length = change

@@ -23,8 +23,12 @@ PROTOCOL_VERSION = 1
 DATA_FRAME_BYTES_MAX = 256 << 10
 """Proposals and requests above this are cut into several messages, between two batches or writes."""
 
-FRAME_BYTES_MAX = 4 << 20
-"""A frame between members: one batch of `maxBatchBytes` with room to spare for one larger transaction."""
+FRAME_BYTES_MAX = 32 << 20
+"""A frame between members. What a configuration allows must fit: a batch has less than `maxBatchBytes`, then one more
+transaction, a request of `jute.maxbuffer` in which the ACLs became as large once more."""
+
+FRAME_SPARE_BYTES = 64 << 10
+"""For all that stands around a batch in its frame."""
 
 REASON_BYTES_MAX = 1024
 

@@ -18,6 +18,7 @@ from datatree.acl import (
     fix_up,
     masked,
     permits,
+    size_of,
 )
 from datatree.errors import ErrorCode, Refused
 from datatree.requests import WireAcl
@@ -100,6 +101,15 @@ class TestFixUp:
         with pytest.raises(Refused) as refused:
             fix_up(acl, (LOCAL,))
         assert refused.value.code == ErrorCode.INVALIDACL
+
+    def test_auth_stands_for_no_more_bytes_than_a_request_takes(self) -> None:
+        alice, auth = digest_identity(b"alice:pw"), (READ, b"auth", b"")
+        room = size_of(((READ, *BOB), (READ, *alice)))
+        assert fix_up((auth,), (BOB, alice), bytes_max=room)
+        for acl, bytes_max in (((auth,), room - 1), ((auth, (READ, b"auth", b"x")), room), ((auth,), 0)):
+            with pytest.raises(Refused) as refused:
+                fix_up(acl, (BOB, alice), bytes_max=bytes_max)
+            assert refused.value.code == ErrorCode.INVALIDACL
 
     def test_takes_only_the_schemes_of_the_configuration(self) -> None:
         with pytest.raises(Refused):

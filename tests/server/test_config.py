@@ -120,6 +120,7 @@ def test_a_value_is_read_as_meant(line: str, name: str, value: object) -> None:
         (STANDALONE + "maxBatchBytes=100000000", 3, "holds not even one batch"),
         (STANDALONE + "jute.maxbuffer=100000000", 3, "less than one reply"),
         (STANDALONE + "counterLimit=0xffffffff", 3, "no room for the batch"),
+        (STANDALONE + "outputLimitBytes=20000000\njute.maxbuffer=16300000", 4, "more than members send each other"),
         (STANDALONE + "standaloneEnabled=false", 3, "at least one participant"),
         (STANDALONE + "a=\\u12", 3, "four hexadecimal digits"),
         (STANDALONE + "version=x", 3, "is not a hexadecimal number"),

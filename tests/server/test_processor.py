@@ -106,6 +106,54 @@ def test_forwarded_writes_keep_their_order_and_each_its_identities() -> None:
     ]
 
 
+def known_as(client: Client) -> None:
+    """All the identities that a connection may have, as long as they may be."""
+    while client.connection.identify((b"digest", b"%d:" % len(client.connection.identities) + bytes([120]) * 4_000)):
+        pass
+
+
+def test_identities_count_towards_the_size_of_a_message() -> None:
+    ensemble = Ensemble(3)
+    clients = [ensemble.session(ensemble.follower) for _ in range(20)]
+    for client in clients:
+        client.connection.identify((b"digest", b"%d:x" % client.connection.id))
+        known_as(client)
+        client.say(client.create(b"/%d" % client.connection.id))
+    ensemble.sent.clear()
+    ensemble.settle()
+    assert [error for client in clients for _, error, _ in client.replies() if error] == []
+    sizes = [len(msg.encode(message)) for _, message in ensemble.sent if isinstance(message, msg.Request)]
+    assert len(sizes) == 20
+    assert max(sizes) < 300_000
+
+
+@pytest.mark.parametrize("entries", [1, 3, 5, 40])
+def test_auth_in_a_multi_grows_to_what_members_can_send_or_is_refused(entries: int) -> None:
+    ensemble = Ensemble(3)
+    client = ensemble.session(ensemble.follower)
+    known_as(client)
+    acl = ((31, b"auth", b""),)
+    parts = tuple((int(OpCode.CREATE), Create(b"/%d" % number, b"", acl, 0)) for number in range(entries))
+    ((_, _, results),) = ensemble.do(client, client.request(OpCode.MULTI, Multi(parts).encode()))
+    assert (ErrorCode.INVALIDACL in [result.error for result in results]) == (entries > 3)
+    assert ensemble.do(client, client.create(b"/after"))[0][1] == 0
+    # A single list, too.
+    many = tuple((31, b"auth", b"%d" % number) for number in range(entries))
+    assert ensemble.do(client, client.create(b"/list", acl=many))[0][1] == (ErrorCode.INVALIDACL if entries > 3 else 0)
+
+
+@pytest.mark.parametrize("limit", [1_048_575, 10 << 20])
+def test_the_largest_write_fits_into_a_frame_between_members(limit: int) -> None:
+    ensemble = Ensemble(3, jute__maxbuffer=limit, outputLimitBytes=16 << 20)
+    client = ensemble.session(ensemble.follower)
+    known_as(client)
+    ensemble.sent.clear()
+    data = bytes(limit - 100)
+    assert ensemble.do(client, client.create(b"/large", data, acl=((31, b"auth", b""),)))[0][1] == 0
+    assert data_of(ensemble.do(client, client.get(b"/large"))[0][2]) == data
+    assert max(len(msg.encode(message)) for _, message in ensemble.sent) <= msg.FRAME_BYTES_MAX
+
+
 def test_batches_end_at_their_limits_and_a_larger_write_goes_alone() -> None:
     ensemble = Ensemble(1, maxBatchBytes=10_000, maxBatchCount=5)
     client = ensemble.session()

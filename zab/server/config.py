@@ -23,6 +23,7 @@ from typing import Any
 
 import attrs
 
+from zab.message import FRAME_BYTES_MAX, FRAME_SPARE_BYTES
 from zab.server.dynamic import Ensemble, LineError, is_dynamic, parse_dynamic
 from zab.server.ignored import why_ignored
 from zab.server.properties import PropertiesError, Property, parse_properties
@@ -116,6 +117,11 @@ def _validate_limits(config: Config) -> None:
     if config.output_limit_bytes < config.jute_max_buffer_bytes:
         raise RuleError(
             ("outputLimitBytes", "jute.maxbuffer"), "outputLimitBytes is less than one reply of jute.maxbuffer"
+        )
+    if config.max_batch_bytes + 2 * config.jute_max_buffer_bytes > FRAME_BYTES_MAX - FRAME_SPARE_BYTES:
+        raise RuleError(
+            ("jute.maxbuffer", "maxBatchBytes"),
+            f"maxBatchBytes and twice jute.maxbuffer are more than members send each other at once ({FRAME_BYTES_MAX})",
         )
     if config.counter_limit + config.max_batch_count > _COUNTER_MAX:
         raise RuleError(("counterLimit", "maxBatchCount"), "counterLimit leaves no room for the batch that reaches it")

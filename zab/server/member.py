@@ -436,6 +436,7 @@ class Member:
             enforce_quota=config.enforce_quota,
             skip_acl=config.skip_acl,
             acl_schemes=frozenset({b"ip", b"digest"} if config.digest_enabled else {b"ip"}),
+            acl_bytes_max=config.jute_max_buffer_bytes,
             ephemeral_path_bytes_max=max(1, config.jute_max_buffer_bytes - _CLOSE_SESSION_SPARE_BYTES),
         )
 

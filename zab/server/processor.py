@@ -314,12 +314,14 @@ class Processor:
         while self.intake:
             write = self.intake.popleft()
             row = WRITE_HEAD.pack(write.session, write.cxid, write.opcode) + write.body
-            if rows and size + len(row) > DATA_FRAME_BYTES_MAX:
+            said = 0 if write.identities == identities else _size_of(write.identities)
+            if rows and size + said + len(row) > DATA_FRAME_BYTES_MAX:
                 yield msg.Request(rows)
                 rows, identities, size = [], None, 0
             if write.identities != identities:
                 identities = write.identities
                 rows.append([[list(pair) for pair in identities], []])
+                size += _size_of(identities)
             rows[-1][1].append(row)
             size += len(row)
         if rows:
@@ -459,3 +461,7 @@ def _opcode_of(txn: Txn) -> int:
     """The operation that was asked for, of a refused one, too."""
     opcode: int = txn.rest[0] if txn.type == _ERROR else txn.type
     return opcode
+
+
+def _size_of(identities: Iterable[Identity]) -> int:
+    return sum(len(scheme) + len(name) for scheme, name in identities)

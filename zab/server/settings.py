@@ -351,7 +351,7 @@ class Config:
         1_048_575,
         integer(1, _INT_MAX),
         "bytes",
-        "A longer frame ends its connection; bounds a znode's data and the ephemerals of a session.",
+        "A longer frame ends its connection; bounds a znode's data, a session's ephemerals, a request's ACLs.",
     )
     max_watches_per_connection: int = setting(
         "maxWatchesPerConnection",
