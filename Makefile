@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 SEED   ?= 0
 SEEDS  ?= 2000
 
-.PHONY: run test check fix sim bench bench-pipeline clean
+.PHONY: run test check fix sim bench bench-calls bench-pipeline clean
 .DEFAULT_GOAL := test
 
 # The service alone: no Java, no Spark.
@@ -45,6 +45,9 @@ bench/build/%: bench/%.c
 
 bench: $(VENV)/test.stamp bench/build/load bench/build/echo
 	$(BIN)/python -m bench.compare
+
+bench-calls: $(VENV)/test.stamp bench/build/load
+	$(BIN)/python -m bench.calls
 
 bench-pipeline: $(VENV)/test.stamp
 	$(BIN)/python -m bench.pipeline

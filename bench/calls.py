@@ -1,0 +1,80 @@
+"""How many calls a write costs: Python's and C's, counted in the loop of the leader and of the followers.
+
+    python -m bench.calls [--seconds S] [--top N]
+
+Three members on loopback count every call of their loop's thread while the load generator writes 100 bytes at a time. What
+is counted is exact and knows no noise; only how the writes fall into turns depends on the machine, most with many in flight.
+The turn that begins or ends while the counting does is divided over all writes of the run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import signal
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from bench.cells import Cell, hosts_of, run_load
+from tests.zab_server import zab_servers
+from tests.zookeeper_server import ZooKeeperMember
+
+CELLS = (Cell("set", 1, 1, "leader"), Cell("set", 1, 1, "follower"), Cell("set", 30, 100, "all"))
+OUTPUT = "calls.json"
+PATIENCE_SECONDS = 30.0
+
+Counts = list[tuple[str, int, bool]]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench.calls", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--seconds", type=float, default=1.0, help="of each run (1)")
+    parser.add_argument("--top", type=int, default=0, help="also name so many functions of each member, most called first")
+    options = parser.parse_args()
+    print(f"{'load':<30} {'member':<9} {'writes':>7} {'Python calls':>13} {'C calls':>8}   each write")
+    with contextlib.ExitStack() as stack:
+        directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="calls-"))
+        program = ("-m", "bench.counted_member", OUTPUT)
+        os.environ["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
+        ensemble = stack.enter_context(zab_servers(3, directory=directory, program=program))
+        for cell in CELLS:
+            leader = ensemble.leader()
+            hosts = hosts_of(cell, ensemble)
+            run_load(hosts, cell, seconds=0.5, warmup_seconds=0)
+            for member in ensemble.members:
+                _tell(member, signal.SIGUSR1)
+            result = run_load(hosts, cell, seconds=options.seconds, warmup_seconds=0)
+            writes = round(result.per_second * options.seconds)
+            for member in ensemble.members:
+                counts = _collect(member)
+                role = "leader" if member is leader else "follower"
+                python = sum(count for _, count, is_python in counts if is_python) / writes
+                native = sum(count for _, count, is_python in counts if not is_python) / writes
+                print(f"{cell.title:<30} {role:<9} {writes:>7} {python:>13.1f} {native:>8.1f}")
+                for name, count, _ in sorted(counts, key=lambda row: -row[1])[: options.top]:
+                    print(f"{'':<30} {count / writes:>8.2f}  {name}")
+    return 0
+
+
+def _tell(member: ZooKeeperMember, number: signal.Signals) -> None:
+    os.kill(member.pid, number)
+
+
+def _collect(member: ZooKeeperMember) -> Counts:
+    output = member.directory / OUTPUT
+    output.unlink(missing_ok=True)
+    _tell(member, signal.SIGUSR2)
+    until = time.monotonic() + PATIENCE_SECONDS
+    while not output.exists():
+        if time.monotonic() > until:
+            raise TimeoutError(f"member {member.server_id} wrote no counts")
+        time.sleep(0.01)
+    return [(name, count, is_python) for name, count, is_python in json.loads(output.read_text())]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
