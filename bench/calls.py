@@ -2,9 +2,9 @@
 
     python -m bench.calls [--seconds S] [--top N]
 
-Three members on loopback count every call of their loop's thread while the load generator writes 100 bytes at a time. What
-is counted is exact and knows no noise; only how the writes fall into turns depends on the machine, most with many in flight.
-The turn that begins or ends while the counting does is divided over all writes of the run.
+Three members on loopback count every call of their loop's thread while the load generator writes 100 bytes at a time.
+The counts are exact; only how the writes fall into turns depends on the machine, most of all with many in flight. Turns
+that serve no write (pings, the begin and the end of the count) are divided over all writes of the run.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Counts = list[tuple[str, int, bool]]
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.calls", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--seconds", type=float, default=1.0, help="of each run (1)")
-    parser.add_argument("--top", type=int, default=0, help="also name so many functions of each member, most called first")
+    parser.add_argument("--top", type=int, default=0, help="functions to name for each member (0)")
     options = parser.parse_args()
     print(f"{'load':<30} {'member':<9} {'writes':>7} {'Python calls':>13} {'C calls':>8}   each write")
     with contextlib.ExitStack() as stack:

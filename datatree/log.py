@@ -22,6 +22,7 @@ from bisect import bisect_right
 
 from attrs import define, field
 
+from datatree.aside import CONFLICT, STALE, aside_path, set_aside, set_aside_logs
 from datatree.batch import CHAIN_BYTES, LINEAGE_BYTES, Batch, follows, genesis
 from datatree.disk import Disk, File
 from datatree.epochs import DIRECTORY, forget_member, save_mark
@@ -37,7 +38,6 @@ from datatree.segment import (
     index_path,
     log_path,
 )
-from datatree.stale import CONFLICT, STALE, aside_path, set_aside, set_aside_history
 
 SEGMENT_BYTES = 64 << 20
 """How large a file grows before the next one begins, and how much is preallocated: ZooKeeper's preAllocSize."""
@@ -269,8 +269,9 @@ class TransactionLog:
             self.disk.sync_directory(DIRECTORY)
 
     def reset(self, zxid: int, chain: bytes, lineage: bytes, *, conflict: bool = False) -> None:
-        """Set all local history aside and continue from (zxid, chain) of this lineage: behind an installed snapshot, or
-        from `genesis`. Durable when it returns. `conflict` is that of `truncate`. An OSError is final.
+        """Set the whole log aside and continue from (zxid, chain) of this lineage: after an installed snapshot, or from
+        `genesis`. Durable when it returns. Which snapshots still belong to it is the caller's (`datatree.stale`).
+        `conflict` is that of `truncate`. An OSError is final.
 
         Where less is left than this member may have acknowledged, its member record goes first: until that is written
         again it is amnesiac. Otherwise a crash before it has caught up would leave a member that counts and holds less
@@ -287,7 +288,7 @@ class TransactionLog:
         self._synced_end = 0
         # Before the files go: an old mark above what is left of them would look like a loss.
         save_mark(self.disk, lineage, zxid, durable=True)
-        set_aside_history(self.disk, lineage, zxid, chain, CONFLICT if conflict else STALE)
+        set_aside_logs(self.disk, CONFLICT if conflict else STALE)
         self._segments.clear()
         self.lineage, self.last, self.mark, self._damaged = lineage, (zxid, chain), zxid, False
         self._sound = True

@@ -30,6 +30,7 @@ Deliberately not here: what a damaged or amnesiac member does about it (`zab.pee
 
 from attrs import define, field
 
+from datatree.aside import set_aside
 from datatree.batch import CHAIN_BYTES, Batch, follows, genesis, imported
 from datatree.disk import Disk
 from datatree.epochs import COMMITTED, DIRECTORY, INITIALIZE, load_epochs, load_mark, load_member, take_marker
@@ -48,7 +49,7 @@ from datatree.segment import (
     read_segment_header,
 )
 from datatree.snapshot import SnapshotError, load_snapshot, read_snapshot_header, snapshot_files, snapshot_path
-from datatree.stale import DAMAGED, set_aside
+from datatree.stale import DAMAGED
 from datatree.tree import DataTree
 
 RECENT_BYTES = 16 << 20

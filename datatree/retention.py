@@ -16,12 +16,12 @@ Deliberately not here: how often.
 import re
 from collections.abc import Collection
 
+from datatree.aside import STALE
 from datatree.disk import Disk
 from datatree.epochs import DIRECTORY
 from datatree.log import TransactionLog
 from datatree.segment import index_path, log_files, log_path
 from datatree.snapshot import SnapshotError, snapshot_files, snapshot_path, verify_snapshot
-from datatree.stale import STALE
 
 KEEP_COUNT_MIN = 3
 """Fewer snapshots are never kept: one damaged and one being written must leave one."""

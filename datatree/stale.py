@@ -1,46 +1,19 @@
-"""Files that are kept but do not count any more.
+"""Snapshots that do not count any more, because the history that they belong to was given up or they cannot be read.
 
-    ….stale          belonged to a history that was given up: behind an installed snapshot, or of another lineage
-    ….conflict[.N]   has other bytes than the leader had at the same zxid, which only a broken promise can explain
-    ….damaged        a snapshot that could not be read, and was not needed
-
-Nothing reads them again; `datatree.retention` removes the stale ones in time, the others stay for somebody to look at.
-So no conflicting file takes the place of an earlier one: it gets a number.
+….stale          belonged to a history that was given up (`datatree.aside`)
+….damaged        could not be read, and was not needed
 """
 
+from datatree.aside import set_aside
 from datatree.disk import Disk
-from datatree.epochs import DIRECTORY
-from datatree.segment import index_path, log_files, log_path
 from datatree.snapshot import read_snapshot_header, snapshot_files, snapshot_path
 
-STALE = ".stale"
-CONFLICT = ".conflict"
 DAMAGED = ".damaged"
 
 
-def set_aside(disk: Disk, path: str, suffix: str = STALE) -> None:
-    """Take a file out of the history, durably."""
-    disk.rename(path, aside_path(disk, path, suffix))
-    if disk.exists(index_path(path)):
-        disk.remove(index_path(path))
-    disk.sync_directory(DIRECTORY)
-
-
-def aside_path(disk: Disk, path: str, suffix: str) -> str:
-    """What a file is called when it is set aside."""
-    name, number = path + suffix, 1
-    while suffix == CONFLICT and disk.exists(name):
-        number += 1
-        name = f"{path}{suffix}.{number}"
-    return name
-
-
-def set_aside_history(disk: Disk, lineage: bytes, zxid: int, chain: bytes, suffix: str = STALE) -> None:
-    """Set all log files aside, and every snapshot but those of this lineage up to (zxid, chain). `suffix` is for logs.
-
-    The newest goes first and each is durable before the next, so a power cut leaves a shorter history, never a gap."""
-    for first in reversed(log_files(disk)):
-        set_aside(disk, log_path(first), suffix)
+def set_aside_snapshots(disk: Disk, lineage: bytes, zxid: int, chain: bytes) -> None:
+    """Set every snapshot aside but those of this lineage up to (zxid, chain). Called after the log went: the newest
+    goes first and each is durable before the next, so a power cut leaves a shorter history, never a gap."""
     for snapshot in reversed(snapshot_files(disk)):
         header = read_snapshot_header(disk, snapshot_path(snapshot))
         keeps = header is not None and header.lineage == lineage and snapshot <= zxid

@@ -14,7 +14,7 @@ from kazoo.client import KazooClient
 from tests.server.processes import is_open
 from tests.zookeeper_server import free_ports
 from zab.cli.local_ensemble import LocalEnsemble, _property
-from zab.server.config import load
+from zab.server.config_file import load
 
 pytestmark = pytest.mark.slow
 

@@ -9,6 +9,7 @@ from datatree.frame import FRAME_HEADER_BYTES, scan
 from datatree.log import SPARE, LogFailedError, NotHeldError
 from datatree.retention import purge
 from datatree.segment import SEGMENT_HEADER_BYTES, LogDamagedError, index_path, log_files, log_path, read_index
+from datatree.stale import set_aside_snapshots
 from tests.datatree.histories import LINEAGE, START, Author, fresh_log, held, raws, reopened, snapshot, synchronized
 from zab.simulator.disk import FaultyDisk, PowerLossError
 
@@ -543,6 +544,7 @@ def test_power_cut_anywhere_in_an_installation_leaves_one_history_whole(seed, be
         try:
             snapshot(disk, upto.tree, upto.last[1])
             log.reset(*upto.last, LINEAGE)
+            set_aside_snapshots(disk, LINEAGE, *upto.last)
         except PowerLossError:
             done = False
         disk.crash(Random(seed * 100 + point))
@@ -571,6 +573,7 @@ def test_power_cut_anywhere_in_a_change_of_lineage_leaves_an_amnesiac_or_the_old
         done = True
         try:
             log.reset(0, genesis(lineage), lineage)
+            set_aside_snapshots(disk, lineage, 0, genesis(lineage))
         except PowerLossError:
             done = False
         disk.crash(Random(point))

@@ -9,11 +9,15 @@ from zab.server.storage import Storage
 LINEAGE = bytes(range(16))
 
 
+def say_nothing(_sentence, _reason):
+    pass
+
+
 def open_storage(directory, *, server_id=1, lineage=LINEAGE):
     """The storage of a directory; an empty one begins this lineage."""
     disk = RealDisk(str(directory))
     found = recover(disk, server_id)
-    storage = Storage(disk, TransactionLog(disk, found.log), server_id)
+    storage = Storage(disk, TransactionLog(disk, found.log), server_id, say_nothing)
     if not found.lineage:
         storage.log.reset(0, genesis(lineage), lineage)
     return storage

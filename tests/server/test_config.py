@@ -9,10 +9,12 @@ from pathlib import Path
 import attrs
 import pytest
 
-from zab.server.config import STANDALONE_SERVER_ID, Config, ConfigError, load, parse
+from zab.server.config import STANDALONE_SERVER_ID, Config, ConfigError, parse
+from zab.server.config_file import load
 from zab.server.dynamic import Role
+from zab.server.fields import fields_with_keys
 from zab.server.ignored import NO_COUNTERPART, NOT_BUILT
-from zab.server.settings import SERVER_ID_UNKNOWN, config_fields
+from zab.server.settings import SERVER_ID_UNKNOWN
 
 ENSEMBLE = """\
 tickTime=2000
@@ -63,7 +65,7 @@ SAMPLES_OF_KEYS = {
 
 def test_every_key_sets_its_field_and_no_other() -> None:
     plain = parse(STANDALONE, "zoo.cfg")
-    for field in config_fields():
+    for field in fields_with_keys(Config):
         key, unit = field.metadata["key"], field.metadata["unit"]
         if key in ("dataDir", "dynamicConfigFile", "clientPort", "standaloneEnabled"):
             continue
@@ -74,7 +76,9 @@ def test_every_key_sets_its_field_and_no_other() -> None:
         allowed = {field.name} | ({"min_session_timeout_ms", "max_session_timeout_ms"} if key == "tickTime" else set())
         for config in configs:
             changed = {
-                other.name for other in config_fields() if getattr(config, other.name) != getattr(plain, other.name)
+                other.name
+                for other in fields_with_keys(Config)
+                if getattr(config, other.name) != getattr(plain, other.name)
             }
             assert changed <= allowed, key
 
@@ -337,7 +341,7 @@ def test_the_operations_page_lists_every_key_with_unit_default_and_reason() -> N
                 field.metadata["reason"],
             )
         )
-        for field in config_fields()
+        for field in fields_with_keys(Config)
     ]
     assert table_rows(OPERATIONS.read_text(), "Configuration keys") == expected
 

@@ -11,7 +11,7 @@ from datatree.record import Txn, encode
 from datatree.recovery import recover
 from datatree.snapshot import SnapshotWriter, fetch_path, snapshot_path
 from datatree.tree import DataTree
-from tests.server.storage_setup import LINEAGE, batches_from, open_storage
+from tests.server.storage_setup import LINEAGE, batches_from, open_storage, say_nothing
 from zab.events import (
     AppendBatches,
     DrainLog,
@@ -206,7 +206,7 @@ def test_storage_without_a_lineage_idles_and_closes(tmp_path):
     from zab.server.storage import Storage
 
     disk = RealDisk(str(tmp_path))
-    storage = Storage(disk, TransactionLog(disk, recover(disk).log), 1)
+    storage = Storage(disk, TransactionLog(disk, recover(disk).log), 1, say_nothing)
     storage.mark_moved(0)
     storage.idle()
     storage.close()

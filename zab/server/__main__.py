@@ -14,7 +14,8 @@ from collections.abc import Sequence
 
 import trio
 
-from zab.server.config import ConfigError, load
+from zab.server.config import ConfigError
+from zab.server.config_file import load
 from zab.server.host import ServerFailedError
 from zab.server.journal import Journal, open_journal
 from zab.server.refusal import refusal

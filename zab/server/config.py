@@ -1,7 +1,6 @@
 """The configuration of one member: `zoo.cfg` and `myid` as ZooKeeper has them, read once, into one frozen `Config`.
 
-    parse(text, filename, ...) -> Config    pure; raises ConfigError(file, line, reason)
-    load(path) -> Config                    reads the file, the dynamic file and dataDir/myid, then parses
+    parse(text, filename, ...) -> Config    raises ConfigError(file, line, reason)
 
 Every key may be written with `zookeeper.` before it, as the Java property that it is in ZooKeeper. A key set twice has
 its last value, as in Java. What cannot be meant (a value of the wrong kind or out of bounds, fields that contradict one
@@ -10,26 +9,27 @@ another, server lines that are none) is refused. Keys that are unknown, or belon
 
 Standalone: no server line, or one participant while `standaloneEnabled`; there is no quorum, and the server id is 1.
 
-Files are read as ISO-8859-1 with \\uXXXX escapes, as Java reads them. Relative paths are kept as written.
+Relative paths are kept as written.
 
-Not here: creating and locking directories, name resolution, ports that are taken; the server meets those.
+Not here: reading files (`config_file`); creating and locking directories, name resolution, ports that are taken: the
+server meets those.
 """
 
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import Any
 
 import attrs
 
 from zab.message import FRAME_BYTES_MAX, FRAME_SPARE_BYTES
 from zab.server.dynamic import Ensemble, LineError, is_dynamic, parse_dynamic
+from zab.server.fields import ConfigWarning, fields_with_keys
 from zab.server.ignored import why_ignored
 from zab.server.properties import PropertiesError, Property, parse_properties
-from zab.server.settings import SERVER_ID_UNKNOWN, Config, ConfigWarning, config_fields
+from zab.server.settings import SERVER_ID_UNKNOWN, Config
 
-__all__ = ["Config", "ConfigError", "ConfigWarning", "load", "parse", "validate"]
+__all__ = ["Config", "ConfigError", "ConfigWarning", "entries_of", "parse", "plain_key", "validate"]
 
 STANDALONE_SERVER_ID = 1
 # A server id of 255 would make the ids of its sessions look like the stored owners of containers and timed znodes.
@@ -57,21 +57,6 @@ class RuleError(Exception):
         super().__init__(reason)
         self.keys = keys
         self.reason = reason
-
-
-def load(path: str | Path) -> Config:
-    """The configuration of the member that `path` describes, with its id. Raises ConfigError."""
-    text = _read(Path(path), str(path))
-    set_here = {_plain(entry.key): entry.value for entry in _entries(text, str(path))}
-    dynamic_path = set_here.get("dynamicConfigFile")
-    dynamic_text = _read(Path(dynamic_path), dynamic_path) if dynamic_path else None
-    myid = Path(set_here.get("dataDir", "")) / "myid"
-    # A standalone server needs no myid, so its absence is for the parsed configuration to judge.
-    my_id = _my_id(_read(myid, str(myid)), str(myid)) if set_here.get("dataDir") and myid.is_file() else None
-    config = parse(text, str(path), my_id=my_id, dynamic_text=dynamic_text)
-    if config.server_id == SERVER_ID_UNKNOWN:
-        raise ConfigError(str(myid), None, "the file is missing: it holds this server's id, the N of its server.N line")
-    return config
 
 
 def parse(text: str, filename: str, *, my_id: int | None = None, dynamic_text: str | None = None) -> Config:
@@ -184,14 +169,14 @@ class _Parser:
 
     def parse(self, text: str, my_id: int | None, dynamic_text: str | None) -> Config:
         entries: dict[str, Property] = {}
-        for entry in _entries(text, self.filename):
-            key = _plain(entry.key)
+        for entry in entries_of(text, self.filename):
+            key = plain_key(entry.key)
             if key in entries:
                 self._warn(entries[key].line, key, f"it is set again in line {entry.line}, which counts")
             entries[key] = attrs.evolve(entry, key=key)
         self.places = {key: (self.filename, entry.line) for key, entry in entries.items()}
         values: dict[str, Any] = {}
-        for attribute in config_fields():
+        for attribute in fields_with_keys(Config):
             entry_of_field = entries.pop(attribute.metadata["key"], None)
             if entry_of_field is not None:
                 self._read_value(attribute, entry_of_field, values)
@@ -233,7 +218,7 @@ class _Parser:
         if text is None:
             raise ConfigError(path, None, "the dynamic configuration was not read")
         server_lines = {}
-        for entry in _entries(text, path):
+        for entry in entries_of(text, path):
             if entry.key == "version":
                 raise ConfigError(path, entry.line, "a dynamic file has its version in its name, not inside")
             if is_dynamic(entry.key):
@@ -306,27 +291,14 @@ class _Parser:
         self.warnings.append(ConfigWarning(path or self.filename, line, key, reason))
 
 
-def _entries(text: str, filename: str) -> list[Property]:
+def entries_of(text: str, filename: str) -> list[Property]:
+    """The lines of a file that set something. Raises ConfigError."""
     try:
         return parse_properties(text)
     except PropertiesError as error:
         raise ConfigError(filename, error.line, error.reason) from None
 
 
-def _plain(key: str) -> str:
+def plain_key(key: str) -> str:
     """The key without the prefix that it has as a Java property."""
     return key.removeprefix("zookeeper.")
-
-
-def _read(path: Path, name: str) -> str:
-    try:
-        return path.read_bytes().decode("latin-1")
-    except OSError as error:
-        raise ConfigError(name, None, f"it cannot be read: {error.strerror or error}") from None
-
-
-def _my_id(text: str, filename: str) -> int:
-    first_line = text.partition("\n")[0].strip()
-    if not re.fullmatch(r"[0-9]{1,9}", first_line, re.ASCII):
-        raise ConfigError(filename, 1, f"server id {first_line!r} is not a number")
-    return int(first_line)

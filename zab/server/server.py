@@ -228,7 +228,7 @@ class Server:
         if config.txn_log_size_limit_kib > 0:
             segment_bytes = min(segment_bytes, config.txn_log_size_limit_kib * 1024)
         self.log = TransactionLog(disk, recovered.log, segment_bytes=segment_bytes)
-        self.storage = Storage(disk, self.log, config.server_id, self._cutting)
+        self.storage = Storage(disk, self.log, config.server_id, _report_storage, self._cutting)
         self.log_thread = LogThread(self.storage, self.posts, config.fsync_warning_threshold_ms, _say_slow)
         delay_seconds = config.server_id % 8 * STAGGER_SECONDS
         self.snapshotter = Snapshotter(disk, self.log, self.posts, delay_seconds=delay_seconds)
@@ -355,6 +355,10 @@ class Server:
         if not self.log_thread.close(STOP_SECONDS):
             journal.error("the disk does not answer -> stop without it")
         self.disk.close()
+
+
+def _report_storage(sentence: str, reason: str) -> None:
+    journal.error(sentence, reason=reason)
 
 
 def _say_slow(took_ms: int) -> None:

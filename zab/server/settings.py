@@ -1,130 +1,44 @@
 """Every key that this server acts on, as the fields of one frozen `Config`: key, default, kind, unit and reason.
 
-The fields stand for the table in `docs/operations.md`; a test compares the two. A field that a key sets has these
-details in its metadata (`key`, `read`, `unit`, `reason`, `shown`, `raised_to`); one without a key comes from elsewhere.
+The fields stand for the table in `docs/operations.md`; a test compares the two.
 
 A name says the unit where the value has one; limits that are counted end in `_count` or name what they count.
 
-Not here: reading files and the rules between fields (`config.py`); keys that have no effect (`ignored.py`).
+Not here: reading values and the rules between fields (`config`); keys that have no effect (`ignored`).
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
-from typing import Any
-
-import attrs
-from attrs import frozen
+from attrs import NOTHING, Factory, frozen
 
 from zab.server.dynamic import CLIENT_HOST_DEFAULT, Ensemble, Role, ServerLine
+from zab.server.fields import (
+    BOOLEAN,
+    BYTES,
+    COUNT,
+    COUNT_OR_0,
+    INT_MAX,
+    LONG_MAX,
+    YES_NO,
+    ConfigWarning,
+    choice,
+    derived,
+    integer,
+    setting,
+    text_of,
+    words,
+)
 
 SERVER_ID_UNKNOWN = -1
-_INT_MAX = 2**31 - 1
-_LONG_MAX = 2**63 - 1
 _COUNTER_MAX = 2**32 - 1
 _MIB = 1024 * 1024
 
-
-@frozen
-class ConfigWarning:
-    """Something in a file that does not do what its author may think; the server starts all the same."""
-
-    file: str
-    line: int
-    key: str
-    reason: str
-
-    def __str__(self) -> str:
-        return f"{self.file}:{self.line}: {self.key}: {self.reason}"
-
-
-Read = Callable[[str], object]
-
-
-def integer(low: int, high: int) -> Read:
-    """A whole number in [low, high], decimal or 0x hexadecimal."""
-
-    def read(text: str) -> int:
-        if not re.fullmatch(r"[+-]?[0-9]+|0[xX][0-9a-fA-F]+", text, re.ASCII):
-            raise ValueError(f"{text!r} is not a whole number")
-        value = int(text, 16 if text[:2] in ("0x", "0X") else 10)
-        if not low <= value <= high:
-            raise ValueError(f"{value} is not between {low} and {high}")
-        return value
-
-    return read
-
-
-def choice(**values: object) -> Read:
-    """One of the given words, in any case."""
-
-    def read(text: str) -> object:
-        if text.lower() not in values:
-            raise ValueError(f"{text!r} is neither {' nor '.join(values)}")
-        return values[text.lower()]
-
-    return read
-
-
-def text_of(text: str) -> str:
-    """Any text that is not empty."""
-    if not text:
-        raise ValueError("the value is empty")
-    return text
+ROLE = choice(participant="participant", observer="observer")
 
 
 def client_host(text: str) -> str:
     """A host name or address; brackets around an IPv6 address are taken off."""
     return text_of(text.removeprefix("[").removesuffix("]"))
-
-
-def words(text: str) -> frozenset[str]:
-    """Words between commas; `*` is every one."""
-    return frozenset(word.strip() for word in text.split(",") if word.strip())
-
-
-BOOLEAN = choice(true=True, false=False)
-YES_NO = choice(yes=True, no=False)
-ROLE = choice(participant="participant", observer="observer")
-_COUNT = integer(1, _INT_MAX)
-_COUNT_OR_0 = integer(0, _INT_MAX)
-_BYTES = integer(1, _LONG_MAX)
-
-
-def setting(
-    key: str,
-    default: object,
-    read: Read,
-    unit: str,
-    reason: str,
-    *,
-    shown: str | None = None,
-    raised_to: int | None = None,
-) -> Any:
-    """A field of Config that a key sets. `shown` is the default as the documentation writes it.
-
-    raised_to: smaller values are lifted to it, with a warning, because ZooKeeper does.
-    """
-    if shown is None:
-        shown = _shown(default)
-    details = {"key": key, "read": read, "unit": unit, "reason": reason, "shown": shown, "raised_to": raised_to}
-    return attrs.field(default=default, metadata=details)
-
-
-def derived(compute: Callable[[Any], object]) -> Any:
-    """A default that follows from other fields."""
-    return attrs.Factory(compute, takes_self=True)
-
-
-def _shown(default: object) -> str:
-    if default is None:
-        return "none"
-    if isinstance(default, bool):
-        return "true" if default else "false"
-    if isinstance(default, frozenset):
-        return ", ".join(sorted(default))
-    return str(default)
 
 
 @frozen(kw_only=True)
@@ -134,7 +48,7 @@ class Config:
     # --- The server ---------------------------------------------------------------------------------------------------
     data_dir: str = setting(
         "dataDir",
-        attrs.NOTHING,
+        NOTHING,
         text_of,
         "path",
         "Snapshots, `myid` and the epochs: nothing works without it.",
@@ -170,15 +84,15 @@ class Config:
         "All addresses, as ZooKeeper; name one to be reachable there only.",
     )
     client_port_backlog_count: int = setting(
-        "clientPortListenBacklog", -1, integer(-1, _INT_MAX), "connections", "-1 leaves it to the system."
+        "clientPortListenBacklog", -1, integer(-1, INT_MAX), "connections", "-1 leaves it to the system."
     )
     tick_time_ms: int = setting(
-        "tickTime", 3000, _COUNT, "ms", "The unit of heartbeats, of the limits below and of session expiry."
+        "tickTime", 3000, COUNT, "ms", "The unit of heartbeats, of the limits below and of session expiry."
     )
     min_session_timeout_ms: int = setting(
         "minSessionTimeout",
         derived(lambda config: 2 * config.tick_time_ms),
-        integer(-1, _INT_MAX),
+        integer(-1, INT_MAX),
         "ms",
         "Sessions are checked once a tick: less than two would end live ones.",
         shown="2 * tickTime",
@@ -186,7 +100,7 @@ class Config:
     max_session_timeout_ms: int = setting(
         "maxSessionTimeout",
         derived(lambda config: 20 * config.tick_time_ms),
-        integer(-1, _INT_MAX),
+        integer(-1, INT_MAX),
         "ms",
         "How long the ephemerals of a dead client may stay.",
         shown="20 * tickTime",
@@ -196,7 +110,7 @@ class Config:
     init_limit_ticks: int = setting(
         "initLimit",
         0,
-        _COUNT,
+        COUNT,
         "ticks",
         "Time for a leader to gather its quorum and for a learner to be synchronized.",
         shown="required in an ensemble",
@@ -204,7 +118,7 @@ class Config:
     sync_limit_ticks: int = setting(
         "syncLimit",
         0,
-        _COUNT,
+        COUNT,
         "ticks",
         "Silence on a link, or a write that is not durable, for longer ends the role.",
         shown="required in an ensemble",
@@ -212,7 +126,7 @@ class Config:
     connect_to_leader_limit_ticks: int = setting(
         "connectToLearnerMasterLimit",
         0,
-        _COUNT_OR_0,
+        COUNT_OR_0,
         "ticks",
         "Time to reach the leader's quorum port; 0 is initLimit.",
     )
@@ -248,19 +162,19 @@ class Config:
         "leaderServes", True, YES_NO, "yes/no", "no keeps clients off the leader of a large ensemble."
     )
     election_connect_timeout_ms: int = setting(
-        "cnxTimeout", 5000, _COUNT, "ms", "To open a link of the election; a dead host answers nothing."
+        "cnxTimeout", 5000, COUNT, "ms", "To open a link of the election; a dead host answers nothing."
     )
     election_port_bind_retry_count: int = setting(
         "electionPortBindRetry",
         3,
-        _COUNT_OR_0,
+        COUNT_OR_0,
         "attempts",
         "The port may still be held by the process before; 0 is for ever.",
     )
     max_snapshot_transfers_count: int = setting(
         "leader.maxConcurrentSnapSyncs",
         10,
-        _COUNT,
+        COUNT,
         "learners",
         "More wait their turn: each reads a whole snapshot file from the leader's disk.",
     )
@@ -272,14 +186,14 @@ class Config:
     pre_alloc_size_kib: int = setting(
         "preAllocSize",
         65536,
-        integer(0, _INT_MAX),
+        integer(0, INT_MAX),
         "KiB",
         "Log files grow in these steps, so that an append changes no metadata; 0 is off.",
     )
     snap_count: int = setting(
         "snapCount",
         100_000,
-        integer(-_INT_MAX, _INT_MAX),
+        integer(-INT_MAX, INT_MAX),
         "transactions",
         "Between two snapshots; the leader says for all when.",
         raised_to=2,
@@ -287,28 +201,28 @@ class Config:
     snap_size_limit_kib: int = setting(
         "snapSizeLimitInKb",
         4_194_304,
-        integer(-_INT_MAX, _LONG_MAX),
+        integer(-INT_MAX, LONG_MAX),
         "KiB",
         "Log bytes between two snapshots, where writes are large; 0 or less is off.",
     )
     txn_log_size_limit_kib: int = setting(
         "txnLogSizeLimitInKb",
         -1,
-        integer(-_INT_MAX, _LONG_MAX),
+        integer(-INT_MAX, LONG_MAX),
         "KiB",
         "A log file is rolled at this size as well; 0 or less is off.",
     )
     fsync_warning_threshold_ms: int = setting(
         "fsync.warningthresholdms",
         1000,
-        _COUNT_OR_0,
+        COUNT_OR_0,
         "ms",
         "A slower sync is logged: the disk is the usual cause of lost leaderships.",
     )
     snap_retain_count: int = setting(
         "autopurge.snapRetainCount",
         3,
-        integer(-_INT_MAX, _INT_MAX),
+        integer(-INT_MAX, INT_MAX),
         "snapshots",
         "Kept with the logs they need; one damaged file costs nothing.",
         raised_to=3,
@@ -316,7 +230,7 @@ class Config:
     purge_interval_hours: int = setting(
         "autopurge.purgeInterval",
         1,
-        integer(-_INT_MAX, _INT_MAX),
+        integer(-INT_MAX, INT_MAX),
         "hours",
         "On by default, where ZooKeeper's is 0 = off: a full disk stops the member.",
     )
@@ -325,73 +239,73 @@ class Config:
     max_client_connections: int = setting(
         "maxClientCnxns",
         60,
-        integer(-_INT_MAX, _INT_MAX),
+        integer(-INT_MAX, INT_MAX),
         "connections per address",
         "One client in a loop cannot take them all; further ones are closed at once; 0 is off.",
     )
     max_connections: int = setting(
         "maxCnxns",
         0,
-        integer(-_INT_MAX, _INT_MAX),
+        integer(-INT_MAX, INT_MAX),
         "connections",
         "In total; further ones are closed at once; 0 is off.",
     )
     sessionless_timeout_ms: int = setting(
-        "nio.sessionlessCnxnTimeout", 10_000, _COUNT, "ms", "A connection that never says who it is, is closed."
+        "nio.sessionlessCnxnTimeout", 10_000, COUNT, "ms", "A connection that never says who it is, is closed."
     )
     global_outstanding_limit_count: int = setting(
         "globalOutstandingLimit",
         1000,
-        _COUNT,
+        COUNT,
         "requests",
         "In process at once; beyond, connections with some under way are not read from.",
     )
     jute_max_buffer_bytes: int = setting(
         "jute.maxbuffer",
         1_048_575,
-        integer(1, _INT_MAX),
+        integer(1, INT_MAX),
         "bytes",
         "A longer frame ends its connection; bounds a znode's data, a session's ephemerals, a request's ACLs.",
     )
     max_watches_per_connection: int = setting(
         "maxWatchesPerConnection",
         200_000,
-        _COUNT,
+        COUNT,
         "watches",
         "Ours. A recursive cache of 100,000 znodes needs two each; beyond, the connection is closed.",
     )
     output_limit_bytes: int = setting(
         "outputLimitBytes",
         16 * _MIB,
-        _BYTES,
+        BYTES,
         "bytes",
         "Ours. Unsent output beyond which a connection is not read from; at twice that it is closed.",
     )
     max_changes_per_connection: int = setting(
         "maxChangesPerConnection",
         64,
-        _COUNT,
+        COUNT,
         "requests",
         "Ours. getChanges of one connection that wait; a further one is refused with THROTTLEDOP.",
     )
     max_changes_page_bytes: int = setting(
         "maxChangesPageBytes",
         256 * 1024,
-        _BYTES,
+        BYTES,
         "bytes",
         "Ours. An answer to getChanges ends there, so that other answers are not kept waiting; one change always fits.",
     )
     max_changes_wait_ms: int = setting(
         "maxChangesWaitMs",
         30_000,
-        _COUNT_OR_0,
+        COUNT_OR_0,
         "ms",
         "Ours. A getChanges with nothing to tell is answered after this at the latest.",
     )
     max_past_acls: int = setting(
         "maxPastAcls",
         50_000,
-        _COUNT,
+        COUNT,
         "paths",
         "Ours. Of restricted znodes that are gone, for getChanges; beyond, what is older is the superuser's alone.",
     )
@@ -417,17 +331,17 @@ class Config:
     container_check_interval_ms: int = setting(
         "znode.container.checkIntervalMs",
         60_000,
-        _COUNT,
+        COUNT,
         "ms",
         "How often empty containers and expired znodes are looked for.",
     )
     container_max_per_minute: int = setting(
-        "znode.container.maxPerMinute", 10_000, _COUNT, "deletes a minute", "Spreads a large clean-up."
+        "znode.container.maxPerMinute", 10_000, COUNT, "deletes a minute", "Spreads a large clean-up."
     )
     container_never_used_ms: int = setting(
         "znode.container.maxNeverUsedIntervalMs",
         0,
-        _COUNT_OR_0,
+        COUNT_OR_0,
         "ms",
         "Containers that never had a child go after this; 0 is never.",
     )
@@ -447,35 +361,35 @@ class Config:
     max_batch_bytes: int = setting(
         "maxBatchBytes",
         _MIB,
-        _BYTES,
+        BYTES,
         "bytes",
         "Ours. A batch ends there, so that others are not kept waiting; a larger transaction goes alone.",
     )
     max_batch_count: int = setting(
         "maxBatchCount",
         1_000,
-        integer(1, _INT_MAX),
+        integer(1, INT_MAX),
         "transactions",
         "Ours. A batch is applied in one turn: some 5 ms of sets, 20 ms of creates.",
     )
     max_batches_in_flight: int = setting(
         "maxBatchesInFlight",
         64,
-        _COUNT,
+        COUNT,
         "batches",
         "Ours. Proposed and not yet committed; at the limit clients are not read from.",
     )
     max_unsynced_bytes: int = setting(
         "maxUnsyncedBytes",
         64 * _MIB,
-        _BYTES,
+        BYTES,
         "bytes",
         "Ours. Written by the leader and not yet durable; at the limit it stops proposing.",
     )
     max_recent_bytes: int = setting(
         "maxRecentBytes",
         8 * _MIB,
-        _BYTES,
+        BYTES,
         "bytes",
         "Ours. Batches kept in memory for learners that are a little behind; older ones come from files.",
     )
@@ -491,7 +405,7 @@ class Config:
     # From dataDir/myid; 1 when standalone; SERVER_ID_UNKNOWN only where `parse` was given none.
     server_id: int = SERVER_ID_UNKNOWN
     # From the server, group and weight lines, wherever they stand.
-    ensemble: Ensemble = attrs.Factory(Ensemble)
+    ensemble: Ensemble = Factory(Ensemble)
     # The file that was parsed, and what is odd about it.
     file: str = ""
     warnings: tuple[ConfigWarning, ...] = ()
@@ -536,8 +450,3 @@ class Config:
     def allows_word(self, word: str) -> bool:
         """Whether the four-letter word may be answered."""
         return word in self.four_letter_words or "*" in self.four_letter_words
-
-
-def config_fields() -> list[attrs.Attribute[Any]]:
-    """The fields of Config that a key sets, in their order."""
-    return [attribute for attribute in attrs.fields(Config) if "key" in attribute.metadata]

@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from itertools import groupby
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 import attrs
 
@@ -45,6 +45,7 @@ from datatree.snapshot import (
     snapshot_path,
     verify_snapshot,
 )
+from datatree.stale import set_aside_snapshots
 from zab.events import (
     AppendBatches,
     DrainLog,
@@ -68,9 +69,6 @@ from zab.events import (
 from zab.jute.changes import PageStatus
 from zab.server.change_rows import gather, is_known, rows_of, start_of
 from zab.server.inputs import ChangesRead, LookBackSlice, LookedBack, ReadChanges, TreeInstalled
-from zab.server.journal import Journal
-
-journal = Journal("storage")
 
 
 @attrs.frozen
@@ -99,6 +97,12 @@ StorageEffect: TypeAlias = (
 Answer: TypeAlias = Event | TreeInstalled | SnapshotUnusable
 
 
+class Report(Protocol):
+    """Takes what the operator has to know: a sentence, and its reason. From any thread."""
+
+    def __call__(self, sentence: str, reason: str) -> None: ...
+
+
 class Storage:
     """The durable side of one member."""
 
@@ -107,12 +111,14 @@ class Storage:
         disk: Disk,
         log: TransactionLog,
         server_id: int,
+        report: Report,
         cutting: AbstractContextManager[object] | None = None,
     ) -> None:
         """`cutting` is a lock, where other threads read; it is entered many times."""
         self.disk = disk
         self.log = log
         self._server_id = server_id
+        self._report = report
         self._mark = log.mark
         self._cutting = nullcontext() if cutting is None else cutting
         self._look_back: LookBack | None = None
@@ -159,6 +165,7 @@ class Storage:
     def _reset(self, zxid: int, chain: bytes, lineage: bytes, *, conflict: bool = False) -> None:
         with self._cutting:
             self.log.reset(zxid, chain, lineage, conflict=conflict)
+            set_aside_snapshots(self.disk, lineage, zxid, chain)
         self._mark = zxid
 
     def _install(self, fetch: FetchSnapshot) -> list[Answer]:
@@ -203,7 +210,7 @@ class Storage:
             try:
                 position, batches = self.log.read_from(effect.zxid, effect.bytes_max)
             except LogDamagedError as error:
-                journal.error("log is damaged -> send a snapshot instead", reason=str(error))
+                self._report("log is damaged -> send a snapshot instead", str(error))
                 position, batches = None, []
         return LogRead(effect.link, position, batches)
 
@@ -222,7 +229,7 @@ class Storage:
                 return LookedBack(None)
             past = reader.past
         except OSError as error:
-            journal.error("log is damaged -> tell no changes out of it", reason=str(error))
+            self._report("log is damaged -> tell no changes out of it", str(error))
             past = PastAcls(effect.upto)
         self._look_back = None
         return LookedBack(past)
@@ -243,7 +250,7 @@ class Storage:
             found = ((batch.zxid, rows_of(batch, effect.prefix)) for batch in batches)
             return ChangesRead(PageStatus.GIVEN, *gather(found, effect.place, effect.prefix, effect.bytes_max))
         except (LogDamagedError, RecordError, OSError) as error:
-            journal.error("log is damaged -> tell no changes out of it", reason=str(error))
+            self._report("log is damaged -> tell no changes out of it", str(error))
             return ChangesRead(PageStatus.GIVEN, is_damaged=True)
 
     def offer_snapshot(self, effect: OfferSnapshot) -> SnapshotOffered | None:
@@ -253,7 +260,7 @@ class Storage:
             try:
                 header = verify_snapshot(self.disk, path)
             except (SnapshotError, FileNotFoundError) as error:
-                journal.error("snapshot cannot be offered", reason=str(error))
+                self._report("snapshot cannot be offered", str(error))
                 continue
             if header.lineage == self.log.lineage and zxid >= self.log.first_position[0]:
                 return SnapshotOffered(effect.link, zxid, header.chain)

@@ -1,7 +1,7 @@
 """A whole ensemble in one thread, from one seed: whole members, clients, network, disks and clocks, all simulated.
 
     schedule      virtual time and the queue of what happens next
-    trace         what happened, as lines for a reader and as one hash
+    trace         what happened, as lines for a reader and as one hash; `described` makes the text of one item
     profile       what a seed decides about its run: sizes, limits, delays, which faults and how often
     network       who reaches whom, how fast; wires that keep their order
     disk          files that lose what was not synced, and tear what was being written

@@ -20,11 +20,11 @@ from datatree.opcodes import OpCode
 from zab.jute.framing import NOTIFICATION_XID, PING_XID, FrameReader, frame, request_frame
 from zab.jute.handshake import NO_PASSWORD, ConnectRequest, ConnectResponse
 from zab.jute.replies import ReplyHeader, WatcherEvent
+from zab.simulator.described import described
 from zab.simulator.process import CLOSED, ClientLink
 from zab.simulator.requests import Asked, Requests
 from zab.simulator.schedule import MS
 from zab.simulator.session_checker import SessionChecker
-from zab.simulator.trace import described
 from zab.simulator.verdict import SafetyError
 
 if TYPE_CHECKING:

@@ -25,9 +25,9 @@ from datatree.snapshot import SnapshotWriter, fetch_path, read_snapshot_header, 
 from zab import events as ev
 from zab.server.inputs import LookBackSlice, ReadChanges, SnapshotFailed, SnapshotTaken, TakeSnapshot
 from zab.server.storage import InstallSnapshot, RollLog, SnapshotUnusable, Storage, StorageEffect
+from zab.simulator.described import described
 from zab.simulator.disk import PowerLossError
 from zab.simulator.schedule import MS
-from zab.simulator.trace import described
 
 if TYPE_CHECKING:
     from zab.simulator.process import Process

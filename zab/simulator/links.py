@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from zab import events as ev
 from zab import message as msg
+from zab.simulator.described import described
 from zab.simulator.network import Wire
 from zab.simulator.schedule import MS
-from zab.simulator.trace import described
 
 if TYPE_CHECKING:
     from zab.simulator.process import Process

@@ -40,12 +40,13 @@ from zab.server.inputs import (
 from zab.server.member import Member
 from zab.server.restore import restored_of, settings_of
 from zab.server.storage import Storage
+from zab.simulator.described import described
 from zab.simulator.disk import PowerLossError
 from zab.simulator.files import Files
 from zab.simulator.links import ElectionLinks, QuorumLinks
 from zab.simulator.network import Network, Wire
 from zab.simulator.schedule import MS, Schedule
-from zab.simulator.trace import Trace, described
+from zab.simulator.trace import Trace
 from zab.simulator.verdict import SafetyError
 
 if TYPE_CHECKING:
@@ -132,7 +133,7 @@ class Process:
         self.election = ElectionLinks(self, [sid for sid in self.ensemble.profile.sids if sid != self.sid])
         segment_bytes = self.config.pre_alloc_size_kib * 1024
         log = TransactionLog(machine.disk, recovered.log, segment_bytes=segment_bytes)
-        self.files = Files(self, Storage(machine.disk, log, self.sid))
+        self.files = Files(self, Storage(machine.disk, log, self.sid, self._report))
         self.member = Member(self.config, recovered, rng, machine.now_ms, machine.wall_ms)
         self.peer = ObservedPeer(settings_of(self.config), restored_of(recovered), rng)
         self.peer.observe = self._observe
@@ -148,6 +149,10 @@ class Process:
 
     def _observe(self, event: ev.Event, effects: list[ev.Effect]) -> None:
         self.observer.peer_stepped(self, event, effects)
+
+    def _report(self, sentence: str, reason: str) -> None:
+        if self.trace.sink is not None:
+            self.trace.line(self.name, f"{sentence}: {reason}")
 
     def say(self, text: str) -> None:
         self.trace.say(self.name, text)

@@ -6,21 +6,12 @@ they are made only when somebody takes them; a failed run is run again for them.
 """
 
 from collections.abc import Callable
-from enum import Enum
 from hashlib import blake2b
 from struct import Struct
-from typing import Any
 
-import attrs
-
-from datatree.batch import Batch, BatchError, parse
-from zab.message import Proposal
-from zab.server.connection import ClientConnection
 from zab.simulator.schedule import Schedule
 
 _MARK = Struct(">QqQ")
-
-BYTES_SHOWN = 24
 
 
 class Trace:
@@ -55,32 +46,3 @@ class Trace:
         """A line for the reader alone; to be called only when there is one."""
         assert self.sink is not None
         self.sink(f"{self._schedule.now / 1000:11.3f} {who:>3} {text}")
-
-
-def described(item: Any) -> str:
-    """An event, effect, message or request as a reader wants it: short."""
-    if isinstance(item, Proposal):
-        return f"Proposal({', '.join(map(_proposed, item.batches))})"
-    if isinstance(item, Batch):
-        return f"[{item.first:x}+{item.count}]"
-    if isinstance(item, bytes):
-        shown = item[:BYTES_SHOWN]
-        return repr(shown) + (f"…{len(item)}" if len(item) > BYTES_SHOWN else "")
-    if isinstance(item, int) and not isinstance(item, bool) and abs(item) >= 1 << 31:
-        return f"{item:#x}"
-    if isinstance(item, (list, tuple)):
-        return "[" + ", ".join(map(described, item)) + "]"
-    if isinstance(item, ClientConnection):
-        return f"client {item.id}"
-    if attrs.has(type(item)):
-        fields = [(field.name, getattr(item, field.name)) for field in attrs.fields(type(item)) if field.repr]
-        return f"{type(item).__name__}({', '.join(f'{name}={described(value)}' for name, value in fields)})"
-    # What has no text of its own would show its address, which is another one in each run.
-    return repr(item) if isinstance(item, (str, int, float, dict, Enum, type(None))) else type(item).__name__
-
-
-def _proposed(raw: bytes) -> str:
-    try:
-        return described(parse(raw))
-    except BatchError as error:
-        return f"[no batch: {error}]"

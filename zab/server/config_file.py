@@ -1,0 +1,41 @@
+"""Reads the files that describe a member: `zoo.cfg`, the dynamic file that it names, and `dataDir/myid`.
+
+Files are read as ISO-8859-1 with \\uXXXX escapes, as Java reads them. What they mean is `config`.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from zab.server.config import Config, ConfigError, entries_of, parse, plain_key
+from zab.server.settings import SERVER_ID_UNKNOWN
+
+
+def load(path: str | Path) -> Config:
+    """The configuration of the member that `path` describes, with its id. Raises ConfigError."""
+    text = _read(Path(path), str(path))
+    set_here = {plain_key(entry.key): entry.value for entry in entries_of(text, str(path))}
+    dynamic_path = set_here.get("dynamicConfigFile")
+    dynamic_text = _read(Path(dynamic_path), dynamic_path) if dynamic_path else None
+    myid = Path(set_here.get("dataDir", "")) / "myid"
+    # A standalone server needs no myid, so its absence is for the parsed configuration to judge.
+    my_id = _my_id(_read(myid, str(myid)), str(myid)) if set_here.get("dataDir") and myid.is_file() else None
+    config = parse(text, str(path), my_id=my_id, dynamic_text=dynamic_text)
+    if config.server_id == SERVER_ID_UNKNOWN:
+        raise ConfigError(str(myid), None, "the file is missing: it holds this server's id, the N of its server.N line")
+    return config
+
+
+def _read(path: Path, name: str) -> str:
+    try:
+        return path.read_bytes().decode("latin-1")
+    except OSError as error:
+        raise ConfigError(name, None, f"it cannot be read: {error.strerror or error}") from None
+
+
+def _my_id(text: str, filename: str) -> int:
+    first_line = text.partition("\n")[0].strip()
+    if not re.fullmatch(r"[0-9]{1,9}", first_line, re.ASCII):
+        raise ConfigError(filename, 1, f"server id {first_line!r} is not a number")
+    return int(first_line)
