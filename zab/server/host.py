@@ -87,7 +87,7 @@ class Host:
         links: QuorumLinks,
         clients: ClientSockets,
         storage: Storage,
-        log_thread: LogThread,
+        log_thread: LogThread[StorageEffect],
         snapshotter: Snapshotter,
         election: ElectionLinks | None,
         quorum_addresses: dict[int, Address],

@@ -21,7 +21,7 @@ and the load on two busy cores, medians of nine alternating rounds). It saved a 
 operation of all members against 1,143, and gained no latency, 1.22 ms against 1.05 on the leader and 1.34 against 1.29
 on a follower, since then nothing goes on beside the write. So no write, however short, holds up a turn.
 
-Not here: what the effects do (`storage`), snapshots and their transfer.
+Not here: what the effects do, and everything that is slow.
 """
 
 from __future__ import annotations
@@ -33,21 +33,23 @@ import time
 from collections.abc import Callable, Sequence
 from enum import Enum
 from queue import Empty, SimpleQueue
-from typing import Protocol, TypeAlias
+from typing import Generic, Protocol, TypeVar
 
 import attrs
 
 from zab.server.loop import Posts
-from zab.server.storage import Answer, StorageEffect
+
+Effect = TypeVar("Effect", contravariant=True)
+"""What a service wants stored."""
 
 IDLE_SECONDS = 0.05
 SWITCH_SECONDS = 0.0005
 
 
-class Performer(Protocol):
-    """What the thread drives: `zab.server.storage.Storage`."""
+class Performer(Protocol[Effect]):
+    """What the thread drives: the storage of a service."""
 
-    def perform(self, effects: Sequence[StorageEffect]) -> list[Answer]:
+    def perform(self, effects: Sequence[Effect]) -> Sequence[object]:
         """Carry out effects, durably, and return their answers in order. Raises OSError: final."""
         ...
 
@@ -74,26 +76,23 @@ class _Word(Enum):
     CLOSE = "end"
 
 
-_Item: TypeAlias = StorageEffect | _Word
-
-
-class LogThread:
+class LogThread(Generic[Effect]):
     """One per server. `put`, `nudge` and `close` belong to the loop's thread."""
 
-    def __init__(self, storage: Performer, posts: Posts, slow_ms: int, say_slow: Callable[[int], None]) -> None:
+    def __init__(self, storage: Performer[Effect], posts: Posts, slow_ms: int, say_slow: Callable[[int], None]) -> None:
         """`say_slow` is called, in this thread, with the milliseconds of a cycle that took `slow_ms` or longer."""
         self._storage = storage
         self._posts = posts
         self._slow_ns = slow_ms * 1_000_000
         self._say_slow = say_slow
-        self._effects: SimpleQueue[_Item] = SimpleQueue()
+        self._effects: SimpleQueue[Effect | _Word] = SimpleQueue()
         self._parked = False
         self._thread = threading.Thread(target=self._run, name="log", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
 
-    def put(self, effect: StorageEffect) -> None:
+    def put(self, effect: Effect) -> None:
         """Queue one effect."""
         self._effects.put(effect)
 
@@ -139,7 +138,7 @@ class LogThread:
             return False
         return True
 
-    def _next(self) -> list[_Item]:
+    def _next(self) -> list[Effect | _Word]:
         """All that waits, at least one item, CLOSE last. After a pause the storage is told that it is idle."""
         try:
             items = [self._effects.get(timeout=IDLE_SECONDS)]
