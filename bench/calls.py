@@ -20,8 +20,8 @@ import time
 from pathlib import Path
 
 from bench.cells import Cell, hosts_of, run_load
-from tests.zab_server import zab_servers
-from tests.zookeeper_server import ZooKeeperMember
+from tests.rigs.zab_server import zab_servers
+from tests.rigs.zookeeper_server import ZooKeeperMember
 
 CELLS = (Cell("set", 1, 1, "leader"), Cell("set", 1, 1, "follower"), Cell("set", 30, 100, "all"))
 OUTPUT = "calls.json"

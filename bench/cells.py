@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.zookeeper_server import ZooKeeperEnsemble
+from tests.rigs.zookeeper_server import ZooKeeperEnsemble
 
 BUILD = Path(__file__).parent / "build"
 OPERATIONS = ("set", "get", "create", "mix")

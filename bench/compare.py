@@ -30,8 +30,8 @@ from pathlib import Path
 from bench.cells import BUILD, Cell, Result, all_cells, echo_ceiling, hosts_of, run_load
 from bench.failover import measure_failover
 from bench.table import Comparison, Measured, markdown, write_readme
-from tests.zab_server import zab_servers
-from tests.zookeeper_server import ZooKeeperEnsemble, zookeeper
+from tests.rigs.zab_server import zab_servers
+from tests.rigs.zookeeper_server import ZooKeeperEnsemble, zookeeper
 from zab.pipeline.java import find_java
 
 HEAP_MB = 512

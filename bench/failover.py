@@ -12,7 +12,7 @@ import struct
 import threading
 import time
 
-from tests.zookeeper_server import ZooKeeperEnsemble, ZooKeeperError
+from tests.rigs.zookeeper_server import ZooKeeperEnsemble, ZooKeeperError
 
 PATH = b"/failover"
 RETRY_SECONDS = 0.002

@@ -29,7 +29,8 @@ import pyarrow.parquet as pq
 
 from bench.process_tree import cpu_seconds, peak_mib
 from datatree.record import Txn
-from tests.pipeline.log_builder import FIRST, LINEAGE, SESSION, TIME, NativeFile, write_version2
+from tests.pipeline.rigs.log_builder import FIRST, LINEAGE, SESSION, TIME, NativeFile, write_version2
+from zab.host.disk import RealDisk
 from zab.pipeline.inventory import inventory
 from zab.pipeline.jobs.verify import findings_of
 from zab.pipeline.reading.frames import read_log
@@ -39,7 +40,6 @@ from zab.pipeline.schema import LOG
 from zab.pipeline.spark_session import job_session
 from zab.pipeline.state.local_state import local_moment, local_state
 from zab.pipeline.state.snapshot_output import State, write_version_2
-from zab.server.disk import RealDisk
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -6,7 +6,8 @@ to guard a path, with the zxid up to which it did; the open list is not noted, s
 costs nothing.
 
     complete_from   everything about changes above this zxid is known: where the tree was loaded, at first; it rises
-                    when the oldest lists are forgotten, and falls when somebody has looked back (`datatree.look_back`)
+                    when the oldest lists are forgotten, and falls when somebody has looked back
+                    (`datatree.recovery.look_back`)
 
 Invariants: at most `count_max` paths are held, and `LISTS_MAX` lists of each; a list that was forgotten ended at or
 below `complete_from`. Where it errs, it errs on the closed side: a path that was used again is guarded by the lists of

@@ -42,7 +42,7 @@ In memory rest is None, or a tuple shaped like the array; paths, schemes and ids
 
 Invariants: `decode(encode(t)) == t`; one transaction has one encoding, and a record that is not that encoding is
 refused. Deliberately not here: what a type means (`datatree.apply`), and the batch around the records
-(`datatree.batch`).
+(`datatree.log.batch`).
 """
 
 import struct

@@ -45,7 +45,7 @@ znode that uses it; their numbers are 1, 2, 3, … in that order, and 0 is the o
 
 Invariants: nothing in the file depends on the member that wrote it; nothing is compressed. Quota sums, children and
 ephemerals by session are derived, so they are not in it. Deliberately not here: when a snapshot is taken, and which may
-go (`datatree.retention`).
+go (`datatree.recovery.retention`).
 """
 
 import re
@@ -58,11 +58,11 @@ from zlib import crc32
 from attrs import define
 
 from datatree.acl import AclList
-from datatree.batch import CHAIN_BYTES, LINEAGE_BYTES
 from datatree.cursor import SnapshotCursor
 from datatree.digest import DIGEST_VERSION
-from datatree.disk import Disk, File
-from datatree.epochs import DIRECTORY
+from datatree.log.batch import CHAIN_BYTES, LINEAGE_BYTES
+from datatree.log.disk import Disk, File
+from datatree.log.epochs import DIRECTORY
 from datatree.tree import DataTree, TreeError
 from datatree.znode import STAT_BYTES, Znode
 

@@ -11,7 +11,7 @@ import pytest
 
 from datatree.changes import ACL_CHANGED, CREATED, DATA_CHANGED, DELETED, WHOLE
 from datatree.opcodes import OpCode
-from tests.zab_server import zab_servers
+from tests.rigs.zab_server import zab_servers
 from zab.jute.changes import PageStatus
 from zab.jute.framing import CHANGES_XID_MAX
 

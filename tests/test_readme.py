@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.zab_server import zab_servers
+from tests.rigs.zab_server import zab_servers
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")

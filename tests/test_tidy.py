@@ -36,7 +36,7 @@ OUTSIDE = {
 
 # Part of the tree -> the packages of this project and of others that it may import, beside the standard library.
 MAY_IMPORT: dict[str, set[str]] = {
-    "zab/*": {"attrs", "cbor2", "sortedcontainers", "datatree.batch", "zab", "random"},
+    "zab/*": {"attrs", "cbor2", "sortedcontainers", "datatree.log.batch", "zab", "random"},
     "datatree": {"attrs", "attr", "cbor2", "sortedcontainers", "cramjam", "datatree"},
     "session": {"attrs", "attr", "sortedcontainers", "session"},
     "zab/jute": {"attrs", "attr", "datatree", "zab.jute"},

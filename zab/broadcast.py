@@ -17,7 +17,7 @@ and nothing before ACK-LD.
 
 from typing import TYPE_CHECKING
 
-from datatree import batch as codec
+from datatree.log import batch as codec
 from zab import discovery, synchronization
 from zab import events as ev
 from zab import message as msg

@@ -17,7 +17,7 @@ higher one: the leader then renews its epoch (F1), where ZooKeeper's learner wou
 
 from typing import TYPE_CHECKING
 
-from datatree.batch import LINEAGE_BYTES, genesis
+from datatree.log.batch import LINEAGE_BYTES, genesis
 from zab import broadcast, synchronization
 from zab import events as ev
 from zab import message as msg

@@ -17,7 +17,7 @@ from typing import TypeAlias
 
 import attrs
 
-from datatree.batch import Batch
+from datatree.log.batch import Batch
 from zab.message import Message, Notification
 
 # ---------------------------------------------------------------------------------------------- events: into the peer

@@ -11,8 +11,8 @@ Invariants: each batch continues the one before it, in zxid and in chain; nothin
 from bisect import bisect_right
 from collections.abc import Iterable
 
-from datatree import batch as codec
-from datatree.batch import Batch, genesis
+from datatree.log import batch as codec
+from datatree.log.batch import Batch, genesis
 
 Position = tuple[int, bytes]
 

@@ -25,7 +25,7 @@ from typing import Any
 
 import attrs
 
-from datatree.batch import CHAIN_BYTES, LINEAGE_BYTES, Batch, genesis
+from datatree.log.batch import CHAIN_BYTES, LINEAGE_BYTES, Batch, genesis
 from zab import broadcast, discovery, synchronization
 from zab import events as ev
 from zab import message as msg

@@ -20,8 +20,8 @@ What the learner lacks is found by its position, zxid and chain hash together (A
 
 from typing import TYPE_CHECKING
 
-from datatree import batch as codec
-from datatree.batch import Batch
+from datatree.log import batch as codec
+from datatree.log.batch import Batch
 from zab import broadcast
 from zab import events as ev
 from zab import message as msg

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 
 from tests.chaos.checker import Held, Kind, Operation, Replica, Violation, check
 from tests.chaos.client import SHARED_PATHS, RecordingClient, Request, read_znodes
-from tests.zookeeper_server import ZooKeeperEnsemble, ZooKeeperMember, four_letter_word
+from tests.rigs.zookeeper_server import ZooKeeperEnsemble, ZooKeeperMember, four_letter_word
 
 CLIENTS = 6
 # Who is killed, and how often in comparison.

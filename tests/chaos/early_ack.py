@@ -11,10 +11,10 @@ import sys
 import time
 from collections.abc import Sequence
 
-from datatree.batch import Batch
+from datatree.log.batch import Batch
 from zab.events import AppendBatches, Durable
+from zab.member.storage import Answer, Storage, StorageEffect
 from zab.server.__main__ import main
-from zab.server.storage import Answer, Storage, StorageEffect
 
 DELAY_SECONDS = 0.3
 

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from datatree.recovery import recover
+from datatree.recovery.recover import recover
 from tests.chaos.chaos import Report, run
 from tests.chaos.recording import record
-from tests.zab_server import zab_servers
-from tests.zookeeper_server import ZooKeeperMember
+from tests.rigs.zab_server import zab_servers
+from tests.rigs.zookeeper_server import ZooKeeperMember
+from zab.host.disk import RealDisk
 from zab.pipeline.history.files import read_history
 from zab.pipeline.jobs.history import check_table
-from zab.server.disk import RealDisk
 
 SECONDS = 60.0
 SHORT_SECONDS = 3.0

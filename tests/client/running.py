@@ -5,8 +5,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.zab_server import zab_servers
-from tests.zookeeper_server import ZooKeeperEnsemble, zookeeper
+from tests.rigs.zab_server import zab_servers
+from tests.rigs.zookeeper_server import ZooKeeperEnsemble, zookeeper
 
 KINDS = ["zab", pytest.param("zookeeper", marks=pytest.mark.java)]
 

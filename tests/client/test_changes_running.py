@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import trio
 
-from tests.zab_server import zab_servers
-from tests.zookeeper_server import ZooKeeperEnsemble, ZooKeeperMember, zookeeper
+from tests.rigs.zab_server import zab_servers
+from tests.rigs.zookeeper_server import ZooKeeperEnsemble, ZooKeeperMember, zookeeper
 from zab.client import (
     OPEN_ACL,
     Acl,

@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from tests.client.running import KINDS, running
-from tests.zookeeper_server import ZooKeeperEnsemble
+from tests.rigs.zookeeper_server import ZooKeeperEnsemble
 from zab.client import (
     CREATOR_ALL_ACL,
     OPEN_ACL,

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.zab_server import zab_servers
-from tests.zookeeper_server import ZooKeeperEnsemble, zookeeper
+from tests.rigs.zab_server import zab_servers
+from tests.rigs.zookeeper_server import ZooKeeperEnsemble, zookeeper
 
 SUPER = "super:wire"
 SUPER_DIGEST = "super:VWtk8RlLl86/uVG5FIHgpHieL2Q="

@@ -12,7 +12,7 @@ from difflib import unified_diff
 
 import pytest
 
-from tests.zookeeper_server import ZooKeeperEnsemble, zookeeper_main
+from tests.rigs.zookeeper_server import ZooKeeperEnsemble, zookeeper_main
 
 pytestmark = [pytest.mark.java, pytest.mark.slow]
 

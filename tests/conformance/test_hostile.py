@@ -41,8 +41,8 @@ from tests.conformance.wire import (
     text,
     vector,
 )
-from tests.zab_server import zab_servers
-from tests.zookeeper_server import ZooKeeperEnsemble, ZooKeeperMember, four_letter_word
+from tests.rigs.zab_server import zab_servers
+from tests.rigs.zookeeper_server import ZooKeeperEnsemble, ZooKeeperMember, four_letter_word
 
 pytestmark = pytest.mark.slow
 

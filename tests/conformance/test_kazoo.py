@@ -41,7 +41,7 @@ from kazoo.recipe.watchers import ChildrenWatch, DataWatch
 from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, make_acl, make_digest_acl
 
 from tests.conformance.wire import CLOSE_SESSION, ConnectionClosedError, Wire, connect_request, create, frame
-from tests.zookeeper_server import ZooKeeperEnsemble, ZooKeeperMember
+from tests.rigs.zookeeper_server import ZooKeeperEnsemble, ZooKeeperMember
 
 PATIENCE_SECONDS = 10.0
 

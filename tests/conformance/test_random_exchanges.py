@@ -37,7 +37,7 @@ from tests.conformance.wire import (
     set_data,
     sync,
 )
-from tests.zookeeper_server import ZooKeeperEnsemble
+from tests.rigs.zookeeper_server import ZooKeeperEnsemble
 
 pytestmark = [pytest.mark.java, pytest.mark.slow]
 

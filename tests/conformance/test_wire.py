@@ -26,7 +26,7 @@ from tests.conformance.wire import (
     i64,
     set_data,
 )
-from tests.zookeeper_server import ZooKeeperEnsemble, four_letter_word
+from tests.rigs.zookeeper_server import ZooKeeperEnsemble, four_letter_word
 
 pytestmark = pytest.mark.java
 

@@ -2,14 +2,14 @@
 
 from random import Random
 
-from datatree.batch import Batch, build, genesis
-from datatree.epochs import Member, save_epochs, save_member
-from datatree.log import LogContents, TransactionLog
+from datatree.log.batch import Batch, build, genesis
+from datatree.log.epochs import Member, save_epochs, save_member
+from datatree.log.transaction_log import LogContents, TransactionLog
 from datatree.record import Txn, decode_all, encode
-from datatree.recovery import Recovered, recover
+from datatree.recovery.recover import Recovered, recover
 from datatree.snapshot import SnapshotWriter
 from datatree.tree import DataTree
-from zab.simulator.disk import FaultyDisk
+from zab.simulator.world.disk import FaultyDisk
 
 LINEAGE = bytes(range(16))
 START = (0, genesis(LINEAGE))

@@ -7,7 +7,7 @@ from datatree.past_acls import LISTS_MAX, PastAcls
 from datatree.record import Txn
 from datatree.tree import DataTree
 from datatree.znode import CONTAINER_OWNER, STAT_LAYOUT, ttl_owner
-from tests.datatree.zookeeper_histories import history
+from tests.datatree.zookeeper.histories import history
 
 BOB = ((31, b"digest", b"bob:x"),)
 EVE = ((31, b"digest", b"eve:x"),)

@@ -4,10 +4,11 @@ import re
 from pathlib import Path
 from zlib import crc32
 
-from datatree import batch, frame, segment, snapshot
+from datatree import snapshot
+from datatree.log import batch, frame, segment
 from datatree.record import decode_all
 from tests.datatree.histories import Author, fresh_log
-from zab.simulator.disk import FaultyDisk
+from zab.simulator.world.disk import FaultyDisk
 
 PAGE = (Path(__file__).parents[2] / "docs" / "formats.md").read_text()
 

@@ -5,9 +5,9 @@ from zlib import crc32
 
 import pytest
 
-from datatree.log import LogContents, TransactionLog
+from datatree.log.transaction_log import LogContents, TransactionLog
 from datatree.record import Txn
-from datatree.recovery import recover
+from datatree.recovery.recover import recover
 from datatree.snapshot import (
     CHUNK_BYTES,
     HEADER_BYTES,
@@ -27,7 +27,7 @@ from datatree.snapshot import (
 )
 from datatree.tree import DataTree
 from tests.datatree.histories import LINEAGE, Author, fresh_log, reopened, snapshot, synchronized
-from zab.simulator.disk import FaultyDisk, PowerLossError
+from zab.simulator.world.disk import FaultyDisk, PowerLossError
 
 CHAIN = bytes(range(16, 32))
 ACL_A = ((1, b"digest", b"a:x"), (31, b"world", b"anyone"))

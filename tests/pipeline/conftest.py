@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.pipeline.ensembles import zab_directories, zookeeper_directories
+from tests.pipeline.rigs.ensembles import zab_directories, zookeeper_directories
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -20,16 +20,16 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.datatree.histories import Author
-from tests.pipeline import damage
-from tests.pipeline.ensembles import Directories
-from tests.pipeline.load import Recorder, Worker, connect, disconnect, every_kind
-from tests.zab_server import zab_servers
+from tests.pipeline.rigs import damage
+from tests.pipeline.rigs.ensembles import Directories
+from tests.pipeline.rigs.load import Recorder, Worker, connect, disconnect, every_kind
+from tests.rigs.zab_server import zab_servers
 from zab.cli.main import main
-from zab.cli.pipeline import JOBS
+from zab.cli.pipeline.commands import JOBS
+from zab.host.disk import RealDisk
 from zab.pipeline.errors import PipelineError
 from zab.pipeline.output import Target
 from zab.pipeline.places import open_place
-from zab.server.disk import RealDisk
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -153,7 +153,7 @@ def test_a_directory_with_snapshots_alone(
 
 def another_ensemble(place: Path) -> Path:
     """A member's directory of another lineage."""
-    from datatree.log import LogContents, TransactionLog
+    from datatree.log.transaction_log import LogContents, TransactionLog
     from tests.datatree.histories import LINEAGE, START
 
     place.mkdir()

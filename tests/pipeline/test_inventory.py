@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.pipeline.log_builder import (
+from tests.pipeline.rigs.log_builder import (
     FIRST,
     LINEAGE,
     NativeFile,

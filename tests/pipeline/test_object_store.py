@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyarrow import fs
 
-from tests.pipeline.ensembles import Directories
-from tests.zookeeper_server import free_ports
+from tests.pipeline.rigs.ensembles import Directories
+from tests.rigs.zookeeper_server import free_ports
 from zab.cli.main import main
 from zab.pipeline.errors import PipelineError
 from zab.pipeline.inventory import inventory

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from datatree.recovery import recover
-from tests.pipeline import damage
-from tests.pipeline.damage import Injected
-from tests.pipeline.ensembles import NATIVE, Directories
-from tests.pipeline.expected_rows import (
+from datatree.recovery.recover import recover
+from tests.pipeline.rigs import damage
+from tests.pipeline.rigs.damage import Injected
+from tests.pipeline.rigs.ensembles import NATIVE, Directories
+from tests.pipeline.rigs.expected_rows import (
     COLUMNS,
     Row,
     batch_checksums,
@@ -24,8 +24,8 @@ from tests.pipeline.expected_rows import (
     read_rows,
     transaction_at,
 )
-from zab.cli.log_files import Entry, open_log
-from zab.server.disk import RealDisk
+from zab.cli.files.log_files import Entry, open_log
+from zab.host.disk import RealDisk
 
 pytestmark = pytest.mark.slow
 

@@ -162,7 +162,7 @@ def test_archive_for_the_workers_holds_the_packages_and_is_the_same_each_time(tm
     with zipfile.ZipFile(first) as archive:
         names = archive.namelist()
         assert archive.testzip() is None
-    assert {"zab/__init__.py", "zab/pipeline/schema.py", "datatree/segment.py", "session/__init__.py"} <= set(names)
+    assert {"zab/__init__.py", "zab/pipeline/schema.py", "datatree/log/segment.py", "session/__init__.py"} <= set(names)
     assert [name for name in names if "__pycache__" in name or name.startswith("tests")] == []
     assert os.listdir(tmp_path / "one") == [first.name]
     imported = "import zab.pipeline.schema as module; print(module.__file__)"

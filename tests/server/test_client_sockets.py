@@ -6,12 +6,12 @@ import time
 import pytest
 import trio
 
+from zab.host.listener import open_listener
+from zab.host.loop import READ, WRITE, Loop
+from zab.member.connection import Closing, Hold
+from zab.member.inputs import ClientBytes, ClientClosed, ClientConnected
 from zab.server import client_sockets as module
 from zab.server.client_sockets import BUDGET_BYTES_MAX, BUDGET_BYTES_MIN, CLOSING_MS, RECEIVE_BYTES, ClientSockets
-from zab.server.connection import Closing, Hold
-from zab.server.inputs import ClientBytes, ClientClosed, ClientConnected
-from zab.server.listener import open_listener
-from zab.server.loop import READ, WRITE, Loop
 
 FAR_NS = 1 << 62
 

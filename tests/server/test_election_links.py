@@ -10,11 +10,11 @@ import trio
 
 from zab.events import ElectionLinkDown, ElectionLinkUp, NotificationReceived
 from zab.history import NOTHING
+from zab.host.listener import open_listener
 from zab.message import PROTOCOL_VERSION, Ack, Hello, Notification, decode
 from zab.server import election_links as module
 from zab.server.election_links import Address, ElectionLinks
 from zab.server.links import framed
-from zab.server.listener import open_listener
 
 PATIENCE_SECONDS = 5
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
-from tests.server.processes import unstarted
+from tests.rigs.processes import unstarted
 
 pytestmark = pytest.mark.slow
 

@@ -9,14 +9,11 @@ import trio
 from datatree.changes import WHOLE
 from datatree.snapshot import SnapshotWriter, snapshot_path
 from datatree.tree import DataTree
-from tests.server.storage_setup import LINEAGE, batches_from, open_storage
+from tests.member.storage_setup import LINEAGE, batches_from, open_storage
 from zab import events as ev
-from zab.message import Commit
-from zab.server import host as module
-from zab.server.client_sockets import ClientSockets
-from zab.server.election_links import Address
-from zab.server.host import Host, ServerFailedError
-from zab.server.inputs import (
+from zab.host.log_thread import LogThread, LogThreadFailed
+from zab.host.loop import Loop, Posts, now_ms
+from zab.member.inputs import (
     ChangesRead,
     LookBackSlice,
     LookedBack,
@@ -25,8 +22,11 @@ from zab.server.inputs import (
     TakeSnapshot,
     TreeInstalled,
 )
-from zab.server.log_thread import LogThread, LogThreadFailed
-from zab.server.loop import Loop, Posts, now_ms
+from zab.message import Commit
+from zab.server import host as module
+from zab.server.client_sockets import ClientSockets
+from zab.server.election_links import Address
+from zab.server.host import Host, ServerFailedError
 from zab.server.snapshotter import Snapshotter
 
 PATIENCE_SECONDS = 10

@@ -7,6 +7,8 @@ import pytest
 import trio
 
 from zab.events import MessageReceived, QuorumLinkDown, QuorumLinkUp
+from zab.host.listener import open_listener
+from zab.host.loop import Loop
 from zab.message import (
     DATA_FRAME_BYTES_MAX,
     FRAME_BYTES_MAX,
@@ -32,8 +34,6 @@ from zab.server.links import (
     cut,
     framed,
 )
-from zab.server.listener import open_listener
-from zab.server.loop import Loop
 
 
 class Server:

@@ -12,10 +12,10 @@ import trio
 
 from datatree.jute import Writer
 from datatree.opcodes import OpCode
-from tests.zookeeper_server import free_ports
+from tests.rigs.zookeeper_server import free_ports
 from zab.jute.framing import request_frame
 from zab.jute.handshake import ConnectRequest
-from zab.server.config import parse
+from zab.member.config import parse
 from zab.server.server import serve
 
 PATIENCE_SECONDS = 20

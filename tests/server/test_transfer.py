@@ -9,12 +9,12 @@ import trio
 
 from datatree.snapshot import SnapshotWriter, fetch_path, snapshot_path
 from datatree.tree import DataTree
-from tests.server.storage_setup import LINEAGE
+from tests.member.storage_setup import LINEAGE
 from zab.events import FetchSnapshot
-from zab.server.disk import RealDisk
+from zab.host.disk import RealDisk
+from zab.host.listener import open_listener
 from zab.server.election_links import Address
 from zab.server.links import Frames
-from zab.server.listener import open_listener
 from zab.server.snapshot_transfer import Fetcher, TransferError, TransferRequest, TransferServer, parse_request
 
 ZXID = (1 << 32) + 77

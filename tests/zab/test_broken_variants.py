@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.zab import test_random_faults as faults
-from tests.zab.ensemble import Disk, Server
 from zab import broadcast, discovery, roles, synchronization
 from zab import events as ev
 from zab import message as msg
@@ -15,6 +14,7 @@ from zab.handlers import HANDLERS
 from zab.history import History
 from zab.peer import Peer
 from zab.roles import Stage
+from zab.testing.peers import Disk, Server
 
 SEEDS = 300
 

@@ -4,13 +4,13 @@ from itertools import product
 
 import pytest
 
-from tests.zab.ensemble import Ensemble
 from tests.zab.test_message import EXAMPLES
 from zab import events as ev
 from zab import message as msg
 from zab.election import FOLLOWING, LEADING
 from zab.handlers import HANDLERS, IGNORED, PHASES
 from zab.roles import BROADCAST
+from zab.testing.peers import Ensemble
 
 
 def test_no_cell_is_both_handled_and_ignored_and_every_reason_is_given() -> None:

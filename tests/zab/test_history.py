@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from datatree.batch import Batch, build
+from datatree.log.batch import Batch, build
 from zab.history import TRIMMED_PART, History, Position
 
 BASE: Position = (0, bytes(16))

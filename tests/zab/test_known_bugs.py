@@ -6,12 +6,12 @@ Each test sets up the scenario of the ticket and shows the rule that it taught. 
 
 import pytest
 
-from datatree.batch import build, genesis
-from tests.zab.ensemble import Ensemble, histories
+from datatree.log.batch import build, genesis
 from zab import events as ev
 from zab import message as msg
 from zab.election import FOLLOWING, LEADING, LOOKING, Vote, total_order
 from zab.history import BATCHES, NOTHING
+from zab.testing.peers import Ensemble, histories
 from zab.zxid import make_zxid
 
 

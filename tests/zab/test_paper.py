@@ -6,12 +6,12 @@ from random import Random
 
 import pytest
 
-from datatree.batch import Batch
-from tests.zab.ensemble import Ensemble, histories
+from datatree.log.batch import Batch
 from tests.zab.test_random_faults import disturb
 from zab import events as ev
 from zab import message as msg
 from zab.election import LEADING
+from zab.testing.peers import Ensemble, histories
 from zab.zxid import counter_of, epoch_of
 
 

@@ -7,14 +7,14 @@ from collections.abc import Callable
 
 import pytest
 
-from datatree.batch import Batch, build, genesis
-from tests.zab.ensemble import Disk, Ensemble, Server, histories
+from datatree.log.batch import Batch, build, genesis
 from tests.zab.test_known_bugs import established, rejoining_with_held_storage
 from zab import events as ev
 from zab import message as msg
 from zab.election import LOOKING
 from zab.history import BATCHES
 from zab.roles import BROADCAST, Stage
+from zab.testing.peers import Disk, Ensemble, Server, histories
 from zab.zxid import EPOCH_MAX, make_zxid
 
 LINEAGE = b"lineage of tests"

@@ -18,9 +18,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.zab.ensemble import Disk, Ensemble
 from zab import events as ev
 from zab.peer import STATE_NAMES
+from zab.testing.peers import Disk, Ensemble
 
 SCRIPTS = Path(__file__).parent.parent / "testdata" / "zab"
 

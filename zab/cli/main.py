@@ -44,7 +44,7 @@ class Command:
 
 
 def _znode(attribute: str, summary: str) -> Command:
-    return Command("zab.cli.znodes", attribute, ZNODES, summary)
+    return Command("zab.cli.znodes.commands", attribute, ZNODES, summary)
 
 
 COMMANDS: Final = {
@@ -56,7 +56,7 @@ COMMANDS: Final = {
     "stat": _znode("stat_command", "Print a znode's stat."),
     "watch": _znode("watch_command", "Print changes as they happen, until Ctrl-C."),
     "changes": Command(
-        "zab.cli.changes", "changes_command", ZNODES, "Print every change of the tree in order, until Ctrl-C."
+        "zab.cli.znodes.changes", "changes_command", ZNODES, "Print every change of the tree in order, until Ctrl-C."
     ),
     "acl": _znode("acl_app", "Who may do what with a znode."),
     "quota": _znode("quota_app", "Limits on subtrees."),
@@ -65,40 +65,42 @@ COMMANDS: Final = {
     "sync": _znode("sync_command", "Wait until the server has applied all that was acknowledged before."),
     "whoami": _znode("whoami_command", "Print whom the server takes this client for."),
     "config": _znode("config_command", "Print the ensemble's configuration."),
-    "shell": Command("zab.cli.shell", "shell_command", ZNODES, "Run commands one after the other in one session."),
-    "server": Command("zab.cli.server", "server_command", SERVERS, "Run one member, until SIGINT or SIGTERM."),
+    "shell": Command(
+        "zab.cli.znodes.shell", "shell_command", ZNODES, "Run commands one after the other in one session."
+    ),
+    "server": Command("zab.cli.servers.server", "server_command", SERVERS, "Run one member, until SIGINT or SIGTERM."),
     "ensemble": Command(
-        "zab.cli.server",
+        "zab.cli.servers.server",
         "ensemble_command",
         SERVERS,
         "Run a local ensemble, one process per member, until SIGINT or SIGTERM.",
     ),
     "snapshot": Command(
-        "zab.cli.inspect", "snapshot_command", SERVERS, "Print what is in a snapshot, native or ZooKeeper's."
+        "zab.cli.files.inspect", "snapshot_command", SERVERS, "Print what is in a snapshot, native or ZooKeeper's."
     ),
     "log": Command(
-        "zab.cli.inspect", "log_command", SERVERS, "Print the transactions of a log, native or ZooKeeper's."
+        "zab.cli.files.inspect", "log_command", SERVERS, "Print the transactions of a log, native or ZooKeeper's."
     ),
     "restore": Command(
-        "zab.cli.restore",
+        "zab.cli.files.restore",
         "restore_command",
         SERVERS,
         "Make new members' directories out of backups, with the state of any moment.",
     ),
     "recover": Command(
-        "zab.cli.recover",
+        "zab.cli.files.recover",
         "recover_command",
         SERVERS,
         "Begin a new ensemble with what one stopped member has, after a majority lost its data.",
     ),
     "pipeline": Command(
-        "zab.cli.pipeline",
+        "zab.cli.pipeline.commands",
         "pipeline_app",
         SERVERS,
         "Analyse logs and snapshots with Spark, native and ZooKeeper's.",
     ),
     "simulate": Command(
-        "zab.cli.simulate",
+        "zab.cli.servers.simulate",
         "simulate_command",
         SERVERS,
         "Run whole ensembles in simulated time, with faults, and check every promise.",

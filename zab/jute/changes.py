@@ -18,7 +18,7 @@ the place is in.
 
 Of a page that is not GIVEN, `changes` is empty.
 
-Deliberately not here: what is in a page (`zab.server.changes`).
+Deliberately not here: what is in a page (`zab.member.changes`).
 """
 
 from collections.abc import Sequence

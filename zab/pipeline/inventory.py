@@ -29,12 +29,12 @@ from zlib import crc32
 
 from attrs import define, evolve, field, frozen
 
-from datatree.disk import Disk
-from datatree.epochs import COMMITTED, MEMBER, load_mark, load_member
-from datatree.epochs import Member as MemberRecord
-from datatree.segment import SEGMENT_HEADER_BYTES, Position, SegmentHeader, read_segment_header
+from datatree.log.disk import Disk
+from datatree.log.epochs import COMMITTED, MEMBER, load_mark, load_member
+from datatree.log.epochs import Member as MemberRecord
+from datatree.log.segment import SEGMENT_HEADER_BYTES, Position, SegmentHeader, read_segment_header
 from datatree.snapshot import SnapshotHeader, read_snapshot_header
-from datatree.zookeeper import FILE_HEADER, LOG_MAGIC, VERSION, parse_file_name
+from datatree.zookeeper.files import FILE_HEADER, LOG_MAGIC, VERSION, parse_file_name
 from zab.pipeline.decoding.damage import DAMAGED, FOREIGN, UNREADABLE, Damage
 from zab.pipeline.errors import PipelineError
 from zab.pipeline.places import Entry, Place, open_place, shown

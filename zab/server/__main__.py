@@ -14,13 +14,13 @@ from collections.abc import Sequence
 
 import trio
 
-from zab.server.config import ConfigError
+from zab.host.journal import Journal, open_journal
+from zab.member.config import ConfigError
+from zab.member.settings import Config
 from zab.server.config_file import load
 from zab.server.host import ServerFailedError
-from zab.server.journal import Journal, open_journal
 from zab.server.refusal import refusal
 from zab.server.server import serve, tune_interpreter
-from zab.server.settings import Config
 
 USAGE = "usage: python -m zab.server [--stop-with-parent] FILE"
 STOP_WITH_PARENT = "--stop-with-parent"

@@ -26,12 +26,12 @@ import socket
 import time
 from collections.abc import Iterable
 
+from zab.host.listener import Listener
+from zab.host.loop import READ, WRITE, Loop, Watched
+from zab.host.send_queue import SendQueue
 from zab.jute.framing import FrameReader
-from zab.server.connection import ClientConnection, Closing
-from zab.server.inputs import ClientBytes, ClientClosed, ClientConnected, Input
-from zab.server.listener import Listener
-from zab.server.loop import READ, WRITE, Loop, Watched
-from zab.server.send_queue import SendQueue
+from zab.member.connection import ClientConnection, Closing
+from zab.member.inputs import ClientBytes, ClientClosed, ClientConnected, Input
 
 RECEIVE_BYTES = 64 << 10
 RECEIVE_BYTES_MIN = 4 << 10

@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from zab.server.config import Config, ConfigError, entries_of, parse, plain_key
-from zab.server.settings import SERVER_ID_UNKNOWN
+from zab.member.config import Config, ConfigError, entries_of, parse, plain_key
+from zab.member.settings import SERVER_ID_UNKNOWN
 
 
 def load(path: str | Path) -> Config:

@@ -37,8 +37,8 @@ import attrs
 import trio
 
 from zab.events import ElectionLinkDown, ElectionLinkUp, NotificationReceived
+from zab.host.journal import Journal
 from zab.message import PROTOCOL_VERSION, Hello, Message, MessageError, Notification, decode
-from zab.server.journal import Journal
 from zab.server.links import FrameError, Frames, framed
 
 FRAME_BYTES_MAX = 4096

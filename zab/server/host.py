@@ -42,17 +42,17 @@ from typing import Any, TypeAlias
 import trio
 
 from zab import events as ev
+from zab.host.journal import Journal
+from zab.host.log_thread import LogThread, LogThreadFailed
+from zab.host.loop import Loop, Posts, wall_ms
+from zab.member.inputs import Input, LookBackSlice, ReadChanges, SnapshotTaken, TakeSnapshot
+from zab.member.member import Member
+from zab.member.storage import InstallSnapshot, RollLog, SnapshotUnusable, Storage, StorageEffect
 from zab.server.client_sockets import TURN_MS, ClientSockets
 from zab.server.election_links import Address, ElectionLinks
-from zab.server.inputs import Input, LookBackSlice, ReadChanges, SnapshotTaken, TakeSnapshot
-from zab.server.journal import Journal
 from zab.server.links import QuorumLinks
-from zab.server.log_thread import LogThread, LogThreadFailed
-from zab.server.loop import Loop, Posts, wall_ms
-from zab.server.member import Member
 from zab.server.snapshot_transfer import Fetcher, TransferError
 from zab.server.snapshotter import Snapshotter
-from zab.server.storage import InstallSnapshot, RollLog, SnapshotUnusable, Storage, StorageEffect
 
 READ_AHEAD_BYTES = 1 << 20
 """Unsent bytes on a link above which log reads for it wait."""

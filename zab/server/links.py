@@ -31,6 +31,10 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from zab.events import Event, MessageReceived, QuorumLinkDown, QuorumLinkUp
+from zab.host.journal import Journal
+from zab.host.listener import Listener
+from zab.host.loop import READ, WRITE, Loop, Watched, now_ms
+from zab.host.send_queue import SendQueue
 from zab.message import (
     DATA_FRAME_BYTES_MAX,
     FRAME_BYTES_MAX,
@@ -46,10 +50,6 @@ from zab.message import (
     decode,
     encode,
 )
-from zab.server.journal import Journal
-from zab.server.listener import Listener
-from zab.server.loop import READ, WRITE, Loop, Watched, now_ms
-from zab.server.send_queue import SendQueue
 
 RECEIVE_BYTES = 64 << 10
 RECEIVE_CALLS_MAX = 32

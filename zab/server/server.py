@@ -38,26 +38,26 @@ from functools import partial
 
 import trio
 
-from datatree.log import TransactionLog
-from datatree.recovery import Recovered, recover
-from datatree.retention import purge, valid_snapshots
+from datatree.log.transaction_log import TransactionLog
+from datatree.recovery.recover import Recovered, recover
+from datatree.recovery.retention import purge, valid_snapshots
 from datatree.snapshot import snapshot_path
 from zab.events import RoleChanged
+from zab.host.disk import DirectoryInUseError, RealDisk
+from zab.host.journal import Journal
+from zab.host.listener import open_listener
+from zab.host.log_thread import SWITCH_SECONDS, LogThread
+from zab.host.loop import Loop, Posts, now_ms, wall_ms
+from zab.host.memory import give_back_when_quiet
+from zab.member.member import Member
+from zab.member.settings import Config
+from zab.member.storage import Storage
 from zab.server.client_sockets import ClientSockets
-from zab.server.disk import DirectoryInUseError, RealDisk
 from zab.server.election_links import Address, ElectionLinks
 from zab.server.host import UNEXPECTED_ERROR, Host, ServerFailedError
-from zab.server.journal import Journal
 from zab.server.links import QuorumLinks
-from zab.server.listener import open_listener
-from zab.server.log_thread import SWITCH_SECONDS, LogThread
-from zab.server.loop import Loop, Posts, now_ms, wall_ms
-from zab.server.member import Member
-from zab.server.memory import give_back_when_quiet
-from zab.server.settings import Config
 from zab.server.snapshot_transfer import TransferServer
 from zab.server.snapshotter import Snapshotter
-from zab.server.storage import Storage
 
 DATA_DIRECTORY_ERROR = 3
 BIND_ERROR = 14

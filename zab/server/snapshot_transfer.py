@@ -26,11 +26,11 @@ import attrs
 import cbor2
 import trio
 
-from datatree.disk import Disk, File
+from datatree.log.disk import Disk, File
 from datatree.snapshot import SYNC_BYTES, fetch_path, read_snapshot_header, snapshot_path
 from zab.events import FetchSnapshot
+from zab.host.journal import Journal
 from zab.server.election_links import Address
-from zab.server.journal import Journal
 from zab.server.links import FrameError, Frames
 
 VERSION = 1

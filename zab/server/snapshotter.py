@@ -13,7 +13,7 @@ a snapshot takes half of one core at most.
 A write error abandons that snapshot only (C4): the tree goes on as if there had been none. A failed preallocation
 is said and forgotten: the log then grows as it is written.
 
-Not here: when a snapshot is due (the leader says it for all), which files may go (`datatree.retention`).
+Not here: when a snapshot is due (the leader says it for all), which files may go (`datatree.recovery.retention`).
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ import time
 from collections.abc import Callable
 from queue import SimpleQueue
 
-from datatree.disk import Disk
-from datatree.log import TransactionLog
+from datatree.log.disk import Disk
+from datatree.log.transaction_log import TransactionLog
 from datatree.snapshot import SnapshotWriter
-from zab.server.inputs import SnapshotFailed, SnapshotTaken, TakeSnapshot
-from zab.server.journal import Journal
-from zab.server.loop import Posts
+from zab.host.journal import Journal
+from zab.host.loop import Posts
+from zab.member.inputs import SnapshotFailed, SnapshotTaken, TakeSnapshot
 
 PAUSE_SECONDS_MAX = 0.02
 

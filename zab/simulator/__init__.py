@@ -5,7 +5,7 @@
     profile       what a seed decides about its run: sizes, limits, delays, which faults and how often
     network       who reaches whom, how fast; wires that keep their order
     disk          files that lose what was not synced, and tear what was being written
-    process       one member while its process lives: the host of `zab.server.member.Member`
+    process       one member while its process lives: the host of `zab.member.member.Member`
     files         what that process does with its disk: log, snapshots, transfer, retention
     links         its election and quorum links
     machine       what outlives a process: disk, clocks, and its next start

@@ -2,7 +2,7 @@
 
 A file is read in windows of a fixed size. Two ways through it find the batches of a window:
 
-    FrameScan     from frame to frame (`datatree.frame`), for every file; finds all that is wrong with it
+    FrameScan     from frame to frame (`datatree.log.frame`), for every file; finds all that is wrong with it
     IndexScan     by the sidecar index, for closed files; skips what is outside a range of zxids or times unread
 
 Both yield blocks, the batches of a window with their headers in columns, in the order of the file, and before each
@@ -22,10 +22,10 @@ from zlib import crc32
 import numpy as np
 from attrs import define, field
 
-from datatree.batch import BODY_BYTES_MAX, HEADER_BYTES, VERSION
-from datatree.frame import FRAME_HEADER_BYTES, MAGIC, read_header, seed_of
+from datatree.log.batch import BODY_BYTES_MAX, HEADER_BYTES, VERSION
+from datatree.log.frame import FRAME_HEADER_BYTES, MAGIC, read_header, seed_of
+from datatree.log.segment import SEGMENT_HEADER_BYTES, read_index
 from datatree.record import PATH_AT
-from datatree.segment import SEGMENT_HEADER_BYTES, read_index
 from zab.pipeline.decoding.arrays import Integers, Mask, gather, walk
 from zab.pipeline.decoding.checksums import Crcs, crcs_match, equal_crcs_match
 from zab.pipeline.decoding.damage import DAMAGED, TORN, Damage, Order
@@ -42,7 +42,7 @@ BATCH_HEAD: Final = np.dtype(
         ("digest_version", ">u4"), ("chain", "V16"), ("body_crc", ">u4"), ("crc", ">u4"),
     ]
 )  # fmt: skip
-"""The header of a batch (`datatree.batch`)."""
+"""The header of a batch (`datatree.log.batch`)."""
 _FRAME_HEAD: Final = np.dtype(
     [("magic", "S4"), ("length", ">u4"), ("offset", ">i8"), ("synced", ">i8"), ("crc", ">u4")]
 )
@@ -113,7 +113,7 @@ def _ordered(order: Order, block: Block, damage: list[Damage]) -> Iterator[Block
 
 
 def _sound_fields(block: Block) -> Mask:
-    """`datatree.batch`'s rules for a header, for all of them."""
+    """`datatree.log.batch`'s rules for a header, for all of them."""
     heads, first, last, length = block.heads, block.first, block.last, block.length
     mark, applied = heads["mark"].astype(np.int64), heads["applied"].astype(np.int64)
     epoch = first >> 32

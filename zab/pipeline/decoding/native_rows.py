@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 from attrs import define
 
-from datatree.batch import HEADER_BYTES
+from datatree.log.batch import HEADER_BYTES
 from datatree.opcodes import OpCode
 from datatree.record import PATH_AT, RecordError, Txn, decode, decode_all
 from zab.pipeline.decoding.acl_text import OPEN_ACL_TEXT, acl_text

@@ -10,7 +10,7 @@ the schema has. A snapshot of ZooKeeper does not say how many children a znode h
 is asked for, the file is read twice, and memory holds the count for each znode that has children. Else memory does not
 depend on the size of the file, gzip-compressed or not.
 
-A snapshot of ZooKeeper is fuzzy (`datatree.zookeeper_snapshot`): it may hold effects of transactions above the zxid in
+A snapshot of ZooKeeper is fuzzy (`datatree.zookeeper.snapshot`): it may hold effects of transactions above the zxid in
 its name. `Examined.exact_from` is the zxid at which a replay from it is exact at the earliest.
 
 Invariants: what is not as the format says ends in `SnapshotDamageError` with the place; batches that came before it are
@@ -33,12 +33,12 @@ import pyarrow.compute as pc
 from attrs import define, frozen
 from numpy.typing import NDArray
 
-from datatree.disk import Disk
+from datatree.log.disk import Disk
 from datatree.record import AclList
 from datatree.snapshot import SnapshotError, SnapshotReader
-from datatree.zookeeper import CHUNK_BYTES, ZooKeeperFileError, parse_file_name
-from datatree.zookeeper_snapshot import UNKNOWN_ACL, uncompressed
-from datatree.zookeeper_snapshot import SnapshotReader as ZooKeeperReader
+from datatree.zookeeper.files import CHUNK_BYTES, ZooKeeperFileError, parse_file_name
+from datatree.zookeeper.snapshot import UNKNOWN_ACL, uncompressed
+from datatree.zookeeper.snapshot import SnapshotReader as ZooKeeperReader
 from zab.pipeline.decoding.acl_text import OPEN_ACL_TEXT, acl_text
 from zab.pipeline.decoding.slices import Integers, nullable, parents, records, slices, text, timestamps
 
@@ -511,7 +511,7 @@ class _Window:
 
 
 def _digest(paths: list[str], contents: list[bytes], stat: NDArray[Any]) -> int:
-    """These znodes' part of ZooKeeper's digest of a tree (`datatree.zookeeper_state`)."""
+    """These znodes' part of ZooKeeper's digest of a tree (`datatree.zookeeper.state`)."""
     ordered = np.empty(len(stat), _DIGESTED)
     for name in _DIGESTED.names or ():
         ordered[name] = stat[name]

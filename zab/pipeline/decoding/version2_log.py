@@ -1,6 +1,6 @@
 """ZooKeeper's log files window by window: whole records whose checksums are right, and what is wrong in between.
 
-The format is told by `datatree.zookeeper_log`. The end of a file is a length of zero with nothing but zeros behind it
+The format is told by `datatree.zookeeper.log`. The end of a file is a length of zero with nothing but zeros behind it
 (preallocated space), the physical end, or a torn record, behind which there is no intact one. A record whose checksum
 does not match, or that looks torn but has an intact one behind it, is damage.
 
@@ -17,8 +17,8 @@ from zlib import adler32
 import numpy as np
 from attrs import define, field
 
-from datatree.zookeeper import LENGTH_MAX
-from datatree.zookeeper_log import LOG_HEADER
+from datatree.zookeeper.files import LENGTH_MAX
+from datatree.zookeeper.log import LOG_HEADER
 from zab.pipeline.decoding.arrays import Integers, Mask, integers, walk
 from zab.pipeline.decoding.checksums import adlers_match
 from zab.pipeline.decoding.damage import DAMAGED, TORN, Damage, Order

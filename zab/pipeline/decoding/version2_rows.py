@@ -1,11 +1,11 @@
 """Records of ZooKeeper's log into columns of transactions: all records of a block at once.
 
 A payload begins with 32 bytes of fixed layout; behind them each type has its own fields, most of them of variable
-length (`datatree.zookeeper_log` has the table). They are read type by type, one field of all records after the other;
+length (`datatree.zookeeper.log` has the table). They are read type by type, one field of all records after the other;
 ACL lists entry by entry, all lists side by side, and turned into text once for each distinct one. Multis, closeSessions
-and what does not look as expected here is decoded one by one by `datatree.zookeeper_log`.
+and what does not look as expected here is decoded one by one by `datatree.zookeeper.log`.
 
-Invariant: what `datatree.zookeeper_log` refuses does not become a row, and is named; its checksum was right, so that it
+Invariant: what `datatree.zookeeper.log` refuses does not become a row, and is named; its checksum was right, so that it
 was written like that.
 """
 
@@ -18,8 +18,8 @@ from datatree.jute import Reader
 from datatree.opcodes import OpCode
 from datatree.record import Txn
 from datatree.znode import CONTAINER_OWNER, TTL_MS_MAX, ttl_owner
-from datatree.zookeeper import ZooKeeperFileError, read_acl
-from datatree.zookeeper_log import DIGEST_VERSION, decode_payload
+from datatree.zookeeper.files import ZooKeeperFileError, read_acl
+from datatree.zookeeper.log import DIGEST_VERSION, decode_payload
 from zab.pipeline.decoding.acl_text import acl_text
 from zab.pipeline.decoding.arrays import Integers, Mask, gather, integers, text_or_none
 from zab.pipeline.decoding.damage import DAMAGED, Damage

@@ -1,7 +1,8 @@
 """One operation of a client as a recorder keeps it: what was asked, what came back, and when.
 
 The row of a history (`zab.pipeline.history.files` has the columns). A recorder that has to run without the extra keeps
-its own records and makes these of them when they are written, as the simulator does (`zab.simulator.recorder`).
+its own records and makes these of them when they are written, as the simulator does
+(`zab.simulator.ensemble.recorder`).
 
 Deliberately not here: how operations are stored, and what makes a history right (`zab.pipeline.history.znode`).
 """

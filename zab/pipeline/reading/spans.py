@@ -19,9 +19,9 @@ import numpy as np
 import pyarrow as pa
 from attrs import frozen
 
-from datatree.batch import HEADER_BYTES
-from datatree.segment import INDEX_HEADER_BYTES, SEGMENT_HEADER_BYTES
-from datatree.zookeeper_log import LOG_HEADER
+from datatree.log.batch import HEADER_BYTES
+from datatree.log.segment import INDEX_HEADER_BYTES, SEGMENT_HEADER_BYTES
+from datatree.zookeeper.log import LOG_HEADER
 from zab.pipeline.decoding.arrays import Mask
 from zab.pipeline.decoding.damage import GAP, UNREADABLE, Damage
 from zab.pipeline.decoding.native_log import BatchIndex, Block, FrameScan, IndexScan, load_index

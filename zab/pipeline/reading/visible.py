@@ -6,7 +6,7 @@ that another member knows is about that member's history; it holds for this one 
 there was one leader. (A leader that was deposed has transactions at its end that are smaller than the marks of those
 that went on without them.)
 
-ZooKeeper's logs do not: there what a majority of the given members has counts (`datatree.zookeeper_majority`). With one
+ZooKeeper's logs do not: there what a majority of the given members has counts (`datatree.zookeeper.majority`). With one
 member alone nothing is known, and the caller has to say that uncommitted transactions may be shown.
 
 Deliberately not here: whether histories agree (`verify`).
@@ -18,7 +18,7 @@ from itertools import pairwise
 import numpy as np
 from attrs import define, field
 
-from datatree.zookeeper_majority import visible_epochs
+from datatree.zookeeper.majority import visible_epochs
 from zab.pipeline.decoding.damage import Damage
 from zab.pipeline.decoding.native_log import Block, FrameScan, IndexScan
 from zab.pipeline.decoding.version2_log import RecordBlock, RecordScan

@@ -23,7 +23,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from datatree.paths import CONFIG
-from datatree.zookeeper_state import ZooKeeperState
+from datatree.zookeeper.state import ZooKeeperState
 from zab.pipeline.decoding.acl_text import acl_text
 from zab.pipeline.decoding.snapshot_rows import Label
 from zab.pipeline.errors import PipelineError

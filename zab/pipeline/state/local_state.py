@@ -4,7 +4,7 @@
     local_state(moment) -> ZooKeeperState       the state there
 
 The snapshot is loaded, and the transactions behind it are applied one after the other, by the tolerant rules of
-`datatree.zookeeper_state`, which over an exact snapshot of ours do what a member does. Memory holds the tree, as that
+`datatree.zookeeper.state`, which over an exact snapshot of ours do what a member does. Memory holds the tree, as that
 of any member that is to serve it; logs are read a piece at a time. `frames` does the same on a cluster.
 """
 
@@ -20,8 +20,8 @@ from attrs import frozen
 from datatree.opcodes import OpCode
 from datatree.paths import ROOT, parent
 from datatree.record import Txn
-from datatree.zookeeper_snapshot import SnapshotZnode
-from datatree.zookeeper_state import ZooKeeperState
+from datatree.zookeeper.snapshot import SnapshotZnode
+from datatree.zookeeper.state import ZooKeeperState
 from zab.pipeline.decoding.acl_text import parse_acl_text
 from zab.pipeline.decoding.slices import Integers
 from zab.pipeline.decoding.snapshot_rows import SnapshotDamageError

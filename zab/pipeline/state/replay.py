@@ -16,7 +16,7 @@ it: no tree is needed, and any number of workers may share the paths.
     CHILD_CLOSED   closeSession without paths      as CHILD_DELETED, if that child belongs to that session
 
 Events come sorted by path, zxid, part and kind. On a znode that is not there they do nothing, but for CREATE. These are
-the rules of `datatree.zookeeper_state`, which make a fuzzy snapshot of ZooKeeper exact; over an exact snapshot, where
+the rules of `datatree.zookeeper.state`, which make a fuzzy snapshot of ZooKeeper exact; over an exact snapshot, where
 every event does what it says, they are those of `datatree.apply`. With `exact`, children are counted; without it, their
 names are remembered, because a fuzzy snapshot may hold a child already whose creation is still to come: one list of
 children at a time, so memory holds the longest one.

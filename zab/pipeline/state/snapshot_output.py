@@ -2,7 +2,7 @@
 
     write_native(disk, state, lineage)        version-1/snapshot.<zxid>, exact and canonical (`datatree.snapshot`)
     found_native(disk, lineage, id, epoch)    acceptedEpoch, currentEpoch, member: the member holds a whole history
-    write_version_2(disk, state)              version-2/snapshot.<zxid>, exact (`datatree.zookeeper_snapshot`)
+    write_version_2(disk, state)              version-2/snapshot.<zxid>, exact (`datatree.zookeeper.snapshot`)
     found_version_2(disk, epoch)              acceptedEpoch, currentEpoch
 
 A state is whatever can be gone through several times by rising path (`State.znodes`): a tree in memory, or rows that
@@ -16,10 +16,11 @@ What is written is a state that a member can go on from, which is more than rows
 - /zookeeper/config is that of a new ensemble: the configuration belongs to the servers;
 - counts of children follow from the children, so that the file is a tree whatever the rows say of themselves.
 
-The chain of a native file begins a new history: that of the lineage id, zxid and digest (`datatree.batch.imported`).
-Files become visible under their names when they are durable.
+The chain of a native file begins a new history: that of the lineage id, zxid and digest
+(`datatree.log.batch.imported`). Files become visible under their names when they are durable.
 
-Deliberately not here: where the directories are and what stands in them already (`zab.cli.restore`), and the real disk.
+Deliberately not here: where the directories are and what stands in them already (`zab.cli.files.restore`), and the real
+disk.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -31,19 +32,19 @@ from zlib import crc32
 from attrs import define, evolve, field, frozen
 
 from datatree.acl import AclTable
-from datatree.batch import imported
 from datatree.cursor import SnapshotCursor
 from datatree.digest import DIGEST_VERSION, MASK, part, session_part
-from datatree.disk import Disk
-from datatree.epochs import Member, save_epochs, save_member
+from datatree.log.batch import imported
+from datatree.log.disk import Disk
+from datatree.log.epochs import Member, save_epochs, save_member
 from datatree.paths import CONFIG, QUOTA, ROOT, ZOOKEEPER, parent
 from datatree.quota import is_stats
 from datatree.snapshot import SnapshotWriter
 from datatree.znode import STAT_LAYOUT, Znode, is_ephemeral, visible_cversion, visible_owner
-from datatree.zookeeper import DIRECTORY as VERSION_2
-from datatree.zookeeper import file_name
-from datatree.zookeeper_snapshot import SnapshotZnode, write_snapshot
-from datatree.zookeeper_state import READ_ONLY_ACL, znode_digest
+from datatree.zookeeper.files import DIRECTORY as VERSION_2
+from datatree.zookeeper.files import file_name
+from datatree.zookeeper.snapshot import SnapshotZnode, write_snapshot
+from datatree.zookeeper.state import READ_ONLY_ACL, znode_digest
 from zab.pipeline.errors import PipelineError
 
 __all__ = ["State", "Written", "found_native", "found_version_2", "write_native", "write_version_2"]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from datatree.zookeeper_snapshot import SnapshotZnode
+from datatree.zookeeper.snapshot import SnapshotZnode
 from zab.pipeline.decoding.acl_text import parse_acl_text
 from zab.pipeline.errors import PipelineError
 from zab.pipeline.schema import ZNODES, arrow_schema

@@ -17,8 +17,8 @@ from typing import Final
 import numpy as np
 from attrs import define, evolve, field, frozen
 
-from datatree.segment import SEGMENT_HEADER_BYTES
-from datatree.zookeeper_log import LOG_HEADER
+from datatree.log.segment import SEGMENT_HEADER_BYTES
+from datatree.zookeeper.log import LOG_HEADER
 from zab.pipeline.decoding.arrays import Integers, Mask
 from zab.pipeline.decoding.damage import Damage
 from zab.pipeline.decoding.native_log import BATCH_HEAD, Block, FrameScan

@@ -23,8 +23,8 @@ import numpy as np
 import numpy.typing as npt
 from attrs import define, evolve, field, frozen
 
-from datatree.batch import CHAIN_BYTES, HEADER_BYTES
-from datatree.zookeeper_log import LOG_HEADER
+from datatree.log.batch import CHAIN_BYTES, HEADER_BYTES
+from datatree.zookeeper.log import LOG_HEADER
 from zab.pipeline.decoding.arrays import Integers
 from zab.pipeline.decoding.damage import GAP, Damage
 from zab.pipeline.decoding.native_log import BatchIndex, Block

@@ -20,7 +20,7 @@ from typing import Final
 import numpy as np
 from attrs import define
 
-from datatree.batch import BODY_BYTES_MAX, HEADER_BYTES
+from datatree.log.batch import BODY_BYTES_MAX, HEADER_BYTES
 from datatree.opcodes import OpCode
 from zab.pipeline.decoding.arrays import Integers
 from zab.pipeline.verify.files import Held
@@ -214,7 +214,7 @@ def _first_record(raw: bytes, other: bytes) -> tuple[int, int] | None:
 def _refused_multi(payload: bytes) -> bytes | None:
     """The payload with all parts marked as refused; None if it is no multi with a refused part.
 
-    payload: as `datatree.zookeeper_log` tells; a part is its type, the length of its body, and that."""
+    payload: as `datatree.zookeeper.log` tells; a part is its type, the length of its body, and that."""
     if payload[_TYPE_AT : _TYPE_AT + 4] != _LENGTH.pack(OpCode.MULTI):
         return None
     marked = bytearray(payload)

@@ -1,0 +1,132 @@
+"""Which lists guarded paths before a tree was loaded, found in the files: an older snapshot and the log behind it.
+
+A tree knows that from the snapshot on that it was loaded from (`datatree.past_acls`); the log goes further back, to the
+oldest snapshot that is kept. This reads what lies between, once, a slice at a time: of the snapshot the znodes that are
+not open to all, of the log what makes, changes and ends their lists.
+
+    read_slice()   a little more; True when `past` is as complete as it gets
+    past           the lists that ended up to `upto`; `complete_from` says from where on all of them
+
+It gives up, with a `past` that is empty and complete from `upto` on, where more than `GUARDED_COUNT_MAX` znodes are not
+open at once, and where the files are damaged or go while they are read.
+
+Deliberately not here: threads, and the lock that keeps reading apart from cuts of the log; who asks for it.
+"""
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, Final
+
+from datatree.log.disk import Disk
+from datatree.log.segment import LogDamagedError
+from datatree.log.transaction_log import NotHeldError, TransactionLog
+from datatree.past_acls import PastAcls
+from datatree.record import AclList, RecordError, Txn, decode_all
+from datatree.snapshot import SnapshotError, guarded_znodes, snapshot_files, snapshot_path
+
+__all__ = ["GUARDED_COUNT_MAX", "LookBack"]
+
+GUARDED_COUNT_MAX: Final = 200_000
+SLICE_BYTES: Final = 1 << 20
+
+_CREATES: Final = frozenset({1, 15, 19, 21})
+_DELETES: Final = frozenset({2, 20})
+_SET_ACL: Final = 7
+_MULTI: Final = 14
+_CLOSE_SESSION: Final = -11
+
+
+class LookBack:
+    """See the module. `upto` is where the tree's own knowledge begins; `cutting` a lock, where the log may be cut."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        log: TransactionLog,
+        upto: int,
+        count_max: int,
+        cutting: AbstractContextManager[object] | None = None,
+    ) -> None:
+        self.upto = upto
+        self.past = PastAcls(upto, count_max)
+        self._disk = disk
+        self._log = log
+        self._count_max = count_max
+        self._cutting = nullcontext() if cutting is None else cutting
+        self._guarded: dict[bytes, AclList] = {}
+        self._slices = self._read()
+
+    def read_slice(self) -> bool:
+        """Read a little more: a chunk of the snapshot or some of the log. True at the end. Raises OSError."""
+        try:
+            next(self._slices)
+        except StopIteration:
+            return True
+        except (LogDamagedError, RecordError, NotHeldError, FileNotFoundError):
+            self._give_up()
+            return True
+        if len(self._guarded) > GUARDED_COUNT_MAX:
+            self._give_up()
+            return True
+        return False
+
+    def _give_up(self) -> None:
+        self.past = PastAcls(self.upto, self._count_max)
+        self._guarded.clear()
+
+    def _read(self) -> Iterator[None]:
+        zxid = self._log.first_position[0]
+        if zxid > 0:
+            # Before anything there was an empty tree; later, a snapshot has to tell.
+            kept = [each for each in snapshot_files(self._disk) if zxid <= each < self.upto]
+            for zxid in kept:
+                self._guarded.clear()
+                try:
+                    for found in guarded_znodes(self._disk, snapshot_path(zxid)):
+                        self._guarded.update(found)
+                        yield
+                except SnapshotError:
+                    continue
+                break
+            else:
+                return
+        past = PastAcls(zxid, self._count_max)
+        while zxid < self.upto:
+            with self._cutting:
+                batches = self._log.read(zxid, SLICE_BYTES)
+            if not batches:
+                return
+            for batch in batches:
+                if batch.zxid <= self.upto:
+                    for txn in decode_all(batch.body, batch.first, batch.count):
+                        self._take(txn, past)
+            zxid = batches[-1].zxid
+            yield
+        self.past = past
+
+    def _take(self, txn: Txn, past: PastAcls) -> None:
+        if txn.type == _MULTI:
+            for kind, _, path, _, rest in txn.rest:
+                self._take_one(kind, path, rest, txn.zxid, past)
+        elif txn.type == _CLOSE_SESSION:
+            for path in txn.rest:
+                self._take_one(2, path, None, txn.zxid, past)
+        else:
+            self._take_one(txn.type, txn.path, txn.rest, txn.zxid, past)
+
+    def _take_one(self, kind: int, path: bytes, rest: Any, zxid: int, past: PastAcls) -> None:
+        """As `datatree.apply` does it."""
+        guarded = self._guarded
+        if kind in _CREATES:
+            if rest[0] is not None:
+                guarded[path] = rest[0]
+        elif kind in _DELETES:
+            ended = guarded.pop(path, None)
+            if ended is not None:
+                past.ended(path, zxid, ended)
+        elif kind == _SET_ACL:
+            before, after = guarded.pop(path, None), rest[0]
+            if before is not None and before != after:
+                past.ended(path, zxid, before)
+            if after is not None:
+                guarded[path] = after

@@ -1,0 +1,481 @@
+"""What a member knows when it starts: the newest valid snapshot, the log behind it, and its promises.
+
+    recover(disk) -> Recovered      as a member does at its start
+    examine(disk) -> Recovered      the same, steps 1 to 3 only: nothing is changed
+
+1. The newest snapshot that is whole is loaded; an older one only as far as the log connects the two.
+2. The log continues it only if the chain says so: the first batch behind the snapshot hashes on from the snapshot's
+   chain, and every batch from the one before, across files. Where files overlap the later one counts.
+3. Batches up to the highest high-water mark found (in any batch, in `committed`, or the snapshot itself) are applied,
+no
+   others: the tree holds committed transactions only. The rest is `pending` until a leader's mark covers it.
+4. What was written behind the last sync mark reads fine from the page cache and may be gone with the next power cut: it
+   is copied into a file of its own and synced before it counts.
+5. The operator's file `initialize` is taken away; it counts where nothing contradicts it.
+
+What is not as it should be is one of these:
+
+    torn      never promised to be durable (`datatree.log.frame` says how that is known); cut off, silently
+    stale     does not connect to the snapshot, or is of another lineage: left behind by an installed snapshot; set
+    aside problem   damage that nothing depends on: wholly below the snapshot, or a snapshot with an older one behind
+    it;
+              reported, and a bad snapshot set aside
+    damage    anything else: a durable batch that cannot be read, a gap, a broken chain, a history that ends below what
+              it is known to have reached. Then nothing is changed on disk, `last` is where the intact part ends,
+              `proven_zxid` the highest intact batch seen anywhere behind the hole, and the member may neither lead nor
+              vote with what it cannot read
+
+Deliberately not here: what a damaged or amnesiac member does about it (`zab.peer`), filling holes from other members.
+"""
+
+from attrs import define, field
+
+from datatree.log.aside import set_aside
+from datatree.log.batch import CHAIN_BYTES, Batch, follows, genesis, imported
+from datatree.log.disk import Disk
+from datatree.log.epochs import COMMITTED, DIRECTORY, INITIALIZE, load_epochs, load_mark, load_member, take_marker
+from datatree.log.frame import Bad, Frame, Scan, scan
+from datatree.log.segment import (
+    SEGMENT_HEADER_BYTES,
+    Index,
+    Position,
+    Segment,
+    SegmentHeader,
+    log_files,
+    log_path,
+    read_segment_header,
+)
+from datatree.log.transaction_log import SPARE, LogContents, write_segment
+from datatree.record import RecordError
+from datatree.recovery.replay import Replay
+from datatree.recovery.stale import DAMAGED
+from datatree.snapshot import SnapshotError, load_snapshot, read_snapshot_header, snapshot_files, snapshot_path
+from datatree.tree import DataTree
+
+RECENT_BYTES = 16 << 20
+
+_REPLACE = "the file is kept; let this member be synchronized from the leader"
+_REPORT = "nothing depends on it; other members have the same bytes"
+
+
+@define
+class Damage:
+    """Something on disk that is not as it should be: where, what, and what is or has to be done about it."""
+
+    path: str
+    offset: int
+    reason: str
+    action: str
+
+    def __str__(self) -> str:
+        return f"{self.path} at offset {self.offset}: {self.reason}; {self.action}"
+
+
+@define
+class Recovered:
+    """The state of a member at its start."""
+
+    tree: DataTree
+    lineage: bytes
+    """16 bytes, or empty when nothing on disk has one."""
+    mark: int
+    """The highest high-water mark known; the tree stands there."""
+    base: Position
+    """Before the first of `recent`."""
+    recent: list[Batch]
+    """The newest batches, `pending` included, to the end of the log."""
+    pending: list[Batch]
+    """The batches above `mark`: durable, and not known to be committed."""
+    log: LogContents
+    snapshot_zxid: int
+    """Of the snapshot that was loaded; 0 when there was none."""
+    epochs: tuple[int, int] | None
+    """acceptedEpoch and currentEpoch, or None when they are not there or not valid."""
+    amnesiac: bool
+    """No valid member record of this server, or no valid epoch files."""
+    marked: bool
+    """It holds nothing, and the operator left the file `initialize`: it never did."""
+    beginning: int = 0
+    """The zxid of the snapshot, if that is what its lineage began with after a restore or a forced recovery; else 0."""
+    founder: bool = False
+    """Forced recovery made the lineage here: nobody had it before."""
+    damage: list[Damage] = field(factory=list)
+    """Not empty: the history may be neither continued nor voted with."""
+    problems: list[Damage] = field(factory=list)
+    """To be reported; the history is whole without what they name."""
+    proven_zxid: int = 0
+    """The highest zxid of an intact batch seen, behind a hole too."""
+    mismatch_zxid: int | None = None
+    """Where the tree does not have the digest that its leader's tree had; None when it always has."""
+
+    @property
+    def last(self) -> Position:
+        """Where the history ends: zxid and chain of the last durable batch."""
+        return self.log.last
+
+    @property
+    def empty(self) -> bool:
+        """No batch and no snapshot above zxid 0."""
+        return self.log.last[0] == 0 and not self.damage
+
+
+@define
+class _File:
+    """A log file as it was found; `header` is None when it cannot be read."""
+
+    first: int
+    header: SegmentHeader | None
+    found: Scan | None = None
+    synced: int = 0
+
+    @property
+    def path(self) -> str:
+        return log_path(self.first)
+
+    def scan(self, disk: Disk) -> Scan:
+        """All of its frames."""
+        if self.found is None:
+            self.found = scan(disk.read(self.path), self.first, SEGMENT_HEADER_BYTES)
+            self.synced = self.found.synced
+        return self.found
+
+    def promised_nothing(self, disk: Disk) -> bool:
+        """No batch of it can be read, and none was ever known to be durable: it was being begun."""
+        found = self.scan(disk)
+        return found.synced == 0 and not any(isinstance(part, Frame) and part.batches for part in found.parts)
+
+
+def recover(disk: Disk, server_id: int | None = None, *, recent_bytes: int = RECENT_BYTES) -> Recovered:
+    """Load what is on disk, cut what is torn, set aside what is stale, make durable what was not.
+
+    With `server_id`, a member record of another server does not count. Raises OSError."""
+    _remove_leftovers(disk)
+    recovered, run = _read(disk, server_id, recent_bytes)
+    if not run.damage:
+        run.settle()  # `recovered` has the same list of log files
+    recovered.marked = run.take_marker(is_known=load_member(disk) is not None)
+    return recovered
+
+
+def examine(disk: Disk) -> Recovered:
+    """What `recover` would find, with nothing changed: for a tool that looks at a stopped member."""
+    return _read(disk, None, RECENT_BYTES)[0]
+
+
+def _read(disk: Disk, server_id: int | None, recent_bytes: int) -> "tuple[Recovered, _Recovery]":
+    member, epochs = load_member(disk), load_epochs(disk)
+    run = _Recovery(disk, member.lineage if member is not None else _newest_lineage(disk), recent_bytes)
+    run.load_snapshot()
+    run.read_log()
+    run.check_end()
+    known = member is not None and (server_id is None or member.server_id == server_id)
+    replay = run.replay
+    recovered = Recovered(
+        tree=replay.tree,
+        lineage=run.lineage,
+        mark=replay.mark,
+        base=replay.base,
+        recent=list(replay.recent),
+        pending=list(replay.pending),
+        log=LogContents(run.lineage, run.segments, replay.last, replay.mark, bool(run.damage)),
+        snapshot_zxid=run.start[0],
+        epochs=epochs,
+        amnesiac=not known or epochs is None,
+        marked=False,
+        damage=run.damage,
+        problems=run.problems,
+        proven_zxid=max(run.proven_zxid, replay.last[0]),
+        beginning=run.beginning,
+        founder=member is not None and member.founder,
+        mismatch_zxid=replay.mismatch_zxid,
+    )
+    return recovered, run
+
+
+def _remove_leftovers(disk: Disk) -> None:
+    """What a crash left of files that were being made."""
+    for name in disk.list(DIRECTORY):
+        path = f"{DIRECTORY}/{name}"
+        if name.endswith((".tmp", ".fetch")) or path == SPARE:
+            disk.remove(path)
+
+
+def _newest_lineage(disk: Disk) -> bytes:
+    """The lineage of the newest snapshot or log file that says one."""
+    for zxid in reversed(snapshot_files(disk)):
+        snapshot = read_snapshot_header(disk, snapshot_path(zxid))
+        if snapshot is not None:
+            return snapshot.lineage
+    for first in reversed(log_files(disk)):
+        header = read_segment_header(disk.read(log_path(first), 0, SEGMENT_HEADER_BYTES), first)
+        if header is not None:
+            return header.lineage
+    return b""
+
+
+class _Recovery:
+    """One run; the public methods are its steps, in this order."""
+
+    def __init__(self, disk: Disk, lineage: bytes, recent_bytes: int) -> None:
+        self.disk = disk
+        self.lineage = lineage
+        self.damage: list[Damage] = []
+        self.problems: list[Damage] = []
+        self.proven_zxid = 0
+        self.beginning = 0
+        self.segments: list[Segment] = []
+        self.start: Position = (0, genesis(lineage) if lineage else bytes(CHAIN_BYTES))
+        self.replay = Replay(DataTree(), self.start, recent_bytes)
+        self._recent_bytes = recent_bytes
+        self._bad_snapshots: list[int] = []
+        self._stale: list[str] = []
+        self._begun: list[str] = []
+        """Log files that hold nothing yet."""
+        self._bad: Damage | None = None
+        """The stretch that could not be read, while it is open whether anything depends on it."""
+        self._connected = False
+        """The log has been seen to hold the position that the replay starts at."""
+        self._diverged = False
+        """The log has been seen to hold another history there."""
+        self._newest: _File | None = None
+        self._newest_index = Index(0)
+        self._unsynced: list[Batch] = []
+        self._synced_last = self.start
+        """The last batch of the newest file before its sync mark; `_unsynced` are those behind."""
+
+    # 1. The snapshot.
+
+    def load_snapshot(self) -> None:
+        """Begin with the newest one that is whole and of this lineage."""
+        for zxid in reversed(snapshot_files(self.disk)):
+            path = snapshot_path(zxid)
+            header = read_snapshot_header(self.disk, path)
+            if header is not None and header.lineage != self.lineage:
+                self._set_aside(path, f"it is of lineage {header.lineage.hex()}, not {self.lineage.hex()}")
+                continue
+            try:
+                header, tree = load_snapshot(self.disk, path)
+            except SnapshotError as error:
+                self._bad_snapshots.append(zxid)
+                self.problems.append(Damage(path, error.offset, error.reason, "what is before it is used"))
+                continue
+            self.start = header.zxid, header.chain
+            if header.chain == imported(header.lineage, header.zxid, tree.digest):
+                self.beginning = header.zxid
+            self.replay = Replay(tree, self.start, self._recent_bytes)
+            return
+
+    def _set_aside(self, path: str, reason: str) -> None:
+        self._stale.append(path)
+        self.problems.append(Damage(path, 0, reason, "set aside"))
+
+    # 2. The log.
+
+    def read_log(self) -> None:
+        """Replay the files behind the snapshot, and note the older ones."""
+        files = self._find_files()
+        if not files:
+            return
+        at = self._place_of_start(files)
+        for number, file in enumerate(files[at:], at):
+            later = files[number + 1] if number + 1 < len(files) else None
+            self._read_file(file, later)
+        if self._bad is not None:
+            self.damage.append(self._bad)
+        if self.damage:
+            self.segments.clear()
+        elif self._diverged or not self._connected:
+            self.segments.clear()
+            for file in files:
+                self._set_aside(file.path, f"it does not connect to the snapshot at {self.start[0]:#x}")
+        elif self.segments[0].start == SEGMENT_HEADER_BYTES:
+            self._note_older(files[:at])
+
+    def _find_files(self) -> list[_File]:
+        """The log files of this lineage, without those that a crash left with nothing in them."""
+        files: list[_File] = []
+        for first in log_files(self.disk):
+            header = read_segment_header(self.disk.read(log_path(first), 0, SEGMENT_HEADER_BYTES), first)
+            if header is not None and header.lineage != self.lineage:
+                self._set_aside(log_path(first), f"it is of lineage {header.lineage.hex()}, not {self.lineage.hex()}")
+            else:
+                files.append(_File(first, header))
+        while files and files[-1].promised_nothing(self.disk):
+            self._begun.append(files.pop().path)
+        if files:
+            self._newest = files[-1]
+        return files
+
+    def _place_of_start(self, files: list[_File]) -> int:
+        """Where the file is that holds the batch behind the snapshot: the last that begins at or below it."""
+        result = 0
+        for number, file in enumerate(files):
+            if (file.header.previous[0] if file.header is not None else file.first) <= self.start[0]:
+                result = number
+        return result
+
+    def _read_file(self, file: _File, later: _File | None) -> None:
+        """Replay one file, up to where the later one takes over."""
+        cutoff = later.header.previous if later is not None and later.header is not None else None
+        position = file.header.previous if file.header is not None else self.replay.last
+        if file.header is None:
+            self._unreadable(file, 0, "checksum of the header does not match")
+        elif position == self.start:
+            self._connected = True
+        segment = Segment(file.path, file.first, position, self.replay.last, SEGMENT_HEADER_BYTES)
+        index = Index(position[0])
+        found = file.scan(self.disk)
+        for part in found.parts:
+            if cutoff is not None and self.replay.last == cutoff:
+                break
+            if isinstance(part, Bad):
+                if later is None and part.offset >= found.synced:
+                    break
+                for batch in part.kept:
+                    self._take(file, part.at, batch, cutoff)
+                self._unreadable(file, part.at, part.reason)
+                # If this turns out not to matter, the file is good from the snapshot on.
+                segment.start, segment.previous, index = part.end, self.start, Index(self.start[0])
+                continue
+            segment.end = part.end
+            for batch, end in zip(part.batches, part.ends, strict=True):
+                if later is None and part.offset >= found.synced:
+                    if not self._unsynced:
+                        self._synced_last = position
+                    self._unsynced.append(batch)
+                if self._take(file, end, batch, cutoff):
+                    index.add(end - len(batch.raw), batch)
+                    position = batch.zxid, batch.chain
+        file.found = None
+        segment.last = self.replay.last
+        segment.index = index.sparse()
+        self.segments.append(segment)
+        if later is None:
+            self._newest_index = index
+
+    def _unreadable(self, file: _File, offset: int, reason: str) -> None:
+        if self._bad is None:
+            self._bad = Damage(file.path, offset, reason, _REPLACE)
+
+    def _take(self, file: _File, offset: int, batch: Batch, cutoff: Position | None) -> bool:
+        """Take one intact batch: whether it is part of the history."""
+        if cutoff is not None and batch.zxid > cutoff[0]:
+            return False
+        self.proven_zxid = max(self.proven_zxid, batch.zxid)
+        if self.damage or self._diverged:
+            return False
+        start_zxid, start_chain = self.start
+        if batch.zxid <= start_zxid:
+            self._nothing_depends()
+            if batch.zxid == start_zxid:
+                self._connected = batch.chain == start_chain
+                self._diverged = not self._connected
+            return not self._diverged
+        if not self.replay.continues(batch):
+            self._does_not_continue(file, offset, batch)
+            return False
+        self._nothing_depends()
+        self._connected = True
+        try:
+            self.replay.add(batch)
+        except RecordError as error:
+            self.damage.append(Damage(file.path, offset, f"a batch holds no transactions: {error}", _REPLACE))
+        return True
+
+    def _nothing_depends(self) -> None:
+        """What could not be read is wholly below an intact batch that proves what was there."""
+        if self._bad is not None:
+            self.problems.append(Damage(self._bad.path, self._bad.offset, self._bad.reason, _REPORT))
+            self._bad = None
+
+    def _does_not_continue(self, file: _File, offset: int, batch: Batch) -> None:
+        begins_later = file.header is not None and file.header.previous[0] > self.start[0]
+        last = self.replay.last[0]
+        if self._bad is not None:
+            self.damage.append(self._bad)
+            self._bad = None
+        elif self._connected or begins_later:
+            reason = f"batch {batch.first:#x} does not continue the chain at {last:#x}"
+            if not follows(last, batch):
+                reason = f"gap: the history goes on at {batch.first:#x} behind {last:#x}"
+            self.damage.append(Damage(file.path, offset, reason, _REPLACE))
+        else:
+            self._diverged = True
+
+    def _note_older(self, files: list[_File]) -> None:
+        """The files wholly below the snapshot, back to the first that is not as it should be. They are not read."""
+        later = self.segments[0].previous
+        for file in reversed(files):
+            if file.header is None:
+                self.problems.append(Damage(file.path, 0, "checksum of the header does not match", _REPORT))
+                return
+            previous = file.header.previous
+            if previous[0] < later[0]:
+                size = self.disk.size(file.path)
+                self.segments.insert(0, Segment(file.path, file.first, previous, later, size))
+                later = previous
+
+    # 3. Where it ends.
+
+    def check_end(self) -> None:
+        """Apply what is known to be committed; the history must reach what it is known to have reached."""
+        known = load_mark(self.disk)
+        path, mark = f"{DIRECTORY}/{COMMITTED}", 0
+        if known is not None and known[0] == self.lineage:
+            mark = known[1]
+        for zxid in self._bad_snapshots:
+            if zxid > mark:
+                path, mark = snapshot_path(zxid), zxid
+        try:
+            self.replay.advance(mark)
+        except RecordError as error:
+            self.damage.append(Damage(self.segments[-1].path, 0, f"a batch holds no transactions: {error}", _REPLACE))
+        last = self.replay.last[0]
+        if mark > last and not self.damage:
+            reason = f"it says that {mark:#x} was durable here, and the log ends at {last:#x}"
+            self.damage.append(Damage(path, 0, reason, _REPLACE))
+
+    # 4. Making it so.
+
+    def settle(self) -> None:
+        """Cut, set aside and copy, so that what was found is what is on disk, durably."""
+        for path in reversed(self._stale):
+            set_aside(self.disk, path)
+        for zxid in self._bad_snapshots:
+            set_aside(self.disk, snapshot_path(zxid), DAMAGED)
+        for path in self._begun:
+            self.disk.remove(path)
+        if self.disk.list(DIRECTORY):
+            # The names, too, may be there only because the machine did not go down with the process.
+            self.disk.sync_directory(DIRECTORY)
+        if not self.segments or self._newest is None:
+            return
+        newest = self.segments[-1]
+        if self._unsynced:
+            header = SegmentHeader(self.lineage, self._synced_last, self._unsynced[0].first)
+            copy = write_segment(self.disk, header, self._unsynced)
+            self.segments.append(copy)
+            if copy.path == newest.path:
+                self.segments.remove(newest)
+                return
+            newest.end, newest.last = self._newest.synced, self._synced_last
+            self._newest_index.cut(newest.end)
+            newest.index = self._newest_index.sparse()
+        if self.disk.size(newest.path) > newest.end:
+            self.disk.truncate(newest.path, newest.end)
+        self._newest_index.end = newest.end
+        if newest.stored_index(self.disk) != self._newest_index:
+            newest.write_index(self.disk, self._newest_index)
+
+    # 5. What the operator says.
+
+    def take_marker(self, *, is_known: bool) -> bool:
+        """Whether the operator said that this member never had data, and nothing here says otherwise: no record, no
+        history, and none that was set aside."""
+        if not take_marker(self.disk):
+            return False
+        had_data = is_known or any(name.startswith(("log.", "snapshot.")) for name in self.disk.list(DIRECTORY))
+        if had_data:
+            reason = "it says that this member never had data, but it has, or had"
+            self.problems.append(Damage(INITIALIZE, 0, reason, "removed, and it counts for nothing"))
+        return not had_data

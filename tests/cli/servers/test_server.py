@@ -1,0 +1,198 @@
+"""`zab server` and `zab ensemble` as a user runs them."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from kazoo.client import KazooClient
+
+from tests.rigs.processes import is_open
+from tests.rigs.zookeeper_server import free_ports
+from zab.cli.servers.local_ensemble import LocalEnsemble, _property
+from zab.server.config_file import load
+
+pytestmark = pytest.mark.slow
+
+COMMANDS = (
+    "import sys, typer\n"
+    "from zab.cli.servers.server import ensemble_command, server_command\n"
+    "app = typer.Typer(pretty_exceptions_enable=False)\n"
+    "app.command('server')(server_command)\n"
+    "app.command('ensemble')(ensemble_command)\n"
+    "app()\n"
+)
+
+
+def command(*words: str, options: tuple[str, ...] = ()) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, *options, "-c", COMMANDS, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+def client_port(count: int) -> int:
+    """The first of `count` free ports in a row."""
+    while True:
+        [port] = free_ports(1)
+        if not any(is_open(port + number) for number in range(count)):
+            return port
+
+
+def end(process: subprocess.Popen[str]) -> tuple[int, str, str]:
+    out, err = process.communicate(timeout=30)
+    return process.returncode, out, err
+
+
+def members_of(directory: Path) -> list[int]:
+    """The process ids of the members whose data lie below a directory."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = entry.read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if b"zab.server" in words and any(word.startswith(bytes(directory)) for word in words):
+            found.append(int(entry.parent.name))
+    return found
+
+
+def wait_until_gone(directory: Path) -> None:
+    deadline = time.monotonic() + 20
+    while members_of(directory):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize(("size", "number"), [(3, signal.SIGINT), (1, signal.SIGTERM)])
+def test_ensemble_says_when_it_serves_and_ends_with_a_signal(tmp_path: Path, size: int, number: int) -> None:
+    port = client_port(size)
+    words = ("ensemble", "--size", str(size), "--data", str(tmp_path / "data"), "--client-port", str(port))
+    process = command(*words)
+    hosts = ",".join(f"127.0.0.1:{port + each}" for each in range(size))
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    assert line.startswith(f"serving at {hosts} ")
+    assert len(members_of(tmp_path)) == size
+    client = KazooClient(hosts=hosts)
+    client.start(timeout=10)
+    client.create("/kept", b"data")
+    client.stop()
+    client.close()
+    process.send_signal(number)
+    assert end(process) == (0, "", "")
+    assert members_of(tmp_path) == []
+    assert not is_open(port)
+    again = command(*words)
+    assert again.stdout is not None
+    assert again.stdout.readline().startswith("serving at")
+    client = KazooClient(hosts=hosts)
+    client.start(timeout=10)
+    assert client.get("/kept")[0] == b"data"
+    client.stop()
+    client.close()
+    again.send_signal(signal.SIGTERM)
+    assert end(again)[0] == 0
+
+
+def test_members_stop_when_the_ensemble_is_killed(tmp_path: Path) -> None:
+    process = command("ensemble", "--size", "1", "--data", str(tmp_path), "--client-port", str(client_port(1)))
+    assert process.stdout is not None
+    process.stdout.readline()
+    assert members_of(tmp_path)
+    process.kill()
+    end(process)
+    wait_until_gone(tmp_path)
+
+
+def test_member_that_dies_is_reported_and_the_others_go_on(tmp_path: Path) -> None:
+    port = client_port(3)
+    process = command("ensemble", "--data", str(tmp_path), "--client-port", str(port))
+    assert process.stdout is not None
+    process.stdout.readline()
+    os.kill(members_of(tmp_path / "2")[0], signal.SIGKILL)
+    assert process.stdout.readline().startswith("member 2 ended with exit code -9, see ")
+    client = KazooClient(hosts=f"127.0.0.1:{port},127.0.0.1:{port + 2}", timeout=20)
+    client.start(timeout=20)
+    client.create("/after", b"")
+    client.stop()
+    client.close()
+    process.send_signal(signal.SIGINT)
+    assert end(process)[0] == 0
+
+
+def test_client_port_in_use_is_said(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        code, out, err = end(command("ensemble", "--data", str(tmp_path), "--client-port", str(port - 1)))
+    assert (code, out) == (1, "")
+    assert f"port {port} is in use" in err
+
+
+def test_member_that_cannot_start_ends_the_ensemble_with_its_exit_code(tmp_path: Path) -> None:
+    (tmp_path / "1").mkdir()
+    (tmp_path / "1" / "version-1").write_text("a file where the directory should be")
+    code, out, err = end(command("ensemble", "--data", str(tmp_path), "--client-port", str(client_port(3))))
+    assert (code, out) == (3, "")
+    assert "member 1 ended with exit code 3" in err
+    assert members_of(tmp_path) == []
+
+
+def test_directory_that_cannot_be_made_is_3(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    code, _, err = end(
+        command("ensemble", "--data", str(tmp_path / "file" / "data"), "--client-port", str(client_port(3)))
+    )
+    assert code == 3
+    assert "cannot write below" in err
+
+
+@pytest.mark.parametrize("words", [("--size", "0"), ("--size", "10"), ("--client-port", "0"), ("--nonsense",)])
+def test_wrong_usage_is_2(words: tuple[str, ...]) -> None:
+    assert end(command("ensemble", *words))[0] == 2
+
+
+def test_ensemble_and_server_refuse_to_run_without_assertions(tmp_path: Path) -> None:
+    for words in (("ensemble", "--data", str(tmp_path)), ("server", str(tmp_path / "zoo.cfg"))):
+        code, _, err = end(command(*words, options=("-O",)))
+        assert code == 2
+        assert "without -O" in err
+
+
+def test_server_runs_one_member_until_a_signal(tmp_path: Path) -> None:
+    port = client_port(1)
+    (tmp_path / "zoo.cfg").write_text(
+        f"dataDir={tmp_path}\nclientPort={port}\nclientPortAddress=127.0.0.1\nunknownKey=1\npreAllocSize=1024\n"
+    )
+    process = command("server", str(tmp_path / "zoo.cfg"))
+    deadline = time.monotonic() + 20
+    while not is_open(port):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    process.send_signal(signal.SIGTERM)
+    code, _, err = end(process)
+    assert code == 0
+    assert "unknownKey" in err
+
+
+def test_configuration_that_cannot_be_meant_is_2(tmp_path: Path) -> None:
+    (tmp_path / "zoo.cfg").write_text("clientPort=2181\n")
+    code, _, err = end(command("server", str(tmp_path / "zoo.cfg")))
+    assert code == 2
+    assert "dataDir" in err
+
+
+def test_files_of_a_member_survive_any_name(tmp_path: Path) -> None:
+    directory = tmp_path / "dätä \\ with=signs #1 中"
+    ensemble = LocalEnsemble(3, directory, client_port(3))
+    for member in ensemble.members:
+        ensemble._write_files(member)
+    config = load(ensemble.members[1].config_path)
+    assert config.data_dir == str(directory / "2")
+    assert config.server_id == 2
+    assert not config.warnings
+    assert len({port for m in ensemble.members for port in (m.client_port, m.quorum_port, m.election_port)}) == 9
+    assert _property("a b") == "a b"

@@ -1,0 +1,284 @@
+"""The shell: from a pipe, at a terminal, and what it completes."""
+
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from prompt_toolkit.completion import CompleteEvent
+from prompt_toolkit.document import Document
+
+from tests.cli.commands import started
+from tests.client.running import KINDS, running
+from zab.cli.main import COMMANDS, ZNODES
+from zab.cli.znodes import shell
+from zab.cli.znodes.shell import SESSION_COMMANDS, ZNODE_COMMANDS, ShellCompleter
+
+ZAB = [sys.executable, "-m", "zab.cli.main"]
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def hosts(request: pytest.FixtureRequest) -> Iterator[str]:
+    with running(request.param, 1, {}) as servers:
+        yield servers.hosts
+
+
+def piped(hosts: str, *lines: str) -> subprocess.CompletedProcess[str]:
+    script = "".join(f"{line}\n" for line in lines)
+    return subprocess.run([*ZAB, "-s", hosts, "shell"], input=script, capture_output=True, text=True, check=False)
+
+
+def test_commands_from_a_pipe_share_one_session(hosts: str) -> None:
+    done = piped(
+        hosts,
+        "# an ephemeral lives as long as the shell",
+        "create -e /pipe 'two words'",
+        "",
+        "getEphemerals",
+        "get /pipe",
+        "addauth digest bob:pw",
+        "whoami",
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "Created /pipe\n[/pipe]\ntwo words\nAuth scheme: User\ndigest: bob\nip: 127.0.0.1\n"
+    assert piped(hosts, "get /pipe").returncode == 1
+
+
+def test_a_last_line_without_its_end_runs_too(hosts: str) -> None:
+    done = subprocess.run(
+        [*ZAB, "-s", hosts, "shell"], input="version\nversion", capture_output=True, text=True, check=False
+    )
+    assert done.stdout.count("zab ") == 2
+
+
+def test_a_failure_does_not_end_the_shell_and_decides_its_code(hosts: str) -> None:
+    done = piped(hosts, "get /none", "nonsense", "get 'unfinished", "ls /zookeeper", "get")
+    assert done.returncode == 2
+    assert done.stdout == "[config, quota]\n"
+    assert "zab: NONODE /none" in done.stderr
+    assert "No such command 'nonsense'" in done.stderr
+    assert "No closing quotation" in done.stderr
+    assert piped(hosts, "get /none", "ls /").returncode == 1
+
+
+def test_an_interrupt_ends_a_shell_without_a_terminal_and_closes_its_session(hosts: str) -> None:
+    with started("-s", hosts, "shell") as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdin.write("create -e /interrupted\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == "Created /interrupted\n"
+        process.send_signal(signal.SIGINT)
+        assert process.wait(10) == 130
+        assert "Traceback" not in process.stderr.read()
+    assert "NONODE" in piped(hosts, "get /interrupted").stderr
+
+
+def test_quit_ends_the_shell(hosts: str) -> None:
+    done = piped(hosts, "quit", "ls /")
+    assert (done.returncode, done.stdout) == (0, "")
+
+
+def test_history_and_redo(hosts: str) -> None:
+    done = piped(hosts, "ls /zookeeper", "redo 0", "redo 7", "history")
+    assert done.stdout.startswith("[config, quota]\n[config, quota]\n0 - ls /zookeeper\n1 - redo 0\n")
+    assert "there is no command 7" in done.stderr
+    assert "there is no command 0" in piped(hosts, "redo 0").stderr
+
+
+def test_watches_print_their_events(hosts: str) -> None:
+    done = piped(
+        hosts,
+        "create -e /watched 1",
+        "get -w /watched",
+        "set /watched 2",
+        "set /watched 3",
+        "addWatch -m PERSISTENT /watched",
+        "printwatches",
+        "set /watched 4",
+        "set /watched 5",
+        "removewatches /watched",
+        "set /watched 6",
+        "addWatch -m NONSENSE /watched",
+        "printwatches off",
+        "addWatch /watched",
+        "set /watched 7",
+    )
+    events = re.findall(r"type:(\w+) path:(\S+)", done.stdout)
+    assert events == [("NodeDataChanged", "/watched")] * 3 + [("PersistentWatchRemoved", "/watched")]
+    assert "printwatches is on" in done.stdout
+    assert "NONSENSE is neither" in done.stderr
+
+
+def test_help_names_every_command(hosts: str) -> None:
+    done = piped(hosts, "help")
+    assert all(re.search(rf"\b{name}\b", done.stdout) for name in {**ZNODE_COMMANDS, **SESSION_COMMANDS})
+
+
+def test_no_server_is_3() -> None:
+    done = subprocess.run(
+        [*ZAB, "--wait", "0.2", "-s", "127.0.0.1:1", "shell"], input="", capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 3
+
+
+def test_every_znode_command_of_zab_is_the_shells_too() -> None:
+    mounted = {name for name, command in COMMANDS.items() if command.panel == ZNODES} - {"shell"}
+    assert mounted == ZNODE_COMMANDS.keys() | {"acl", "quota"}
+    assert all(COMMANDS[name].load() is command for name, command in ZNODE_COMMANDS.items())
+
+
+# Completion.
+
+TREE = {"/": ["app", "apple", "zookeeper"], "/app": ["one", "two"]}
+
+
+@pytest.mark.parametrize(
+    ("text", "completions"),
+    [
+        ("", ["get", "getAcl", "ls"]),
+        ("ge", ["get", "getAcl"]),
+        ("get /a", ["/app", "/apple"]),
+        ("get -s /app/", ["/app/one", "/app/two"]),
+        ("get /app/t", ["/app/two"]),
+        ("get /none/", []),
+        ("set /app da", []),
+    ],
+)
+def test_completion(text: str, completions: list[str]) -> None:
+    completer = ShellCompleter(["get", "getAcl", "ls"], lambda path: TREE.get(path, []))
+    found = completer.get_completions(Document(text), CompleteEvent(completion_requested=True))
+    assert [completion.text.rstrip() for completion in found] == completions
+
+
+def test_completion_of_a_huge_directory_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shell, "COMPLETIONS_COUNT_MAX", 3)
+    completer = ShellCompleter([], lambda _path: [str(number) for number in range(10)])
+    assert len(list(completer.get_completions(Document("ls /"), CompleteEvent()))) == 3
+
+
+# At a terminal.
+
+
+WHERE = b"\x1b[6n"
+"""Where is the cursor?"""
+
+
+class Terminal:
+    """A shell at a pseudo-terminal, which answers the one question that prompt_toolkit asks it."""
+
+    def __init__(self, hosts: str, state: Path, command: Sequence[str] = ZAB) -> None:
+        self.screen = b""
+        self._heard = b""
+        self.pid, self._descriptor = pty.fork()
+        if self.pid == 0:
+            os.environ.update(ZAB_HOSTS=hosts, TERM="xterm", XDG_STATE_HOME=str(state))
+            os.execv(sys.executable, [*command, "shell"])
+
+    def type(self, keys: bytes) -> None:
+        os.write(self._descriptor, keys)
+
+    def read_until(self, text: bytes, patience_seconds: float = 15.0) -> None:
+        """What is on the screen up to `text` is taken off it."""
+        deadline = time.monotonic() + patience_seconds
+        while text not in self.screen:
+            assert time.monotonic() < deadline, (text, self.screen)
+            if select.select([self._descriptor], [], [], 0.1)[0]:
+                data = os.read(self._descriptor, 65536)
+                # A question may come in two pieces, and two of them in one.
+                *questions, self._heard = (self._heard + data).split(WHERE)
+                self.type(b"\x1b[1;1R" * len(questions))
+                self.screen += data
+        self.screen = self.screen.partition(text)[2]
+
+    def end(self) -> int:
+        deadline = time.monotonic() + 15
+        while time.monotonic() < deadline:
+            if select.select([self._descriptor], [], [], 0.1)[0]:
+                try:
+                    os.read(self._descriptor, 65536)
+                except OSError:
+                    break
+        _, status = os.waitpid(self.pid, 0)
+        os.close(self._descriptor)
+        return os.waitstatus_to_exitcode(status)
+
+
+@pytest.mark.slow
+def test_a_session_at_a_terminal(hosts: str, tmp_path: Path) -> None:
+    terminal = Terminal(hosts, tmp_path)
+    terminal.read_until(b"(CONNECTED) 0]")
+    terminal.type(b"create /terminal here\r")
+    terminal.read_until(b"Created /terminal")
+    terminal.read_until(b"(CONNECTED) 1]")
+    terminal.type(b"get /term\t")
+    terminal.read_until(b"/terminal")
+    terminal.type(b"\r")
+    terminal.read_until(b"here\r\n")
+    # Ctrl-C ends the command that runs, and drops a line that is being typed.
+    terminal.read_until(b"(CONNECTED) 2]")
+    terminal.type(b"watch /terminal\r")
+    terminal.read_until(b"watching /terminal")
+    terminal.type(b"\x03")
+    terminal.read_until(b"zab: interrupted")
+    terminal.read_until(b"(CONNECTED) 3]")
+    terminal.type(b"delete /terminal\x03")
+    terminal.type(b"ls /zookeeper\r")
+    terminal.read_until(b"[config, quota]")
+    terminal.read_until(b"(CONNECTED) 4]")
+    terminal.type(b"\x04")
+    assert terminal.end() == 0
+    history = (tmp_path / "zab" / "history").read_text()
+    assert "+create /terminal here" in history
+    assert "delete" not in history
+    assert piped(hosts, "get /terminal").stdout == "here\n"
+
+
+SLOW_OUTPUT = """
+import time
+from prompt_toolkit.patch_stdout import StdoutProxy
+from zab.cli.main import main
+
+def slowly(self, loop, text, write=StdoutProxy._write_and_flush):
+    time.sleep(0.5)
+    write(self, loop, text)
+
+StdoutProxy._write_and_flush = slowly
+main()
+"""
+"""The shell where a thread that prints for others is late, as it may be on a machine with much to do."""
+
+
+@pytest.mark.slow
+def test_no_output_comes_behind_the_next_prompt(hosts: str, tmp_path: Path) -> None:
+    terminal = Terminal(hosts, tmp_path, [sys.executable, "-c", SLOW_OUTPUT])
+    terminal.read_until(b"(CONNECTED) 0]")
+    terminal.type(b"get /none\r")
+    terminal.read_until(b"zab: NONODE")
+    terminal.read_until(b"(CONNECTED) 1]")
+    terminal.type(b"\x04")
+    assert terminal.end() == 0
+
+
+@pytest.mark.slow
+def test_an_event_is_printed_above_the_prompt(hosts: str, tmp_path: Path) -> None:
+    terminal = Terminal(hosts, tmp_path)
+    terminal.read_until(b"(CONNECTED) 0]")
+    terminal.type(b"addWatch /above\r")
+    terminal.read_until(b"(CONNECTED) 1]")
+    terminal.type(b"half a li")
+    terminal.read_until(b"half a li")
+    assert piped(hosts, "create /above").returncode == 0
+    terminal.read_until(b"path:/above")
+    # The line that was begun stands there again.
+    terminal.read_until(b"(CONNECTED) 1] half a li")
+    terminal.type(b"\x03\x04")
+    assert terminal.end() == 0

@@ -1,0 +1,370 @@
+"""zoo.cfg and myid: defaults, every kind of line, every reason for a refusal with its line, every kind of warning."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import attrs
+import pytest
+
+from zab.configuration.dynamic import Role
+from zab.configuration.fields import fields_with_keys
+from zab.configuration.ignored import NO_COUNTERPART, NOT_BUILT
+from zab.member.config import STANDALONE_SERVER_ID, Config, ConfigError, parse
+from zab.member.settings import SERVER_ID_UNKNOWN
+from zab.server.config_file import load
+
+ENSEMBLE = """\
+tickTime=2000
+dataDir=/var/lib/zookeeper
+clientPort=2181
+initLimit=10
+syncLimit=5
+server.1=zoo1:2888:3888
+server.2=zoo2:2888:3888
+server.3=zoo3:2888:3888
+"""
+STANDALONE = "dataDir=/data\nclientPort=2181\n"
+OPERATIONS = Path(__file__).parents[2] / "docs" / "operations.md"
+
+
+def test_the_defaults_are_zookeepers_except_for_retention() -> None:
+    config = parse(STANDALONE, "zoo.cfg")
+    assert (config.tick_time_ms, config.min_session_timeout_ms, config.max_session_timeout_ms) == (3000, 6000, 60000)
+    assert config.data_log_dir == "/data"
+    assert config.max_client_connections == 60
+    assert config.snap_count == 100_000
+    assert config.global_outstanding_limit_count == 1000
+    assert config.jute_max_buffer_bytes == 0xFFFFF
+    assert config.four_letter_words == {"srvr"}
+    assert config.purge_interval_hours == 1
+    assert config.client_address == ("0.0.0.0", 2181)
+    assert config.warnings == ()
+
+
+def test_an_ensemble_file_gives_members_limits_and_own_id() -> None:
+    config = parse(ENSEMBLE, "zoo.cfg", my_id=2)
+    assert not config.is_standalone
+    assert config.server_id == 2
+    assert config.ensemble.participants == {1, 2, 3}
+    assert config.own_line is not None
+    assert (config.own_line.host, config.own_line.quorum_port, config.own_line.election_port) == ("zoo2", 2888, 3888)
+    assert (config.init_limit_ms, config.sync_limit_ms, config.connect_to_leader_limit_ms) == (20000, 10000, 20000)
+    assert config.role is Role.PARTICIPANT
+
+
+SAMPLES = {"true/false": ("true", "FALSE"), "yes/no": ("yes", "no"), "3": ("3",), "role": ("participant",)}
+SAMPLES_OF_KEYS = {
+    "counterLimit": ("4294000000",),
+    "maxBatchBytes": ("4096",),
+    "maxSessionTimeout": ("70000",),
+}
+
+
+def test_every_key_sets_its_field_and_no_other() -> None:
+    plain = parse(STANDALONE, "zoo.cfg")
+    for field in fields_with_keys(Config):
+        key, unit = field.metadata["key"], field.metadata["unit"]
+        if key in ("dataDir", "dynamicConfigFile", "clientPort", "standaloneEnabled"):
+            continue
+        given = SAMPLES_OF_KEYS.get(key) or SAMPLES.get(unit) or ("77000000" if key.endswith("Bytes") else "7000",)
+        configs = [parse(f"{STANDALONE}zookeeper.{key}={value}", "zoo.cfg") for value in given]
+        if unit != "3":
+            assert any(getattr(config, field.name) != getattr(plain, field.name) for config in configs), key
+        allowed = {field.name} | ({"min_session_timeout_ms", "max_session_timeout_ms"} if key == "tickTime" else set())
+        for config in configs:
+            changed = {
+                other.name
+                for other in fields_with_keys(Config)
+                if getattr(config, other.name) != getattr(plain, other.name)
+            }
+            assert changed <= allowed, key
+
+
+@pytest.mark.parametrize(
+    ("line", "name", "value"),
+    [
+        ("jute.maxbuffer=0x9fffff", "jute_max_buffer_bytes", 0x9FFFFF),
+        ("zookeeper.jute.maxbuffer=4096", "jute_max_buffer_bytes", 4096),
+        ("minSessionTimeout=-1", "min_session_timeout_ms", 6000),
+        ("maxSessionTimeout=90000", "max_session_timeout_ms", 90000),
+        ("4lw.commands.whitelist=stat, ruok ,", "four_letter_words", {"stat", "ruok"}),
+        ("clientPortAddress=[::1]", "client_port_address", "::1"),
+        ("skipACL=YES", "skip_acl", True),
+        ("counterLimit=200", "counter_limit", 200),
+        ("snapCount=1", "snap_count", 2),
+        ("autopurge.snapRetainCount=1", "snap_retain_count", 3),
+        ("maxClientCnxns=0", "max_client_connections", 0),
+    ],
+)
+def test_a_value_is_read_as_meant(line: str, name: str, value: object) -> None:
+    assert getattr(parse(STANDALONE + line, "zoo.cfg"), name) == value
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "reason"),
+    [
+        ("clientPort=2181", None, "dataDir is not set"),
+        ("dataDir=\nclientPort=2181", 1, "dataDir: the value is empty"),
+        ("dataDir=/d", None, "clientPort is not set"),
+        ("dataDir=/d\nclientPort=0", 2, "clientPort is not set"),
+        ("dataDir=/d\nclientPortAddress=10.0.0.1", 2, "clientPortAddress is set but clientPort is not"),
+        (STANDALONE + "tickTime=0", 3, "tickTime: 0 is not between 1 and 2147483647"),
+        (STANDALONE + "tickTime=2s", 3, "tickTime: '2s' is not a whole number"),
+        (STANDALONE + "tickTime=1_000", 3, "is not a whole number"),
+        (STANDALONE + "tickTime=", 3, "is not a whole number"),
+        (STANDALONE + "clientPort=65536", 3, "clientPort: 65536 is not between 0 and 65535"),
+        (STANDALONE + "quorumListenOnAllIPs=yes", 3, "'yes' is neither true nor false"),
+        (STANDALONE + "skipACL=true", 3, "'true' is neither yes nor no"),
+        (STANDALONE + "electionAlg=0", 3, "0 is not between 3 and 3"),
+        (STANDALONE + "peerType=leader", 3, "peerType: 'leader' is neither participant nor observer"),
+        (STANDALONE + "# bigger\nminSessionTimeout=70000", 4, "minSessionTimeout (70000 ms) is larger than max"),
+        (STANDALONE + "maxBatchBytes=100000000", 3, "holds not even one batch"),
+        (STANDALONE + "jute.maxbuffer=100000000", 3, "less than one reply"),
+        (STANDALONE + "counterLimit=0xffffffff", 3, "no room for the batch"),
+        (STANDALONE + "outputLimitBytes=20000000\njute.maxbuffer=16300000", 4, "more than members send each other"),
+        (STANDALONE + "standaloneEnabled=false", 3, "at least one participant"),
+        (STANDALONE + "a=\\u12", 3, "four hexadecimal digits"),
+        (STANDALONE + "version=x", 3, "is not a hexadecimal number"),
+        (ENSEMBLE.replace("initLimit=10", ""), None, "initLimit is not set"),
+        (ENSEMBLE.replace("syncLimit=5", "syncLimit=0"), 5, "syncLimit: 0 is not between"),
+        (ENSEMBLE + "server.x=zoo4:1:2", 9, "'x' is not a number"),
+        (ENSEMBLE + "server.300=zoo4:1:2", 9, "server id 300 is above 255"),
+        (ENSEMBLE + "server.4=zoo4:2888", 9, "does not have the form host:quorumPort:electionPort"),
+        (ENSEMBLE + "server.4=:2888:3888", 9, "does not have the form"),
+        (ENSEMBLE + "server.4=::1:2888:3888", 9, "does not have the form"),
+        (ENSEMBLE + "server.4=[::1:2888:3888", 9, "is no host and ports"),
+        (ENSEMBLE + "server.4=zoo4:2888:2888", 9, "quorum port and election port are both 2888"),
+        (ENSEMBLE + "server.4=zoo4:2888:70000", 9, "port 70000 is not between 1 and 65535"),
+        (ENSEMBLE + "server.4=zoo4:2888:3888:leader", 9, "unrecognised role 'leader'"),
+        (ENSEMBLE + "server.4=zoo4:2888:3888;1;2;3", 9, "more than a client and a secure client part"),
+        (ENSEMBLE + "server.4=zoo4:2888:3888;zoo4:", 9, "'' is not a number (a port)"),
+        (ENSEMBLE + "server.4=zoo3:2889:3888", 9, "port 3888 of zoo3 is already that of server.3"),
+        (ENSEMBLE + "server.4=zoo4:2888:3888|zoo5:2888:3888", 9, "several addresses without multiAddress.enabled"),
+        (ENSEMBLE + "group.1=1:2", None, "server 3 is in no group"),
+        (ENSEMBLE + "weight.1=2", None, "server 1 is in no group"),
+        (ENSEMBLE + "group.1=1:2\ngroup.2=2:3", 10, "server 2 is in more than one group"),
+        (ENSEMBLE + "group.1=1:2:2:3", 9, "server 2 is in more than one group"),
+        (ENSEMBLE + "group.1=1:2:3:9", None, "which has no server.9 line"),
+        (ENSEMBLE + "group.1=1:2:3\nweight.1=0\nweight.2=0\nweight.3=0", None, "every weight is 0"),
+        (ENSEMBLE + "group.1=1:2:3\nweight.1=-1", 10, "'-1' is not a number"),
+        (ENSEMBLE + "dynamicConfigFile=zoo.dynamic", 6, "server.1 belongs into the file"),
+        (STANDALONE + "server.1=a:1:2\nserver.2=a:3:4:observer", 4, "observers need an ensemble"),
+    ],
+)
+def test_an_error_is_refused_with_file_line_and_reason(text: str, line: int | None, reason: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(reason)) as refused:
+        parse(text, "zoo.cfg", my_id=1)
+    assert (refused.value.file, refused.value.line) == ("zoo.cfg", line)
+    assert str(refused.value).startswith("zoo.cfg:" if line is None else f"zoo.cfg:{line}: ")
+
+
+def test_an_id_without_a_server_line_is_refused() -> None:
+    with pytest.raises(ConfigError, match=re.escape("myid is 7, but there is no server.7 line")):
+        parse(ENSEMBLE, "zoo.cfg", my_id=7)
+
+
+def test_an_id_of_255_is_refused_with_extended_types() -> None:
+    text = ENSEMBLE + "server.255=zoo4:1:2\n"
+    assert parse(text, "zoo.cfg", my_id=255).server_id == 255
+    with pytest.raises(ConfigError, match="at most 254"):
+        parse(text + "extendedTypesEnabled=true", "zoo.cfg", my_id=255)
+
+
+def test_server_lines_with_roles_client_parts_and_ipv6() -> None:
+    config = parse(
+        "dataDir=/d\ninitLimit=5\nsyncLimit=2\n"
+        "server.1=[2001:db8::1]:2888:3888:participant;[::1]:2181\n"
+        "server.2 = zoo2:2888:3888:OBSERVER;2182\n"
+        "server.3=zoo3:2888:3888:participant;\n"
+        "server.4=zoo4:2888:3888;zoo4:2184;zoo4:2284\n",
+        "zoo.cfg",
+        my_id=1,
+    )
+    assert str(config.ensemble) == (
+        "server.1=[2001:db8::1]:2888:3888:participant;[::1]:2181\n"
+        "server.2=zoo2:2888:3888:observer;0.0.0.0:2182\n"
+        "server.3=zoo3:2888:3888:participant\n"
+        "server.4=zoo4:2888:3888:participant;zoo4:2184\n"
+        "version=0"
+    )
+    assert config.client_address == ("::1", 2181)
+    assert config.ensemble.observers == {2}
+    assert [(warning.line, warning.key) for warning in config.warnings] == [(7, "server.4")]
+
+
+def test_groups_and_weights_reach_the_ensemble_and_its_text() -> None:
+    config = parse(ENSEMBLE + "group.1=1:2\ngroup.2=3\nweight.3=0\nversion=1f", "zoo.cfg", my_id=1)
+    assert config.ensemble.groups == {1: (1, 2), 2: (3,)}
+    assert config.ensemble.weights == {1: 1, 2: 1, 3: 0}
+    assert str(config.ensemble).endswith("group.1=1:2\ngroup.2=3\nweight.1=1\nweight.2=1\nweight.3=0\nversion=1f")
+
+
+def test_a_client_port_beside_a_client_part_has_to_agree() -> None:
+    lines = "dataDir=/d\ninitLimit=5\nsyncLimit=2\nserver.1=a:1:2;a:2181\nserver.2=b:1:2;b:2181\n"
+    assert parse(lines + "clientPort=2181", "zoo.cfg", my_id=1).client_address == ("a", 2181)
+    for different in ("clientPort=2182", "clientPort=2181\nclientPortAddress=b"):
+        with pytest.raises(ConfigError, match="differs from the one in the server line"):
+            parse(lines + different, "zoo.cfg", my_id=1)
+
+
+def test_no_server_line_and_one_participant_run_standalone_with_id_1() -> None:
+    assert parse(STANDALONE, "zoo.cfg").server_id == STANDALONE_SERVER_ID
+    one = parse("dataDir=/d\nserver.5=a:1:2;2181\n", "zoo.cfg", my_id=5)
+    assert one.is_standalone
+    assert one.server_id == STANDALONE_SERVER_ID
+    assert one.client_address == ("0.0.0.0", 2181)
+    assert [warning.key for warning in one.warnings] == ["server.*"]
+    alone = "standaloneEnabled=false\ninitLimit=5\nsyncLimit=2\n"
+    assert not parse(STANDALONE + alone + "server.5=a:1:2\n", "zoo.cfg", my_id=5).is_standalone
+
+
+def test_features_that_are_not_built_and_unknown_keys_are_warned_of_and_never_refused() -> None:
+    config = parse(
+        STANDALONE
+        + "secureClientPort=2281\nadmin.serverPort=9090\nforceSync=no\nsnapcount=5\nzookeeper.ssl.keyStore=k",
+        "conf/zoo.cfg",
+    )
+    seen = [(warning.line, warning.key, str(warning)) for warning in config.warnings]
+    assert [entry[:2] for entry in seen] == [
+        (3, "secureClientPort"),
+        (4, "admin.serverPort"),
+        (5, "forceSync"),
+        (6, "snapcount"),
+        (7, "ssl.keyStore"),
+    ]
+    assert seen[0][2].startswith("conf/zoo.cfg:3: secureClientPort: the key has no effect: TLS is not built yet")
+    assert seen[3][2] == "conf/zoo.cfg:6: snapcount: the key is unknown and has no effect"
+
+
+def test_switching_off_what_is_not_built_needs_no_warning() -> None:
+    assert parse(STANDALONE + "admin.enableServer=false\nsslQuorum=False", "zoo.cfg").warnings == ()
+
+
+def test_a_key_set_twice_has_its_last_value_and_a_warning() -> None:
+    config = parse(STANDALONE + "tickTime=1000\nzookeeper.tickTime=2000\n", "zoo.cfg")
+    assert config.tick_time_ms == 2000
+    assert [str(warning) for warning in config.warnings] == [
+        "zoo.cfg:3: tickTime: it is set again in line 4, which counts"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("more", "key", "reason"),
+    [
+        ("server.4=zoo4:2888:3888\n", "server.*", "4 participants survive the failure of 1, as 3 would"),
+        ("peerType=observer\n", "peerType", "the server line says participant"),
+        ("snapCount=0\n", "snapCount", "0 is too small; 2 is used"),
+        ("multiAddress.enabled=true\nserver.4=a:1:2|b:1:2:observer\n", "server.4", "only the first address is used, a"),
+    ],
+)
+def test_what_is_odd_about_an_ensemble_is_warned_of(more: str, key: str, reason: str) -> None:
+    warnings = parse(ENSEMBLE + more, "zoo.cfg", my_id=1).warnings
+    assert any(warning.key == key and reason in warning.reason for warning in warnings), warnings
+
+
+def test_a_dynamic_file_has_the_members_and_its_version_in_its_name() -> None:
+    static = "dataDir=/d\nclientPort=2181\ninitLimit=5\nsyncLimit=2\ndynamicConfigFile=/c/zoo.cfg.dynamic.100000004\n"
+    dynamic = "server.1=a:1:2\nserver.2=b:1:2\nserver.3=c:1:2\n"
+    config = parse(static, "zoo.cfg", my_id=3, dynamic_text=dynamic + "tickTime=7\n")
+    assert config.ensemble.version == 0x100000004
+    assert config.ensemble.participants == {1, 2, 3}
+    assert [str(warning)[:42] for warning in config.warnings] == ["/c/zoo.cfg.dynamic.100000004:4: tickTime: t"[:42]]
+    with pytest.raises(ConfigError, match="version in its name") as refused:
+        parse(static, "zoo.cfg", my_id=3, dynamic_text=dynamic + "version=5\n")
+    assert (refused.value.file, refused.value.line) == ("/c/zoo.cfg.dynamic.100000004", 4)
+    with pytest.raises(ConfigError, match=re.escape("'b:1' does not have the form")) as refused:
+        parse(static, "zoo.cfg", my_id=3, dynamic_text="server.1=a:1:2\nserver.2=b:1")
+    assert (refused.value.file, refused.value.line) == ("/c/zoo.cfg.dynamic.100000004", 2)
+
+
+def test_load_reads_the_file_the_dynamic_file_and_myid(tmp_path: Path) -> None:
+    dynamic = tmp_path / "zoo.cfg.dynamic"
+    dynamic.write_text("server.1=a:1:2\nserver.2=b:1:2\n")
+    file = tmp_path / "zoo.cfg"
+    file.write_text(f"dataDir={tmp_path}\ndynamicConfigFile={dynamic}\nclientPort=2181\ninitLimit=5\nsyncLimit=2\n")
+    with pytest.raises(ConfigError, match="myid: the file is missing"):
+        load(file)
+    (tmp_path / "myid").write_text(" 2 \nanything\n")
+    assert load(file).server_id == 2
+    (tmp_path / "myid").write_text("two\n")
+    with pytest.raises(ConfigError, match="server id 'two' is not a number"):
+        load(file)
+    dynamic.unlink()
+    with pytest.raises(ConfigError, match="cannot be read: No such file"):
+        load(file)
+    with pytest.raises(ConfigError, match="cannot be read"):
+        load(tmp_path / "absent.cfg")
+
+
+def test_a_standalone_server_needs_no_myid(tmp_path: Path) -> None:
+    file = tmp_path / "zoo.cfg"
+    file.write_bytes(f"dataDir={tmp_path}/\xe9\nclientPort=2181\n".encode("latin-1"))
+    config = load(file)
+    assert (config.server_id, config.data_dir) == (STANDALONE_SERVER_ID, f"{tmp_path}/é")
+
+
+def test_without_an_id_a_parsed_ensemble_says_that_it_is_unknown() -> None:
+    assert parse(ENSEMBLE, "zoo.cfg").server_id == SERVER_ID_UNKNOWN
+
+
+def test_four_letter_words_are_allowed_by_the_list_or_by_the_star() -> None:
+    assert parse(STANDALONE, "zoo.cfg").allows_word("srvr")
+    assert not parse(STANDALONE, "zoo.cfg").allows_word("isro")
+    assert parse(STANDALONE + "4lw.commands.whitelist=*", "zoo.cfg").allows_word("mntr")
+
+
+def test_a_configuration_cannot_be_changed() -> None:
+    config = parse(STANDALONE, "zoo.cfg")
+    with pytest.raises(attrs.exceptions.FrozenInstanceError):
+        config.tick_time_ms = 1  # type: ignore[misc]
+    assert isinstance(config, Config)
+
+
+def table_rows(text: str, heading: str) -> list[tuple[str, ...]]:
+    """The cells of every table row below `heading`, up to the next heading of its level."""
+    section = text.split(f"\n## {heading}\n", 1)[1].split("\n## ", 1)[0]
+    lines = [line for line in section.splitlines() if line.startswith("| `")]
+    return [tuple(cell.strip() for cell in re.split(r"(?<!\\)\|", line.strip()[1:-1])) for line in lines]
+
+
+def test_the_operations_page_lists_every_key_with_unit_default_and_reason() -> None:
+    expected = [
+        tuple(
+            cell.replace("|", r"\|")
+            for cell in (
+                f"`{field.metadata['key']}`",
+                field.metadata["unit"],
+                field.metadata["shown"],
+                field.metadata["reason"],
+            )
+        )
+        for field in fields_with_keys(Config)
+    ]
+    assert table_rows(OPERATIONS.read_text(), "Configuration keys") == expected
+
+
+def test_the_operations_page_lists_every_ignored_key_with_its_reason() -> None:
+    expected = [
+        (", ".join(f"`{pattern}`" for pattern in patterns), reason) for patterns, reason in NOT_BUILT + NO_COUNTERPART
+    ]
+    assert table_rows(OPERATIONS.read_text(), "Keys without effect") == expected
+
+
+def test_the_operations_page_explains_every_line_of_trouble() -> None:
+    section = OPERATIONS.read_text().split("\n## Lines of trouble\n", 1)[1].split("\n## ", 1)[0]
+    rooms = [Path(__file__).parents[2] / "zab" / room for room in ("member", "host", "server")]
+    sources = sorted(source for room in rooms for source in room.glob("*.py"))
+    lines = {
+        (source.name, call.args[0].value)
+        for source in sources
+        for call in ast.walk(ast.parse(source.read_text()))
+        if isinstance(call, ast.Call)
+        and ast.unparse(call.func) in ("journal.warning", "journal.error", "self._report")
+        and isinstance(call.args[0], ast.Constant)
+    }
+    assert len(lines) > 5
+    missing = [f"{name}: {line}" for name, line in sorted(lines) if f"`{line}" not in section]
+    assert not missing, "docs/operations.md, Lines of trouble, does not say what these mean"

@@ -1,0 +1,398 @@
+"""A member as a whole: roles, digests, snapshots, clean-up, deadlines."""
+
+from collections.abc import Sequence
+from random import Random
+
+import pytest
+
+from datatree.digest import DIGEST_VERSION
+from datatree.errors import ErrorCode
+from datatree.log.batch import SNAPSHOT, Batch, build
+from datatree.opcodes import OpCode
+from datatree.requests import OPEN_ACL, Create, Reconfig
+from datatree.tree import DataTree
+from datatree.znode import STAT_LAYOUT
+from zab import events as ev
+from zab import message as msg
+from zab.member.cleanup import Cleanup
+from zab.member.config import parse
+from zab.member.digests import KEPT_COUNT, Digests
+from zab.member.inputs import Input, MemberEffect, SnapshotFailed, TreeInstalled
+from zab.member.member import Member
+from zab.member.snapshot_schedule import SnapshotSchedule
+from zab.peer import Peer
+from zab.testing.members import TICK_MS, WALL, Ensemble, nothing_on_disk
+
+CONFIG = parse("dataDir=/nowhere\nclientPort=2181", "zoo.cfg")
+
+
+def test_every_member_has_the_same_tree_after_the_same_writes() -> None:
+    ensemble = Ensemble(3)
+    clients = [ensemble.session(server) for server in ensemble.servers.values()]
+    for number in range(20):
+        for client in clients:
+            name = b"/%d-%d" % (client.connection.id, number)
+            client.say(client.create(name, b"x", number % 2) + client.set(name, b"y") + client.delete(b"/missing"))
+    ensemble.settle()
+    ensemble.advance(TICK_MS)
+    trees = [server.member.tree for server in ensemble.servers.values()]
+    assert len({tree.digest for tree in trees}) == 1
+    assert len({tree.applied for tree in trees}) == 1
+    assert trees[0].digest == trees[0].recompute_digest()
+    assert all(tree.znode_count == 64 for tree in trees)
+
+
+def test_a_leader_that_is_gone_is_followed_by_one_that_has_everything() -> None:
+    ensemble = Ensemble(3)
+    client = ensemble.session(ensemble.follower)
+    ensemble.do(client, client.create(b"/a", b"1"))
+    gone = ensemble.leader
+    left_behind = ensemble.session(gone)
+    ensemble.cut = {gone.sid}
+    for link in list(ensemble.links):
+        ensemble.break_link(link)
+    rest = ensemble.others(gone)
+    for server in rest:
+        server.inputs.append(ev.ElectionLinkDown(gone.sid))
+    for _ in range(100):
+        ensemble.advance(50)
+        if all(server.member.serving for server in rest):
+            break
+    # For a moment there are two; the old one confirms nothing any more.
+    assert gone.member.serving
+    assert ensemble.do(left_behind, left_behind.sync(), left_behind.get(b"/a")) == []
+    ensemble.advance(2 * TICK_MS)
+    assert not gone.member.serving
+    assert left_behind.is_closed
+    late = ensemble.session(rest[0])
+    assert [error for _, error, _ in ensemble.do(late, late.set(b"/a", b"2"))] == [0]
+    assert [server.value(b"/a") for server in rest] == [b"2", b"2"]
+
+
+def test_clients_and_sessions_stay_while_the_epoch_is_renewed() -> None:
+    ensemble = Ensemble(3, counterLimit=20)
+    clients = [ensemble.session(server) for server in ensemble.servers.values()]
+    epoch = ensemble.leader.member.peer.epoch
+    for number in range(20):
+        for client in clients:
+            client.say(client.create(b"/%d-%d" % (client.connection.id, number)) + client.sync())
+        ensemble.settle()
+    ensemble.advance(TICK_MS)
+    assert ensemble.leader.member.peer.epoch >= epoch + 3
+    for client in clients:
+        replies = client.replies()
+        assert [(xid, error) for xid, error, _ in replies] == [(xid, 0) for xid in range(1, 41)]
+    assert len({server.member.tree.digest for server in ensemble.servers.values()}) == 1
+
+
+def test_e5_tree_that_differs_from_the_leaders_halts_and_names_both_digests() -> None:
+    ensemble = Ensemble(3)
+    client = ensemble.session(ensemble.leader)
+    wrong = ensemble.follower
+    bystander = ensemble.session(wrong)
+    ensemble.do(client, client.create(b"/a"))
+    ensemble.advance(TICK_MS)
+    wrong.member.tree.digest += 1
+    ensemble.do(client, client.create(b"/b"))
+    assert wrong.halted is None
+    ensemble.do(client, client.create(b"/c"))
+    right = ensemble.leader.member.digests
+    zxid = wrong.member.applied
+    assert wrong.halted is not None
+    assert f"{zxid:#x}" in wrong.halted
+    assert f"{right.at(zxid):016x}" in wrong.halted
+    assert f"{right.at(zxid) + 1:016x}" in wrong.halted
+    assert bystander.is_closed
+    assert wrong.value(b"/c") is None
+    assert wrong.member.step(ensemble.now, WALL, []) == []
+
+
+def test_e5_leader_raises_an_alarm_about_a_learner_with_another_digest() -> None:
+    ensemble = Ensemble(3)
+    client = ensemble.session(ensemble.leader)
+    wrong = ensemble.follower
+    wrong.member.tree.digest += 1
+    ensemble.do(client, client.create(b"/a"))
+    ensemble.advance(TICK_MS)
+    alarms = [trace for trace in ensemble.leader.traces if trace.startswith("ALARM")]
+    assert alarms
+    assert f"server {wrong.sid} has digest {wrong.member.tree.digest:016x}" in alarms[0]
+    assert ensemble.leader.member.metrics.digest_mismatches_count >= 1
+
+
+def test_digest_of_another_version_is_not_compared() -> None:
+    ensemble = Ensemble(1)
+    member = ensemble.servers[1].member
+    batch = build(
+        bytes(16), epoch=9, first=9 << 32 | 1, count=1, time=1, flags=0, mark=member.applied, applied=member.applied,
+        digest=member.tree.digest ^ 1, digest_version=DIGEST_VERSION + 1, body=b"x",
+    )  # fmt: skip
+    member._check_digest(batch)
+    assert not member.halted
+
+
+def test_digests_of_the_newest_batch_ends_are_kept() -> None:
+    digests = Digests()
+    for zxid in range(1, KEPT_COUNT + 2):
+        digests.record(zxid, zxid * 7)
+    assert digests.differs(1, 0) is None
+    assert digests.differs(2, 14) is None
+    assert digests.differs(2, 15) == 14
+    assert digests.at(KEPT_COUNT + 1) == (KEPT_COUNT + 1) * 7
+
+
+# Snapshots.
+
+
+def test_e3_every_member_takes_the_snapshot_that_the_leader_says() -> None:
+    ensemble = Ensemble(3, snapCount=10)
+    client = ensemble.session(ensemble.follower)
+    for number in range(25):
+        ensemble.do(client, client.create(b"/%d" % number))
+        for server in ensemble.servers.values():
+            if server.snapshots and server.snapshots[-1].cursor._tree is not None:
+                ensemble.finish_snapshot(server)
+    ensemble.advance(TICK_MS)
+    positions = [[(each.zxid, each.chain) for each in server.snapshots] for server in ensemble.servers.values()]
+    assert positions[0] == positions[1] == positions[2]
+    assert len(positions[0]) == 2
+    assert {server.member.metrics.snap_count for server in ensemble.servers.values()} == {2}
+
+
+def test_snapshot_is_exact_and_one_at_a_time() -> None:
+    ensemble = Ensemble(1, snapCount=5)
+    server = ensemble.servers[1]
+    client = ensemble.session()
+    for number in range(20):
+        ensemble.do(client, client.create(b"/%02d" % number))
+    (taken,) = server.snapshots
+    assert any("is not finished" in trace for trace in server.traces)
+    paths = [path for piece in taken.cursor.slices() for path, _ in piece]
+    assert len(paths) == taken.cursor.znode_count
+    assert taken.cursor.zxid == taken.zxid
+    assert b"/19" not in paths
+    taken.cursor.close()
+    server.inputs.append(SnapshotFailed(taken.zxid, "disk full"))
+    for number in range(20, 30):
+        ensemble.do(client, client.create(b"/%02d" % number))
+    assert len(server.snapshots) == 2
+    assert server.member.metrics.snapshot_error_count == 1
+
+
+def batch_of(count: int, flags: int = 0, size: int = 50) -> Batch:
+    return build(
+        bytes(16), epoch=1, first=1 << 32 | 1, count=count, time=1, flags=flags, mark=0, applied=0, digest=0,
+        body=bytes(size)
+    )  # fmt: skip
+
+
+def test_snapshot_schedule_counts_what_is_in_flight_and_flags_once() -> None:
+    schedule = SnapshotSchedule(count_max=10, bytes_max=1 << 30)
+    assert schedule.flags_of(4, 100) == 0
+    assert schedule.flags_of(6, 100) == SNAPSHOT
+    assert schedule.flags_of(20, 100) == 0
+    assert not schedule.applied(batch_of(4))
+    assert schedule.applied(batch_of(6, SNAPSHOT))
+    assert schedule.count == 0
+    assert schedule.flags_of(1, 1) == SNAPSHOT
+    schedule.drop_role()
+    assert schedule.flags_of(1, 1) == 0
+
+
+def test_snapshot_schedule_counts_bytes_too() -> None:
+    schedule = SnapshotSchedule(count_max=1 << 30, bytes_max=1000)
+    assert not schedule.applied(batch_of(1, size=700))
+    assert schedule.flags_of(1, 100) == 0
+    assert schedule.flags_of(1, 300) == SNAPSHOT
+
+
+def test_tree_of_a_fetched_snapshot_takes_the_place_of_the_old_one() -> None:
+    member = Member(CONFIG, nothing_on_disk(), Random(1), 0, WALL)
+    tree = DataTree()
+    tree.applied = 1 << 32 | 7
+    member.step(0, WALL, [TreeInstalled(tree)])
+    assert member.tree is tree
+    assert member.applied == tree.applied
+    assert tree.get(b"/zookeeper/config") is not None
+
+
+def test_log_that_is_reset_empties_the_tree(monkeypatch: pytest.MonkeyPatch) -> None:
+    member = Member(CONFIG, nothing_on_disk(), Random(1), 0, WALL)
+    member.tree.install_session(5, 1_000)
+    reset = ev.ResetLog(1, bytes(16))
+    monkeypatch.setattr(member.peer, "step", lambda now, event: [reset])
+    assert member.step(0, WALL, [ev.LogDrained(0)])[-1] == reset
+    assert member.tree.sessions == {}
+
+
+# Clean-up.
+
+
+def test_containers_that_are_empty_again_are_deleted() -> None:
+    ensemble = Ensemble(3, znode__container__checkIntervalMs=5_000)
+    client = ensemble.session(timeout_ms=20_000)
+    container = Create(b"/c", b"", OPEN_ACL, 4).encode()
+    unused = Create(b"/unused", b"", OPEN_ACL, 4).encode()
+    ensemble.do(client, client.request(OpCode.CREATE_CONTAINER, container), client.create(b"/c/x"))
+    ensemble.do(client, client.request(OpCode.CREATE_CONTAINER, unused))
+    ensemble.advance(6_000)
+    assert ensemble.leader.value(b"/c") == b""
+    ensemble.do(client, client.delete(b"/c/x"))
+    ensemble.do(client, client.exists(b"/c", True))
+    ensemble.advance(6_000)
+    assert client.events() == [(2, b"/c")]
+    assert ensemble.leader.value(b"/unused") == b""
+
+
+def test_ttl_znodes_are_deleted_when_they_were_not_written_for_that_long() -> None:
+    ensemble = Ensemble(1, extendedTypesEnabled="true", znode__container__checkIntervalMs=1_000)
+    client = ensemble.session(timeout_ms=20_000)
+    for path in (b"/idle", b"/parent", b"/written"):
+        body = Create(path, b"", OPEN_ACL, 5, 4_000).encode()
+        assert ensemble.do(client, client.request(OpCode.CREATE_TTL, body))[0][1] == 0
+    ensemble.do(client, client.create(b"/parent/child"))
+    ensemble.advance(3_000)
+    ensemble.do(client, client.set(b"/written", b"1"))
+    ensemble.advance(3_000)
+    tree = ensemble.servers[1].member.tree
+    assert [tree.get(path) is not None for path in (b"/idle", b"/parent", b"/written")] == [False, True, True]
+
+
+def test_containers_that_were_never_used_go_when_the_configuration_says_so() -> None:
+    ensemble = Ensemble(1, znode__container__checkIntervalMs=1_000, znode__container__maxNeverUsedIntervalMs=3_000)
+    client = ensemble.session(timeout_ms=20_000)
+    ensemble.do(client, client.request(OpCode.CREATE_CONTAINER, Create(b"/c", b"", OPEN_ACL, 4).encode()))
+    ensemble.advance(2_500)
+    assert ensemble.servers[1].member.tree.get(b"/c") is not None
+    ensemble.advance(3_000)
+    assert ensemble.servers[1].member.tree.get(b"/c") is None
+
+
+def test_clean_up_is_bounded_by_turn_and_by_minute() -> None:
+    config = parse(
+        "dataDir=/x\nclientPort=1\nznode.container.maxPerMinute=1500\nznode.container.checkIntervalMs=1000", "zoo.cfg"
+    )
+    tree = DataTree()
+    stat = STAT_LAYOUT.pack(1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1)
+    for number in range(2_000):
+        tree.install(b"/%04d" % number, b"", None, stat, -(1 << 63), 1)
+    cleanup = Cleanup(config, 0)
+    assert cleanup.due(tree, 999, WALL) == []
+    counts = [len(cleanup.due(tree, 1_000, WALL)) for _ in range(5)]
+    assert counts == [1_000, 500, 0, 0, 0]
+    assert cleanup.next_deadline == 60_000
+    assert len(cleanup.due(tree, 60_000, WALL)) == 500
+
+
+# Time and turns.
+
+
+def test_a11_time_of_a_batch_never_falls() -> None:
+    ensemble = Ensemble(1)
+    client = ensemble.session()
+    member = ensemble.servers[1].member
+
+    def mtime(path: bytes, wall: int) -> int:
+        client.say(client.create(path))
+        inputs, ensemble.servers[1].inputs = ensemble.servers[1].inputs, []
+        for effect in member.step(ensemble.now, wall, inputs):
+            ensemble._carry_out(ensemble.servers[1], effect)
+        ensemble.settle()
+        znode = member.tree.get(path)
+        assert znode is not None
+        time: int = STAT_LAYOUT.unpack(znode[2])[3]
+        return time
+
+    later = WALL + ensemble.now + 5_000
+    assert mtime(b"/a", later) == later
+    assert mtime(b"/b", later - 3_000) == later
+    assert mtime(b"/c", later + 1) == later + 1
+
+
+def test_next_deadline_is_the_earliest_of_everything_that_waits() -> None:
+    ensemble = Ensemble(1, znode__container__checkIntervalMs=60_000)
+    member = ensemble.servers[1].member
+    tracker, cleanup = member.sessions.tracker, member._cleanup
+    assert tracker is not None
+    assert cleanup is not None
+    peer_deadline = member.peer.next_deadline()
+    assert peer_deadline is not None
+    assert member.next_deadline() == min(
+        peer_deadline, tracker.next_deadline, cleanup.next_deadline, member.limits.next_deadline
+    )
+
+
+def test_many_committed_batches_are_applied_over_several_turns_before_clients_are_served(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("zab.member.member.APPLIED_COUNT_MAX", 1)
+    ensemble = Ensemble(3)
+    follower = ensemble.follower
+    client = ensemble.session(ensemble.leader)
+    ensemble.cut = {follower.sid}
+    for link in [link for link, ends in ensemble.links.items() if follower.sid in ends]:
+        ensemble.break_link(link)
+    for number in range(10):
+        ensemble.do(client, client.create(b"/%d" % number))
+    ensemble.cut = set()
+    seen: list[tuple[bool, int]] = []
+    step = follower.member.step
+
+    def watched(now: int, wall: int, inputs: Sequence[Input]) -> list[MemberEffect]:
+        effects = step(now, wall, inputs)
+        seen.append((follower.member.serving, len(follower.member._committed)))
+        return effects
+
+    monkeypatch.setattr(follower.member, "step", watched)
+    while not follower.member.serving:
+        ensemble.advance(1)
+        assert ensemble.now < 1_100_000
+    assert follower.value(b"/9") == b""
+    assert (False, 3) in seen
+    assert not any(serving and left for serving, left in seen)
+
+
+def test_messages_that_come_before_the_leader_has_caught_up_are_not_lost() -> None:
+    ensemble = Ensemble(3)
+    leader, follower = ensemble.leader, ensemble.follower
+    link = follower.member.peer.link_to_leader
+    assert link is not None
+    leader.member.serving = False
+    held = ev.MemberMessage(link, follower.sid, msg.Sync(77))
+    leader.member._on_member_message(held)
+    assert leader.member._early == [held]
+
+
+def test_peer_is_told_of_time_once_a_step_whatever_the_host_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[ev.Event] = []
+    step = Peer.step
+
+    def watching(peer: Peer, now: int, event: ev.Event) -> list[ev.Effect]:
+        told.append(event)
+        return step(peer, now, event)
+
+    monkeypatch.setattr(Peer, "step", watching)
+    member = Member(CONFIG, nothing_on_disk(), Random(1), 0, WALL)
+    member.step(0, WALL, [ev.TimePassed(), ev.TimePassed()])
+    assert told == [ev.TimePassed()]
+
+
+def test_reconfiguration_is_refused_without_a_transaction() -> None:
+    ensemble = Ensemble(1)
+    client = ensemble.session()
+    before = ensemble.servers[1].member.tree.applied
+    body = Reconfig(b"server.2=x:1:2;3", None, None, -1).encode()
+    assert ensemble.do(client, client.request(OpCode.RECONFIG, body)) == [(1, ErrorCode.RECONFIGDISABLED, None)]
+    assert ensemble.servers[1].member.tree.applied == before
+
+
+def test_same_inputs_give_the_same_effects_in_every_run() -> None:
+    def run() -> list[str]:
+        ensemble = Ensemble(3)
+        clients = [ensemble.session(server) for server in ensemble.servers.values()]
+        for client in clients:
+            ensemble.do(client, client.create(b"/%d" % client.connection.id), client.get(b"/", True), client.sync())
+        ensemble.advance(3_000)
+        return [repr(item) for item in ensemble.sent] + [client.raw.hex() for client in clients]
+
+    assert run() == run()

@@ -1,0 +1,446 @@
+"""Handshakes, re-attaching, owners, liveness and the end of sessions, on whole members."""
+
+import pytest
+
+from datatree.errors import ErrorCode
+from datatree.opcodes import OpCode
+from zab import events as ev
+from zab import message as msg
+from zab.jute.framing import frame
+from zab.jute.handshake import ConnectRequest
+from zab.testing.members import TICK_MS, Client, Ensemble, Server
+
+
+def response_timeout(client: Client) -> int | None:
+    return client.response.timeout_ms if client.response is not None else None
+
+
+@pytest.mark.parametrize(("asked", "given"), [(0, 2000), (-5, 2000), (3999, 3999), (10**9, 20_000)])
+def test_timeout_is_clamped_between_two_and_twenty_ticks(asked: int, given: int) -> None:
+    ensemble = Ensemble(1)
+    assert response_timeout(ensemble.session(timeout_ms=asked)) == given
+
+
+def test_new_session_is_answered_when_it_is_applied_and_is_known_everywhere() -> None:
+    ensemble = Ensemble(3)
+    follower = ensemble.follower
+    client = ensemble.client(follower)
+    ensemble.leader.durable_held = True
+    for other in ensemble.others(ensemble.leader):
+        other.durable_held = True
+    client.say(client.connect_request())
+    ensemble.settle()
+    assert client.response is None
+    assert client.connection.paused
+    for server in ensemble.servers.values():
+        ensemble.release(server)
+    ensemble.settle()
+    assert client.response is not None
+    assert not client.connection.paused
+    session = client.response.session_id
+    assert session >> 56 == follower.sid
+    ensemble.advance(TICK_MS)
+    assert [server.member.tree.sessions.get(session) for server in ensemble.servers.values()] == [10_000] * 3
+
+
+def test_requests_that_come_with_the_handshake_are_answered_behind_it() -> None:
+    ensemble = Ensemble(3)
+    client = ensemble.client(ensemble.follower)
+    client.say(client.connect_request() + client.create(b"/a") + client.get(b"/a"))
+    client.say(client.set(b"/a", b"1"))
+    ensemble.settle()
+    assert client.response is not None
+    assert [xid for xid, _, _ in client.replies()] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("has_byte", [True, False])
+def test_read_only_byte_is_answered_only_to_who_sent_one(has_byte: bool) -> None:
+    ensemble = Ensemble(1)
+    client = ensemble.client()
+    client.say(frame(ConnectRequest(0, 10_000, 0, bytes(16), has_read_only=has_byte).encode()))
+    ensemble.settle()
+    assert client.response is not None
+    assert client.response.has_read_only is has_byte
+
+
+def test_handshake_that_is_cut_short_is_closed_without_an_answer() -> None:
+    ensemble = Ensemble(1)
+    client = ensemble.client()
+    client.say(frame(b"\x00\x00\x00\x00\x00"))
+    ensemble.settle()
+    assert client.is_closed
+    assert client.raw == b""
+
+
+def test_client_that_has_seen_more_is_closed_without_an_answer() -> None:
+    ensemble = Ensemble(1)
+    client = ensemble.client()
+    client.say(client.connect_request(seen=ensemble.servers[1].member.tree.applied + 1))
+    ensemble.settle()
+    assert client.is_closed
+    assert client.raw == b""
+
+
+def test_nobody_is_served_before_the_member_serves() -> None:
+    ensemble = Ensemble(3, start=False)
+    client = ensemble.client(ensemble.servers[1])
+    client.say(client.connect_request())
+    ensemble.step(ensemble.servers[1])
+    assert client.is_closed
+    assert client.raw == b""
+
+
+@pytest.fixture(params=[(1, 1), (3, 1), (3, 2), (3, 3)], ids=lambda size: f"{size[0]}-{size[1]}")
+def old(request: pytest.FixtureRequest) -> tuple[Ensemble, Client, Server]:
+    """An ensemble, a client on its server 1, and a server to come back to."""
+    size, sid = request.param
+    ensemble = Ensemble(size)
+    return ensemble, ensemble.session(ensemble.servers[1]), ensemble.servers[sid]
+
+
+def test_session_comes_back_with_its_password(old: tuple[Ensemble, Client, Server]) -> None:
+    ensemble, client, server = old
+    ensemble.do(client, client.create(b"/e", b"", 1))
+    ensemble.advance(TICK_MS)
+    back = ensemble.reattach(client, server, timeout_ms=5_000)
+    ensemble.settle()
+    assert back.response is not None
+    assert client.response is not None
+    assert (back.response.session_id, back.response.timeout_ms) == (client.response.session_id, 5_000)
+    assert client.is_closed == (client.server is server)
+    assert ensemble.do(back, back.request(OpCode.GET_EPHEMERALS, b"\x00\x00\x00\x01/")) == [(1, 0, [b"/e"])]
+    assert ensemble.do(back, back.delete(b"/e")) == [(2, 0, None)]
+
+
+def test_wrong_password_is_the_invalid_answer_and_leaves_the_session_alone(
+    old: tuple[Ensemble, Client, Server],
+) -> None:
+    ensemble, client, server = old
+    thief = ensemble.reattach(client, server, password=b"0123456789abcdef")
+    ensemble.settle()
+    assert thief.response is not None
+    assert (thief.response.timeout_ms, thief.response.session_id, thief.response.password) == (0, 0, bytes(16))
+    assert thief.is_closed
+    assert not client.is_closed
+    assert ensemble.do(client, client.create(b"/a")) == [(1, 0, b"/a")]
+
+
+def test_session_that_is_over_is_the_invalid_answer(old: tuple[Ensemble, Client, Server]) -> None:
+    ensemble, client, server = old
+    ensemble.do(client, client.request(OpCode.CLOSE_SESSION))
+    late = ensemble.reattach(client, server)
+    ensemble.settle()
+    assert response_timeout(late) == 0
+    assert late.is_closed
+
+
+def test_write_through_a_connection_that_the_session_left_closes_it_without_a_reply() -> None:
+    ensemble = Ensemble(3)
+    first, second = ensemble.others(ensemble.leader)
+    for old_server, new_server in [(first, second), (ensemble.leader, first), (first, ensemble.leader)]:
+        client = ensemble.session(old_server)
+        back = ensemble.reattach(client, new_server)
+        ensemble.settle()
+        assert len(ensemble.do(client, client.get(b"/"))) == 1
+        assert ensemble.do(client, client.create(b"/never")) == []
+        assert client.is_closed
+        assert ensemble.leader.member.tree.get(b"/never") is None
+        assert [error for _, error, _ in ensemble.do(back, back.set(b"/", b""))] == [0]
+        assert not back.is_closed
+
+
+def test_two_questions_for_one_session_leave_the_newest_connection() -> None:
+    ensemble = Ensemble(3)
+    follower = ensemble.follower
+    client = ensemble.session(follower)
+    second = ensemble.reattach(client, follower)
+    third = ensemble.reattach(client, follower)
+    ensemble.settle()
+    assert (client.is_closed, second.is_closed, third.is_closed) == (True, True, False)
+    assert response_timeout(third) == 10_000
+
+
+def test_write_of_an_earlier_connection_never_answers_a_later_one_with_the_same_xid() -> None:
+    """Some clients begin with xid 1 on every connection."""
+    for size in (1, 3):
+        ensemble = Ensemble(size)
+        server = ensemble.servers[1] if size == 1 else ensemble.follower
+        client = ensemble.session(server)
+        for other in ensemble.servers.values():
+            other.durable_held = True
+        ensemble.do(client, client.create(b"/old"))
+        back = ensemble.reattach(client, server)
+        ensemble.settle()
+        back.say(back.create(b"/new"))
+        ensemble.settle()
+        assert back.received == []
+        for other in ensemble.servers.values():
+            ensemble.release(other)
+        ensemble.settle()
+        assert back.replies() == [(1, 0, b"/new")]
+
+
+def test_write_that_another_server_forwarded_before_never_answers_the_new_connection() -> None:
+    ensemble = Ensemble(3)
+    first, second = ensemble.others(ensemble.leader)
+    client = ensemble.session(first)
+    for server in (first, second):
+        server.durable_held = True
+    ensemble.do(client, client.create(b"/old"))
+    back = ensemble.reattach(client, second)
+    ensemble.settle()
+    back.say(back.create(b"/new"))
+    ensemble.settle()
+    for server in (first, second):
+        ensemble.release(server)
+    ensemble.settle()
+    assert back.replies() == [(1, 0, b"/new")]
+
+
+def test_verdict_on_a_session_waits_for_what_its_earlier_connection_wrote() -> None:
+    ensemble = Ensemble(3, maxBatchesInFlight=1)
+    follower = ensemble.follower
+    client, busy = ensemble.session(follower), ensemble.session(ensemble.leader)
+    for server in ensemble.servers.values():
+        server.durable_held = True
+    ensemble.do(busy, busy.create(b"/busy"))
+    ensemble.do(client, client.create(b"/old"))
+    back = ensemble.reattach(client, follower)
+    ensemble.settle()
+    assert back.response is None
+    for server in ensemble.servers.values():
+        ensemble.release(server)
+    ensemble.settle()
+    assert ensemble.do(back, back.create(b"/new")) == [(1, 0, b"/new")]
+
+
+def test_session_whose_end_is_proposed_is_over_for_who_comes_back() -> None:
+    for size in (1, 3):
+        ensemble = Ensemble(size)
+        client = ensemble.session(ensemble.servers[1])
+        for server in ensemble.servers.values():
+            server.durable_held = True
+        ensemble.do(client, client.request(OpCode.CLOSE_SESSION))
+        back = ensemble.reattach(client, ensemble.servers[size])
+        ensemble.settle()
+        assert response_timeout(back) == 0
+
+
+def test_end_of_a_session_closes_the_connections_that_it_left() -> None:
+    ensemble = Ensemble(3)
+    first, second = ensemble.others(ensemble.leader)
+    client = ensemble.session(first)
+    back = ensemble.reattach(client, second)
+    ensemble.settle()
+    assert not client.is_closed
+    ensemble.do(back, back.request(OpCode.CLOSE_SESSION))
+    ensemble.advance(TICK_MS)
+    assert client.is_closed
+
+
+def test_g3_id_that_exists_is_refused_and_another_is_taken() -> None:
+    for size in (1, 3):
+        ensemble = Ensemble(size)
+        server = ensemble.servers[1]
+        first = ensemble.session(server)
+        assert first.response is not None
+        taken = first.response.session_id
+        ids = server.member.sessions._ids
+        drawn = iter([taken, taken + 5, taken + 6])
+        ids.next = lambda drawn=drawn: next(drawn)  # type: ignore[method-assign]
+        # An id that this member does not know yet is drawn: only the leader can tell.
+        elsewhere = ensemble.leader if size > 1 else server
+        elsewhere.member.processor.submit(taken + 5, 99, OpCode.CREATE_SESSION, b"\x00\x00\x0f\xa0", None)
+        client = ensemble.client(server)
+        client.say(client.connect_request())
+        ensemble.settle()
+        assert client.response is not None
+        assert client.response.session_id == taken + 6
+        assert not first.is_closed
+
+
+def test_session_expires_after_its_timeout_and_not_before() -> None:
+    for size in (1, 3):
+        ensemble = Ensemble(size)
+        client = ensemble.session(ensemble.servers[1], timeout_ms=4_000)
+        watcher = ensemble.session(ensemble.servers[1], timeout_ms=20_000)
+        ensemble.do(client, client.create(b"/e", b"", 1))
+        ensemble.do(watcher, watcher.exists(b"/e", True))
+        ensemble.advance(4_000)
+        assert watcher.received == []
+        ensemble.advance(3 * TICK_MS)
+        assert watcher.events() == [(2, b"/e")]
+        assert client.is_closed
+
+
+def test_pings_keep_a_session_alive_on_every_member() -> None:
+    ensemble = Ensemble(3)
+    clients = [ensemble.session(server, timeout_ms=4_000) for server in ensemble.servers.values()]
+    for _ in range(15):
+        ensemble.advance(1_500)
+        for client in clients:
+            assert ensemble.do(client, client.request(OpCode.PING, b"", -2)) == [(-2, 0, None)]
+    assert not any(client.is_closed for client in clients)
+
+
+def test_g1_pause_of_the_leader_expires_nobody() -> None:
+    ensemble = Ensemble(1)
+    client = ensemble.session(timeout_ms=4_000)
+    ensemble.now += 60_000
+    ensemble.settle()
+    assert len(ensemble.do(client, client.get(b"/"))) == 1
+    ensemble.advance(3_000)
+    assert not client.is_closed
+
+
+def test_touch_that_came_in_time_is_counted_before_expiry_in_the_same_turn() -> None:
+    ensemble = Ensemble(1)
+    server = ensemble.servers[1]
+    client = ensemble.session(timeout_ms=4_000)
+    while True:
+        due = server.member.next_deadline()
+        ensemble.now = due
+        client.say(client.request(OpCode.PING, b"", -2))
+        ensemble.settle()
+        if ensemble.now > 1_030_000:
+            break
+    assert not client.is_closed
+
+
+def test_new_leader_gives_every_session_its_full_timeout_and_keeps_ephemerals() -> None:
+    ensemble = Ensemble(3)
+    client = ensemble.session(ensemble.follower, timeout_ms=4_000)
+    ensemble.do(client, client.create(b"/e", b"", 1))
+    ensemble.advance(3_000)
+    old_leader = ensemble.leader
+    for link in list(ensemble.links):
+        ensemble.break_link(link)
+    ensemble.settle()
+    ensemble.start()
+    assert client.is_closed
+    back = ensemble.reattach(client, ensemble.others(old_leader)[0])
+    ensemble.settle()
+    assert response_timeout(back) == 4_000 or response_timeout(back) == 10_000
+    assert ensemble.do(back, back.exists(b"/e"))[0][1] == 0
+
+
+def test_g2_nothing_of_a_former_role_is_sent_to_the_next_leader() -> None:
+    ensemble = Ensemble(3)
+    follower = ensemble.follower
+    client = ensemble.session(follower)
+    ensemble.cut = {follower.sid}
+    ensemble.do(client, client.create(b"/a"))
+    for link in [link for link, ends in ensemble.links.items() if follower.sid in ends]:
+        ensemble.break_link(link)
+    ensemble.settle()
+    assert client.is_closed
+    ensemble.cut = set()
+    ensemble.sent.clear()
+    ensemble.start()
+    assert not any(isinstance(message, msg.Request) for _, message in ensemble.sent)
+    assert follower.member.processor.outstanding_count == 0
+    assert follower.value(b"/a") is None
+
+
+def test_g2_what_a_leader_could_not_propose_or_commit_is_gone_when_it_leads_again() -> None:
+    ensemble = Ensemble(3, maxBatchesInFlight=1)
+    leader = ensemble.leader
+    client = ensemble.session(leader)
+    ensemble.cut = {leader.sid}
+    ensemble.do(client, client.create(b"/proposed"))
+    ensemble.do(client, client.create(b"/waiting"))
+    assert len(leader.member.processor.intake) == 1
+    for link in list(ensemble.links):
+        ensemble.break_link(link)
+    ensemble.advance(3 * TICK_MS)
+    assert client.is_closed
+    ensemble.cut = set()
+    for server in ensemble.others(leader):
+        server.inputs.append(ev.ElectionLinkUp(leader.sid, 1))
+        leader.inputs.append(ev.ElectionLinkUp(server.sid, 1))
+    ensemble.start()
+    again = ensemble.session(leader)
+    assert ensemble.do(again, again.create(b"/after")) == [(1, 0, b"/after")]
+    ensemble.advance(TICK_MS)
+    assert [server.value(b"/waiting") for server in ensemble.servers.values()] == [None] * 3
+    assert len({server.member.tree.digest for server in ensemble.servers.values()}) == 1
+
+
+def test_forwarded_operation_that_no_learner_may_send_costs_it_its_link() -> None:
+    ensemble = Ensemble(3)
+    follower = ensemble.follower
+    link = follower.member.peer.link_to_leader
+    assert link is not None
+    write = msg.WRITE_HEAD.pack(0, 0, int(OpCode.DELETE_CONTAINER)) + b"\x00\x00\x00\x02/a"
+    ensemble.on_wire[link].append((follower.sid, msg.Request([[[], [write]]])))
+    ensemble.settle()
+    assert link not in ensemble.links
+
+
+def test_connection_without_a_session_is_closed_after_a_while() -> None:
+    ensemble = Ensemble(1, nio__sessionlessCnxnTimeout=3_000)
+    client = ensemble.client()
+    ensemble.settle()
+    ensemble.advance(2_900)
+    assert not client.is_closed
+    ensemble.advance(3 * TICK_MS)
+    assert client.is_closed
+
+
+def test_silent_connection_of_a_follower_is_closed() -> None:
+    ensemble = Ensemble(3)
+    client = ensemble.session(ensemble.follower, timeout_ms=4_000)
+    ensemble.advance(8_000)
+    assert client.is_closed
+
+
+@pytest.mark.parametrize(("key", "limit"), [("maxClientCnxns", 3), ("maxCnxns", 3)])
+def test_connections_beyond_the_limit_are_closed_at_once(key: str, limit: int) -> None:
+    ensemble = Ensemble(1, **{key: limit})
+    clients = [ensemble.client() for _ in range(limit + 2)]
+    ensemble.settle()
+    assert [client.is_closed for client in clients] == [False] * limit + [True, True]
+    clients[0].close()
+    ensemble.settle()
+    newcomer = ensemble.client()
+    ensemble.settle()
+    assert not newcomer.is_closed
+
+
+def test_leader_that_takes_no_clients_refuses_them() -> None:
+    ensemble = Ensemble(3, leaderServes="no")
+    refused, served = ensemble.client(ensemble.leader), ensemble.session(ensemble.follower)
+    refused.say(refused.connect_request())
+    ensemble.settle()
+    assert refused.is_closed
+    assert ensemble.do(served, served.create(b"/a")) == [(1, 0, b"/a")]
+
+
+def test_frame_longer_than_the_limit_ends_the_connection_behind_the_good_ones() -> None:
+    ensemble = Ensemble(1, jute__maxbuffer=1000)
+    client = ensemble.session()
+    client.take_received()
+    client.say(client.get(b"/") + b"\x00\x00\x10\x00")
+    ensemble.settle()
+    assert [xid for xid, _, _ in client.replies()] == [1]
+    assert client.is_closed
+
+
+def test_identities_beyond_what_a_forwarded_write_may_carry_are_refused() -> None:
+    ensemble = Ensemble(3)
+    client = ensemble.session(ensemble.follower)
+    for number in range(63):
+        assert ensemble.do(client, client.request(OpCode.AUTH, auth(b"digest", b"u%d:p" % number), -4)) == [
+            (-4, 0, None)
+        ]
+    assert [error for _, error, _ in ensemble.do(client, client.create(b"/a"))] == [0]
+    refused = ensemble.do(client, client.request(OpCode.AUTH, auth(b"digest", b"one:more"), -4))
+    assert refused == [(-4, ErrorCode.AUTHFAILED, None)]
+    assert client.is_closed
+    other = ensemble.session(ensemble.follower)
+    refused = ensemble.do(other, other.request(OpCode.AUTH, auth(b"digest", b"u" * 5_000 + b":p"), -4))
+    assert refused == [(-4, ErrorCode.AUTHFAILED, None)]
+
+
+def auth(scheme: bytes, secret: bytes) -> bytes:
+    return b"".join((bytes(4), len(scheme).to_bytes(4, "big"), scheme, len(secret).to_bytes(4, "big"), secret))

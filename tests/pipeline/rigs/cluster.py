@@ -1,0 +1,262 @@
+"""A standalone Spark cluster on this machine, from the installed PySpark: its heads, its workers, its applications.
+
+    with spark_cluster(workers=2) as cluster:
+        subprocess.run([...], env=cluster.environment)     # a driver, with `cluster.url`
+    with spark_cluster(heads=2, zookeeper_hosts=ensemble.hosts) as cluster:
+        cluster.active().kill()                            # the standby takes over
+
+What Spark calls a master is a head here. Everything listens on free loopback ports. Leaving the block ends exactly the
+processes started in it, whatever happened inside: workers are asked first, so that they end their executors; what does
+not end is killed; and should this process itself be killed, a watchdog per daemon ends it. An executor ends by itself
+when its worker is gone, a Python worker when its executor is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.rigs.zookeeper_server import free_ports
+from zab.pipeline.java import spark_java_home
+from zab.pipeline.spark_session import spark_home
+
+HEAD, WORKER = "org.apache.spark.deploy.master.Master", "org.apache.spark.deploy.worker.Worker"
+QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+WORKER_MEMORY = "600m"
+EXECUTOR_SETTINGS = {
+    "spark.executor.memory": "512m",
+    "spark.executor.extraJavaOptions": QUICK_JAVA,
+    "spark.driver.extraJavaOptions": QUICK_JAVA,
+    "spark.sql.shuffle.partitions": "2",
+    "spark.default.parallelism": "2",
+}
+"""For the drivers of tests: two executors of one core each, small, and quick to start."""
+
+_LOGGING = """\
+rootLogger.level = warn
+rootLogger.appenderRef.console.ref = console
+appender.console.type = Console
+appender.console.name = console
+appender.console.target = SYSTEM_ERR
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %d{HH:mm:ss.SSS} %-5p %c{1}: %m%n%ex
+"""
+_START_SECONDS = 60.0
+_STOP_SECONDS = 10.0
+_PROBE_SECONDS = 0.05
+
+
+class ClusterError(Exception):
+    """Spark's daemons did not do what the test needs; the text has what they said."""
+
+
+def wait_for(condition: Callable[[], bool], what: str, patience_seconds: float = _START_SECONDS) -> None:
+    deadline = time.monotonic() + patience_seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            raise ClusterError(f"not within {patience_seconds:g} s: {what}")
+        time.sleep(_PROBE_SECONDS)
+
+
+@dataclass
+class Daemon:
+    """One head or worker. `web_port` answers /json/ with what it knows."""
+
+    name: str
+    web_port: int
+    command: list[str]
+    environment: dict[str, str]
+    log: Path
+    process: subprocess.Popen[bytes] | None = None
+    watchdog: subprocess.Popen[bytes] | None = None
+
+    @property
+    def running(self) -> bool:
+        return self.process is not None and self.process.poll() is None
+
+    def start(self) -> None:
+        assert not self.running
+        with self.log.open("ab") as log:
+            # spark-class replaces itself by the JVM: its pid is the daemon's.
+            self.process = subprocess.Popen(
+                self.command, env=self.environment, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
+            )
+        self.watchdog = subprocess.Popen(
+            ["/bin/sh", "-c", f"read -r line || kill -9 {self.process.pid}"], stdin=subprocess.PIPE
+        )
+
+    def ask_to_end(self) -> None:
+        if self.running:
+            assert self.process is not None
+            self.process.terminate()
+
+    def kill(self, patience_seconds: float = 0.0) -> None:
+        """`kill -9`, after some patience with one that was asked to end. Nothing to do when it is not running."""
+        if self.process is None:
+            return
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(patience_seconds)
+        # The watchdog goes before the daemon is reaped: afterwards its pid may belong to somebody else.
+        if self.watchdog is not None:
+            assert self.watchdog.stdin is not None
+            self.watchdog.kill()
+            self.watchdog.wait()
+            self.watchdog.stdin.close()
+            self.watchdog = None
+        self.process.kill()
+        self.process.wait()
+        self.process = None
+
+    def status(self) -> dict[str, Any]:
+        """What /json/ says; empty while nobody answers."""
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.web_port}/json/", timeout=5) as answer:
+                found = json.load(answer)
+        except (OSError, urllib.error.URLError, json.JSONDecodeError):
+            return {}
+        assert isinstance(found, dict)
+        return found
+
+    def check(self) -> None:
+        if not self.running:
+            raise ClusterError(f"{self.name} ended:\n{self.log.read_text(errors='replace')[-4000:]}")
+
+
+@dataclass
+class Cluster:
+    """The daemons, all started. `url` names every head; `environment` is what a driver's process needs."""
+
+    url: str
+    directory: Path
+    environment: dict[str, str]
+    heads: list[Daemon] = field(default_factory=list)
+    workers: list[Daemon] = field(default_factory=list)
+
+    def active(self) -> Daemon:
+        """The head that leads. Raises ClusterError when none does."""
+        for head in self.heads:
+            if head.running and head.status().get("status") == "ALIVE":
+                return head
+        raise ClusterError("no head leads")
+
+    def has_active(self) -> bool:
+        return any(head.running and head.status().get("status") == "ALIVE" for head in self.heads)
+
+    def has_workers(self, count: int) -> bool:
+        """Whether the head that leads has that many workers. Raises ClusterError when a daemon ended."""
+        for daemon in (*self.heads, *self.workers):
+            daemon.check()
+        return self.has_active() and self.active().status().get("aliveworkers") == count
+
+    def work_directories(self) -> list[Path]:
+        """Of the executors there have been, each with their stderr and the files that were shipped to them."""
+        return sorted(path for path in self.directory.glob("worker*/work/*/*") if path.is_dir())
+
+    def log_text(self) -> str:
+        """The end of what everybody said, for the message of a failure."""
+        files = [daemon.log for daemon in (*self.heads, *self.workers)]
+        files += [path / "stderr" for path in self.work_directories()]
+        return "\n".join(f"--- {file}\n{file.read_text(errors='replace')[-2000:]}" for file in files if file.exists())
+
+
+@contextlib.contextmanager
+def spark_cluster(
+    *,
+    workers: int = 2,
+    heads: int = 1,
+    zookeeper_hosts: str | None = None,
+    directory: Path | None = None,
+    java_home: Path | None = None,
+) -> Iterator[Cluster]:
+    """A head that leads and `workers` of one core each that know it, when the block is entered.
+
+    zookeeper_hosts: an ensemble through which several heads elect the one that leads and keep what it knows.
+    directory: for logs and work, else a temporary one. java_home: else the one that Spark gets from us."""
+    with contextlib.ExitStack() as stack:
+        if directory is None:
+            temporary = tempfile.TemporaryDirectory(prefix="zab-cluster-", ignore_cleanup_errors=True)
+            directory = Path(stack.enter_context(temporary))
+        environment = _environment(directory, java_home or spark_java_home(), zookeeper_hosts)
+        ports = free_ports(2 * heads + workers)
+        url = "spark://" + ",".join(f"127.0.0.1:{port}" for port in ports[:heads])
+        cluster = Cluster(url, directory, _driver_environment(environment))
+        stack.callback(_end, cluster)
+        for number, (port, web_port) in enumerate(zip(ports[:heads], ports[heads : 2 * heads], strict=True), 1):
+            cluster.heads.append(_head(number, port, web_port, environment, directory))
+            cluster.heads[-1].start()
+        # A worker that finds nobody tries again after 5 s at the earliest.
+        wait_for(lambda: _all_answer(cluster.heads) and cluster.has_active(), "a head that leads")
+        for number, web_port in enumerate(ports[2 * heads :], 1):
+            cluster.workers.append(_worker(number, url, web_port, environment, directory))
+            cluster.workers[-1].start()
+        wait_for(lambda: cluster.has_workers(workers), f"{workers} workers")
+        yield cluster
+
+
+def _all_answer(heads: list[Daemon]) -> bool:
+    for head in heads:
+        head.check()
+    return all(head.status() for head in heads)
+
+
+def _end(cluster: Cluster) -> None:
+    for worker in cluster.workers:
+        worker.ask_to_end()
+    for worker in cluster.workers:
+        worker.kill(_STOP_SECONDS)
+    for head in cluster.heads:
+        head.kill()
+
+
+def _environment(directory: Path, java_home: Path, zookeeper_hosts: str | None) -> dict[str, str]:
+    conf = directory / "conf"
+    conf.mkdir(parents=True, exist_ok=True)
+    (conf / "log4j2.properties").write_text(_LOGGING)
+    options = [QUICK_JAVA]
+    if zookeeper_hosts is not None:
+        options += [
+            "-Dspark.deploy.recoveryMode=ZOOKEEPER",
+            f"-Dspark.deploy.zookeeper.url={zookeeper_hosts}",
+            "-Dspark.deploy.zookeeper.dir=/spark",
+        ]
+    return {
+        **{name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))},
+        "JAVA_HOME": str(java_home),
+        "PYSPARK_PYTHON": sys.executable,
+        "SPARK_CONF_DIR": str(conf),
+        "SPARK_DAEMON_JAVA_OPTS": " ".join(options),
+        "SPARK_DAEMON_MEMORY": "256m",
+        "SPARK_HOME": str(spark_home()),
+        "SPARK_LOCAL_DIRS": str(directory / "local"),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+    }
+
+
+def _driver_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """A driver finds Java, Spark and Python by itself; only its files are kept together with the rest."""
+    return {name: value for name, value in environment.items() if name not in ("SPARK_HOME", "SPARK_DAEMON_JAVA_OPTS")}
+
+
+def _head(number: int, port: int, web_port: int, environment: dict[str, str], directory: Path) -> Daemon:
+    arguments = ["--host", "127.0.0.1", "--port", str(port), "--webui-port", str(web_port)]
+    command = [str(spark_home() / "bin" / "spark-class"), HEAD, *arguments]
+    return Daemon(f"head {number}", web_port, command, environment, directory / f"head{number}.log")
+
+
+def _worker(number: int, url: str, web_port: int, environment: dict[str, str], directory: Path) -> Daemon:
+    work = directory / f"worker{number}" / "work"
+    work.mkdir(parents=True, exist_ok=True)
+    arguments = ["--host", "127.0.0.1", "--webui-port", str(web_port), "--cores", "1", "--memory", WORKER_MEMORY]
+    command = [str(spark_home() / "bin" / "spark-class"), WORKER, *arguments, "--work-dir", str(work), url]
+    return Daemon(f"worker {number}", web_port, command, environment, directory / f"worker{number}.log")

@@ -1,0 +1,76 @@
+"""Runs our own servers as processes, with the interface of `zookeeper_server`: a test or a benchmark can drive both.
+
+    with zab_servers(3) as ensemble:
+        ensemble.leader().kill()
+
+Every member is `python -m zab.server zoo.cfg` on free loopback ports. What is said there about killing and watchdogs
+holds here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from tests.rigs.zookeeper_server import ZooKeeperEnsemble, ZooKeeperMember, free_ports
+
+PROGRAM = ("-m", "zab.server")
+
+
+@contextlib.contextmanager
+def zab_servers(
+    size: int = 3,
+    *,
+    directory: Path | str | None = None,
+    configuration: Mapping[str, str | int] | None = None,
+    program: Sequence[str] = PROGRAM,
+    wait: bool = True,
+) -> Iterator[ZooKeeperEnsemble]:
+    """`size` members that serve when the block is entered; all of them are killed when it is left.
+
+    directory, configuration: as in `zookeeper()`. program: what Python runs with the file behind it, where it is not
+    the server itself but a variant of it. wait: False enters the block without waiting for the members to serve.
+    """
+    with contextlib.ExitStack() as stack:
+        if directory is None:
+            directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="zab-", ignore_cleanup_errors=True))
+        ensemble = ZooKeeperEnsemble()
+        for server_id, lines in enumerate(_configurations(size, configuration or {}), start=1):
+            ensemble.members.append(_member(server_id, Path(directory) / f"server{server_id}", lines, program))
+        for member in ensemble.members:
+            stack.callback(member.kill)
+            member.start()
+        if wait:
+            ensemble.wait()
+        yield ensemble
+
+
+def _configurations(size: int, more: Mapping[str, str | int]) -> list[dict[str, str | int]]:
+    """The lines of zoo.cfg of each member, without dataDir; those of `zookeeper_server` where both have them."""
+    ports = free_ports(3 * size)
+    shared: dict[str, str | int] = {
+        "tickTime": 1000,
+        "initLimit": 10,
+        "syncLimit": 5,
+        "maxClientCnxns": 0,
+        "4lw.commands.whitelist": "*",
+        "clientPortAddress": "127.0.0.1",
+    }
+    if size > 1:
+        for server_id in range(1, size + 1):
+            quorum, election = ports[size + 2 * server_id - 2], ports[size + 2 * server_id - 1]
+            shared[f"server.{server_id}"] = f"127.0.0.1:{quorum}:{election}"
+    return [{**shared, "clientPort": ports[index], **more} for index in range(size)]
+
+
+def _member(server_id: int, directory: Path, lines: dict[str, str | int], program: Sequence[str]) -> ZooKeeperMember:
+    data = directory / "data"
+    data.mkdir(parents=True, exist_ok=True)
+    (data / "myid").write_text(f"{server_id}\n")
+    file = directory / "zoo.cfg"
+    file.write_text("".join(f"{key}={value}\n" for key, value in {**lines, "dataDir": data}.items()))
+    command = [sys.executable, *program, str(file)]
+    return ZooKeeperMember(server_id, int(lines["clientPort"]), directory, command)

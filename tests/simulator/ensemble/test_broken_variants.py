@@ -1,0 +1,362 @@
+"""Each promise, broken on purpose: some seed must notice. A check that cannot fail is none.
+
+A variant is one rule of the code, switched off. It is run on seeds until a run fails, in whatever way: a checker says
+so, or the code stops at one of its own assertions. The seed that is written down for it is tried first; should a
+change of the code have moved the failure to another seed, the search goes on from 0, and the number is to be corrected.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pytest
+
+from datatree.cursor import SnapshotCursor
+from datatree.log.epochs import load_member, save_epochs, save_member
+from datatree.log.transaction_log import TransactionLog
+from datatree.outstanding import Outstanding
+from datatree.recovery.recover import _Recovery
+from datatree.tree import DataTree
+from datatree.watches import WatchTable
+from session.buckets import ExpirationBuckets
+from zab import broadcast, synchronization
+from zab import events as ev
+from zab import peer as peer_module
+from zab.cli.servers.simulate import CRASH, SAFETY, attempt
+from zab.member.connection import ClientConnection
+from zab.member.local import ANSWERS
+from zab.member.processor import _HEADER, Processor
+from zab.member.sessions import Sessions
+from zab.peer import Peer
+from zab.simulator.ensemble.files import Files
+from zab.simulator.world.disk import FaultyDisk, FaultyFile
+
+SEEDS = 400
+Patch = pytest.MonkeyPatch
+
+
+def acknowledge_before_durable(patch: Patch) -> None:
+    """A follower acknowledges what it is about to write."""
+    emit = Peer.emit
+
+    def eager(peer: Peer, effect: ev.Effect) -> None:
+        emit(peer, effect)
+        if isinstance(effect, ev.AppendBatches) and peer.following is not None:
+            peer.durable = effect.batches[-1].zxid
+            broadcast.on_durable(peer, 0)
+
+    on_durable = peer_module._ON_EVENT[ev.Durable]
+
+    def late(peer: Peer, now: int, event: ev.Durable) -> None:
+        if peer.durable < event.zxid:
+            on_durable(peer, now, event)
+
+    patch.setattr(Peer, "emit", eager)
+    patch.setitem(peer_module._ON_EVENT, ev.Durable, late)
+
+
+def current_epoch_before_history(patch: Patch) -> None:
+    """ZOOKEEPER-4643: the epoch file is written before the history that it stands for; the ACK waits for both."""
+    saved = synchronization.learner_on_current_epoch_saved
+    store = Files.store
+
+    def early(peer: Peer) -> None:
+        following = peer.following
+        assert following is not None
+        assert following.newleader is not None
+        epoch, zxid = following.newleader
+        if not following.current_saving:
+            following.current_saving = True
+            peer.save_epochs(peer.accepted_epoch, epoch)
+        elif peer.current_epoch == epoch and peer.durable >= zxid:
+            once(peer, 0)
+
+    def when_both_are_durable(peer: Peer, now: int) -> None:
+        assert peer.following is not None
+        assert peer.following.newleader is not None
+        if peer.durable >= peer.following.newleader[1]:
+            once(peer, now)
+
+    def once(peer: Peer, now: int) -> None:
+        epoch = peer.current_epoch
+        if not any(peer.following is other and epoch == passed_on_in for other, passed_on_in in passed_on):
+            passed_on.append((peer.following, epoch))
+            saved(peer, now)
+
+    passed_on: deque[Any] = deque(maxlen=20)
+
+    def overtake(files: Files, effect: Any) -> None:
+        store(files, effect)
+        if isinstance(effect, ev.SaveEpochs) and effect.current == effect.accepted:
+            files._to_store.insert(0, files._to_store.pop())
+
+    patch.setattr(synchronization, "learner_try_to_ack_newleader", early)
+    patch.setattr(synchronization, "learner_on_current_epoch_saved", when_both_are_durable)
+    patch.setattr(Files, "store", overtake)
+
+
+def skip_the_sync_of_the_log(patch: Patch) -> None:
+    """The log is written, and not synced."""
+    patch.setattr(FaultyFile, "write_durable", FaultyFile.write)
+
+
+def skip_the_sync_of_the_directory(patch: Patch) -> None:
+    """Names of new files are not made durable."""
+    patch.setattr(FaultyDisk, "sync_directory", lambda disk, directory: None)
+
+
+def trust_what_reads_fine(patch: Patch) -> None:
+    """C1: after a restart, what the page cache still has counts as logged without being written again."""
+    settle = _Recovery.settle
+
+    def trusting(recovery: _Recovery) -> None:
+        recovery._unsynced = []
+        settle(recovery)
+
+    patch.setattr(_Recovery, "settle", trusting)
+
+
+def leader_counts_what_it_has_not_written(patch: Patch) -> None:
+    """The leader's own place in the quorum is what others have, not what is durable here."""
+    mark = broadcast.high_water_mark
+
+    def hasty(quorum: Any, acknowledged: dict[int, int], known: int) -> int:
+        leader = list(acknowledged)[-1]
+        return mark(quorum, {**acknowledged, leader: max(acknowledged.values())}, known)
+
+    patch.setattr(broadcast, "high_water_mark", hasty)
+
+
+def commit_without_a_quorum(patch: Patch) -> None:
+    patch.setattr(broadcast, "high_water_mark", lambda quorum, acknowledged, known: max(known, *acknowledged.values()))
+
+
+def count_an_amnesiac(patch: Patch) -> None:
+    """B2: a member that was wiped votes, and its acknowledgements count, as if it had never held anything."""
+    lose_everything = FaultyDisk.lose_everything
+
+    def forgetful(disk: FaultyDisk) -> None:
+        member = load_member(disk)
+        lose_everything(disk)
+        if member is not None:
+            save_epochs(disk, 0, 0)
+            save_member(disk, member)
+
+    patch.setattr(FaultyDisk, "lose_everything", forgetful)
+
+
+def sync_without_asking_the_quorum(patch: Patch) -> None:
+    patch.setattr(broadcast, "_is_confirmed", lambda peer, leading, number: True)
+
+
+def lose_a_watch(patch: Patch) -> None:
+    """A watch on children does not hear of a deletion."""
+    trigger = WatchTable.trigger
+
+    def deaf(table: WatchTable, what: Any, may_read: Any = None) -> Any:
+        return [told for told in trigger(table, what, may_read) if told[1] != 4 or what[1] != b"/a"]
+
+    patch.setattr(WatchTable, "trigger", deaf)
+
+
+def fire_a_watch_twice(patch: Patch) -> None:
+    fire = WatchTable._fire
+
+    def sticky(table: WatchTable, which: int, path: bytes) -> Any:
+        told = fire(table, which, path)
+        for connection in told:
+            table._add(which, connection, path)
+        return told
+
+    patch.setattr(WatchTable, "_fire", sticky)
+
+
+def tell_of_events_late(patch: Patch) -> None:
+    """A1: the events of a transaction come behind its replies."""
+    notify, deliver = Processor._notify, Processor.deliver
+
+    def postponed(processor: Processor, triggers: Iterable[Any], zxid: int) -> None:
+        waiting.append((processor, list(triggers), zxid))
+
+    def late(processor: Processor, batch: Any) -> None:
+        deliver(processor, batch)
+        while waiting:
+            notify(*waiting.popleft())
+
+    waiting: deque[Any] = deque()
+    patch.setattr(Processor, "_notify", postponed)
+    patch.setattr(Processor, "deliver", late)
+
+
+def apply_twice(patch: Patch) -> None:
+    """What was applied before a restart is applied again: versions grow once more."""
+    apply = DataTree.apply
+
+    def again(tree: DataTree, txn: Any) -> Any:
+        outcome = apply(tree, txn)
+        if txn.type == 5 and txn.zxid % 16 == 0:
+            tree.applied -= 1
+            txn.number += 1
+            outcome = apply(tree, txn)
+        return outcome
+
+    patch.setattr(DataTree, "apply", again)
+
+
+def apply_what_the_clock_says(patch: Patch) -> None:
+    """Apply is no function of state and batch alone: members' trees differ."""
+    deliver = Processor.deliver
+
+    def skewed(processor: Processor, batch: Any) -> None:
+        deliver(processor, batch)
+        if batch.zxid % 8 == 0 and processor.server_id == 2:
+            tree = processor.state.tree
+            tree.digest += 1
+
+    patch.setattr(Processor, "deliver", skewed)
+
+
+def snapshot_while_writing(patch: Patch) -> None:
+    """Snapshots are not exact: what is written while one is begun gets in."""
+
+    def late(cursor: SnapshotCursor, index: int, shard: Any) -> None:
+        if cursor._taken.get(index) != ((), ()):
+            cursor._taken[index] = (tuple(shard), tuple(shard.values()))
+
+    patch.setattr(SnapshotCursor, "take", late)
+
+
+def expire_sessions_early(patch: Patch) -> None:
+    touch = ExpirationBuckets.touch
+
+    def hurried(buckets: ExpirationBuckets, id_: int, now: int, timeout_ms: int) -> None:
+        touch(buckets, id_, now, timeout_ms // 2)
+
+    patch.setattr(ExpirationBuckets, "touch", hurried)
+
+
+def forget_the_touches_of_learners(patch: Patch) -> None:
+    patch.setattr(Sessions, "learner_touched", lambda sessions, rows, now: None)
+
+
+def read_before_own_write(patch: Patch) -> None:
+    """A read does not wait for the writes of its session."""
+    receive = Processor.receive
+
+    def eager(processor: Processor, connection: ClientConnection, frames: Iterable[bytes]) -> None:
+        for frame in frames:
+            _, opcode = _HEADER.unpack_from(frame)
+            if opcode in ANSWERS:
+                pending, connection.pending = connection.pending, deque()
+                receive(processor, connection, [frame])
+                connection.pending = pending
+            else:
+                receive(processor, connection, [frame])
+
+    patch.setattr(Processor, "receive", eager)
+
+
+def let_moved_sessions_write(patch: Patch) -> None:
+    """Who owns a session is not looked at: what its client left behind elsewhere is done after what it asks now."""
+    patch.setattr(Sessions, "refusal", lambda sessions, session, opcode, owner: 0)
+
+
+def take_requests_to_the_next_leader(patch: Patch) -> None:
+    """G2: what was not forwarded or proposed when a role ended is done in the next one."""
+    drop_role = Processor.drop_role
+
+    def keep(processor: Processor) -> None:
+        kept = list(processor.intake)
+        drop_role(processor)
+        processor.intake.extend(kept)
+
+    patch.setattr(Processor, "drop_role", keep)
+
+
+def answer_an_older_connection(patch: Patch) -> None:
+    """What was written through an earlier connection of the session answers the present one."""
+    waiting = Processor._waiting
+
+    def forgetful(processor: Processor, connection: Any, txn: Any) -> Any:
+        if connection.pending and not connection.closing:
+            connection.pending[0] = (txn.cxid, *connection.pending[0][1:])
+        return waiting(processor, connection, txn)
+
+    patch.setattr(Processor, "_waiting", forgetful)
+
+
+def leave_outstanding_ephemerals(patch: Patch) -> None:
+    """G3: a closeSession lists the ephemerals that are applied, not those that are on their way."""
+    patch.setattr(
+        Outstanding,
+        "ephemerals",
+        lambda outstanding, session: sorted(outstanding._tree.ephemerals.get(session, ())),
+    )
+
+
+def truncate_in_memory_only(patch: Patch) -> None:
+    """TRUNC is acknowledged, and the file keeps what was cut."""
+
+    def forget(log: TransactionLog, zxid: int, chain: bytes, *, conflict: bool) -> None:
+        log.roll()
+        log.last = zxid, chain
+
+    patch.setattr(TransactionLog, "truncate", forget)
+
+
+def purge_a_log_that_is_needed(patch: Patch) -> None:
+    """A log file is removed that recovery needs."""
+    perform = Files._purge
+
+    def greedy(files: Files) -> None:
+        names = [name for name in files.disk.list("version-1") if name.startswith("log.") and "index" not in name]
+        if len(names) > 2:
+            files.disk.remove(f"version-1/{names[-2]}")
+            files.disk.sync_directory("version-1")
+        perform(files)
+
+    patch.setattr(Files, "_purge", greedy)
+
+
+VARIANTS: dict[Callable[[Patch], None], int] = {
+    acknowledge_before_durable: 0,
+    current_epoch_before_history: 47,
+    skip_the_sync_of_the_log: 0,
+    skip_the_sync_of_the_directory: 0,
+    trust_what_reads_fine: 77,
+    leader_counts_what_it_has_not_written: 0,
+    commit_without_a_quorum: 0,
+    count_an_amnesiac: 19,
+    sync_without_asking_the_quorum: 26,
+    lose_a_watch: 1,
+    fire_a_watch_twice: 1,
+    tell_of_events_late: 1,
+    apply_twice: 9,
+    apply_what_the_clock_says: 1,
+    snapshot_while_writing: 2,
+    expire_sessions_early: 0,
+    forget_the_touches_of_learners: 0,
+    read_before_own_write: 1,
+    let_moved_sessions_write: 159,
+    take_requests_to_the_next_leader: 6,
+    answer_an_older_connection: 18,
+    leave_outstanding_ephemerals: 92,
+    truncate_in_memory_only: 153,
+    purge_a_log_that_is_needed: 1,
+}
+"""Each with a seed that finds it."""
+
+
+def finds(seed: int) -> str | None:
+    """What a seed finds, if it finds anything; no progress is too cheap a find here."""
+    failure = attempt(seed).failure
+    return failure.text if failure is not None and failure.code in (SAFETY, CRASH) else None
+
+
+@pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.__name__)
+def test_a_seed_finds_the_broken_variant(variant: Callable[[Patch], None], monkeypatch: Patch) -> None:
+    variant(monkeypatch)
+    if not any(finds(seed) for seed in (VARIANTS[variant], *range(SEEDS))):
+        pytest.fail(f"{SEEDS} seeds did not notice")

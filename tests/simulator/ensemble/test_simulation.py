@@ -1,0 +1,89 @@
+"""Whole runs: the same seed is the same run, hundreds of seeds are good, and they reach what they are for."""
+
+import os
+import subprocess
+import sys
+from collections import Counter
+
+import pytest
+
+from zab.cli.servers.simulate import run_block
+from zab.simulator.ensemble.profile import FAULTS
+from zab.simulator.ensemble.simulation import run
+
+SEEDS = 300
+
+REACHED = (
+    "leaders established",
+    "epochs renewed",
+    "amnesiacs that count again",
+    "ensembles begun by markers",
+    "sent Diff",
+    "sent Trunc",
+    "sent Snap",
+    "logs cut",
+    "snapshots written",
+    "snapshots installed",
+    "files purged",
+    "recovered from a snapshot",
+    "killed",
+    "power lost",
+    "writes acknowledged",
+    "writes refused",
+    "reads answered",
+    "watch events",
+    "sessions moved",
+    "sessions closed",
+    "sessions timed out",
+    "sessions expired",
+    *(f"fault: {kind}" for kind in FAULTS),
+    *(f"client fault: {kind}" for kind in ("leave", "move", "silent", "stall", "close")),
+)
+"""A run in which nothing happens proves nothing: each of these has to happen, again and again."""
+
+
+def test_the_same_seed_is_the_same_run() -> None:
+    for seed in (3, 11):
+        first: list[str] = []
+        second: list[str] = []
+        hashes = {run(seed, first.append).hash, run(seed, second.append).hash, run(seed).hash}
+        assert first == second
+        assert len(hashes) == 1, "the reader of a trace must not change the run"
+
+
+def test_other_seeds_are_other_runs() -> None:
+    assert len({run(seed).hash for seed in range(5)}) == 5
+
+
+def test_the_same_seed_is_the_same_run_in_another_process_with_another_order_of_hashes() -> None:
+    code = "from zab.simulator.ensemble.simulation import run; print([run(seed).hash for seed in (3, 11, 20)])"
+    printed = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            check=True,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        ).stdout.strip()
+        for hash_seed in ("1", "77")
+    }
+    assert printed == {str([run(seed).hash for seed in (3, 11, 20)])}
+
+
+def test_it_needs_no_trio_and_no_sockets() -> None:
+    code = (
+        "import sys; from zab.simulator.ensemble.simulation import run; "
+        "run(1); print({'trio', 'socket', 'selectors'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=60)
+    assert done.stdout.strip() == "set()"
+
+
+@pytest.mark.slow
+def test_a_few_hundred_seeds_are_good_and_reach_what_they_are_for() -> None:
+    reached: Counter[str] = Counter()
+    failures = run_block(range(SEEDS), 2, keep_going=False, reached=reached)
+    assert not failures, f"zab simulate --seed {failures[0].seed}: {failures[0].text}"
+    seldom = {what: reached[what] for what in REACHED if reached[what] < 20}
+    assert not seldom

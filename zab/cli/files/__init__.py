@@ -1,0 +1,1 @@
+"""The commands that read, restore and recover files."""

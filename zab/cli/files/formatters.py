@@ -1,0 +1,259 @@
+"""The text and JSON forms of what is in logs and snapshots, native or ZooKeeper's.
+
+The text is that of ZooKeeper's own TxnLogToolkit (LogFormatter) and SnapshotFormatter, dates in UTC:
+
+    11/21/26, 2:19:56 AM UTC session 0x100 cxid 0x2 zxid 0x3 create /a,DATA,[31,s{'world,'anyone}
+    ],false,1
+
+    /a
+      cZxid = 0x00000000000003
+      ctime = Sat Nov 21 02:19:56 UTC 2026
+      …
+
+Where the two differ, on purpose: the parts of a multi are printed with their fields, as their own transactions are,
+where ZooKeeper's prints their bytes. Data is shown as UTF-8, undecodable bytes as U+FFFD, the way Java decodes.
+
+JSON has one object per line for a transaction; data and nothing else is base64. Deliberately not here: reading files,
+and writing to the terminal (`zab.cli.files.inspect`).
+"""
+
+import base64
+import json
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from typing import Any, Final
+
+from datatree.acl import explicit
+from datatree.opcodes import OpCode
+from datatree.record import AclList, Txn
+from datatree.znode import TTL_MS_MAX
+from datatree.zookeeper.snapshot import SnapshotZnode
+
+__all__ = [
+    "java_text",
+    "on_terminal",
+    "session_line",
+    "snapshot_json",
+    "txn_json",
+    "txn_line",
+    "txn_name",
+    "znode_block",
+]
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+_MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+
+_NAMES: Final = {
+    OpCode.CREATE: "create",
+    OpCode.CREATE2: "create2",
+    OpCode.CREATE_CONTAINER: "createContainer",
+    OpCode.CREATE_TTL: "createTTL",
+    OpCode.DELETE: "delete",
+    OpCode.DELETE_CONTAINER: "deleteContainer",
+    OpCode.SET_DATA: "setData",
+    OpCode.SET_ACL: "setACL",
+    OpCode.RECONFIG: "reconfig",
+    OpCode.CHECK: "check",
+    OpCode.MULTI: "multi",
+    OpCode.CREATE_SESSION: "createSession",
+    OpCode.CLOSE_SESSION: "closeSession",
+    OpCode.ERROR: "error",
+}
+_CREATES: Final = frozenset({OpCode.CREATE, OpCode.CREATE2, OpCode.CREATE_CONTAINER, OpCode.CREATE_TTL})
+_EPHEMERAL_CREATES: Final = frozenset({OpCode.CREATE, OpCode.CREATE2})
+
+# Jute's text form: these characters would end or split a field.
+_JUTE_ESCAPES: Final = str.maketrans(
+    {"\0": "%00", "\n": "%0A", "\r": "%0D", ",": "%2C", "}": "%7D", "%": "%25"},
+)
+# A surrogate encoded as UTF-8: one wrong character for Java, three for Python.
+_SURROGATE: Final = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]")
+_CONTROL: Final = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if code not in (0x09, 0x0A)}
+
+
+def java_text(data: bytes) -> str:
+    """`data` as Java decodes UTF-8."""
+    return _SURROGATE.sub("\ufffd".encode(), data).decode(errors="replace")
+
+
+def on_terminal(text: str) -> str:
+    """`text` with its control characters, tabs and line ends apart, made visible: data must not command a terminal."""
+    return text.translate(_CONTROL)
+
+
+def _hex(value: int) -> str:
+    """A 64-bit integer as Java's toHexString has it."""
+    return f"{value & 0xFFFFFFFFFFFFFFFF:x}"
+
+
+def _padded(value: int) -> str:
+    """As C's %#016x: sixteen characters, `0x` among them, unless there are more digits."""
+    return f"0x{value & 0xFFFFFFFFFFFFFFFF:014x}"
+
+
+@lru_cache(maxsize=1024)
+def _utc(seconds: int) -> datetime | None:
+    try:
+        return _EPOCH + timedelta(seconds=seconds)
+    except OverflowError:
+        return None
+
+
+def short_date(time_ms: int) -> str:
+    """`11/21/26, 2:19:56 AM UTC`; the number itself when it is no date of our calendar."""
+    at = _utc(time_ms // 1000)
+    if at is None:
+        return f"{time_ms} ms"
+    half = "AM" if at.hour < 12 else "PM"
+    clock = f"{(at.hour + 11) % 12 + 1}:{at.minute:02d}:{at.second:02d} {half} UTC"
+    return f"{at.month}/{at.day}/{at.year % 100:02d}, {clock}"
+
+
+def long_date(time_ms: int) -> str:
+    """`Sat Nov 21 02:19:56 UTC 2026`."""
+    at = _utc(time_ms // 1000)
+    if at is None:
+        return f"{time_ms} ms"
+    clock = f"{at.hour:02d}:{at.minute:02d}:{at.second:02d}"
+    return f"{_DAYS[at.weekday()]} {_MONTHS[at.month - 1]} {at.day:02d} {clock} UTC {at.year}"
+
+
+def txn_name(kind: int) -> str:
+    """The name of a transaction's type."""
+    return _NAMES.get(OpCode(kind), "unknown") if kind in OpCode.__members__.values() else f"unknown {kind}"
+
+
+def txn_line(txn: Txn) -> str:
+    """One transaction without line end; the ACL list and the data may have line ends of their own."""
+    fields = _txn_fields(txn.type, txn.number, txn.path, txn.data, txn.rest)
+    return (
+        f"{short_date(txn.time)} session 0x{_hex(txn.session)} cxid 0x{_hex(txn.cxid)} zxid 0x{_hex(txn.zxid)} "
+        f"{txn_name(txn.type)} {fields}"
+    )
+
+
+def _txn_fields(kind: int, number: int, path: bytes, data: bytes | None, rest: Any) -> str:
+    if kind in (OpCode.CREATE_SESSION, OpCode.ERROR):
+        return str(number)
+    if kind in _CREATES:
+        return _create_fields(kind, number, path, data, rest)
+    if kind in (OpCode.SET_DATA, OpCode.RECONFIG):
+        return f"{java_text(path)},{java_text(data or b'')},{number}"
+    if kind == OpCode.CHECK:
+        return f"{java_text(path)},{number}"
+    if kind in (OpCode.DELETE, OpCode.DELETE_CONTAINER):
+        return _jute_text(path)
+    if kind == OpCode.SET_ACL:
+        entries = ",".join(f"s{{{perms},{_id_text(scheme, name)}}}" for perms, scheme, name in explicit(rest[0]))
+        return f"{_jute_text(path)},v{{{entries}}},{number}"
+    if kind == OpCode.CLOSE_SESSION:
+        return "" if rest is None else f"v{{{','.join(map(_jute_text, rest))}}}"
+    assert kind == OpCode.MULTI
+    return ";".join(f"{txn_name(part[0])}:{_txn_fields(*part)}" for part in rest)
+
+
+def _create_fields(kind: int, number: int, path: bytes, data: bytes | None, rest: Any) -> str:
+    acl, owner = rest
+    entries = ", ".join(f"{perms},{_id_text(scheme, name)}\n" for perms, scheme, name in explicit(acl))
+    fields = [java_text(path), java_text(data or b""), f"[{entries}]"]
+    if kind in _EPHEMERAL_CREATES:
+        fields.append("true" if owner else "false")
+    fields.append(str(number))
+    if kind == OpCode.CREATE_TTL:
+        fields.append(str(owner & TTL_MS_MAX))
+    return ",".join(fields)
+
+
+def _jute_text(text: bytes) -> str:
+    return "'" + java_text(text).translate(_JUTE_ESCAPES)
+
+
+def _id_text(scheme: bytes, name: bytes) -> str:
+    return f"s{{{_jute_text(scheme)},{_jute_text(name)}}}"
+
+
+def txn_json(txn: Txn, more: dict[str, Any]) -> str:
+    """One transaction as a JSON object in one line; `more` is added to it."""
+    value = {
+        "zxid": f"0x{_hex(txn.zxid)}",
+        "time": txn.time,
+        "session": f"0x{_hex(txn.session)}",
+        "cxid": txn.cxid,
+        **_txn_value(txn.type, txn.number, txn.path, txn.data, txn.rest),
+        **more,
+    }
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _txn_value(kind: int, number: int, path: bytes, data: bytes | None, rest: Any) -> dict[str, Any]:
+    value: dict[str, Any] = {"type": txn_name(kind)}
+    if kind == OpCode.CREATE_SESSION:
+        value["timeout"] = number
+    elif kind == OpCode.ERROR:
+        value["error"] = number
+    elif kind == OpCode.CLOSE_SESSION:
+        value["paths"] = None if rest is None else [java_text(each) for each in rest]
+    elif kind == OpCode.MULTI:
+        value["parts"] = [_txn_value(*part) for part in rest]
+    if path:
+        value["path"] = java_text(path)
+    if kind in _CREATES or kind in (OpCode.SET_DATA, OpCode.RECONFIG):
+        value["data"] = None if data is None else base64.b64encode(data).decode()
+    if kind in _CREATES:
+        value |= {"acl": _acl_value(rest[0]), "ephemeralOwner": f"0x{_hex(rest[1])}", "parentCversion": number}
+    elif kind == OpCode.SET_ACL:
+        value |= {"acl": _acl_value(rest[0]), "version": number}
+    elif kind in (OpCode.SET_DATA, OpCode.RECONFIG, OpCode.CHECK):
+        value["version"] = number
+    return value
+
+
+def _acl_value(acl: AclList) -> list[list[Any]]:
+    return [[perms, java_text(scheme), java_text(name)] for perms, scheme, name in explicit(acl)]
+
+
+def znode_block(znode: SnapshotZnode, *, with_data: bool) -> str:
+    """One znode of a snapshot, from `----` to its last line end."""
+    data = znode.data or b""
+    last = f"data = {base64.b64encode(data).decode()}" if with_data else f"dataLength = {len(data)}"
+    return (
+        f"----\n{java_text(znode.path)}\n"
+        f"  cZxid = {_padded(znode.czxid)}\n  ctime = {long_date(znode.ctime)}\n"
+        f"  mZxid = {_padded(znode.mzxid)}\n  mtime = {long_date(znode.mtime)}\n"
+        f"  pZxid = {_padded(znode.pzxid)}\n  cversion = {znode.cversion}\n"
+        f"  dataVersion = {znode.version}\n  aclVersion = {znode.aversion}\n"
+        f"  ephemeralOwner = {_padded(znode.owner)}\n  {last}\n"
+    )
+
+
+def session_line(session: int, timeout_ms: int, ephemeral_count: int) -> str:
+    return f"{_padded(session)}, {timeout_ms}, {ephemeral_count}\n"
+
+
+def snapshot_json(sizes: dict[str, int], *, program: str, version: str, timestamp_ms: int) -> Iterator[str]:
+    """A snapshot in the format of ncdu, piece by piece. sizes: path to length of the data, "/" among them."""
+    children: dict[str, list[str]] = {}
+    for path in sorted(sizes):
+        if path != "/":
+            children.setdefault(path.rpartition("/")[0] or "/", []).append(path)
+    head = {"progname": program, "progver": version, "timestamp": timestamp_ms}
+    yield f"[1,0,{json.dumps(head, separators=(',', ':'))}"
+    # A znode with children is a list of itself and them, so a pending None closes one.
+    pending: list[str | None] = ["/"]
+    number = 1001
+    while pending:
+        each = pending.pop()
+        if each is None:
+            yield "]"
+            continue
+        below = children.get(each, [])
+        name, size = each.rpartition("/")[2] or "/", sizes[each]
+        value = {"name": name, "asize": size, "dsize": size, "dev": 0, "ino": number}
+        yield f",{'[' if below else ''}{json.dumps(value, ensure_ascii=False, separators=(',', ':'))}"
+        number += 1
+        if below:
+            pending += [None, *reversed(below)]
+    yield "]"

@@ -1,0 +1,290 @@
+"""The formatter tools: `zab snapshot FILE` and `zab log FILE`, for native files and ZooKeeper's, `zab log DIR DIR DIR`
+for the members of a ZooKeeper.
+
+Which of the two a file is, its first bytes say. The text is ZooKeeper's own (`zab.cli.files.formatters`), znodes in the
+order of the file and sessions by id. Before anything of a snapshot is printed, all of it is verified; a log is printed
+as far as it is readable.
+
+Printed on standard error: damage, with file and offset, and what is worth knowing beside the content. While it is a
+terminal, and the output is not, a progress bar for files above 32 MiB.
+
+Exit codes: 0; 1 the file is damaged, or no such file of ours or ZooKeeper's; 2 wrong usage.
+"""
+
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated, Final, NoReturn
+
+import typer
+from attrs import define
+from rich.console import Console
+from rich.progress import Progress
+
+from datatree.cursor import SnapshotCursor
+from datatree.snapshot import SnapshotError, SnapshotLoader
+from datatree.zookeeper.directory import cursor_znodes
+from datatree.zookeeper.files import ZooKeeperFileError, chunks_of, parse_file_name
+from datatree.zookeeper.snapshot import SnapshotReader, SnapshotZnode, uncompressed
+from zab.cli.files.formatters import (
+    java_text,
+    on_terminal,
+    session_line,
+    snapshot_json,
+    txn_json,
+    txn_line,
+    znode_block,
+)
+from zab.cli.files.log_files import Damage, Entry, Event, NativeLog, UnreadableError, ZooKeeperLog, open_log
+from zab.cli.files.member_logs import MemberLogs, open_members
+from zab.host.disk import RealDisk
+
+__all__ = ["log_command", "snapshot_command"]
+
+PROGRESS_BYTES_MIN: Final = 32 << 20
+PROGRESS_EVERY_COUNT: Final = 4096
+POLL_SECONDS: Final = 0.2
+# What a znode takes in a native snapshot beside path and data.
+_ZNODE_BYTES: Final = 93
+_NATIVE_SNAPSHOT: Final = b"ZSNP"
+_LOGS: Final = (b"ZLOG", b"ZKLG")
+
+_File = Annotated[Path, typer.Argument(metavar="FILE", exists=True, dir_okay=False, readable=True)]
+_Files = Annotated[
+    list[Path],
+    typer.Argument(metavar="FILE|DIR", exists=True, readable=True, help="A log, or data directories of ZooKeeper."),
+]
+
+
+@define
+class SnapshotContent:
+    """What is printed of a snapshot; `znodes` reads them anew at each call."""
+
+    znodes: Callable[[], Iterable[SnapshotZnode]]
+    sessions: dict[int, int]
+    count: int
+    ephemeral_counts: Counter[int]
+    last_zxid: int
+
+
+def snapshot_command(
+    file: _File,
+    data: Annotated[bool, typer.Option("--data", "-d", help="Print each znode's data, as base64.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="The tree with its sizes, in the format of ncdu.")] = False,
+) -> None:
+    """Print what is in a snapshot, native or ZooKeeper's."""
+    if data and as_json:
+        raise typer.BadParameter("--data and --json exclude each other")
+    out = _writer()
+    try:
+        with _progress(file) as moved_to:
+            content = _read_snapshot(file, moved_to)
+        for text in _json_pieces(content) if as_json else _snapshot_pieces(content, data):
+            out(text)
+    except (ZooKeeperFileError, SnapshotError) as error:
+        _fail(str(error))
+    sys.stdout.flush()
+
+
+def log_command(
+    files: _Files,
+    as_json: Annotated[bool, typer.Option("--json", help="One object per line.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what is logged, until Ctrl-C.")] = False,
+    uncommitted: Annotated[
+        bool,
+        typer.Option("--uncommitted", help="Follow one member of ZooKeeper, whose log does not say what is committed."),
+    ] = False,
+) -> None:
+    """Print the transactions of a log, native or ZooKeeper's; `uncommitted` marks those above the high-water mark.
+
+    Of several members of ZooKeeper, whose data directories are given, what a majority of them has.
+    """
+    try:
+        log = open_members(files) if len(files) > 1 or files[0].is_dir() else open_log(files[0])
+    except UnreadableError as error:
+        _fail(str(error))
+    _check_uncommitted(log, follow=follow, uncommitted=uncommitted)
+    show = LogOutput(as_json=as_json)
+    show.title(log)
+    try:
+        with _progress(files[0]) as moved_to:
+            for event in log.dump():
+                show.event(event)
+                if not show.txn_count % PROGRESS_EVERY_COUNT and not isinstance(log, MemberLogs):
+                    moved_to(log.position)
+        while follow:
+            sys.stdout.flush()
+            time.sleep(POLL_SECONDS)
+            for event in log.poll():
+                show.event(event)
+    except UnreadableError as error:
+        _fail(str(error))
+    if isinstance(log, MemberLogs):
+        for note in log.rest():
+            show.event(note)
+    show.end()
+    if show.damage_count:
+        raise typer.Exit(1)
+
+
+def _check_uncommitted(log: NativeLog | ZooKeeperLog | MemberLogs, *, follow: bool, uncommitted: bool) -> None:
+    """Nothing that a change of leader could take away is shown unless asked for."""
+    is_untold = isinstance(log, ZooKeeperLog) or (isinstance(log, MemberLogs) and log.is_alone)
+    if follow and is_untold and not uncommitted:
+        raise typer.BadParameter(
+            "one log of ZooKeeper does not say which transactions are committed; give the directories of all members, "
+            "or --uncommitted, which shows all of them",
+            param_hint="--follow",
+        )
+    if uncommitted and isinstance(log, MemberLogs) and not log.is_alone:
+        raise typer.BadParameter(
+            "of several members, what a majority has is shown; give one member to see all that it has",
+            param_hint="--uncommitted",
+        )
+
+
+class LogOutput:
+    """Prints the events of a log; counts transactions and damage."""
+
+    def __init__(self, *, as_json: bool) -> None:
+        self.txn_count = 0
+        self.damage_count = 0
+        self._as_json = as_json
+        self._out = _writer()
+
+    def title(self, log: NativeLog | ZooKeeperLog | MemberLogs) -> None:
+        if not self._as_json:
+            self._out(f"{log.title}\n")
+
+    def event(self, event: Event) -> None:
+        if isinstance(event, Entry):
+            self.txn_count += 1
+            self._out(self._json(event) if self._as_json else self._line(event))
+        elif isinstance(event, Damage):
+            self.damage_count += 1
+            sys.stdout.flush()
+            print(f"zab: {event}", file=sys.stderr)
+        else:
+            sys.stdout.flush()
+            print(f"zab: {event.text}", file=sys.stderr)
+
+    def end(self) -> None:
+        if not self._as_json:
+            self._out(f"EOF reached after {self.txn_count} txns.\n")
+        sys.stdout.flush()
+
+    def _line(self, entry: Entry) -> str:
+        wrong = "" if entry.intact else "CRC ERROR - "
+        mark = "uncommitted - " if entry.committed is False else ""
+        return f"{wrong}{mark}{txn_line(entry.txn)}\n"
+
+    def _json(self, entry: Entry) -> str:
+        more: dict[str, object] = {}
+        if entry.committed is not None:
+            more["committed"] = entry.committed
+        if entry.digest is not None:
+            more["digest"] = entry.digest
+        if not entry.intact:
+            more["intact"] = False
+        return txn_json(entry.txn, more) + "\n"
+
+
+def _read_snapshot(file: Path, moved_to: Callable[[int], None]) -> SnapshotContent:
+    with file.open("rb") as opened:
+        magic = opened.read(4)
+    if magic in _LOGS:
+        _fail(f"{file}: a log, not a snapshot: zab log {file}")
+    disk = RealDisk(".", lock=False)
+    if magic == _NATIVE_SNAPSHOT:
+        return _native_snapshot(SnapshotLoader(disk, str(file)), moved_to)
+
+    def reader() -> SnapshotReader:
+        return SnapshotReader(uncompressed(_counted(chunks_of(disk, str(file)), moved_to), str(file)), str(file))
+
+    return _zookeeper_snapshot(reader, file)
+
+
+def _native_snapshot(loader: SnapshotLoader, moved_to: Callable[[int], None]) -> SnapshotContent:
+    tree = loader.tree
+    while not loader.load_chunk():
+        # The content of the znodes alone, so it is a little behind.
+        moved_to(tree.data_bytes + tree.path_bytes + _ZNODE_BYTES * tree.znode_count)
+    counts = Counter({session: len(paths) for session, paths in tree.ephemerals.items()})
+
+    def znodes() -> Iterator[SnapshotZnode]:
+        cursor: SnapshotCursor = tree.begin_snapshot()
+        yield from cursor_znodes(cursor)
+        cursor.close()
+
+    return SnapshotContent(znodes, tree.sessions, tree.znode_count, counts, loader.header.zxid)
+
+
+def _zookeeper_snapshot(open_reader: Callable[[], SnapshotReader], file: Path) -> SnapshotContent:
+    """Reads all of it once, so that nothing is printed of a damaged file."""
+    reader = open_reader()
+    name = parse_file_name(file.name)
+    last_zxid = 0 if name is None else name.zxid
+    counts: Counter[int] = Counter()
+    count = 0
+    for znode in reader:
+        count += 1
+        last_zxid = max(last_zxid, znode.mzxid, znode.pzxid)
+        if znode.owner in reader.sessions:
+            counts[znode.owner] += 1
+    return SnapshotContent(open_reader, reader.sessions, count, counts, last_zxid)
+
+
+def _snapshot_pieces(content: SnapshotContent, with_data: bool) -> Iterator[str]:
+    # ZooKeeper's formatter counts the root twice: under its path and under the empty one.
+    yield f"ZNode Details (count={content.count + 1}):\n"
+    for znode in content.znodes():
+        yield znode_block(znode, with_data=with_data)
+    yield "----\nSession Details (sid, timeout, ephemeralCount):\n"
+    for session in sorted(content.sessions):
+        yield session_line(session, content.sessions[session], content.ephemeral_counts[session])
+    yield f"----\nLast zxid: 0x{content.last_zxid:x}\n"
+
+
+def _json_pieces(content: SnapshotContent) -> Iterator[str]:
+    sizes = {java_text(znode.path): len(znode.data or b"") for znode in content.znodes()}
+    now_ms = time.time_ns() // 1_000_000
+    yield from snapshot_json(sizes, program="zab snapshot", version=version("zab"), timestamp_ms=now_ms)
+    yield "\n"
+
+
+def _writer() -> Callable[[str], object]:
+    """Writes to standard output; on a terminal, control characters are made visible."""
+    out = sys.stdout
+    if out.isatty():
+        return lambda text: out.write(on_terminal(text))
+    return out.write
+
+
+@contextmanager
+def _progress(file: Path) -> Iterator[Callable[[int], None]]:
+    """A function that takes how far the file is read, in bytes."""
+    size_bytes = file.stat().st_size if file.is_file() else 0
+    if size_bytes < PROGRESS_BYTES_MIN or not sys.stderr.isatty() or sys.stdout.isatty():
+        yield lambda _: None
+        return
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(file.name, total=size_bytes)
+        yield lambda position: bar.update(task, completed=position)
+
+
+def _counted(chunks: Iterable[bytes], moved_to: Callable[[int], None]) -> Iterator[bytes]:
+    position = 0
+    for chunk in chunks:
+        position += len(chunk)
+        moved_to(position)
+        yield chunk
+
+
+def _fail(text: str) -> NoReturn:
+    sys.stdout.flush()
+    print(f"zab: {text}", file=sys.stderr)
+    raise typer.Exit(1)

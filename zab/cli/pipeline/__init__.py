@@ -1,0 +1,1 @@
+"""`zab pipeline`: one module for each group of jobs."""

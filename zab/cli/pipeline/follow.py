@@ -1,0 +1,96 @@
+"""`zab pipeline follow`, which goes on until Ctrl-C, and `zab pipeline package`, for clusters."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from zab.cli.pipeline.options import parse_zxid
+from zab.cli.pipeline.run import Run
+
+if TYPE_CHECKING:
+    from zab.pipeline.jobs.follow import Progress
+
+__all__ = ["follow_job", "package_job", "parse_starting"]
+
+
+def parse_starting(text: str) -> str | int:
+    """`earliest`, `latest` or a zxid. Raises BadParameter."""
+    try:
+        return text if text in ("earliest", "latest") else parse_zxid(text)
+    except typer.BadParameter:
+        message = f"{text!r} is neither earliest, latest nor a zxid, such as 0x1000000a3"
+        raise typer.BadParameter(message, param_hint="--from") from None
+
+
+def follow_job(
+    run: Run,
+    *,
+    out: Annotated[
+        str,
+        typer.Option(
+            "--out",
+            metavar="DIR",
+            show_default=False,
+            help="Directory of Parquet files; a local one, or a URI for Spark.",
+        ),
+    ],
+    checkpoint: Annotated[
+        str,
+        typer.Option("--checkpoint", metavar="DIR", show_default=False, help="What is done: with it, it can go on."),
+    ],
+    starting: Annotated[
+        str, typer.Option("--from", metavar="ZXID", help="earliest, latest, or the first transaction wanted.")
+    ] = "earliest",
+    rate: Annotated[
+        int | None, typer.Option("--rate", metavar="N", min=1, help="Transactions in one batch at most; 1,000,000.")
+    ] = None,
+    once: Annotated[bool, typer.Option("--once", help="End when all is written that is there now.")] = False,
+    every: Annotated[float, typer.Option("--every", metavar="SECONDS", min=0.0, help="How often to look.")] = 1.0,
+    uncommitted: Annotated[
+        bool,
+        typer.Option(
+            "--uncommitted",
+            help="Also what a change of leader may take away again; needed for a single directory of ZooKeeper.",
+        ),
+    ] = False,
+) -> None:
+    """Follow running members, or where their logs are shipped to, into Parquet: each transaction once."""
+    first = parse_starting(starting)
+    # What is wrong with the directories is said before Spark takes its time to start.
+    from zab.pipeline.inventory import inventory
+
+    inventory(run.dirs)
+    from zab.pipeline.jobs.follow import follow
+
+    written = 0
+
+    def tell(progress: "Progress") -> None:
+        nonlocal written
+        written += progress.rows
+        if progress.rows:
+            reached = ", ".join(f"{name} {zxid:#x}" for name, zxid in sorted(progress.zxids.items()))
+            run.note(f"{written:,} rows, up to {reached}")
+
+    follow(
+        run.spark,
+        run.dirs,
+        out,
+        checkpoint,
+        starting=first,
+        rate=rate,
+        once=once,
+        every=every,
+        uncommitted=uncommitted,
+        on_progress=tell,
+    )
+
+
+def package_job(
+    run: Run,
+    *,
+    directory: Annotated[str, typer.Argument(metavar="DIR", help="Where to write it.")] = ".",
+) -> None:
+    """Write the archive that `spark-submit --py-files` takes, and print its path."""
+    from zab.pipeline.shipping import package_archive
+
+    print(package_archive(directory))

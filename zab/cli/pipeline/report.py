@@ -1,0 +1,48 @@
+"""`zab pipeline report`: one HTML page that says how an ensemble is, in sentences and plots."""
+
+import datetime
+from importlib.metadata import version
+from typing import Annotated, Final
+
+import typer
+
+from zab.cli.pipeline.run import Run
+
+__all__ = ["report_job"]
+
+_ENDINGS: Final = (".html", ".htm")
+
+
+def report_job(
+    run: Run,
+    *,
+    out: Annotated[str, typer.Option("--out", "-o", metavar="FILE", help="The page, a name that ends in .html.")],
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier page of that name.")] = False,
+    snapshots: Annotated[
+        bool, typer.Option("--snapshots", help="Also read all snapshots, and compare them with the logs.")
+    ] = False,
+) -> None:
+    """How it is: writes, sessions, hot paths, locks, sizes and the health of the replicas, on one page.
+
+    The page needs nothing else: it can be sent and kept. The bounds limit what is counted; the health is that of all
+    files."""
+    from zab.pipeline.output import Target
+    from zab.pipeline.places import open_place, shown, without_query
+
+    if not without_query(out).lower().endswith(_ENDINGS):
+        raise typer.BadParameter(f"{shown(out)!r} does not end in .html", param_hint="--out")
+    target = Target(open_place(out), "html", is_file=True, overwrite=overwrite)
+    target.check()
+    from zab.pipeline.inventory import inventory
+    from zab.pipeline.report.collect import Bounds, collect
+    from zab.pipeline.report.page import page
+
+    # What is wrong with the directories is said before Spark takes its time to start.
+    found = inventory(run.dirs)
+    bounds = Bounds(run.range.since, run.range.until, run.range.zxid_min, run.range.zxid_max)
+    facts = collect(run.spark, run.dirs, bounds=bounds, uncommitted=run.uncommitted, snapshots=snapshots)
+    made = datetime.datetime.now(datetime.UTC)
+    html = page(facts, made=made, source=found.shown, version=version("zab"))
+    target.write_bytes(html.encode("utf-8"))
+    problems = sum(one.health.problem_count for one in facts)
+    run.note(f"{shown(out)}: {len(facts)} ensemble{'s' if len(facts) != 1 else ''}, {problems or 'no'} problems")

@@ -1,0 +1,155 @@
+"""`zab pipeline state`, the whole tree at a moment, and `zab pipeline diff`, what changed between two."""
+
+import datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from zab.cli.files.restore import Format, Target, moment_lines, new_targets, write_members, written_lines, zxid_behind
+from zab.cli.pipeline.options import parse_moment
+from zab.cli.pipeline.run import Run, in_order
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from zab.pipeline.state.moment import Moment
+    from zab.pipeline.state.snapshot_output import State
+    from zab.pipeline.state.state_of import StateAt
+
+__all__ = ["diff_job", "state_job"]
+
+
+class Shape(StrEnum):
+    """What `state` makes of the state."""
+
+    TABLE = "table"
+    SESSIONS = "sessions"
+    SNAPSHOT = "snapshot"
+    VERSION_2 = "version-2"
+
+
+_FORMATS: Final = {Shape.SNAPSHOT: Format.NATIVE, Shape.VERSION_2: Format.VERSION_2}
+_MOMENT_HELP: Final = "0x1000000a3 or decimal, 2026-03-01T12:00:00Z, or '2h ago'"
+Uncommitted = Annotated[
+    bool,
+    typer.Option(
+        "--uncommitted",
+        help="Also what a change of leader may take away again; needed for a single directory of ZooKeeper.",
+    ),
+]
+
+
+def _moment(text: str | None, name: str) -> int | datetime.datetime | None:
+    try:
+        return None if text is None else parse_moment(text)
+    except typer.BadParameter as error:
+        raise typer.BadParameter(error.message, param_hint=name) from None
+
+
+def state_job(
+    run: Run,
+    *,
+    at: Annotated[
+        str | None, typer.Option("--at", metavar="ZXID|TIME", help=f"{_MOMENT_HELP}; without it, the end of the logs.")
+    ] = None,
+    shape: Annotated[
+        Shape, typer.Option("--as", help="The znodes or the sessions as rows, or a snapshot to start members from.")
+    ] = Shape.TABLE,
+    to: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--to", metavar="[ID=]DIR", help="With a snapshot: a new member's data directory, as zab restore."
+        ),
+    ] = None,
+    uncommitted: Uncommitted = False,
+) -> "DataFrame | None":
+    """The whole tree at any moment, with its Stats; as a table, or as a snapshot that members start from."""
+    wanted = _moment(at, "--at")
+    output = _FORMATS.get(shape)
+    if (output is None) != (not to):
+        raise typer.BadParameter("--to goes with --as snapshot or version-2", param_hint="--to")
+    targets = [] if output is None else new_targets(to or [], output)
+    from zab.pipeline.errors import PipelineError
+    from zab.pipeline.inventory import inventory
+
+    # What is wrong with the directories is said before Spark takes its time to start.
+    inventory(run.dirs)
+    from zab.pipeline.state.state_of import state_of
+
+    found = state_of(run.spark, run.dirs, wanted, uncommitted=uncommitted)
+    _note(run, found.moments)
+    if output is None:
+        if shape is Shape.SESSIONS:
+            run.shown = ("session", "timeout")
+            return in_order(found.sessions, ("ensemble", "session"))
+        run.shown = ("path", "data", "version", "mtime", "mzxid", "num_children", "owner", "acl")
+        return in_order(found.znodes, ("ensemble", "path"))
+    if len(found.moments) != 1:
+        raise PipelineError(f"a snapshot is of one ensemble, and the directories hold {len(found.moments)}")
+    _write(run, found, targets, output)
+    return None
+
+
+def _write(run: Run, found: "StateAt", targets: list[Target], output: Format) -> None:
+    from zab.pipeline.state.snapshot_output import State
+    from zab.pipeline.state.znode_rows import spooled
+
+    (moment,) = found.moments
+
+    def state_in(directory: Path) -> "State":
+        sessions = {row["session"]: row["timeout"] for row in found.sessions.select("session", "timeout").collect()}
+        return State(zxid_behind(moment), sessions, spooled(found.znodes, directory / "znodes.arrow"))
+
+    written, lineage = write_members(targets, output, state_in)
+    with run.paused():
+        for line in written_lines(written, lineage, targets, output):
+            print(line)
+
+
+def diff_job(
+    run: Run,
+    *,
+    before: Annotated[
+        str, typer.Option("--from", metavar="ZXID|TIME", show_default=False, help=f"The first moment: {_MOMENT_HELP}.")
+    ],
+    after: Annotated[
+        str | None, typer.Option("--to", metavar="ZXID|TIME", help="The second; without it, the end of the logs.")
+    ] = None,
+    commands: Annotated[
+        bool, typer.Option("--commands", help="Print zab commands that make the second state out of the first.")
+    ] = False,
+    uncommitted: Uncommitted = False,
+) -> "DataFrame | None":
+    """What changed between two moments: znodes created, deleted, or with other data, ACL or owner."""
+    moments = _moment(before, "--from"), _moment(after, "--to")
+    from zab.pipeline.errors import PipelineError
+    from zab.pipeline.inventory import inventory
+
+    inventory(run.dirs)
+    from zab.pipeline.jobs.diff import diff, diff_commands
+    from zab.pipeline.state.state_of import state_of
+
+    first, second = (state_of(run.spark, run.dirs, moment, uncommitted=uncommitted) for moment in moments)
+    _note(run, (*first.moments, *second.moments))
+    changes = diff(first.znodes, second.znodes)
+    run.shown = ("path", "change", "fields", "recreated", "data_before", "data_after", "time", "zxid")
+    if not commands:
+        return changes
+    if len(first.moments) != 1:
+        raise PipelineError(f"commands are for one ensemble, and the directories hold {len(first.moments)}")
+    kept = changes.cache()
+    lines = diff_commands(kept)
+    with run.paused():
+        for line in lines:
+            print(line)
+    kept.unpersist()
+    return None
+
+
+def _note(run: Run, moments: "tuple[Moment, ...]") -> None:
+    for moment in moments:
+        for problem in moment.problems:
+            run.note(f"passed over {problem}")
+        run.note(", ".join(moment_lines(moment)))

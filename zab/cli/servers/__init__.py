@@ -1,0 +1,1 @@
+"""The commands that run servers: one, an ensemble, a simulated one."""

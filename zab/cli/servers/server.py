@@ -1,0 +1,58 @@
+"""`zab server FILE` and `zab ensemble`: one member in this process, and a local ensemble with one process per member.
+
+Both end with one of ZooKeeper's exit codes: 0 stopped as asked (SIGINT, SIGTERM), 1 unexpected, 2 usage or
+configuration, 3 data directory, 14 a port for the other servers cannot be bound.
+
+The members of an ensemble import neither typer nor rich: they are `python -m zab.server`, and they are started before
+this process imports anything that they do not need.
+
+Not here: what a server does (`zab.server`), the processes of an ensemble (`zab.cli.servers.local_ensemble`).
+"""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from zab.cli.servers.local_ensemble import SIZE_MAX, EnsembleError, LocalEnsemble
+
+DEFAULT_CLIENT_PORT = 2181
+
+
+def server_command(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A ZooKeeper zoo.cfg.", show_default=False)],
+) -> None:
+    """Run one member, until SIGINT or SIGTERM.
+
+    FILE is a ZooKeeper zoo.cfg; the server's id stands in dataDir/myid. Keys that mean nothing here are named in a
+    warning.
+    """
+    from zab.server.__main__ import main
+
+    raise typer.Exit(main([str(file)]))
+
+
+def ensemble_command(
+    size: Annotated[int, typer.Option("--size", metavar="N", min=1, max=SIZE_MAX, help="How many members.")] = 3,
+    data: Annotated[
+        Path, typer.Option("--data", metavar="DIR", help="Member N keeps its data in DIR/N.", file_okay=False)
+    ] = Path("data"),
+    client_port: Annotated[
+        int,
+        typer.Option("--client-port", metavar="P", min=1, max=65535 - SIZE_MAX, help="Of member 1; the others follow."),
+    ] = DEFAULT_CLIENT_PORT,
+) -> None:
+    """Run a local ensemble, one process per member, until SIGINT or SIGTERM.
+
+    Prints the connection string when it serves. Each member's zoo.cfg is written at every start, its journal is
+    DIR/N/server.log.
+    """
+    try:
+        ensemble = LocalEnsemble(size, data, client_port)
+        ensemble.start()
+    except EnsembleError as error:
+        typer.echo(f"zab: {error}", err=True)
+        raise typer.Exit(error.exit_code) from None
+    import trio
+
+    raise typer.Exit(trio.run(ensemble.run, typer.echo))

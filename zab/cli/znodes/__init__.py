@@ -1,0 +1,1 @@
+"""The commands that talk to servers, and their shell."""

@@ -1,0 +1,102 @@
+"""Runs one command's work on a client: connects, carries out, says what went wrong, and with which exit code.
+
+    0  done
+    1  refused or not found; standard error has the error's name
+    2  wrong usage
+    3  no server could be reached, or the connection broke before the answer: whether a write was done is unknown then
+
+A command is a plain function that hands its asynchronous work to `perform`. On the command line that opens a session
+for this one command (`OneShot`); in the shell, the shell's session is used (`zab.cli.znodes.shell`).
+"""
+
+import sys
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Final, NoReturn, Protocol, TypeAlias
+
+import trio
+import typer
+
+from zab.cli.arguments import ConnectionOptions
+from zab.cli.rendering import event_block
+from zab.client import Client, ConnectionLossError, Settings, Watcher, ZabError, connect
+
+__all__ = ["REFUSED", "UNREACHABLE", "USAGE", "Caller", "Work", "fail", "open_client", "perform"]
+
+REFUSED: Final = 1
+USAGE: Final = 2
+UNREACHABLE: Final = 3
+
+Work: TypeAlias = Callable[[Client, "Caller"], Awaitable[None]]
+
+
+class Caller(Protocol):
+    """Who runs a command: the command line once, or the shell."""
+
+    def run(self, work: Work) -> None:
+        """Carries out the work, from a thread or program that is not inside of trio."""
+
+    def watcher(self, zk: Client) -> Watcher:
+        """For the `-w` of a command."""
+
+    async def follow(self, watcher: Watcher) -> None:
+        """What remains to be done for the `-w` of a command once it has printed its answer."""
+
+
+def open_client(options: ConnectionOptions) -> AbstractAsyncContextManager[Client]:
+    """`zab.client.connect` with the options of the command line. ValueError for malformed ones."""
+    auth = []
+    for text in options.auth:
+        scheme, colon, credentials = text.partition(":")
+        if not colon:
+            raise ValueError(f"--auth {text}: is not scheme:credentials")
+        auth.append((scheme, credentials))
+    settings = Settings(session_timeout_ms=options.session_timeout_ms, connect_wait_ms=options.wait_ms)
+    return connect(options.hosts, auth=auth, read_only=options.read_only, settings=settings)
+
+
+class OneShot:
+    """A session for one command."""
+
+    def __init__(self, options: ConnectionOptions) -> None:
+        self._options = options
+
+    def run(self, work: Work) -> None:
+        async def session() -> None:
+            async with open_client(self._options) as zk:
+                await work(zk, self)
+
+        # Anywhere else an interrupt could leave half of a step of the protocol behind.
+        trio.run(session, restrict_keyboard_interrupt_to_checkpoints=True)
+
+    def watcher(self, zk: Client) -> Watcher:
+        return zk.watcher()
+
+    async def follow(self, watcher: Watcher) -> None:
+        """Waits for the one event that a one-shot watch brings."""
+        sys.stdout.flush()
+        print(event_block(await watcher.receive()))
+
+
+def perform(context: typer.Context, work: Work) -> None:
+    """Carries out a command's work for whoever called it."""
+    if isinstance(context.obj, ConnectionOptions):
+        try:
+            OneShot(context.obj).run(work)
+        except (ZabError, ValueError) as error:
+            fail(error)
+    else:
+        context.obj.run(work)
+
+
+def exit_code(error: Exception) -> int:
+    if isinstance(error, ConnectionLossError):
+        return UNREACHABLE
+    return REFUSED if isinstance(error, ZabError) else USAGE
+
+
+def fail(error: Exception) -> NoReturn:
+    """Says what went wrong, and ends the command."""
+    sys.stdout.flush()
+    print(f"zab: {error}", file=sys.stderr)
+    raise typer.Exit(exit_code(error))

@@ -1,0 +1,103 @@
+"""`zab changes`: what changes in the tree, one line each, from any zxid on that is still kept.
+
+    CREATED /app/a zxid=0x100000005 part=0 time=2026-11-20T22:00:16.123Z session=0x1000… version=0 data="hello"
+
+Data is a JSON string, with escapes where it is not UTF-8, and `null` where there is none; so a line is a line. With
+`--json` one object per line, with the names of `zab.client.Change`.
+
+The first line on standard error says from where on it follows: `--since` with that zxid, or with that of the last line
+printed, goes on from there.
+"""
+
+import json as json_module
+import sys
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any, Final
+
+import typer
+
+from zab.cli.files.formatters import on_terminal
+from zab.cli.rendering import json_data, json_line
+from zab.cli.znodes.caller import Caller, perform
+from zab.client import Change, ChangeKind, Client
+
+__all__ = ["change_line", "changes_command", "json_change"]
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def _zxid(text: str | None) -> int | None:
+    if text is None:
+        return None
+    try:
+        zxid = int(text, 0)
+    except ValueError:
+        zxid = -1
+    if not 0 <= zxid < 1 << 63:
+        raise typer.BadParameter(f"{text} is no zxid: a number, such as 0x100000005", param_hint="--since")
+    return zxid
+
+
+def changes_command(
+    context: typer.Context,
+    since: Annotated[
+        str | None, typer.Option("--since", metavar="ZXID", help="What changed behind this zxid, too; 0 is all.")
+    ] = None,
+    prefix: Annotated[str, typer.Option("--prefix", "-p", metavar="PATH", help="Only this znode and below.")] = "/",
+    count: Annotated[int | None, typer.Option("--count", "-n", min=1, help="End after so many changes.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Print every change of the tree in order, until Ctrl-C."""
+    start = _zxid(since)
+
+    async def work(zk: Client, _caller: Caller) -> None:
+        begin = start
+        if begin is None:
+            await zk.sync()
+            begin = zk.last_zxid
+        changes = zk.changes(begin, prefix)
+        print(f"following {prefix} from {begin:#x}", file=sys.stderr, flush=True)
+        seen = 0
+        async for change in changes:
+            print(json_line(json_change(change)) if json else change_line(change), flush=True)
+            seen += 1
+            if seen == count:
+                return
+
+    perform(context, work)
+
+
+def change_line(change: Change) -> str:
+    pairs = [
+        f"zxid={change.zxid:#x}",
+        f"part={change.part}",
+        f"time={_time(change.time)}",
+        f"session={change.session & 0xFFFF_FFFF_FFFF_FFFF:#x}",
+    ]
+    if change.kind is not ChangeKind.DELETED:
+        pairs.append(f"version={change.version}")
+    if change.ephemeral_owner:
+        pairs.append("ephemeral")
+    if change.kind.has_data:
+        pairs.append(f"data={_text(change.data)}")
+    return f"{change.kind.name} {on_terminal(change.path)} {' '.join(pairs)}"
+
+
+def _text(data: bytes | None) -> str:
+    if data is None:
+        return "null"
+    return on_terminal(json_module.dumps(data.decode("utf-8", "backslashreplace"), ensure_ascii=False))
+
+
+def _time(time_ms: int) -> str:
+    try:
+        moment = _EPOCH + timedelta(milliseconds=time_ms)
+    except OverflowError:
+        return f"{time_ms}ms"
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def json_change(change: Change) -> dict[str, Any]:
+    fields = change._asdict()
+    data = fields.pop("data")
+    return {**fields, "kind": change.kind.name, **(json_data(data) if change.kind.has_data else {})}

@@ -1,0 +1,117 @@
+"""Quotas as ZooKeeper's shell sets them: two znodes under /zookeeper/quota; `datatree.quota` describes their text.
+
+    /zookeeper/quota<path>/zookeeper_limits     written by clients: the limits
+    /zookeeper/quota<path>/zookeeper_stats      made with it; the servers keep its sums
+
+ZooKeeper's shell refuses a quota above or below another one, since a server enforces only the deepest; so does this.
+Setting a limit keeps the others. Deleting one sets it to -1; deleting all of them removes both znodes.
+"""
+
+from typing import Final
+
+from attrs import evolve
+
+from datatree.quota import Limits
+from zab.cli.znodes.subtree import child_path
+from zab.client import BadArgumentsError, Client, NodeExistsError, NoNodeError, NotEmptyError
+
+__all__ = ["KINDS", "delete_quota", "limits_text", "read_quota", "set_quota"]
+
+_ROOT: Final = "/zookeeper/quota"
+# The option of ZooKeeper's shell -> the limit.
+KINDS: Final = {"n": "count", "b": "total_bytes", "N": "count_hard", "B": "total_bytes_hard"}
+
+
+def limits_text(limits: Limits) -> bytes:
+    """The text that ZooKeeper writes; the `=` behind the soft limits is for its parsers before 3.7."""
+    text = f"count={limits.count},bytes={limits.total_bytes}"
+    hard = {"byteHardLimit": limits.total_bytes_hard, "countHardLimit": limits.count_hard}
+    if any(limit != -1 for limit in hard.values()):
+        text += "=;" + ";".join(f"{name}={limit}" for name, limit in hard.items())
+    return text.encode()
+
+
+async def set_quota(zk: Client, path: str, kind: str, limit: int) -> None:
+    """`kind` is one of `KINDS`. NoNodeError without a znode at `path`, BadArgumentsError beside another quota."""
+    if path == "/" or (path + "/").startswith(_ROOT + "/"):
+        raise BadArgumentsError(path, detail="no quota can be set here")
+    if await zk.exists(path) is None:
+        raise NoNodeError(path)
+    limits = await _limits(zk, path)
+    if limits is None:
+        await _refuse_nested(zk, path)
+        await _make(zk, path, limits_text(evolve(Limits(), **{KINDS[kind]: limit})))
+    else:
+        await zk.set(_limits_path(path), limits_text(evolve(limits, **{KINDS[kind]: limit})))
+
+
+async def read_quota(zk: Client, path: str) -> tuple[str, str]:
+    """The texts of the limits and of the sums. NoNodeError without a quota."""
+    if await zk.exists(_limits_path(path)) is None:
+        raise NoNodeError(path, detail="there is no quota")
+    limits, _ = await zk.get(_limits_path(path))
+    sums, _ = await zk.get(f"{_ROOT}{path}/zookeeper_stats")
+    return (limits or b"").decode("utf-8", "replace"), (sums or b"").decode("utf-8", "replace")
+
+
+async def delete_quota(zk: Client, path: str, kind: str | None) -> None:
+    """Removes one limit, or with None the quota. NoNodeError without a quota."""
+    limits = await _limits(zk, path)
+    if limits is None:
+        raise NoNodeError(path, detail="there is no quota")
+    if kind is not None:
+        await zk.set(_limits_path(path), limits_text(evolve(limits, **{KINDS[kind]: -1})))
+        return
+    async with zk.transaction() as transaction:
+        transaction.delete(_limits_path(path))
+        transaction.delete(f"{_ROOT}{path}/zookeeper_stats")
+    # The znodes on the way were made for this quota alone, unless another one is below them.
+    while path:
+        try:
+            await zk.delete(_ROOT + path)
+        except (NotEmptyError, NoNodeError):
+            return
+        path = path.rpartition("/")[0]
+
+
+def _limits_path(path: str) -> str:
+    return f"{_ROOT}{path}/zookeeper_limits"
+
+
+async def _limits(zk: Client, path: str) -> Limits | None:
+    try:
+        data, _ = await zk.get(_limits_path(path))
+    except NoNodeError:
+        return None
+    return Limits.parse(data or b"")
+
+
+async def _refuse_nested(zk: Client, path: str) -> None:
+    above = path.rpartition("/")[0]
+    while above:
+        if await zk.exists(_limits_path(above)) is not None:
+            raise BadArgumentsError(path, detail=f"{above}, above it, has a quota")
+        above = above.rpartition("/")[0]
+    level = [path]
+    while level:
+        place = level.pop()
+        try:
+            names = await zk.get_children(_ROOT + place)
+        except NoNodeError:
+            continue
+        if "zookeeper_limits" in names:
+            raise BadArgumentsError(path, detail=f"{place}, below it, has a quota")
+        level += [child_path(place, name) for name in names if not name.startswith("zookeeper_")]
+
+
+async def _make(zk: Client, path: str, text: bytes) -> None:
+    place = _ROOT
+    for name in path[1:].split("/"):
+        place = child_path(place, name)
+        try:
+            await zk.create(place)
+        except NodeExistsError:
+            continue
+    await zk.create(_limits_path(path), text)
+    # What is in it at first does not matter: a server counts the subtree when the znode appears.
+    await zk.create(f"{_ROOT}{path}/zookeeper_stats", b"count=0,bytes=0")

@@ -1,0 +1,233 @@
+"""ZooKeeper's dynamic configuration: who the members are, how much each one's vote weighs.
+
+    server.<id> = <host>:<quorumPort>:<electionPort>[:participant|observer][;[<clientHost>:]<clientPort>][;<secure>]
+    group.<gid> = <id>[:<id>...]
+    weight.<id> = <n>
+    version     = <hex>
+
+IPv6 addresses stand in brackets. The two ports of a member differ. A member without a role is a participant, a client
+part without a host listens on all addresses. With any `group` or `weight` line every participant is in exactly one
+group and weighs 1 unless told otherwise; quorums are then hierarchical.
+
+The lines stand in `zoo.cfg` itself or in the file that `dynamicConfigFile` names; `config.py` finds them and hands them
+over. Hosts are kept as written; nobody resolves a name here.
+
+Not here: the quorum rule itself (`zab/quorum.py`); lists of addresses (`|`) beyond the first.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Mapping
+
+from attrs import field, frozen
+
+from zab.configuration.properties import Property
+
+# The id is the first byte of every session id that its server hands out.
+SERVER_ID_MAX = 255
+CLIENT_HOST_DEFAULT = "0.0.0.0"
+
+_DYNAMIC_KEY = re.compile(r"(server|group|weight)\.(.*)")
+_HOST_AND_REST = re.compile(r"(?:\[([^\]]*)\]|([^:\[\]]*))(?::(.*))?")
+
+
+class Role(enum.Enum):
+    """What a server line, or `peerType`, makes of a member."""
+
+    PARTICIPANT = "participant"
+    OBSERVER = "observer"
+
+
+class LineError(ValueError):
+    """A line that cannot be accepted; `config.py` adds the file. Line 0: the lines together are wrong."""
+
+    def __init__(self, line: int, reason: str) -> None:
+        super().__init__(reason)
+        self.line = line
+        self.reason = reason
+
+
+@frozen
+class ServerLine:
+    """One `server.<id>` line. `client_host` and `client_port` are None where the line has no client part."""
+
+    server_id: int
+    host: str
+    quorum_port: int
+    election_port: int
+    role: Role
+    client_host: str | None
+    client_port: int | None
+    other_hosts: tuple[str, ...] = ()
+    has_secure_part: bool = False
+
+    def __str__(self) -> str:
+        """The canonical text of ZooKeeper, as it stands in `/zookeeper/config`."""
+        text = (
+            f"server.{self.server_id}={bracketed(self.host)}:{self.quorum_port}:{self.election_port}:{self.role.value}"
+        )
+        if self.client_port is not None:
+            assert self.client_host is not None
+            text += f";{bracketed(self.client_host)}:{self.client_port}"
+        return text
+
+
+@frozen
+class Ensemble:
+    """All members by id. `groups` is empty where a plain majority of the participants is a quorum."""
+
+    servers: Mapping[int, ServerLine] = field(factory=dict)
+    groups: Mapping[int, tuple[int, ...]] = field(factory=dict)
+    weights: Mapping[int, int] = field(factory=dict)
+    version: int = 0
+
+    @property
+    def participants(self) -> frozenset[int]:
+        return self._ids_with(Role.PARTICIPANT)
+
+    @property
+    def observers(self) -> frozenset[int]:
+        return self._ids_with(Role.OBSERVER)
+
+    def _ids_with(self, role: Role) -> frozenset[int]:
+        return frozenset(server_id for server_id, line in self.servers.items() if line.role is role)
+
+    def __str__(self) -> str:
+        """The canonical text: lines by id, the version last and without a newline behind it."""
+        lines = [str(self.servers[server_id]) for server_id in sorted(self.servers)]
+        lines += [f"group.{gid}={':'.join(map(str, ids))}" for gid, ids in sorted(self.groups.items())]
+        if self.groups:
+            lines += [f"weight.{server_id}={weight}" for server_id, weight in sorted(self.weights.items())]
+        return "\n".join([*lines, f"version={self.version:x}"])
+
+
+def bracketed(host: str) -> str:
+    """The host as it is written before a port: an IPv6 address in brackets."""
+    return f"[{host}]" if ":" in host else host
+
+
+def is_dynamic(key: str) -> bool:
+    """Whether `key` belongs to the dynamic configuration (`version` aside, which only its own file may not have)."""
+    return _DYNAMIC_KEY.fullmatch(key) is not None
+
+
+def parse_dynamic(entries: list[Property], version: int = 0) -> Ensemble:
+    """The ensemble that the dynamic `entries` describe. Raises LineError."""
+    servers: dict[int, ServerLine] = {}
+    groups: dict[int, tuple[int, ...]] = {}
+    weights: dict[int, int] = {}
+    for entry in entries:
+        match = _DYNAMIC_KEY.fullmatch(entry.key)
+        assert match is not None, entry.key
+        kind, number = match[1], _number(match[2], entry.line, f"the number in {entry.key}")
+        if kind == "server":
+            servers[number] = _server_line(number, entry)
+        elif kind == "group":
+            ids = tuple(_number(part, entry.line, "a server id") for part in entry.value.split(":"))
+            _refuse_doubles(ids, {gid: members for gid, members in groups.items() if gid != number}, entry.line)
+            groups[number] = ids
+        else:
+            weights[number] = _number(entry.value, entry.line, "a weight")
+    return _with_votes(servers, groups, weights, version)
+
+
+def _with_votes(
+    servers: dict[int, ServerLine], groups: dict[int, tuple[int, ...]], weights: dict[int, int], version: int
+) -> Ensemble:
+    """Check groups and weights against the servers; a participant without a weight weighs 1."""
+    ensemble = Ensemble(servers, groups, weights, version)
+    if not groups and not weights:
+        return ensemble
+    grouped = {server_id for members in groups.values() for server_id in members}
+    for server_id in sorted(ensemble.participants - grouped):
+        raise LineError(0, f"server {server_id} is in no group: with groups or weights every participant is in one")
+    for server_id in sorted((grouped | weights.keys()) - servers.keys()):
+        raise LineError(0, f"group or weight of server {server_id}, which has no server.{server_id} line")
+    complete = {server_id: weights.get(server_id, 1) for server_id in sorted(ensemble.participants)}
+    if not any(complete.values()):
+        raise LineError(0, "every weight is 0: no quorum could ever form")
+    return Ensemble(servers, groups, complete, version)
+
+
+def _refuse_doubles(ids: tuple[int, ...], others: dict[int, tuple[int, ...]], line: int) -> None:
+    for server_id in ids:
+        if ids.count(server_id) > 1 or any(server_id in members for members in others.values()):
+            raise LineError(line, f"server {server_id} is in more than one group")
+
+
+def _server_line(server_id: int, entry: Property) -> ServerLine:
+    if server_id > SERVER_ID_MAX:
+        raise LineError(entry.line, f"server id {server_id} is above {SERVER_ID_MAX}")
+    members, *client_parts = entry.value.split(";")
+    if len(client_parts) > 2:
+        raise LineError(entry.line, f"{entry.key} has more than a client and a secure client part")
+    first, *others = members.split("|")
+    host, quorum_port, election_port, role = _member_part(first, entry)
+    client_host, client_port = (
+        _client_part(client_parts[0], entry) if client_parts and client_parts[0] else (None, None)
+    )
+    return ServerLine(
+        server_id,
+        host,
+        quorum_port,
+        election_port,
+        role,
+        client_host,
+        client_port,
+        tuple(_member_part(other, entry)[0] for other in others),
+        len(client_parts) == 2,
+    )
+
+
+def _member_part(text: str, entry: Property) -> tuple[str, int, int, Role]:
+    host, rest = _split_host(text, entry)
+    parts = rest.split(":") if rest else []
+    if not host or len(parts) not in (2, 3):
+        raise LineError(
+            entry.line,
+            f"{text.strip()!r} does not have the form host:quorumPort:electionPort[:participant|observer]"
+            " (an IPv6 address stands in brackets)",
+        )
+    quorum_port, election_port = (parse_port(part, entry.line) for part in parts[:2])
+    if quorum_port == election_port:
+        raise LineError(entry.line, f"{entry.key}: quorum port and election port are both {quorum_port}")
+    return host, quorum_port, election_port, parse_role(parts[2], entry.line) if parts[2:] else Role.PARTICIPANT
+
+
+def _client_part(text: str, entry: Property) -> tuple[str, int]:
+    if ":" not in text:
+        return CLIENT_HOST_DEFAULT, parse_port(text, entry.line)
+    host, rest = _split_host(text, entry)
+    return host or CLIENT_HOST_DEFAULT, parse_port(rest or "", entry.line)
+
+
+def _split_host(text: str, entry: Property) -> tuple[str, str | None]:
+    match = _HOST_AND_REST.fullmatch(text.strip())
+    if match is None:
+        raise LineError(entry.line, f"{entry.key}: {text.strip()!r} is no host and ports")
+    host: str = match[2] if match[1] is None else match[1]
+    return host, match[3]
+
+
+def parse_role(text: str, line: int) -> Role:
+    """`participant` or `observer` in any case."""
+    try:
+        return Role(text.strip().lower())
+    except ValueError:
+        raise LineError(line, f"unrecognised role {text.strip()!r}: participant or observer") from None
+
+
+def parse_port(text: str, line: int) -> int:
+    """A TCP port, 1 to 65535."""
+    port = _number(text, line, "a port")
+    if not 1 <= port <= 65535:
+        raise LineError(line, f"port {port} is not between 1 and 65535")
+    return port
+
+
+def _number(text: str, line: int, what: str) -> int:
+    if not re.fullmatch(r"[0-9]{1,18}", text.strip(), re.ASCII):
+        raise LineError(line, f"{text.strip()!r} is not a number ({what})")
+    return int(text)

@@ -1,0 +1,206 @@
+"""The real disk of one member: `datatree.log.disk.Disk` on a data directory.
+
+It makes `version-1` below `dataDir` and, where they differ, below `dataLogDir` (transaction logs go there), and holds
+an exclusive `flock` on `version-1/lock` in each for as long as it lives: two processes on one directory would each
+truncate the other's log. A tool that only reads opens it with `lock=False`.
+
+One append is one system call, `pwritev` with RWF_DSYNC, where the platform has it; else a write and an fdatasync (on
+macOS F_FULLFSYNC, the only call that reaches the medium there). Nothing is retried and no error is caught, except that
+a short write continues where it stopped.
+"""
+
+import contextlib
+import fcntl
+import os
+import sys
+from collections.abc import Iterator
+
+LOCK_FILE = "version-1/lock"
+DIRECTORY = "version-1"
+
+_RWF_DSYNC: int = getattr(os, "RWF_DSYNC", 0)
+
+
+class DirectoryInUseError(OSError):
+    """Another process holds the lock of the data directory."""
+
+
+def _fsync(fd: int) -> None:
+    if sys.platform == "darwin":
+        fcntl.fcntl(fd, fcntl.F_FULLFSYNC)
+    else:
+        os.fsync(fd)
+
+
+def _fdatasync(fd: int) -> None:
+    if sys.platform == "darwin":
+        fcntl.fcntl(fd, fcntl.F_FULLFSYNC)
+    else:
+        os.fdatasync(fd)
+
+
+def _allocate(fd: int, size: int) -> None:
+    """Give the first `size` bytes real blocks."""
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(fd, 0, size)
+        return
+    block = bytes(1 << 20)
+    for offset in range(0, size, len(block)):
+        os.pwrite(fd, block[: size - offset], offset)
+
+
+class RealFile:
+    """One file open for appending."""
+
+    def __init__(self, fd: int, offset: int) -> None:
+        self._fd = fd
+        self.size = offset
+
+    def write(self, data: bytes) -> None:
+        view = memoryview(data)
+        while view:
+            written = os.pwrite(self._fd, view, self.size)
+            self.size += written
+            view = view[written:]
+
+    if _RWF_DSYNC:
+
+        def write_durable(self, data: bytes) -> None:
+            written = os.pwritev(self._fd, (data,), self.size, _RWF_DSYNC)
+            self.size += written
+            while written < len(data):
+                more = os.pwritev(self._fd, (memoryview(data)[written:],), self.size, _RWF_DSYNC)
+                self.size += more
+                written += more
+
+    else:
+
+        def write_durable(self, data: bytes) -> None:
+            self.write(data)
+            _fdatasync(self._fd)
+
+    def sync(self) -> None:
+        _fdatasync(self._fd)
+
+    def close(self) -> None:
+        if os.fstat(self._fd).st_size > self.size:
+            os.ftruncate(self._fd, self.size)
+        os.close(self._fd)
+
+
+class RealDisk:
+    """The files of one member. Raises DirectoryInUseError when another process has them."""
+
+    def __init__(self, directory: str, log_directory: str | None = None, *, lock: bool = True) -> None:
+        self.directory = directory
+        self.log_directory = log_directory or directory
+        self._roots = list(dict.fromkeys((self.directory, self.log_directory)))
+        self._in_place: dict[str, int] = {}
+        self._locks: list[int] = []
+        if lock:
+            self._take_locks()
+
+    def _take_locks(self) -> None:
+        for root in self._roots:
+            os.makedirs(os.path.join(root, DIRECTORY), exist_ok=True)
+            path = os.path.join(root, LOCK_FILE)
+            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            self._locks.append(fd)
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                self.close()
+                raise DirectoryInUseError(error.errno, "another process uses this data directory", path) from None
+            with self._opened(root, os.O_RDONLY) as parent:
+                _fsync(parent)
+
+    def close(self) -> None:
+        """Release the lock and what is held open."""
+        for fd in [*self._in_place.values(), *self._locks]:
+            os.close(fd)
+        self._in_place.clear()
+        self._locks.clear()
+
+    def _absolute(self, path: str) -> str:
+        is_log = path.rpartition("/")[2].startswith("log.")
+        return os.path.join(self.log_directory if is_log else self.directory, path)
+
+    @contextlib.contextmanager
+    def _opened(self, absolute: str, flags: int) -> Iterator[int]:
+        fd = os.open(absolute, flags | os.O_CLOEXEC, 0o644)
+        try:
+            yield fd
+        finally:
+            os.close(fd)
+
+    def open_append(self, path: str, *, create: bool, offset: int = 0) -> RealFile:
+        flags = os.O_WRONLY | os.O_CLOEXEC | (os.O_CREAT | os.O_EXCL if create else 0)
+        return RealFile(os.open(self._absolute(path), flags, 0o644), offset)
+
+    def read(self, path: str, offset: int = 0, length: int | None = None) -> bytes:
+        with open(self._absolute(path), "rb") as file:
+            file.seek(offset)
+            return file.read() if length is None else file.read(length)
+
+    def replace(self, path: str, data: bytes) -> None:
+        temporary = path + ".tmp"
+        with self._opened(self._absolute(temporary), os.O_WRONLY | os.O_CREAT | os.O_TRUNC) as fd:
+            RealFile(fd, 0).write(data)
+            _fsync(fd)
+        self.rename(temporary, path)
+        self.sync_directory(os.path.dirname(path))
+
+    def overwrite(self, path: str, data: bytes) -> None:
+        fd = self._in_place.get(path)
+        if fd is None:
+            fd = self._in_place[path] = os.open(self._absolute(path), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        RealFile(fd, 0).write(data)
+
+    def preallocate(self, path: str, size: int) -> None:
+        with self._opened(self._absolute(path), os.O_WRONLY | os.O_CREAT | os.O_TRUNC) as fd:
+            _allocate(fd, size)
+            _fsync(fd)
+
+    def rename(self, old: str, new: str) -> None:
+        self._forget(old, new)
+        os.rename(self._absolute(old), self._absolute(new))
+
+    def remove(self, path: str) -> None:
+        self._forget(path)
+        os.remove(self._absolute(path))
+
+    def _forget(self, *paths: str) -> None:
+        """Close what `overwrite` keeps open under these names, which are about to name something else."""
+        for path in paths:
+            if path in self._in_place:
+                os.close(self._in_place.pop(path))
+
+    def truncate(self, path: str, size: int) -> None:
+        with self._opened(self._absolute(path), os.O_WRONLY) as fd:
+            os.ftruncate(fd, size)
+            _fsync(fd)
+
+    def list(self, directory: str) -> list[str]:
+        names: set[str] = set()
+        for root in self._roots:
+            with contextlib.suppress(FileNotFoundError):
+                names.update(os.listdir(os.path.join(root, directory)))
+        return sorted(names)
+
+    def size(self, path: str) -> int:
+        return os.stat(self._absolute(path)).st_size
+
+    def exists(self, path: str) -> bool:
+        return os.path.exists(self._absolute(path))
+
+    def sync_directory(self, directory: str) -> None:
+        for root in self._roots:
+            with self._opened(os.path.join(root, directory), os.O_RDONLY) as fd:
+                _fsync(fd)
+
+    def free_bytes(self) -> int:
+        return min(self._free(root) for root in self._roots)
+
+    def _free(self, root: str) -> int:
+        state = os.statvfs(root)
+        return state.f_bavail * state.f_frsize

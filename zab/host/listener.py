@@ -1,0 +1,79 @@
+"""A listening socket in the loop: it says that somebody knocked, and is accepted from at the end of the turn.
+
+When the process is out of file descriptors (EMFILE) or the system of buffers, an accept fails and the socket stays
+readable:
+the listener leaves the selector for `PAUSE_MS`, so that the loop does not spin, and the connections wait in the
+backlog.
+
+Not here: whom to let in (`links`, `client_sockets`); opening it (`open_listener`, which resolves no name).
+"""
+
+from __future__ import annotations
+
+import errno
+import socket
+
+from zab.host.journal import Journal
+from zab.host.loop import READ, Loop, Watched, now_ms
+
+PAUSE_MS = 100
+ACCEPTS_MAX = 64
+"""A turn accepts at most this many connections."""
+
+_OUT_OF_RESOURCES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+
+journal = Journal("listener")
+
+
+class Listener(Watched):
+    """`ready` after somebody knocked; `resume_at` while accepting is paused."""
+
+    def __init__(self, loop: Loop, sock: socket.socket) -> None:
+        super().__init__(sock)
+        self._loop = loop
+        self.ready = False
+        self.resume_at: int | None = None
+        loop.watch(self, READ)
+
+    def on_ready(self, mask: int) -> None:
+        self.ready = True
+
+    def accept(self) -> list[tuple[socket.socket, tuple[str, int]]]:
+        """The connections that wait, up to `ACCEPTS_MAX`, each with the numeric address and port it comes from."""
+        self.ready = False
+        accepted: list[tuple[socket.socket, tuple[str, int]]] = []
+        for _ in range(ACCEPTS_MAX):
+            try:
+                sock, address = self.socket.accept()
+            except BlockingIOError:
+                break
+            except OSError as error:
+                if error.errno in _OUT_OF_RESOURCES:
+                    self._pause(error)
+                    break
+                continue  # That connection was gone before it was accepted.
+            accepted.append((sock, (address[0], address[1])))
+        return accepted
+
+    def _pause(self, error: OSError) -> None:
+        journal.warning("cannot accept connections -> wait", reason=error.strerror, wait_ms=PAUSE_MS)
+        self._loop.watch(self, 0)
+        self.resume_at = now_ms() + PAUSE_MS
+
+    def resume_if_due(self, now: int) -> None:
+        """Listen again once the pause is over."""
+        if self.resume_at is not None and now >= self.resume_at:
+            self.resume_at = None
+            self._loop.watch(self, READ)
+
+
+def open_listener(host: str, port: int, backlog_count: int = -1) -> socket.socket:
+    """A listening socket on a numeric address (empty: all of them, IPv6 too where there is any). Raises OSError."""
+    if not host or host in ("0.0.0.0", "::"):
+        dual = socket.has_dualstack_ipv6()
+        family, address = (socket.AF_INET6, ("::", port)) if dual else (socket.AF_INET, ("0.0.0.0", port))
+    else:
+        dual = False
+        family, address = (socket.AF_INET6 if ":" in host else socket.AF_INET), (host, port)
+    backlog = socket.SOMAXCONN if backlog_count < 0 else backlog_count
+    return socket.create_server(address, family=family, backlog=backlog, dualstack_ipv6=dual)

@@ -1,0 +1,65 @@
+"""From batches to the rows of a page of changes: pure, for the loop and for the worker that reads the log alike.
+
+A place is (zxid, part), as in `datatree.changes`; rows are in the order of their places. What of them somebody may see
+is for `changes` to say: a row has the path for that, and its bytes ready to be sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TypeAlias
+
+from datatree.changes import WHOLE, changes_of
+from datatree.log.batch import Batch
+from datatree.paths import ROOT
+from datatree.record import decode_all
+from zab.jute.changes import change_bytes
+
+Place: TypeAlias = tuple[int, int]
+Row: TypeAlias = tuple[int, int, bytes, bytes]
+"""zxid, part, path, and the bytes of the change."""
+
+
+def rows_of(batch: Batch, prefix: bytes = ROOT) -> list[Row]:
+    """What a batch changed at the path `prefix` and below it. Raises RecordError."""
+    return [
+        (txn.zxid, change[1], change[2], change_bytes(txn.zxid, txn.time, txn.session, change))
+        for txn in decode_all(batch.body, batch.first, batch.count)
+        for change in changes_of(txn)
+        if is_within(change[2], prefix)
+    ]
+
+
+def is_within(path: bytes, prefix: bytes) -> bool:
+    """Whether `path` is `prefix` or below it."""
+    return prefix == ROOT or (path.startswith(prefix) and path[len(prefix) : len(prefix) + 1] in (b"", b"/"))
+
+
+def gather(
+    found: Iterable[tuple[int, list[Row]]], after: Place, prefix: bytes, bytes_max: int
+) -> tuple[list[Row], Place]:
+    """The rows within `prefix` and behind `after`, at least one if there is any, then up to `bytes_max`; and the place
+    up to which there are no others. `found` has batches: the last zxid of each, and its rows."""
+    rows: list[Row] = []
+    size, place = 0, after
+    for zxid, candidates in found:
+        for row in candidates:
+            if row[:2] > after and is_within(row[2], prefix):
+                size += len(row[3])
+                if rows and size > bytes_max:
+                    return rows, rows[-1][:2]
+                rows.append(row)
+        place = zxid, WHOLE
+    return rows, place
+
+
+def start_of(place: Place) -> int:
+    """The zxid behind which to read for what is behind a place: the transaction itself is read again for its parts."""
+    zxid, part = place
+    return zxid if part == WHOLE else zxid - 1
+
+
+def is_known(place: Place, floor: int, behind: Sequence[Batch]) -> bool:
+    """Whether a history has the zxid of a place: `floor` is its batch end at or below `start_of`, then come these."""
+    zxid = place[0]
+    return zxid == floor or bool(behind and behind[0].first <= zxid)

@@ -1,0 +1,311 @@
+"""The feed of changes: getChanges requests of this member's clients, answered from the log.
+
+    ask       a request came: where its client is, below which path, how long it would wait
+    turn      at the end of each turn: bring requests forward, out of the batches in memory where these reach back far
+              enough; what has to be read or is long goes to a worker (`ReadChanges`)
+    read      the worker's answer (`ChangesRead`), taken up in the next turn
+
+    ready ──> answered                    ready ──> queued ──> reading ──> ready     one read at a time
+      ^  └──> parked at the end             parked ──> ready when more is applied, answered when its wait is over
+      └─────> looking back                  looking back ──> ready when it is known what guarded the older paths
+
+A request is answered once, out of the order of the other requests of its connection: its xid is its own. So nothing
+waits behind it, and it takes no place among them.
+
+Who sees what: a change is told to whoever may READ the znode by every list that has guarded its path since, as with a
+watch, the present one included. What guarded a path that is gone, the tree remembers (`past_acls`) from where it was
+loaded on. When somebody asks from further back, the files are read for it, once, a slice at a time (`LookBackSlice`);
+from before what they can tell, only the superuser is told, who passes every list. Nothing is left out silently: who
+cannot be told what there is from a place on gets OLDER.
+
+Invariants:
+- Nothing above what the tree has applied is told, so nothing that is not committed.
+- The pages of a client, each asked for from the place of the one before, have every change that it may see once, in
+  order; whichever members they come from.
+- One connection has at most `maxChangesPerConnection` requests here, a page is no larger than `maxChangesPageBytes` and
+  one change; none waits longer than `maxChangesWaitMs`, rounded up to the turn that finds it.
+
+Not here: the bytes (`zab.jute.changes`), the reading (`storage`).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+import attrs
+
+from datatree.acl import OPEN, READ, SUPER, permits
+from datatree.changes import WHOLE
+from datatree.errors import ErrorCode
+from datatree.log.batch import Batch
+from datatree.opcodes import OpCode
+from datatree.past_acls import PastAcls
+from datatree.paths import ROOT
+from datatree.requests import GetChanges, decode
+from datatree.znode import ACL
+from zab.history import History
+from zab.jute.changes import PageStatus, page_body
+from zab.jute.framing import CHANGES_XID_MAX
+from zab.jute.replies import reply
+from zab.member.change_rows import Place, Row, gather, is_known, rows_of, start_of
+from zab.member.connection import ClientConnection
+from zab.member.inputs import ChangesRead, LookBackSlice, LookedBack, ReadChanges
+from zab.member.reads import BODY_AT, UNDECODABLE, ReadState
+
+TURN_COUNT_MAX = 1_000
+"""Changes looked at in a turn, of all requests: two or three milliseconds."""
+REQUEST_COUNT = 8
+"""What a request itself counts for, as much as looking at so many changes."""
+INLINE_BYTES_MAX = 16 << 10
+"""Batches up to this size are decoded in the loop, where a thread would take longer to be woken."""
+
+
+@attrs.define(eq=False)
+class Asked:
+    """One request. `place` is where its client is; it moves on over what its client is not told."""
+
+    connection: ClientConnection
+    xid: int
+    place: Place
+    lineage: bytes
+    prefix: bytes
+    bytes_max: int
+    until: int
+    """Monotonic ms up to which the answer may wait."""
+    read: ChangesRead | None = None
+    is_over: bool = False
+
+
+class Changes:
+    """The requests of this member. Everything of it happens inside of a step."""
+
+    def __init__(self, state: ReadState) -> None:
+        self._state = state
+        self._asked: dict[ClientConnection, dict[int, Asked]] = {}
+        self._ready: deque[Asked] = deque()
+        self._parked: dict[Asked, None] = {}
+        self._queued: deque[Asked] = deque()
+        self._looking: list[Asked] = []
+        """Who waits for what the files say of older lists."""
+        self._reading: Asked | LookBackSlice | None = None
+        self._look: tuple[PastAcls, int] | None = None
+        """What older lists are looked for, and up to where; None before and behind that."""
+        self._looked: PastAcls | None = None
+        """For what they were looked for already."""
+        self._is_look_next = False
+        self._rows: dict[int, list[Row]] = {}
+        """Of the batches decoded in this turn, by last zxid: many clients follow the same end."""
+        self._applied = 0
+        self.next_deadline: int | None = None
+        """When some wait may be over; None while nobody waits."""
+
+    @property
+    def is_any(self) -> bool:
+        """Whether there is any request at all."""
+        return bool(self._asked)
+
+    @property
+    def is_due(self) -> bool:
+        """Whether the turn's budget has left something for the next turn."""
+        return bool(self._ready)
+
+    # ---------------------------------------------------------------------------------------------------- coming, going
+
+    def ask(self, connection: ClientConnection, xid: int, frame: bytes, now: int) -> None:
+        """A getChanges came."""
+        config, clients, applied = self._state.config, self._state.clients, self._state.tree.applied
+        try:
+            body = decode(OpCode.GET_CHANGES, frame, BODY_AT)
+        except UNDECODABLE:
+            clients.send(connection, reply(xid, applied, ErrorCode.MARSHALLINGERROR))
+            return
+        assert isinstance(body, GetChanges)
+        own = self._asked.setdefault(connection, {})
+        if xid > CHANGES_XID_MAX or xid in own or body.zxid < 0:
+            clients.send(connection, reply(xid, applied, ErrorCode.BADARGUMENTS))
+        elif len(own) >= config.max_changes_per_connection:
+            clients.send(connection, reply(xid, applied, ErrorCode.THROTTLEDOP))
+        else:
+            bytes_max = min(body.bytes_max, config.max_changes_page_bytes)
+            until = now + max(0, min(body.wait_ms, config.max_changes_wait_ms))
+            place = body.zxid, body.part if body.zxid else WHOLE
+            asked = Asked(connection, xid, place, body.lineage, body.prefix or ROOT, bytes_max, until)
+            own[xid] = asked
+            self._ready.append(asked)
+        if not own:
+            del self._asked[connection]
+
+    def forget(self, connection: ClientConnection) -> None:
+        """A connection is gone, and its requests with it."""
+        for asked in self._asked.pop(connection, {}).values():
+            asked.is_over = True
+            self._parked.pop(asked, None)
+        if not self._asked:
+            self._ready.clear()
+            self._queued.clear()
+            self._looking.clear()
+            self.next_deadline = None
+
+    def read(self, answer: ChangesRead) -> None:
+        """What was read for the request whose turn it was."""
+        asked, self._reading = self._reading, None
+        assert isinstance(asked, Asked), "nothing is read that nobody asked for"
+        if not asked.is_over:
+            asked.read = answer
+            self._ready.appendleft(asked)
+
+    def looked_back(self, answer: LookedBack) -> None:
+        """What was found of older lists, or that there is more to read."""
+        wanted, self._reading = self._reading, None
+        assert isinstance(wanted, LookBackSlice), "nothing is read that nobody asked for"
+        assert self._look is not None
+        if answer.past is not None:
+            (self._looked, upto), self._look = self._look, None
+            self._looked.prepend(answer.past, upto)
+            self._ready.extend(self._looking)
+            self._looking.clear()
+
+    # ---------------------------------------------------------------------------------------------------------- a turn
+
+    def turn(self, now: int, history: History, lineage: bytes, applied: int) -> list[ReadChanges | LookBackSlice]:
+        """Bring the requests forward, as far as the budget of a turn goes; what is to be read."""
+        if applied != self._applied:
+            self._applied = applied
+            self._ready.extend(self._parked)
+            self._parked.clear()
+        elif self.next_deadline is not None and now >= self.next_deadline:
+            for asked in [asked for asked in self._parked if asked.until <= now]:
+                del self._parked[asked]
+                self._answer(asked, lineage, asked.place)
+        budget = TURN_COUNT_MAX
+        while self._ready and budget > 0:
+            asked = self._ready.popleft()
+            if not asked.is_over:
+                budget -= REQUEST_COUNT + self._advance(asked, now, history, lineage)
+        self._rows.clear()
+        self.next_deadline = min((asked.until for asked in self._parked), default=None)
+        return self._start_read(history)
+
+    def _advance(self, asked: Asked, now: int, history: History, lineage: bytes) -> int:
+        """One request: how many changes were looked at for it."""
+        start = start_of(asked.place)
+        read, asked.read = asked.read, None
+        if asked.lineage and asked.lineage != lineage:
+            self._refuse(asked, PageStatus.ELSEWHERE, lineage)
+        elif asked.place[0] > self._applied:
+            self._refuse(asked, PageStatus.BEYOND, lineage)
+        elif start < self._known_from(asked) and self._looked is not self._state.tree.past_acls:
+            self._looking.append(asked)
+        elif start < self._known_from(asked):
+            self._refuse(asked, PageStatus.OLDER, lineage, self._known_from(asked))
+        elif read is not None:
+            return self._take_up(asked, read, now, lineage)
+        else:
+            floor = history.floor(start)
+            batches = self._in_memory(asked, history)
+            if floor is None:
+                self._queued.append(asked)
+            elif not is_known(asked.place, floor[0], batches):
+                self._refuse(asked, PageStatus.ELSEWHERE, lineage)
+            elif not batches:
+                asked.place = self._applied, WHOLE
+                self._wait(asked, now, lineage)
+            elif sum(len(batch.raw) for batch in batches) > INLINE_BYTES_MAX:
+                self._queued.append(asked)
+            else:
+                return self._look_through(asked, batches, now, lineage)
+        return 0
+
+    def _in_memory(self, asked: Asked, history: History) -> list[Batch]:
+        """As many of the batches behind its place as fit into a page; none when memory does not reach back so far."""
+        floor = history.floor(start_of(asked.place))
+        behind = [] if floor is None else history.after(floor[0], asked.bytes_max)
+        return [batch for batch in behind if batch.zxid <= self._applied]
+
+    def _look_through(self, asked: Asked, batches: list[Batch], now: int, lineage: bytes) -> int:
+        found = []
+        for batch in batches:
+            rows = self._rows.get(batch.zxid)
+            if rows is None:
+                rows = self._rows[batch.zxid] = rows_of(batch)
+            found.append((batch.zxid, rows))
+        rows, place = gather(found, asked.place, asked.prefix, asked.bytes_max)
+        self._tell(asked, rows, place, now, lineage)
+        return sum(len(rows) for _, rows in found)
+
+    def _take_up(self, asked: Asked, read: ChangesRead, now: int, lineage: bytes) -> int:
+        """What the worker has read for it."""
+        if read.is_damaged:
+            self._finish(asked, ErrorCode.DATAINCONSISTENCY)
+        elif read.status is not PageStatus.GIVEN:
+            self._refuse(asked, read.status, lineage, read.oldest)
+        else:
+            assert read.place > asked.place, "a log that is known to go on has nothing behind this place"
+            self._tell(asked, read.rows, read.place, now, lineage)
+        return len(read.rows)
+
+    def _tell(self, asked: Asked, rows: list[Row], place: Place, now: int, lineage: bytes) -> None:
+        """Answer with what of the rows its client may see; with nothing of them, go on behind them."""
+        told = rows if self._sees_all(asked.connection) else [row for row in rows if self._may_see(asked, row)]
+        asked.place = place
+        if told or now >= asked.until:
+            self._answer(asked, lineage, place, [row[3] for row in told])
+        else:
+            self._ready.append(asked)
+
+    def _wait(self, asked: Asked, now: int, lineage: bytes) -> None:
+        if now >= asked.until:
+            self._answer(asked, lineage, asked.place)
+        else:
+            self._parked[asked] = None
+
+    def _start_read(self, history: History) -> list[ReadChanges | LookBackSlice]:
+        """Have the next one read, when the one before is done; looking back takes turns with the others."""
+        if self._reading is not None:
+            return []
+        while self._queued and not (self._looking and self._is_look_next):
+            asked = self._queued.popleft()
+            if not asked.is_over:
+                self._reading, self._is_look_next = asked, True
+                batches = self._in_memory(asked, history)
+                return [ReadChanges(asked.place, asked.prefix, self._applied, asked.bytes_max, batches)]
+        if not self._looking:
+            return []
+        past_acls = self._state.tree.past_acls
+        if self._look is None or self._look[0] is not past_acls:
+            self._look = past_acls, past_acls.complete_from
+        self._reading, self._is_look_next = LookBackSlice(self._look[1], past_acls.count_max), False
+        return [self._reading]
+
+    # --------------------------------------------------------------------------------------------------- who may see it
+
+    def _sees_all(self, connection: ClientConnection) -> bool:
+        return self._state.config.skip_acl or SUPER in connection.identities
+
+    def _known_from(self, asked: Asked) -> int:
+        """The zxid behind which it is known what its client may see."""
+        return 0 if self._sees_all(asked.connection) else self._state.tree.past_acls.complete_from
+
+    def _may_see(self, asked: Asked, row: Row) -> bool:
+        zxid, _, path, _ = row
+        tree, identities = self._state.tree, asked.connection.identities
+        znode = tree.get(path)
+        if znode is not None and znode[ACL] != OPEN and not permits(tree.acl(znode), READ, identities):
+            return False
+        return all(permits(acl, READ, identities) for acl in tree.past_acls.since(path, zxid))
+
+    # ------------------------------------------------------------------------------------------------------- answering
+
+    def _answer(self, asked: Asked, lineage: bytes, place: Place, changes: list[bytes] | None = None) -> None:
+        self._finish(asked, ErrorCode.OK, page_body(PageStatus.GIVEN, 0, *place, lineage, changes or ()))
+
+    def _refuse(self, asked: Asked, status: PageStatus, lineage: bytes, oldest: int = 0) -> None:
+        self._finish(asked, ErrorCode.OK, page_body(status, oldest, self._applied, WHOLE, lineage))
+
+    def _finish(self, asked: Asked, error: ErrorCode, body: bytes = b"") -> None:
+        asked.is_over = True
+        own = self._asked[asked.connection]
+        del own[asked.xid]
+        if not own:
+            del self._asked[asked.connection]
+        self._state.clients.send(asked.connection, reply(asked.xid, self._state.tree.applied, error, body))

@@ -1,0 +1,71 @@
+"""Which containers and TTL znodes may go, found a little at a time by the leader.
+
+Candidates, looked for every `container_check_interval_ms`; the deletion checks again that nothing is below them:
+
+    container     without children, and it had some once, or it never had any for `container_never_used_ms` (0: never)
+    TTL znode     without children, and not written for longer than its TTL
+
+Age is wall-clock time since mtime, which other members wrote: it decides nothing but when a deletion is asked for.
+
+Limits: `container_max_per_minute` deletions are asked for in a minute, and `EXAMINED_COUNT` candidates are looked at in
+a turn, so that a large clean-up never holds up a turn.
+
+Not here: the deletion, a transaction like any other (`datatree.prepare`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from datatree.tree import DataTree
+from datatree.znode import CONTAINER_OWNER, CVERSION, OWNER, STAT, STAT_LAYOUT, ttl_ms
+from zab.member.settings import Config
+
+EXAMINED_COUNT = 1000
+_MINUTE_MS = 60_000
+_MTIME = 3
+
+
+class Cleanup:
+    """The clean-up of one leadership. `now` is monotonic ms, `wall` ms since 1970."""
+
+    def __init__(self, config: Config, now: int) -> None:
+        self._config = config
+        self._candidates: Iterator[bytes] | None = None
+        self._minute_ends = now + _MINUTE_MS
+        self._left_count = config.container_max_per_minute
+        self.next_deadline = now + config.container_check_interval_ms
+
+    def due(self, tree: DataTree, now: int, wall: int) -> list[bytes]:
+        """The paths to be deleted now."""
+        if now < self.next_deadline:
+            return []
+        if now >= self._minute_ends:
+            self._minute_ends = now + _MINUTE_MS
+            self._left_count = self._config.container_max_per_minute
+        if self._candidates is None:
+            self._candidates = iter([*tree.containers, *tree.ttls])
+        found: list[bytes] = []
+        for _ in range(EXAMINED_COUNT):
+            if not self._left_count:
+                self.next_deadline = self._minute_ends
+                return found
+            path = next(self._candidates, None)
+            if path is None:
+                self._candidates = None
+                self.next_deadline = now + self._config.container_check_interval_ms
+                return found
+            if self._may_go(tree, path, wall):
+                found.append(path)
+                self._left_count -= 1
+        return found
+
+    def _may_go(self, tree: DataTree, path: bytes, wall: int) -> bool:
+        znode = tree.get(path)
+        if znode is None or tree.child_names(path):
+            return False
+        age_ms = wall - STAT_LAYOUT.unpack(znode[STAT])[_MTIME]
+        if znode[OWNER] != CONTAINER_OWNER:
+            return bool(age_ms > ttl_ms(znode[OWNER]))
+        never_used_ms = self._config.container_never_used_ms
+        return znode[CVERSION] > 0 or 0 < never_used_ms < age_ms

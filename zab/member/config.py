@@ -1,0 +1,304 @@
+"""The configuration of one member: `zoo.cfg` and `myid` as ZooKeeper has them, read once, into one frozen `Config`.
+
+    parse(text, filename, ...) -> Config    raises ConfigError(file, line, reason)
+
+Every key may be written with `zookeeper.` before it, as the Java property that it is in ZooKeeper. A key set twice has
+its last value, as in Java. What cannot be meant (a value of the wrong kind or out of bounds, fields that contradict one
+another, server lines that are none) is refused. Keys that are unknown, or belong to what is not built, are collected in
+`Config.warnings` and refuse nothing.
+
+Standalone: no server line, or one participant while `standaloneEnabled`; there is no quorum, and the server id is 1.
+
+Relative paths are kept as written.
+
+Not here: reading files (`config_file`); creating and locking directories, name resolution, ports that are taken: the
+server meets those.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import attrs
+
+from zab.configuration.dynamic import Ensemble, LineError, is_dynamic, parse_dynamic
+from zab.configuration.fields import ConfigWarning, fields_with_keys
+from zab.configuration.ignored import why_ignored
+from zab.configuration.properties import PropertiesError, Property, parse_properties
+from zab.member.settings import SERVER_ID_UNKNOWN, Config
+from zab.message import FRAME_BYTES_MAX, FRAME_SPARE_BYTES
+
+__all__ = ["Config", "ConfigError", "ConfigWarning", "entries_of", "parse", "plain_key", "validate"]
+
+STANDALONE_SERVER_ID = 1
+# A server id of 255 would make the ids of its sessions look like the stored owners of containers and timed znodes.
+_SERVER_ID_MAX_WITH_EXTENDED_TYPES = 254
+_COUNTER_MAX = 2**32 - 1
+_WILDCARDS = frozenset({"0.0.0.0", "::"})
+_DEFAULT_AT_MINUS_ONE = frozenset({"min_session_timeout_ms", "max_session_timeout_ms"})
+_VERSION_SUFFIX = re.compile(r"\.dynamic\.([0-9a-fA-F]{1,16})$")
+
+
+class ConfigError(Exception):
+    """The configuration is refused. `file` names the file, `line` its line from 1 (None: the file as a whole)."""
+
+    def __init__(self, file: str, line: int | None, reason: str) -> None:
+        super().__init__(f"{file}:{line}: {reason}" if line else f"{file}: {reason}")
+        self.file = file
+        self.line = line
+        self.reason = reason
+
+
+class RuleError(Exception):
+    """Fields that contradict each other; `keys` are those to look at, `reason` says what is wrong."""
+
+    def __init__(self, keys: tuple[str, ...], reason: str) -> None:
+        super().__init__(reason)
+        self.keys = keys
+        self.reason = reason
+
+
+def parse(text: str, filename: str, *, my_id: int | None = None, dynamic_text: str | None = None) -> Config:
+    """The configuration that `text` describes. Raises ConfigError.
+
+    my_id: from `myid`; without it a member of an ensemble has server id SERVER_ID_UNKNOWN. dynamic_text: content of the
+    file that `dynamicConfigFile` names.
+    """
+    return _Parser(filename).parse(text, my_id, dynamic_text)
+
+
+def validate(config: Config) -> None:
+    """The rules between fields, whoever filled them in. Raises RuleError."""
+    _validate_sessions(config)
+    _validate_limits(config)
+    _validate_members(config)
+    if config.client_port is None and config.client_port_address != _default("client_port_address"):
+        raise RuleError(("clientPortAddress",), "clientPortAddress is set but clientPort is not")
+    if config.is_standalone:
+        if config.client_address is None:
+            raise RuleError(("clientPort",), "clientPort is not set: nobody could reach a standalone server")
+        return
+    for key, ticks in (("initLimit", config.init_limit_ticks), ("syncLimit", config.sync_limit_ticks)):
+        if ticks == 0:
+            raise RuleError((key,), f"{key} is not set; an ensemble needs it")
+    if config.server_id != SERVER_ID_UNKNOWN:
+        _validate_own_line(config)
+
+
+def _validate_sessions(config: Config) -> None:
+    if config.min_session_timeout_ms > config.max_session_timeout_ms:
+        raise RuleError(
+            ("minSessionTimeout", "maxSessionTimeout"),
+            f"minSessionTimeout ({config.min_session_timeout_ms} ms) is larger than maxSessionTimeout "
+            f"({config.max_session_timeout_ms} ms)",
+        )
+
+
+def _validate_limits(config: Config) -> None:
+    for key, limit in (("maxUnsyncedBytes", config.max_unsynced_bytes), ("maxRecentBytes", config.max_recent_bytes)):
+        if limit < config.max_batch_bytes:
+            raise RuleError((key, "maxBatchBytes"), f"{key} ({limit}) holds not even one batch of maxBatchBytes")
+    if config.output_limit_bytes < config.jute_max_buffer_bytes:
+        raise RuleError(
+            ("outputLimitBytes", "jute.maxbuffer"), "outputLimitBytes is less than one reply of jute.maxbuffer"
+        )
+    if config.max_batch_bytes + 2 * config.jute_max_buffer_bytes > FRAME_BYTES_MAX - FRAME_SPARE_BYTES:
+        raise RuleError(
+            ("jute.maxbuffer", "maxBatchBytes"),
+            f"maxBatchBytes and twice jute.maxbuffer are more than members send each other at once ({FRAME_BYTES_MAX})",
+        )
+    if config.counter_limit + config.max_batch_count > _COUNTER_MAX:
+        raise RuleError(("counterLimit", "maxBatchCount"), "counterLimit leaves no room for the batch that reaches it")
+
+
+def _validate_members(config: Config) -> None:
+    ensemble = config.ensemble
+    voters = len(ensemble.participants)
+    if voters == 0 and not config.standalone_enabled:
+        raise RuleError(("standaloneEnabled",), "standaloneEnabled is false, so at least one participant is needed")
+    if ensemble.observers and config.is_standalone:
+        raise RuleError(
+            (f"server.{min(ensemble.observers)}",), "observers need an ensemble to observe: two participants"
+        )
+    taken: dict[tuple[str, int], int] = {}
+    for server_id, line in ensemble.servers.items():
+        ports = [line.quorum_port, line.election_port]
+        if line.client_host == line.host and line.client_port is not None:
+            ports.append(line.client_port)
+        for port in ports:
+            other = taken.setdefault((line.host, port), server_id)
+            if other != server_id or ports.count(port) > 1:
+                raise RuleError(
+                    (f"server.{server_id}",), f"port {port} of {line.host} is already that of server.{other}"
+                )
+
+
+def _validate_own_line(config: Config) -> None:
+    line = config.ensemble.servers.get(config.server_id)
+    if line is None:
+        raise RuleError(("server.*",), f"myid is {config.server_id}, but there is no server.{config.server_id} line")
+    if config.extended_types_enabled and config.server_id > _SERVER_ID_MAX_WITH_EXTENDED_TYPES:
+        raise RuleError(
+            ("extendedTypesEnabled",),
+            f"with extendedTypesEnabled a server id is at most {_SERVER_ID_MAX_WITH_EXTENDED_TYPES}",
+        )
+    if config.client_port is None or line.client_port is None:
+        return
+    anywhere = config.client_port_address in _WILDCARDS
+    if config.client_port != line.client_port or not (anywhere or config.client_port_address == line.client_host):
+        raise RuleError(
+            ("clientPort", "clientPortAddress"),
+            f"client address {config.client_port_address}:{config.client_port} differs from the one in the server "
+            f"line, {line.client_host}:{line.client_port}",
+        )
+
+
+def _default(name: str) -> object:
+    return getattr(attrs.fields(Config), name).default
+
+
+class _Parser:
+    """One file on its way to a Config: where each key stood, and what to warn about."""
+
+    def __init__(self, filename: str) -> None:
+        self.filename = filename
+        # Where each key stands: file and line.
+        self.places: dict[str, tuple[str, int]] = {}
+        self.warnings: list[ConfigWarning] = []
+
+    def parse(self, text: str, my_id: int | None, dynamic_text: str | None) -> Config:
+        entries: dict[str, Property] = {}
+        for entry in entries_of(text, self.filename):
+            key = plain_key(entry.key)
+            if key in entries:
+                self._warn(entries[key].line, key, f"it is set again in line {entry.line}, which counts")
+            entries[key] = attrs.evolve(entry, key=key)
+        self.places = {key: (self.filename, entry.line) for key, entry in entries.items()}
+        values: dict[str, Any] = {}
+        for attribute in fields_with_keys(Config):
+            entry_of_field = entries.pop(attribute.metadata["key"], None)
+            if entry_of_field is not None:
+                self._read_value(attribute, entry_of_field, values)
+        if "data_dir" not in values:
+            raise ConfigError(self.filename, None, "dataDir is not set")
+        server_lines = [entry for key, entry in entries.items() if is_dynamic(key)]
+        for key, entry in entries.items():
+            if not is_dynamic(key) and key != "version":
+                self._warn_ignored(entry)
+        if values.get("dynamic_config_file") is None:
+            version = entries["version"].value if "version" in entries else "0"
+            ensemble = self._ensemble(server_lines, self.filename, version)
+        else:
+            self._refuse_both(server_lines)
+            ensemble = self._ensemble_of_file(values["dynamic_config_file"], dynamic_text)
+        return self._finish(Config(**values, ensemble=ensemble, file=self.filename), my_id)
+
+    def _read_value(self, attribute: attrs.Attribute[Any], entry: Property, values: dict[str, Any]) -> None:
+        details = attribute.metadata
+        try:
+            value = details["read"](entry.value)
+        except ValueError as error:
+            raise ConfigError(self.filename, entry.line, f"{entry.key}: {error}") from None
+        if attribute.name in _DEFAULT_AT_MINUS_ONE and value == -1:
+            return
+        if details["raised_to"] is not None and value < details["raised_to"]:
+            self._warn(entry.line, entry.key, f"{value} is too small; {details['raised_to']} is used")
+            value = details["raised_to"]
+        # Port 0 is ZooKeeper's way to say that there is none.
+        values[attribute.name] = None if attribute.name == "client_port" and value == 0 else value
+
+    def _refuse_both(self, server_lines: list[Property]) -> None:
+        for entry in server_lines:
+            reason = f"{entry.key} belongs into the file that dynamicConfigFile names"
+            raise ConfigError(self.filename, entry.line, reason)
+
+    def _ensemble_of_file(self, path: str, text: str | None) -> Ensemble:
+        """The dynamic file: the version is in its name (`zoo.cfg.dynamic.100000004`), never in its text."""
+        if text is None:
+            raise ConfigError(path, None, "the dynamic configuration was not read")
+        server_lines = {}
+        for entry in entries_of(text, path):
+            if entry.key == "version":
+                raise ConfigError(path, entry.line, "a dynamic file has its version in its name, not inside")
+            if is_dynamic(entry.key):
+                server_lines[entry.key] = entry
+            else:
+                self._warn(entry.line, entry.key, "the key has no place in a dynamic file and is ignored", path)
+        suffix = _VERSION_SUFFIX.search(path)
+        return self._ensemble(list(server_lines.values()), path, suffix[1] if suffix else "0")
+
+    def _ensemble(self, server_lines: list[Property], path: str, version: str) -> Ensemble:
+        if not re.fullmatch(r"[0-9a-fA-F]{1,16}", version, re.ASCII):
+            line_of_version = self.places["version"][1] if "version" in self.places else None
+            raise ConfigError(path, line_of_version, f"version {version!r} is not a hexadecimal number")
+        try:
+            ensemble = parse_dynamic(server_lines, int(version, 16))
+        except LineError as error:
+            raise ConfigError(path, error.line or None, error.reason) from None
+        multiple_addresses = "multiAddress.enabled" in self.places
+        for entry in server_lines:
+            self.places[entry.key] = (path, entry.line)
+            line = ensemble.servers.get(int(entry.key.partition(".")[2])) if entry.key.startswith("server.") else None
+            if line is not None and line.other_hosts:
+                if not multiple_addresses:
+                    raise ConfigError(
+                        path, entry.line, f"{entry.key} has several addresses without multiAddress.enabled"
+                    )
+                self._warn(entry.line, entry.key, f"only the first address is used, {line.host}", path)
+            if line is not None and line.has_secure_part:
+                self._warn(entry.line, entry.key, "TLS is not built yet; its secure client port is not opened", path)
+        return ensemble
+
+    def _finish(self, config: Config, my_id: int | None) -> Config:
+        if config.is_standalone:
+            config = attrs.evolve(config, server_id=STANDALONE_SERVER_ID)
+        elif my_id is not None:
+            config = attrs.evolve(config, server_id=my_id)
+        try:
+            validate(config)
+        except RuleError as error:
+            places = [self.places[key] for key in error.keys if key in self.places]
+            file, line = max(places, key=lambda place: place[1], default=(self.filename, None))
+            raise ConfigError(file, line, error.reason) from None
+        self._warn_members(config)
+        return attrs.evolve(config, warnings=tuple(self.warnings))
+
+    def _warn_members(self, config: Config) -> None:
+        voters = len(config.ensemble.participants)
+        if config.peer_type is not None and config.peer_type != config.role.value:
+            reason = f"the server line says {config.role.value}, which counts"
+            self._warn(self.places["peerType"][1], "peerType", reason)
+        if voters == 1 and config.is_standalone:
+            self._warn_servers("one participant is no ensemble; it runs standalone")
+        elif voters and voters % 2 == 0:
+            survived = f"{(voters - 1) // 2}, as {voters - 1} would" if voters > 2 else "none"
+            self._warn_servers(f"{voters} participants survive the failure of {survived}; use an odd number")
+
+    def _warn_servers(self, reason: str) -> None:
+        """A warning about all server lines, put at the first."""
+        file, line = min(place for key, place in self.places.items() if key.startswith("server."))
+        self._warn(line, "server.*", reason, file)
+
+    def _warn_ignored(self, entry: Property) -> None:
+        why = why_ignored(entry.key, entry.value)
+        if why is None:
+            self._warn(entry.line, entry.key, "the key is unknown and has no effect")
+        elif why:
+            self._warn(entry.line, entry.key, f"the key has no effect: {why}")
+
+    def _warn(self, line: int, key: str, reason: str, path: str | None = None) -> None:
+        self.warnings.append(ConfigWarning(path or self.filename, line, key, reason))
+
+
+def entries_of(text: str, filename: str) -> list[Property]:
+    """The lines of a file that set something. Raises ConfigError."""
+    try:
+        return parse_properties(text)
+    except PropertiesError as error:
+        raise ConfigError(filename, error.line, error.reason) from None
+
+
+def plain_key(key: str) -> str:
+    """The key without the prefix that it has as a Java property."""
+    return key.removeprefix("zookeeper.")

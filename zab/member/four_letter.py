@@ -1,0 +1,293 @@
+"""Four-letter words: what a member says about itself, in plain text, on the client port.
+
+    word                             answered     says
+    ruok                             always       imok
+    isro                             always       rw, or null while no client is served
+    srvr                             serving      version, latencies, counts, zxid, mode, number of znodes
+    stat                             serving      the same, with a line for each connection
+    mntr                             serving      all numbers, `zk_<name>` TAB value
+    conf                             serving      the configuration, and the ensemble
+    cons                             serving      a line for each connection
+    crst, srst                       serving      reset the connections' and the server's counts
+    wchs, wchc, wchp                 serving      watches: how many, by connection, by path
+    dump                             serving      sessions and their ephemerals
+    envi                             always       the version, which some clients look for here
+    dirs, hash, gtmk, stmk           -            nothing: not built
+
+A word that `4lw.commands.whitelist` does not list is refused in words; by default it lists only `srvr`. Shapes are
+those of ZooKeeper 3.9, so that what parses its answers parses these.
+
+Pure: the text is made of the member's numbers. Not here: recognizing the words (`zab.jute.framing`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from zab.election import FOLLOWING, LEADING, OBSERVING
+from zab.member.connection import ClientConnection
+from zab.member.metrics import Metrics, Summary
+
+if TYPE_CHECKING:
+    from zab.member.member import Member
+
+VERSION = "3.9.5-zab, built on 2026-01-01 00:00 UTC"
+"""Tools compare the number, so it is the one of the ZooKeeper whose protocol this is."""
+
+NOT_SERVING = "This ZooKeeper instance is not currently serving requests\n"
+
+_MODES = {LEADING: "leader", FOLLOWING: "follower", OBSERVING: "observer"}
+_PEER_STATES = {
+    LEADING: "leading - broadcast",
+    FOLLOWING: "following - broadcast",
+    OBSERVING: "observing - broadcast",
+}
+_READ_INTEREST = 1
+
+
+def answer(member: Member, word: bytes) -> str:
+    """The text for one of the words; "" for those that are not built."""
+    name = word.decode("ascii")
+    if not member.config.allows_word(name):
+        return f"{name} is not executed because it is not in the whitelist.\n"
+    if word in _ALWAYS:
+        return _ALWAYS[word](member)
+    if not member.serving:
+        return NOT_SERVING
+    say = _SERVING.get(word)
+    return say(member) if say is not None else ""
+
+
+def mode(member: Member) -> str:
+    """leader, follower, observer or standalone."""
+    return "standalone" if member.config.is_standalone else _MODES[member.peer.state]
+
+
+def _ruok(_member: Member) -> str:
+    return "imok"
+
+
+def _isro(member: Member) -> str:
+    return "rw" if member.serving else "null"
+
+
+def _envi(_member: Member) -> str:
+    return f"Environment:\nzookeeper.version={VERSION}\n"
+
+
+def _srvr(member: Member) -> str:
+    return f"Zookeeper version: {VERSION}\n" + _numbers(member)
+
+
+def _stat(member: Member) -> str:
+    lines = "".join(f" {_connection(connection)}\n" for connection in member.clients.all)
+    return f"Zookeeper version: {VERSION}\nClients:\n{lines}\n" + _numbers(member)
+
+
+def _numbers(member: Member) -> str:
+    metrics = member.metrics
+    latency = metrics.latency()
+    text = (
+        f"Latency min/avg/max: {latency.least}/{_double(latency.average)}/{latency.largest}\n"
+        f"Received: {metrics.packets_received}\n"
+        f"Sent: {metrics.packets_sent}\n"
+        f"Connections: {len(member.clients.all)}\n"
+        f"Outstanding: {member.processor.outstanding_count}\n"
+        f"Zxid: {member.tree.applied:#x}\n"
+        f"Mode: {mode(member)}\n"
+        f"Node count: {member.tree.znode_count}\n"
+    )
+    if member.peer.state == LEADING and not member.config.is_standalone:
+        size = metrics.proposal_size
+        least, largest = (size.least, size.largest) if size.count else (-1, -1)
+        text += f"Proposal sizes last/min/max: {metrics.last_proposal_size}/{least}/{largest}\n"
+    return text
+
+
+def _connection(connection: ClientConnection) -> str:
+    interest = 0 if connection.paused else _READ_INTEREST
+    return (
+        f"/{connection.host}:{connection.port}[{interest:x}]"
+        f"(queued={len(connection.pending)},recved={connection.received_count},sent={connection.sent_count})"
+    )
+
+
+def _cons(member: Member) -> str:
+    lines = []
+    for connection in member.clients.all:
+        text = _connection(connection)
+        if connection.session:
+            text = f"{text[:-1]},sid={connection.session & _UNSIGNED:#x},to={connection.timeout_ms})"
+        lines.append(f" {text}\n")
+    return "".join(lines) + "\n"
+
+
+def _crst(member: Member) -> str:
+    for connection in member.clients.all:
+        connection.received_count = connection.sent_count = 0
+    return "Connection stats reset.\n"
+
+
+def _srst(member: Member) -> str:
+    member.metrics.reset()
+    return "Server stats reset.\n"
+
+
+def _wchs(member: Member) -> str:
+    connections, paths, watches = member.state.watches.summary()
+    return f"{connections} connections watching {paths} paths\nTotal watches:{watches}\n"
+
+
+def _wchc(member: Member) -> str:
+    text = ""
+    for connection, paths in member.state.watches.by_connection():
+        text += f"{connection.session & _UNSIGNED:#x}\n" + "".join(f"\t{_text(path)}\n" for path in paths)
+    return text + "\n"
+
+
+def _wchp(member: Member) -> str:
+    text = ""
+    for path, connections in member.state.watches.by_path():
+        text += f"{_text(path)}\n" + "".join(f"\t{each.session & _UNSIGNED:#x}\n" for each in connections)
+    return text + "\n"
+
+
+def _dump(member: Member) -> str:
+    tree, tracker = member.tree, member.sessions.tracker
+    text = "SessionTracker dump:\n"
+    if tracker is not None:
+        sets = list(tracker.sets())
+        text += f"Session Sets ({len(sets)})/({sum(len(ids) for _, ids in sets)}):\n"
+        for due, ids in sets:
+            text += f"{len(ids)} expire in {max(0, due - member.now)} ms:\n"
+            text += "".join(f"\t{id_ & _UNSIGNED:#x}\n" for id_ in ids)
+    else:
+        text += f"Global Sessions({len(tree.sessions)}):\n"
+        text += "".join(f"{id_ & _UNSIGNED:#x}\t{ms}ms\n" for id_, ms in sorted(tree.sessions.items()))
+    text += f"ephemeral nodes dump:\nSessions with Ephemerals ({len(tree.ephemerals)}):\n"
+    for session, paths in sorted(tree.ephemerals.items()):
+        text += f"{session & _UNSIGNED:#x}:\n" + "".join(f"\t{_text(path)}\n" for path in sorted(paths))
+    return text
+
+
+def _conf(member: Member) -> str:
+    config = member.config
+    host_port = config.client_address
+    values: dict[str, object] = {
+        "clientPort": host_port[1] if host_port is not None else -1,
+        "secureClientPort": -1,
+        "dataDir": f"{config.data_dir}/version-1",
+        "dataLogDir": f"{config.data_log_dir}/version-1",
+        "tickTime": config.tick_time_ms,
+        "maxClientCnxns": config.max_client_connections,
+        "minSessionTimeout": config.min_session_timeout_ms,
+        "maxSessionTimeout": config.max_session_timeout_ms,
+        "clientPortListenBacklog": config.client_port_backlog_count,
+        "serverId": config.server_id,
+    }
+    own = config.own_line
+    if not config.is_standalone and own is not None:
+        values |= {
+            "initLimit": config.init_limit_ticks,
+            "syncLimit": config.sync_limit_ticks,
+            "electionAlg": 3,
+            "electionPort": own.election_port,
+            "quorumPort": own.quorum_port,
+            "peerType": 1 if config.role.value == "observer" else 0,
+        }
+    text = "".join(f"{key}={value}\n" for key, value in values.items())
+    return text if config.is_standalone else f"{text}membership: \n{config.ensemble}"
+
+
+def _mntr(member: Member) -> str:
+    return "".join(f"zk_{name}\t{_double(value)}\n" for name, value in numbers(member))
+
+
+def numbers(member: Member) -> Iterator[tuple[str, str | int | float]]:
+    """Everything that `mntr` and the admin server show, name and value, in their order."""
+    yield "version", VERSION
+    yield "server_state", mode(member)
+    if not member.config.is_standalone:
+        yield "peer_state", _PEER_STATES[member.peer.state]
+        yield "quorum_size", len(member.config.ensemble.participants)
+    yield from _gauges(member)
+    if member.peer.state == LEADING:
+        yield from _leader_gauges(member)
+    yield from _counters(member.metrics)
+    for name in ("readlatency", "updatelatency"):
+        yield from _summary(name, getattr(member.metrics, name))
+
+
+def _gauges(member: Member) -> Iterator[tuple[str, int | float]]:
+    metrics, tree = member.metrics, member.tree
+    latency = metrics.latency()
+    yield "avg_latency", latency.average
+    yield "max_latency", latency.largest
+    yield "min_latency", latency.least
+    yield "packets_received", metrics.packets_received
+    yield "packets_sent", metrics.packets_sent
+    yield "num_alive_connections", len(member.clients.all)
+    yield "outstanding_requests", member.processor.outstanding_count
+    yield "uptime", member.now - member.started_at
+    yield "znode_count", tree.znode_count
+    yield "watch_count", member.state.watches.total_count
+    yield "ephemerals_count", sum(len(paths) for paths in tree.ephemerals.values())
+    yield "approximate_data_size", tree.data_bytes + tree.path_bytes
+    yield "global_sessions", len(tree.sessions)
+    yield "local_sessions", 0
+    yield "auth_failed_count", metrics.auth_failed_count
+    yield "connection_drop_probability", 0.0
+
+
+def _leader_gauges(member: Member) -> Iterator[tuple[str, int]]:
+    metrics, observers = member.metrics, member.config.ensemble.observers
+    learners = member.peer.learners.values()
+    yield "learners", len(learners)
+    yield "synced_followers", sum(sid not in observers for sid in learners)
+    yield "synced_observers", sum(sid in observers for sid in learners)
+    yield "pending_syncs", len(member.processor.syncing)
+    yield "last_proposal_size", metrics.last_proposal_size
+    yield "max_proposal_size", metrics.proposal_size.largest if metrics.proposal_size.count else -1
+    yield "min_proposal_size", metrics.proposal_size.least if metrics.proposal_size.count else -1
+
+
+def _counters(metrics: Metrics) -> Iterator[tuple[str, int]]:
+    for name in metrics.counter_names():
+        yield name, getattr(metrics, name)
+
+
+def _summary(name: str, summary: Summary) -> Iterator[tuple[str, int | float]]:
+    yield f"avg_{name}", summary.average
+    yield f"min_{name}", summary.least
+    yield f"max_{name}", summary.largest
+    yield f"cnt_{name}", summary.count
+    yield f"sum_{name}", summary.total
+
+
+def _double(value: str | float) -> str:
+    """As Java prints it: an average has up to four decimals, and at least one."""
+    return str(round(value, 4)) if isinstance(value, float) else str(value)
+
+
+def _text(path: bytes) -> str:
+    return path.decode("utf-8", "replace")
+
+
+_UNSIGNED = (1 << 64) - 1
+
+_ALWAYS: dict[bytes, Callable[[Member], str]] = {b"ruok": _ruok, b"isro": _isro, b"envi": _envi}
+
+_SERVING: dict[bytes, Callable[[Member], str]] = {
+    b"srvr": _srvr,
+    b"stat": _stat,
+    b"mntr": _mntr,
+    b"conf": _conf,
+    b"cons": _cons,
+    b"crst": _crst,
+    b"srst": _srst,
+    b"wchs": _wchs,
+    b"wchc": _wchc,
+    b"wchp": _wchp,
+    b"dump": _dump,
+}

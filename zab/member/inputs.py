@@ -1,0 +1,143 @@
+"""What goes into a `Member` beside the events of its peer, and what comes out of it beside the peer's effects.
+
+One step of the member takes all inputs of one turn. Its host answers the effects with later inputs, as `zab.events`
+says for those of the peer.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import attrs
+
+from datatree.cursor import SnapshotCursor
+from datatree.log.batch import Batch
+from datatree.past_acls import PastAcls
+from datatree.tree import DataTree
+from zab.events import Effect, Event
+from zab.jute.changes import PageStatus
+from zab.member.change_rows import Place, Row
+from zab.member.connection import ClientConnection
+
+# ------------------------------------------------------------------------------------------------------------- inputs
+
+
+@attrs.define
+class ClientConnected:
+    """A client's socket is open."""
+
+    connection: ClientConnection
+
+
+@attrs.define
+class ClientBytes:
+    """A client sent these bytes."""
+
+    connection: ClientConnection
+    data: bytes
+
+
+@attrs.define
+class ClientClosed:
+    """A client closed its connection, or it broke."""
+
+    connection: ClientConnection
+
+
+@attrs.define
+class SnapshotTaken:
+    """`TakeSnapshot` is done: the snapshot of this zxid is durable, and its cursor is closed."""
+
+    zxid: int
+
+
+@attrs.define
+class SnapshotFailed:
+    """`TakeSnapshot` was given up, for this reason; its cursor is closed. Everything else goes on."""
+
+    zxid: int
+    reason: str
+
+
+@attrs.define
+class TreeInstalled:
+    """The tree of a snapshot that was fetched; directly before the peer's `SnapshotInstalled`."""
+
+    tree: DataTree
+
+
+@attrs.define
+class ChangesRead:
+    """The answer to `ReadChanges`: the rows, and the place up to which there are no others.
+
+    With another status than GIVEN there are none: OLDER with the oldest zxid from which the log can be read, ELSEWHERE,
+    or, if `is_damaged`, that it cannot be read at all.
+    """
+
+    status: PageStatus
+    rows: list[Row] = attrs.Factory(list)
+    place: Place = (0, 0)
+    oldest: int = 0
+    is_damaged: bool = False
+
+
+@attrs.define
+class LookedBack:
+    """The answer to `LookBackSlice`: what was found once all is read, None before."""
+
+    past: PastAcls | None
+
+
+Input: TypeAlias = (
+    Event
+    | ClientConnected
+    | ClientBytes
+    | ClientClosed
+    | SnapshotTaken
+    | SnapshotFailed
+    | TreeInstalled
+    | ChangesRead
+    | LookedBack
+)
+
+# ------------------------------------------------------------------------------------------------------------ effects
+
+
+@attrs.define
+class TakeSnapshot:
+    """Write the snapshot at this position out of the cursor, when this member's turn has come; then close the cursor.
+
+    Answer with `SnapshotTaken` or `SnapshotFailed`. There is at most one at a time.
+    """
+
+    zxid: int
+    chain: bytes
+    cursor: SnapshotCursor
+
+
+@attrs.define
+class ReadChanges:
+    """Read what changed behind a place, within a path and up to a zxid; answer with `ChangesRead`.
+
+    Out of these batches; when there are none, out of the log files, at most `bytes_max` of them. One at a time.
+    """
+
+    place: Place
+    prefix: bytes
+    upto: int
+    bytes_max: int
+    batches: list[Batch]
+
+
+@attrs.define
+class LookBackSlice:
+    """Read a little of which lists guarded paths up to this zxid, for at most so many paths; answer with `LookedBack`.
+
+    Asked again until all is read. Never beside a `ReadChanges`.
+    """
+
+    upto: int
+    count_max: int
+
+
+MemberEffect: TypeAlias = Effect | TakeSnapshot | ReadChanges | LookBackSlice

@@ -1,0 +1,536 @@
+"""One member of the ensemble, without I/O: peer, tree, sessions and clients wired into one `step`.
+
+    step(now, wall, inputs) -> effects    one turn of the loop; `now` monotonic ms, `wall` ms since 1970
+    next_deadline()                       when a step is wanted although nothing happened
+    clients.dirty                         after a step: connections to be flushed, paused, read from again or closed
+
+The order of a turn, whatever the order of its inputs (decision H2: acknowledgements never wait behind clients):
+
+    1  what the peer is told: links, messages, storage; its effects, among them what is committed
+    2  committed batches are applied and answered, up to a budget; the rest is first in the next turn
+    3  clients: new connections, bytes, ends
+    4  the end of the turn: sessions that were silent for too long (last of all, G1), znodes whose time is over; then
+       all that is to be written as one batch, or as one message to the leader; questions to the leader; limits
+
+The trio host and the simulator run the same member; it reads no clock, opens no file and starts no thread.
+
+Invariants:
+- Clients are served only while the peer serves and everything committed before is applied; when that ends, every
+  client is closed and nothing that was under way goes to the next leader (G2).
+- The tree at a batch end has the digest that the leader announced for it, or this member halts (E5): it never serves a
+  tree that it knows to be wrong.
+
+Not here: the way of a request (`processor`), the protocol between members (`zab.peer`), files (the host's storage).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Any
+
+from datatree.digest import DIGEST_VERSION
+from datatree.log.batch import Batch
+from datatree.opcodes import OpCode
+from datatree.prepare import Prepare, PrepareSettings
+from datatree.recovery.recover import Recovered
+from datatree.requests import PathOnly
+from datatree.tree import DataTree
+from datatree.watches import WatchTable
+from session.identity import SessionIds
+from zab import events as ev
+from zab import message as msg
+from zab.election import LEADING, LOOKING
+from zab.jute.framing import FOUR_LETTER_WORDS, FrameError, FrameReader
+from zab.member import four_letter
+from zab.member.cleanup import Cleanup
+from zab.member.connection import ClientConnection, Clients, Closing, Stage
+from zab.member.digests import Digests
+from zab.member.inputs import (
+    ChangesRead,
+    ClientBytes,
+    ClientClosed,
+    ClientConnected,
+    Input,
+    LookedBack,
+    MemberEffect,
+    SnapshotFailed,
+    SnapshotTaken,
+    TakeSnapshot,
+    TreeInstalled,
+)
+from zab.member.limits import Limits
+from zab.member.metrics import Metrics
+from zab.member.processor import Processor
+from zab.member.reads import ReadState
+from zab.member.restore import restored_of, schedule_of, settings_of, tree_of
+from zab.member.sessions import Sessions
+from zab.member.settings import Config
+from zab.peer import Peer
+
+APPLIED_COUNT_MAX = 500
+"""Transactions applied in a turn, or one batch: some 3 ms of sets, 10 ms of creates."""
+
+
+class Member:
+    """See the module's text. Everything without an underscore may be looked at; only `step` changes it."""
+
+    def __init__(self, config: Config, recovered: Recovered, rng: Random, now: int, wall: int) -> None:
+        self.config = config
+        self.metrics = Metrics()
+        self.clients = Clients(per_host_count_max=config.max_client_connections, total_count_max=config.max_connections)
+        self.peer = Peer(settings_of(config), restored_of(recovered), rng)
+        self.sessions = Sessions(config, self.clients, self.metrics, SessionIds(config.server_id, wall))
+        self.state = ReadState(config, tree_of(recovered), WatchTable(), self.clients, self.metrics)
+        self.processor = Processor(self.state, self.sessions, schedule_of(config, recovered), config.server_id)
+        voter_count = len(self.peer.settings.quorum.voters)
+        self.limits = Limits(config, self.clients, self.metrics, voter_count=voter_count, now=now)
+        self.digests = Digests()
+        self.serving = False
+        """Whether clients are served: the peer serves, and what was committed before is applied."""
+        self.halted = False
+        self.started_at = now
+        self.applied = 0
+        """The batch end that the tree is at, or passed last."""
+        self._effects: list[MemberEffect] = []
+        self.now = now
+        """Monotonic ms of the last turn."""
+        self._wall = wall
+        self._committed: deque[Batch] = deque()
+        self._early: list[ev.MemberMessage] = []
+        self._cleanup: Cleanup | None = None
+        self._snapshot_zxid: int | None = None
+        self._verdicts: list[tuple[int, msg.Revalidated]] = []
+        self._asked: list[tuple[int | None, int]] = []
+        self._questions: dict[int, list[tuple[int | None, int]]] = {}
+        self._missed: list[tuple[int, int]] = []
+        """Sessions that learners asked for and that are not alive here: link and session."""
+        self._doubts: dict[int, tuple[list[ClientConnection], list[tuple[int, int]]]] = {}
+        """What a leader may only say once a quorum has confirmed that it still leads: that these sessions are over."""
+        self._token = 0
+        self._is_stalled = False
+        """Writes are left from the last turn, since nothing may be proposed."""
+        self._synced: deque[tuple[int, int]] = deque()
+        self._install(self.state.tree)
+        for batch in recovered.recent[-1:]:
+            self.processor.newest_time = batch.time
+
+    @property
+    def tree(self) -> DataTree:
+        return self.state.tree
+
+    # ------------------------------------------------------------------------------------------------------------ a
+    # turn
+
+    def step(self, now: int, wall: int, inputs: Sequence[Input]) -> list[MemberEffect]:
+        """One turn of the loop; the effects are to be carried out in their order."""
+        if self.halted:
+            return []
+        self.now = self.processor.now = now
+        self._wall = wall
+        self.clients.dirty.clear()
+        from_clients = []
+        for event in inputs:
+            on_client = _ON_CLIENT.get(type(event))
+            if on_client is not None:
+                from_clients.append((on_client, event))
+            else:
+                _ON_INPUT.get(type(event), Member._tell)(self, event)
+        # Behind what arrived: after a pause of this process, who is silent is not who was not read.
+        deadline = self.peer.next_deadline()
+        if deadline is not None and deadline <= now:
+            self._tell(ev.TimePassed())
+        self._apply_committed()
+        self._start_serving()
+        for on_client, event in from_clients:
+            on_client(self, event)
+        self._end_turn()
+        effects, self._effects = self._effects, []
+        return effects
+
+    @property
+    def has_more(self) -> bool:
+        """Whether the turn's budgets left something for the next one. To be asked after the host has sent what there
+        was to send, since that makes room for more."""
+        return bool(self._committed) or self.processor.changes.is_due or self.limits.is_any_with_room_again
+
+    def next_deadline(self) -> int:
+        """When the next step is due although nothing happens."""
+        if self.has_more:
+            return self.now
+        deadlines = [self.limits.next_deadline]
+        for deadline in (self.peer.next_deadline(), self.processor.changes.next_deadline):
+            if deadline is not None:
+                deadlines.append(deadline)
+        if self.serving and self.sessions.tracker is not None:
+            deadlines.append(self.sessions.tracker.next_deadline)
+        if self._cleanup is not None:
+            deadlines.append(self._cleanup.next_deadline)
+        return min(deadlines)
+
+    def _tell(self, event: ev.Event) -> None:
+        """Let the peer take an event, and carry out or pass on what it wants done."""
+        for effect in self.peer.step(self.now, event):
+            on_effect = _ON_EFFECT.get(type(effect))
+            if on_effect is not None:
+                on_effect(self, effect)
+            else:
+                self._effects.append(effect)
+
+    def _send(self, link: int, message: msg.Message) -> None:
+        self._effects.append(ev.Send((link,), message))
+
+    def _trace(self, text: str) -> None:
+        self._effects.append(ev.Trace(text))
+
+    def _halt(self, reason: str) -> None:
+        self.halted = True
+        self._effects.append(ev.Halt(reason))
+        self.clients.close_all()
+
+    def _end_turn(self) -> None:
+        """What happens once a turn, for everything that came in it."""
+        for connection in self.sessions.take_established():
+            held, connection.held = connection.held, []
+            if held and not connection.closing:
+                self.processor.receive(connection, held)
+        self.processor.resume()
+        if self.serving and not self.halted:
+            if self.peer.state == LEADING:
+                self._lead_turn()
+            else:
+                self._follow_turn()
+        changes = self.processor.changes
+        if changes.is_any and self.serving:
+            self._effects += changes.turn(self.now, self.peer.history, self.peer.lineage, self.applied)
+        self.limits.end_turn(self.now, is_loaded=self._is_loaded)
+        for connection in self.clients.reap():
+            self.processor.forget(connection)
+            self.limits.forget(connection)
+
+    def _lead_turn(self) -> None:
+        """All that is to be written becomes one batch, or as many as its size asks for; then what waits for that."""
+        processor = self.processor
+        for session in self.sessions.expired(self.now):
+            self._trace(f"session {session:#x} was silent for its timeout -> close it")
+            self.metrics.stale_sessions_expired += 1
+            processor.submit(session, 0, OpCode.CLOSE_SESSION, b"", None)
+        if self._cleanup is not None:
+            for path in self._cleanup.due(self.tree, self.now, self._wall):
+                processor.submit(0, 0, OpCode.DELETE_CONTAINER, PathOnly(path).encode(), None)
+        processor.submit_new_sessions()
+        for proposal in processor.proposals(self.peer.next_zxid, self._wall):
+            self.metrics.proposal_count += 1
+            self._tell(proposal)
+        self._is_stalled = bool(processor.intake)
+        tag = processor.take_sync_tag()
+        if tag is not None:
+            self._asked.append((None, tag))
+        doubted = self.sessions.take_doubted()
+        if self._asked or doubted or self._missed:
+            self._token += 1
+            self._questions[self._token], self._asked = self._asked, []
+            if doubted or self._missed:
+                self._doubts[self._token], self._missed = (doubted, self._missed), []
+            self._tell(ev.SyncRequested(self._token))
+        if not self._is_stalled:
+            # Behind every proposal of what came through older connections of these sessions (`fence`).
+            verdicts, self._verdicts = self._verdicts, []
+            for link, verdict in verdicts:
+                if link in self.peer.learners:
+                    self._send(link, verdict)
+
+    def _follow_turn(self) -> None:
+        """Everything that is to be written goes to the leader as one message; then the questions."""
+        link = self.peer.link_to_leader
+        assert link is not None, "who serves has a link to the leader"
+        self.processor.submit_new_sessions()
+        for message in self.processor.forward():
+            self._send(link, message)
+        tag = self.processor.take_sync_tag()
+        if tag is not None:
+            self._send(link, msg.Sync(tag))
+        for question in self.sessions.take_revalidations():
+            self._send(link, question)
+
+    # ---------------------------------------------------------------------------------------------- effects of the peer
+
+    def _on_deliver(self, effect: ev.Deliver) -> None:
+        self._committed.extend(effect.batches)
+        self.metrics.commit_count += sum(batch.count for batch in effect.batches)
+
+    def _on_role_changed(self, effect: ev.RoleChanged) -> None:
+        self._effects.append(effect)
+        if effect.state == LOOKING:
+            self.metrics.looking_count += 1
+        if not effect.serving:
+            self._stop_serving()
+
+    def _on_reset_log(self, effect: ev.ResetLog) -> None:
+        self._effects.append(effect)
+        self._install(DataTree())
+
+    def _on_answer_ping(self, effect: ev.AnswerPing) -> None:
+        digest = self.digests.at(self.applied)
+        self._send(effect.link, msg.Ping(self.applied, self.applied, digest, self.sessions.drain_touches()))
+
+    def _on_sync_confirmed(self, effect: ev.SyncConfirmed) -> None:
+        for link, tag in self._questions.pop(effect.token, ()):
+            if link is None:
+                self._synced.append((tag, effect.zxid))
+            elif link in self.peer.learners:
+                self._send(link, msg.Synced(tag, effect.zxid))
+        self._finish_syncs()
+        doubted, missed = self._doubts.pop(effect.token, ((), ()))
+        for connection in doubted:
+            self.sessions.refuse(connection)
+        for link, session in missed:
+            if link in self.peer.learners:
+                self._send(link, msg.Revalidated(session, False))
+
+    def _on_halt(self, effect: ev.Halt) -> None:
+        self._halt(effect.reason)
+
+    # ---------------------------------------------------------------------------------------- messages for the member
+
+    def _on_member_message(self, effect: ev.MemberMessage) -> None:
+        """A message of a member that is served, or serves; while this member catches up, it waits."""
+        if self.serving:
+            _ON_MESSAGE[type(effect.message)](self, effect.link, effect.sid, effect.message)
+        elif self.peer.serving:
+            self._early.append(effect)
+
+    def _leader_on_request(self, link: int, sid: int, message: msg.Request) -> None:
+        if not self.processor.submit_forwarded(message, sid):
+            self._effects.append(ev.CloseLink(link, "it forwarded what no learner may"))
+            self._tell(ev.QuorumLinkDown(link))
+
+    def _leader_on_revalidate(self, link: int, sid: int, message: msg.Revalidate) -> None:
+        self.metrics.connection_revalidate_count += 1
+        if self.sessions.revalidate(message.session, max(0, message.timeout_ms), sid, self.now):
+            self._verdicts.append((link, msg.Revalidated(message.session, True)))
+        else:
+            self._missed.append((link, message.session))
+
+    def _leader_on_sync(self, link: int, _sid: int, message: msg.Sync) -> None:
+        self._asked.append((link, message.tag))
+
+    def _leader_on_ping(self, _link: int, sid: int, message: msg.Ping) -> None:
+        own = self.digests.differs(message.applied, message.digest)
+        if own is not None:
+            self.metrics.digest_mismatches_count += 1
+            self._trace(
+                f"ALARM: server {sid} has digest {message.digest:016x} at {message.applied:#x}, this one has {own:016x}"
+            )
+        self.sessions.learner_touched(message.touched, self.now)
+
+    def _learner_on_revalidated(self, _link: int, _sid: int, message: msg.Revalidated) -> None:
+        self.sessions.revalidated(message.session, message.valid, self.peer.history.last[0])
+
+    def _learner_on_synced(self, _link: int, _sid: int, message: msg.Synced) -> None:
+        self._synced.append((message.tag, message.zxid))
+        self._finish_syncs()
+
+    def _finish_syncs(self) -> None:
+        while self._synced and self._synced[0][1] <= self.applied:
+            self.processor.synced(self._synced.popleft()[0])
+
+    # ------------------------------------------------------------------------------------------------- committed
+    # batches
+
+    def _apply_committed(self) -> None:
+        count = 0
+        while self._committed and count < APPLIED_COUNT_MAX and not self.halted:
+            batch = self._committed.popleft()
+            self._check_digest(batch)
+            if not self.halted:
+                self._apply(batch)
+            count += batch.count
+
+    def _apply(self, batch: Batch) -> None:
+        self.processor.deliver(batch)
+        self.applied = batch.zxid
+        self.digests.record(batch.zxid, self.tree.digest)
+        self._finish_syncs()
+        if self.processor.schedule.applied(batch):
+            self._take_snapshot(batch)
+
+    def _check_digest(self, batch: Batch) -> None:
+        """The leader says what the tree was like somewhere before; a tree that was not must not go on (E5)."""
+        own = self.digests.differs(batch.applied, batch.digest) if batch.digest_version == DIGEST_VERSION else None
+        if own is not None:
+            self.metrics.digest_mismatches_count += 1
+            self._halt(
+                f"this tree is not the leader's: digest {own:016x} at {batch.applied:#x}, where batch {batch.first:#x} "
+                f"says {batch.digest:016x}"
+            )
+
+    def _take_snapshot(self, batch: Batch) -> None:
+        if self._snapshot_zxid is not None:
+            self._trace(f"no snapshot at {batch.zxid:#x}: the one at {self._snapshot_zxid:#x} is not finished")
+            return
+        self._snapshot_zxid = batch.zxid
+        self._effects.append(TakeSnapshot(batch.zxid, batch.chain, self.tree.begin_snapshot()))
+
+    def _on_snapshot_taken(self, event: SnapshotTaken) -> None:
+        self._snapshot_zxid = None
+        self.metrics.snap_count += 1
+
+    def _on_snapshot_failed(self, event: SnapshotFailed) -> None:
+        self._snapshot_zxid = None
+        self.metrics.snapshot_error_count += 1
+        self._trace(f"snapshot at {event.zxid:#x} was given up: {event.reason}")
+
+    def _on_tree_installed(self, event: TreeInstalled) -> None:
+        self._install(event.tree)
+
+    def _install(self, tree: DataTree) -> None:
+        """Another tree takes the place of the one before; nobody is served meanwhile."""
+        assert not self.serving
+        tree.config = str(self.config.ensemble).encode()
+        tree.past_acls.count_max = self.config.max_past_acls
+        self.state.tree = tree
+        self._committed.clear()
+        self.applied = tree.applied
+        self.digests.clear()
+        self.digests.record(tree.applied, tree.digest)
+
+    # -------------------------------------------------------------------------------------------------------------
+    # roles
+
+    def _start_serving(self) -> None:
+        """Open to clients, when the peer serves and everything that was committed before is applied."""
+        if self.serving or self._committed or self.halted or not self.peer.serving:
+            return
+        self.serving = True
+        if self.peer.state == LEADING:
+            self.processor.prepare = Prepare(self.tree, self._prepare_settings())
+            self.sessions.lead(self.peer.lineage, self.tree.sessions, self.now)
+            self._cleanup = Cleanup(self.config, self.now)
+        else:
+            self.sessions.follow(self.peer.lineage)
+        early, self._early = self._early, []
+        for message in early:
+            self._on_member_message(message)
+
+    def _stop_serving(self) -> None:
+        """Close to clients; nothing that was under way goes to the next leader (G2)."""
+        self.serving = self._is_stalled = False
+        self.clients.close_all()
+        self.processor.drop_role()
+        self.sessions.drop_role()
+        self._cleanup = None
+        self._early.clear()
+        self._verdicts.clear()
+        self._asked.clear()
+        self._questions.clear()
+        self._missed.clear()
+        self._doubts.clear()
+        self._synced.clear()
+
+    def _prepare_settings(self) -> PrepareSettings:
+        config = self.config
+        return PrepareSettings(
+            extended_types=config.extended_types_enabled,
+            enforce_quota=config.enforce_quota,
+            skip_acl=config.skip_acl,
+            acl_schemes=frozenset({b"ip", b"digest"} if config.digest_enabled else {b"ip"}),
+            acl_bytes_max=config.jute_max_buffer_bytes,
+            ephemeral_path_bytes_max=max(1, config.jute_max_buffer_bytes - _CLOSE_SESSION_SPARE_BYTES),
+        )
+
+    # -----------------------------------------------------------------------------------------------------------
+    # clients
+
+    def _on_connected(self, event: ClientConnected) -> None:
+        connection = event.connection
+        connection.frames = FrameReader(self.config.jute_max_buffer_bytes, FOUR_LETTER_WORDS)
+        if not self.clients.admit(connection):
+            self.metrics.connection_rejected += 1
+
+    def _on_bytes(self, event: ClientBytes) -> None:
+        connection = event.connection
+        if connection.closing or not connection.is_ours:
+            return
+        if connection.stage is not Stage.GREETING:
+            # Who says byte after byte of a handshake does not keep the connection with it.
+            connection.idle_ticks = 0
+        self.metrics.bytes_received_count += len(event.data)
+        try:
+            frames = connection.frames.feed(event.data)
+        except FrameError as error:
+            self.metrics.large_requests_rejected += 1
+            if error.frames:
+                self._on_frames(connection, error.frames)
+            self.clients.close(connection, Closing.FLUSHED)
+            return
+        if frames:
+            self._on_frames(connection, frames)
+        elif connection.frames.word is not None:
+            self.clients.send(connection, four_letter.answer(self, connection.frames.word).encode())
+            self.clients.close(connection, Closing.FLUSHED)
+
+    def _on_frames(self, connection: ClientConnection, frames: list[bytes]) -> None:
+        self.metrics.packets_received += len(frames)
+        connection.received_count += len(frames)
+        if connection.stage is Stage.SERVED:
+            waited = bool(connection.pending)
+            self.sessions.touch(connection, self.now)
+            self.processor.receive(connection, frames)
+            if waited and self._is_loaded:
+                self.limits.hold_loaded(connection)
+        elif connection.stage is Stage.CONNECTING:
+            connection.held += frames
+        elif self.serving and (self.config.leader_serves or self.peer.state != LEADING):
+            connection.held = frames[1:]
+            self.sessions.connect(connection, frames[0], self.tree.applied, self.tree.sessions, self.now)
+        else:
+            self.clients.close(connection)
+
+    def _on_closed(self, event: ClientClosed) -> None:
+        self.clients.close(event.connection)
+
+    @property
+    def _is_loaded(self) -> bool:
+        return self.limits.is_loaded(self.processor.outstanding_count, self._is_stalled)
+
+
+_CLOSE_SESSION_SPARE_BYTES = 64 << 10
+"""What a closeSession needs in its frame beside the paths of the session's ephemerals."""
+
+_ON_CLIENT: dict[type, Callable[[Member, Any], None]] = {
+    ClientConnected: Member._on_connected,
+    ClientBytes: Member._on_bytes,
+    ClientClosed: Member._on_closed,
+}
+
+_ON_INPUT: dict[type, Callable[[Member, Any], None]] = {
+    SnapshotTaken: Member._on_snapshot_taken,
+    SnapshotFailed: Member._on_snapshot_failed,
+    TreeInstalled: Member._on_tree_installed,
+    ChangesRead: lambda member, event: member.processor.changes.read(event),
+    LookedBack: lambda member, event: member.processor.changes.looked_back(event),
+    ev.TimePassed: lambda _member, _event: None,
+}
+"""Inputs that are not the peer's. It is told of time at the beginning of each step, whoever woke the member."""
+
+_ON_EFFECT: dict[type, Callable[[Member, Any], None]] = {
+    ev.Deliver: Member._on_deliver,
+    ev.RoleChanged: Member._on_role_changed,
+    ev.ResetLog: Member._on_reset_log,
+    ev.AnswerPing: Member._on_answer_ping,
+    ev.SyncConfirmed: Member._on_sync_confirmed,
+    ev.MemberMessage: Member._on_member_message,
+    ev.Halt: Member._on_halt,
+}
+"""Effects of the peer that this member carries out, or looks at before it passes them on."""
+
+_ON_MESSAGE: dict[type, Callable[[Member, int, int, Any], None]] = {
+    msg.Request: Member._leader_on_request,
+    msg.Revalidate: Member._leader_on_revalidate,
+    msg.Sync: Member._leader_on_sync,
+    msg.Ping: Member._leader_on_ping,
+    msg.Revalidated: Member._learner_on_revalidated,
+    msg.Synced: Member._learner_on_synced,
+}

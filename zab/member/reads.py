@@ -1,0 +1,261 @@
+"""Reads, answered by the serving member from its tree: one function for each operation, found through `READS`.
+
+    function(state, connection, xid, frame) -> the frame of the reply, ready to be sent
+
+`frame` is the payload that arrived: xid and opcode in its first 8 bytes, then the body (`datatree.requests`). A
+function may raise what decoding raises; whoever calls it answers MARSHALLINGERROR then. None of them validates a path:
+one that no znode can have is simply not there, and an empty one is an alias of the root, as in ZooKeeper.
+
+    operation                     refused with                          watch, when asked for
+    exists                        NONODE; NOAUTH without READ           set unless NOAUTH: on what is not there, too
+    getData, getChildren(2)       NONODE; NOAUTH without READ           set if the read succeeds
+    getACL                        NONODE; NOAUTH without READ or ADMIN  -
+    getAllChildrenNumber          NONODE; NOAUTH without READ           -
+    getEphemerals                 -                                     -
+    multiRead                     each part for itself                  never
+
+Invariant: a read and the watch that it sets see the same state; nothing is applied in between.
+
+The zxid of a reply is that of the last transaction applied here. The two functions that a busy client calls, getData
+and exists, work on offsets; the others read their body through `datatree.requests`.
+
+Not here: when a read may be answered (`processor`), what only concerns the connection (`local`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from struct import Struct
+from struct import error as StructError  # noqa: N812  (it is a class; the module only names it in lower case)
+from typing import TypeAlias
+
+import attrs
+
+from datatree.acl import ADMIN, OPEN, READ, explicit, masked, permits
+from datatree.errors import ErrorCode
+from datatree.jute import JuteError
+from datatree.opcodes import OpCode
+from datatree.paths import ROOT
+from datatree.requests import Multi, PathOnly, PathWatch, decode
+from datatree.tree import DataTree
+from datatree.watches import WatchTable
+from datatree.znode import ACL, DATA, STAT, Znode
+from zab.jute.replies import (
+    acl_body,
+    children_body,
+    data_body,
+    data_reply,
+    int_body,
+    multi_body,
+    part,
+    refused_part,
+    reply,
+    stat_reply,
+)
+from zab.member.connection import ClientConnection, Clients
+from zab.member.metrics import Metrics
+from zab.member.settings import Config
+
+BODY_AT = 8
+
+INT = Struct(">i")
+
+UNDECODABLE = (JuteError, StructError, IndexError)
+"""What a function of this module, or of `local`, may raise because of the bytes of the request."""
+
+
+class ConnectionEnds(Exception):  # noqa: N818  (it is an answer, not a failure)
+    """The answer is the last one: the connection is closed once it is sent."""
+
+    def __init__(self, last: bytes = b"") -> None:
+        super().__init__(last)
+        self.last = last
+
+
+@attrs.define(eq=False)
+class ReadState:
+    """What an answer may look at."""
+
+    config: Config
+    tree: DataTree
+    watches: WatchTable
+    clients: Clients
+    metrics: Metrics
+
+
+Answer: TypeAlias = Callable[[ReadState, ClientConnection, int, bytes], bytes]
+
+
+def may(state: ReadState, connection: ClientConnection, znode: Znode, mask: int) -> bool:
+    """Whether some identity of the connection has a permission of `mask` on the znode."""
+    acl_id = znode[ACL]
+    if acl_id == OPEN or state.config.skip_acl:
+        return True
+    return permits(state.tree.acl(znode), mask, connection.identities)
+
+
+def get_data(state: ReadState, connection: ClientConnection, xid: int, frame: bytes) -> bytes:
+    tree = state.tree
+    (length,) = INT.unpack_from(frame, BODY_AT)
+    end = 12 + length
+    path = frame[12:end] if length > 0 else _alias(length)
+    watched = frame[end]
+    znode = tree.get(path)
+    if znode is None:
+        return reply(xid, tree.applied, ErrorCode.NONODE)
+    data, acl_id, stat, _, _, _ = znode
+    if acl_id != OPEN and not may(state, connection, znode, READ):
+        return reply(xid, tree.applied, ErrorCode.NOAUTH)
+    if watched:
+        watch_data(state, connection, path)
+    return data_reply(xid, tree.applied, data, stat)
+
+
+def exists(state: ReadState, connection: ClientConnection, xid: int, frame: bytes) -> bytes:
+    tree = state.tree
+    (length,) = INT.unpack_from(frame, BODY_AT)
+    end = 12 + length
+    path = frame[12:end] if length > 0 else _alias(length)
+    watched = frame[end]
+    znode = tree.get(path)
+    if znode is None and b"\x00" in path:
+        return reply(xid, tree.applied, ErrorCode.BADARGUMENTS)
+    if znode is not None and not may(state, connection, znode, READ):
+        return reply(xid, tree.applied, ErrorCode.NOAUTH)
+    if watched:
+        watch_data(state, connection, path)
+    if znode is None:
+        return reply(xid, tree.applied, ErrorCode.NONODE)
+    return stat_reply(xid, tree.applied, znode[STAT])
+
+
+def get_children(state: ReadState, connection: ClientConnection, xid: int, frame: bytes) -> bytes:
+    return _get_children(state, connection, xid, frame, OpCode.GET_CHILDREN)
+
+
+def get_children2(state: ReadState, connection: ClientConnection, xid: int, frame: bytes) -> bytes:
+    return _get_children(state, connection, xid, frame, OpCode.GET_CHILDREN2)
+
+
+def _get_children(state: ReadState, connection: ClientConnection, xid: int, frame: bytes, opcode: OpCode) -> bytes:
+    """The names, in no order; getChildren2 adds the stat."""
+    tree = state.tree
+    body = decode(opcode, frame, BODY_AT)
+    assert isinstance(body, PathWatch)
+    path = body.path or ROOT
+    znode, error = _permitted(state, connection, path, READ)
+    if znode is None:
+        return reply(xid, tree.applied, error)
+    if body.watch:
+        state.watches.add_child(connection, path)
+        check_watch_limit(state, connection)
+    stat = znode[STAT] if opcode == OpCode.GET_CHILDREN2 else b""
+    return reply(xid, tree.applied, 0, children_body(tree.child_names(path), stat))
+
+
+def get_acl(state: ReadState, connection: ClientConnection, xid: int, frame: bytes) -> bytes:
+    """Hashes are masked for whoever may not administrate the list."""
+    tree = state.tree
+    znode, error = _permitted(state, connection, _path_only(frame, OpCode.GET_ACL), READ | ADMIN)
+    if znode is None:
+        return reply(xid, tree.applied, error)
+    acl = explicit(tree.acl(znode))
+    if not may(state, connection, znode, ADMIN):
+        acl = masked(acl)
+    return reply(xid, tree.applied, 0, acl_body(acl, znode[STAT]))
+
+
+def get_all_children_number(state: ReadState, connection: ClientConnection, xid: int, frame: bytes) -> bytes:
+    """How many znodes are below a path, at any depth."""
+    tree = state.tree
+    path = _path_only(frame, OpCode.GET_ALL_CHILDREN_NUMBER)
+    znode, error = _permitted(state, connection, path, READ)
+    if znode is None:
+        return reply(xid, tree.applied, error)
+    return reply(xid, tree.applied, 0, int_body(tree.descendant_count(path)))
+
+
+def get_ephemerals(state: ReadState, connection: ClientConnection, xid: int, frame: bytes) -> bytes:
+    """Those of the calling session whose path begins with the prefix, a plain string."""
+    body = decode(OpCode.GET_EPHEMERALS, frame, BODY_AT)
+    assert isinstance(body, PathOnly)
+    owned = state.tree.ephemerals.get(connection.session, ())
+    paths = sorted(path for path in owned if path.startswith(body.path))
+    return reply(xid, state.tree.applied, 0, children_body(paths))
+
+
+def multi_read(state: ReadState, connection: ClientConnection, xid: int, frame: bytes) -> bytes:
+    """Each part succeeds or fails for itself. An answer larger than any client takes (jute.maxbuffer) is refused."""
+    body = decode(OpCode.MULTI_READ, frame, BODY_AT)
+    assert isinstance(body, Multi)
+    pieces: list[bytes] = []
+    room = state.config.jute_max_buffer_bytes
+    for opcode, wanted in body.parts:
+        assert isinstance(wanted, PathWatch)
+        piece = _part_read(state, connection, opcode, wanted.path or ROOT)
+        room -= len(piece)
+        if room < 0:
+            return reply(xid, state.tree.applied, ErrorCode.MARSHALLINGERROR)
+        pieces.append(piece)
+    return reply(xid, state.tree.applied, 0, multi_body(pieces))
+
+
+def _part_read(state: ReadState, connection: ClientConnection, opcode: int, path: bytes) -> bytes:
+    tree = state.tree
+    znode, error = _permitted(state, connection, path, READ)
+    if znode is None:
+        return refused_part(error)
+    if opcode == OpCode.GET_CHILDREN:
+        return part(opcode, children_body(tree.child_names(path)))
+    return part(opcode, data_body(znode[DATA], znode[STAT]))
+
+
+def watch_data(state: ReadState, connection: ClientConnection, path: bytes) -> None:
+    state.watches.add_data(connection, path)
+    check_watch_limit(state, connection)
+
+
+def check_watch_limit(state: ReadState, connection: ClientConnection) -> None:
+    """Beyond maxWatchesPerConnection the connection is closed: its client cannot be told otherwise."""
+    if state.watches.count(connection) > state.config.max_watches_per_connection:
+        raise ConnectionEnds
+
+
+def _alias(length: int) -> bytes:
+    """What a path of no length stands for; a negative length is no path."""
+    if length < 0:
+        raise JuteError(f"null or negative length {length} of the path")
+    return ROOT
+
+
+def _path_only(frame: bytes, opcode: OpCode) -> bytes:
+    body = decode(opcode, frame, BODY_AT)
+    assert isinstance(body, PathOnly)
+    return body.path or ROOT
+
+
+def _permitted(
+    state: ReadState, connection: ClientConnection, path: bytes, mask: int
+) -> tuple[Znode | None, ErrorCode]:
+    """The znode, or why it is not to be had."""
+    znode = state.tree.get(path)
+    if znode is None:
+        return None, ErrorCode.NONODE
+    if not may(state, connection, znode, mask):
+        return None, ErrorCode.NOAUTH
+    return znode, ErrorCode.OK
+
+
+READS: Mapping[int, Answer] = {
+    int(opcode): answer
+    for opcode, answer in {
+        OpCode.EXISTS: exists,
+        OpCode.GET_DATA: get_data,
+        OpCode.GET_ACL: get_acl,
+        OpCode.GET_CHILDREN: get_children,
+        OpCode.GET_CHILDREN2: get_children2,
+        OpCode.MULTI_READ: multi_read,
+        OpCode.GET_EPHEMERALS: get_ephemerals,
+        OpCode.GET_ALL_CHILDREN_NUMBER: get_all_children_number,
+    }.items()
+}

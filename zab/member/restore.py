@@ -1,0 +1,89 @@
+"""What a peer is made of, out of the configuration and of what recovery found on disk.
+
+Not here: recovery itself (`datatree.recovery.recover`), and what is done about damage (the host, before there is a
+member).
+"""
+
+from __future__ import annotations
+
+from datatree.recovery.recover import Recovered
+from datatree.tree import DataTree
+from zab.history import BATCHES, BEGINNING, FOUNDER, NOTHING
+from zab.member.settings import Config
+from zab.member.snapshot_schedule import SnapshotSchedule
+from zab.peer import Restored, Settings
+from zab.quorum import Hierarchical, Majority, Quorum
+
+_STANDALONE_INIT_TICKS = 10
+_STANDALONE_SYNC_TICKS = 5
+_NO_LIMIT = 1 << 62
+
+
+def quorum_of(config: Config) -> Quorum:
+    """The rule of the ensemble; a standalone server is its own majority."""
+    ensemble = config.ensemble
+    if config.is_standalone:
+        return Majority(frozenset({config.server_id}))
+    if ensemble.groups:
+        groups = tuple(frozenset(members) for members in ensemble.groups.values())
+        return Hierarchical(groups, dict(ensemble.weights))
+    return Majority(ensemble.participants)
+
+
+def settings_of(config: Config) -> Settings:
+    """The peer's view of the configuration."""
+    return Settings(
+        sid=config.server_id,
+        quorum=quorum_of(config),
+        servers=frozenset({config.server_id, *config.ensemble.servers}),
+        observers=config.ensemble.observers,
+        tick_ms=config.tick_time_ms,
+        init_limit=config.init_limit_ticks or _STANDALONE_INIT_TICKS,
+        sync_limit=config.sync_limit_ticks or _STANDALONE_SYNC_TICKS,
+        counter_limit=config.counter_limit,
+        batches_in_flight_max=config.max_batches_in_flight,
+        unsynced_bytes_max=config.max_unsynced_bytes,
+        recent_bytes_max=config.max_recent_bytes,
+    )
+
+
+def restored_of(recovered: Recovered) -> Restored:
+    """The peer's view of the disk. A damaged history may not be continued: the host stops before it comes here."""
+    assert not recovered.damage
+    accepted, current = recovered.epochs or (0, 0)
+    return Restored(
+        lineage=recovered.lineage,
+        accepted_epoch=accepted,
+        current_epoch=current,
+        mark=recovered.mark,
+        base=recovered.base,
+        batches=recovered.recent,
+        amnesiac=recovered.amnesiac,
+        holds=_holds(recovered),
+        marked=recovered.marked,
+        beginning=recovered.beginning,
+    )
+
+
+def _holds(recovered: Recovered) -> int:
+    if recovered.empty:
+        return NOTHING
+    if recovered.last[0] != recovered.beginning:
+        return BATCHES
+    return FOUNDER if recovered.founder and not recovered.amnesiac else BEGINNING
+
+
+def tree_of(recovered: Recovered) -> DataTree:
+    """The tree to begin with. What an amnesiac has on disk proves nothing: it begins with an empty one."""
+    return DataTree() if recovered.amnesiac else recovered.tree
+
+
+def schedule_of(config: Config, recovered: Recovered) -> SnapshotSchedule:
+    """The snapshot schedule, with what the log holds behind the newest snapshot already counted."""
+    size_kib = config.snap_size_limit_kib
+    schedule = SnapshotSchedule(count_max=config.snap_count, bytes_max=size_kib * 1024 if size_kib > 0 else _NO_LIMIT)
+    if not recovered.amnesiac:
+        for batch in recovered.recent:
+            if recovered.snapshot_zxid < batch.zxid <= recovered.mark:
+                schedule.applied(batch)
+    return schedule

@@ -1,0 +1,267 @@
+"""Sessions on this member: how a connection gets one, who owns it, and when it ends.
+
+The handshake, in the order of its checks; "close" is without an answer:
+
+    clients are not served here                             close
+    the client has seen a zxid that is not applied here     close: it must try another server
+    no session id: a new one is wanted                      createSession; answered when it is applied
+    the password is wrong                                   the invalid answer, then close; nothing else happens
+    an older connection here has the session                that one is closed
+    on the leader                                           it is alive: this server owns it from now on; else invalid,
+                                                            once a quorum has confirmed that this server still leads: a
+                                                            leader that was deposed knows nothing of newer sessions, and
+                                                            takes those that moved elsewhere for silent
+    on a learner                                            Revalidate to the leader, which decides in the same way
+
+While a connection waits for its session it is not read from, and the frames that came with the request are held.
+
+Owners: the leader knows, for each session, the server through which it is attached. A write that comes through another
+one is refused with SESSIONMOVED, which ends that connection without a reply. A session that nobody owns, after a new
+leader started, becomes the first asker's.
+
+Liveness: everything that comes on a connection touches its session, once a turn. The leader keeps the time; a learner
+tells it in its answer to each ping. A session ends only by a closeSession that is committed: its client's, or the
+leader's when the session was silent for its whole timeout of input that was processed (G1).
+
+Ids: made here, without asking; the leader refuses one that exists, and then another is tried (G3). A createSession
+carries the id of its server as cxid, so that nobody takes the answer to another server's for his own.
+
+Not here: the clock of expiry, ids and passwords (`session`), which sessions exist (the tree).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from datatree.errors import ErrorCode
+from datatree.jute import JuteError
+from datatree.opcodes import OpCode
+from datatree.record import Txn
+from session.identity import SessionIds, key_of, negotiate, password, valid_password
+from session.tracker import Admission, SessionTracker, TouchTable
+from zab import message as msg
+from zab.jute.framing import frame
+from zab.jute.handshake import ConnectRequest, ConnectResponse
+from zab.member.connection import ClientConnection, Clients, Closing, Hold, Stage
+from zab.member.metrics import Metrics
+from zab.member.settings import Config
+
+_CREATE_SESSION = int(OpCode.CREATE_SESSION)
+_CLOSE_SESSION = int(OpCode.CLOSE_SESSION)
+
+
+class Sessions:
+    """Which session is where, as this member knows it; the leader knows it of all."""
+
+    def __init__(self, config: Config, clients: Clients, metrics: Metrics, ids: SessionIds) -> None:
+        self._config = config
+        self._clients = clients
+        self._metrics = metrics
+        self._ids = ids
+        self._key = b""
+        self.tracker: SessionTracker | None = None
+        """The leader's; None on learners."""
+        self._touches = TouchTable()
+        self._wanted: list[tuple[int, int]] = []
+        self._revalidations: list[msg.Revalidate] = []
+        self._established: list[ClientConnection] = []
+        self._doubted: list[ClientConnection] = []
+
+    # ----------------------------------------------------------------------------------------------------------- roles
+
+    def lead(self, lineage: bytes, sessions: Mapping[int, int], now: int) -> None:
+        """Serve as leader: every session has its full timeout from now on."""
+        self._key = key_of(lineage)
+        self.tracker = SessionTracker(self._config.tick_time_ms, now)
+        self.tracker.restart(sessions, now)
+
+    def follow(self, lineage: bytes) -> None:
+        """Serve as follower or observer."""
+        self._key = key_of(lineage)
+        self.tracker = None
+
+    def drop_role(self) -> None:
+        """Nothing that was under way goes to the next leader (G2)."""
+        self.tracker = None
+        self._touches = TouchTable()
+        assert not self._wanted, "taken at the end of each turn"
+        assert not self._revalidations, "taken at the end of each turn"
+        self._established.clear()
+        self._doubted.clear()
+
+    # ------------------------------------------------------------------------------------------------------- handshake
+
+    def connect(
+        self, connection: ClientConnection, payload: bytes, applied: int, known: Mapping[int, int], now: int
+    ) -> None:
+        """The first frame of a connection; `known` are the sessions of the tree, which stands at `applied`."""
+        try:
+            request = ConnectRequest.decode(payload)
+        except JuteError:
+            self._metrics.unsuccessful_handshake += 1
+            self._clients.close(connection)
+            return
+        self._metrics.connection_request_count += 1
+        if request.last_zxid > applied:
+            self._clients.close(connection)
+            return
+        connection.has_read_only_byte = request.has_read_only
+        connection.timeout_ms = negotiate(
+            request.timeout_ms, self._config.min_session_timeout_ms, self._config.max_session_timeout_ms
+        )
+        connection.stage = Stage.CONNECTING
+        self._clients.hold(connection, Hold.CONNECTING)
+        if request.session_id == 0:
+            self._create(connection, known)
+        else:
+            self._reattach(connection, request, now)
+
+    def _create(self, connection: ClientConnection, known: Mapping[int, int]) -> None:
+        session = self._ids.next()
+        while session in known or session in self._clients.by_session:
+            session = self._ids.next()
+        self._clients.attach(connection, session)
+        self._wanted.append((session, connection.timeout_ms))
+
+    def _reattach(self, connection: ClientConnection, request: ConnectRequest, now: int) -> None:
+        session = request.session_id
+        if not valid_password(self._key, session, request.password):
+            self._refuse(connection)
+            return
+        self._clients.attach(connection, session)
+        if self.tracker is None:
+            self._metrics.revalidate_count += 1
+            self._revalidations.append(msg.Revalidate(session, connection.timeout_ms))
+        elif self.revalidate(session, connection.timeout_ms, self._config.server_id, now):
+            self._accept(connection)
+        else:
+            self._doubted.append(connection)
+
+    def refuse(self, connection: ClientConnection) -> None:
+        """It is confirmed that the session it asks for is over."""
+        if connection.stage is Stage.CONNECTING and not connection.closing:
+            self._refuse(connection)
+
+    def revalidated(self, session: int, valid: bool, newest: int) -> None:
+        """The leader's verdict. All that came through an older connection of the session was proposed by `newest`."""
+        connection = self._clients.by_session.get(session)
+        if connection is None or connection.stage is not Stage.CONNECTING or connection.closing:
+            return
+        connection.fence = newest
+        if valid:
+            self._accept(connection)
+        else:
+            self._refuse(connection)
+
+    def created(self, txn: Txn, refused: bool, known: Mapping[int, int]) -> None:
+        """A createSession is applied; this server's own carry its id."""
+        connection = self._clients.by_session.get(txn.session)
+        if txn.cxid != self._config.server_id or connection is None or connection.closing:
+            return
+        assert connection.stage is Stage.CONNECTING
+        if refused:
+            del self._clients.by_session[txn.session]
+            self._create(connection, known)
+        else:
+            self._accept(connection)
+
+    def _accept(self, connection: ClientConnection) -> None:
+        connection.stage = Stage.SERVED
+        answer = ConnectResponse(
+            connection.timeout_ms,
+            connection.session,
+            password(self._key, connection.session),
+            has_read_only=connection.has_read_only_byte,
+        )
+        self._clients.send(connection, frame(answer.encode()))
+        self._clients.release(connection, Hold.CONNECTING)
+        self._established.append(connection)
+
+    def _refuse(self, connection: ClientConnection) -> None:
+        answer = ConnectResponse.invalid(has_read_only=connection.has_read_only_byte)
+        self._clients.send(connection, frame(answer.encode()))
+        self._clients.close(connection, Closing.FLUSHED)
+
+    # ------------------------------------------------------------------------------------------- for the turn's other
+    # steps
+
+    def take_wanted(self) -> list[tuple[int, int]]:
+        """New sessions, id and timeout in ms, that are to be created."""
+        wanted, self._wanted = self._wanted, []
+        return wanted
+
+    def take_revalidations(self) -> list[msg.Revalidate]:
+        """Questions to the leader; they go behind all writes of older connections of these sessions."""
+        questions, self._revalidations = self._revalidations, []
+        return questions
+
+    def take_doubted(self) -> list[ClientConnection]:
+        """Connections that ask for a session which is not alive, as far as this leader knows."""
+        doubted, self._doubted = self._doubted, []
+        return doubted
+
+    def take_established(self) -> list[ClientConnection]:
+        """Connections that have just got their session: what they held back is processed now."""
+        established, self._established = self._established, []
+        return established
+
+    # ------------------------------------------------------------------------------------------------ the leader's part
+
+    def refusal(self, session: int, opcode: int, owner: int | None) -> int:
+        """Why a write of a session may not come through this server: SESSIONEXPIRED, SESSIONMOVED, or 0 for none."""
+        if owner is None or opcode == _CREATE_SESSION:
+            return 0
+        assert self.tracker is not None
+        admission = self.tracker.admit(session, owner)
+        return 0 if admission is _ADMITTED else _REFUSALS[admission]
+
+    def proposed(self, txn: Txn, owner: int | None, now: int) -> None:
+        """The leader has made a createSession or closeSession."""
+        assert self.tracker is not None
+        if txn.type == _CREATE_SESSION:
+            self.tracker.track(txn.session, txn.number, now, owner)
+        elif txn.type == _CLOSE_SESSION:
+            self.tracker.close(txn.session)
+
+    def revalidate(self, session: int, timeout_ms: int, owner: int, now: int) -> bool:
+        """A client is back with its session, on this server: whether it is alive; then that server owns it."""
+        assert self.tracker is not None
+        return self.tracker.touch(session, timeout_ms, now) and self.tracker.set_owner(session, owner)
+
+    def expired(self, now: int) -> list[int]:
+        """Sessions that were silent for their whole timeout; each is closing from now on. Last in a turn (G1)."""
+        return self.tracker.expired(now) if self.tracker is not None else []
+
+    def learner_touched(self, rows: list[list[int]], now: int) -> None:
+        """What a learner heard of its sessions."""
+        assert self.tracker is not None
+        for session, timeout_ms in rows:
+            self.tracker.touch(session, max(0, timeout_ms), now)
+
+    # ------------------------------------------------------------------------------------------------- on every member
+
+    def touch(self, connection: ClientConnection, now: int) -> None:
+        """Something came on a connection."""
+        if self.tracker is not None:
+            self.tracker.touch(connection.session, connection.timeout_ms, now)
+        else:
+            self._touches.touch(connection.session, connection.timeout_ms)
+
+    def drain_touches(self) -> list[list[int]]:
+        """Rows of session and timeout (ms) for the leader."""
+        return [list(row) for row in self._touches.drain().items()]
+
+    def closed(self, session: int) -> None:
+        """A closeSession is applied: whoever still serves the session here stops."""
+        if self.tracker is not None:
+            self.tracker.remove(session)
+        connection = self._clients.by_session.get(session)
+        if connection is not None:
+            self._clients.close(connection, Closing.FLUSHED)
+
+
+_ADMITTED = Admission.ADMITTED
+_REFUSALS = {
+    Admission.EXPIRED: int(ErrorCode.SESSIONEXPIRED),
+    Admission.MOVED: int(ErrorCode.SESSIONMOVED),
+}

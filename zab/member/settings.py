@@ -1,0 +1,452 @@
+"""Every key that this server acts on, as the fields of one frozen `Config`: key, default, kind, unit and reason.
+
+The fields stand for the table in `docs/operations.md`; a test compares the two.
+
+A name says the unit where the value has one; limits that are counted end in `_count` or name what they count.
+
+Not here: reading values and the rules between fields (`config`); keys that have no effect (`ignored`).
+"""
+
+from __future__ import annotations
+
+from attrs import NOTHING, Factory, frozen
+
+from zab.configuration.dynamic import CLIENT_HOST_DEFAULT, Ensemble, Role, ServerLine
+from zab.configuration.fields import (
+    BOOLEAN,
+    BYTES,
+    COUNT,
+    COUNT_OR_0,
+    INT_MAX,
+    LONG_MAX,
+    YES_NO,
+    ConfigWarning,
+    choice,
+    derived,
+    integer,
+    setting,
+    text_of,
+    words,
+)
+
+SERVER_ID_UNKNOWN = -1
+_COUNTER_MAX = 2**32 - 1
+_MIB = 1024 * 1024
+
+ROLE = choice(participant="participant", observer="observer")
+
+
+def client_host(text: str) -> str:
+    """A host name or address; brackets around an IPv6 address are taken off."""
+    return text_of(text.removeprefix("[").removesuffix("]"))
+
+
+@frozen(kw_only=True)
+class Config:
+    """All that a member is told. The fields without a key come from elsewhere: see their comments."""
+
+    # --- The server ---------------------------------------------------------------------------------------------------
+    data_dir: str = setting(
+        "dataDir",
+        NOTHING,
+        text_of,
+        "path",
+        "Snapshots, `myid` and the epochs: nothing works without it.",
+        shown="required",
+    )
+    data_log_dir: str = setting(
+        "dataLogDir",
+        derived(lambda config: config.data_dir),
+        text_of,
+        "path",
+        "The log on a disk of its own, where syncing does not wait for snapshots.",
+        shown="dataDir",
+    )
+    data_dir_autocreate: bool = setting(
+        "datadir.autocreate",
+        True,
+        BOOLEAN,
+        "true/false",
+        "A first start needs no mkdir; false where a missing mount must not start empty.",
+    )
+    client_port: int | None = setting(
+        "clientPort",
+        None,
+        integer(0, 65535),
+        "port",
+        "Where clients connect; 0 or none: the client part of the server line.",
+    )
+    client_port_address: str = setting(
+        "clientPortAddress",
+        CLIENT_HOST_DEFAULT,
+        client_host,
+        "host",
+        "All addresses, as ZooKeeper; name one to be reachable there only.",
+    )
+    client_port_backlog_count: int = setting(
+        "clientPortListenBacklog", -1, integer(-1, INT_MAX), "connections", "-1 leaves it to the system."
+    )
+    tick_time_ms: int = setting(
+        "tickTime", 3000, COUNT, "ms", "The unit of heartbeats, of the limits below and of session expiry."
+    )
+    min_session_timeout_ms: int = setting(
+        "minSessionTimeout",
+        derived(lambda config: 2 * config.tick_time_ms),
+        integer(-1, INT_MAX),
+        "ms",
+        "Sessions are checked once a tick: less than two would end live ones.",
+        shown="2 * tickTime",
+    )
+    max_session_timeout_ms: int = setting(
+        "maxSessionTimeout",
+        derived(lambda config: 20 * config.tick_time_ms),
+        integer(-1, INT_MAX),
+        "ms",
+        "How long the ephemerals of a dead client may stay.",
+        shown="20 * tickTime",
+    )
+
+    # --- The ensemble -------------------------------------------------------------------------------------------------
+    init_limit_ticks: int = setting(
+        "initLimit",
+        0,
+        COUNT,
+        "ticks",
+        "Time for a leader to gather its quorum and for a learner to be synchronized.",
+        shown="required in an ensemble",
+    )
+    sync_limit_ticks: int = setting(
+        "syncLimit",
+        0,
+        COUNT,
+        "ticks",
+        "Silence on a link, or a write that is not durable, for longer ends the role.",
+        shown="required in an ensemble",
+    )
+    connect_to_leader_limit_ticks: int = setting(
+        "connectToLearnerMasterLimit",
+        0,
+        COUNT_OR_0,
+        "ticks",
+        "Time to reach the leader's quorum port; 0 is initLimit.",
+    )
+    election_algorithm_number: int = setting(
+        "electionAlg", 3, integer(3, 3), "3", "Fast leader election is the only one; ZooKeeper refuses the others too."
+    )
+    peer_type: str | None = setting(
+        "peerType",
+        None,
+        ROLE,
+        "role",
+        "Older files say here what the server line says now; the server line wins.",
+        shown="participant",
+    )
+    quorum_listen_on_all_ips: bool = setting(
+        "quorumListenOnAllIPs",
+        False,
+        BOOLEAN,
+        "true/false",
+        "true where a member's own name resolves to an address it does not have.",
+    )
+    dynamic_config_file: str | None = setting(
+        "dynamicConfigFile", None, text_of, "path", "The server, group and weight lines stand there and not here."
+    )
+    standalone_enabled: bool = setting(
+        "standaloneEnabled",
+        True,
+        BOOLEAN,
+        "true/false",
+        "One participant runs without a quorum; false: it runs as an ensemble of one.",
+    )
+    leader_serves: bool = setting(
+        "leaderServes", True, YES_NO, "yes/no", "no keeps clients off the leader of a large ensemble."
+    )
+    election_connect_timeout_ms: int = setting(
+        "cnxTimeout", 5000, COUNT, "ms", "To open a link of the election; a dead host answers nothing."
+    )
+    election_port_bind_retry_count: int = setting(
+        "electionPortBindRetry",
+        3,
+        COUNT_OR_0,
+        "attempts",
+        "The port may still be held by the process before; 0 is for ever.",
+    )
+    max_snapshot_transfers_count: int = setting(
+        "leader.maxConcurrentSnapSyncs",
+        10,
+        COUNT,
+        "learners",
+        "More wait their turn: each reads a whole snapshot file from the leader's disk.",
+    )
+    client_tcp_keep_alive: bool = setting(
+        "clientTcpKeepAlive", False, BOOLEAN, "true/false", "Sessions have pings; this finds dead hosts below them."
+    )
+
+    # --- Log and snapshots --------------------------------------------------------------------------------------------
+    pre_alloc_size_kib: int = setting(
+        "preAllocSize",
+        65536,
+        integer(0, INT_MAX),
+        "KiB",
+        "Log files grow in these steps, so that an append changes no metadata; 0 is off.",
+    )
+    snap_count: int = setting(
+        "snapCount",
+        100_000,
+        integer(-INT_MAX, INT_MAX),
+        "transactions",
+        "Between two snapshots; the leader says for all when.",
+        raised_to=2,
+    )
+    snap_size_limit_kib: int = setting(
+        "snapSizeLimitInKb",
+        4_194_304,
+        integer(-INT_MAX, LONG_MAX),
+        "KiB",
+        "Log bytes between two snapshots, where writes are large; 0 or less is off.",
+    )
+    txn_log_size_limit_kib: int = setting(
+        "txnLogSizeLimitInKb",
+        -1,
+        integer(-INT_MAX, LONG_MAX),
+        "KiB",
+        "A log file is rolled at this size as well; 0 or less is off.",
+    )
+    fsync_warning_threshold_ms: int = setting(
+        "fsync.warningthresholdms",
+        1000,
+        COUNT_OR_0,
+        "ms",
+        "A slower sync is logged: the disk is the usual cause of lost leaderships.",
+    )
+    snap_retain_count: int = setting(
+        "autopurge.snapRetainCount",
+        3,
+        integer(-INT_MAX, INT_MAX),
+        "snapshots",
+        "Kept with the logs they need; one damaged file costs nothing.",
+        raised_to=3,
+    )
+    purge_interval_hours: int = setting(
+        "autopurge.purgeInterval",
+        1,
+        integer(-INT_MAX, INT_MAX),
+        "hours",
+        "On by default, where ZooKeeper's is 0 = off: a full disk stops the member.",
+    )
+
+    # --- Clients ------------------------------------------------------------------------------------------------------
+    max_client_connections: int = setting(
+        "maxClientCnxns",
+        60,
+        integer(-INT_MAX, INT_MAX),
+        "connections per address",
+        "One client in a loop cannot take them all; further ones are closed at once; 0 is off.",
+    )
+    max_connections: int = setting(
+        "maxCnxns",
+        0,
+        integer(-INT_MAX, INT_MAX),
+        "connections",
+        "In total; further ones are closed at once; 0 is off.",
+    )
+    sessionless_timeout_ms: int = setting(
+        "nio.sessionlessCnxnTimeout", 10_000, COUNT, "ms", "A connection that never says who it is, is closed."
+    )
+    global_outstanding_limit_count: int = setting(
+        "globalOutstandingLimit",
+        1000,
+        COUNT,
+        "requests",
+        "In process at once; beyond, connections with some under way are not read from.",
+    )
+    jute_max_buffer_bytes: int = setting(
+        "jute.maxbuffer",
+        1_048_575,
+        integer(1, INT_MAX),
+        "bytes",
+        "A longer frame ends its connection; bounds a znode's data, a session's ephemerals, a request's ACLs.",
+    )
+    max_watches_per_connection: int = setting(
+        "maxWatchesPerConnection",
+        200_000,
+        COUNT,
+        "watches",
+        "Ours. A recursive cache of 100,000 znodes needs two each; beyond, the connection is closed.",
+    )
+    output_limit_bytes: int = setting(
+        "outputLimitBytes",
+        16 * _MIB,
+        BYTES,
+        "bytes",
+        "Ours. Unsent output beyond which a connection is not read from; at twice that it is closed.",
+    )
+    max_changes_per_connection: int = setting(
+        "maxChangesPerConnection",
+        64,
+        COUNT,
+        "requests",
+        "Ours. getChanges of one connection that wait; a further one is refused with THROTTLEDOP.",
+    )
+    max_changes_page_bytes: int = setting(
+        "maxChangesPageBytes",
+        256 * 1024,
+        BYTES,
+        "bytes",
+        "Ours. An answer to getChanges ends there, so that other answers are not kept waiting; one change always fits.",
+    )
+    max_changes_wait_ms: int = setting(
+        "maxChangesWaitMs",
+        30_000,
+        COUNT_OR_0,
+        "ms",
+        "Ours. A getChanges with nothing to tell is answered after this at the latest.",
+    )
+    max_past_acls: int = setting(
+        "maxPastAcls",
+        50_000,
+        COUNT,
+        "paths",
+        "Ours. Of restricted znodes that are gone, for getChanges; beyond, what is older is the superuser's alone.",
+    )
+    four_letter_words: frozenset[str] = setting(
+        "4lw.commands.whitelist",
+        frozenset({"srvr"}),
+        words,
+        "words",
+        "ZooKeeper's default: the others tell strangers about clients and paths; `*` is all.",
+    )
+
+    # --- Data and access ----------------------------------------------------------------------------------------------
+    extended_types_enabled: bool = setting(
+        "extendedTypesEnabled",
+        False,
+        BOOLEAN,
+        "true/false",
+        "Znodes with a time to live, as in ZooKeeper off: older servers cannot read them.",
+    )
+    enforce_quota: bool = setting(
+        "enforceQuota", False, BOOLEAN, "true/false", "Hard quotas refuse writes; without it they are only logged."
+    )
+    container_check_interval_ms: int = setting(
+        "znode.container.checkIntervalMs",
+        60_000,
+        COUNT,
+        "ms",
+        "How often empty containers and expired znodes are looked for.",
+    )
+    container_max_per_minute: int = setting(
+        "znode.container.maxPerMinute", 10_000, COUNT, "deletes a minute", "Spreads a large clean-up."
+    )
+    container_never_used_ms: int = setting(
+        "znode.container.maxNeverUsedIntervalMs",
+        0,
+        COUNT_OR_0,
+        "ms",
+        "Containers that never had a child go after this; 0 is never.",
+    )
+    skip_acl: bool = setting("skipACL", False, YES_NO, "yes/no", "yes opens everything to everybody.")
+    digest_enabled: bool = setting(
+        "DigestAuthenticationProvider.enabled", True, BOOLEAN, "true/false", "false refuses the scheme digest."
+    )
+    super_digest: str | None = setting(
+        "DigestAuthenticationProvider.superDigest",
+        None,
+        text_of,
+        "user:base64",
+        "Whoever has its password passes every ACL.",
+    )
+
+    # --- Batches and memory (ours) ------------------------------------------------------------------------------------
+    max_batch_bytes: int = setting(
+        "maxBatchBytes",
+        _MIB,
+        BYTES,
+        "bytes",
+        "Ours. A batch ends there, so that others are not kept waiting; a larger transaction goes alone.",
+    )
+    max_batch_count: int = setting(
+        "maxBatchCount",
+        1_000,
+        integer(1, INT_MAX),
+        "transactions",
+        "Ours. A batch is applied in one turn: some 5 ms of sets, 20 ms of creates.",
+    )
+    max_batches_in_flight: int = setting(
+        "maxBatchesInFlight",
+        64,
+        COUNT,
+        "batches",
+        "Ours. Proposed and not yet committed; at the limit clients are not read from.",
+    )
+    max_unsynced_bytes: int = setting(
+        "maxUnsyncedBytes",
+        64 * _MIB,
+        BYTES,
+        "bytes",
+        "Ours. Written by the leader and not yet durable; at the limit it stops proposing.",
+    )
+    max_recent_bytes: int = setting(
+        "maxRecentBytes",
+        8 * _MIB,
+        BYTES,
+        "bytes",
+        "Ours. Batches kept in memory for learners that are a little behind; older ones come from files.",
+    )
+    counter_limit: int = setting(
+        "counterLimit",
+        0xFFF00000,
+        integer(2, _COUNTER_MAX),
+        "transactions",
+        "Ours. Of one epoch; then leadership is renewed without an outage.",
+        shown="0xfff00000",
+    )
+
+    # From dataDir/myid; 1 when standalone; SERVER_ID_UNKNOWN only where `parse` was given none.
+    server_id: int = SERVER_ID_UNKNOWN
+    # From the server, group and weight lines, wherever they stand.
+    ensemble: Ensemble = Factory(Ensemble)
+    # The file that was parsed, and what is odd about it.
+    file: str = ""
+    warnings: tuple[ConfigWarning, ...] = ()
+
+    @property
+    def is_standalone(self) -> bool:
+        voters = len(self.ensemble.participants)
+        return voters == 0 or (voters == 1 and self.standalone_enabled)
+
+    @property
+    def own_line(self) -> ServerLine | None:
+        """This member's server line; a standalone server has the only one, whatever its id."""
+        if self.is_standalone:
+            return next(iter(self.ensemble.servers.values()), None)
+        return self.ensemble.servers.get(self.server_id)
+
+    @property
+    def role(self) -> Role:
+        return Role.PARTICIPANT if self.is_standalone or self.own_line is None else self.own_line.role
+
+    @property
+    def client_address(self) -> tuple[str, int] | None:
+        """(host, port) of the client listener; None: this member takes no clients. The server line wins."""
+        line = self.own_line
+        if line is not None and line.client_port is not None:
+            assert line.client_host is not None
+            return line.client_host, line.client_port
+        return (self.client_port_address, self.client_port) if self.client_port else None
+
+    @property
+    def init_limit_ms(self) -> int:
+        return self.init_limit_ticks * self.tick_time_ms
+
+    @property
+    def sync_limit_ms(self) -> int:
+        return self.sync_limit_ticks * self.tick_time_ms
+
+    @property
+    def connect_to_leader_limit_ms(self) -> int:
+        return (self.connect_to_leader_limit_ticks or self.init_limit_ticks) * self.tick_time_ms
+
+    def allows_word(self, word: str) -> bool:
+        """Whether the four-letter word may be answered."""
+        return word in self.four_letter_words or "*" in self.four_letter_words

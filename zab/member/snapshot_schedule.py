@@ -1,0 +1,56 @@
+"""When to take a snapshot: the leader flags a batch, and every member takes one behind it (decision E3).
+
+Every member counts what it applied since the last flagged batch, so that whoever leads next goes on from there.
+
+Not here: taking the snapshot, which is a matter of the tree and of the host, and that it is taken only when the one
+before is finished.
+"""
+
+from __future__ import annotations
+
+from datatree.log.batch import SNAPSHOT, Batch
+
+
+class SnapshotSchedule:
+    """Counts transactions and bytes up to the next snapshot; both limits are those of the configuration."""
+
+    def __init__(self, *, count_max: int, bytes_max: int) -> None:
+        assert count_max > 0
+        assert bytes_max > 0
+        self._count_max = count_max
+        self._bytes_max = bytes_max
+        self.count = 0
+        """Transactions applied since the last flagged batch."""
+        self.bytes = 0
+        self._proposed_count = 0
+        self._proposed_bytes = 0
+        self._flag_in_flight = False
+
+    def flags_of(self, count: int, size_bytes: int) -> int:
+        """The leader proposes a batch of this many transactions and bytes: its flags."""
+        self._proposed_count += count
+        self._proposed_bytes += size_bytes
+        due = (
+            self.count + self._proposed_count >= self._count_max or self.bytes + self._proposed_bytes >= self._bytes_max
+        )
+        if not due or self._flag_in_flight:
+            return 0
+        self._flag_in_flight = True
+        return SNAPSHOT
+
+    def applied(self, batch: Batch) -> bool:
+        """A batch is applied; True: a snapshot is due."""
+        self._proposed_count = max(0, self._proposed_count - batch.count)
+        self._proposed_bytes = max(0, self._proposed_bytes - len(batch.raw))
+        if batch.flags & SNAPSHOT:
+            self.count = self.bytes = 0
+            self._flag_in_flight = False
+            return True
+        self.count += batch.count
+        self.bytes += len(batch.raw)
+        return False
+
+    def drop_role(self) -> None:
+        """What was proposed and not committed may never be."""
+        self._proposed_count = self._proposed_bytes = 0
+        self._flag_in_flight = False

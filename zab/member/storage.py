@@ -1,0 +1,271 @@
+"""Carries out storage effects over a `Disk`, and answers each with its event. Synchronous; no thread, socket or clock.
+
+The server calls it in the log thread, the simulator inline: what is durable when is the same in both.
+
+    perform(effects)        in order, durably; the answers. Appends that follow each other are one append of the log
+    mark_moved, idle        the high-water mark is written down lazily, with the frame that an idle log gets
+
+Order within one effect: acceptedEpoch before currentEpoch; for an installed snapshot first the tree is loaded (so a
+file that is not usable changes nothing), then the member record goes, then the file gets its name, then the log is
+reset: a crash anywhere leaves either the old history or a member that does not count (B1).
+
+Any OSError is final (C1): it passes through, and its caller ends the process. `SnapshotError` is not: the fetched
+file is removed and the answer says so.
+
+Reading (`read_log`, `read_for_changes`, `offer_snapshot`) may happen in other threads; a lock, handed in, keeps it
+apart from cuts.
+
+Not here: threads (`log_thread`), the network (`snapshot_transfer`), who may have which history (`zab.peer`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from itertools import groupby
+from typing import Protocol, TypeAlias
+
+import attrs
+
+from datatree.log.batch import genesis, imported
+from datatree.log.disk import Disk
+from datatree.log.epochs import Member, forget_member, save_epochs, save_member
+from datatree.log.segment import LogDamagedError
+from datatree.log.transaction_log import TransactionLog
+from datatree.past_acls import PastAcls
+from datatree.record import RecordError
+from datatree.recovery.look_back import LookBack
+from datatree.recovery.stale import set_aside_snapshots
+from datatree.snapshot import (
+    SnapshotError,
+    SnapshotHeader,
+    fetch_path,
+    install_snapshot,
+    load_snapshot,
+    snapshot_files,
+    snapshot_path,
+    verify_snapshot,
+)
+from zab.events import (
+    AppendBatches,
+    DrainLog,
+    Durable,
+    EpochsSaved,
+    Event,
+    FetchSnapshot,
+    LogCut,
+    LogDrained,
+    LogRead,
+    MemberSaved,
+    OfferSnapshot,
+    ReadLog,
+    ResetLog,
+    SaveEpochs,
+    SaveMember,
+    SnapshotInstalled,
+    SnapshotOffered,
+    TruncateLog,
+)
+from zab.jute.changes import PageStatus
+from zab.member.change_rows import gather, is_known, rows_of, start_of
+from zab.member.inputs import ChangesRead, LookBackSlice, LookedBack, ReadChanges, TreeInstalled
+
+
+@attrs.frozen
+class RollLog:
+    """End the current log file: a snapshot begins here. Has no answer."""
+
+
+@attrs.frozen
+class InstallSnapshot:
+    """The snapshot of `FetchSnapshot` is in its place (`fetch_path`), whole and synced: install it."""
+
+    fetch: FetchSnapshot
+
+
+@attrs.frozen
+class SnapshotUnusable:
+    """What was fetched is not the snapshot that was asked for, or not whole."""
+
+    fetch: FetchSnapshot
+    reason: str
+
+
+StorageEffect: TypeAlias = (
+    AppendBatches | TruncateLog | ResetLog | InstallSnapshot | SaveEpochs | SaveMember | DrainLog | RollLog
+)
+Answer: TypeAlias = Event | TreeInstalled | SnapshotUnusable
+
+
+class Report(Protocol):
+    """Takes what the operator has to know: a sentence, and its reason. From any thread."""
+
+    def __call__(self, sentence: str, reason: str) -> None: ...
+
+
+class Storage:
+    """The durable side of one member."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        log: TransactionLog,
+        server_id: int,
+        report: Report,
+        cutting: AbstractContextManager[object] | None = None,
+    ) -> None:
+        """`cutting` is a lock, where other threads read; it is entered many times."""
+        self.disk = disk
+        self.log = log
+        self._server_id = server_id
+        self._report = report
+        self._mark = log.mark
+        self._cutting = nullcontext() if cutting is None else cutting
+        self._look_back: LookBack | None = None
+
+    # ----------------------------------------------------------------------------------------------------- carrying out
+
+    def perform(self, effects: Sequence[StorageEffect]) -> list[Answer]:
+        """Carry out effects in order; appends of one generation that follow each other have one answer, an installed
+        snapshot has two, a roll none. Raises OSError: final."""
+        answers: list[Answer] = []
+        for generation, group in groupby(effects, key=_append_generation):
+            if generation is not None:
+                batches = [batch for effect in group if isinstance(effect, AppendBatches) for batch in effect.batches]
+                if batches:
+                    self.log.append(batches)
+                    answers.append(Durable(generation, batches[-1].zxid))
+                continue
+            for effect in group:
+                answers += self._perform(effect)
+        return answers
+
+    def _perform(self, effect: StorageEffect) -> list[Answer]:
+        if isinstance(effect, SaveEpochs):
+            save_epochs(self.disk, effect.accepted, effect.current)
+            return [EpochsSaved(effect.generation, effect.accepted, effect.current)]
+        if isinstance(effect, SaveMember):
+            save_member(self.disk, Member(effect.lineage, self._server_id))
+            return [MemberSaved(effect.generation)]
+        if isinstance(effect, DrainLog):
+            return [LogDrained(effect.generation)]
+        if isinstance(effect, TruncateLog):
+            with self._cutting:
+                self.log.truncate(effect.zxid, effect.chain, conflict=effect.conflict)
+            return [LogCut(effect.generation, effect.zxid)]
+        if isinstance(effect, ResetLog):
+            self._reset(0, genesis(effect.lineage), effect.lineage)
+            return [LogCut(effect.generation, 0)]
+        if isinstance(effect, InstallSnapshot):
+            return self._install(effect.fetch)
+        assert isinstance(effect, RollLog), effect
+        self.log.roll()
+        return []
+
+    def _reset(self, zxid: int, chain: bytes, lineage: bytes, *, conflict: bool = False) -> None:
+        with self._cutting:
+            self.log.reset(zxid, chain, lineage, conflict=conflict)
+            set_aside_snapshots(self.disk, lineage, zxid, chain)
+        self._mark = zxid
+
+    def _install(self, fetch: FetchSnapshot) -> list[Answer]:
+        path = fetch_path(fetch.zxid)
+        wanted = SnapshotHeader(fetch.lineage, fetch.zxid, fetch.chain)
+        try:
+            header, tree = load_snapshot(self.disk, path)
+            if header != wanted:
+                raise SnapshotError(path, 0, f"not the snapshot of {fetch.zxid:#x} that was asked for")
+        except SnapshotError as error:
+            self.disk.remove(path)
+            return [SnapshotUnusable(fetch, str(error))]
+        forget_member(self.disk)
+        install_snapshot(self.disk, path, wanted)
+        self._reset(fetch.zxid, fetch.chain, fetch.lineage, conflict=fetch.conflict)
+        begins = fetch.chain == imported(fetch.lineage, fetch.zxid, tree.digest)
+        return [TreeInstalled(tree), SnapshotInstalled(fetch.generation, fetch.zxid, fetch.chain, begins)]
+
+    # ------------------------------------------------------------------------------------------------------------ marks
+
+    def mark_moved(self, zxid: int) -> None:
+        """The high-water mark is here now; it is written down when the log is idle. From any thread."""
+        self._mark = zxid
+
+    def idle(self) -> None:
+        """Nothing was appended for a while. Raises OSError: final."""
+        if self.log.lineage:
+            self.log.set_mark(self._mark)
+            self.log.idle()
+
+    def close(self) -> None:
+        """A clean stop: the next start has nothing to copy. Raises OSError."""
+        self.idle()
+        if self.log.lineage:
+            self.log.close()
+
+    # ---------------------------------------------------------------------------------------------------------- reading
+
+    def read_log(self, effect: ReadLog) -> LogRead:
+        """Batches from the files, for a learner. Damage is reported and answered like a log that is too short."""
+        with self._cutting:
+            try:
+                position, batches = self.log.read_from(effect.zxid, effect.bytes_max)
+            except LogDamagedError as error:
+                self._report("log is damaged -> send a snapshot instead", str(error))
+                position, batches = None, []
+        return LogRead(effect.link, position, batches)
+
+    def read_for_changes(self, effect: ReadChanges | LookBackSlice) -> ChangesRead | LookedBack:
+        """What the feed of changes needs of the files, or of a worker."""
+        return self.look_back(effect) if isinstance(effect, LookBackSlice) else self.read_changes(effect)
+
+    def look_back(self, effect: LookBackSlice) -> LookedBack:
+        """A little more of what guarded paths before; nothing is found where files are damaged."""
+        reader = self._look_back
+        if reader is None or reader.upto != effect.upto:
+            reader = LookBack(self.disk, self.log, effect.upto, effect.count_max, self._cutting)
+        self._look_back = reader
+        try:
+            if not reader.read_slice():
+                return LookedBack(None)
+            past = reader.past
+        except OSError as error:
+            self._report("log is damaged -> tell no changes out of it", str(error))
+            past = PastAcls(effect.upto)
+        self._look_back = None
+        return LookedBack(past)
+
+    def read_changes(self, effect: ReadChanges) -> ChangesRead:
+        """Changes for a client; decoding them is most of the work. Damage is reported and said."""
+        try:
+            batches = effect.batches
+            if not batches:
+                with self._cutting:
+                    floor, behind = self.log.read_from(start_of(effect.place), effect.bytes_max)
+                    oldest = self.log.first_position[0]
+                if floor is None:
+                    return ChangesRead(PageStatus.OLDER, oldest=oldest)
+                batches = [batch for batch in behind if batch.zxid <= effect.upto]
+                if not is_known(effect.place, floor[0], batches):
+                    return ChangesRead(PageStatus.ELSEWHERE)
+            found = ((batch.zxid, rows_of(batch, effect.prefix)) for batch in batches)
+            return ChangesRead(PageStatus.GIVEN, *gather(found, effect.place, effect.prefix, effect.bytes_max))
+        except (LogDamagedError, RecordError, OSError) as error:
+            self._report("log is damaged -> tell no changes out of it", str(error))
+            return ChangesRead(PageStatus.GIVEN, is_damaged=True)
+
+    def offer_snapshot(self, effect: OfferSnapshot) -> SnapshotOffered | None:
+        """The newest snapshot whose checksums all match, and from which the log goes on; None when there is none."""
+        for zxid in reversed(snapshot_files(self.disk)):
+            path = snapshot_path(zxid)
+            try:
+                header = verify_snapshot(self.disk, path)
+            except (SnapshotError, FileNotFoundError) as error:
+                self._report("snapshot cannot be offered", str(error))
+                continue
+            if header.lineage == self.log.lineage and zxid >= self.log.first_position[0]:
+                return SnapshotOffered(effect.link, zxid, header.chain)
+        return None
+
+
+def _append_generation(effect: StorageEffect) -> int | None:
+    return effect.generation if isinstance(effect, AppendBatches) else None

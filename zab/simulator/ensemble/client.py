@@ -1,0 +1,330 @@
+"""A simulated client: it speaks ZooKeeper's wire protocol with the real codecs, and judges every answer.
+
+It connects to any server, keeps its session across connections as a real client does (the same xids go on, watches are
+moved with setWatches, a server that is behind what it has seen is refused by that server), asks several things at once,
+pings when it is silent, and leaves a server that does not answer for two thirds of its timeout.
+
+What it does wrong, at the rates of the run's profile: it breaks its connection, moves to another server, goes silent
+until its session is over, stops to read, or closes its session and begins a new one.
+
+Not here: what it asks (`requests`), and what the answers have to be (`session_checker`).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from random import Random
+from typing import TYPE_CHECKING, Any, Final
+
+from datatree.opcodes import OpCode
+from zab.jute.framing import NOTIFICATION_XID, PING_XID, FrameReader, frame, request_frame
+from zab.jute.handshake import NO_PASSWORD, ConnectRequest, ConnectResponse
+from zab.jute.replies import ReplyHeader, WatcherEvent
+from zab.simulator.ensemble.described import described
+from zab.simulator.ensemble.process import CLOSED, ClientLink
+from zab.simulator.ensemble.requests import Asked, Requests
+from zab.simulator.ensemble.session_checker import SessionChecker
+from zab.simulator.world.schedule import MS
+from zab.simulator.world.verdict import SafetyError
+
+if TYPE_CHECKING:
+    from zab.simulator.ensemble.machine import Ensemble
+
+BURST_MAX: Final = 6
+OUTSTANDING_MAX: Final = 20
+SET_WATCHES_XID: Final = -8
+PER_MILLE: Final = 1000
+
+
+class Client:
+    """One client. Its number is negative: it is an end of wires, as servers are with their ids."""
+
+    def __init__(self, ensemble: Ensemble, number: int, rng: Random) -> None:
+        assert number < 0
+        profile = ensemble.profile
+        self.number = number
+        self.name = f"c{-number}"
+        self._ensemble = ensemble
+        self._schedule = ensemble.schedule
+        self._profile = profile
+        self._rng = rng
+        self._observer = ensemble.observer
+        self._requests = Requests(
+            rng, -number, profile.tick_ms, long_data=profile.long_data, mostly_syncs=profile.focus == "deposing"
+        )
+        self.checker = SessionChecker(self.name, ensemble.observer.history)
+        self._tick_us = profile.tick_us
+        self._timeout_ms = profile.session_ticks * profile.tick_ms
+        self.session = 0
+        self._password = NO_PASSWORD
+        self._xid = 0
+        self._link: ClientLink | None = None
+        self._frames = FrameReader()
+        self.is_connected = False
+        """The session is established on the present connection."""
+        self.outstanding: deque[Asked] = deque()
+        self._to_restore: Any = None
+        self._heard_at = 0
+        self._attempt = 0
+        self._failed_count = 0
+        """Attempts since it was connected last."""
+        self.is_silent = False
+        """It is dead to the world until a later moment."""
+        self.is_gone = False
+        """It never comes back."""
+        self.has_faults = True
+        self.acknowledged_count = 0
+        self.is_asking = True
+        """Asks on its own; at the end of the run it only does what it is told."""
+        self._wishes: deque[tuple[int, Any]] = deque(self._requests.first() if number == -1 else ())
+
+    def start(self) -> None:
+        self._schedule.after(int(self._tick_us * self._rng.random()), self._connect)
+        self._schedule.after(self._tick_us, self._think)
+        self._schedule.after(self._tick_us, self._look_after)
+
+    # ------------------------------------------------------------------------------------------------------ connecting
+
+    def _connect(self) -> None:
+        if self._link is not None or self.is_silent:
+            return
+        sid = self._rng.choice(self._profile.sids)
+        self._attempt += 1
+        there = self._ensemble.network.delay(self.number, sid)
+        self._schedule.after(there, self._knock, sid, self._attempt)
+
+    def _knock(self, sid: int, attempt: int) -> None:
+        if self._link is not None or attempt != self._attempt or self.is_silent:
+            return
+        process = self._ensemble.machines[sid].process
+        if process is None or not self._ensemble.network.reaches(self.number, sid):
+            self._connect_later()
+            return
+        self._link = process.accept(self)
+        self._frames = FrameReader()
+        self._heard_at = self._schedule.now
+        self.is_connected = False
+        self._line(f"connects to {sid} with session {self.session:#x}, seen {self.checker.seen:#x}")
+        request = ConnectRequest(self.checker.seen, self._timeout_ms, self.session, self._password)
+        self._send(frame(request.encode()))
+
+    def _connect_later(self) -> None:
+        """At once, nearly; then less and less often."""
+        self._failed_count += 1
+        wait = self._tick_us * min(0.04 * 2**self._failed_count, 1.5)
+        self._schedule.after(int(wait * (0.2 + self._rng.random())), self._connect)
+
+    def _line(self, text: str) -> None:
+        if self._ensemble.trace.sink is not None:
+            self._ensemble.trace.line(self.name, text)
+
+    def _connected(self, response: ConnectResponse) -> None:
+        self._line(f"is connected: session {response.session_id:#x}, timeout {response.timeout_ms} ms")
+        if response.timeout_ms == 0:
+            if not self._observer.history.may_be_over(self.session):
+                raise SafetyError(
+                    "sessions", f"{self.name}: session {self.session:#x} is said to be over, and it lives"
+                )
+            self._observer.count("sessions expired")
+            self._forget_session()
+            self._disconnect()
+            return
+        if self.session and response.session_id != self.session:
+            raise SafetyError("sessions", f"{self.name}: asked for {self.session:#x}, got {response.session_id:#x}")
+        if self.session:
+            self._observer.count("sessions moved")
+        self.session, self._password = response.session_id, response.password
+        self.is_connected = True
+        self._failed_count = 0
+        self._schedule.after(int(self._tick_us * 0.1 * self._rng.random()), self._burst)
+        self._to_restore = self.checker.watches.request(self.checker.seen)
+        self.checker.connected()
+        if self._to_restore is not None:
+            restoring = Asked(self.session, SET_WATCHES_XID, int(OpCode.SET_WATCHES2), self._to_restore, 0, 0)
+            self.outstanding.append(restoring)
+            self._send(request_frame(SET_WATCHES_XID, restoring.opcode, self._to_restore.encode()))
+
+    def _forget_session(self) -> None:
+        self.session, self._password, self._xid = 0, NO_PASSWORD, 0
+        self.checker.connected()
+        self._to_restore = None
+
+    def disconnect(self) -> None:
+        """Break the connection, and come back elsewhere."""
+        self._disconnect()
+
+    def _disconnect(self) -> None:
+        link, self._link = self._link, None
+        if link is not None and not link.to_server.closed:
+            link.to_client.cut()
+            link.to_server.send(CLOSED, 1)
+        self._lost()
+
+    def _lost(self) -> None:
+        """What was asked and not answered may have happened, or may not."""
+        self._line("has lost its connection")
+        self._link = None
+        if any(asked.xid == SET_WATCHES_XID for asked in self.outstanding):
+            # Whether these watches reached the server does not matter: they ended with the connection.
+            self.checker.watches.adopt(self._to_restore)
+        self.is_connected = False
+        self.outstanding.clear()
+        self._connect_later()
+
+    # ---------------------------------------------------------------------------------------------------------- asking
+
+    def _send(self, data: bytes) -> None:
+        assert self._link is not None
+        self._link.to_server.send(data, len(data))
+
+    def ask(self, opcode: int, body: Any) -> None:
+        """Send one request."""
+        self._send(self._asked(opcode, body))
+
+    def _asked(self, opcode: int, body: Any) -> bytes:
+        self._xid += 1
+        history = self._observer.history
+        asked = Asked(self.session, self._xid, opcode, body, self._schedule.now, history.told)
+        self.outstanding.append(asked)
+        if asked.is_write:
+            history.asked[self.session, self._xid] = asked
+        if self._observer.recorder is not None:
+            self._observer.recorder.asked(self.name, asked)
+        if self._ensemble.trace.sink is not None:
+            self._line(f"asks {OpCode(opcode).name} xid {self._xid} {described(body)}")
+        return request_frame(self._xid, opcode, body.encode())
+
+    def _think(self) -> None:
+        """A burst of requests; or something that a client should not do."""
+        self._schedule.after(int(self._profile.think_us * (0.2 + 1.6 * self._rng.random())), self._think)
+        if self.is_connected and self.is_asking and not (self.has_faults and self._misbehave()):
+            self._burst()
+
+    def _burst(self) -> None:
+        """Some requests, all in one segment."""
+        if not self.is_connected or not self.is_asking:
+            return
+        pieces = []
+        for _ in range(self._rng.randrange(1, BURST_MAX)):
+            if len(self.outstanding) < OUTSTANDING_MAX:
+                opcode, body = self._wishes.popleft() if self._wishes else self._requests.draw()
+                pieces.append(self._asked(opcode, body))
+        if pieces:
+            self._send(b"".join(pieces))
+
+    def write(self) -> None:
+        """Ask for a write that succeeds wherever it is applied."""
+        if self.is_connected and not self.outstanding:
+            self.ask(*self._requests.write())
+
+    def _look_after(self) -> None:
+        """Ping when silent; leave a server that does not answer."""
+        self._schedule.after(self._timeout_ms * MS // 3, self._look_after)
+        if self._link is None or self.is_silent:
+            return
+        if self._schedule.now - self._heard_at > self._timeout_ms * MS * 2 // 3:
+            self._disconnect()
+        elif self.is_connected:
+            self._send(request_frame(PING_XID, int(OpCode.PING), b""))
+
+    # ------------------------------------------------------------------------------------------------------ misbehaving
+
+    def _misbehave(self) -> bool:
+        for kind, weight in self._profile.client_faults.items():
+            if self._rng.randrange(PER_MILLE) < 12 * weight:
+                self._observer.count(f"client fault: {kind}")
+                _MISBEHAVE[kind](self)
+                return True
+        return False
+
+    def _move(self) -> None:
+        """Go elsewhere, and leave the old connection open: that server has to find out."""
+        assert self._link is not None
+        self._link.to_client.cut()
+        self._lost()
+
+    def _stay_silent(self) -> None:
+        """Without a word, long enough for the session to end, or nearly."""
+        self.is_silent = True
+        self._schedule.after(int(self._timeout_ms * MS * (0.5 + 2 * self._rng.random())), self.wake)
+
+    def wake(self) -> None:
+        """Come back to life."""
+        if self.is_silent and not self.is_gone:
+            self.is_silent = False
+            self._disconnect()
+
+    def _stall(self) -> None:
+        """Read nothing for a while: what the server sends waits there."""
+        assert self._link is not None
+        pair = self._link.to_client.pair
+        network = self._ensemble.network
+        network.block(*pair)
+        self._schedule.after(int(self._tick_us * 3 * self._rng.random()), network.unblock, *pair)
+
+    def _close_session(self) -> None:
+        self._xid += 1
+        asked = Asked(self.session, self._xid, int(OpCode.CLOSE_SESSION), None, self._schedule.now, 0)
+        self._observer.history.asked[self.session, self._xid] = asked
+        self.outstanding.append(asked)
+        self._send(request_frame(self._xid, int(OpCode.CLOSE_SESSION), b""))
+
+    # --------------------------------------------------------------------------------------------------------- hearing
+
+    def receive(self, link: ClientLink, data: bytes) -> None:
+        """Bytes of a server, or `CLOSED`, arrive."""
+        if link is not self._link or self.is_silent:
+            return
+        if data == CLOSED:
+            link.to_server.cut()
+            self._lost()
+            return
+        self._heard_at = self._schedule.now
+        for payload in self._frames.feed(data):
+            if self._link is not link:
+                return
+            if self.is_connected:
+                self._message(payload)
+            else:
+                self._connected(ConnectResponse.decode(payload))
+
+    def _message(self, payload: bytes) -> None:
+        header = ReplyHeader.decode(payload)
+        if header.xid == NOTIFICATION_XID:
+            event = WatcherEvent.decode(payload)
+            self._observer.count("watch events")
+            self.checker.event(header.zxid, event.type, event.path)
+        elif header.xid == PING_XID:
+            self.checker.told(header.zxid)
+        else:
+            self._reply(header, payload)
+
+    def _reply(self, header: ReplyHeader, payload: bytes) -> None:
+        asked = self.outstanding.popleft() if self.outstanding else None
+        if asked is None or asked.xid != header.xid:
+            raise SafetyError("order", f"{self.name}: a reply to xid {header.xid}, expected is {asked}")
+        self._line(f"xid {header.xid} is answered at {header.zxid:#x}, error {header.error}")
+        if asked.opcode == OpCode.CLOSE_SESSION:
+            self.checker.told(header.zxid)
+            self._observer.count("sessions closed")
+            self._forget_session()
+            self._disconnect()
+            return
+        if self._observer.recorder is not None:
+            self._observer.recorder.replied(asked, header, payload, self._schedule.now)
+        self.checker.reply(asked, header, payload)
+        if asked.is_write:
+            self._observer.count("writes refused" if header.error else "writes acknowledged")
+            if not header.error:
+                self.acknowledged_count += 1
+        else:
+            self._observer.count("reads answered")
+
+
+_MISBEHAVE: Final = {
+    "leave": Client._disconnect,
+    "move": Client._move,
+    "silent": Client._stay_silent,
+    "stall": Client._stall,
+    "close": Client._close_session,
+}

@@ -1,0 +1,279 @@
+"""What goes wrong: one thing after the other, as the profile's weights say, and each is over some time later.
+
+Every fault is within what the service promises to bear, so that any failure is a bug: what was durable is never
+damaged, and never are so many members wiped that what was acknowledged may be gone (decision B4): those that are
+synchronized, by what is on their disks, stay a quorum.
+
+    kill, power, blackout     the process of a member ends; its machine loses its power; all machines do
+    outage                    a machine stays down for long, so that the others go on without it
+    kill_at_effect            a process ends in the middle of a turn
+    power_at_operation        a machine loses its power at one of the next operations of its disk, be it in recovery
+    disk_error                one of the next operations of a disk fails: EIO or ENOSPC
+    pause                     a process stands still, up to several times syncLimit
+    reset                     the connections between two members break
+    partition, one_way        groups of members that do not hear each other; a direction that carries nothing
+    slow_link, slow_disk      up to about what the limits bear, and beyond
+    wall_jump                 a wall clock is set forward or back
+    wipe                      a disk is replaced by an empty one, in some runs with a file `initialize` that lies
+    depose                    the leader is cut off from everybody else for long enough, while it goes on serving
+    clients
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from random import Random
+from typing import Final
+
+from datatree.log.epochs import INITIALIZE
+from zab.member.restore import quorum_of
+from zab.simulator.ensemble.machine import Ensemble, Machine
+from zab.simulator.world.schedule import MS
+
+PURGE_TICKS: Final = 3
+"""Between two times that retention does its work."""
+
+
+class Faults:
+    """The faults of one run."""
+
+    def __init__(self, ensemble: Ensemble, rng: Random) -> None:
+        self._ensemble = ensemble
+        self._profile = ensemble.profile
+        self._rng = rng
+        self._kinds = list(ensemble.profile.faults)
+        self._weights = list(ensemble.profile.faults.values())
+        self._is_over = False
+
+    def start(self) -> None:
+        self._ensemble.schedule.after(self._gap(), self._next)
+        self._ensemble.schedule.after(self._profile.tick_us * PURGE_TICKS, self._purge)
+
+    def _gap(self) -> int:
+        return int(self._profile.fault_gap_us * self._rng.expovariate(1))
+
+    def _ticks(self, most: float) -> int:
+        """A duration: mostly short."""
+        return int(self._profile.tick_us * most * self._rng.random() ** 2)
+
+    def _next(self) -> None:
+        if self._is_over:
+            return
+        (kind,) = self._rng.choices(self._kinds, self._weights)
+        self._ensemble.trace.say("!", kind)
+        if _CAUSE[kind](self):
+            self._ensemble.observer.count(f"fault: {kind}")
+        self._ensemble.schedule.after(self._gap(), self._next)
+
+    def _purge(self) -> None:
+        """No fault: retention does its work, now and then."""
+        for process in self._ensemble.processes:
+            process.files.purge()
+        if not self._is_over:
+            self._ensemble.schedule.after(self._profile.tick_us * PURGE_TICKS, self._purge)
+
+    def end(self) -> None:
+        """Nothing goes wrong any more, and what is down is started."""
+        self._is_over = True
+        self._ensemble.network.heal()
+        for machine in self._ensemble.machines.values():
+            machine.stays_down = False
+            machine.disk_us = self._profile.disk_us
+            machine.loses_power_at = None
+            machine.disk.crash_after(None)
+            machine.disk.fail_after(None)
+            if machine.process is not None:
+                machine.process.effects_left = None
+                machine.process.paused_until = 0
+            else:
+                machine.start_after(0)
+        for client in self._ensemble.clients:
+            client.has_faults = False
+            client.wake()
+
+    # ------------------------------------------------------------------------------------------------------- processes
+
+    def _victim(self) -> Machine:
+        """A machine; often the leader's, where most is at stake."""
+        leader = self._ensemble.leader
+        if leader is not None and self._rng.random() < 0.3:
+            return leader.machine
+        return self._rng.choice(list(self._ensemble.machines.values()))
+
+    def _kill(self) -> bool:
+        self._victim().stop(with_power=False)
+        return True
+
+    def _power(self) -> bool:
+        self._victim().stop(with_power=True)
+        return True
+
+    def _blackout(self) -> bool:
+        for machine in self._ensemble.machines.values():
+            machine.stop(with_power=True)
+        return True
+
+    def _outage(self) -> bool:
+        machine = self._victim()
+        machine.stays_down = True
+        machine.stop(with_power=True)
+
+        def repair() -> None:
+            machine.stays_down = False
+            machine.start()
+
+        self._ensemble.schedule.after(int(self._profile.tick_us * 25 * self._rng.random()), repair)
+        return True
+
+    def _kill_at_effect(self) -> bool:
+        process = self._victim().process
+        if process is not None:
+            process.effects_left = self._rng.randrange(12)
+        return process is not None
+
+    def _pause(self) -> bool:
+        process = self._victim().process
+        if process is not None:
+            process.pause(self._ticks(3 * self._profile.sync_limit))
+        return process is not None
+
+    def _wall_jump(self) -> bool:
+        self._victim().wall_offset_ms += self._rng.choice((-1, 1)) * self._rng.choice((50, 5_000, 3_600_000))
+        return True
+
+    # ----------------------------------------------------------------------------------------------------------- disks
+
+    def _power_at_operation(self) -> bool:
+        """Now; or while it starts the next time, which is at once: in recovery, or while it is synchronized."""
+        machine = self._victim()
+        if self._rng.random() < 0.5:
+            machine.disk.crash_after(self._rng.randrange(1, 25))
+        else:
+            machine.stop(with_power=self._rng.random() < 0.5)
+            machine.loses_power_at = self._rng.randrange(1, 40)
+        return True
+
+    def _disk_error(self) -> bool:
+        error = self._rng.choice((errno.EIO, errno.ENOSPC))
+        self._victim().disk.fail_after(self._rng.randrange(1, 25), error)
+        return True
+
+    def _slow_disk(self) -> bool:
+        machine = self._victim()
+        machine.disk_us = self._ticks(self._profile.sync_limit * 1.5)
+
+        def mend() -> None:
+            machine.disk_us = self._profile.disk_us
+
+        self._ensemble.schedule.after(self._ticks(15), mend)
+        return True
+
+    def _wipe(self) -> bool:
+        machine = self._victim()
+        left = {sid for sid, other in self._ensemble.machines.items() if other.is_synchronized and other is not machine}
+        if not quorum_of(machine.config).contains(left):
+            return False
+        machine.stop(with_power=True)
+        machine.disk.lose_everything()
+        if self._profile.marks_the_wiped:
+            machine.disk.replace(INITIALIZE, b"")
+        machine.is_wiped = True
+        return True
+
+    # --------------------------------------------------------------------------------------------------------- network
+
+    def _two(self) -> tuple[int, int]:
+        one, two = self._rng.sample(self._profile.sids, 2)
+        return one, two
+
+    def _reset(self) -> bool:
+        one, two = self._two()
+        process = self._ensemble.machines[one].process
+        if process is None:
+            return False
+        process.links.break_off_to(two)
+        if self._rng.random() < 0.5:
+            process.election.lose_to(two)
+        return True
+
+    def _partition(self) -> bool:
+        """Two groups; or, seldom, each one reaches only some of the others."""
+        sids = self._profile.sids
+        if self._rng.random() < 0.25:
+            pairs = [(one, two) for one in sids for two in sids if one < two and self._rng.random() < 0.4]
+        else:
+            group = set(self._rng.sample(sids, self._rng.randrange(1, len(sids))))
+            pairs = [(one, two) for one in sids for two in sids if one in group and two not in group]
+        self._block([*pairs, *((two, one) for one, two in pairs)])
+        return bool(pairs)
+
+    def _one_way(self) -> bool:
+        self._block([self._two()])
+        return True
+
+    def _depose(self) -> bool:
+        leader = self._ensemble.leader
+        if leader is None:
+            return False
+        pairs = [(leader.sid, other) for other in self._profile.sids if other != leader.sid]
+        back = [(two, one) for one, two in pairs] if self._rng.random() < 0.7 else []
+        self._block([*pairs, *back], self._profile.sync_limit + 1)
+        return True
+
+    def _block(self, pairs: list[tuple[int, int]], ticks_min: int = 0) -> None:
+        """Cut these directions, and mend them later; election connections are given up when that takes long."""
+        network = self._ensemble.network
+        for pair in pairs:
+            network.block(*pair)
+
+        def heal() -> None:
+            for pair in pairs:
+                network.unblock(*pair)
+
+        self._ensemble.schedule.after(self._profile.tick_us * ticks_min + self._ticks(20), heal)
+        self._ensemble.schedule.after(self._profile.tick_us * 10, self._give_up, pairs)
+
+    def _give_up(self, pairs: list[tuple[int, int]]) -> None:
+        for one, two in pairs:
+            process = self._ensemble.machines[one].process
+            if process is not None and (one, two) in self._ensemble.network.blocked:
+                process.election.lose_to(two)
+
+    def _slow_link(self) -> bool:
+        one, two = self._two()
+        network = self._ensemble.network
+        condition = (
+            self._ticks(self._profile.sync_limit / 2),
+            self._rng.choice((0, 1, 10, 100)) * MS // self._profile.tick_ms,
+        )
+        pairs = [(one, two)] if self._rng.random() < 0.5 else [(one, two), (two, one)]
+        for pair in pairs:
+            network.slow[pair] = condition
+
+        def mend() -> None:
+            for pair in pairs:
+                network.slow.pop(pair, None)
+
+        self._ensemble.schedule.after(self._ticks(20), mend)
+        return True
+
+
+_CAUSE: Final[dict[str, Callable[[Faults], bool]]] = {
+    "kill": Faults._kill,
+    "power": Faults._power,
+    "blackout": Faults._blackout,
+    "outage": Faults._outage,
+    "kill_at_effect": Faults._kill_at_effect,
+    "power_at_operation": Faults._power_at_operation,
+    "disk_error": Faults._disk_error,
+    "pause": Faults._pause,
+    "reset": Faults._reset,
+    "partition": Faults._partition,
+    "one_way": Faults._one_way,
+    "slow_link": Faults._slow_link,
+    "slow_disk": Faults._slow_disk,
+    "wall_jump": Faults._wall_jump,
+    "wipe": Faults._wipe,
+    "depose": Faults._depose,
+}

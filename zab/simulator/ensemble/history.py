@@ -1,0 +1,185 @@
+"""The paper's properties of atomic broadcast, checked on every batch that is broadcast or delivered, in O(1).
+
+Names and definitions are those of "Zab: High-performance broadcast for primary-backup systems", section 3, read per
+batch:
+
+    leadership              no two primaries of one epoch
+    integrity               what is delivered was broadcast, by the primary of its epoch
+    agreement               two processes that deliver, deliver the same: no process delivers in a place of the sequence
+                            what another did not deliver there
+    total_order             whoever delivers two batches, delivers them in the same order as everybody
+    local_primary_order     of one primary, batches are delivered in the order in which it broadcast them, none left out
+    global_primary_order    batches of an earlier primary are delivered before those of a later one
+    primary_integrity       when a primary broadcasts, it holds everything that is ever delivered of earlier primaries
+
+There is one sequence, the longest that anybody has delivered so far; each process has its place in it. Whoever is the
+first to deliver the next batch decides what it is; everybody else has to deliver the same bytes there.
+
+Committed transactions are applied to the model (`model`) as the sequence grows.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from typing import TYPE_CHECKING
+
+from attrs import define
+
+from datatree.log.batch import Batch, continues, follows
+from datatree.record import Txn, decode_all
+from zab.simulator.ensemble.model import Model
+from zab.simulator.world.verdict import SafetyError
+from zab.zxid import counter_of, epoch_of, make_zxid
+
+if TYPE_CHECKING:
+    from zab.simulator.ensemble.requests import Asked
+
+
+@define
+class Broadcast:
+    """A batch as its primary made it, and what was before it in the primary's history."""
+
+    batch: Batch
+    txns: list[Txn]
+    predecessor: tuple[int, bytes]
+
+
+class History:
+    """See the module. A process is named by (server id, count of its starts)."""
+
+    def __init__(self) -> None:
+        self.model = Model()
+        self.primaries: dict[int, tuple[int, int]] = {}
+        """Epoch → the process that leads it."""
+        self.broadcasts: dict[int, Broadcast] = {}
+        """Last zxid of a batch → the batch."""
+        self.zxids: list[int] = []
+        """The sequence: last zxids of the delivered batches."""
+        self.chains: list[bytes] = []
+        self.txns: dict[int, Txn] = {}
+        """Every committed transaction."""
+        self._place_of: dict[int, int] = {0: 0}
+        """Batch end → how many batches are delivered up to it."""
+        self._places: dict[int, int] = {}
+        """Server → how many batches its process has delivered."""
+        self._initial: dict[int, int] = {}
+        """Epoch → where the history of its primary ended when it broadcast first."""
+        self.told = 0
+        """The highest zxid that any client was told of."""
+        self.asked: dict[tuple[int, int], Asked] = {}
+        """Every write that a client sent: by session and xid."""
+        self.ending: set[int] = set()
+        """Sessions whose end some leader has proposed."""
+        self._last_xid: dict[int, int] = {}
+        """Session → the xid of its newest write in the sequence."""
+
+    @property
+    def end(self) -> int:
+        """The last zxid that anybody has delivered."""
+        return self.zxids[-1] if self.zxids else 0
+
+    @property
+    def end_txn(self) -> int:
+        """The same; the last transaction of the model."""
+        return self.model.zxid
+
+    def may_be_over(self, session: int) -> bool:
+        """Whether a client may be told that its session is over: its end is delivered, or was proposed."""
+        return session not in self.model.sessions or session in self.ending
+
+    # --------------------------------------------------------------------------------------------------------- leading
+
+    def leads(self, process: tuple[int, int], epoch: int) -> None:
+        """A process is the primary of an epoch."""
+        other = self.primaries.setdefault(epoch, process)
+        if other != process:
+            raise SafetyError("leadership", f"epoch {epoch} is led by {other} and by {process}")
+
+    def broadcast(self, process: tuple[int, int], batch: Batch, predecessor: tuple[int, bytes]) -> list[Txn]:
+        """A primary broadcasts a batch on top of a history that ends at `predecessor`; its transactions."""
+        self.leads(process, batch.epoch)
+        if batch.zxid in self.broadcasts:
+            raise SafetyError("local_primary_order", f"{batch.zxid:#x} is broadcast twice")
+        txns = decode_all(batch.body, batch.first, batch.count)
+        self.broadcasts[batch.zxid] = Broadcast(batch, txns, predecessor)
+        if batch.epoch not in self._initial:
+            self._initial[batch.epoch] = predecessor[0]
+            # A primary that was deposed may not know it yet: what later ones have done does not concern it.
+            earlier = bisect_left(self.zxids, make_zxid(batch.epoch, 0))
+            if earlier and self.zxids[earlier - 1] > predecessor[0]:
+                delivered = self.zxids[earlier - 1]
+                reason = f"{process} begins epoch {batch.epoch} at {predecessor[0]:#x}, {delivered:#x} is delivered"
+                raise SafetyError("primary_integrity", reason)
+        return txns
+
+    # ------------------------------------------------------------------------------------------------------ delivering
+
+    def starts_at(self, sid: int, zxid: int, chain: bytes, recent: list[Batch]) -> None:
+        """A process begins with a tree at this position: it has delivered everything up to there.
+
+        `recent` has the newest batches that it found on its disk; what nobody has delivered before is delivered now."""
+        for batch in recent:
+            if self.end < batch.zxid <= zxid:
+                self._extend(f"server {sid}", batch)
+        place = self._place_of.get(zxid)
+        if place is None:
+            raise SafetyError("agreement", f"server {sid} begins at {zxid:#x}, where no delivered batch ends")
+        if place and self.chains[place - 1] != chain:
+            raise SafetyError("agreement", f"server {sid} begins at {zxid:#x} with another history than was delivered")
+        self._places[sid] = place
+
+    def deliver(self, sid: int, batch: Batch) -> None:
+        """A process delivers the batch that comes next for it."""
+        place = self._places[sid]
+        if place == len(self.zxids):
+            self._extend(f"server {sid}", batch)
+        elif (self.zxids[place], self.chains[place]) != (batch.zxid, batch.chain):
+            known = self._place_of.get(batch.zxid)
+            rule = "agreement" if known is None or self.chains[known - 1] != batch.chain else "total_order"
+            reason = f"server {sid} delivers {batch.first:#x}+{batch.count} where {self.zxids[place]:#x} was delivered"
+            raise SafetyError(rule, reason)
+        self._places[sid] = place + 1
+
+    def _extend(self, who: str, batch: Batch) -> None:
+        """Somebody is the first to deliver this batch."""
+        known = self.broadcasts.get(batch.zxid)
+        if known is None or known.batch.raw != batch.raw:
+            raise SafetyError("integrity", f"{who} delivers {batch.first:#x}+{batch.count}, which nobody broadcast")
+        end = self.end
+        if not follows(end, batch):
+            rule = "local_primary_order" if epoch_of(end) == batch.epoch else "global_primary_order"
+            raise SafetyError(rule, f"{who} delivers {batch.first:#x}+{batch.count} behind {end:#x}")
+        if self.chains and not continues(self.chains[-1], batch):
+            raise SafetyError("agreement", f"the chain of {batch.first:#x} does not continue that of {end:#x}")
+        self._primary_integrity(who, batch)
+        self.zxids.append(batch.zxid)
+        self.chains.append(batch.chain)
+        self._place_of[batch.zxid] = len(self.zxids)
+        for txn in known.txns:
+            self._requested(txn)
+            self.txns[txn.zxid] = txn
+            self.model.apply(txn)
+
+    def _requested(self, txn: Txn) -> None:
+        """A client's write is in the sequence: it was asked for, is there once, and in the client's order."""
+        opcode = txn.rest[0] if txn.type == -1 else txn.type
+        if opcode == -10 or not txn.session or not txn.cxid:
+            return
+        asked = self.asked.get((txn.session, txn.cxid))
+        if asked is None or asked.opcode != opcode:
+            raise SafetyError("integrity", f"{txn} is what nobody asked for; {txn.session:#x} asked {asked}")
+        if txn.type == -1:
+            return  # what comes late through an older connection is refused with SESSIONMOVED
+        newest = self._last_xid.get(txn.session, 0)
+        if txn.cxid <= newest:
+            raise SafetyError("order", f"xid {txn.cxid} of {txn.session:#x} at {txn.zxid:#x}, behind its xid {newest}")
+        self._last_xid[txn.session] = txn.cxid
+
+    def _primary_integrity(self, who: str, batch: Batch) -> None:
+        """No later primary may have begun without this batch."""
+        if counter_of(batch.first) == 1 or not self._initial:
+            self._initial = {epoch: zxid for epoch, zxid in self._initial.items() if epoch >= batch.epoch}
+        for epoch, zxid in self._initial.items():
+            if epoch > batch.epoch and zxid < batch.zxid:
+                reason = f"{who} delivers {batch.zxid:#x}; the primary of epoch {epoch} began at {zxid:#x}"
+                raise SafetyError("primary_integrity", reason)

@@ -1,0 +1,330 @@
+"""Where the checkers are fed: by everything that peers are told and do, turn by turn, and by what is on the disks.
+
+It keeps what concerns members (what concerns clients is in `session_checker`):
+
+    history before currentEpoch     who is in an epoch, by what is on its disk, holds what that epoch began with
+    durability      what a member promised is on its disk when it starts again: the history that it acknowledged or
+                    said it had, the epochs that it accepted and acknowledged; and whenever a mark moves, a quorum has
+    it on disk digests         equal zxid, equal digest: on every member, live, recovered or installed
+    snapshots       equal zxid, equal bytes: on every member
+    sessions        a leader proposes the end of a session only after its full timeout without input that was processed
+    whole state     now and then, and at the end: each tree against the model, znode by znode
+
+and counts what happened, so that a test can see that runs reach what they are for.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from attrs import define
+
+from datatree.recovery.recover import Recovered
+from datatree.snapshot import snapshot_path
+from datatree.tree import DataTree
+from zab import events as ev
+from zab import message as msg
+from zab.election import LEADING
+from zab.member.connection import Stage
+from zab.member.inputs import ClientBytes, Input
+from zab.member.restore import quorum_of
+from zab.quorum import Quorum
+from zab.roles import BROADCAST
+from zab.simulator.ensemble.history import History
+from zab.simulator.ensemble.model import Model
+from zab.simulator.world.verdict import SafetyError
+from zab.zxid import counter_of
+
+if TYPE_CHECKING:
+    from zab.simulator.ensemble.machine import Ensemble
+    from zab.simulator.ensemble.process import Process
+    from zab.simulator.ensemble.recorder import Recorder
+
+
+@define
+class Promises:
+    """What one member has said that it has on disk."""
+
+    logged: int = 0
+    accepted_epoch: int = 0
+    current_epoch: int = 0
+    saved_epoch: int = 0
+    """Its currentEpoch."""
+    is_cut: bool = False
+    """It had to cut its history since it came into its present epoch."""
+    durable: int = 0
+    """Where its log ended, durably, when its process ended."""
+    lost: int = 0
+    """The same, before it was wiped: that counted once."""
+
+
+@define
+class Heard:
+    """What a leader has heard of sessions: by its monotonic clock."""
+
+    since: int
+    """When it began to serve: every session has its full timeout from there."""
+    at: dict[int, int]
+
+
+class Observer:
+    """All checkers of one run."""
+
+    def __init__(self) -> None:
+        self.history = History()
+        self.counts: Counter[str] = Counter()
+        self.recorder: Recorder | None = None
+        """Kept up to date of what clients ask and are told, if there is one."""
+        self.ensemble: Ensemble
+        self._quorum: Quorum
+        self._promises: dict[int, Promises] = {}
+        self._initial: dict[int, int] = {}
+        """Epoch → where its initial history ended, as NEWLEADER says."""
+        self._digests: dict[int, int] = {}
+        self._snapshots: dict[int, bytes] = {}
+        self._heard: dict[Process, Heard] = {}
+
+    def watch(self, ensemble: Ensemble) -> None:
+        self.ensemble = ensemble
+        self._quorum = quorum_of(ensemble.machines[1].config)
+        self._promises = {sid: Promises() for sid in ensemble.machines}
+
+    def count(self, what: str, number: int = 1) -> None:
+        self.counts[what] += number
+
+    def traced(self, process: Process, text: str) -> None:
+        """A sentence of the protocol: the ones that tell what a run reached."""
+        if text.startswith("ALARM"):
+            raise SafetyError("no two members disagree", f"server {process.sid} says {text}")
+        if text.startswith("session ") and "was silent" in text:
+            self.history.ending.add(int(text.split()[1], 16))
+        for beginning, what in _TRACED.items():
+            if text.startswith(beginning):
+                self.counts[what] += 1
+
+    # ---------------------------------------------------------------------------------------------- starts and promises
+
+    def process_started(self, process: Process, recovered: Recovered) -> None:
+        """A process has recovered what was on its disk."""
+        machine, promises = process.machine, self._promises[process.sid]
+        if machine.is_wiped:
+            promises = self._promises[process.sid] = Promises(lost=max(promises.lost, promises.durable))
+        accepted, current = recovered.epochs or (0, 0)
+        if not promises.is_cut and recovered.last[0] < self._initial.get(current, 0):
+            reason = (
+                f"server {process.sid} is in epoch {current} without its initial history, at {recovered.last[0]:#x}"
+            )
+            raise SafetyError("history before currentEpoch", reason)
+        found = recovered.last[0], accepted, current
+        promised = promises.logged, promises.accepted_epoch, promises.current_epoch
+        if any(has < said for has, said in zip(found, promised, strict=True)):
+            raise SafetyError(
+                "durability",
+                f"server {process.sid} promised to hold (log, acceptedEpoch, currentEpoch) = {_shown(promised)}; "
+                f"after its restart it holds {_shown(found)}",
+            )
+        member = process.member
+        self.history.starts_at(process.sid, member.applied, _chain_at(recovered, member.applied), recovered.recent)
+        self._digest(process, member.applied, member.tree)
+        if recovered.snapshot_zxid:
+            self.counts["recovered from a snapshot"] += 1
+        if recovered.problems:
+            self.counts["recovered with problems"] += 1
+
+    def process_stopped(self, process: Process) -> None:
+        """Its process is gone; its disk is as it was."""
+        self._promises[process.sid].durable = process.files.storage.log.last[0]
+        self._heard.pop(process, None)
+
+    def _durable(self, sid: int) -> int:
+        process, promises = self.ensemble.machines[sid].process, self._promises[sid]
+        return max(promises.lost, promises.durable if process is None else process.files.storage.log.last[0])
+
+    # --------------------------------------------------------------------------------------------------------- the peer
+
+    def peer_stepped(self, process: Process, event: ev.Event, effects: list[ev.Effect]) -> None:
+        """A peer was told something and wants this done."""
+        if isinstance(event, ev.SnapshotInstalled):
+            self.history.starts_at(process.sid, event.zxid, event.chain, [])
+            process.delivered.clear()
+            self.counts["snapshots installed"] += 1
+        elif isinstance(event, ev.MemberSaved):
+            process.machine.is_wiped = False
+        elif isinstance(event, ev.EpochsSaved) and event.current > self._promises[process.sid].saved_epoch:
+            self._promises[process.sid].saved_epoch = event.current
+            self._promises[process.sid].is_cut = False
+        for effect in effects:
+            kind = type(effect)
+            if kind is ev.Send:
+                self._sent(process, effect.message)  # type: ignore[union-attr]
+            elif kind is ev.AppendBatches:
+                if process.peer.leading is not None:
+                    self._broadcast(process, effect)  # type: ignore[arg-type]
+            elif kind is ev.Deliver:
+                for batch in effect.batches:  # type: ignore[union-attr]
+                    self.history.deliver(process.sid, batch)
+                    process.delivered.append(batch.zxid)
+            elif kind is ev.MarkMoved:
+                self._mark_moved(process, effect.zxid)  # type: ignore[union-attr]
+            elif kind is ev.RoleChanged:
+                if (effect.state, effect.phase) == (LEADING, BROADCAST):  # type: ignore[union-attr]
+                    self.history.leads((process.sid, process.machine.starts_count), process.peer.epoch)
+                    self.counts["leaders established"] += 1
+            elif kind is ev.TruncateLog:
+                promises = self._promises[process.sid]
+                promises.logged = min(promises.logged, effect.zxid)  # type: ignore[union-attr]
+                promises.is_cut = True
+                self.counts["logs cut"] += 1
+            elif kind is ev.ResetLog or kind is ev.FetchSnapshot:
+                self._promises[process.sid].logged = 0
+                self._promises[process.sid].is_cut = True
+
+    def _sent(self, process: Process, message: msg.Message) -> None:
+        promises, peer = self._promises[process.sid], process.peer
+        if isinstance(message, msg.Ack):
+            assert peer.following is not None
+            promises.logged = max(promises.logged, peer.following.acked)
+            if not counter_of(message.zxid):
+                promises.current_epoch = max(promises.current_epoch, message.epoch)
+                if not process.machine.is_synchronized:
+                    reason = f"server {process.sid} acknowledges NEWLEADER of {message.epoch} without a member record"
+                    raise SafetyError("durability", reason)
+        elif isinstance(message, msg.AckEpoch):
+            assert peer.following is not None
+            promises.accepted_epoch = max(promises.accepted_epoch, peer.following.epoch or 0)
+        elif isinstance(message, msg.LeaderInfo):
+            promises.accepted_epoch = max(promises.accepted_epoch, message.epoch)
+        elif isinstance(message, msg.NewLeader):
+            self._initial.setdefault(message.epoch, message.zxid)
+        elif isinstance(message, (msg.Trunc, msg.Diff, msg.Snap)):
+            self.counts[f"sent {type(message).__name__}"] += 1
+
+    def _broadcast(self, process: Process, effect: ev.AppendBatches) -> None:
+        name = process.sid, process.machine.starts_count
+        now = process.member.now
+        for batch in effect.batches:
+            before = process.peer.history.floor(batch.first - 1)
+            assert before is not None
+            heard = self._heard.get(process)
+            if heard is None:
+                heard = self._heard[process] = Heard(now, {})
+            for txn in self.history.broadcast(name, batch, before):
+                if txn.type == -10:
+                    heard.at[txn.session] = now
+                elif txn.type == -11:
+                    self.history.ending.add(txn.session)
+                    if txn.cxid == 0:
+                        self._expires(process, heard, txn.session)
+
+    def _mark_moved(self, process: Process, zxid: int) -> None:
+        holders = {sid for sid in self._promises if self._durable(sid) >= zxid}
+        if not self._quorum.contains(holders):
+            reason = f"server {process.sid} takes {zxid:#x} for committed; it is on the disks of {sorted(holders)} only"
+            raise SafetyError("durability", reason)
+
+    # -------------------------------------------------------------------------------------------------------- sessions
+
+    def turn_begins(self, process: Process, inputs: list[Input]) -> None:
+        """What a leader is about to hear of sessions."""
+        heard = self._heard.get(process)
+        if heard is None:
+            return
+        now = process.machine.now_ms
+        learners = process.peer.learners
+        tracker = process.member.sessions.tracker
+        sessions: list[int] = []
+        for event in inputs:
+            if isinstance(event, ClientBytes):
+                connection = event.connection
+                if connection.stage is Stage.SERVED and not connection.closing:
+                    sessions.append(connection.session)
+            elif isinstance(event, ev.MessageReceived) and event.link in learners:
+                if isinstance(event.message, msg.Ping):
+                    sessions += (session for session, _ in event.message.touched)
+                elif isinstance(event.message, msg.Revalidate):
+                    sessions.append(event.message.session)
+        # Once a leader has decided to end a session, it hears it no more: it only has to propose that.
+        heard.at.update((session, now) for session in sessions if tracker is not None and tracker.is_alive(session))
+
+    def _expires(self, process: Process, heard: Heard, session: int) -> None:
+        """A leader ends a session that was silent for too long, as it says."""
+        now = process.member.now
+        timeout_ms = self.history.model.sessions.get(session, 0)
+        silent_ms = now - max(heard.since, heard.at.get(session, heard.since))
+        if silent_ms < timeout_ms:
+            reason = f"leader {process.sid} ends {session:#x} after {silent_ms} ms, its timeout is {timeout_ms} ms"
+            raise SafetyError(_TIMEOUT, reason)
+        self.counts["sessions timed out"] += 1
+
+    # ----------------------------------------------------------------------------------------------------------- trees
+
+    def turn_ended(self, process: Process) -> None:
+        """Compare what was applied in this turn."""
+        member = process.member
+        delivered = process.delivered
+        while delivered and delivered[0] <= member.applied:
+            self._compare_digest(process, delivered[0], member.digests.at(delivered[0]))
+            delivered.popleft()
+        leads = member.serving and process.peer.leading is not None
+        if leads and process not in self._heard:
+            self._heard[process] = Heard(member.now, {})
+        elif not leads and process in self._heard:
+            del self._heard[process]
+
+    def _digest(self, process: Process, zxid: int, tree: DataTree) -> None:
+        self._compare_digest(process, zxid, tree.digest)
+
+    def _compare_digest(self, process: Process, zxid: int, digest: int) -> None:
+        other = self._digests.setdefault(zxid, digest)
+        if other != digest:
+            reason = f"server {process.sid} has {digest:016x} at {zxid:#x}, another one had {other:016x}"
+            raise SafetyError("equal zxid, equal digest", reason)
+
+    def snapshot_written(self, process: Process, zxid: int) -> None:
+        """A snapshot is complete: its bytes are those of everybody's snapshot at this zxid."""
+        data = process.machine.disk.read(snapshot_path(zxid))
+        if self._snapshots.setdefault(zxid, data) != data:
+            raise SafetyError("snapshots are exact", f"server {process.sid} has other bytes at {zxid:#x}")
+        self.counts["snapshots written"] += 1
+
+    def compare_trees(self) -> None:
+        """Every tree against the model, znode by znode."""
+        for process in self.ensemble.processes:
+            tree = process.member.tree
+            if tree.recompute_digest() != tree.digest:
+                raise SafetyError("equal zxid, equal digest", f"the digest of server {process.sid} is not its tree's")
+            if tree.applied <= self.history.end_txn:
+                _compare(process.name, tree, self.history.model)
+
+
+def _compare(name: str, tree: DataTree, model: Model) -> None:
+    zxid = tree.applied
+    for path in model.paths():
+        wanted, got = model.znode_at(path, zxid), tree.get(path)
+        if (got is None) != (wanted is None) or (
+            got is not None and wanted is not None and (got[0], got[2]) != (wanted.data, wanted.stat())
+        ):
+            raise SafetyError("whole state", f"server {name} has {got} at {path!r}, the model {wanted}, at {zxid:#x}")
+    if zxid == model.zxid and tree.sessions != model.sessions:
+        raise SafetyError("whole state", f"server {name} has sessions {tree.sessions}, the model {model.sessions}")
+
+
+def _chain_at(recovered: Recovered, zxid: int) -> bytes:
+    """The chain at the position where a recovered tree stands."""
+    if zxid == recovered.base[0]:
+        return recovered.base[1]
+    return next((batch.chain for batch in recovered.recent if batch.zxid == zxid), b"")
+
+
+def _shown(numbers: tuple[int, ...]) -> str:
+    return "(" + ", ".join(f"{number:#x}" for number in numbers) + ")"
+
+
+_TIMEOUT = "sessions expire only after their timeout"
+_TRACED = {
+    "the epoch is renewed": "epochs renewed",
+    "a quorum without server": "amnesiacs that count again",
+    "history is cut": "histories cut",
+    "a quorum of marked, empty voters": "ensembles begun by markers",
+}

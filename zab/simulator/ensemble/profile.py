@@ -1,0 +1,190 @@
+"""What a seed decides about its run before it begins: swarm testing.
+
+Each run has some faults and not others, each at its own rate, and its own sizes and limits. A run in which everything
+goes wrong at once never gets far; many runs, each with a few things that go wrong often, reach much more.
+
+Limits are small, so that what takes days in production happens in seconds: epochs run out of counters, logs roll,
+snapshots are taken, retention removes what learners need, so that they are sent a snapshot.
+
+Times are in ticks of the run, as the limits of the protocol are, so that a run with a long tick is the same length.
+"""
+
+from random import Random
+
+import attrs
+
+from zab.member.config import Config, parse
+from zab.simulator.world.schedule import MS
+
+FAULTS = (
+    "kill",
+    "power",
+    "blackout",
+    "outage",
+    "kill_at_effect",
+    "power_at_operation",
+    "disk_error",
+    "pause",
+    "reset",
+    "partition",
+    "one_way",
+    "slow_link",
+    "slow_disk",
+    "wall_jump",
+    "wipe",
+    "depose",
+)
+"""What may go wrong with members and between them; `zab.simulator.ensemble.faults` has a function for each."""
+
+_ALWAYS_POSSIBLE = ("kill", "power", "partition")
+_FOCUSED = {"deposing": {"depose": 1}, "crashing": {"power_at_operation": 6, "disk_error": 2, "kill": 1, "reset": 1}}
+
+
+@attrs.frozen
+class Profile:
+    """One run's shape. Rates are weights; what is not in `faults` does not happen."""
+
+    seed: int
+    voters: int
+    observers: int
+    groups: tuple[tuple[int, ...], ...]
+    """Groups of a hierarchical quorum; empty: a majority."""
+    weightless: frozenset[int]
+    """Voters of weight 0."""
+    tick_ms: int
+    init_limit: int
+    sync_limit: int
+    counter_limit: int
+    snap_count: int
+    segment_kib: int
+    recent_bytes: int
+    batch_count_max: int
+    batches_in_flight_max: int
+    outstanding_count_max: int
+    latency_us: int
+    """One way, between members; jitter comes on top."""
+    jitter_us: int
+    disk_us: int
+    turn_us: int
+    """What a turn of a member takes at least."""
+    drift_ppm: int
+    """How much the members' clocks may run apart."""
+    clients: int
+    think_us: int
+    """Between two bursts of one client."""
+    fault_ticks: int
+    """How long things go wrong."""
+    fault_gap_us: int
+    """On average, between two faults."""
+    faults: dict[str, int]
+    client_faults: dict[str, int]
+    """Of a client's actions: leave, move, go silent, stall, close; per thousand."""
+    session_ticks: int
+    long_data: bool
+    focus: str
+    """`deposing`: leaders are cut off, again and again, while clients ask for little else than syncs and writes.
+    `crashing`: power goes at operations of disks, again and again. Most runs have none: anything may happen in them."""
+    markers: frozenset[int]
+    """Voters whose operators say, with the file `initialize`, that they never had data: before their first start."""
+    marks_the_wiped: bool
+    """The operators say so of wiped members, too. It is not true, and must not matter."""
+
+    @property
+    def tick_us(self) -> int:
+        return self.tick_ms * MS
+
+    @property
+    def sids(self) -> list[int]:
+        """Voters, then observers."""
+        return list(range(1, self.voters + self.observers + 1))
+
+    def config(self, sid: int) -> Config:
+        """The configuration of one member, read by the server's own parser."""
+        return parse("\n".join(self._lines()), "zoo.cfg", my_id=sid)
+
+    def _lines(self) -> list[str]:
+        settings = {
+            "dataDir": "/data",
+            "clientPort": 2181,
+            "tickTime": self.tick_ms,
+            "initLimit": self.init_limit,
+            "syncLimit": self.sync_limit,
+            "minSessionTimeout": 2 * self.tick_ms,
+            "maxSessionTimeout": 40 * self.tick_ms,
+            "snapCount": self.snap_count,
+            "preAllocSize": self.segment_kib,
+            "counterLimit": self.counter_limit,
+            "maxBatchBytes": 4096,
+            "maxBatchCount": self.batch_count_max,
+            "maxBatchesInFlight": self.batches_in_flight_max,
+            "maxUnsyncedBytes": 65536,
+            "maxRecentBytes": self.recent_bytes,
+            "maxClientCnxns": 0,
+            "globalOutstandingLimit": self.outstanding_count_max,
+            "extendedTypesEnabled": "true",
+            "znode.container.checkIntervalMs": 7 * self.tick_ms,
+            "nio.sessionlessCnxnTimeout": 10 * self.tick_ms,
+        }
+        lines = [f"{key}={value}" for key, value in settings.items()]
+        for sid in self.sids:
+            role = "participant" if sid <= self.voters else "observer"
+            lines.append(f"server.{sid}=10.0.0.{sid}:2888:3888:{role}")
+        for number, group in enumerate(self.groups, 1):
+            lines.append(f"group.{number}={':'.join(map(str, group))}")
+        lines += [f"weight.{sid}=0" for sid in sorted(self.weightless)]
+        return lines
+
+
+def draw(seed: int, rng: Random) -> Profile:
+    """The profile of a seed."""
+    groups: tuple[tuple[int, ...], ...] = ()
+    weightless = frozenset[int]()
+    voters = rng.choice((3, 3, 3, 5))
+    if rng.random() < 0.12:
+        voters, groups = 5, ((1, 2, 3), (4,), (5,))
+        if rng.random() < 0.5:
+            weightless = frozenset({3})
+    (focus,) = rng.choices(("", "deposing", "crashing"), (8, 1, 1))
+    is_deposing = focus == "deposing"
+    tick_ms = 1000 if is_deposing else rng.choice((100, 300, 1000))
+    tick_us = tick_ms * MS
+    return Profile(
+        seed=seed,
+        voters=voters,
+        observers=1 if rng.random() < 0.2 and not groups else 0,
+        groups=groups,
+        weightless=weightless,
+        tick_ms=tick_ms,
+        init_limit=rng.choice((6, 10)),
+        sync_limit=rng.choice((2, 3, 5)),
+        counter_limit=rng.choice((15, 60, 0xFFF00000, 0xFFF00000)),
+        snap_count=rng.choice((6, 20, 60, 300)),
+        segment_kib=rng.choice((1, 2, 8)),
+        recent_bytes=rng.choice((4096, 8192, 1 << 20)),
+        batch_count_max=rng.choice((1, 3, 50, 1000)),
+        batches_in_flight_max=rng.choice((2, 8, 64)),
+        outstanding_count_max=rng.choice((4, 50, 1000)),
+        latency_us=500 if is_deposing else rng.choice((100, 500, tick_us // 100, tick_us // 25)),
+        jitter_us=rng.choice((50, 500, tick_us // 50)),
+        disk_us=rng.choice((100, 1000, tick_us // 40)),
+        turn_us=rng.choice((40, 500, 2000)),
+        drift_ppm=rng.choice((0, 200, 20_000)),
+        clients=4 if is_deposing else rng.choice((2, 3, 4, 5)),
+        think_us=tick_us * (30 if is_deposing else rng.choice((50, 100, 200))) // 100,
+        fault_ticks=rng.choice((12, 20, 30)),
+        fault_gap_us=tick_us if focus == "crashing" else tick_us * rng.choice((1, 2, 3, 6)),
+        faults=_FOCUSED.get(focus) or _swarm(rng, FAULTS, _ALWAYS_POSSIBLE),
+        client_faults=_swarm(rng, ("leave", "move", "silent", "stall", "close"), ("move",)),
+        session_ticks=rng.choice((3, 5, 8)),
+        long_data=rng.random() < 0.3,
+        focus=focus,
+        markers=frozenset(sid for sid in range(1, voters + 1) if rng.random() < 0.8)
+        if rng.random() < 0.4
+        else frozenset(),
+        marks_the_wiped=rng.random() < 0.4,
+    )
+
+
+def _swarm(rng: Random, kinds: tuple[str, ...], likely: tuple[str, ...]) -> dict[str, int]:
+    chosen = {kind: rng.choice((1, 1, 3, 8)) for kind in kinds if rng.random() < 0.4}
+    return chosen or dict.fromkeys(likely, 1)

@@ -1,0 +1,169 @@
+"""One run: things go wrong while clients work, then nothing goes wrong any more, and it has to come back.
+
+    run(seed) -> Report
+
+1. Members start empty, and clients begin. For the profile's time, faults happen. Every checker looks at every event.
+2. The faults end, everybody is started, and clients behave. Within `RECOVERY_TICKS` every member has to serve, a write
+   of every client has to succeed, and all trees have to be equal. That is liveness; the same checkers go on.
+3. Clients fall silent. Within their timeout and some ticks every session has to be closed, and its ephemerals gone.
+
+A run raises `SafetyError`, `LivenessError`, or whatever the code under test raised; `Report` is that of a run that was
+good. The same seed is the same run, bit for bit, in any process; `Report.hash` says so.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from random import Random
+from typing import Final
+
+import attrs
+
+from zab.simulator.ensemble.client import Client
+from zab.simulator.ensemble.faults import Faults
+from zab.simulator.ensemble.machine import Ensemble
+from zab.simulator.ensemble.observer import Observer
+from zab.simulator.ensemble.profile import Profile, draw
+from zab.simulator.ensemble.recorder import Recorder
+from zab.simulator.world.schedule import MS, Schedule
+from zab.simulator.world.trace import Trace
+from zab.simulator.world.verdict import LivenessError
+
+RECOVERY_TICKS: Final = 120
+"""For everything to be as it should be once the faults are over; several elections fit in."""
+COMPARE_TICKS: Final = 10
+"""Between two comparisons of whole trees."""
+
+
+@attrs.define
+class Report:
+    """A run that was good."""
+
+    seed: int
+    hash: str
+    profile: Profile
+    events_count: int
+    virtual_ms: int
+    counts: Counter[str]
+
+
+class Simulation:
+    """One run. `sink` takes the lines of its trace, `recorder` what clients asked and were told."""
+
+    def __init__(self, seed: int, sink: Callable[[str], None] | None = None, recorder: Recorder | None = None) -> None:
+        self.profile = draw(seed, Random(f"{seed}/profile"))
+        self.schedule = Schedule()
+        self.trace = Trace(self.schedule, sink)
+        self.observer = Observer()
+        self.observer.recorder = recorder
+        self.ensemble = Ensemble(self.profile, self.schedule, self.trace, self.observer)
+        self.observer.watch(self.ensemble)
+        self.faults = Faults(self.ensemble, Random(f"{seed}/faults"))
+        for number in range(1, self.profile.clients + 1):
+            self.ensemble.clients.append(Client(self.ensemble, -number, Random(f"{seed}/client/{number}")))
+
+    def run(self) -> Report:
+        """All of it."""
+        if self.trace.sink is not None:
+            self.trace.line("!", str(self.profile))
+        for machine in self.ensemble.machines.values():
+            machine.start_after(machine.rng.randrange(self.profile.tick_us))
+        for client in self.ensemble.clients:
+            client.start()
+        self.faults.start()
+        self._advance(self.profile.fault_ticks)
+        self.trace.say("!", "the faults are over")
+        self.faults.end()
+        self._recover()
+        self._fall_silent()
+        self.observer.compare_trees()
+        return Report(
+            self.profile.seed,
+            self.trace.digest,
+            self.profile,
+            self.schedule.count,
+            self.schedule.now // MS,
+            self.observer.counts,
+        )
+
+    def _advance(self, ticks: int) -> None:
+        for done in range(1, ticks + 1):
+            self.schedule.run_until(self.schedule.now + self.profile.tick_us)
+            if done % COMPARE_TICKS == 0:
+                self.observer.compare_trees()
+
+    def _until(self, holds: Callable[[], bool], ticks: int, what: Callable[[], str]) -> None:
+        """Go on until this holds."""
+        for _ in range(ticks):
+            if holds():
+                return
+            self.schedule.run_until(self.schedule.now + self.profile.tick_us)
+        if not holds():
+            raise LivenessError(f"{ticks} ticks after the faults: {what()}")
+
+    def _recover(self) -> None:
+        """Phase 2."""
+        clients = self.ensemble.clients
+        for client in clients:
+            client.is_asking = False
+        goal = {client: client.acknowledged_count + 1 for client in clients}
+
+        def progress() -> bool:
+            waiting = [client for client in clients if client.acknowledged_count < goal[client]]
+            for client in waiting:
+                client.write()
+            return not waiting and self._is_whole()
+
+        self._until(progress, RECOVERY_TICKS, self._state)
+
+    def _is_whole(self) -> bool:
+        processes = self.ensemble.processes
+        if len(processes) < len(self.ensemble.machines) or not all(process.member.serving for process in processes):
+            return False
+        end = self.observer.history.end
+        return all(process.member.applied == end and process.peer.durable == end for process in processes)
+
+    def _fall_silent(self) -> None:
+        """Phase 3."""
+        for client in self.ensemble.clients:
+            client.is_silent = client.is_gone = True
+
+        def is_quiet() -> bool:
+            return self._is_whole() and not self.observer.history.model.sessions
+
+        ticks = 2 * self.profile.session_ticks + 20
+        self._until(
+            is_quiet, ticks, lambda: f"sessions are left: {self.observer.history.model.sessions}; {self._state()}"
+        )
+
+    def _state(self) -> str:
+        """Where everybody is, for whoever wonders why there is no progress."""
+        lines = [f"delivered up to {self.observer.history.end:#x}"]
+        for sid, machine in self.ensemble.machines.items():
+            process = machine.process
+            if process is None:
+                lines.append(f"server {sid} is down")
+            else:
+                peer = process.peer
+                lines.append(
+                    f"server {sid}: state {peer.state}, {peer.phase}, leader {peer.leader}, epoch {peer.epoch}, "
+                    f"serving {process.member.serving}, logged {peer.history.last[0]:#x}, "
+                    f"applied {process.member.applied:#x}"
+                )
+        lines += [
+            f"{client.name}: connected {client.is_connected}, waits for {[asked.xid for asked in client.outstanding]}"
+            for client in self.ensemble.clients
+        ]
+        return "; ".join(lines)
+
+
+def run(seed: int, sink: Callable[[str], None] | None = None, recorder: Recorder | None = None) -> Report:
+    """Run one seed. Raises SafetyError, LivenessError, or what the code under test raised; what was recorded by then is
+    complete."""
+    simulation = Simulation(seed, sink, recorder)
+    try:
+        return simulation.run()
+    finally:
+        if recorder is not None:
+            recorder.finish(simulation.observer.history)

@@ -1,0 +1,415 @@
+"""A few peers in one thread: FIFO links, storage that answers when told to, and a trace.
+
+Everything waits in a queue until it is delivered, so a test decides what is lost, held back or done. The simulator
+(`zab.simulator`) runs whole members with real logs; this runs peers alone, and is small enough to be read in one go.
+"""
+
+from collections import deque
+from random import Random
+from typing import Any
+
+from datatree.log.batch import Batch, imported
+from zab import events as ev
+from zab import message as msg
+from zab.election import LEADING, LOOKING
+from zab.history import BATCHES, BEGINNING, FOUNDER, NOTHING
+from zab.peer import Peer, Restored, Settings, nothing
+from zab.quorum import Majority, Quorum
+
+TICK_MS = 100
+
+
+class Disk:
+    """What one server has on disk, in memory: it survives a crash up to what was made durable."""
+
+    def __init__(self) -> None:
+        self.lineage = b""
+        self.accepted = 0
+        self.current = 0
+        self.member: bytes | None = None
+        self.base: tuple[int, bytes] = (0, bytes(16))
+        self.batches: list[Batch] = []
+        self.mark = 0
+        self.beginning = 0
+        """The zxid that the lineage began with, where forced recovery or restore made it."""
+        self.founder = False
+        """Forced recovery, on this disk."""
+        self.conflicts: list[Batch] = []
+        """Batches that were set aside because a leader had others at the same zxid."""
+        self.marker = False
+        """Whether there is a file `initialize`."""
+
+    def restored(self) -> Restored:
+        """What a start finds; the marker is gone then."""
+        marker, self.marker = self.marker, False
+        last = self.batches[-1].zxid if self.batches else self.base[0]
+        holds = NOTHING if last == 0 else BATCHES
+        if 0 < last == self.beginning:
+            holds = FOUNDER if self.founder and self.member is not None else BEGINNING
+        if self.member is None:
+            blank, epochs = nothing(), (self.accepted, self.current)
+            marked = marker and holds == NOTHING
+            return Restored(self.lineage, *epochs, 0, blank.base, [], True, holds, marked, self.beginning)
+        marks = [batch.mark for batch in self.batches]
+        mark = min(max([self.mark, self.base[0], *marks]), last)
+        return Restored(
+            self.member,
+            self.accepted,
+            self.current,
+            mark,
+            self.base,
+            list(self.batches),
+            amnesiac=False,
+            holds=holds,
+            beginning=self.beginning,
+        )
+
+    def recover(self) -> None:
+        """`zab recover --force`: all that is here is what a new lineage begins with."""
+        last = self.batches[-1].zxid if self.batches else self.base[0]
+        self.accepted = self.current = max(self.accepted, last >> 32) + 1
+        self.lineage = self.member = imported(self.lineage, last, 0)
+        self.beginning, self.founder = self.accepted << 32 | 1, True
+        self.base = self.beginning, imported(self.lineage, self.beginning, 0)
+        self.batches, self.mark = [], 0
+
+
+class Server:
+    """One member: its peer while it is up, its disk always."""
+
+    def __init__(self, sid: int) -> None:
+        self.sid = sid
+        self.disk = Disk()
+        self.peer: Peer | None = None
+        self.storage: deque[ev.Effect] = deque()
+        self.held: set[type] = set()
+        """Kinds of storage effects that are not carried out for now."""
+        self.applied: list[Batch] = []
+        self.synced: list[tuple[int, int]] = []
+        self.member_messages: list[ev.MemberMessage] = []
+        self.inbox: deque[ev.Event] = deque()
+        """What happened to it while it was paused."""
+        self.halted: str | None = None
+
+
+class Ensemble:
+    """Servers 1..n, and what is on its way between them."""
+
+    def __init__(
+        self, size: int = 3, quorum: Quorum | None = None, observers: frozenset[int] = frozenset(), **settings: int
+    ):
+        ids = frozenset(range(1, size + 1)) | observers
+        self.quorum = quorum or Majority(frozenset(range(1, size + 1)))
+        self.observers = observers
+        self.settings = {"tick_ms": TICK_MS, "init_limit": 10, "sync_limit": 5, **settings}
+        self.servers = {sid: Server(sid) for sid in sorted(ids)}
+        self.now = 0
+        self.trace: list[str] = []
+        self.cut: set[frozenset[int]] = set()
+        """Pairs that cannot reach each other."""
+        self.links: dict[int, tuple[int, int]] = {}
+        """Open quorum links: number to (dialler, acceptor)."""
+        self.wires: dict[tuple[int, int], deque[msg.Message]] = {}
+        """(link, receiver) to the messages on their way."""
+        self.votes: dict[tuple[int, int], deque[msg.Notification]] = {}
+        self.paused: set[int] = set()
+        """Servers that stand still: nothing reaches them, and no time passes for them."""
+        self.rng: Random | None = None
+        """With it, what is delivered next is drawn; without, storage comes before votes, and votes before messages."""
+        self._next_link = 1
+        self._starts = 0
+
+    # ------------------------------------------------------------------------------------------------------- driving
+
+    def start(self, *sids: int) -> None:
+        for sid in sids or self.servers:
+            server = self.servers[sid]
+            assert server.peer is None
+            settings = Settings(sid, self.quorum, frozenset(self.servers), self.observers, **self.settings)
+            server.storage.clear()
+            restored = server.disk.restored()
+            server.applied = [batch for batch in restored.batches if batch.zxid <= restored.mark]
+            self._starts += 1
+            # Two foundings by one server must make two lineages.
+            server.peer = Peer(settings, restored, Random(1000 * self._starts + sid))
+            self.step(sid, ev.TimePassed())
+            for other in self.servers.values():
+                if other.sid != sid and other.peer is not None and frozenset((sid, other.sid)) not in self.cut:
+                    self.step(sid, ev.ElectionLinkUp(other.sid, 1))
+                    self.step(other.sid, ev.ElectionLinkUp(sid, 1))
+                elif other.sid != sid:
+                    self.step(sid, ev.ElectionLinkDown(other.sid))
+
+    def crash(self, *sids: int) -> None:
+        for sid in sids:
+            server = self.servers[sid]
+            server.peer = None
+            server.storage.clear()
+            server.inbox.clear()
+            self.paused.discard(sid)
+            for link, ends in list(self.links.items()):
+                if sid in ends:
+                    self._break(link, sid)
+            for pair in [pair for pair in self.votes if sid in pair]:
+                del self.votes[pair]
+            for other in self.up():
+                self.step(other, ev.ElectionLinkDown(sid))
+
+    def partition(self, one: int, two: int) -> None:
+        self.cut.add(frozenset((one, two)))
+        for link, ends in list(self.links.items()):
+            if set(ends) == {one, two}:
+                self._break(link, None)
+        for pair in ((one, two), (two, one)):
+            self.votes.pop(pair, None)
+        self.step(one, ev.ElectionLinkDown(two))
+        self.step(two, ev.ElectionLinkDown(one))
+
+    def heal(self, one: int, two: int) -> None:
+        self.cut.discard(frozenset((one, two)))
+        if self.servers[one].peer is not None and self.servers[two].peer is not None:
+            self.step(one, ev.ElectionLinkUp(two, 1))
+            self.step(two, ev.ElectionLinkUp(one, 1))
+
+    def resume(self, sid: int) -> None:
+        """A paused server goes on: first with what happened to its connections, in order."""
+        self.paused.discard(sid)
+        inbox = self.servers[sid].inbox
+        while inbox and sid not in self.paused:
+            self.step(sid, inbox.popleft())
+
+    def wipe(self, sid: int) -> None:
+        """A server that is down loses its disk."""
+        server = self.servers[sid]
+        assert server.peer is None
+        server.disk, server.applied = Disk(), []
+
+    def cut_log(self, sid: int) -> None:
+        """What this server has applied goes from its log: a snapshot has it."""
+        server = self.servers[sid]
+        disk, applied = server.disk, self.peer(sid).delivered
+        for batch in disk.batches:
+            if batch.zxid <= applied:
+                disk.base = batch.zxid, batch.chain
+        disk.batches = [batch for batch in disk.batches if batch.zxid > disk.base[0]]
+
+    def up(self) -> list[int]:
+        return [sid for sid, server in self.servers.items() if server.peer is not None]
+
+    def peer(self, sid: int) -> Peer:
+        peer = self.servers[sid].peer
+        assert peer is not None
+        return peer
+
+    def leader(self) -> int | None:
+        for sid in self.up():
+            if self.peer(sid).state == LEADING and self.peer(sid).serving:
+                return sid
+        return None
+
+    def propose(self, sid: int, body: bytes = b"x", count: int = 1) -> int:
+        peer = self.peer(sid)
+        first = peer.next_zxid()
+        assert first is not None
+        self.step(sid, ev.Propose(body, count, 0, 0, peer.delivered, 0, 1))
+        return first + count - 1
+
+    def step(self, sid: int, event: ev.Event) -> None:
+        server = self.servers[sid]
+        if server.peer is None:
+            return
+        if sid in self.paused:
+            server.inbox.append(event)
+            return
+        for effect in server.peer.step(self.now, event):
+            self._carry_out(server, effect)
+
+    # --------------------------------------------------------------------------------------------------- one delivery
+
+    def deliver_one(self) -> bool:
+        """Deliver the next thing that is on its way; False when there is none."""
+        waiting: list[tuple[str, Any]] = [
+            ("storage", server)
+            for server in self.servers.values()
+            if server.peer is not None
+            and server.storage
+            and type(server.storage[0]) not in server.held
+            and server.sid not in self.paused
+        ]
+        waiting += [("vote", pair) for pair, votes in self.votes.items() if votes and pair[1] not in self.paused]
+        waiting += [("message", at) for at, queue in self.wires.items() if queue and at[1] not in self.paused]
+        if not waiting:
+            return False
+        kind, at = waiting[0] if self.rng is None else self.rng.choice(waiting)
+        if kind == "storage":
+            self._store(at, at.storage.popleft())
+        elif kind == "vote":
+            self.step(at[1], ev.NotificationReceived(at[0], self.votes[at].popleft()))
+        else:
+            self.step(at[1], ev.MessageReceived(at[0], self.wires[at].popleft()))
+        return True
+
+    def settle(self, limit: int = 20_000) -> None:
+        """Deliver everything that is on its way, at one moment."""
+        for _ in range(limit):
+            if not self.deliver_one():
+                return
+        raise AssertionError("the ensemble does not come to rest")
+
+    def run(self, ms: int) -> None:
+        """Let time pass: deliver everything, then step whoever has a deadline, in its order."""
+        end = self.now + ms
+        self.settle()
+        while True:
+            deadlines = [(self.peer(sid).next_deadline(), sid) for sid in self.up() if sid not in self.paused]
+            due = min(((at, sid) for at, sid in deadlines if at is not None), default=None)
+            if due is None or due[0] > end:
+                break
+            self.now = max(self.now, due[0])
+            self.step(due[1], ev.TimePassed())
+            self.settle()
+        self.now = end
+
+    def elect(self, ms: int = 3000) -> int:
+        """Run until somebody serves as leader."""
+        for _ in range(ms // 10):
+            self.run(10)
+            leader = self.leader()
+            if leader is not None:
+                return leader
+        raise AssertionError("no leader:\n" + "\n".join(self.trace[-30:]))
+
+    # -------------------------------------------------------------------------------------------------------- effects
+
+    def _carry_out(self, server: Server, effect: ev.Effect) -> None:
+        sid = server.sid
+        if isinstance(effect, ev.STORAGE_EFFECTS):
+            server.storage.append(effect)
+        elif isinstance(effect, ev.SendNotification):
+            if frozenset((sid, effect.sid)) not in self.cut and self.servers[effect.sid].peer is not None:
+                self.votes.setdefault((sid, effect.sid), deque()).append(
+                    msg.decode(msg.encode(effect.notification))  # type: ignore[arg-type]
+                )
+        elif isinstance(effect, ev.ConnectQuorum):
+            self._connect(sid, effect.sid)
+        elif isinstance(effect, ev.Send):
+            for link in effect.links:
+                if link in self.links:
+                    self.wires[link, self._other(link, sid)].append(msg.decode(msg.encode(effect.message)))
+        elif isinstance(effect, ev.CloseLink):
+            if effect.link in self.links:
+                self._break(effect.link, sid)
+        elif isinstance(effect, ev.Deliver):
+            server.applied.extend(effect.batches)
+        elif isinstance(effect, ev.MarkMoved):
+            server.disk.mark = effect.zxid
+        elif isinstance(effect, ev.SyncConfirmed):
+            server.synced.append((effect.token, effect.zxid))
+        elif isinstance(effect, ev.MemberMessage):
+            server.member_messages.append(effect)
+        elif isinstance(effect, ev.AnswerPing):
+            self._carry_out(server, ev.Send((effect.link,), msg.Ping(0, 0, 0, [])))
+        elif isinstance(effect, ev.ReadLog):
+            self.step(sid, self._read(server, effect))
+        elif isinstance(effect, ev.OfferSnapshot):
+            self.step(sid, ev.SnapshotOffered(effect.link, *server.disk.base))
+        elif isinstance(effect, ev.Halt):
+            server.halted = effect.reason
+            self.trace.append(f"{sid} halts: {effect.reason}")
+            self.crash(sid)
+        elif isinstance(effect, ev.Trace):
+            self.trace.append(f"{sid}: {effect.text}")
+        else:
+            assert isinstance(effect, (ev.RoleChanged, ev.LearnerLost)), effect
+
+    def _read(self, server: Server, effect: ev.ReadLog) -> ev.LogRead:
+        disk = server.disk
+        if effect.zxid < disk.base[0]:
+            return ev.LogRead(effect.link, None, [])
+        position = disk.base
+        for batch in disk.batches:
+            if batch.zxid <= effect.zxid:
+                position = batch.zxid, batch.chain
+        return ev.LogRead(effect.link, position, [b for b in disk.batches if b.zxid > position[0]][:2])
+
+    def _connect(self, sid: int, to: int) -> None:
+        if self.servers[to].peer is None or frozenset((sid, to)) in self.cut or to in self.paused:
+            self.step(sid, ev.QuorumLinkDown(0))
+            return
+        link = self._next_link
+        self._next_link += 1
+        self.links[link] = sid, to
+        self.wires[link, sid] = deque()
+        self.wires[link, to] = deque()
+        self.step(to, ev.QuorumLinkUp(link, sid, inbound=True))
+        self.step(sid, ev.QuorumLinkUp(link, to, inbound=False))
+
+    def _other(self, link: int, sid: int) -> int:
+        dialler, acceptor = self.links[link]
+        return acceptor if sid == dialler else dialler
+
+    def _break(self, link: int, by: int | None) -> None:
+        """Close a link. What its closer had sent still arrives; the other way, and after a partition, nothing does."""
+        ends = self.links.pop(link)
+        for end in ends:
+            queue = self.wires.pop((link, end))
+            if end == by or self.servers[end].peer is None:
+                continue
+            if by is not None and self.servers[by].peer is not None:
+                for message in queue:
+                    self.step(end, ev.MessageReceived(link, message))
+            self.step(end, ev.QuorumLinkDown(link))
+
+    def _store(self, server: Server, effect: ev.Effect) -> None:
+        disk = server.disk
+        if isinstance(effect, ev.AppendBatches):
+            assert disk.lineage == self.peer(server.sid).lineage, "a history begins with its lineage"
+            disk.batches.extend(effect.batches)
+            self.step(server.sid, ev.Durable(effect.generation, effect.batches[-1].zxid))
+        elif isinstance(effect, ev.TruncateLog):
+            if effect.conflict:
+                disk.conflicts += [batch for batch in disk.batches if batch.zxid > effect.zxid]
+            disk.batches = [batch for batch in disk.batches if batch.zxid <= effect.zxid]
+            self.step(server.sid, ev.LogCut(effect.generation, effect.zxid))
+        elif isinstance(effect, ev.ResetLog):
+            disk.batches, disk.lineage, disk.mark = [], effect.lineage, 0
+            disk.base = (0, self.peer(server.sid).history.base[1])
+            server.applied = []
+            self.step(server.sid, ev.LogCut(effect.generation, 0))
+        elif isinstance(effect, ev.FetchSnapshot):
+            source = self.servers[effect.sid]
+            if source.peer is None or source.disk.base != (effect.zxid, effect.chain):
+                self._fail_fetch(server, effect)
+                return
+            disk.member = None
+            if effect.conflict:
+                disk.conflicts += disk.batches
+            disk.batches, disk.base, disk.lineage = [], (effect.zxid, effect.chain), effect.lineage
+            server.applied = [batch for batch in source.applied if batch.zxid <= effect.zxid]
+            disk.mark = effect.zxid
+            disk.beginning = effect.zxid if effect.zxid == source.disk.beginning else 0
+            begins = disk.beginning > 0
+            self.step(server.sid, ev.SnapshotInstalled(effect.generation, effect.zxid, effect.chain, begins))
+        elif isinstance(effect, ev.SaveEpochs):
+            disk.accepted, disk.current = effect.accepted, effect.current
+            self.step(server.sid, ev.EpochsSaved(effect.generation, effect.accepted, effect.current))
+        elif isinstance(effect, ev.SaveMember):
+            disk.member, disk.founder = effect.lineage, False
+            self.step(server.sid, ev.MemberSaved(effect.generation))
+        else:
+            assert isinstance(effect, ev.DrainLog)
+            self.step(server.sid, ev.LogDrained(effect.generation))
+
+    def _fail_fetch(self, server: Server, effect: ev.FetchSnapshot) -> None:
+        """As if the leader had gone; when the role is over already, nothing is left to say."""
+        link = self.peer(server.sid).link_to_leader
+        if link in self.links and not server.storage:
+            self._break(link, None)
+
+
+def histories(ensemble: Ensemble) -> set[tuple[int, bytes]]:
+    """The ends of the histories of all members that are up."""
+    return {ensemble.peer(sid).history.last for sid in ensemble.up()}
+
+
+assert LOOKING == 0
