@@ -30,7 +30,7 @@ check: $(VENV)/test.stamp
 	$(BIN)/ruff format --diff --quiet .
 	$(BIN)/ruff check --quiet .
 	$(BIN)/mypy --no-error-summary
-	$(BIN)/python -m pytest --quiet tests/test_tidy.py
+	$(BIN)/python -m pytest --quiet tests/tidy
 
 fix: $(VENV)/test.stamp
 	$(BIN)/ruff format .

@@ -1,0 +1,119 @@
+"""The rules of this repository that a reader cannot see at a glance, checked on the sources.
+
+Each failure is one line: path, line, rule, and what to do instead.
+"""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.tidy.sources import ROOT, SOURCES, TESTS, at, parsed, report, text_of
+
+FILE_LINES_MAX = 700
+FUNCTION_LINES_MAX = 70
+ASSERTS_PER_1000_LINES_MIN = 30
+TOP_LEVEL_ENTRIES_MAX = 22
+
+BANNED_MODULES = {"util", "utils", "helper", "helpers", "common", "base", "misc", "constants", "types"}
+BANNED_WORDS = re.compile(r"(^|_)(term|master|slave|manager|helper|util)(s?)($|_)|([a-z]|^)(Manager|Helper|Util)")
+NAMES_OF_OTHERS = {"terminal"}
+
+CORE = [path for path in SOURCES if path.parent == ROOT / "zab"]
+
+
+def test_files_and_functions_are_short() -> None:
+    found = []
+    for path in SOURCES:
+        tree = parsed(path)
+        lines = len(text_of(path).splitlines())
+        if lines > FILE_LINES_MAX:
+            found.append(f"{at(path, 1)}: {lines} lines, split it by idea")
+        for item in ast.walk(tree):
+            if isinstance(item, ast.FunctionDef | ast.AsyncFunctionDef):
+                length = (item.end_lineno or item.lineno) - item.lineno + 1
+                if length > FUNCTION_LINES_MAX:
+                    found.append(f"{at(path, item.lineno)}: {item.name} has {length} lines, split it by step")
+    report(found)
+
+
+def test_no_module_is_a_drawer() -> None:
+    report([f"{at(path, 1)}: name it after what it is" for path in SOURCES if path.stem.strip("_") in BANNED_MODULES])
+
+
+def test_names_are_those_of_the_field() -> None:
+    found = []
+    for path in SOURCES:
+        tree = parsed(path)
+        for item in ast.walk(tree):
+            names = []
+            if isinstance(item, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                names = [item.name]
+            elif isinstance(item, ast.Name) and isinstance(item.ctx, ast.Store):
+                names = [item.id]
+            elif isinstance(item, ast.arg):
+                names = [item.arg]
+            for name in names:
+                if name == "node" or (BANNED_WORDS.search(name) and name not in NAMES_OF_OTHERS):
+                    found.append(f"{at(path, item.lineno)}: {name}, say it in the words of Zab and ZooKeeper")
+    report(found)
+
+
+def test_no_error_is_swallowed_unseen() -> None:
+    found = []
+    for path in SOURCES:
+        tree = parsed(path)
+        for item in ast.walk(tree):
+            if isinstance(item, ast.ExceptHandler):
+                names = [item.type] if item.type is not None else []
+                broad = item.type is None or any(
+                    isinstance(name, ast.Name) and name.id in ("Exception", "BaseException") for name in names
+                )
+                if broad:
+                    found.append(f"{at(path, item.lineno)}: name the errors that are expected here")
+    report(found)
+
+
+def test_nothing_is_left_for_later() -> None:
+    found = []
+    for path in SOURCES + TESTS:
+        for number, line in enumerate(text_of(path).splitlines(), 1):
+            if re.search(r"\b(TODO|FIXME|XXX|HACK)\b", line) and path != Path(__file__):
+                found.append(f"{at(path, number)}: finish it, or open an issue")
+    report(found)
+
+
+def test_every_module_says_what_it_is() -> None:
+    report([f"{at(path, 1)}: begin with a docstring" for path in SOURCES if not ast.get_docstring(parsed(path))])
+
+
+def test_the_core_asserts_what_must_be_true() -> None:
+    core = [path for path in CORE if path.stem not in ("__init__", "message", "events")]
+    lines = sum(len(text_of(path).splitlines()) for path in core)
+    asserts = sum(isinstance(item, ast.Assert) for path in core for item in ast.walk(parsed(path)))
+    assert asserts * 1000 / lines >= ASSERTS_PER_1000_LINES_MIN, f"{asserts} asserts in {lines} lines"
+    assert __debug__
+
+
+@pytest.mark.parametrize("name", ["state", "phase"])
+def test_a_peer_changes_role_in_one_place(name: str) -> None:
+    found = []
+    for path in CORE:
+        tree = parsed(path)
+        for item in ast.walk(tree):
+            if isinstance(item, ast.FunctionDef) and not (path.stem == "peer" and item.name in ("become", "__init__")):
+                for inner in ast.walk(item):
+                    is_target = isinstance(inner, ast.Attribute) and isinstance(inner.ctx, ast.Store)
+                    if is_target and inner.attr == name and isinstance(inner.value, ast.Name):
+                        owner = inner.value.id
+                        if owner == "peer" or (owner == "self" and path.stem == "peer"):
+                            found.append(f"{at(path, inner.lineno)}: use Peer.become")
+    report(found)
+
+
+def test_the_top_level_stays_small() -> None:
+    entries = [
+        path for path in ROOT.iterdir() if path.name not in (".git", ".venv", "data") and "cache" not in path.name
+    ]
+    assert len(entries) <= TOP_LEVEL_ENTRIES_MAX, sorted(path.name for path in entries)
