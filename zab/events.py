@@ -355,13 +355,6 @@ class MemberMessage:
 
 
 @attrs.define
-class LearnerLost:
-    """A learner that was being served by this leader is gone."""
-
-    sid: int
-
-
-@attrs.define
 class Halt:
     """This member must not go on: it keeps its files, says why, and stops."""
 
@@ -397,7 +390,6 @@ Effect: TypeAlias = (
     | AnswerPing
     | SyncConfirmed
     | MemberMessage
-    | LearnerLost
     | Halt
     | Trace
 )

@@ -349,6 +349,10 @@ Message: TypeAlias = (
     | Synced
 )
 
+URGENT: frozenset[type[Message]] = frozenset({Ack, Ping, Confirm, Confirmed})
+"""What does not wait on a link for proposals and requests (H2). An ACK of NEWLEADER is an `Ack` like those that follow
+it, so none overtakes it."""
+
 MESSAGES: tuple[type[Message], ...] = get_args(Message)
 
 _FIELDS: dict[type[Message], tuple[str, ...]] = {

@@ -437,8 +437,6 @@ class Peer:
         if close:
             self.send(handler.link, msg.Refused(reason[:200]))
             self.emit(ev.CloseLink(handler.link, reason))
-        if handler.served:
-            self.emit(ev.LearnerLost(handler.sid))
 
     def _on_message(self, now: int, event: ev.MessageReceived) -> None:
         self.receive(now, event.link, event.message)

@@ -6,8 +6,9 @@ import time
 import pytest
 
 from zab.events import AppendBatches, DrainLog, Durable, LogDrained
-from zab.host.log_thread import IDLE_SECONDS, LogThread, LogThreadFailed
+from zab.host.log_thread import IDLE_SECONDS, LogThread
 from zab.host.loop import Posts
+from zab.member.inputs import StorageFailed
 
 PATIENCE_SECONDS = 5
 
@@ -45,7 +46,7 @@ class Thread:
         self.arrived = threading.Event()
         self.posts = Posts(self.arrived.set)
         self.slow = []
-        self.thread = LogThread(storage, self.posts, slow_ms, self.slow.append)
+        self.thread = LogThread(storage, self.posts, slow_ms, say_slow=self.slow.append, failed=StorageFailed)
         self.thread.start()
 
     def answers(self, count):
@@ -138,7 +139,7 @@ def test_failure_is_final_and_said(gate):
     thread.thread.put(2)
     gate.may_go.release(5)
     [failed] = thread.answers(1)
-    assert isinstance(failed, LogThreadFailed)
+    assert isinstance(failed, StorageFailed)
     assert "No space left on device" in failed.reason
     thread.thread.put(3)
     assert thread.thread.close(PATIENCE_SECONDS)

@@ -396,7 +396,7 @@ def test_one_read_is_under_way_at_a_time_and_the_others_wait_their_turn() -> Non
     for count in (1, 2, 3):
         assert len(server.reads) == count
         assert [feed.take() is not None for feed in feeds].count(True) == (1 if count > 1 else 0)
-        ensemble.answer_read(server)
+        server.answer_read()
         ensemble.settle()
     server.reads_held = False
     for feed in feeds:
@@ -422,7 +422,7 @@ def test_whoever_leaves_while_it_is_read_for_leaves_nothing_behind() -> None:
     assert not changes.is_any
     assert not changes.is_due
     assert changes.next_deadline is None
-    ensemble.answer_read(server)
+    server.answer_read()
     ensemble.settle()
     assert len(server.reads) == 1
     last = Feed(ensemble, writer)
@@ -454,7 +454,7 @@ def test_a_place_older_than_the_log_is_refused_with_the_oldest() -> None:
     client = ensemble.session()
     ensemble.do(client, client.create(b"/app"))
     names = fill(ensemble, client, 60)
-    del server.logged[:4]
+    server.forget_oldest(4)
     oldest = server.logged[0].first - 1
     page = Feed(ensemble, client, (oldest - 1, WHOLE)).page()
     assert (page.status, page.oldest, page.rows) == (OLDER, oldest, [])
@@ -603,6 +603,7 @@ def test_from_before_the_lists_are_known_only_the_superuser_is_told(guarded: Ens
     guarded.do(bob, bob.create(b"/a"), bob.create(b"/b"))
     tree = guarded.servers[1].member.tree
     tree.past_acls.complete_from = applied(guarded) - 1
+    guarded.servers[1].looked_back = [PastAcls(applied(guarded) - 1)]
     for client in (nobody, bob):
         page = Feed(guarded, client).page()
         assert (page.status, page.oldest) == (OLDER, applied(guarded) - 1)
@@ -657,13 +658,13 @@ def test_looking_back_takes_turns_with_other_reads_and_outlives_who_asked() -> N
     kinds = []
     for _ in range(4):
         kinds.append(type(server.reads[-1]))
-        ensemble.answer_read(server)
+        server.answer_read()
         ensemble.settle()
     assert kinds == [LookBackSlice, ReadChanges, LookBackSlice, ReadChanges]
     first.client.close()
     root.close()
     ensemble.settle()
-    ensemble.answer_read(server)
+    server.answer_read()
     ensemble.settle()
     assert past.complete_from == 0
     assert not server.member.processor.changes.is_any
@@ -680,10 +681,10 @@ def test_lists_that_are_forgotten_while_it_is_looked_back_make_that_useless(guar
     server.reads_held = True
     feed = Feed(guarded, nobody)
     feed.ask()
-    guarded.answer_read(server)
+    server.answer_read()
     past.complete_from = applied(guarded)
     guarded.settle()
-    guarded.answer_read(server)
+    server.answer_read()
     guarded.settle()
     assert feed.take().status is OLDER
     assert past.complete_from == applied(guarded)
@@ -700,11 +701,12 @@ def test_lists_forgotten_while_it_is_read_are_noticed() -> None:
     feed = Feed(ensemble, client)
     feed.ask()
     server.member.tree.past_acls.complete_from = applied(ensemble)
-    ensemble.answer_read(server)
+    server.looked_back = [PastAcls(applied(ensemble))]
+    server.answer_read()
     ensemble.settle()
     assert isinstance(server.reads[-1], LookBackSlice)
     assert feed.take() is None
-    ensemble.answer_read(server)
+    server.answer_read()
     ensemble.settle()
     assert feed.take().status is OLDER
 

@@ -9,6 +9,7 @@ from datatree.digest import DIGEST_VERSION
 from datatree.errors import ErrorCode
 from datatree.log.batch import SNAPSHOT, Batch, build
 from datatree.opcodes import OpCode
+from datatree.recovery.recover import recover
 from datatree.requests import OPEN_ACL, Create, Reconfig
 from datatree.tree import DataTree
 from datatree.znode import STAT_LAYOUT
@@ -21,7 +22,8 @@ from zab.member.inputs import Input, MemberEffect, SnapshotFailed, TreeInstalled
 from zab.member.member import Member
 from zab.member.snapshot_schedule import SnapshotSchedule
 from zab.peer import Peer
-from zab.testing.members import TICK_MS, WALL, Ensemble, nothing_on_disk
+from zab.simulator.world.disk import FaultyDisk
+from zab.testing.members import TICK_MS, WALL, Ensemble
 
 CONFIG = parse("dataDir=/nowhere\nclientPort=2181", "zoo.cfg")
 
@@ -207,7 +209,7 @@ def test_snapshot_schedule_counts_bytes_too() -> None:
 
 
 def test_tree_of_a_fetched_snapshot_takes_the_place_of_the_old_one() -> None:
-    member = Member(CONFIG, nothing_on_disk(), Random(1), 0, WALL)
+    member = Member(CONFIG, recover(FaultyDisk()), Random(1), 0, WALL)
     tree = DataTree()
     tree.applied = 1 << 32 | 7
     member.step(0, WALL, [TreeInstalled(tree)])
@@ -217,7 +219,7 @@ def test_tree_of_a_fetched_snapshot_takes_the_place_of_the_old_one() -> None:
 
 
 def test_log_that_is_reset_empties_the_tree(monkeypatch: pytest.MonkeyPatch) -> None:
-    member = Member(CONFIG, nothing_on_disk(), Random(1), 0, WALL)
+    member = Member(CONFIG, recover(FaultyDisk()), Random(1), 0, WALL)
     member.tree.install_session(5, 1_000)
     reset = ev.ResetLog(1, bytes(16))
     monkeypatch.setattr(member.peer, "step", lambda now, event: [reset])
@@ -294,9 +296,7 @@ def test_a11_time_of_a_batch_never_falls() -> None:
 
     def mtime(path: bytes, wall: int) -> int:
         client.say(client.create(path))
-        inputs, ensemble.servers[1].inputs = ensemble.servers[1].inputs, []
-        for effect in member.step(ensemble.now, wall, inputs):
-            ensemble._carry_out(ensemble.servers[1], effect)
+        ensemble.servers[1].wall_offset_ms = wall - ensemble.now
         ensemble.settle()
         znode = member.tree.get(path)
         assert znode is not None
@@ -372,7 +372,7 @@ def test_peer_is_told_of_time_once_a_step_whatever_the_host_says(monkeypatch: py
         return step(peer, now, event)
 
     monkeypatch.setattr(Peer, "step", watching)
-    member = Member(CONFIG, nothing_on_disk(), Random(1), 0, WALL)
+    member = Member(CONFIG, recover(FaultyDisk()), Random(1), 0, WALL)
     member.step(0, WALL, [ev.TimePassed(), ev.TimePassed()])
     assert told == [ev.TimePassed()]
 

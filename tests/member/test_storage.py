@@ -170,7 +170,7 @@ def test_failure_of_the_disk_passes_through_and_the_log_stays_unusable(storage, 
 def test_mark_is_written_when_the_log_is_idle(storage):
     batches = batches_from(storage, 3)
     storage.perform([AppendBatches(1, batches)])
-    storage.mark_moved(batches[1].zxid)
+    storage.mark = batches[1].zxid
     assert load_mark(storage.disk) != (LINEAGE, batches[1].zxid)
     storage.idle()
     assert load_mark(storage.disk) == (LINEAGE, batches[1].zxid)
@@ -179,7 +179,7 @@ def test_mark_is_written_when_the_log_is_idle(storage):
 def test_mark_never_goes_beyond_what_is_durable_here(storage):
     batches = batches_from(storage, 1)
     storage.perform([AppendBatches(1, batches)])
-    storage.mark_moved(batches[0].zxid + 100)
+    storage.mark = batches[0].zxid + 100
     storage.idle()
     assert load_mark(storage.disk) == (LINEAGE, batches[0].zxid)
 
@@ -207,7 +207,7 @@ def test_storage_without_a_lineage_idles_and_closes(tmp_path):
 
     disk = RealDisk(str(tmp_path))
     storage = Storage(disk, TransactionLog(disk, recover(disk).log), 1, say_nothing)
-    storage.mark_moved(0)
+    storage.mark = 0
     storage.idle()
     storage.close()
     disk.close()

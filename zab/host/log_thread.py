@@ -10,8 +10,8 @@ timer does.
 After `IDLE_SECONDS` without work the storage is told that it is idle: it leaves a mark that everything before it
 was synced.
 
-A failure is final (C1: after a failed fsync a second one proves nothing). The thread ends, and the loop finds
-`LogThreadFailed` among its posts, which ends the process.
+A failure is final (C1: after a failed fsync a second one proves nothing). The thread ends, and the loop finds what
+`failed` makes of the reason among its posts: the process has to end.
 
 Nothing else runs in this thread: beside a busy loop every return to the interpreter may cost a switch interval,
 which is why `SWITCH_SECONDS` is 0.5 ms and not Python's 5 (H3).
@@ -34,8 +34,6 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from queue import Empty, SimpleQueue
 from typing import Generic, Protocol, TypeVar
-
-import attrs
 
 from zab.host.loop import Posts
 
@@ -62,13 +60,6 @@ class Performer(Protocol[Effect]):
         ...
 
 
-@attrs.frozen
-class LogThreadFailed:
-    """Nothing can be logged any more."""
-
-    reason: str
-
-
 class _Word(Enum):
     """What is said to the thread beside effects."""
 
@@ -79,12 +70,22 @@ class _Word(Enum):
 class LogThread(Generic[Effect]):
     """One per server. `put`, `nudge` and `close` belong to the loop's thread."""
 
-    def __init__(self, storage: Performer[Effect], posts: Posts, slow_ms: int, say_slow: Callable[[int], None]) -> None:
-        """`say_slow` is called, in this thread, with the milliseconds of a cycle that took `slow_ms` or longer."""
+    def __init__(
+        self,
+        storage: Performer[Effect],
+        posts: Posts,
+        slow_ms: int,
+        *,
+        say_slow: Callable[[int], None],
+        failed: Callable[[str], object],
+    ) -> None:
+        """`say_slow` is called, in this thread, with the milliseconds of a cycle of `slow_ms` or longer. `failed` makes
+        a post of the reason why nothing can be stored any more."""
         self._storage = storage
         self._posts = posts
         self._slow_ns = slow_ms * 1_000_000
         self._say_slow = say_slow
+        self._failed = failed
         self._effects: SimpleQueue[Effect | _Word] = SimpleQueue()
         self._parked = False
         self._thread = threading.Thread(target=self._run, name="log", daemon=True)
@@ -114,12 +115,12 @@ class LogThread(Generic[Effect]):
             while self._cycle():
                 pass
         except OSError as error:
-            self._posts.put(LogThreadFailed(f"cannot write: {error}"))
+            self._posts.put(self._failed(f"cannot write: {error}"))
         finally:
             # A bug ends the thread with its traceback; the loop must not wait for answers that never come.
             error_in_flight = sys.exception()
             if error_in_flight is not None:
-                self._posts.put(LogThreadFailed(f"{type(error_in_flight).__name__}: {error_in_flight}"))
+                self._posts.put(self._failed(f"{type(error_in_flight).__name__}: {error_in_flight}"))
 
     def _cycle(self) -> bool:
         """Wait for work and do all that is there; False at the end."""

@@ -53,6 +53,13 @@ def wall_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+class SystemClock:
+    """Both clocks of this machine, as a turn asks for them."""
+
+    monotonic_ns = staticmethod(time.monotonic_ns)
+    wall_ms = staticmethod(wall_ms)
+
+
 class Watched:
     """A socket in the selector. `interest` is what it is waited for now; a discarded one is `gone`."""
 
@@ -215,14 +222,14 @@ class Posts:
     """What other tasks and threads have for the next turn, in the order in which it was put here."""
 
     def __init__(self, wake: Callable[[], None]) -> None:
-        self._wake = wake
+        self.wake = wake
         # A deque, not a list that is swapped: a thread could still append to the list that was taken away.
         self._items: deque[object] = deque()
 
     def put(self, item: object) -> None:
         """From any thread."""
         self._items.append(item)
-        self._wake()
+        self.wake()
 
     def take(self) -> list[object]:
         """All that is there. Only the loop's task takes."""

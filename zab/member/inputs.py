@@ -1,12 +1,13 @@
-"""What goes into a `Member` beside the events of its peer, and what comes out of it beside the peer's effects.
+"""What goes into a `Member` beside the events of its peer, and what comes out of it beside the peer's effects; and what
+its turn (`zab.member.turn`) takes and gives on top of that.
 
-One step of the member takes all inputs of one turn. Its host answers the effects with later inputs, as `zab.events`
-says for those of the peer.
+One step of the member takes all inputs of one turn. Effects are answered with later inputs, as `zab.events` says for
+those of the peer.
 """
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import attrs
 
@@ -14,7 +15,17 @@ from datatree.cursor import SnapshotCursor
 from datatree.log.batch import Batch
 from datatree.past_acls import PastAcls
 from datatree.tree import DataTree
-from zab.events import Effect, Event
+from zab.events import (
+    AppendBatches,
+    DrainLog,
+    Effect,
+    Event,
+    FetchSnapshot,
+    ResetLog,
+    SaveEpochs,
+    SaveMember,
+    TruncateLog,
+)
 from zab.jute.changes import PageStatus
 from zab.member.change_rows import Place, Row
 from zab.member.connection import ClientConnection
@@ -100,6 +111,50 @@ Input: TypeAlias = (
     | LookedBack
 )
 
+# ---------------------------------------------------------------------------- answers for the turn alone
+
+
+@attrs.define
+class SnapshotUnusable:
+    """What was fetched is not the snapshot that was asked for, or not whole."""
+
+    fetch: FetchSnapshot
+    reason: str
+
+
+@attrs.define
+class SnapshotFetched:
+    """The file of `FetchSnapshot` is in its place, whole and synced."""
+
+    fetch: FetchSnapshot
+
+
+@attrs.define
+class FetchFailed:
+    """The snapshot cannot be had from that member now."""
+
+    fetch: FetchSnapshot
+    reason: str
+
+
+@attrs.define
+class NothingToOffer:
+    """The answer to `OfferSnapshot` where there is no valid snapshot from which the log goes on."""
+
+    link: int
+
+
+@attrs.define
+class StorageFailed:
+    """Nothing can be stored any more: final."""
+
+    reason: str
+
+
+FOR_THE_TURN: Final = (SnapshotUnusable, SnapshotFetched, FetchFailed, NothingToOffer, StorageFailed)
+Answer: TypeAlias = Input | SnapshotUnusable | SnapshotFetched | FetchFailed | NothingToOffer | StorageFailed
+"""What storage and tasks answer."""
+
 # ------------------------------------------------------------------------------------------------------------ effects
 
 
@@ -141,3 +196,23 @@ class LookBackSlice:
 
 
 MemberEffect: TypeAlias = Effect | TakeSnapshot | ReadChanges | LookBackSlice
+
+# ---------------------------------------------------------------------------------- effects that the turn adds
+
+
+@attrs.define
+class RollLog:
+    """End the current log file: a snapshot begins here. Has no answer."""
+
+
+@attrs.define
+class InstallSnapshot:
+    """The snapshot of `FetchSnapshot` is in its place (`fetch_path`), whole and synced: install it."""
+
+    fetch: FetchSnapshot
+
+
+StorageEffect: TypeAlias = (
+    AppendBatches | TruncateLog | ResetLog | InstallSnapshot | SaveEpochs | SaveMember | DrainLog | RollLog
+)
+"""What goes into the queue in front of the storage."""

@@ -28,7 +28,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from random import Random
-from typing import Any
+from typing import Any, TypeAlias
 
 from datatree.digest import DIGEST_VERSION
 from datatree.log.batch import Batch
@@ -67,20 +67,25 @@ from zab.member.reads import ReadState
 from zab.member.restore import restored_of, schedule_of, settings_of, tree_of
 from zab.member.sessions import Sessions
 from zab.member.settings import Config
-from zab.peer import Peer
+from zab.peer import Peer, Restored, Settings
 
 APPLIED_COUNT_MAX = 500
 """Transactions applied in a turn, or one batch: some 3 ms of sets, 10 ms of creates."""
 
 
+MakePeer: TypeAlias = Callable[[Settings, Restored, Random], Peer]
+
+
 class Member:
     """See the module's text. Everything without an underscore may be looked at; only `step` changes it."""
 
-    def __init__(self, config: Config, recovered: Recovered, rng: Random, now: int, wall: int) -> None:
+    def __init__(
+        self, config: Config, recovered: Recovered, rng: Random, now: int, wall: int, make_peer: MakePeer = Peer
+    ) -> None:
         self.config = config
         self.metrics = Metrics()
         self.clients = Clients(per_host_count_max=config.max_client_connections, total_count_max=config.max_connections)
-        self.peer = Peer(settings_of(config), restored_of(recovered), rng)
+        self.peer = make_peer(settings_of(config), restored_of(recovered), rng)
         self.sessions = Sessions(config, self.clients, self.metrics, SessionIds(config.server_id, wall))
         self.state = ReadState(config, tree_of(recovered), WatchTable(), self.clients, self.metrics)
         self.processor = Processor(self.state, self.sessions, schedule_of(config, recovered), config.server_id)

@@ -3,7 +3,7 @@
 The server calls it in the log thread, the simulator inline: what is durable when is the same in both.
 
     perform(effects)        in order, durably; the answers. Appends that follow each other are one append of the log
-    mark_moved, idle        the high-water mark is written down lazily, with the frame that an idle log gets
+    mark, idle              the high-water mark is written down lazily, with the frame that an idle log gets
 
 Order within one effect: acceptedEpoch before currentEpoch; for an installed snapshot first the tree is loaded (so a
 file that is not usable changes nothing), then the member record goes, then the file gets its name, then the log is
@@ -23,9 +23,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from itertools import groupby
-from typing import Protocol, TypeAlias
-
-import attrs
+from typing import Protocol
 
 from datatree.log.batch import genesis, imported
 from datatree.log.disk import Disk
@@ -51,7 +49,6 @@ from zab.events import (
     DrainLog,
     Durable,
     EpochsSaved,
-    Event,
     FetchSnapshot,
     LogCut,
     LogDrained,
@@ -68,33 +65,18 @@ from zab.events import (
 )
 from zab.jute.changes import PageStatus
 from zab.member.change_rows import gather, is_known, rows_of, start_of
-from zab.member.inputs import ChangesRead, LookBackSlice, LookedBack, ReadChanges, TreeInstalled
-
-
-@attrs.frozen
-class RollLog:
-    """End the current log file: a snapshot begins here. Has no answer."""
-
-
-@attrs.frozen
-class InstallSnapshot:
-    """The snapshot of `FetchSnapshot` is in its place (`fetch_path`), whole and synced: install it."""
-
-    fetch: FetchSnapshot
-
-
-@attrs.frozen
-class SnapshotUnusable:
-    """What was fetched is not the snapshot that was asked for, or not whole."""
-
-    fetch: FetchSnapshot
-    reason: str
-
-
-StorageEffect: TypeAlias = (
-    AppendBatches | TruncateLog | ResetLog | InstallSnapshot | SaveEpochs | SaveMember | DrainLog | RollLog
+from zab.member.inputs import (
+    Answer,
+    ChangesRead,
+    InstallSnapshot,
+    LookBackSlice,
+    LookedBack,
+    ReadChanges,
+    RollLog,
+    SnapshotUnusable,
+    StorageEffect,
+    TreeInstalled,
 )
-Answer: TypeAlias = Event | TreeInstalled | SnapshotUnusable
 
 
 class Report(Protocol):
@@ -119,7 +101,8 @@ class Storage:
         self.log = log
         self._server_id = server_id
         self._report = report
-        self._mark = log.mark
+        self.mark = log.mark
+        """The high-water mark; it is written down when the log is idle. Set from any thread."""
         self._cutting = nullcontext() if cutting is None else cutting
         self._look_back: LookBack | None = None
 
@@ -166,7 +149,7 @@ class Storage:
         with self._cutting:
             self.log.reset(zxid, chain, lineage, conflict=conflict)
             set_aside_snapshots(self.disk, lineage, zxid, chain)
-        self._mark = zxid
+        self.mark = zxid
 
     def _install(self, fetch: FetchSnapshot) -> list[Answer]:
         path = fetch_path(fetch.zxid)
@@ -184,16 +167,12 @@ class Storage:
         begins = fetch.chain == imported(fetch.lineage, fetch.zxid, tree.digest)
         return [TreeInstalled(tree), SnapshotInstalled(fetch.generation, fetch.zxid, fetch.chain, begins)]
 
-    # ------------------------------------------------------------------------------------------------------------ marks
-
-    def mark_moved(self, zxid: int) -> None:
-        """The high-water mark is here now; it is written down when the log is idle. From any thread."""
-        self._mark = zxid
+    # ------------------------------------------------------------------------------------------------------------- idle
 
     def idle(self) -> None:
         """Nothing was appended for a while. Raises OSError: final."""
         if self.log.lineage:
-            self.log.set_mark(self._mark)
+            self.log.set_mark(self.mark)
             self.log.idle()
 
     def close(self) -> None:

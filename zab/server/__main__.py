@@ -18,14 +18,13 @@ from zab.host.journal import Journal, open_journal
 from zab.member.config import ConfigError
 from zab.member.settings import Config
 from zab.server.config_file import load
-from zab.server.host import ServerFailedError
+from zab.server.failure import ServerFailedError
 from zab.server.refusal import refusal
 from zab.server.server import serve, tune_interpreter
 
 USAGE = "usage: python -m zab.server [--stop-with-parent] FILE"
 STOP_WITH_PARENT = "--stop-with-parent"
 USAGE_ERROR = 2
-UNEXPECTED_ERROR = 1
 
 journal = Journal("server")
 

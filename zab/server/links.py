@@ -39,13 +39,10 @@ from zab.message import (
     DATA_FRAME_BYTES_MAX,
     FRAME_BYTES_MAX,
     PROTOCOL_VERSION,
-    Ack,
-    Confirm,
-    Confirmed,
+    URGENT,
     Hello,
     Message,
     MessageError,
-    Ping,
     Proposal,
     decode,
     encode,
@@ -61,8 +58,6 @@ GREETING_BYTES_MAX = 4096
 STRANGERS_MAX = 64
 CLOSING_MS = 2_000
 _LENGTH_BYTES = 4
-
-_URGENT = frozenset({Ack, Ping, Confirm, Confirmed})
 
 journal = Journal("links")
 
@@ -306,7 +301,7 @@ class QuorumLinks:
         targets = [found for link in links if (found := self._links.get(link)) is not None and not found.closing]
         if not targets:
             return
-        is_urgent = type(message) in _URGENT
+        is_urgent = type(message) in URGENT
         for piece in cut(message) if isinstance(message, Proposal) else (message,):
             data = framed(piece)
             for link in targets:

@@ -1,11 +1,11 @@
 """One server: opens what it has, runs it until it is cancelled or fails, and closes it.
 
     serve(config)                                    owns everything below; ends when cancelled, or by ServerFailedError
-    ├── loop          `Loop.run(Host)`               every client socket and quorum link; ends with the server
+    ├── loop          `Loop.run(Turn)`               every client socket and quorum link; ends with the server
     ├── election      `ElectionLinks.run`            the election port, a connection to each other; not standalone
     ├── purge         every purgeInterval, and       hands the retention's work to the snapshot thread
     │                 after each snapshot
-    └── short ones, started by the host:
+    └── short ones, started by turns (`Tasks`):
         dial          one for each ConnectQuorum     ends with a socket or without one
         read, offer   one for each ReadLog, …        ends with its answer in `Posts`
         fetch         one for a snapshot on its way  ends when it is whole, given up or of no use any more
@@ -47,20 +47,22 @@ from zab.host.disk import DirectoryInUseError, RealDisk
 from zab.host.journal import Journal
 from zab.host.listener import open_listener
 from zab.host.log_thread import SWITCH_SECONDS, LogThread
-from zab.host.loop import Loop, Posts, now_ms, wall_ms
+from zab.host.loop import Loop, Posts, SystemClock, now_ms, wall_ms
 from zab.host.memory import give_back_when_quiet
+from zab.member.inputs import StorageFailed
 from zab.member.member import Member
+from zab.member.ports import Ports
 from zab.member.settings import Config
 from zab.member.storage import Storage
+from zab.member.turn import Turn
 from zab.server.client_sockets import ClientSockets
 from zab.server.election_links import Address, ElectionLinks
-from zab.server.host import UNEXPECTED_ERROR, Host, ServerFailedError
+from zab.server.failure import BIND_ERROR, DATA_DIRECTORY_ERROR, UNEXPECTED_ERROR, ServerFailedError
 from zab.server.links import QuorumLinks
 from zab.server.snapshot_transfer import TransferServer
 from zab.server.snapshotter import Snapshotter
+from zab.server.tasks import JournalOperator, StorageQueue, Tasks
 
-DATA_DIRECTORY_ERROR = 3
-BIND_ERROR = 14
 BIND_RETRY_SECONDS = 1.0
 STOP_SECONDS = 5.0
 """How long a stop waits for the disk."""
@@ -229,7 +231,9 @@ class Server:
             segment_bytes = min(segment_bytes, config.txn_log_size_limit_kib * 1024)
         self.log = TransactionLog(disk, recovered.log, segment_bytes=segment_bytes)
         self.storage = Storage(disk, self.log, config.server_id, _report_storage, self._cutting)
-        self.log_thread = LogThread(self.storage, self.posts, config.fsync_warning_threshold_ms, _say_slow)
+        self.log_thread = LogThread(
+            self.storage, self.posts, config.fsync_warning_threshold_ms, say_slow=_say_slow, failed=StorageFailed
+        )
         delay_seconds = config.server_id % 8 * STAGGER_SECONDS
         self.snapshotter = Snapshotter(disk, self.log, self.posts, delay_seconds=delay_seconds)
         self.member = Member(config, recovered, _random(), now_ms(), wall_ms())
@@ -256,7 +260,7 @@ class Server:
             # The collector would walk the tree again and again: 200 ms for a million znodes.
             self.member.tree.freeze()
             election = self._election()
-            self.host = self._host(nursery, election)
+            self.turn = self._turn(nursery, election)
             self._listen()
             self.log_thread.start()
             self.snapshotter.start()
@@ -275,7 +279,7 @@ class Server:
 
     async def _run_loop(self, scope: trio.CancelScope) -> None:
         try:
-            await self.loop.run(self.host)
+            await self.loop.run(self.turn)
         except ServerFailedError as failure:
             self._failure = failure
         scope.cancel()
@@ -291,7 +295,7 @@ class Server:
         timeout_ms = self.config.election_connect_timeout_ms
         return ElectionLinks(self.config.server_id, others, self.posts.put, connect_timeout_ms=timeout_ms)
 
-    def _host(self, nursery: trio.Nursery, election: ElectionLinks | None) -> Host:
+    def _turn(self, nursery: trio.Nursery, election: ElectionLinks | None) -> Turn:
         config = self.config
         servers = config.ensemble.servers
 
@@ -299,24 +303,28 @@ class Server:
             nursery.start_soon(self.transfers.serve, sock, frame)
 
         self.links = QuorumLinks(self.loop, config.server_id, {config.server_id, *servers}, hand_over)
-        return Host(
-            member=self.member,
-            loop=self.loop,
+        tasks = Tasks(
             posts=self.posts,
             links=self.links,
-            clients=self.clients,
             storage=self.storage,
-            log_thread=self.log_thread,
             snapshotter=self.snapshotter,
-            election=election,
             quorum_addresses={sid: Address(line.host, line.quorum_port) for sid, line in servers.items()},
             server_id=config.server_id,
             connect_timeout_ms=config.connect_to_leader_limit_ms or config.election_connect_timeout_ms,
             stall_ms=self._stall_ms,
             spawn=nursery.start_soon,
-            role_changed=self._role_changed,
-            snapshot_taken=self._purge,
+            purge=self._purge,
         )
+        ports = Ports(
+            clock=SystemClock(),
+            links=self.links,
+            election=election,
+            clients=self.clients,
+            storage=StorageQueue(self.storage, self.log_thread),
+            tasks=tasks,
+            operator=JournalOperator(self._role_changed),
+        )
+        return Turn(self.member, ports)
 
     def _listen(self) -> None:
         if self._sockets.quorum is not None:
@@ -327,13 +335,12 @@ class Server:
     async def _purge_regularly(self) -> None:
         while True:
             await trio.sleep(self.config.purge_interval_hours * 3600)
-            self._purge()
+            self.turn.purge()
 
-    def _purge(self) -> None:
-        """Have removed what retention lets go, unless purging is off."""
-        if self.config.purge_interval_hours > 0:
-            in_use = {snapshot_path(zxid) for zxid in (*self.host.offered.values(), *self.transfers.being_read)}
-            self.snapshotter.run(partial(self._purge_now, in_use))
+    def _purge(self, offered: frozenset[int]) -> None:
+        """Have removed what retention lets go, but no snapshot that somebody was offered or reads."""
+        in_use = {snapshot_path(zxid) for zxid in (*offered, *self.transfers.being_read)}
+        self.snapshotter.run(partial(self._purge_now, in_use))
 
     def _purge_now(self, in_use: set[str]) -> None:
         try:

@@ -1,4 +1,4 @@
-"""Whole members in one thread: real peers, trees and sessions; links, storage and clients are lists in memory.
+"""Whole members in one thread: real peers, trees, sessions, turns and storage; links, disks and clients are in memory.
 
 `Ensemble.settle()` carries messages, storage answers and client bytes until nothing moves; time stands still meanwhile
 and passes only in `advance`. A test holds back what it wants to be late: `durable_held` of a server, or all that is on
@@ -6,49 +6,49 @@ the links of servers that are `cut`.
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from random import Random
 from typing import Any
 
 from datatree.jute import Reader
 from datatree.log.batch import Batch
-from datatree.log.transaction_log import LogContents
+from datatree.log.segment import log_files, log_path
+from datatree.log.transaction_log import TransactionLog
 from datatree.opcodes import OpCode
 from datatree.past_acls import PastAcls
-from datatree.recovery.recover import Recovered
+from datatree.recovery.recover import recover
 from datatree.requests import OPEN_ACL, Create, PathKind, PathOnly, PathVersion, PathWatch, SetData
-from datatree.tree import DataTree
 from zab import events as ev
 from zab import message as msg
-from zab.jute.changes import PageStatus
+from zab.election import FOLLOWING, LEADING
 from zab.jute.framing import FrameReader, frame, request_frame
 from zab.jute.handshake import ConnectRequest, ConnectResponse
 from zab.jute.replies import ReplyHeader, WatcherEvent, decode_body
-from zab.member.change_rows import gather, is_known, rows_of, start_of
-from zab.member.config import parse
+from zab.member.config import Config, parse
 from zab.member.connection import ClientConnection, Closing
 from zab.member.inputs import (
-    ChangesRead,
+    Answer,
     ClientBytes,
     ClientClosed,
     ClientConnected,
     Input,
     LookBackSlice,
     LookedBack,
+    NothingToOffer,
     ReadChanges,
     SnapshotTaken,
+    StorageEffect,
     TakeSnapshot,
 )
 from zab.member.member import Member
+from zab.member.ports import Ports
+from zab.member.storage import Storage
+from zab.member.turn import Turn
+from zab.simulator.world.disk import FaultyDisk
 
 TICK_MS = 1000
 WALL = 1_700_000_000_000
 NOTIFICATION = -1
-
-
-def nothing_on_disk() -> Recovered:
-    log = LogContents(b"", [], (0, bytes(16)), 0, False)
-    return Recovered(DataTree(), b"", 0, (0, bytes(16)), [], [], log, 0, None, True, False)
 
 
 class Client:
@@ -144,33 +144,205 @@ class Client:
 
 
 class Server:
-    """One member, with what it is to be told next."""
+    """One member with its turn, and what it is to be told next. It is all of its own ports but the links."""
 
-    def __init__(self, member: Member) -> None:
-        self.member = member
-        self.inputs: list[Input] = []
+    def __init__(self, ensemble: "Ensemble", config: Config) -> None:
+        self._ensemble = ensemble
+        self.sid = config.server_id
+        self.inputs: list[Answer] = []
         self.durable_held = False
-        self.held: list[Input] = []
+        self.held: list[Answer] = []
         self.traces: list[str] = []
         self.halted: str | None = None
         self.snapshots: list[TakeSnapshot] = []
         self.keep_output = False
         """The socket takes nothing."""
-        self.logged: list[Batch] = []
-        """What its log files hold; a test takes the oldest away."""
+        self.wall_offset_ms = WALL
         self.reads: list[ReadChanges | LookBackSlice] = []
         self.reads_held = False
         """Reads for the feed of changes are answered by `answer_read` alone."""
         self.looked_back: list[PastAcls | None] = []
-        """The answers to slices of looking back; behind the last one nothing is found."""
-
-    @property
-    def sid(self) -> int:
-        return self.member.config.server_id
+        """Answers to slices of looking back, in place of what the log says."""
+        self.disk = FaultyDisk()
+        recovered = recover(self.disk, self.sid)
+        # Each batch has a file of its own, so that a test can take the oldest away.
+        log = TransactionLog(self.disk, recovered.log, segment_bytes=1)
+        self.storage = Storage(self.disk, log, self.sid, lambda sentence, reason: self.error(sentence, reason=reason))
+        self.member = Member(config, recovered, Random(self.sid), ensemble.now, WALL)
+        ports = Ports(self, MemoryLinks(ensemble, self), MemoryElection(ensemble, self), self, self, self, self)
+        self.turn = Turn(self.member, ports)
 
     @property
     def value(self) -> Callable[[bytes], bytes | None]:
         return lambda path: (self.member.tree.get(path) or (None,))[0]
+
+    @property
+    def logged(self) -> list[Batch]:
+        """What its log files hold."""
+        return self.storage.log.read_from(self.storage.log.first_position[0], 1 << 40)[1]
+
+    def forget_oldest(self, count: int) -> None:
+        """As retention does: the oldest batches are not in the log any more."""
+        paths = [log_path(first) for first in log_files(self.disk)[:count]]
+        self.storage.log.release(set(paths))
+        for path in paths:
+            self.disk.remove(path)
+
+    # Clock.
+
+    def monotonic_ns(self) -> int:
+        return self._ensemble.now * 1_000_000
+
+    def wall_ms(self) -> int:
+        return self._ensemble.now + self.wall_offset_ms
+
+    # Clients. What they send is among the answers, in the order in which all of it came.
+
+    def receive(self, inputs: list[Input], until_ns: int) -> None:
+        pass
+
+    def flush(self, dirty: Iterable[ClientConnection], now: int) -> None:
+        for connection in list(dirty):
+            client = self._ensemble.clients[connection]
+            if self.keep_output:
+                connection.unsent_bytes += connection.out_bytes
+                client.raw += b"".join(connection.take_output())
+            elif connection.closing is not Closing.AT_ONCE:
+                client.take(b"".join(connection.take_output()))
+            if connection.closing:
+                client.is_closed = True
+
+    def accept(self, now: int) -> None:
+        pass
+
+    def adapt_budget(self, turn_ns: int) -> None:
+        pass
+
+    def next_deadline(self) -> int | None:
+        return None
+
+    @property
+    def is_idle(self) -> bool:
+        return True
+
+    # Storage.
+
+    def put(self, effect: StorageEffect) -> None:
+        (self.held if self.durable_held else self.inputs).extend(self.storage.perform([effect]))
+
+    def mark_moved(self, zxid: int) -> None:
+        self.storage.mark = zxid
+
+    # Tasks.
+
+    def take_answers(self) -> list[Answer]:
+        answers, self.inputs = self.inputs, []
+        return answers
+
+    def dial(self, sid: int) -> None:
+        self._ensemble.dial(self, sid)
+
+    def read_log(self, effect: ev.ReadLog) -> None:
+        self.inputs.append(self.storage.read_log(effect))
+
+    def read_for_changes(self, effect: ReadChanges | LookBackSlice) -> None:
+        self.reads.append(effect)
+        if not self.reads_held:
+            self.answer_read()
+
+    def answer_read(self) -> None:
+        """What the worker makes of the last read."""
+        effect = self.reads[-1]
+        if isinstance(effect, LookBackSlice) and self.looked_back:
+            self.inputs.append(LookedBack(self.looked_back.pop(0)))
+        else:
+            self.inputs.append(self.storage.read_for_changes(effect))
+
+    def offer_snapshot(self, effect: ev.OfferSnapshot) -> None:
+        self.inputs.append(self.storage.offer_snapshot(effect) or NothingToOffer(effect.link))
+
+    def fetch(self, effect: ev.FetchSnapshot) -> None:
+        raise NotImplementedError("snapshots are not transferred here; the simulator does that")
+
+    def stop_fetching(self) -> None:
+        pass
+
+    def take_snapshot(self, effect: TakeSnapshot) -> None:
+        self.snapshots.append(effect)
+
+    def purge(self, in_use: frozenset[int]) -> None:
+        pass
+
+    # Operator.
+
+    def trace(self, text: str) -> None:
+        self.traces.append(text)
+
+    def error(self, sentence: str, **pairs: object) -> None:
+        self.traces.append(f"{sentence} {pairs}")
+
+    def role_changed(self, effect: ev.RoleChanged) -> None:
+        pass
+
+    def stop(self, reason: str) -> None:
+        self.halted = reason
+
+
+class MemoryElection:
+    """The election links of one server."""
+
+    def __init__(self, ensemble: "Ensemble", server: Server) -> None:
+        self._ensemble = ensemble
+        self._server = server
+
+    def send(self, sid: int, notification: msg.Notification) -> None:
+        if not {self._server.sid, sid} & self._ensemble.cut:
+            vote = ev.NotificationReceived(self._server.sid, notification)
+            self._ensemble.servers[sid].inputs.append(vote)
+
+
+class MemoryLinks:
+    """The quorum links of one server."""
+
+    def __init__(self, ensemble: "Ensemble", server: Server) -> None:
+        self._ensemble = ensemble
+        self._server = server
+
+    def receive(self, inputs: list[Input]) -> None:
+        """What comes over links is among the answers, in the order in which all of it came."""
+
+    def send(self, links: Iterable[int], message: msg.Message) -> None:
+        for link in links:
+            if link in self._ensemble.links:
+                self._ensemble.sent.append((self._server.sid, message))
+                self._ensemble.on_wire[link].append((self._server.sid, message))
+
+    def close(self, link: int, reason: str) -> None:
+        self._ensemble.break_link(link, self._server.sid)
+
+    def break_off(self, link: int, reason: str) -> None:
+        self._ensemble.break_link(link)
+
+    def break_off_dialled(self, sid: int, reason: str) -> None:
+        for link, ends in list(self._ensemble.links.items()):
+            if ends == (self._server.sid, sid):
+                self._ensemble.break_link(link)
+
+    def unsent_bytes(self, link: int) -> int:
+        return 0
+
+    def flush(self) -> None:
+        pass
+
+    def accept(self, now: int) -> None:
+        pass
+
+    def next_deadline(self) -> int | None:
+        return None
+
+    @property
+    def is_idle(self) -> bool:
+        return True
 
 
 class Ensemble:
@@ -187,8 +359,7 @@ class Ensemble:
         self.sent: list[tuple[int, msg.Message]] = []
         """Everything that was sent between members: sender and message."""
         for sid in range(1, size + 1):
-            member = Member(self._config(sid, size, lines), nothing_on_disk(), Random(sid), self.now, WALL)
-            self.servers[sid] = Server(member)
+            self.servers[sid] = Server(self, self._config(sid, size, lines))
         if size > 1:
             for sid, server in self.servers.items():
                 server.inputs += [ev.ElectionLinkUp(other, 1) for other in self.servers if other != sid]
@@ -196,7 +367,7 @@ class Ensemble:
             self.start()
 
     @staticmethod
-    def _config(sid: int, size: int, lines: dict[str, object]) -> Any:
+    def _config(sid: int, size: int, lines: dict[str, object]) -> Config:
         text = [f"dataDir=/nowhere/{sid}", "clientPort=2181", f"tickTime={TICK_MS}", "initLimit=10", "syncLimit=5"]
         if size > 1:
             text += [f"server.{n}=127.0.0.1:{2000 + n}:{3000 + n}" for n in range(1, size + 1)]
@@ -213,11 +384,11 @@ class Ensemble:
 
     @property
     def leader(self) -> Server:
-        return next(server for server in self.servers.values() if server.member.peer.state == 2)
+        return next(server for server in self.servers.values() if server.member.peer.state == LEADING)
 
     @property
     def follower(self) -> Server:
-        return next(server for server in self.servers.values() if server.member.peer.state == 1)
+        return next(server for server in self.servers.values() if server.member.peer.state == FOLLOWING)
 
     def others(self, server: Server) -> list[Server]:
         return [other for other in self.servers.values() if other is not server]
@@ -285,86 +456,7 @@ class Ensemble:
 
     def step(self, server: Server) -> None:
         """One turn of one member."""
-        inputs, server.inputs = server.inputs, []
-        for effect in server.member.step(self.now, WALL + self.now, inputs):
-            self._carry_out(server, effect)
-        for connection in list(server.member.clients.dirty):
-            self._flush(server, connection)
-
-    def _flush(self, server: Server, connection: ClientConnection) -> None:
-        client = self.clients[connection]
-        if server.keep_output:
-            connection.unsent_bytes += connection.out_bytes
-            client.raw += b"".join(connection.take_output())
-        elif connection.closing is not Closing.AT_ONCE:
-            client.take(b"".join(connection.take_output()))
-        if connection.closing:
-            client.is_closed = True
-
-    # ---------------------------------------------------------------------------------------------------------- effects
-
-    def _carry_out(self, server: Server, effect: Any) -> None:
-        answers = server.held if server.durable_held else server.inputs
-        match effect:
-            case ev.AppendBatches():
-                server.logged += effect.batches
-                answers.append(ev.Durable(effect.generation, effect.batches[-1].zxid))
-            case ev.TruncateLog():
-                answers.append(ev.LogCut(effect.generation, effect.zxid))
-            case ev.ResetLog():
-                answers.append(ev.LogCut(effect.generation, 0))
-            case ev.SaveEpochs():
-                answers.append(ev.EpochsSaved(effect.generation, effect.accepted, effect.current))
-            case ev.SaveMember():
-                answers.append(ev.MemberSaved(effect.generation))
-            case ev.DrainLog():
-                answers.append(ev.LogDrained(effect.generation))
-            case ev.SendNotification():
-                if not {server.sid, effect.sid} & self.cut:
-                    self.servers[effect.sid].inputs.append(ev.NotificationReceived(server.sid, effect.notification))
-            case ev.ConnectQuorum():
-                self._dial(server, effect.sid)
-            case ev.Send():
-                for link in effect.links:
-                    if link in self.links:
-                        self.sent.append((server.sid, effect.message))
-                        self.on_wire[link].append((server.sid, effect.message))
-            case ev.CloseLink():
-                self.break_link(effect.link, server.sid)
-            case TakeSnapshot():
-                server.snapshots.append(effect)
-            case ReadChanges() | LookBackSlice():
-                server.reads.append(effect)
-                if not server.reads_held:
-                    self.answer_read(server)
-            case ev.Trace():
-                server.traces.append(effect.text)
-            case ev.Halt():
-                server.halted = effect.reason
-
-    def answer_read(self, server: Server) -> None:
-        """What the worker makes of the last read."""
-        effect = server.reads[-1]
-        if isinstance(effect, LookBackSlice):
-            past = server.looked_back.pop(0) if server.looked_back else PastAcls(effect.upto)
-            server.inputs.append(LookedBack(past))
-            return
-        start = start_of(effect.place)
-        batches = effect.batches
-        if not batches:
-            before = [batch.zxid for batch in server.logged if batch.zxid <= start]
-            oldest = 0 if not server.logged or server.logged[0].first & 0xFFFFFFFF == 1 else server.logged[0].first - 1
-            if start < oldest:
-                server.inputs.append(ChangesRead(PageStatus.OLDER, oldest=oldest))
-                return
-            batches = [batch for batch in server.logged if start < batch.zxid <= effect.upto]
-            if not is_known(effect.place, before[-1] if before else oldest, batches):
-                server.inputs.append(ChangesRead(PageStatus.ELSEWHERE))
-                return
-        found = ((batch.zxid, rows_of(batch, effect.prefix)) for batch in batches)
-        server.inputs.append(
-            ChangesRead(PageStatus.GIVEN, *gather(found, effect.place, effect.prefix, effect.bytes_max))
-        )
+        server.turn.take()
 
     def finish_snapshot(self, server: Server) -> None:
         taken = server.snapshots[-1]
@@ -377,7 +469,7 @@ class Ensemble:
         server.inputs += server.held
         server.held = []
 
-    def _dial(self, server: Server, sid: int) -> None:
+    def dial(self, server: Server, sid: int) -> None:
         if {server.sid, sid} & self.cut:
             server.inputs.append(ev.QuorumLinkDown(0))
             return

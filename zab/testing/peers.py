@@ -320,7 +320,7 @@ class Ensemble:
         elif isinstance(effect, ev.Trace):
             self.trace.append(f"{sid}: {effect.text}")
         else:
-            assert isinstance(effect, (ev.RoleChanged, ev.LearnerLost)), effect
+            assert isinstance(effect, ev.RoleChanged), effect
 
     def _read(self, server: Server, effect: ev.ReadLog) -> ev.LogRead:
         disk = server.disk

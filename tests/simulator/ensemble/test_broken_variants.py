@@ -30,8 +30,9 @@ from zab.member.local import ANSWERS
 from zab.member.processor import _HEADER, Processor
 from zab.member.sessions import Sessions
 from zab.peer import Peer
-from zab.simulator.ensemble.files import Files
+from zab.simulator.ensemble.tasks import Tasks
 from zab.simulator.world.disk import FaultyDisk, FaultyFile
+from zab.simulator.world.log_thread import LogThread
 
 SEEDS = 400
 Patch = pytest.MonkeyPatch
@@ -60,7 +61,7 @@ def acknowledge_before_durable(patch: Patch) -> None:
 def current_epoch_before_history(patch: Patch) -> None:
     """ZOOKEEPER-4643: the epoch file is written before the history that it stands for; the ACK waits for both."""
     saved = synchronization.learner_on_current_epoch_saved
-    store = Files.store
+    put = LogThread.put
 
     def early(peer: Peer) -> None:
         following = peer.following
@@ -87,14 +88,14 @@ def current_epoch_before_history(patch: Patch) -> None:
 
     passed_on: deque[Any] = deque(maxlen=20)
 
-    def overtake(files: Files, effect: Any) -> None:
-        store(files, effect)
+    def overtake(log_thread: LogThread[Any, Any], effect: Any) -> None:
+        put(log_thread, effect)
         if isinstance(effect, ev.SaveEpochs) and effect.current == effect.accepted:
-            files._to_store.insert(0, files._to_store.pop())
+            log_thread._to_store.insert(0, log_thread._to_store.pop())
 
     patch.setattr(synchronization, "learner_try_to_ack_newleader", early)
     patch.setattr(synchronization, "learner_on_current_epoch_saved", when_both_are_durable)
-    patch.setattr(Files, "store", overtake)
+    patch.setattr(LogThread, "put", overtake)
 
 
 def skip_the_sync_of_the_log(patch: Patch) -> None:
@@ -308,16 +309,16 @@ def truncate_in_memory_only(patch: Patch) -> None:
 
 def purge_a_log_that_is_needed(patch: Patch) -> None:
     """A log file is removed that recovery needs."""
-    perform = Files._purge
+    perform = Tasks._purge
 
-    def greedy(files: Files) -> None:
-        names = [name for name in files.disk.list("version-1") if name.startswith("log.") and "index" not in name]
+    def greedy(tasks: Tasks, in_use: frozenset[int]) -> None:
+        names = [name for name in tasks.disk.list("version-1") if name.startswith("log.") and "index" not in name]
         if len(names) > 2:
-            files.disk.remove(f"version-1/{names[-2]}")
-            files.disk.sync_directory("version-1")
-        perform(files)
+            tasks.disk.remove(f"version-1/{names[-2]}")
+            tasks.disk.sync_directory("version-1")
+        perform(tasks, in_use)
 
-    patch.setattr(Files, "_purge", greedy)
+    patch.setattr(Tasks, "_purge", greedy)
 
 
 VARIANTS: dict[Callable[[Patch], None], int] = {

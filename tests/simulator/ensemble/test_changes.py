@@ -21,9 +21,9 @@ from zab.member import change_rows, changes, storage
 from zab.member.changes import Changes
 from zab.member.inputs import ReadChanges
 from zab.member.storage import Storage
-from zab.simulator.ensemble.process import CLOSED
 from zab.simulator.ensemble.simulation import Simulation
 from zab.simulator.world.schedule import MS
+from zab.simulator.world.sockets import CLOSED
 
 SEEDS = 30
 CATCH_UP_TICKS = 200
@@ -75,10 +75,10 @@ class Follower:
 
     def _connect(self) -> None:
         sid = self._rng.choice(self._profile.sids)
-        process = self._ensemble.machines[sid].process
+        process = self._ensemble.process(sid)
         if process is None or not self._ensemble.network.reaches(self.number, sid):
             return
-        self._link = process.accept(self)
+        self._link = process.clients.connect(self)
         if self.is_super:
             self._link.connection.identify(SUPER)
         self._frames = FrameReader(1 << 26)

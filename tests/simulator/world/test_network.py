@@ -79,13 +79,6 @@ def test_a_wire_that_is_cut_delivers_nothing_more(schedule: Schedule, network: N
     assert not got
 
 
-def test_what_overtakes_is_what_overtakes_in_the_server() -> None:
-    from zab.server.links import _URGENT
-    from zab.simulator.ensemble.links import URGENT
-
-    assert URGENT == _URGENT
-
-
 def test_things_due_at_one_moment_happen_in_the_order_in_which_they_were_asked_for(schedule: Schedule) -> None:
     got: list[int] = []
     for number in range(10):

@@ -1,1 +1,12 @@
-"""A simulated ensemble in that world: members, their clients, what goes wrong, and the judges of all that happens."""
+"""A simulated ensemble: members, their clients, what goes wrong, and the judges of all that happens.
+
+profile       what a seed decides about its run: sizes, limits, delays, which faults and how often
+machine, process, ensemble        one member's machine; its process, on the ports of the world; all of them
+tasks, fetch, election_links      ports of a member that the world does not have
+client        a client that speaks the wire protocol, and judges every answer; `requests` is what it asks
+faults        what goes wrong, and when
+history, model, observer, session_checker, watch_checker      the judges
+recorder      what clients asked and were told, for judges outside (`zab pipeline history`)
+described     one item as a line of the trace shows it
+simulation    one run: faults, then quiet, then progress is demanded
+"""

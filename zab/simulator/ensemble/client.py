@@ -14,21 +14,20 @@ from __future__ import annotations
 
 from collections import deque
 from random import Random
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from datatree.opcodes import OpCode
 from zab.jute.framing import NOTIFICATION_XID, PING_XID, FrameReader, frame, request_frame
 from zab.jute.handshake import NO_PASSWORD, ConnectRequest, ConnectResponse
 from zab.jute.replies import ReplyHeader, WatcherEvent
+from zab.member.connection import ClientConnection
 from zab.simulator.ensemble.described import described
-from zab.simulator.ensemble.process import CLOSED, ClientLink
+from zab.simulator.ensemble.ensemble import Ensemble
 from zab.simulator.ensemble.requests import Asked, Requests
 from zab.simulator.ensemble.session_checker import SessionChecker
 from zab.simulator.world.schedule import MS
+from zab.simulator.world.sockets import CLOSED, ClientLink
 from zab.simulator.world.verdict import SafetyError
-
-if TYPE_CHECKING:
-    from zab.simulator.ensemble.machine import Ensemble
 
 BURST_MAX: Final = 6
 OUTSTANDING_MAX: Final = 20
@@ -58,7 +57,7 @@ class Client:
         self.session = 0
         self._password = NO_PASSWORD
         self._xid = 0
-        self._link: ClientLink | None = None
+        self._link: ClientLink[ClientConnection] | None = None
         self._frames = FrameReader()
         self.is_connected = False
         """The session is established on the present connection."""
@@ -96,11 +95,11 @@ class Client:
     def _knock(self, sid: int, attempt: int) -> None:
         if self._link is not None or attempt != self._attempt or self.is_silent:
             return
-        process = self._ensemble.machines[sid].process
+        process = self._ensemble.process(sid)
         if process is None or not self._ensemble.network.reaches(self.number, sid):
             self._connect_later()
             return
-        self._link = process.accept(self)
+        self._link = process.clients.connect(self)
         self._frames = FrameReader()
         self._heard_at = self._schedule.now
         self.is_connected = False
@@ -271,7 +270,7 @@ class Client:
 
     # --------------------------------------------------------------------------------------------------------- hearing
 
-    def receive(self, link: ClientLink, data: bytes) -> None:
+    def receive(self, link: ClientLink[ClientConnection], data: bytes) -> None:
         """Bytes of a server, or `CLOSED`, arrive."""
         if link is not self._link or self.is_silent:
             return

@@ -6,7 +6,7 @@ synchronized, by what is on their disks, stay a quorum.
 
     kill, power, blackout     the process of a member ends; its machine loses its power; all machines do
     outage                    a machine stays down for long, so that the others go on without it
-    kill_at_effect            a process ends in the middle of a turn
+    kill_at_effect            a process ends in the middle of a turn: between two calls of its ports
     power_at_operation        a machine loses its power at one of the next operations of its disk, be it in recovery
     disk_error                one of the next operations of a disk fails: EIO or ENOSPC
     pause                     a process stands still, up to several times syncLimit
@@ -22,24 +22,29 @@ synchronized, by what is on their disks, stay a quorum.
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import Final
 
 from datatree.log.epochs import INITIALIZE
 from zab.member.restore import quorum_of
-from zab.simulator.ensemble.machine import Ensemble, Machine
+from zab.simulator.ensemble.client import Client
+from zab.simulator.ensemble.ensemble import Ensemble
+from zab.simulator.ensemble.machine import MemberMachine
 from zab.simulator.world.schedule import MS
 
 PURGE_TICKS: Final = 3
-"""Between two times that retention does its work."""
+"""Between two times that retention does its work, beside those after each snapshot."""
+CALLS_MAX: Final = 16
+"""A process that is to end in the middle of a turn ends within so many calls of ports."""
 
 
 class Faults:
     """The faults of one run."""
 
-    def __init__(self, ensemble: Ensemble, rng: Random) -> None:
+    def __init__(self, ensemble: Ensemble, clients: Sequence[Client], rng: Random) -> None:
         self._ensemble = ensemble
+        self._clients = clients
         self._profile = ensemble.profile
         self._rng = rng
         self._kinds = list(ensemble.profile.faults)
@@ -69,7 +74,7 @@ class Faults:
     def _purge(self) -> None:
         """No fault: retention does its work, now and then."""
         for process in self._ensemble.processes:
-            process.files.purge()
+            process.turn.purge()
         if not self._is_over:
             self._ensemble.schedule.after(self._profile.tick_us * PURGE_TICKS, self._purge)
 
@@ -83,18 +88,19 @@ class Faults:
             machine.loses_power_at = None
             machine.disk.crash_after(None)
             machine.disk.fail_after(None)
-            if machine.process is not None:
-                machine.process.effects_left = None
-                machine.process.paused_until = 0
+            process = self._ensemble.process(machine.number)
+            if process is not None:
+                process.calls_left = None
+                process.paused_until = 0
             else:
                 machine.start_after(0)
-        for client in self._ensemble.clients:
+        for client in self._clients:
             client.has_faults = False
             client.wake()
 
     # ------------------------------------------------------------------------------------------------------- processes
 
-    def _victim(self) -> Machine:
+    def _victim(self) -> MemberMachine:
         """A machine; often the leader's, where most is at stake."""
         leader = self._ensemble.leader
         if leader is not None and self._rng.random() < 0.3:
@@ -127,13 +133,13 @@ class Faults:
         return True
 
     def _kill_at_effect(self) -> bool:
-        process = self._victim().process
+        process = self._ensemble.process(self._victim().number)
         if process is not None:
-            process.effects_left = self._rng.randrange(12)
+            process.calls_left = self._rng.randrange(CALLS_MAX)
         return process is not None
 
     def _pause(self) -> bool:
-        process = self._victim().process
+        process = self._ensemble.process(self._victim().number)
         if process is not None:
             process.pause(self._ticks(3 * self._profile.sync_limit))
         return process is not None
@@ -189,10 +195,10 @@ class Faults:
 
     def _reset(self) -> bool:
         one, two = self._two()
-        process = self._ensemble.machines[one].process
+        process = self._ensemble.process(one)
         if process is None:
             return False
-        process.links.break_off_to(two)
+        process.links.break_off_all(two)
         if self._rng.random() < 0.5:
             process.election.lose_to(two)
         return True
@@ -236,7 +242,7 @@ class Faults:
 
     def _give_up(self, pairs: list[tuple[int, int]]) -> None:
         for one, two in pairs:
-            process = self._ensemble.machines[one].process
+            process = self._ensemble.process(one)
             if process is not None and (one, two) in self._ensemble.network.blocked:
                 process.election.lose_to(two)
 

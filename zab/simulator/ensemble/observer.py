@@ -16,30 +16,25 @@ and counts what happened, so that a test can see that runs reach what they are f
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
 
 from attrs import define
 
 from datatree.recovery.recover import Recovered
-from datatree.snapshot import snapshot_path
 from datatree.tree import DataTree
 from zab import events as ev
 from zab import message as msg
 from zab.election import LEADING
 from zab.member.connection import Stage
 from zab.member.inputs import ClientBytes, Input
-from zab.member.restore import quorum_of
 from zab.quorum import Quorum
 from zab.roles import BROADCAST
 from zab.simulator.ensemble.history import History
 from zab.simulator.ensemble.model import Model
+from zab.simulator.ensemble.process import MemberProcess
+from zab.simulator.ensemble.recorder import Recorder
 from zab.simulator.world.verdict import SafetyError
 from zab.zxid import counter_of
-
-if TYPE_CHECKING:
-    from zab.simulator.ensemble.machine import Ensemble
-    from zab.simulator.ensemble.process import Process
-    from zab.simulator.ensemble.recorder import Recorder
 
 
 @define
@@ -76,24 +71,25 @@ class Observer:
         self.counts: Counter[str] = Counter()
         self.recorder: Recorder | None = None
         """Kept up to date of what clients ask and are told, if there is one."""
-        self.ensemble: Ensemble
+        self._process: Callable[[int], MemberProcess | None]
         self._quorum: Quorum
         self._promises: dict[int, Promises] = {}
         self._initial: dict[int, int] = {}
         """Epoch → where its initial history ended, as NEWLEADER says."""
         self._digests: dict[int, int] = {}
         self._snapshots: dict[int, bytes] = {}
-        self._heard: dict[Process, Heard] = {}
+        self._heard: dict[MemberProcess, Heard] = {}
 
-    def watch(self, ensemble: Ensemble) -> None:
-        self.ensemble = ensemble
-        self._quorum = quorum_of(ensemble.machines[1].config)
-        self._promises = {sid: Promises() for sid in ensemble.machines}
+    def watch(self, quorum: Quorum, sids: Sequence[int], process: Callable[[int], MemberProcess | None]) -> None:
+        """Watch these servers; `process` finds the process of one, None while there is none."""
+        self._quorum = quorum
+        self._process = process
+        self._promises = {sid: Promises() for sid in sids}
 
     def count(self, what: str, number: int = 1) -> None:
         self.counts[what] += number
 
-    def traced(self, process: Process, text: str) -> None:
+    def traced(self, process: MemberProcess, text: str) -> None:
         """A sentence of the protocol: the ones that tell what a run reached."""
         if text.startswith("ALARM"):
             raise SafetyError("no two members disagree", f"server {process.sid} says {text}")
@@ -105,7 +101,7 @@ class Observer:
 
     # ---------------------------------------------------------------------------------------------- starts and promises
 
-    def process_started(self, process: Process, recovered: Recovered) -> None:
+    def process_started(self, process: MemberProcess, recovered: Recovered) -> None:
         """A process has recovered what was on its disk."""
         machine, promises = process.machine, self._promises[process.sid]
         if machine.is_wiped:
@@ -132,18 +128,19 @@ class Observer:
         if recovered.problems:
             self.counts["recovered with problems"] += 1
 
-    def process_stopped(self, process: Process) -> None:
+    def process_stopped(self, process: MemberProcess, *, with_power: bool) -> None:
         """Its process is gone; its disk is as it was."""
-        self._promises[process.sid].durable = process.files.storage.log.last[0]
+        self._promises[process.sid].durable = process.durable
         self._heard.pop(process, None)
+        self.count("power lost" if with_power else "killed")
 
     def _durable(self, sid: int) -> int:
-        process, promises = self.ensemble.machines[sid].process, self._promises[sid]
-        return max(promises.lost, promises.durable if process is None else process.files.storage.log.last[0])
+        process, promises = self._process(sid), self._promises[sid]
+        return max(promises.lost, promises.durable if process is None else process.durable)
 
     # --------------------------------------------------------------------------------------------------------- the peer
 
-    def peer_stepped(self, process: Process, event: ev.Event, effects: list[ev.Effect]) -> None:
+    def peer_stepped(self, process: MemberProcess, event: ev.Event, effects: list[ev.Effect]) -> None:
         """A peer was told something and wants this done."""
         if isinstance(event, ev.SnapshotInstalled):
             self.history.starts_at(process.sid, event.zxid, event.chain, [])
@@ -180,7 +177,7 @@ class Observer:
                 self._promises[process.sid].logged = 0
                 self._promises[process.sid].is_cut = True
 
-    def _sent(self, process: Process, message: msg.Message) -> None:
+    def _sent(self, process: MemberProcess, message: msg.Message) -> None:
         promises, peer = self._promises[process.sid], process.peer
         if isinstance(message, msg.Ack):
             assert peer.following is not None
@@ -200,7 +197,7 @@ class Observer:
         elif isinstance(message, (msg.Trunc, msg.Diff, msg.Snap)):
             self.counts[f"sent {type(message).__name__}"] += 1
 
-    def _broadcast(self, process: Process, effect: ev.AppendBatches) -> None:
+    def _broadcast(self, process: MemberProcess, effect: ev.AppendBatches) -> None:
         name = process.sid, process.machine.starts_count
         now = process.member.now
         for batch in effect.batches:
@@ -217,7 +214,7 @@ class Observer:
                     if txn.cxid == 0:
                         self._expires(process, heard, txn.session)
 
-    def _mark_moved(self, process: Process, zxid: int) -> None:
+    def _mark_moved(self, process: MemberProcess, zxid: int) -> None:
         holders = {sid for sid in self._promises if self._durable(sid) >= zxid}
         if not self._quorum.contains(holders):
             reason = f"server {process.sid} takes {zxid:#x} for committed; it is on the disks of {sorted(holders)} only"
@@ -225,7 +222,7 @@ class Observer:
 
     # -------------------------------------------------------------------------------------------------------- sessions
 
-    def turn_begins(self, process: Process, inputs: list[Input]) -> None:
+    def turn_begins(self, process: MemberProcess, inputs: Sequence[Input]) -> None:
         """What a leader is about to hear of sessions."""
         heard = self._heard.get(process)
         if heard is None:
@@ -247,7 +244,7 @@ class Observer:
         # Once a leader has decided to end a session, it hears it no more: it only has to propose that.
         heard.at.update((session, now) for session in sessions if tracker is not None and tracker.is_alive(session))
 
-    def _expires(self, process: Process, heard: Heard, session: int) -> None:
+    def _expires(self, process: MemberProcess, heard: Heard, session: int) -> None:
         """A leader ends a session that was silent for too long, as it says."""
         now = process.member.now
         timeout_ms = self.history.model.sessions.get(session, 0)
@@ -259,7 +256,7 @@ class Observer:
 
     # ----------------------------------------------------------------------------------------------------------- trees
 
-    def turn_ended(self, process: Process) -> None:
+    def turn_ended(self, process: MemberProcess) -> None:
         """Compare what was applied in this turn."""
         member = process.member
         delivered = process.delivered
@@ -272,25 +269,24 @@ class Observer:
         elif not leads and process in self._heard:
             del self._heard[process]
 
-    def _digest(self, process: Process, zxid: int, tree: DataTree) -> None:
+    def _digest(self, process: MemberProcess, zxid: int, tree: DataTree) -> None:
         self._compare_digest(process, zxid, tree.digest)
 
-    def _compare_digest(self, process: Process, zxid: int, digest: int) -> None:
+    def _compare_digest(self, process: MemberProcess, zxid: int, digest: int) -> None:
         other = self._digests.setdefault(zxid, digest)
         if other != digest:
             reason = f"server {process.sid} has {digest:016x} at {zxid:#x}, another one had {other:016x}"
             raise SafetyError("equal zxid, equal digest", reason)
 
-    def snapshot_written(self, process: Process, zxid: int) -> None:
+    def snapshot_written(self, sid: int, zxid: int, data: bytes) -> None:
         """A snapshot is complete: its bytes are those of everybody's snapshot at this zxid."""
-        data = process.machine.disk.read(snapshot_path(zxid))
         if self._snapshots.setdefault(zxid, data) != data:
-            raise SafetyError("snapshots are exact", f"server {process.sid} has other bytes at {zxid:#x}")
+            raise SafetyError("snapshots are exact", f"server {sid} has other bytes at {zxid:#x}")
         self.counts["snapshots written"] += 1
 
     def compare_trees(self) -> None:
         """Every tree against the model, znode by znode."""
-        for process in self.ensemble.processes:
+        for process in filter(None, map(self._process, self._promises)):
             tree = process.member.tree
             if tree.recompute_digest() != tree.digest:
                 raise SafetyError("equal zxid, equal digest", f"the digest of server {process.sid} is not its tree's")

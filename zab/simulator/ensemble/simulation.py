@@ -21,8 +21,9 @@ from typing import Final
 import attrs
 
 from zab.simulator.ensemble.client import Client
+from zab.simulator.ensemble.described import described
+from zab.simulator.ensemble.ensemble import Ensemble
 from zab.simulator.ensemble.faults import Faults
-from zab.simulator.ensemble.machine import Ensemble
 from zab.simulator.ensemble.observer import Observer
 from zab.simulator.ensemble.profile import Profile, draw
 from zab.simulator.ensemble.recorder import Recorder
@@ -54,14 +55,15 @@ class Simulation:
     def __init__(self, seed: int, sink: Callable[[str], None] | None = None, recorder: Recorder | None = None) -> None:
         self.profile = draw(seed, Random(f"{seed}/profile"))
         self.schedule = Schedule()
-        self.trace = Trace(self.schedule, sink)
+        self.trace = Trace(self.schedule, sink, described)
         self.observer = Observer()
         self.observer.recorder = recorder
         self.ensemble = Ensemble(self.profile, self.schedule, self.trace, self.observer)
-        self.observer.watch(self.ensemble)
-        self.faults = Faults(self.ensemble, Random(f"{seed}/faults"))
-        for number in range(1, self.profile.clients + 1):
-            self.ensemble.clients.append(Client(self.ensemble, -number, Random(f"{seed}/client/{number}")))
+        self.clients = [
+            Client(self.ensemble, -number, Random(f"{seed}/client/{number}"))
+            for number in range(1, self.profile.clients + 1)
+        ]
+        self.faults = Faults(self.ensemble, self.clients, Random(f"{seed}/faults"))
 
     def run(self) -> Report:
         """All of it."""
@@ -69,7 +71,7 @@ class Simulation:
             self.trace.line("!", str(self.profile))
         for machine in self.ensemble.machines.values():
             machine.start_after(machine.rng.randrange(self.profile.tick_us))
-        for client in self.ensemble.clients:
+        for client in self.clients:
             client.start()
         self.faults.start()
         self._advance(self.profile.fault_ticks)
@@ -104,7 +106,7 @@ class Simulation:
 
     def _recover(self) -> None:
         """Phase 2."""
-        clients = self.ensemble.clients
+        clients = self.clients
         for client in clients:
             client.is_asking = False
         goal = {client: client.acknowledged_count + 1 for client in clients}
@@ -126,7 +128,7 @@ class Simulation:
 
     def _fall_silent(self) -> None:
         """Phase 3."""
-        for client in self.ensemble.clients:
+        for client in self.clients:
             client.is_silent = client.is_gone = True
 
         def is_quiet() -> bool:
@@ -140,8 +142,8 @@ class Simulation:
     def _state(self) -> str:
         """Where everybody is, for whoever wonders why there is no progress."""
         lines = [f"delivered up to {self.observer.history.end:#x}"]
-        for sid, machine in self.ensemble.machines.items():
-            process = machine.process
+        for sid in self.ensemble.machines:
+            process = self.ensemble.process(sid)
             if process is None:
                 lines.append(f"server {sid} is down")
             else:
@@ -153,7 +155,7 @@ class Simulation:
                 )
         lines += [
             f"{client.name}: connected {client.is_connected}, waits for {[asked.xid for asked in client.outstanding]}"
-            for client in self.ensemble.clients
+            for client in self.clients
         ]
         return "; ".join(lines)
 

@@ -17,8 +17,15 @@ _MARK = Struct(">QqQ")
 class Trace:
     """`sink` takes one line at a time, without its end; None: nobody reads."""
 
-    def __init__(self, schedule: Schedule, sink: Callable[[str], None] | None = None) -> None:
+    def __init__(
+        self,
+        schedule: Schedule,
+        sink: Callable[[str], None] | None = None,
+        describe: Callable[[object], str] = repr,
+    ) -> None:
         self._schedule = schedule
+        self.describe = describe
+        """How a line shows an item."""
         self._hash = blake2b(digest_size=16)
         self.sink = sink
 

@@ -1,4 +1,4 @@
-"""One turn of the host, and what becomes of each effect: real loop, links and files, a member that follows a script."""
+"""What a turn begins and does not wait for: real loop, tasks, threads and files; a member that follows a script."""
 
 import threading
 from contextlib import asynccontextmanager
@@ -11,23 +11,26 @@ from datatree.snapshot import SnapshotWriter, snapshot_path
 from datatree.tree import DataTree
 from tests.member.storage_setup import LINEAGE, batches_from, open_storage
 from zab import events as ev
-from zab.host.log_thread import LogThread, LogThreadFailed
-from zab.host.loop import Loop, Posts, now_ms
+from zab.host.log_thread import LogThread
+from zab.host.loop import Loop, Posts, SystemClock, now_ms
+from zab.member.config import parse
 from zab.member.inputs import (
     ChangesRead,
     LookBackSlice,
     LookedBack,
     ReadChanges,
     SnapshotTaken,
+    StorageFailed,
     TakeSnapshot,
     TreeInstalled,
 )
-from zab.message import Commit
-from zab.server import host as module
+from zab.member.ports import Ports
+from zab.member.turn import READ_AHEAD_BYTES, Turn
 from zab.server.client_sockets import ClientSockets
 from zab.server.election_links import Address
-from zab.server.host import Host, ServerFailedError
+from zab.server.failure import ServerFailedError
 from zab.server.snapshotter import Snapshotter
+from zab.server.tasks import JournalOperator, StorageQueue, Tasks
 
 PATIENCE_SECONDS = 10
 
@@ -36,6 +39,7 @@ class ScriptedMember:
     """Notes its inputs; each step gives out the effects put into `effects`."""
 
     def __init__(self):
+        self.config = parse("dataDir=/nowhere\nclientPort=2181", "zoo.cfg")
         self.clients = self
         self.dirty = {}
         self.effects = []
@@ -132,29 +136,28 @@ class Parts:
         self.posts = Posts(self.loop.wake)
         self.links = FakeLinks(self.order)
         self.storage = open_storage(directory)
-        self.log_thread = LogThread(self.storage, self.posts, 60_000, lambda took_ms: None)
+        self.log_thread = LogThread(
+            self.storage, self.posts, 60_000, say_slow=lambda took_ms: None, failed=StorageFailed
+        )
         self.clients = ClientSockets(self.loop, frame_bytes_max=1000)
         self.snapshotter = Snapshotter(self.storage.disk, self.storage.log, self.posts)
         self.roles = []
         self.taken = []
-        self.host = Host(
-            member=self.member,
-            loop=self.loop,
+        tasks = Tasks(
             posts=self.posts,
             links=self.links,
-            clients=self.clients,
             storage=self.storage,
-            log_thread=self.log_thread,
             snapshotter=self.snapshotter,
-            election=None,
             quorum_addresses=addresses or {2: Address("127.0.0.1", 1)},
             server_id=1,
             connect_timeout_ms=1000,
             stall_ms=stall_ms,
             spawn=spawn,
-            role_changed=self.roles.append,
-            snapshot_taken=lambda: self.taken.append(1),
+            purge=self.taken.append,
         )
+        queue = StorageQueue(self.storage, self.log_thread)
+        operator = JournalOperator(self.roles.append)
+        self.turn = Turn(self.member, Ports(SystemClock(), self.links, None, self.clients, queue, tasks, operator))
 
     def do(self, *effects):
         """Let the member give out these effects in the next turn."""
@@ -168,7 +171,7 @@ async def running(directory, **options):
         parts = Parts(directory, nursery.start_soon, **options)
         parts.log_thread.start()
         parts.snapshotter.start()
-        nursery.start_soon(parts.loop.run, parts.host)
+        nursery.start_soon(parts.loop.run, parts.turn)
         yield parts
         nursery.cancel_scope.cancel()
     parts.loop.close()
@@ -200,47 +203,11 @@ async def test_storage_effects_are_answered_in_their_order(directory):
         ]
 
 
-def note_order(parts, monkeypatch):
-    """Let the log thread and the clients note in `parts.order` too."""
-    real_put, real_flush = parts.log_thread.put, parts.clients.flush
-
-    def put(effect):
-        parts.order.append("log thread")
-        real_put(effect)
-
-    def flush(dirty, now):
-        parts.order.append("clients.flush")
-        real_flush(dirty, now)
-
-    monkeypatch.setattr(parts.log_thread, "put", put)
-    monkeypatch.setattr(parts.clients, "flush", flush)
-
-
-async def test_links_are_flushed_before_the_log_thread_works_and_clients_behind(directory, monkeypatch):
-    """Followers write while this member does."""
-    async with running(directory) as parts:
-        note_order(parts, monkeypatch)
-        del parts.order[:]
-        parts.do(ev.DrainLog(1), ev.Send((4,), Commit(1)))
-        await parts.member.wait_for(ev.LogDrained(1))
-        turn = parts.order[: parts.order.index("links.accept")]
-        assert turn == ["links.receive", "links.flush", "log thread", "clients.flush"]
-        assert parts.links.sent == [((4,), Commit(1))]
-
-
-async def test_turn_that_stores_nothing_answers_clients_first(directory, monkeypatch):
-    async with running(directory) as parts:
-        note_order(parts, monkeypatch)
-        del parts.order[:]
-        parts.host.take()
-        assert parts.order == ["links.receive", "clients.flush", "links.flush", "links.accept"]
-
-
 async def test_log_that_failed_ends_the_server_with_1(directory):
     async with running(directory) as parts:
-        parts.posts.put(LogThreadFailed("cannot write: no space"))
+        parts.posts.put(StorageFailed("cannot write: no space"))
         with pytest.raises(ServerFailedError, match="no space") as failed:
-            parts.host.take()
+            parts.turn.take()
         assert failed.value.exit_code == 1
 
 
@@ -248,14 +215,14 @@ async def test_halt_ends_the_server_with_its_reason(directory):
     async with running(directory) as parts:
         parts.member.effects.append(ev.Halt("the tree is wrong"))
         with pytest.raises(ServerFailedError, match="the tree is wrong"):
-            parts.host.take()
+            parts.turn.take()
 
 
 async def test_role_changes_are_told(directory):
     async with running(directory) as parts:
         change = ev.RoleChanged(2, "broadcast", 1, True)
         parts.member.effects.append(change)
-        parts.host.take()
+        parts.turn.take()
         assert parts.roles == [change]
 
 
@@ -277,11 +244,11 @@ async def test_log_read_waits_until_the_link_has_room(directory):
         batches = batches_from(parts.storage, 3)
         parts.do(ev.AppendBatches(1, batches))
         await parts.member.wait_for(ev.Durable(1, batches[2].zxid))
-        parts.links.unsent[7] = module.READ_AHEAD_BYTES + 1
+        parts.links.unsent[7] = READ_AHEAD_BYTES + 1
         parts.do(ev.ReadLog(7, batches[0].zxid, 1 << 20))
         await trio.sleep(0.05)
         assert not any(isinstance(given, ev.LogRead) for given in parts.member.inputs)
-        parts.links.unsent[7] = module.READ_AHEAD_BYTES
+        parts.links.unsent[7] = READ_AHEAD_BYTES
         parts.loop.wake()
         read = await parts.member.wait_for(lambda given: isinstance(given, ev.LogRead))
         assert read == ev.LogRead(7, (batches[0].zxid, batches[0].chain), batches[1:])
@@ -309,9 +276,9 @@ async def test_offered_snapshot_is_held_until_the_link_closes(directory):
         zxid, chain = snapshot_on(parts.storage)
         parts.do(ev.OfferSnapshot(7))
         assert await parts.member.wait_for(ev.SnapshotOffered(7, zxid, chain))
-        assert parts.host.offered == {7: zxid}
+        assert parts.turn.offered == {7: zxid}
         parts.do(ev.CloseLink(7, "done"))
-        await until(lambda: not parts.host.offered)
+        await until(lambda: not parts.turn.offered)
         assert parts.links.closed == [7]
 
 
@@ -422,7 +389,7 @@ async def test_snapshot_is_written_beside_and_the_log_begins_a_new_file(director
         tree.applied = batches[0].zxid
         parts.do(TakeSnapshot(batches[0].zxid, batches[0].chain, tree.begin_snapshot()))
         await parts.member.wait_for(SnapshotTaken(batches[0].zxid))
-        assert parts.taken == [1]
+        assert parts.taken == [frozenset()]
         parts.do(ev.AppendBatches(1, batches[1:]))
         await parts.member.wait_for(ev.Durable(1, batches[1].zxid))
         assert len(parts.storage.log.segments) == 2
@@ -447,6 +414,6 @@ async def test_no_loop_work_waits_for_the_disk(directory, monkeypatch):
             parts.loop.wake()
             await trio.sleep(0.005)
         assert parts.order.count("links.receive") >= before + 5
-        assert parts.host.longest_turn_ns < 1_000_000_000
+        assert parts.turn.longest_ns < 1_000_000_000
         may_go.set()
         await parts.member.wait_for(ev.LogDrained(1))

@@ -1,0 +1,287 @@
+"""A turn over ports that only take notes: its order, and what becomes of each effect and answer."""
+
+from typing import Any, get_args
+
+import pytest
+
+from zab import events as ev
+from zab.member import turn as module
+from zab.member.config import parse
+from zab.member.inputs import (
+    FOR_THE_TURN,
+    Answer,
+    ClientConnected,
+    FetchFailed,
+    Input,
+    InstallSnapshot,
+    LookBackSlice,
+    MemberEffect,
+    NothingToOffer,
+    ReadChanges,
+    RollLog,
+    SnapshotFetched,
+    SnapshotTaken,
+    SnapshotUnusable,
+    StorageFailed,
+    TakeSnapshot,
+)
+from zab.member.ports import Ports
+from zab.member.turn import READ_AHEAD_BYTES, TURN_NS, Turn
+from zab.message import Commit, Notification
+
+CHAIN = bytes(16)
+NOW_NS = 5_000_000_123
+
+
+class ScriptedMember:
+    """Gives out the effects that a test put into `effects`."""
+
+    def __init__(self) -> None:
+        self.config = parse("dataDir=/nowhere\nclientPort=2181", "zoo.cfg")
+        self.clients = self
+        self.dirty: dict[Any, None] = {}
+        self.effects: list[Any] = []
+        self.told: list[Any] = []
+        self.has_more = False
+
+    def step(self, now: int, wall: int, inputs: list[Any]) -> list[Any]:
+        assert (now, wall) == (NOW_NS // 1_000_000, 77)
+        self.told = list(inputs)
+        effects, self.effects = self.effects, []
+        return effects
+
+    def next_deadline(self) -> int:
+        return 9_000
+
+
+class Port:
+    """Every call of it is a line of `notes`; `answers` are what it returns."""
+
+    def __init__(self, name: str, notes: list[tuple[Any, ...]], **answers: Any) -> None:
+        self._name = name
+        self._notes = notes
+        self.answers = answers
+
+    def __getattr__(self, called: str) -> Any:
+        def call(*arguments: Any, **pairs: Any) -> Any:
+            self._notes.append((f"{self._name}.{called}", *arguments, *sorted(pairs.items())))
+            answer = self.answers.get(called)
+            return answer(*arguments) if callable(answer) else answer
+
+        return call
+
+
+class Rig:
+    def __init__(self) -> None:
+        self.notes: list[tuple[Any, ...]] = []
+        self.member = ScriptedMember()
+        self.over_links: list[Any] = []
+        self.of_clients: list[Any] = []
+        self.answers: list[Any] = []
+        self.unsent: dict[int, int] = {}
+        self.links = Port(
+            "links",
+            self.notes,
+            receive=self._receive(self.over_links),
+            unsent_bytes=lambda link: self.unsent.get(link, 0),
+        )
+        self.clients = Port("clients", self.notes, receive=self._receive(self.of_clients), next_deadline=8_000)
+        self.links.is_idle = self.clients.is_idle = True  # type: ignore[attr-defined]
+        self.tasks = Port("tasks", self.notes, take_answers=self._take_answers)
+        self.storage, self.operator = Port("storage", self.notes), Port("operator", self.notes)
+        self.election = Port("election", self.notes)
+        clock = Port("clock", [], monotonic_ns=NOW_NS, wall_ms=77)
+        ports = Ports(clock, self.links, self.election, self.clients, self.storage, self.tasks, self.operator)
+        self.turn = Turn(self.member, ports)  # type: ignore[arg-type]
+
+    @staticmethod
+    def _receive(source: list[Any]) -> Any:
+        def receive(inputs: list[Any], *_until: int) -> None:
+            inputs += source
+            source.clear()
+
+        return receive
+
+    def _take_answers(self) -> list[Any]:
+        answers = list(self.answers)
+        self.answers.clear()
+        return answers
+
+    def take(self, *effects: MemberEffect, answers: tuple[Answer, ...] = ()) -> list[tuple[Any, ...]]:
+        """One turn with these; what was called for them, without what every turn calls."""
+        del self.notes[:]
+        self.member.effects += effects
+        self.answers += answers
+        self.turn.take()
+        return [note for note in self.notes if note[0] not in EVERY_TURN]
+
+
+EVERY_TURN = {
+    "links.receive", "tasks.take_answers", "clients.receive", "clients.flush", "links.flush", "clients.accept",
+    "links.accept", "clients.adapt_budget",
+}  # fmt: skip
+
+
+def fetch() -> ev.FetchSnapshot:
+    return ev.FetchSnapshot(3, 2, 5, CHAIN, CHAIN)
+
+
+@pytest.fixture
+def rig() -> Rig:
+    return Rig()
+
+
+def test_everything_is_taken_in_in_order_and_the_member_is_told_of_it(rig: Rig) -> None:
+    rig.over_links.append(up := ev.QuorumLinkUp(1, 2, True))
+    rig.of_clients.append(connected := ClientConnected(None))  # type: ignore[arg-type]
+    rig.answers.append(durable := ev.Durable(1, 5))
+    assert rig.turn.take() is False
+    assert rig.member.told == [up, durable, connected]
+    assert [note[0] for note in rig.notes] == [
+        "links.receive", "tasks.take_answers", "clients.receive", "clients.flush", "links.flush", "clients.accept",
+        "links.accept", "clients.adapt_budget",
+    ]  # fmt: skip
+    assert ("clients.receive", [up, durable, connected], NOW_NS + TURN_NS) in rig.notes
+
+
+def test_with_something_to_store_followers_write_while_this_member_does(rig: Rig) -> None:
+    drain, epochs = ev.DrainLog(1), ev.SaveEpochs(1, 2, 2)
+    rig.take(drain, ev.Send((4,), Commit(1)), epochs)
+    order = [note for note in rig.notes if note[0] in ("links.send", "links.flush", "storage.put", "clients.flush")]
+    assert [note[0] for note in order] == ["links.send", "links.flush", "storage.put", "storage.put", "clients.flush"]
+    assert order[2:4] == [("storage.put", drain), ("storage.put", epochs)]
+    rig.take()
+    assert not any(note[0] == "storage.put" for note in rig.notes), "each effect is stored once"
+
+
+def test_with_nothing_to_store_whoever_waits_for_an_answer_comes_first(rig: Rig) -> None:
+    rig.take(ev.Send((4,), Commit(1)))
+    order = [note[0] for note in rig.notes if note[0] in ("links.send", "links.flush", "clients.flush")]
+    assert order == ["links.send", "clients.flush", "links.flush"]
+
+
+def test_each_effect_has_its_port(rig: Rig) -> None:
+    vote = Notification(0, 1, 0, 0, 0, b"", False, 0, False, False)
+    role = ev.RoleChanged(2, "broadcast", 1, True)
+    changes, look = ReadChanges((0, 0), b"/", 5, 100, []), LookBackSlice(5, 10)
+    assert rig.take(ev.SendNotification(2, vote)) == [("election.send", 2, vote)]
+    assert rig.take(ev.ConnectQuorum(2)) == [("tasks.dial", 2)]
+    assert rig.take(ev.CloseLink(4, "done")) == [("links.close", 4, "done")]
+    assert rig.take(ev.OfferSnapshot(4)) == [("tasks.offer_snapshot", ev.OfferSnapshot(4))]
+    assert rig.take(ev.MarkMoved(9)) == [("storage.mark_moved", 9)]
+    assert rig.take(ev.Trace("why")) == [("operator.trace", "why")]
+    assert rig.take(role) == [("operator.role_changed", role)]
+    assert rig.take(changes) == [("tasks.read_for_changes", changes)]
+    assert rig.take(look) == [("tasks.read_for_changes", look)]
+    ((called, reason),) = rig.take(ev.Halt("the tree is wrong"))
+    assert called == "operator.stop"
+    assert "the tree is wrong" in reason
+
+
+def test_every_effect_that_leaves_a_member_is_carried_out() -> None:
+    of_the_member = {ev.Deliver, ev.AnswerPing, ev.SyncConfirmed, ev.MemberMessage}
+    """Done when they come out."""
+    assert set(module._CARRY_OUT) == set(get_args(MemberEffect)) - of_the_member
+
+
+def test_every_answer_is_the_turns_or_an_input() -> None:
+    assert set(get_args(Answer)) == set(get_args(Input)) | set(FOR_THE_TURN)
+    assert set(FOR_THE_TURN) <= set(module._ON_ANSWER)
+
+
+def test_a_snapshot_begins_a_new_log_file_and_is_followed_by_retention(rig: Rig) -> None:
+    taking = TakeSnapshot(5, CHAIN, None)  # type: ignore[arg-type]
+    assert rig.take(taking) == [("tasks.take_snapshot", taking), ("storage.put", RollLog())]
+    rig.take(answers=(ev.SnapshotOffered(7, 5, CHAIN),))
+    assert rig.take(answers=(SnapshotTaken(5),)) == [("tasks.purge", frozenset({5}))]
+    assert rig.member.told == [SnapshotTaken(5)]
+
+
+def test_retention_may_be_off(rig: Rig) -> None:
+    rig.member.config = parse("dataDir=/nowhere\nclientPort=2181\nautopurge.purgeInterval=0", "zoo.cfg")
+    assert rig.take(answers=(SnapshotTaken(5),)) == []
+
+
+def test_h4_log_read_waits_until_its_link_has_room(rig: Rig) -> None:
+    read = ev.ReadLog(7, 5, 100)
+    rig.unsent[7] = READ_AHEAD_BYTES + 1
+    assert rig.take(read) == [("links.unsent_bytes", 7)]
+    assert rig.turn.waits_for_room
+    rig.unsent[7] = READ_AHEAD_BYTES
+    assert rig.take() == [("links.unsent_bytes", 7), ("tasks.read_log", read)]
+    assert not rig.turn.waits_for_room
+    assert rig.take() == []
+
+
+def test_offered_snapshot_is_in_use_until_the_link_closes(rig: Rig) -> None:
+    offered = ev.SnapshotOffered(7, 5, CHAIN)
+    assert rig.take(answers=(offered,)) == []
+    assert rig.member.told == [offered]
+    assert rig.turn.offered == {7: 5}
+    rig.take(ev.CloseLink(7, "done"))
+    assert rig.turn.offered == {}
+
+
+def test_learner_for_which_there_is_no_snapshot_is_broken_off(rig: Rig) -> None:
+    error, broken = rig.take(answers=(NothingToOffer(7),))
+    assert error == ("operator.error", "there is no snapshot to synchronize a learner with", ("link", 7))
+    assert broken[:2] == ("links.break_off", 7)
+    assert rig.member.told == []
+
+
+def test_fetched_snapshot_is_installed(rig: Rig) -> None:
+    wanted = fetch()
+    assert rig.take(wanted) == [("tasks.fetch", wanted)]
+    assert rig.take(answers=(SnapshotFetched(wanted),)) == [("storage.put", InstallSnapshot(wanted))]
+    assert rig.take(answers=(SnapshotFetched(wanted),)) == [], "once"
+
+
+def test_storage_effect_after_a_fetch_takes_its_place(rig: Rig) -> None:
+    wanted, drain = fetch(), ev.DrainLog(4)
+    rig.take(wanted)
+    assert rig.take(drain) == [("tasks.stop_fetching",), ("storage.put", drain)]
+    assert rig.take(answers=(SnapshotFetched(wanted),)) == []
+    assert rig.take(answers=(FetchFailed(wanted, "late"),)) == []
+
+
+def test_fetch_takes_the_place_of_another_one(rig: Rig) -> None:
+    first, second = fetch(), fetch()
+    rig.take(first)
+    assert rig.take(second) == [("tasks.stop_fetching",), ("tasks.fetch", second)]
+    assert rig.take(answers=(FetchFailed(first, "late"), SnapshotFetched(second))) == [
+        ("storage.put", InstallSnapshot(second))
+    ]
+
+
+@pytest.mark.parametrize("failed", [FetchFailed, SnapshotUnusable])
+def test_snapshot_that_cannot_be_had_breaks_the_link_to_that_leader(rig: Rig, failed: Any) -> None:
+    wanted = fetch()
+    rig.take(wanted)
+    if failed is SnapshotUnusable:
+        rig.take(answers=(SnapshotFetched(wanted),))
+    error, broken = rig.take(answers=(failed(wanted, "it is torn"),))
+    assert error[0] == "operator.error"
+    assert ("reason", "it is torn") in error
+    assert broken[:2] == ("links.break_off_dialled", 2)
+    assert rig.member.told == []
+
+
+def test_storage_that_failed_ends_the_process(rig: Rig) -> None:
+    ((called, reason),) = rig.take(answers=(StorageFailed("no space"),))
+    assert called == "operator.stop"
+    assert "no space" in reason
+
+
+def test_next_turn_is_due_when_the_first_of_all_parts_says(rig: Rig) -> None:
+    assert rig.turn.next_deadline() == 8_000
+    rig.links.answers["next_deadline"] = 7_000
+    assert rig.turn.next_deadline() == 7_000
+
+
+@pytest.mark.parametrize("part", ["links", "clients", "member"])
+def test_more_to_do_is_said(rig: Rig, part: str) -> None:
+    if part == "member":
+        rig.member.has_more = True
+    else:
+        getattr(rig, part).is_idle = False
+    assert rig.turn.take() is True

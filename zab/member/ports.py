@@ -1,0 +1,182 @@
+"""What a turn needs of the world around its member: ports, which the server, the simulator and the tests implement.
+
+None of them waits. What takes time is begun here and answered later: an answer is one of the next turns' inputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Protocol
+
+import attrs
+
+from zab import events as ev
+from zab.member.connection import ClientConnection
+from zab.member.inputs import Answer, Input, LookBackSlice, ReadChanges, StorageEffect, TakeSnapshot
+from zab.message import Message, Notification
+
+
+class Clock(Protocol):
+    """The two clocks."""
+
+    def monotonic_ns(self) -> int:
+        """Nanoseconds since some moment; never falls."""
+        ...
+
+    def wall_ms(self) -> int:
+        """Milliseconds since 1970."""
+        ...
+
+
+class Links(Protocol):
+    """The quorum links. A link is a number that is never reused."""
+
+    def receive(self, inputs: list[Input]) -> None:
+        """Append what happened on all links since the last turn, in the order of arrival on each."""
+        ...
+
+    def send(self, links: Iterable[int], message: Message) -> None:
+        """Queue one message on each of these links; those that are gone are skipped."""
+        ...
+
+    def close(self, link: int, reason: str) -> None:
+        """Close a link once what was queued on it is sent; nothing is reported."""
+        ...
+
+    def break_off(self, link: int, reason: str) -> None:
+        """Close a link at once, as if it had broken."""
+        ...
+
+    def break_off_dialled(self, sid: int, reason: str) -> None:
+        """The same, for the links that this member dialled to a server."""
+        ...
+
+    def unsent_bytes(self, link: int) -> int:
+        """How much waits on a link; 0 when it is gone."""
+        ...
+
+    def flush(self) -> None:
+        """Send what is queued, once for each link."""
+        ...
+
+    def accept(self, now: int) -> None:
+        """Let in who knocked."""
+        ...
+
+    def next_deadline(self) -> int | None: ...
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is left for the next turn that no socket will announce."""
+        ...
+
+
+class Election(Protocol):
+    """The election links."""
+
+    def send(self, sid: int, notification: Notification) -> None:
+        """Send a vote; it takes the place of one to that server that still waits."""
+        ...
+
+
+class Clients(Protocol):
+    """The connections of clients."""
+
+    def receive(self, inputs: list[Input], until_ns: int) -> None:
+        """Append what clients sent, round robin, until the budget is used up or the monotonic clock says `until_ns`."""
+        ...
+
+    def flush(self, dirty: Iterable[ClientConnection], now: int) -> None:
+        """Send, pause, and close what the member has marked."""
+        ...
+
+    def accept(self, now: int) -> None:
+        """Let in who knocked."""
+        ...
+
+    def adapt_budget(self, turn_ns: int) -> None:
+        """The turn took this long."""
+        ...
+
+    def next_deadline(self) -> int | None: ...
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is left for the next turn that no socket will announce."""
+        ...
+
+
+class StorageQueue(Protocol):
+    """The queue in front of the member's `Storage`, first in first out; its answers come with those of the tasks."""
+
+    def put(self, effect: StorageEffect) -> None: ...
+
+    def mark_moved(self, zxid: int) -> None:
+        """The high-water mark is here now: written down when the log is idle."""
+        ...
+
+
+class Tasks(Protocol):
+    """What is done beside the turns, by tasks and threads."""
+
+    def take_answers(self) -> list[Answer]:
+        """What they, and the storage, have done since the last turn, in its order."""
+        ...
+
+    def dial(self, sid: int) -> None:
+        """Open a quorum link to a server. What comes of it, the links report."""
+        ...
+
+    def read_log(self, effect: ev.ReadLog) -> None: ...
+
+    def read_for_changes(self, effect: ReadChanges | LookBackSlice) -> None: ...
+
+    def offer_snapshot(self, effect: ev.OfferSnapshot) -> None:
+        """Answered by `SnapshotOffered` or `NothingToOffer`."""
+        ...
+
+    def fetch(self, effect: ev.FetchSnapshot) -> None:
+        """Answered by `SnapshotFetched` or `FetchFailed`, unless it is stopped before. One at a time."""
+        ...
+
+    def stop_fetching(self) -> None: ...
+
+    def take_snapshot(self, effect: TakeSnapshot) -> None:
+        """Answered by `SnapshotTaken` or `SnapshotFailed`; afterwards a log file is preallocated."""
+        ...
+
+    def purge(self, in_use: frozenset[int]) -> None:
+        """Have removed what retention lets go, but not the snapshots of these zxids."""
+        ...
+
+
+class Operator(Protocol):
+    """Whoever runs this member, and reads what it says."""
+
+    def trace(self, text: str) -> None:
+        """What happened and why."""
+        ...
+
+    def error(self, sentence: str, **pairs: object) -> None:
+        """Something that the operator has to know."""
+        ...
+
+    def role_changed(self, effect: ev.RoleChanged) -> None: ...
+
+    def stop(self, reason: str) -> None:
+        """This member must not go on: the process ends."""
+        ...
+
+
+@attrs.frozen
+class Ports:
+    """All of them."""
+
+    clock: Clock
+    links: Links
+    election: Election | None
+    """None: a standalone server."""
+    clients: Clients
+    storage: StorageQueue
+    tasks: Tasks
+    operator: Operator

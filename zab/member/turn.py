@@ -1,0 +1,272 @@
+"""A turn of a member: what it does, in which order, and what becomes of each effect. The one place for all of it: the
+server on trio, the simulator and the tests hand in ports (`zab.member.ports`) and run this.
+
+A turn, in this order (H2):
+
+    1  quorum links are read, all of them; answers of the storage and of tasks are taken
+    2  clients are read, round robin, within the budget
+    3  the member takes one step with all of it
+    4  its effects are carried out: messages are queued, storage effects are collected
+    5  everything is sent, once for each socket. With something to store: quorum links, then the storage gets its work,
+       then clients; so followers write while this member does. With nothing to store: clients first, since whoever
+       waits for an answer comes first
+    6  log reads begin whose links have room (H4); whoever knocked is let in
+
+| effect | what becomes of it |
+|---|---|
+| SendNotification | `election` sends it |
+| ConnectQuorum | a task dials |
+| Send, CloseLink | `links` |
+| AppendBatches, TruncateLog, ResetLog, SaveEpochs, SaveMember, DrainLog | `storage`, in order, at the end of the turn |
+| FetchSnapshot | a task; what it brought is installed by `storage` |
+| ReadLog | a task, when the link has room |
+| OfferSnapshot | a task; the snapshot counts as in use until the link closes |
+| ReadChanges, LookBackSlice | a task |
+| TakeSnapshot | the log begins a new file, and a task writes the snapshot; what retention lets go is removed after it |
+| MarkMoved | `storage`, written down when the log is idle |
+| Halt, Trace, RoleChanged | `operator` |
+
+The others were the member's own and are done when they come out.
+
+A snapshot on its way holds the place of a storage effect: one that comes after it means that the role it was fetched
+for is over, so the transfer is given up. A transfer that fails breaks the link to that leader, as if it had gone.
+
+Not here: what the member makes of its inputs (`member`), and what the ports do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from zab import events as ev
+from zab.member.inputs import (
+    FOR_THE_TURN,
+    FetchFailed,
+    Input,
+    InstallSnapshot,
+    LookBackSlice,
+    NothingToOffer,
+    ReadChanges,
+    RollLog,
+    SnapshotFetched,
+    SnapshotTaken,
+    SnapshotUnusable,
+    StorageEffect,
+    StorageFailed,
+    TakeSnapshot,
+)
+from zab.member.member import Member
+from zab.member.ports import Ports
+
+READ_AHEAD_BYTES: Final = 1 << 20
+"""Unsent bytes on a link above which log reads for it wait."""
+
+TURN_NS: Final = 4_000_000
+"""How long a turn shall last at most: clients are read no longer than this."""
+
+
+class Turn:
+    """The turns of one member. Everything without an underscore may be looked at."""
+
+    def __init__(self, member: Member, ports: Ports) -> None:
+        self.member = member
+        self._monotonic_ns = ports.clock.monotonic_ns
+        self._wall_ms = ports.clock.wall_ms
+        self._links = ports.links
+        self._election = ports.election
+        self._clients = ports.clients
+        self._storage = ports.storage
+        self._tasks = ports.tasks
+        self._operator = ports.operator
+        self._to_store: list[StorageEffect] = []
+        self._reads: list[ev.ReadLog] = []
+        """Log reads that wait for room on their link."""
+        self._fetching: ev.FetchSnapshot | None = None
+        self.offered: dict[int, int] = {}
+        """Snapshots that learners may be fetching: link to zxid. Retention spares them."""
+        self.longest_ns = 0
+
+    def take(self) -> bool:
+        """One turn. True: there is more to do at once."""
+        started_ns = self._monotonic_ns()
+        now = started_ns // 1_000_000
+        inputs: list[Input] = []
+        self._links.receive(inputs)
+        for answer in self._tasks.take_answers():
+            on_answer = _ON_ANSWER.get(type(answer))
+            if on_answer is not None:
+                on_answer(self, answer)
+            if not isinstance(answer, FOR_THE_TURN):
+                inputs.append(answer)
+        self._clients.receive(inputs, started_ns + TURN_NS)
+        self._step(now, inputs)
+        if self._reads:
+            self._start_reads()
+        self._clients.accept(now)
+        self._links.accept(now)
+        took_ns = self._monotonic_ns() - started_ns
+        self._clients.adapt_budget(took_ns)
+        if took_ns > self.longest_ns:
+            self.longest_ns = took_ns
+        return not (self._clients.is_idle and self._links.is_idle) or self.member.has_more
+
+    def next_deadline(self) -> int:
+        """When the next turn is due although nothing happens (monotonic ms)."""
+        deadlines = (self.member.next_deadline(), self._clients.next_deadline(), self._links.next_deadline())
+        return min(deadline for deadline in deadlines if deadline is not None)
+
+    @property
+    def waits_for_room(self) -> bool:
+        """Whether a log read waits for its link to have sent something."""
+        return bool(self._reads)
+
+    def _step(self, now: int, inputs: list[Input]) -> None:
+        """One step of the member, and everything that it wants sent and stored."""
+        member = self.member
+        for effect in member.step(now, self._wall_ms(), inputs):
+            _CARRY_OUT[type(effect)](self, effect)
+        if not self._to_store:
+            self._clients.flush(member.clients.dirty, now)
+            self._links.flush()
+            return
+        self._links.flush()
+        for to_store in self._to_store:
+            self._storage.put(to_store)
+        self._to_store.clear()
+        self._clients.flush(member.clients.dirty, now)
+
+    def purge(self) -> None:
+        """Have removed what retention lets go, unless purging is off."""
+        if self.member.config.purge_interval_hours > 0:
+            self._tasks.purge(frozenset(self.offered.values()))
+
+    # ---------------------------------------------------------------------------------------------------------- answers
+
+    def _on_storage_failed(self, answer: StorageFailed) -> None:
+        self._operator.stop(f"the log cannot be written -> stop: {answer.reason}")
+
+    def _on_snapshot_taken(self, answer: SnapshotTaken) -> None:
+        self.purge()
+
+    def _on_snapshot_offered(self, answer: ev.SnapshotOffered) -> None:
+        self.offered[answer.link] = answer.zxid
+
+    def _on_nothing_to_offer(self, answer: NothingToOffer) -> None:
+        self._operator.error("there is no snapshot to synchronize a learner with", link=answer.link)
+        self._links.break_off(answer.link, "no snapshot to synchronize it with")
+
+    def _on_snapshot_fetched(self, answer: SnapshotFetched) -> None:
+        # A storage effect that came meanwhile has taken its place.
+        if self._fetching is answer.fetch:
+            self._fetching = None
+            self._to_store.append(InstallSnapshot(answer.fetch))
+
+    def _on_fetch_failed(self, answer: FetchFailed) -> None:
+        if self._fetching is answer.fetch:
+            self._fetching = None
+            self._give_up_fetch(answer.fetch, answer.reason)
+
+    def _on_snapshot_unusable(self, answer: SnapshotUnusable) -> None:
+        self._give_up_fetch(answer.fetch, answer.reason)
+
+    def _give_up_fetch(self, fetch: ev.FetchSnapshot, reason: str) -> None:
+        self._operator.error("snapshot cannot be fetched -> leave this leader", sid=fetch.sid, reason=reason)
+        self._links.break_off_dialled(fetch.sid, "its snapshot cannot be fetched")
+
+    # ---------------------------------------------------------------------------------------------------------- effects
+
+    def _send_notification(self, effect: ev.SendNotification) -> None:
+        if self._election is not None:
+            self._election.send(effect.sid, effect.notification)
+
+    def _connect_quorum(self, effect: ev.ConnectQuorum) -> None:
+        self._tasks.dial(effect.sid)
+
+    def _send(self, effect: ev.Send) -> None:
+        self._links.send(effect.links, effect.message)
+
+    def _close_link(self, effect: ev.CloseLink) -> None:
+        self._links.close(effect.link, effect.reason)
+        self.offered.pop(effect.link, None)
+
+    def _store(self, effect: StorageEffect) -> None:
+        if self._fetching is not None:
+            self._fetching = None
+            self._tasks.stop_fetching()
+        self._to_store.append(effect)
+
+    def _fetch_snapshot(self, effect: ev.FetchSnapshot) -> None:
+        if self._fetching is not None:
+            self._tasks.stop_fetching()
+        self._fetching = effect
+        self._tasks.fetch(effect)
+
+    def _read_log(self, effect: ev.ReadLog) -> None:
+        self._reads.append(effect)
+
+    def _start_reads(self) -> None:
+        """The link's room is the flow control of the transfer (H4)."""
+        waiting, self._reads = self._reads, []
+        for effect in waiting:
+            if self._links.unsent_bytes(effect.link) > READ_AHEAD_BYTES:
+                self._reads.append(effect)
+            else:
+                self._tasks.read_log(effect)
+
+    def _offer_snapshot(self, effect: ev.OfferSnapshot) -> None:
+        self._tasks.offer_snapshot(effect)
+
+    def _read_for_changes(self, effect: ReadChanges | LookBackSlice) -> None:
+        self._tasks.read_for_changes(effect)
+
+    def _take_snapshot(self, effect: TakeSnapshot) -> None:
+        self._to_store.append(RollLog())
+        self._tasks.take_snapshot(effect)
+
+    def _mark_moved(self, effect: ev.MarkMoved) -> None:
+        self._storage.mark_moved(effect.zxid)
+
+    def _halt(self, effect: ev.Halt) -> None:
+        self._operator.stop(f"this member must not go on: {effect.reason}")
+
+    def _trace(self, effect: ev.Trace) -> None:
+        self._operator.trace(effect.text)
+
+    def _role_changed(self, effect: ev.RoleChanged) -> None:
+        self._operator.role_changed(effect)
+
+
+_CARRY_OUT: dict[type, Callable[[Turn, Any], None]] = {
+    ev.SendNotification: Turn._send_notification,
+    ev.ConnectQuorum: Turn._connect_quorum,
+    ev.Send: Turn._send,
+    ev.CloseLink: Turn._close_link,
+    ev.AppendBatches: Turn._store,
+    ev.TruncateLog: Turn._store,
+    ev.ResetLog: Turn._store,
+    ev.SaveEpochs: Turn._store,
+    ev.SaveMember: Turn._store,
+    ev.DrainLog: Turn._store,
+    ev.FetchSnapshot: Turn._fetch_snapshot,
+    ev.ReadLog: Turn._read_log,
+    ev.OfferSnapshot: Turn._offer_snapshot,
+    ev.MarkMoved: Turn._mark_moved,
+    ev.Halt: Turn._halt,
+    ev.Trace: Turn._trace,
+    ev.RoleChanged: Turn._role_changed,
+    TakeSnapshot: Turn._take_snapshot,
+    ReadChanges: Turn._read_for_changes,
+    LookBackSlice: Turn._read_for_changes,
+}
+
+_ON_ANSWER: dict[type, Callable[[Turn, Any], None]] = {
+    StorageFailed: Turn._on_storage_failed,
+    SnapshotTaken: Turn._on_snapshot_taken,
+    ev.SnapshotOffered: Turn._on_snapshot_offered,
+    NothingToOffer: Turn._on_nothing_to_offer,
+    SnapshotFetched: Turn._on_snapshot_fetched,
+    FetchFailed: Turn._on_fetch_failed,
+    SnapshotUnusable: Turn._on_snapshot_unusable,
+}
+"""Answers that the turn itself has to do with. The member is told of all that are not `FOR_THE_TURN`."""

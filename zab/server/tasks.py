@@ -1,0 +1,164 @@
+"""What a member's turn begins and does not wait for, on trio: tasks, worker threads, the log thread, the journal.
+
+    Tasks           dials, reads for learners and for the feed of changes, fetches snapshots, has them written
+    StorageQueue    the log thread in front of the storage
+    JournalOperator the journal, and the end of the process
+
+These are ports of `zab.member.turn`, which says when each is used. Their answers are put into `Posts`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+import attrs
+import trio
+
+from zab import events as ev
+from zab.host.journal import Journal
+from zab.host.log_thread import LogThread
+from zab.host.loop import Posts
+from zab.member.inputs import (
+    Answer,
+    FetchFailed,
+    LookBackSlice,
+    NothingToOffer,
+    ReadChanges,
+    SnapshotFetched,
+    StorageEffect,
+    TakeSnapshot,
+)
+from zab.member.storage import Storage
+from zab.server.election_links import Address
+from zab.server.failure import UNEXPECTED_ERROR, ServerFailedError
+from zab.server.links import QuorumLinks
+from zab.server.snapshot_transfer import Fetcher, TransferError
+from zab.server.snapshotter import Snapshotter
+
+Spawn: TypeAlias = Callable[..., None]
+"""Starts a task of the server: an async function and its arguments."""
+
+STATE_NAMES = ("looking", "following", "leading", "observing")
+
+journal = Journal("server")
+
+
+@attrs.define
+class Tasks:
+    """See `zab.member.ports.Tasks`."""
+
+    posts: Posts
+    links: QuorumLinks
+    storage: Storage
+    snapshotter: Snapshotter
+    quorum_addresses: dict[int, Address]
+    server_id: int
+    connect_timeout_ms: int
+    stall_ms: int
+    """How long a transfer of a snapshot may make no progress."""
+    spawn: Spawn
+    purge: Callable[[frozenset[int]], None]
+    """Removes what retention lets go, but not the snapshots of these zxids."""
+    _fetching: trio.CancelScope | None = None
+
+    def take_answers(self) -> list[Answer]:
+        return self.posts.take()  # type: ignore[return-value]  # whoever posts, posts answers
+
+    # --------------------------------------------------------------------------------------------------------- dialling
+
+    def dial(self, sid: int) -> None:
+        self.spawn(self._dial, sid)
+
+    async def _dial(self, sid: int) -> None:
+        address = self.quorum_addresses[sid]
+        try:
+            with trio.fail_after(self.connect_timeout_ms / 1000):
+                stream = await trio.open_tcp_stream(address.host, address.port)
+        except (OSError, trio.TooSlowError) as error:
+            journal.info("quorum port cannot be reached", sid=sid, reason=str(error) or type(error).__name__)
+            self.links.dial_failed()
+        else:
+            self.links.adopt_descriptor(stream.socket.detach(), sid)
+        self.posts.wake()
+
+    # ---------------------------------------------------------------------------------------------------------- reading
+
+    def read_log(self, effect: ev.ReadLog) -> None:
+        self.spawn(self._answer, self.storage.read_log, effect)
+
+    def read_for_changes(self, effect: ReadChanges | LookBackSlice) -> None:
+        self.spawn(self._answer, self.storage.read_for_changes, effect)
+
+    def offer_snapshot(self, effect: ev.OfferSnapshot) -> None:
+        self.spawn(self._answer, self._offer, effect)
+
+    def _offer(self, effect: ev.OfferSnapshot) -> ev.SnapshotOffered | NothingToOffer:
+        return self.storage.offer_snapshot(effect) or NothingToOffer(effect.link)
+
+    async def _answer(self, read: Callable[[object], Answer], effect: object) -> None:
+        self.posts.put(await trio.to_thread.run_sync(read, effect))
+
+    # -------------------------------------------------------------------------------------------------------- snapshots
+
+    def take_snapshot(self, effect: TakeSnapshot) -> None:
+        self.snapshotter.take(effect)
+        self.snapshotter.preallocate()
+
+    def fetch(self, effect: ev.FetchSnapshot) -> None:
+        assert self._fetching is None
+        self._fetching = trio.CancelScope()
+        self.spawn(self._fetch, effect, self._fetching)
+
+    def stop_fetching(self) -> None:
+        if self._fetching is not None:
+            self._fetching.cancel()
+            self._fetching = None
+
+    async def _fetch(self, effect: ev.FetchSnapshot, scope: trio.CancelScope) -> None:
+        address = self.quorum_addresses[effect.sid]
+        fetcher = Fetcher(self.storage.disk, self.server_id, effect, address, self.stall_ms / 1000)
+        journal.info("snapshot is fetched", sid=effect.sid, zxid=f"{effect.zxid:#x}")
+        answer: Answer = SnapshotFetched(effect)
+        with scope:
+            try:
+                await fetcher.run()
+            except TransferError as error:
+                answer = FetchFailed(effect, str(error))
+        if self._fetching is scope:
+            self._fetching = None
+            self.posts.put(answer)
+
+
+class StorageQueue:
+    """See `zab.member.ports.StorageQueue`."""
+
+    def __init__(self, storage: Storage, log_thread: LogThread[StorageEffect]) -> None:
+        self._storage = storage
+        self._log_thread = log_thread
+        self.put = log_thread.put
+
+    def mark_moved(self, zxid: int) -> None:
+        self._storage.mark = zxid
+        self._log_thread.nudge()
+
+
+@attrs.define
+class JournalOperator:
+    """See `zab.member.ports.Operator`."""
+
+    tell_role: Callable[[ev.RoleChanged], None]
+
+    def trace(self, text: str) -> None:
+        journal.info(text)
+
+    def error(self, sentence: str, **pairs: object) -> None:
+        journal.error(sentence, **pairs)
+
+    def role_changed(self, effect: ev.RoleChanged) -> None:
+        state = STATE_NAMES[effect.state]
+        journal.info("role", state=state, phase=effect.phase, leader=effect.leader, serving=effect.serving)
+        self.tell_role(effect)
+
+    def stop(self, reason: str) -> None:
+        raise ServerFailedError(UNEXPECTED_ERROR, reason)

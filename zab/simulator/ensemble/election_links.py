@@ -1,0 +1,163 @@
+"""The election links of a simulated member, on wires.
+
+Each member keeps one connection open to each other one and sends its votes there; only the newest vote waits for a
+connection that is not open. It is dialled again when it broke, at once when the other side has dialled us.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from zab import events as ev
+from zab import message as msg
+from zab.simulator.world.links import FRAME_BYTES
+from zab.simulator.world.network import Wire
+from zab.simulator.world.process import Process
+from zab.simulator.world.schedule import MS
+
+REDIAL_MS_MIN: Final = 20
+REDIAL_MS_MAX: Final = 1_000
+
+
+class ElectionLink:
+    """The connection on which a process sends its votes to one other server."""
+
+    __slots__ = ("is_down", "is_up", "links", "outbox", "sid", "target", "wait_us", "waiting", "wire")
+
+    def __init__(self, links: ElectionLinks, sid: int) -> None:
+        self.links = links
+        self.sid = sid
+        self.is_up = False
+        self.is_down = False
+        """The member was told that it is."""
+        self.outbox: msg.Notification | None = None
+        self.wire: Wire | None = None
+        self.target: ElectionLinks | None = None
+        self.wait_us = REDIAL_MS_MIN * MS
+        self.waiting = 0
+        """Counts the waits, so that one that was cut short does nothing at its end."""
+
+
+class ElectionLinks:
+    """The election links of one process."""
+
+    def __init__(
+        self,
+        process: Process,
+        others: Iterable[int],
+        neighbour: Callable[[int], ElectionLinks | None],
+        connect_timeout_ms: int,
+        tell: Callable[[ev.Event], None],
+    ) -> None:
+        """`neighbour` finds the links of the process of another server, None while there is none."""
+        self._process = process
+        self._neighbour = neighbour
+        self._connect_timeout_ms = connect_timeout_ms
+        self._tell = tell
+        self._links = {sid: ElectionLink(self, sid) for sid in others}
+        self._inbound: dict[int, ElectionLink] = {}
+
+    def start(self) -> None:
+        for link in self._links.values():
+            self._dial(link)
+
+    def send(self, sid: int, notification: msg.Notification) -> None:
+        """Send a vote, in place of one that still waits."""
+        link = self._links[sid]
+        process = self._process
+        process.called()
+        process.trace.carried(process.sid, msg.encode(notification))
+        if process.trace.sink is not None:
+            process.show(f"-> {sid} {process.trace.describe(notification)}")
+        link.outbox = notification
+        if link.is_up:
+            self._deliver(link)
+
+    def _deliver(self, link: ElectionLink) -> None:
+        if link.outbox is not None:
+            assert link.wire is not None
+            link.wire.send(link.outbox, FRAME_BYTES)
+            link.outbox = None
+
+    # ------------------------------------------------------------------------------------------------------ dialling
+
+    def _dial(self, link: ElectionLink) -> None:
+        process = self._process
+        there, back = process.network.delay(process.sid, link.sid), process.network.delay(link.sid, process.sid)
+        if process.network.reaches(process.sid, link.sid):
+            process.schedule.after(there + back, self._dialled, link, (there + back) // MS + 1)
+        else:
+            process.schedule.after(self._connect_timeout_ms * MS, self._refused, link)
+
+    def _dialled(self, link: ElectionLink, round_trip_ms: int) -> None:
+        process = self._process
+        target = self._neighbour(link.sid)
+        if process.dead or link.is_up:
+            return
+        if target is None or not process.network.reaches(process.sid, link.sid):
+            self._refused(link)
+            return
+        link.is_up, link.is_down, link.wait_us = True, False, REDIAL_MS_MIN * MS
+        link.waiting += 1
+        link.target = target
+        link.wire = Wire(process.network, (process.sid, link.sid), lambda vote: target.receive(link, vote))
+        self._tell(ev.ElectionLinkUp(link.sid, round_trip_ms))
+        target.knocked(link, process.sid)
+        self._deliver(link)
+
+    def _refused(self, link: ElectionLink) -> None:
+        if self._process.dead or link.is_up:
+            return
+        if not link.is_down:
+            link.is_down = True
+            self._tell(ev.ElectionLinkDown(link.sid))
+        link.waiting += 1
+        self._process.schedule.after(link.wait_us, self._redial, link, link.waiting)
+        link.wait_us = min(2 * link.wait_us, REDIAL_MS_MAX * MS)
+
+    def _redial(self, link: ElectionLink, waiting: int) -> None:
+        if not self._process.dead and not link.is_up and link.waiting == waiting:
+            link.waiting += 1
+            self._dial(link)
+
+    def knocked(self, link: ElectionLink, sid: int) -> None:
+        """A server has opened its connection to us, in place of any older one; so it is there to be dialled."""
+        self._inbound[sid] = link
+        own = self._links[sid]
+        if not own.is_up and own.is_down:
+            self._redial(own, own.waiting)
+
+    def receive(self, link: ElectionLink, notification: msg.Notification) -> None:
+        """A vote arrived here."""
+        sid = link.links._process.sid
+        if not self._process.dead and self._inbound.get(sid) is link:
+            self._tell(ev.NotificationReceived(sid, notification))
+
+    # -------------------------------------------------------------------------------------------------------- ending
+
+    def lose_to(self, sid: int) -> None:
+        """The connection to a server ends; it is dialled again at once."""
+        link = self._links[sid]
+        if not self._process.dead and link.is_up:
+            assert link.wire is not None
+            link.wire.cut()
+            link.is_up = False
+            self._dial(link)
+
+    def process_died(self, *, with_power: bool, silent_us: int) -> None:
+        """Our connections end, and those of the others to us: they notice at once, or after a while."""
+        process = self._process
+        for link in self._links.values():
+            if link.wire is not None:
+                link.wire.cut()
+            other = self._neighbour(link.sid)
+            if other is not None and other is not self:
+                theirs = other._links[process.sid]
+                if theirs.is_up and theirs.target is self:
+                    delay = silent_us if with_power else process.network.delay(process.sid, link.sid)
+                    process.schedule.after(delay, other._lose, theirs, self)
+
+    def _lose(self, link: ElectionLink, target: ElectionLinks) -> None:
+        if link.target is target:
+            self.lose_to(link.sid)

@@ -1,0 +1,61 @@
+"""All members of a run: their machines, and the processes that run on them now."""
+
+from __future__ import annotations
+
+from random import Random
+
+from datatree.recovery.recover import Recovered
+from zab.member.restore import quorum_of
+from zab.simulator.ensemble.machine import MemberMachine
+from zab.simulator.ensemble.observer import Observer
+from zab.simulator.ensemble.process import MemberProcess
+from zab.simulator.ensemble.profile import Profile
+from zab.simulator.world.machine import World
+from zab.simulator.world.network import Network
+from zab.simulator.world.schedule import Schedule
+from zab.simulator.world.trace import Trace
+
+
+class Ensemble:
+    """See the module."""
+
+    def __init__(self, profile: Profile, schedule: Schedule, trace: Trace, observer: Observer) -> None:
+        self.profile = profile
+        self.schedule = schedule
+        self.trace = trace
+        self.observer = observer
+        rng = Random(f"{profile.seed}/network")
+        self.network = Network(schedule, rng, profile.latency_us, profile.jitter_us)
+        world = World(schedule, self.network, trace, profile.turn_us)
+        self.machines = {
+            sid: MemberMachine(world, profile, sid, Random(f"{profile.seed}/machine/{sid}"), self._boot)
+            for sid in profile.sids
+        }
+        observer.watch(quorum_of(self.machines[1].config), profile.sids, self.process)
+
+    def _boot(self, machine: MemberMachine, recovered: Recovered) -> MemberProcess:
+        rng = Random(f"{self.profile.seed}/member/{machine.number}/{machine.starts_count}")
+        process = MemberProcess(machine, recovered, rng, self.profile.sids, self.process, self.observer)
+        self.observer.process_started(process, recovered)
+        process.say(
+            f"starts at {recovered.last[0]:#x}, mark {recovered.mark:#x}, snapshot {recovered.snapshot_zxid:#x}"
+            + (", amnesiac" if recovered.amnesiac else "")
+        )
+        return process
+
+    def process(self, sid: int) -> MemberProcess | None:
+        """The process of a server, None while there is none."""
+        running = self.machines[sid].running
+        assert running is None or isinstance(running, MemberProcess)
+        return running
+
+    @property
+    def processes(self) -> list[MemberProcess]:
+        """Those that run."""
+        return [process for sid in self.machines if (process := self.process(sid)) is not None]
+
+    @property
+    def leader(self) -> MemberProcess | None:
+        """The one that serves as leader; of two, the one of the later epoch."""
+        leading = [process for process in self.processes if process.peer.leading is not None and process.peer.serving]
+        return max(leading, key=lambda process: process.peer.epoch, default=None)

@@ -1,0 +1,176 @@
+"""What a simulated member's turn begins and does not wait for: ports of `zab.member.turn`, each piece of whose work is
+done at a later moment than it was asked for.
+
+    snapshots, purge    jobs, one after the other: write a snapshot slice by slice, preallocate, remove old files
+    fetch               a snapshot from another member, piece by piece (`fetch`)
+    read                log batches and snapshots for learners, changes for clients
+
+An `OSError` in a snapshot gives that snapshot up; `PowerLossError` is the end of the machine.
+
+Not here: what is retained (`datatree.recovery.retention`), and what an answer means.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from datatree.recovery.retention import purge
+from datatree.snapshot import SnapshotWriter, snapshot_path
+from zab import events as ev
+from zab.member.config import Config
+from zab.member.inputs import (
+    Answer,
+    LookBackSlice,
+    NothingToOffer,
+    ReadChanges,
+    SnapshotFailed,
+    SnapshotTaken,
+    TakeSnapshot,
+)
+from zab.member.storage import Storage
+from zab.simulator.ensemble.fetch import Fetch
+from zab.simulator.world.disk import PowerLossError
+from zab.simulator.world.job_thread import JobThread
+from zab.simulator.world.process import Process
+from zab.simulator.world.schedule import MS
+
+SLICES_MAX: Final = 150
+"""Slices of a snapshot that are written at one moment; a tree has 256 shards, each of which is a slice at first."""
+
+
+class Watcher(Protocol):
+    """Whoever looks at the files."""
+
+    def snapshot_written(self, sid: int, zxid: int, data: bytes) -> None: ...
+
+    def count(self, what: str, number: int = 1) -> None: ...
+
+
+class Tasks:
+    """The tasks of one process. `neighbour` finds those of the process of a server that is reached from here."""
+
+    def __init__(
+        self,
+        process: Process,
+        storage: Storage,
+        config: Config,
+        dial: Callable[[int], None],
+        neighbour: Callable[[int], Tasks | None],
+        watcher: Watcher,
+    ) -> None:
+        self._process = process
+        self.storage = storage
+        self.disk = process.machine.disk
+        self.dial = dial
+        self._config = config
+        self._neighbour = neighbour
+        self._watcher = watcher
+        self._jobs = JobThread(process)
+        self._fetch: Fetch | None = None
+        self._answers: list[Answer] = []
+        self.being_read: Counter[int] = Counter()
+        """How many transfers read the snapshot of this zxid."""
+
+    @property
+    def is_alive(self) -> bool:
+        return not self._process.dead
+
+    def post(self, answer: Answer) -> None:
+        """For the next turn."""
+        self._answers.append(answer)
+        self._process.wake(self._process.schedule.now)
+
+    def take_answers(self) -> list[Answer]:
+        answers, self._answers = self._answers, []
+        return answers
+
+    def _later(self, action: Callable[[], None]) -> None:
+        self._process.later(self._process.machine.disk_delay_us(), action)
+
+    # ---------------------------------------------------------------------------------------------------------- reading
+
+    def read_log(self, effect: ev.ReadLog) -> None:
+        self._process.called()
+        self._later(lambda: self.post(self.storage.read_log(effect)))
+
+    def read_for_changes(self, effect: ReadChanges | LookBackSlice) -> None:
+        self._process.called()
+        self._later(lambda: self.post(self.storage.read_for_changes(effect)))
+
+    def offer_snapshot(self, effect: ev.OfferSnapshot) -> None:
+        self._process.called()
+        self._later(lambda: self.post(self.storage.offer_snapshot(effect) or NothingToOffer(effect.link)))
+
+    # -------------------------------------------------------------------------------------------------------- snapshots
+
+    def fetch(self, effect: ev.FetchSnapshot) -> None:
+        self._process.called()
+        process = self._process
+
+        def source() -> Tasks | None:
+            return self._neighbour(effect.sid) if process.network.reaches(process.sid, effect.sid) else None
+
+        self._fetch = Fetch(process, effect, self._config.sync_limit_ms, source, self.post)
+        self._fetch.start()
+
+    def stop_fetching(self) -> None:
+        if self._fetch is not None:
+            self._fetch.is_stopped = True
+            self._fetch = None
+
+    def take_snapshot(self, effect: TakeSnapshot) -> None:
+        self._process.called()
+        stagger_us = self._process.sid % 8 * self._config.tick_time_ms * MS // 8
+        self._jobs.run(
+            lambda: self._process.later(
+                stagger_us + self._process.machine.disk_delay_us(), lambda: self._begin_snapshot(effect)
+            )
+        )
+        self._jobs.run(self._preallocate)
+
+    def _begin_snapshot(self, effect: TakeSnapshot) -> None:
+        writer = SnapshotWriter(self.disk, effect.cursor, self.storage.log.lineage, effect.chain)
+        self._write_slices(effect, writer)
+
+    def _write_slices(self, effect: TakeSnapshot, writer: SnapshotWriter) -> None:
+        process = self._process
+        with process.ends_by(PowerLossError):
+            try:
+                for _ in range(process.machine.rng.randrange(20, SLICES_MAX)):
+                    if writer.write_slice():
+                        data = self.disk.read(snapshot_path(effect.zxid))
+                        self._watcher.snapshot_written(process.sid, effect.zxid, data)
+                        self.post(SnapshotTaken(effect.zxid))
+                        self._jobs.done()
+                        return
+            except OSError as error:
+                writer.abandon()
+                self.post(SnapshotFailed(effect.zxid, str(error)))
+                self._jobs.done()
+                return
+        self._later(lambda: self._write_slices(effect, writer))
+
+    def _preallocate(self) -> None:
+        with self._process.ends_by(PowerLossError):
+            try:
+                self.storage.log.preallocate()
+            except OSError as error:
+                self._process.say(f"cannot preallocate: {error}")
+        self._later(self._jobs.done)
+
+    def purge(self, in_use: frozenset[int]) -> None:
+        self._process.called()
+        self._jobs.run(lambda: self._purge(in_use))
+
+    def _purge(self, in_use: frozenset[int]) -> None:
+        paths = {snapshot_path(zxid) for zxid in in_use | (+self.being_read).keys()}
+        with self._process.ends_by(PowerLossError):
+            try:
+                removed = purge(self.disk, self.storage.log, keep_count=self._config.snap_retain_count, in_use=paths)
+            except OSError as error:
+                self._process.say(f"cannot remove old files: {error}")
+            else:
+                self._watcher.count("files purged", len(removed))
+        self._later(self._jobs.done)

@@ -1,0 +1,273 @@
+"""Links between simulated servers (`zab.host.links`), on wires.
+
+Whoever wants a link dials; both ends greet; then each is told that the link is up, messages go both ways, and each is
+told once that it is down, unless it has closed the link itself. Each process numbers its own ends. Messages that are
+urgent overtake what waits to be sent (H2).
+
+How a link ends: closed (what was sent arrives, then the end), reset (what is on its way is lost, both ends hear of it),
+or its other side lost its power (nothing is heard for a while).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final, Generic, TypeVar
+
+import attrs
+
+from zab.simulator.world.network import Wire
+from zab.simulator.world.process import Process
+from zab.simulator.world.schedule import MS
+
+GREETING_MS: Final = 5_000
+FRAME_BYTES: Final = 30
+"""About what the small items take on a slow wire."""
+
+_HELLO: Final = "hello"
+_END: Final = "end"
+
+Message = TypeVar("Message")
+Input = TypeVar("Input")
+
+
+@attrs.frozen
+class Dialect(Generic[Message, Input]):
+    """What is said on the links of a service, and what its turn is told of them."""
+
+    encode: Callable[[Message], bytes]
+    decode: Callable[[bytes], Message]
+    urgent: frozenset[type]
+    """Messages that overtake."""
+    up: Callable[[int, int, bool], Input]
+    """Of a link, a server, and whether that has dialled."""
+    received: Callable[[int, Message], Input]
+    down: Callable[[int], Input]
+    refused: Callable[[int], Input]
+    """Of a server that was dialled in vain."""
+
+
+class LinkEnd:
+    """One end of a link."""
+
+    __slots__ = ("closing", "gone", "inbound", "number", "other", "out", "owner", "sid", "up")
+
+    def __init__(self, owner: Links[Any, Any], number: int, sid: int, *, inbound: bool) -> None:
+        self.owner = owner
+        self.number = number
+        self.sid = sid
+        self.inbound = inbound
+        self.out: Wire | None = None
+        self.other: LinkEnd | None = None
+        self.up = False
+        self.closing = False
+        self.gone = False
+
+
+class Links(Generic[Message, Input]):
+    """The links of one process. `reach` finds the links of the process of a server, None while there is none."""
+
+    def __init__(
+        self,
+        process: Process,
+        dialect: Dialect[Message, Input],
+        reach: Callable[[int], Links[Message, Input] | None],
+        connect_limit_ms: int,
+    ) -> None:
+        self._process = process
+        self._dialect = dialect
+        self._reach = reach
+        self._connect_limit_ms = connect_limit_ms
+        self._next = 1
+        self.ends: dict[int, LinkEnd] = {}
+        self._unflushed: dict[LinkEnd, None] = {}
+        self._happened: list[Input] = []
+
+    def _tell(self, event: Input) -> None:
+        self._happened.append(event)
+        self._process.wake(self._process.schedule.now)
+
+    # --------------------------------------------------------------------------------------------------------- opening
+
+    def _new_end(self, sid: int, *, inbound: bool) -> LinkEnd:
+        end = LinkEnd(self, self._next, sid, inbound=inbound)
+        self._next += 1
+        self.ends[end.number] = end
+        self._process.schedule.after(GREETING_MS * MS, self._check_greeting, end)
+        return end
+
+    def dial(self, sid: int) -> None:
+        """Open a link to a server."""
+        end = self._new_end(sid, inbound=False)
+        self._process.schedule.after(self._process.network.delay(self._process.sid, sid), self._knock, end)
+
+    def _knock(self, end: LinkEnd) -> None:
+        process = self._process
+        if process.dead or end.gone:
+            return
+        target = self._reach(end.sid)
+        if not process.network.reaches(process.sid, end.sid):
+            process.schedule.after(self._connect_limit_ms * MS, self.lose, end)
+        elif target is None:
+            process.schedule.after(process.network.delay(end.sid, process.sid), self.lose, end)
+        else:
+            target.knocked(end, process.sid)
+
+    def knocked(self, dialled: LinkEnd, sid: int) -> None:
+        """A server has dialled this process."""
+        end = self._new_end(sid, inbound=True)
+        end.other, dialled.other = dialled, end
+        network = self._process.network
+        end.out = Wire(network, (self._process.sid, sid), dialled.owner.receiver(dialled))
+        dialled.out = Wire(network, (sid, self._process.sid), self.receiver(end))
+        dialled.out.send(_HELLO, FRAME_BYTES)
+
+    def _check_greeting(self, end: LinkEnd) -> None:
+        if not end.up and not end.gone:
+            self.lose(end)
+
+    # ------------------------------------------------------------------------------------------------------- receiving
+
+    def receiver(self, end: LinkEnd) -> Callable[[Any], None]:
+        """What a wire calls with each item that arrives at this end."""
+
+        def receive(item: Any) -> None:
+            if end.gone or end.closing or self._process.dead:
+                return
+            if item is _END:
+                self.lose(end)
+            elif item is _HELLO:
+                self._greeted(end)
+            else:
+                self._tell(self._dialect.received(end.number, self._dialect.decode(item)))
+
+        return receive
+
+    def _greeted(self, end: LinkEnd) -> None:
+        end.up = True
+        if end.inbound:
+            assert end.out is not None
+            end.out.send(_HELLO, FRAME_BYTES)
+        self._tell(self._dialect.up(end.number, end.sid, end.inbound))
+
+    def receive(self, inputs: list[Any]) -> None:
+        """Append what happened since the last turn."""
+        inputs += self._happened
+        self._happened.clear()
+
+    # --------------------------------------------------------------------------------------------------------- sending
+
+    def send(self, links: Iterable[int], message: Message) -> None:
+        """Queue one message on each of these links."""
+        process = self._process
+        process.called()
+        data = self._dialect.encode(message)
+        urgent = type(message) in self._dialect.urgent
+        process.trace.carried(process.sid, data)
+        for number in links:
+            end = self.ends.get(number)
+            if end is None or end.closing:
+                continue
+            assert end.out is not None
+            end.out.push(data, len(data), urgent=urgent)
+            self._unflushed[end] = None
+            if process.trace.sink is not None:
+                process.show(f"-> {end.sid} {process.trace.describe(message)}")
+
+    def flush(self) -> None:
+        """At the end of a turn."""
+        self._process.called()
+        unflushed, self._unflushed = self._unflushed, {}
+        for end in unflushed:
+            if end.out is not None:
+                end.out.flush()
+
+    def unsent_bytes(self, link: int) -> int:
+        end = self.ends.get(link)
+        return 0 if end is None or end.out is None else end.out.queued_bytes
+
+    def accept(self, now: int) -> None:
+        """Whoever knocks is let in at once here."""
+
+    def next_deadline(self) -> int | None:
+        return None
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._happened
+
+    # --------------------------------------------------------------------------------------------------------- closing
+
+    def close(self, link: int, reason: str) -> None:
+        """Close a link: what was sent before arrives."""
+        self._process.called()
+        end = self.ends.pop(link, None)
+        if end is None:
+            return
+        end.closing = True
+        self._process.show(f"-> {end.sid} closes link {link}: {reason}")
+        if end.out is not None:
+            end.out.push(_END, FRAME_BYTES)
+            self._unflushed[end] = None
+
+    def lose(self, end: LinkEnd) -> None:
+        """This end is no more; the turn is told, unless it has let go of it."""
+        if end.gone:
+            return
+        end.gone = True
+        self.ends.pop(end.number, None)
+        if end.out is not None:
+            end.out.send(_END, FRAME_BYTES)
+        if end.closing or self._process.dead:
+            return
+        if end.up:
+            self._tell(self._dialect.down(end.number))
+        elif not end.inbound:
+            self._tell(self._dialect.refused(end.sid))
+
+    def break_off(self, link: int, reason: str) -> None:
+        """Reset a link: both ends lose what is on its way."""
+        end = self.ends.get(link)
+        if end is not None:
+            self._reset(end)
+
+    def break_off_dialled(self, sid: int, reason: str) -> None:
+        """Reset the links that we dialled to a server."""
+        for end in [end for end in self.ends.values() if end.sid == sid and not end.inbound]:
+            self._reset(end)
+
+    def break_off_all(self, sid: int) -> None:
+        """Reset all links to a server."""
+        for end in [end for end in self.ends.values() if end.sid == sid]:
+            self._reset(end)
+
+    def _reset(self, end: LinkEnd) -> None:
+        other = end.other
+        for one in (end, other):
+            if one is not None and one.out is not None:
+                one.out.cut()
+        self.lose(end)
+        if other is not None:
+            delay = self._process.network.delay(self._process.sid, end.sid)
+            self._process.schedule.after(delay, other.owner.lose, other)
+
+    def process_died(self, *, with_power: bool, gracefully: bool, silent_us: int) -> None:
+        """The kernel closes what the process had open; or nobody does, and the others find out after a while."""
+        for end in list(self.ends.values()):
+            other = end.other
+            end.gone = True
+            if end.out is None or other is None:
+                continue
+            if with_power:
+                end.out.cut()
+                self._process.schedule.after(silent_us, other.owner.lose, other)
+            elif gracefully:
+                end.out.urgent.clear()
+                end.out.ordinary.clear()
+                end.out.send(_END, FRAME_BYTES)
+            else:
+                end.out.cut()
+                if other.out is not None:
+                    other.out.cut()
+                delay = self._process.network.delay(self._process.sid, end.sid)
+                self._process.schedule.after(delay, other.owner.lose, other)
+        self.ends.clear()

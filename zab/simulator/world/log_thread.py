@@ -1,0 +1,82 @@
+"""The log thread of a simulated process (`zab.host.log_thread`): storage effects, in order, some time after `put`.
+
+All that waits is one cycle. After 50 ms without work the storage is told that it is idle. An `OSError` is final, as in
+production: it ends the process. `PowerLossError` is the end of the machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final, Generic, Protocol, TypeVar
+
+from zab.simulator.world.disk import PowerLossError
+from zab.simulator.world.process import Process
+from zab.simulator.world.schedule import MS
+
+IDLE_MS: Final = 50
+
+Effect = TypeVar("Effect", contravariant=True)
+Answer = TypeVar("Answer")
+Answer_co = TypeVar("Answer_co", covariant=True)
+
+
+class Performer(Protocol[Effect, Answer_co]):
+    """What the thread drives: the storage of a service."""
+
+    def perform(self, effects: Sequence[Effect]) -> Sequence[Answer_co]: ...
+
+    def idle(self) -> None: ...
+
+
+class LogThread(Generic[Effect, Answer]):
+    """One per process."""
+
+    def __init__(self, process: Process, storage: Performer[Effect, Answer], post: Callable[[Answer], None]) -> None:
+        self._process = process
+        self._storage = storage
+        self._post = post
+        self._to_store: list[Effect] = []
+        self._is_storing = False
+        self._idle_due = False
+
+    def put(self, effect: Effect) -> None:
+        """Queue one effect."""
+        self._process.called()
+        self._to_store.append(effect)
+        if not self._is_storing:
+            self._is_storing = True
+            self._process.later(0, self._begin)
+
+    def _begin(self) -> None:
+        """All that waits is one cycle; what comes while it lasts waits for the next one."""
+        effects, self._to_store = self._to_store, []
+        self._process.later(self._process.machine.disk_delay_us(), self._perform, effects)
+
+    def _perform(self, effects: list[Effect]) -> None:
+        process = self._process
+        if process.trace.sink is not None:
+            process.show(f"stores {process.trace.describe(effects)}")
+        with process.ends_by(PowerLossError, OSError):
+            answers = self._storage.perform(effects)
+            process.trace.mark(process.sid, process.machine.disk.operations)
+            for answer in answers:
+                self._post(answer)
+        if process.dead:
+            return
+        if self._to_store:
+            self._begin()
+        else:
+            self._is_storing = False
+            self.nudge()
+
+    def nudge(self) -> None:
+        """Something changed that is written down when the log is idle."""
+        if not self._idle_due:
+            self._idle_due = True
+            self._process.later(IDLE_MS * MS, self._idle)
+
+    def _idle(self) -> None:
+        self._idle_due = False
+        if not self._is_storing:
+            with self._process.ends_by(PowerLossError, OSError):
+                self._storage.idle()

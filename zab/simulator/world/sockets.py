@@ -1,0 +1,173 @@
+"""Clients' connections with a simulated process (`zab.host.sockets`), on wires.
+
+The connection object is the service's; the process tells it what the network has not taken yet, and obeys what it says:
+`paused` (nothing is read from it now) and `closing`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any, Final, Generic, Protocol, TypeVar
+
+import attrs
+
+from zab.simulator.world.network import Wire
+from zab.simulator.world.process import Process
+
+CLOSED: Final = b""
+"""On a client's wire: nothing follows."""
+
+
+class Connection(Protocol):
+    """One client, as the service sees it."""
+
+    unsent_bytes: int
+
+    @property
+    def out(self) -> list[bytes]: ...
+
+    @property
+    def paused(self) -> bool: ...
+
+    @property
+    def closing(self) -> int: ...
+
+    def take_output(self) -> list[bytes]: ...
+
+
+class ClientEnd(Protocol):
+    """A simulated client. Its number is negative: it is an end of wires, as servers are with their numbers."""
+
+    number: int
+
+    def receive(self, link: Any, data: bytes) -> None:
+        """Bytes of a server, or `CLOSED`, arrive."""
+        ...
+
+
+ConnectionType = TypeVar("ConnectionType", bound=Connection)
+
+
+@attrs.frozen
+class Manners(Generic[ConnectionType]):
+    """How a service has clients."""
+
+    connect: Callable[[int, int], ConnectionType]
+    """Makes the connection: of its number in this process, and the client's number."""
+    connected: Callable[[ConnectionType], object]
+    received: Callable[[ConnectionType, bytes], object]
+    closed: Callable[[ConnectionType], object]
+    """What the turn is told."""
+    at_once: int
+    """The value of `closing` with which output is dropped."""
+
+
+class ClientLink(Generic[ConnectionType]):
+    """The connection of one client with one process."""
+
+    __slots__ = ("client", "connection", "inbox", "is_closed", "to_client", "to_server")
+
+    def __init__(self, sockets: ClientSockets[ConnectionType], client: ClientEnd, connection: ConnectionType) -> None:
+        self.client = client
+        self.connection = connection
+        process = sockets.process
+        self.to_server = Wire(process.network, (client.number, process.sid), lambda data: sockets.arrived(self, data))
+        self.to_client = Wire(process.network, (process.sid, client.number), lambda data: client.receive(self, data))
+        self.inbox: deque[bytes] = deque()
+        """What came while the service did not want to read."""
+        self.is_closed = False
+        """By the server."""
+
+
+class ClientSockets(Generic[ConnectionType]):
+    """All clients of one process."""
+
+    def __init__(self, process: Process, manners: Manners[ConnectionType]) -> None:
+        self.process = process
+        self._manners = manners
+        self._count = 0
+        self._links: dict[ConnectionType, ClientLink[ConnectionType]] = {}
+        self._happened: list[object] = []
+
+    def _tell(self, event: object) -> None:
+        self._happened.append(event)
+        self.process.wake(self.process.schedule.now)
+
+    def connect(self, client: ClientEnd) -> ClientLink[ConnectionType]:
+        """A client has connected."""
+        self._count += 1
+        link = ClientLink(self, client, self._manners.connect(self._count, client.number))
+        self._links[link.connection] = link
+        self._tell(self._manners.connected(link.connection))
+        return link
+
+    def arrived(self, link: ClientLink[ConnectionType], data: bytes) -> None:
+        """Bytes of a client, or `CLOSED`, arrive."""
+        if self.process.dead or link.is_closed:
+            return
+        if link.connection.paused:
+            link.inbox.append(data)
+        else:
+            self._pass_on(link, data)
+
+    def _pass_on(self, link: ClientLink[ConnectionType], data: bytes) -> None:
+        if data == CLOSED:
+            self._links.pop(link.connection, None)
+            link.is_closed = True
+            self._tell(self._manners.closed(link.connection))
+        else:
+            self.process.trace.carried(link.client.number, data)
+            self._tell(self._manners.received(link.connection, data))
+
+    # ------------------------------------------------------------------------------------------------- what a turn uses
+
+    def receive(self, inputs: list[Any], until_ns: int) -> None:
+        """Append what came since the last turn."""
+        for link in self._links.values():
+            link.connection.unsent_bytes = link.to_client.queued_bytes
+        inputs += self._happened
+        self._happened.clear()
+
+    def flush(self, dirty: Iterable[ConnectionType], now: int) -> None:
+        """Send and close what the service has marked, and go on with what was not read."""
+        self.process.called()
+        for connection in list(dirty):
+            link = self._links.get(connection)
+            if link is None:
+                continue
+            if connection.closing != self._manners.at_once and connection.out:
+                data = b"".join(connection.take_output())
+                self.process.trace.carried(self.process.sid, data)
+                link.to_client.send(data, len(data))
+                connection.unsent_bytes = link.to_client.queued_bytes
+            if connection.closing:
+                del self._links[connection]
+                link.is_closed = True
+                link.to_client.send(CLOSED, 1)
+            elif not connection.paused:
+                while link.inbox and not link.is_closed:
+                    self._pass_on(link, link.inbox.popleft())
+
+    def accept(self, now: int) -> None:
+        """Whoever knocks is let in at once here."""
+
+    def adapt_budget(self, turn_ns: int) -> None:
+        """Everything that came is read here."""
+
+    def next_deadline(self) -> int | None:
+        return None
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._happened
+
+    def process_died(self, *, with_power: bool) -> None:
+        """The kernel closes what the process had open; with the power gone, clients hear nothing more."""
+        for link in self._links.values():
+            link.is_closed = True
+            if with_power:
+                link.to_client.cut()
+            else:
+                link.to_client.send(CLOSED, 1)
+        self._links.clear()
