@@ -13,9 +13,9 @@ import trio.testing
 
 from datatree.opcodes import OpCode
 from zab.client.hosts import Host
-from zab.jute.framing import frame
 from zab.jute.handshake import ConnectRequest, ConnectResponse
 from zab.jute.replies import reply
+from zab.wire.frames import frame
 
 PASSWORD = b"p" * 16
 SESSION = 0x77

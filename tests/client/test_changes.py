@@ -31,9 +31,9 @@ from zab.client import (
 from zab.client.connection import XID_MIN
 from zab.client.requests import Answered, Request
 from zab.jute.changes import PageStatus, change_bytes, page_body
-from zab.jute.framing import frame
 from zab.jute.handshake import ConnectResponse
 from zab.jute.replies import data_reply, decode_body, path_body, reply
+from zab.wire.frames import frame
 
 LINEAGE = bytes(range(16))
 STAT = bytes(68)

@@ -7,9 +7,9 @@ from datatree.requests import PathOnly, PathWatch
 from zab.client.connection import XID_MAX, Connection, Phase
 from zab.client.exceptions import PeerProtocolError
 from zab.client.requests import Answered, Event, Expired, Notified, Opened, Request
-from zab.jute.framing import frame
 from zab.jute.handshake import ConnectRequest, ConnectResponse
 from zab.jute.replies import data_reply, decode_body, notification, reply
+from zab.wire.frames import frame
 
 PASSWORD = b"p" * 16
 STAT = bytes(68)

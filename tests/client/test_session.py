@@ -13,9 +13,9 @@ from zab.client.records import EventType, State, WatchEvent
 from zab.client.requests import Became, Done, Effect, Registration, Request, Tell
 from zab.client.session import Session, auth_request
 from zab.client.watches import Table
-from zab.jute.framing import frame
 from zab.jute.handshake import ConnectRequest, ConnectResponse
 from zab.jute.replies import data_reply, notification, reply
+from zab.wire.frames import frame
 
 
 def session(**options: Any) -> Session:

@@ -4,7 +4,8 @@ import re
 
 import pytest
 
-from zab.member.four_letter import VERSION
+from zab.member.four_letter import VERSION, WORDS
+from zab.message import FRAME_BYTES_MAX
 from zab.testing.members import Client, Ensemble, Server
 
 
@@ -38,6 +39,37 @@ def test_words_that_are_not_whitelisted_are_refused_in_words() -> None:
     ensemble = Ensemble(1)
     assert say(ensemble, b"ruok") == "ruok is not executed because it is not in the whitelist.\n"
     assert say(ensemble, b"srvr").startswith("Zookeeper version: 3.9")
+
+
+@pytest.mark.parametrize("word", sorted(WORDS))
+def test_a_word_is_found_as_the_first_bytes_however_they_are_cut(ensemble: Ensemble, word: bytes) -> None:
+    at_once = say(ensemble, word + b"\n")
+    connection = terminal(ensemble)
+    for byte in word:
+        assert connection.raw == b""
+        connection.say(bytes([byte]))
+        ensemble.settle()
+    assert connection.is_closed
+    # Latencies and ports differ from one connection to the next.
+    assert re.sub(r"\d+", "#", connection.raw.decode()) == re.sub(r"\d+", "#", at_once)
+    assert ensemble.servers[1].member.metrics.large_requests_rejected == 0
+
+
+def test_a_word_after_a_frame_is_a_length_that_cannot_be(ensemble: Ensemble) -> None:
+    for client in (ensemble.session(), ensemble.client()):
+        if client.response is None:
+            client.say(client.connect_request() + b"ruok")
+        else:
+            client.say(b"ruok")
+        ensemble.settle()
+        assert client.is_closed
+        assert b"imok" not in client.raw
+    assert ensemble.servers[1].member.metrics.large_requests_rejected == 2
+
+
+def test_every_word_is_no_length_of_a_frame() -> None:
+    """That a limit of frames could be as large is refused with the configuration (`zab.member.config`)."""
+    assert min(int.from_bytes(word, "big") for word in WORDS) > FRAME_BYTES_MAX
 
 
 def test_unknown_word_is_a_length_that_cannot_be(ensemble: Ensemble) -> None:

@@ -6,9 +6,9 @@ from datatree.errors import ErrorCode
 from datatree.opcodes import OpCode
 from zab import events as ev
 from zab import message as msg
-from zab.jute.framing import frame
 from zab.jute.handshake import ConnectRequest
 from zab.testing.members import TICK_MS, Client, Ensemble, Server
+from zab.wire.frames import frame
 
 
 def response_timeout(client: Client) -> int | None:

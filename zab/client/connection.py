@@ -40,19 +40,10 @@ from datatree.opcodes import OpCode
 from zab.client.exceptions import PeerProtocolError
 from zab.client.records import EventType
 from zab.client.requests import Answered, Event, Expired, Notified, Opened, Request
-from zab.jute.framing import (
-    AUTH_XID,
-    CHANGES_XID_MAX,
-    NOTIFICATION_XID,
-    PING_XID,
-    SET_WATCHES_XID,
-    FrameError,
-    FrameReader,
-    frame,
-    request_frame,
-)
+from zab.jute.framing import AUTH_XID, CHANGES_XID_MAX, NOTIFICATION_XID, PING_XID, SET_WATCHES_XID, request_frame
 from zab.jute.handshake import ConnectRequest, ConnectResponse
 from zab.jute.replies import ReplyHeader, WatcherEvent
+from zab.wire.frames import FrameError, FrameReader, frame
 
 __all__ = ["Connection", "Phase"]
 

@@ -29,7 +29,7 @@ from typing import TypeAlias
 
 import attrs
 
-from zab.jute.framing import FrameReader
+from zab.wire.frames import FrameReader
 
 Identity: TypeAlias = tuple[bytes, bytes]
 """Scheme and id, as in an ACL."""

@@ -17,20 +17,27 @@
 A word that `4lw.commands.whitelist` does not list is refused in words; by default it lists only `srvr`. Shapes are
 those of ZooKeeper 3.9, so that what parses its answers parses these.
 
-Pure: the text is made of the member's numbers. Not here: recognizing the words (`zab.jute.framing`).
+A word comes instead of a connection's first frame: read as the length of a frame it is one that no frame has.
+
+Pure: the text is made of the member's numbers.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from typing import Protocol
 
+import attrs
+
+from datatree.tree import DataTree
 from zab.election import FOLLOWING, LEADING, OBSERVING
-from zab.member.connection import ClientConnection
+from zab.member.connection import ClientConnection, Clients
 from zab.member.metrics import Metrics, Summary
-
-if TYPE_CHECKING:
-    from zab.member.member import Member
+from zab.member.processor import Processor
+from zab.member.reads import ReadState
+from zab.member.sessions import Sessions
+from zab.member.settings import Config
+from zab.peer import Peer
 
 VERSION = "3.9.5-zab, built on 2026-01-01 00:00 UTC"
 """Tools compare the number, so it is the one of the ZooKeeper whose protocol this is."""
@@ -44,48 +51,65 @@ _PEER_STATES = {
     OBSERVING: "observing - broadcast",
 }
 _READ_INTEREST = 1
+_UNSIGNED = (1 << 64) - 1
 
 
-def answer(member: Member, word: bytes) -> str:
-    """The text for one of the words; "" for those that are not built."""
+class Inspected(Protocol):
+    """A member, as far as the words look at it."""
+
+    config: Config
+    metrics: Metrics
+    clients: Clients
+    peer: Peer
+    sessions: Sessions
+    state: ReadState
+    processor: Processor
+    serving: bool
+    now: int
+    started_at: int
+
+    @property
+    def tree(self) -> DataTree: ...
+
+
+def answer(member: Inspected, word: bytes) -> str | None:
+    """The text for one of the words; None when it is none of them."""
+    found = WORDS.get(word)
+    if found is None:
+        return None
     name = word.decode("ascii")
     if not member.config.allows_word(name):
         return f"{name} is not executed because it is not in the whitelist.\n"
-    if word in _ALWAYS:
-        return _ALWAYS[word](member)
-    if not member.serving:
-        return NOT_SERVING
-    say = _SERVING.get(word)
-    return say(member) if say is not None else ""
+    return found.text(member) if member.serving or found.always else NOT_SERVING
 
 
-def mode(member: Member) -> str:
+def mode(member: Inspected) -> str:
     """leader, follower, observer or standalone."""
     return "standalone" if member.config.is_standalone else _MODES[member.peer.state]
 
 
-def _ruok(_member: Member) -> str:
+def _ruok(_member: Inspected) -> str:
     return "imok"
 
 
-def _isro(member: Member) -> str:
+def _isro(member: Inspected) -> str:
     return "rw" if member.serving else "null"
 
 
-def _envi(_member: Member) -> str:
+def _envi(_member: Inspected) -> str:
     return f"Environment:\nzookeeper.version={VERSION}\n"
 
 
-def _srvr(member: Member) -> str:
+def _srvr(member: Inspected) -> str:
     return f"Zookeeper version: {VERSION}\n" + _numbers(member)
 
 
-def _stat(member: Member) -> str:
+def _stat(member: Inspected) -> str:
     lines = "".join(f" {_connection(connection)}\n" for connection in member.clients.all)
     return f"Zookeeper version: {VERSION}\nClients:\n{lines}\n" + _numbers(member)
 
 
-def _numbers(member: Member) -> str:
+def _numbers(member: Inspected) -> str:
     metrics = member.metrics
     latency = metrics.latency()
     text = (
@@ -113,7 +137,7 @@ def _connection(connection: ClientConnection) -> str:
     )
 
 
-def _cons(member: Member) -> str:
+def _cons(member: Inspected) -> str:
     lines = []
     for connection in member.clients.all:
         text = _connection(connection)
@@ -123,37 +147,37 @@ def _cons(member: Member) -> str:
     return "".join(lines) + "\n"
 
 
-def _crst(member: Member) -> str:
+def _crst(member: Inspected) -> str:
     for connection in member.clients.all:
         connection.received_count = connection.sent_count = 0
     return "Connection stats reset.\n"
 
 
-def _srst(member: Member) -> str:
+def _srst(member: Inspected) -> str:
     member.metrics.reset()
     return "Server stats reset.\n"
 
 
-def _wchs(member: Member) -> str:
+def _wchs(member: Inspected) -> str:
     connections, paths, watches = member.state.watches.summary()
     return f"{connections} connections watching {paths} paths\nTotal watches:{watches}\n"
 
 
-def _wchc(member: Member) -> str:
+def _wchc(member: Inspected) -> str:
     text = ""
     for connection, paths in member.state.watches.by_connection():
         text += f"{connection.session & _UNSIGNED:#x}\n" + "".join(f"\t{_text(path)}\n" for path in paths)
     return text + "\n"
 
 
-def _wchp(member: Member) -> str:
+def _wchp(member: Inspected) -> str:
     text = ""
     for path, connections in member.state.watches.by_path():
         text += f"{_text(path)}\n" + "".join(f"\t{each.session & _UNSIGNED:#x}\n" for each in connections)
     return text + "\n"
 
 
-def _dump(member: Member) -> str:
+def _dump(member: Inspected) -> str:
     tree, tracker = member.tree, member.sessions.tracker
     text = "SessionTracker dump:\n"
     if tracker is not None:
@@ -171,7 +195,7 @@ def _dump(member: Member) -> str:
     return text
 
 
-def _conf(member: Member) -> str:
+def _conf(member: Inspected) -> str:
     config = member.config
     host_port = config.client_address
     values: dict[str, object] = {
@@ -200,11 +224,11 @@ def _conf(member: Member) -> str:
     return text if config.is_standalone else f"{text}membership: \n{config.ensemble}"
 
 
-def _mntr(member: Member) -> str:
+def _mntr(member: Inspected) -> str:
     return "".join(f"zk_{name}\t{_double(value)}\n" for name, value in numbers(member))
 
 
-def numbers(member: Member) -> Iterator[tuple[str, str | int | float]]:
+def numbers(member: Inspected) -> Iterator[tuple[str, str | int | float]]:
     """Everything that `mntr` and the admin server show, name and value, in their order."""
     yield "version", VERSION
     yield "server_state", mode(member)
@@ -219,7 +243,7 @@ def numbers(member: Member) -> Iterator[tuple[str, str | int | float]]:
         yield from _summary(name, getattr(member.metrics, name))
 
 
-def _gauges(member: Member) -> Iterator[tuple[str, int | float]]:
+def _gauges(member: Inspected) -> Iterator[tuple[str, int | float]]:
     metrics, tree = member.metrics, member.tree
     latency = metrics.latency()
     yield "avg_latency", latency.average
@@ -240,7 +264,7 @@ def _gauges(member: Member) -> Iterator[tuple[str, int | float]]:
     yield "connection_drop_probability", 0.0
 
 
-def _leader_gauges(member: Member) -> Iterator[tuple[str, int]]:
+def _leader_gauges(member: Inspected) -> Iterator[tuple[str, int]]:
     metrics, observers = member.metrics, member.config.ensemble.observers
     learners = member.peer.learners.values()
     yield "learners", len(learners)
@@ -274,20 +298,36 @@ def _text(path: bytes) -> str:
     return path.decode("utf-8", "replace")
 
 
-_UNSIGNED = (1 << 64) - 1
+def _nothing(_member: Inspected) -> str:
+    return ""
 
-_ALWAYS: dict[bytes, Callable[[Member], str]] = {b"ruok": _ruok, b"isro": _isro, b"envi": _envi}
 
-_SERVING: dict[bytes, Callable[[Member], str]] = {
-    b"srvr": _srvr,
-    b"stat": _stat,
-    b"mntr": _mntr,
-    b"conf": _conf,
-    b"cons": _cons,
-    b"crst": _crst,
-    b"srst": _srst,
-    b"wchs": _wchs,
-    b"wchc": _wchc,
-    b"wchp": _wchp,
-    b"dump": _dump,
+@attrs.frozen
+class Word:
+    """How a word is answered."""
+
+    text: Callable[[Inspected], str]
+    always: bool = False
+    """Also while no client is served."""
+
+
+WORDS: dict[bytes, Word] = {
+    b"ruok": Word(_ruok, always=True),
+    b"isro": Word(_isro, always=True),
+    b"envi": Word(_envi, always=True),
+    b"srvr": Word(_srvr),
+    b"stat": Word(_stat),
+    b"mntr": Word(_mntr),
+    b"conf": Word(_conf),
+    b"cons": Word(_cons),
+    b"crst": Word(_crst),
+    b"srst": Word(_srst),
+    b"wchs": Word(_wchs),
+    b"wchc": Word(_wchc),
+    b"wchp": Word(_wchp),
+    b"dump": Word(_dump),
+    b"dirs": Word(_nothing),
+    b"hash": Word(_nothing),
+    b"gtmk": Word(_nothing),
+    b"stmk": Word(_nothing),
 }

@@ -42,7 +42,6 @@ from session.identity import SessionIds
 from zab import events as ev
 from zab import message as msg
 from zab.election import LEADING, LOOKING
-from zab.jute.framing import FOUR_LETTER_WORDS, FrameError, FrameReader
 from zab.member import four_letter
 from zab.member.cleanup import Cleanup
 from zab.member.connection import ClientConnection, Clients, Closing, Stage
@@ -68,6 +67,7 @@ from zab.member.restore import restored_of, schedule_of, settings_of, tree_of
 from zab.member.sessions import Sessions
 from zab.member.settings import Config
 from zab.peer import Peer, Restored, Settings
+from zab.wire.frames import LENGTH_BYTES, FrameError
 
 APPLIED_COUNT_MAX = 500
 """Transactions applied in a turn, or one batch: some 3 ms of sets, 10 ms of creates."""
@@ -449,9 +449,7 @@ class Member:
     # clients
 
     def _on_connected(self, event: ClientConnected) -> None:
-        connection = event.connection
-        connection.frames = FrameReader(self.config.jute_max_buffer_bytes, FOUR_LETTER_WORDS)
-        if not self.clients.admit(connection):
+        if not self.clients.admit(event.connection):
             self.metrics.connection_rejected += 1
 
     def _on_bytes(self, event: ClientBytes) -> None:
@@ -465,16 +463,23 @@ class Member:
         try:
             frames = connection.frames.feed(event.data)
         except FrameError as error:
-            self.metrics.large_requests_rejected += 1
-            if error.frames:
-                self._on_frames(connection, error.frames)
-            self.clients.close(connection, Closing.FLUSHED)
+            self._on_no_frame(connection, error)
             return
         if frames:
             self._on_frames(connection, frames)
-        elif connection.frames.word is not None:
-            self.clients.send(connection, four_letter.answer(self, connection.frames.word).encode())
-            self.clients.close(connection, Closing.FLUSHED)
+
+    def _on_no_frame(self, connection: ClientConnection, error: FrameError) -> None:
+        """A length that no frame has. As the first bytes of a connection it may be a four-letter word."""
+        is_first = connection.stage is Stage.GREETING and not error.frames
+        word = error.length.to_bytes(LENGTH_BYTES, "big", signed=True)
+        text = four_letter.answer(self, word) if is_first else None
+        if text is not None:
+            self.clients.send(connection, text.encode())
+        else:
+            self.metrics.large_requests_rejected += 1
+            if error.frames:
+                self._on_frames(connection, error.frames)
+        self.clients.close(connection, Closing.FLUSHED)
 
     def _on_frames(self, connection: ClientConnection, frames: list[bytes]) -> None:
         self.metrics.packets_received += len(frames)

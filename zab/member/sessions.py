@@ -40,11 +40,11 @@ from datatree.record import Txn
 from session.identity import SessionIds, key_of, negotiate, password, valid_password
 from session.tracker import Admission, SessionTracker, TouchTable
 from zab import message as msg
-from zab.jute.framing import frame
 from zab.jute.handshake import ConnectRequest, ConnectResponse
 from zab.member.connection import ClientConnection, Clients, Closing, Hold, Stage
 from zab.member.metrics import Metrics
 from zab.member.settings import Config
+from zab.wire.frames import frame
 
 _CREATE_SESSION = int(OpCode.CREATE_SESSION)
 _CLOSE_SESSION = int(OpCode.CLOSE_SESSION)

@@ -29,9 +29,9 @@ from collections.abc import Iterable
 from zab.host.listener import Listener
 from zab.host.loop import READ, WRITE, Loop, Watched
 from zab.host.send_queue import SendQueue
-from zab.jute.framing import FrameReader
 from zab.member.connection import ClientConnection, Closing
 from zab.member.inputs import ClientBytes, ClientClosed, ClientConnected, Input
+from zab.wire.frames import FrameReader
 
 RECEIVE_BYTES = 64 << 10
 RECEIVE_BYTES_MIN = 4 << 10

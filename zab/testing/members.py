@@ -21,7 +21,7 @@ from datatree.requests import OPEN_ACL, Create, PathKind, PathOnly, PathVersion,
 from zab import events as ev
 from zab import message as msg
 from zab.election import FOLLOWING, LEADING
-from zab.jute.framing import FrameReader, frame, request_frame
+from zab.jute.framing import request_frame
 from zab.jute.handshake import ConnectRequest, ConnectResponse
 from zab.jute.replies import ReplyHeader, WatcherEvent, decode_body
 from zab.member.config import Config, parse
@@ -45,6 +45,7 @@ from zab.member.ports import Ports
 from zab.member.storage import Storage
 from zab.member.turn import Turn
 from zab.simulator.world.disk import FaultyDisk
+from zab.wire.frames import FrameReader, frame
 
 TICK_MS = 1000
 WALL = 1_700_000_000_000
@@ -56,7 +57,8 @@ class Client:
 
     def __init__(self, server: "Server", number: int) -> None:
         self.server = server
-        self.connection = ClientConnection(number, "127.0.0.1", 40_000 + number, FrameReader())
+        frames = FrameReader(server.member.config.jute_max_buffer_bytes)
+        self.connection = ClientConnection(number, "127.0.0.1", 40_000 + number, frames)
         self.received: list[tuple[Any, ...]] = []
         """("reply", xid, zxid, error, body), ("event", zxid, type, path), in their order."""
         self.response: ConnectResponse | None = None

@@ -14,7 +14,7 @@ from datatree.changes import WHOLE, changes_of
 from datatree.opcodes import OpCode
 from datatree.requests import GetChanges
 from zab.jute.changes import PageStatus
-from zab.jute.framing import CHANGES_XID_MAX, PING_XID, FrameReader, frame, request_frame
+from zab.jute.framing import CHANGES_XID_MAX, PING_XID, request_frame
 from zab.jute.handshake import NO_PASSWORD, ConnectRequest, ConnectResponse
 from zab.jute.replies import ReplyHeader, decode_body
 from zab.member import change_rows, changes, storage
@@ -24,6 +24,7 @@ from zab.member.storage import Storage
 from zab.simulator.ensemble.simulation import Simulation
 from zab.simulator.world.schedule import MS
 from zab.simulator.world.sockets import CLOSED
+from zab.wire.frames import FrameReader, frame
 
 SEEDS = 30
 CATCH_UP_TICKS = 200

@@ -17,7 +17,7 @@ from random import Random
 from typing import Any, Final
 
 from datatree.opcodes import OpCode
-from zab.jute.framing import NOTIFICATION_XID, PING_XID, FrameReader, frame, request_frame
+from zab.jute.framing import FRAME_BYTES_MAX, NOTIFICATION_XID, PING_XID, request_frame
 from zab.jute.handshake import NO_PASSWORD, ConnectRequest, ConnectResponse
 from zab.jute.replies import ReplyHeader, WatcherEvent
 from zab.member.connection import ClientConnection
@@ -28,6 +28,7 @@ from zab.simulator.ensemble.session_checker import SessionChecker
 from zab.simulator.world.schedule import MS
 from zab.simulator.world.sockets import CLOSED, ClientLink
 from zab.simulator.world.verdict import SafetyError
+from zab.wire.frames import FrameReader, frame
 
 BURST_MAX: Final = 6
 OUTSTANDING_MAX: Final = 20
@@ -58,7 +59,7 @@ class Client:
         self._password = NO_PASSWORD
         self._xid = 0
         self._link: ClientLink[ClientConnection] | None = None
-        self._frames = FrameReader()
+        self._frames = FrameReader(FRAME_BYTES_MAX)
         self.is_connected = False
         """The session is established on the present connection."""
         self.outstanding: deque[Asked] = deque()
@@ -100,7 +101,7 @@ class Client:
             self._connect_later()
             return
         self._link = process.clients.connect(self)
-        self._frames = FrameReader()
+        self._frames = FrameReader(FRAME_BYTES_MAX)
         self._heard_at = self._schedule.now
         self.is_connected = False
         self._line(f"connects to {sid} with session {self.session:#x}, seen {self.checker.seen:#x}")

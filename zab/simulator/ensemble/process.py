@@ -18,7 +18,6 @@ from datatree.log.transaction_log import TransactionLog
 from datatree.recovery.recover import Recovered
 from zab import events as ev
 from zab import message as msg
-from zab.jute.framing import FrameReader
 from zab.member.connection import ClientConnection, Closing
 from zab.member.inputs import Answer, ClientBytes, ClientClosed, ClientConnected, Input, MemberEffect, StorageEffect
 from zab.member.member import Member
@@ -35,6 +34,7 @@ from zab.simulator.world.process import Process
 from zab.simulator.world.schedule import MS
 from zab.simulator.world.sockets import ClientSockets, Manners
 from zab.simulator.world.verdict import SafetyError
+from zab.wire.frames import FrameReader
 
 DIALECT: Final = Dialect[msg.Message, Input](
     encode=msg.encode,
@@ -45,13 +45,6 @@ DIALECT: Final = Dialect[msg.Message, Input](
     down=ev.QuorumLinkDown,
     refused=lambda _sid: ev.QuorumLinkDown(0),
 )
-
-
-def _connection(number: int, client: int) -> ClientConnection:
-    return ClientConnection(number, f"10.1.0.{-client}", 40_000, FrameReader())
-
-
-MANNERS: Final = Manners(_connection, ClientConnected, ClientBytes, ClientClosed, Closing.AT_ONCE)
 
 
 class Judges(Protocol):
@@ -154,7 +147,9 @@ class MemberProcess(Process):
         self.election = ElectionLinks(
             self, others, self._election_of, self.config.election_connect_timeout_ms, self.tasks.post
         )
-        self.clients = ClientSockets(self, MANNERS)
+        self.clients = ClientSockets(
+            self, Manners(self._connection, ClientConnected, ClientBytes, ClientClosed, Closing.AT_ONCE)
+        )
         self.member = ObservedMember(self.config, recovered, rng, machine.now_ms, machine.wall_ms(), ObservedPeer)
         self.member.observe = self._turn_begins
         assert isinstance(self.member.peer, ObservedPeer)
@@ -171,6 +166,10 @@ class MemberProcess(Process):
         self.turn = Turn(self.member, ports)
         self.delivered: deque[int] = deque()
         """Batch ends that were delivered to the member, and that the judges have not seen applied."""
+
+    def _connection(self, number: int, client: int) -> ClientConnection:
+        frames = FrameReader(self.config.jute_max_buffer_bytes)
+        return ClientConnection(number, f"10.1.0.{-client}", 40_000, frames)
 
     @property
     def peer(self) -> Peer:
