@@ -1,22 +1,30 @@
 """The messages between members, and their encoding.
 
-One frame is a 4-byte big-endian length and one CBOR array `[type, field, …]` in the order of the attributes below. The
-type numbers are ZooKeeper's packet numbers where it has the packet. The first frame on every link, in both directions,
-is a `Hello` with the protocol version.
-
-Everything that arrives is checked here, once: a frame that is not exactly one known message with fields of the right
-kind and range raises `MessageError`, and the link that it came on is closed by whoever owns it. Nothing else is harmed.
+One frame (`zab.wire.frames`) is one record (`zab.wire.records`): the type number, then the attributes below in their
+order. The type numbers are ZooKeeper's packet numbers where it has the packet. The first frame on every link, in both
+directions, is a `Hello` with the protocol version.
 
 Not here: what a message means (the phase modules), and how frames travel (`zab.server`).
 """
 
-from collections.abc import Callable
-from operator import attrgetter
 from struct import Struct
 from typing import Any, ClassVar, TypeAlias, get_args
 
 import attrs
-import cbor2
+
+from zab.wire.records import (
+    COUNT,
+    INT32,
+    INT64,
+    Codec,
+    checked,
+    is_bool,
+    is_bytes,
+    is_int,
+    is_list_of,
+    is_row,
+    is_text,
+)
 
 PROTOCOL_VERSION = 1
 
@@ -36,63 +44,18 @@ WRITE_HEAD = Struct(">qii")
 """In front of the body of a forwarded write: session id, cxid, opcode."""
 
 
-class MessageError(Exception):
-    """The bytes are no message of this protocol."""
-
-
-Check: TypeAlias = Callable[[object], bool]
-
-
-def _is_int(low: int, high: int) -> Check:
-    return lambda value: type(value) is int and low <= value <= high
-
-
-def _is_bytes(low: int, high: int) -> Check:
-    return lambda value: type(value) is bytes and low <= len(value) <= high
-
-
-def _is_list_of(check: Check) -> Check:
-    return lambda value: type(value) is list and all(map(check, value))
-
-
-def _is_row(*checks: Check) -> Check:
-    def holds(value: object) -> bool:
-        return (
-            type(value) is list and len(value) == len(checks) and all(c(v) for c, v in zip(checks, value, strict=True))
-        )
-
-    return holds
-
-
-def _is_bool(value: object) -> bool:
-    return type(value) is bool
-
-
-def _is_text(value: object) -> bool:
-    return type(value) is str and len(value) <= REASON_BYTES_MAX
-
-
-_2_31, _2_63 = 1 << 31, 1 << 63
-
-INT32 = _is_int(-_2_31, _2_31 - 1)
-INT64 = _is_int(-_2_63, _2_63 - 1)
-SERVER_ID = _is_int(0, (1 << 63) - 1)
-ZXID = _is_int(0, (1 << 63) - 1)
-EPOCH = _is_int(0, (1 << 31) - 1)
-EPOCH_OR_NONE = _is_int(-1, (1 << 31) - 1)
-COUNT = _is_int(0, (1 << 63) - 1)
-DIGEST = _is_int(0, (1 << 64) - 1)
-HOLDS = _is_int(0, 3)
-CHAIN = _is_bytes(16, 16)
-IDENTITIES = _is_list_of(_is_row(_is_bytes(0, 256), _is_bytes(0, 4096)))
+SERVER_ID = is_int(0, (1 << 63) - 1)
+ZXID = is_int(0, (1 << 63) - 1)
+EPOCH = is_int(0, (1 << 31) - 1)
+EPOCH_OR_NONE = is_int(-1, (1 << 31) - 1)
+DIGEST = is_int(0, (1 << 64) - 1)
+HOLDS = is_int(0, 3)
+CHAIN = is_bytes(16, 16)
+IDENTITIES = is_list_of(is_row(is_bytes(0, 256), is_bytes(0, 4096)))
 
 
 def _lineage(value: object) -> bool:
     return value == b"" or CHAIN(value)
-
-
-def _field(check: Check) -> Any:
-    return attrs.field(metadata={"check": check})
 
 
 @attrs.define
@@ -100,8 +63,8 @@ class Hello:
     """First on every link, both ways: who speaks, and in which version."""
 
     TYPE: ClassVar[int] = 100
-    version: int = _field(COUNT)
-    sid: int = _field(SERVER_ID)
+    version: int = checked(COUNT)
+    sid: int = checked(SERVER_ID)
 
 
 @attrs.define
@@ -109,18 +72,18 @@ class Notification:
     """A vote, on the election port (fast leader election)."""
 
     TYPE: ClassVar[int] = 0
-    state: int = _field(_is_int(0, 3))
-    leader: int = _field(SERVER_ID)
-    zxid: int = _field(ZXID)
-    epoch: int = _field(EPOCH)
-    round: int = _field(COUNT)
-    lineage: bytes = _field(_lineage)
-    amnesiac: bool = _field(_is_bool)
-    holds: int = _field(HOLDS)
+    state: int = checked(is_int(0, 3))
+    leader: int = checked(SERVER_ID)
+    zxid: int = checked(ZXID)
+    epoch: int = checked(EPOCH)
+    round: int = checked(COUNT)
+    lineage: bytes = checked(_lineage)
+    amnesiac: bool = checked(is_bool)
+    holds: int = checked(HOLDS)
     """What the sender holds, from nothing to batches (`zab.history`)."""
-    marked: bool = _field(_is_bool)
+    marked: bool = checked(is_bool)
     """The sender holds nothing, and its operator said that it never did (B3)."""
-    leader_marked: bool = _field(_is_bool)
+    leader_marked: bool = checked(is_bool)
     """So does the server that it votes for."""
 
 
@@ -129,12 +92,12 @@ class FollowerInfo:
     """CEPOCH of the paper: a learner's promise so far, and who it is. ZooKeeper's FOLLOWERINFO and OBSERVERINFO."""
 
     TYPE: ClassVar[int] = 11
-    accepted_epoch: int = _field(EPOCH)
-    lineage: bytes = _field(_lineage)
-    holds: int = _field(HOLDS)
-    amnesiac: bool = _field(_is_bool)
-    observer: bool = _field(_is_bool)
-    marked: bool = _field(_is_bool)
+    accepted_epoch: int = checked(EPOCH)
+    lineage: bytes = checked(_lineage)
+    holds: int = checked(HOLDS)
+    amnesiac: bool = checked(is_bool)
+    observer: bool = checked(is_bool)
+    marked: bool = checked(is_bool)
     """As in `Notification`."""
 
 
@@ -143,8 +106,8 @@ class LeaderInfo:
     """NEWEPOCH of the paper: the epoch that the prospective leader asks its learners to accept."""
 
     TYPE: ClassVar[int] = 17
-    epoch: int = _field(EPOCH)
-    lineage: bytes = _field(CHAIN)
+    epoch: int = checked(EPOCH)
+    lineage: bytes = checked(CHAIN)
 
 
 @attrs.define
@@ -155,9 +118,9 @@ class AckEpoch:
     """
 
     TYPE: ClassVar[int] = 18
-    epoch: int = _field(EPOCH_OR_NONE)
-    zxid: int = _field(ZXID)
-    chain: bytes = _field(CHAIN)
+    epoch: int = checked(EPOCH_OR_NONE)
+    zxid: int = checked(ZXID)
+    chain: bytes = checked(CHAIN)
 
 
 @attrs.define
@@ -165,7 +128,7 @@ class Diff:
     """Your history is a prefix of mine: what is missing follows."""
 
     TYPE: ClassVar[int] = 13
-    zxid: int = _field(ZXID)
+    zxid: int = checked(ZXID)
 
 
 @attrs.define
@@ -173,9 +136,9 @@ class Trunc:
     """Cut your history after this position, which we both have; what is missing follows."""
 
     TYPE: ClassVar[int] = 14
-    zxid: int = _field(ZXID)
-    chain: bytes = _field(CHAIN)
-    conflict: bool = _field(_is_bool)
+    zxid: int = checked(ZXID)
+    chain: bytes = checked(CHAIN)
+    conflict: bool = checked(is_bool)
     """Where your history ends, I have other bytes at the same zxid (A5)."""
 
 
@@ -184,9 +147,9 @@ class Snap:
     """Take this snapshot in place of your history; answer with `Installed`, then the rest follows."""
 
     TYPE: ClassVar[int] = 15
-    zxid: int = _field(ZXID)
-    chain: bytes = _field(CHAIN)
-    conflict: bool = _field(_is_bool)
+    zxid: int = checked(ZXID)
+    chain: bytes = checked(CHAIN)
+    conflict: bool = checked(is_bool)
     """As in `Trunc`."""
 
 
@@ -195,7 +158,7 @@ class Installed:
     """The snapshot of `Snap` is durable and is my history now."""
 
     TYPE: ClassVar[int] = 23
-    zxid: int = _field(ZXID)
+    zxid: int = checked(ZXID)
 
 
 @attrs.define
@@ -203,7 +166,7 @@ class Proposal:
     """Batches, in order, exactly as they were first built."""
 
     TYPE: ClassVar[int] = 2
-    batches: list[bytes] = _field(_is_list_of(_is_bytes(1, FRAME_BYTES_MAX)))
+    batches: list[bytes] = checked(is_list_of(is_bytes(1, FRAME_BYTES_MAX)))
 
 
 @attrs.define
@@ -211,8 +174,8 @@ class NewLeader:
     """NEWLEADER of the paper: with everything up to `zxid` in your log, I lead epoch `epoch`."""
 
     TYPE: ClassVar[int] = 10
-    epoch: int = _field(EPOCH)
-    zxid: int = _field(ZXID)
+    epoch: int = checked(EPOCH)
+    zxid: int = checked(ZXID)
 
 
 @attrs.define
@@ -220,8 +183,8 @@ class Ack:
     """Everything up to `zxid` is durable here. With counter 0: ACK-LD, the answer to NEWLEADER of that epoch."""
 
     TYPE: ClassVar[int] = 3
-    epoch: int = _field(EPOCH)
-    zxid: int = _field(ZXID)
+    epoch: int = checked(EPOCH)
+    zxid: int = checked(ZXID)
 
 
 @attrs.define
@@ -229,7 +192,7 @@ class UpToDate:
     """COMMIT-LD of the paper: the epoch is established, and this is its high-water mark now."""
 
     TYPE: ClassVar[int] = 12
-    zxid: int = _field(ZXID)
+    zxid: int = checked(ZXID)
 
 
 @attrs.define
@@ -237,7 +200,7 @@ class Commit:
     """The high-water mark is at `zxid` (cumulative)."""
 
     TYPE: ClassVar[int] = 4
-    zxid: int = _field(ZXID)
+    zxid: int = checked(ZXID)
 
 
 @attrs.define
@@ -245,10 +208,10 @@ class Ping:
     """A sign of life. The learner's answer carries its touched sessions and the digest of its tree at `applied`."""
 
     TYPE: ClassVar[int] = 5
-    zxid: int = _field(ZXID)
-    applied: int = _field(ZXID)
-    digest: int = _field(DIGEST)
-    touched: list[list[int]] = _field(_is_list_of(_is_row(INT64, INT32)))
+    zxid: int = checked(ZXID)
+    applied: int = checked(ZXID)
+    digest: int = checked(DIGEST)
+    touched: list[list[int]] = checked(is_list_of(is_row(INT64, INT32)))
     """Rows of session id and timeout in milliseconds."""
 
 
@@ -257,7 +220,7 @@ class Confirm:
     """Do you still follow me? (linearizable sync; the first acknowledgement of an amnesiac)"""
 
     TYPE: ClassVar[int] = 20
-    round: int = _field(COUNT)
+    round: int = checked(COUNT)
 
 
 @attrs.define
@@ -265,7 +228,7 @@ class Confirmed:
     """I do: I have accepted no epoch above yours."""
 
     TYPE: ClassVar[int] = 21
-    round: int = _field(COUNT)
+    round: int = checked(COUNT)
 
 
 @attrs.define
@@ -273,7 +236,7 @@ class Refused:
     """Why this link is about to be closed, in words."""
 
     TYPE: ClassVar[int] = 22
-    reason: str = _field(_is_text)
+    reason: str = checked(is_text(REASON_BYTES_MAX))
 
 
 @attrs.define
@@ -285,7 +248,7 @@ class Request:
     """
 
     TYPE: ClassVar[int] = 1
-    rows: list[list[Any]] = _field(_is_list_of(_is_row(IDENTITIES, _is_list_of(_is_bytes(16, FRAME_BYTES_MAX)))))
+    rows: list[list[Any]] = checked(is_list_of(is_row(IDENTITIES, is_list_of(is_bytes(16, FRAME_BYTES_MAX)))))
 
 
 @attrs.define
@@ -293,8 +256,8 @@ class Revalidate:
     """A client came back to this learner with a session: is it alive, and mine from now on?"""
 
     TYPE: ClassVar[int] = 6
-    session: int = _field(INT64)
-    timeout_ms: int = _field(INT32)
+    session: int = checked(INT64)
+    timeout_ms: int = checked(INT32)
 
 
 @attrs.define
@@ -302,8 +265,8 @@ class Revalidated:
     """The leader's verdict on `Revalidate`."""
 
     TYPE: ClassVar[int] = 24
-    session: int = _field(INT64)
-    valid: bool = _field(_is_bool)
+    session: int = checked(INT64)
+    valid: bool = checked(is_bool)
 
 
 @attrs.define
@@ -311,7 +274,7 @@ class Sync:
     """Clients of this learner asked for `sync`; the tag names their place in its queues."""
 
     TYPE: ClassVar[int] = 7
-    tag: int = _field(COUNT)
+    tag: int = checked(COUNT)
 
 
 @attrs.define
@@ -319,8 +282,8 @@ class Synced:
     """A quorum still follows the leader; the sync is done when you have applied `zxid`."""
 
     TYPE: ClassVar[int] = 25
-    tag: int = _field(COUNT)
-    zxid: int = _field(ZXID)
+    tag: int = checked(COUNT)
+    zxid: int = checked(ZXID)
 
 
 Message: TypeAlias = (
@@ -355,38 +318,6 @@ it, so none overtakes it."""
 
 MESSAGES: tuple[type[Message], ...] = get_args(Message)
 
-_FIELDS: dict[type[Message], tuple[str, ...]] = {
-    kind: tuple(field.name for field in attrs.fields(kind)) for kind in MESSAGES
-}
-_VALUES: dict[type[Message], Callable[[Message], Any]] = {
-    kind: attrgetter("TYPE", *names) for kind, names in _FIELDS.items()
-}
-_BY_TYPE: dict[int, tuple[type[Message], tuple[Check, ...]]] = {
-    kind.TYPE: (kind, tuple(field.metadata["check"] for field in attrs.fields(kind))) for kind in MESSAGES
-}
-assert len(_BY_TYPE) == len(MESSAGES), "two messages share a type number"
-
-
-def encode(message: Message) -> bytes:
-    """One message as CBOR, without the frame's length."""
-    return cbor2.dumps(_VALUES[type(message)](message))
-
-
-def decode(frame: bytes) -> Message:
-    """One message from the CBOR of a frame; `MessageError` says what is wrong with it."""
-    try:
-        array = cbor2.loads(frame)
-    except (cbor2.CBORDecodeError, ValueError, TypeError, OverflowError, RecursionError, MemoryError) as error:
-        raise MessageError(f"not CBOR: {error}") from error
-    if type(array) is not list or not array or type(array[0]) is not int:
-        raise MessageError("a message is an array that starts with its type")
-    if array[0] not in _BY_TYPE:
-        raise MessageError(f"unknown message type {array[0]}")
-    kind, checks = _BY_TYPE[array[0]]
-    if len(array) - 1 != len(checks):
-        raise MessageError(f"{kind.__name__} has {len(checks)} fields, not {len(array) - 1}")
-    del array[0]
-    for index, value in enumerate(array):
-        if not checks[index](value):
-            raise MessageError(f"{kind.__name__}.{_FIELDS[kind][index]} is out of range")
-    return kind(*array)
+_CODEC: Codec[Message] = Codec(MESSAGES)
+encode = _CODEC.encode
+decode = _CODEC.decode

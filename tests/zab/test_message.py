@@ -7,6 +7,7 @@ import cbor2
 import pytest
 
 from zab import message as msg
+from zab.wire.records import MessageError
 
 CHAIN = bytes(range(16))
 
@@ -51,12 +52,12 @@ def test_a_message_comes_back_as_it_was(message: msg.Message) -> None:
 def test_every_prefix_and_every_longer_message_is_refused(message: msg.Message) -> None:
     frame = msg.encode(message)
     for length in range(len(frame)):
-        with pytest.raises(msg.MessageError):
+        with pytest.raises(MessageError):
             msg.decode(frame[:length])
     fields = [getattr(message, field.name) for field in attrs.fields(type(message))]
-    with pytest.raises(msg.MessageError, match="fields"):
+    with pytest.raises(MessageError, match="fields"):
         msg.decode(cbor2.dumps([message.TYPE, *fields, 0]))
-    with pytest.raises(msg.MessageError, match="fields"):
+    with pytest.raises(MessageError, match="fields"):
         msg.decode(cbor2.dumps([message.TYPE, *fields[:-1]]))
 
 
@@ -67,7 +68,7 @@ def test_a_field_of_another_kind_is_refused_by_name(message: msg.Message) -> Non
         for wrong in (None, 1.5, "x" * 5000, [[[]]], 1 << 70, -(1 << 70)):
             values = [getattr(message, f.name) for f in fields]
             values[at] = wrong
-            with pytest.raises(msg.MessageError, match=field.name):
+            with pytest.raises(MessageError, match=field.name):
                 msg.decode(cbor2.dumps([message.TYPE, *values]))
 
 
@@ -75,7 +76,7 @@ def test_a_field_of_another_kind_is_refused_by_name(message: msg.Message) -> Non
     "frame", [b"", b"\xff", cbor2.dumps(7), cbor2.dumps([]), cbor2.dumps(["x"]), cbor2.dumps([9999]), cbor2.dumps({})]
 )
 def test_what_is_no_message_is_refused(frame: bytes) -> None:
-    with pytest.raises(msg.MessageError):
+    with pytest.raises(MessageError):
         msg.decode(frame)
 
 
@@ -88,5 +89,5 @@ def test_random_bytes_never_raise_anything_else() -> None:
             frame[rng.randrange(len(frame))] = rng.randrange(256)
         try:
             msg.decode(bytes(frame))
-        except msg.MessageError:
+        except MessageError:
             continue

@@ -38,8 +38,9 @@ import trio
 
 from zab.events import ElectionLinkDown, ElectionLinkUp, NotificationReceived
 from zab.host.journal import Journal
-from zab.message import PROTOCOL_VERSION, Hello, Message, MessageError, Notification, decode
+from zab.message import PROTOCOL_VERSION, Hello, Message, Notification, decode
 from zab.server.links import FrameError, Frames, framed
+from zab.wire.records import MessageError
 
 FRAME_BYTES_MAX = 4096
 RECEIVE_BYTES = 4096

@@ -42,11 +42,11 @@ from zab.message import (
     URGENT,
     Hello,
     Message,
-    MessageError,
     Proposal,
     decode,
     encode,
 )
+from zab.wire.records import MessageError
 
 RECEIVE_BYTES = 64 << 10
 RECEIVE_CALLS_MAX = 32

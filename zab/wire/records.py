@@ -1,0 +1,119 @@
+"""Checked records: what servers say to each other, one CBOR array `[type, field, …]` for each message.
+
+    @attrs.define
+    class Commit:
+        TYPE: ClassVar[int] = 4
+        zxid: int = checked(ZXID)
+
+    CODEC = Codec((Commit, …))
+
+The fields follow the type number in the order of the attributes. A service declares its messages so, and a codec of
+those that may come in one place.
+
+Everything that arrives is checked here, once: bytes that are not exactly one known message, with fields of the right
+kind and range, raise `MessageError`. Whoever reads them closes the connection that they came on; nothing else is
+harmed.
+
+Not here: what a message means, and how it travels (`zab.wire.frames`).
+"""
+
+from collections.abc import Callable, Sequence
+from operator import attrgetter
+from typing import Any, ClassVar, Generic, Protocol, TypeAlias, TypeVar
+
+import attrs
+import cbor2
+
+
+class MessageError(Exception):
+    """The bytes are no message that may come here."""
+
+
+Check: TypeAlias = Callable[[object], bool]
+
+
+def is_int(low: int, high: int) -> Check:
+    return lambda value: type(value) is int and low <= value <= high
+
+
+def is_bytes(low: int, high: int) -> Check:
+    return lambda value: type(value) is bytes and low <= len(value) <= high
+
+
+def is_list_of(check: Check) -> Check:
+    return lambda value: type(value) is list and all(map(check, value))
+
+
+def is_row(*checks: Check) -> Check:
+    """A list of as many values as there are checks, each of which holds for its value."""
+
+    def holds(value: object) -> bool:
+        return (
+            type(value) is list and len(value) == len(checks) and all(c(v) for c, v in zip(checks, value, strict=True))
+        )
+
+    return holds
+
+
+def is_text(length_max: int) -> Check:
+    return lambda value: type(value) is str and len(value) <= length_max
+
+
+def is_bool(value: object) -> bool:
+    return type(value) is bool
+
+
+INT32 = is_int(-(1 << 31), (1 << 31) - 1)
+INT64 = is_int(-(1 << 63), (1 << 63) - 1)
+COUNT = is_int(0, (1 << 63) - 1)
+
+
+def checked(check: Check) -> Any:
+    """An attribute whose value on the wire has to hold this."""
+    return attrs.field(metadata={"check": check})
+
+
+class Record(attrs.AttrsInstance, Protocol):
+    """An attrs class whose attributes are all `checked`."""
+
+    TYPE: ClassVar[int]
+
+
+M = TypeVar("M", bound=Record)
+
+
+class Codec(Generic[M]):
+    """The messages that may come in one place, to bytes and back."""
+
+    def __init__(self, kinds: Sequence[type[M]]) -> None:
+        self._by_type: dict[int, tuple[type[M], tuple[Check, ...], tuple[str, ...]]] = {}
+        self._values: dict[type[M], Callable[[M], Any]] = {}
+        for kind in kinds:
+            fields = attrs.fields(kind)
+            names = tuple(field.name for field in fields)
+            assert kind.TYPE not in self._by_type, "two messages share a type number"
+            self._by_type[kind.TYPE] = (kind, tuple(field.metadata["check"] for field in fields), names)
+            self._values[kind] = attrgetter("TYPE", *names)
+
+    def encode(self, message: M) -> bytes:
+        """One message as CBOR, without the frame's length."""
+        return cbor2.dumps(self._values[type(message)](message))
+
+    def decode(self, payload: bytes) -> M:
+        """One message from the payload of a frame; `MessageError` says what is wrong with it."""
+        try:
+            array = cbor2.loads(payload)
+        except (cbor2.CBORDecodeError, ValueError, TypeError, OverflowError, RecursionError, MemoryError) as error:
+            raise MessageError(f"not CBOR: {error}") from error
+        if type(array) is not list or not array or type(array[0]) is not int:
+            raise MessageError("a message is an array that starts with its type")
+        if array[0] not in self._by_type:
+            raise MessageError(f"no message of type {array[0]} may come here")
+        kind, checks, names = self._by_type[array[0]]
+        if len(array) - 1 != len(checks):
+            raise MessageError(f"{kind.__name__} has {len(checks)} fields, not {len(array) - 1}")
+        del array[0]
+        for index, value in enumerate(array):
+            if not checks[index](value):
+                raise MessageError(f"{kind.__name__}.{names[index]} is out of range")
+        return kind(*array)
