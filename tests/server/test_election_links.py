@@ -11,12 +11,16 @@ import trio
 from zab.events import ElectionLinkDown, ElectionLinkUp, NotificationReceived
 from zab.history import NOTHING
 from zab.host.listener import open_listener
-from zab.message import PROTOCOL_VERSION, Ack, Hello, Notification, decode
+from zab.message import PROTOCOL_VERSION, Ack, Hello, Notification, decode, encode
 from zab.server import election_links as module
 from zab.server.election_links import Address, ElectionLinks
-from zab.server.links import framed
+from zab.wire.frames import frame
 
 PATIENCE_SECONDS = 5
+
+
+def frame_of(message):
+    return frame(encode(message))
 
 
 def vote(round_number):
@@ -145,7 +149,7 @@ async def test_connection_that_closes_and_opens_again_is_never_down():
                 async with await listener.accept() as stream:
                     assert await receive(stream) == Hello(PROTOCOL_VERSION, 1)
                     count = len(members[1].events.seen)
-                    await stream.send_all(framed(Hello(PROTOCOL_VERSION, 2)))
+                    await stream.send_all(frame_of(Hello(PROTOCOL_VERSION, 2)))
                     with trio.fail_after(PATIENCE_SECONDS):
                         while len(members[1].events.seen) == count:
                             await members[1].events.changed.wait()
@@ -159,7 +163,7 @@ async def test_connection_that_closes_and_stays_closed_is_down():
         with open_listener("127.0.0.1", addresses[2].port) as listening:
             listener = trio.SocketListener(trio.socket.from_stdlib_socket(listening))
             async with await listener.accept() as stream:
-                await stream.send_all(framed(Hello(PROTOCOL_VERSION, 2)))
+                await stream.send_all(frame_of(Hello(PROTOCOL_VERSION, 2)))
                 await members[1].events.wait_for(up(2))
         with trio.fail_after(PATIENCE_SECONDS):
             while members[1].events.seen[-1] != ElectionLinkDown(2):
@@ -171,7 +175,7 @@ async def test_wrong_server_at_the_address_is_down():
         with open_listener("127.0.0.1", addresses[2].port) as listening:
             listener = trio.SocketListener(trio.socket.from_stdlib_socket(listening))
             async with await listener.accept() as stream:
-                await stream.send_all(framed(Hello(PROTOCOL_VERSION, 3)))
+                await stream.send_all(frame_of(Hello(PROTOCOL_VERSION, 3)))
                 await members[1].events.wait_for(ElectionLinkDown(2))
 
 
@@ -196,16 +200,16 @@ async def test_redialling_waits_longer_each_time_up_to_a_second(autojump_clock, 
 
 @pytest.mark.parametrize(
     "garbage",
-    [b"\0\0\0\x01\xff", b"\0\0\0\x02\x81\x00", framed(Ack(1, 1)), framed(Hello(PROTOCOL_VERSION, 2))],
+    [b"\0\0\0\x01\xff", b"\0\0\0\x02\x81\x00", frame_of(Ack(1, 1)), frame_of(Hello(PROTOCOL_VERSION, 2))],
     ids=["no CBOR", "too few fields", "other message", "second greeting"],
 )
 async def test_malformed_message_never_ends_the_receiver(garbage):
     """ZOOKEEPER-3769."""
     async with running(1, absent=(2,)) as (members, addresses):
         stream = await trio.open_tcp_stream(addresses[1].host, addresses[1].port)
-        await stream.send_all(framed(Hello(PROTOCOL_VERSION, 2)))
+        await stream.send_all(frame_of(Hello(PROTOCOL_VERSION, 2)))
         assert await receive(stream) == Hello(PROTOCOL_VERSION, 1)
-        await stream.send_all(garbage + framed(vote(5)))
+        await stream.send_all(garbage + frame_of(vote(5)))
         await members[1].events.wait_for(NotificationReceived(2, vote(5)))
         await stream.aclose()
 
@@ -213,10 +217,10 @@ async def test_malformed_message_never_ends_the_receiver(garbage):
 @pytest.mark.parametrize(
     "first",
     [
-        framed(Hello(PROTOCOL_VERSION, 9)),
-        framed(Hello(PROTOCOL_VERSION, 1)),
-        framed(Hello(2, 2)),
-        framed(vote(1)),
+        frame_of(Hello(PROTOCOL_VERSION, 9)),
+        frame_of(Hello(PROTOCOL_VERSION, 1)),
+        frame_of(Hello(2, 2)),
+        frame_of(vote(1)),
         b"\xff\xff\xff\xff",
     ],
     ids=["unknown server", "ourselves", "other version", "no greeting", "no frame"],
@@ -236,12 +240,12 @@ async def test_newer_inbound_connection_of_a_server_replaces_the_older_one():
         streams = []
         for _ in range(2):
             stream = await trio.open_tcp_stream(addresses[1].host, addresses[1].port)
-            await stream.send_all(framed(Hello(PROTOCOL_VERSION, 2)))
+            await stream.send_all(frame_of(Hello(PROTOCOL_VERSION, 2)))
             assert await receive(stream) == Hello(PROTOCOL_VERSION, 1)
             streams.append(stream)
         with trio.fail_after(PATIENCE_SECONDS):
             assert await streams[0].receive_some(1) == b""
-        await streams[1].send_all(framed(vote(5)))
+        await streams[1].send_all(frame_of(vote(5)))
         await members[1].events.wait_for(NotificationReceived(2, vote(5)))
         for stream in streams:
             await stream.aclose()

@@ -7,8 +7,11 @@ import pytest
 import trio
 
 from zab.events import MessageReceived, QuorumLinkDown, QuorumLinkUp
+from zab.host import links as links_module
+from zab.host.links import GREETING_MS, Links
 from zab.host.listener import open_listener
 from zab.host.loop import Loop
+from zab.member.dialect import QUORUM_DIALECT, cut
 from zab.message import (
     DATA_FRAME_BYTES_MAX,
     FRAME_BYTES_MAX,
@@ -24,16 +27,15 @@ from zab.message import (
     Refused,
     Request,
     decode,
+    encode,
 )
-from zab.server import links as links_module
-from zab.server.links import (
-    GREETING_MS,
-    FrameError,
-    Frames,
-    QuorumLinks,
-    cut,
-    framed,
-)
+from zab.server.greeting import Greeting
+from zab.server.snapshot_transfer import SnapshotRequest
+from zab.wire.frames import frame
+
+
+def framed(message):
+    return frame(encode(message))
 
 
 class Server:
@@ -42,7 +44,8 @@ class Server:
     def __init__(self):
         self.loop = Loop()
         self.handed_over = []
-        self.links = QuorumLinks(self.loop, 1, [1, 2, 3], lambda *what: self.handed_over.append(what))
+        greeting = Greeting(1, [1, 2, 3], lambda *what: self.handed_over.append(what))
+        self.links = Links(self.loop, QUORUM_DIALECT, greeting.hello(), greeting.greeted)
         listening = open_listener("127.0.0.1", 0)
         self.address = listening.getsockname()
         self.links.listen(listening)
@@ -185,7 +188,7 @@ def test_dialled_server_that_closes_before_its_greeting_is_a_failed_dial(server)
 
 
 def test_dial_that_failed_elsewhere_is_reported(server):
-    server.links.dial_failed()
+    server.links.dial_failed(3)
     assert not server.links.is_idle
     assert server.turns() == [QuorumLinkDown(0)]
 
@@ -218,15 +221,48 @@ def test_strangers_are_limited(server, monkeypatch):
     known.close()
 
 
-def test_first_frame_that_is_no_message_hands_the_socket_over(server):
+REQUEST = SnapshotRequest(1, 2, bytes(16), 77, bytes(range(16)), 5)
+REQUEST_BYTES = b"\x87\x18\xc8\x01\x02\x50" + bytes(16) + b"\x18\x4d\x50" + bytes(range(16)) + b"\x05"
+
+
+def test_request_for_a_snapshot_as_the_first_frame_hands_the_socket_over(server):
     sock = server.dialled_by(2, hello=False)
-    sock.sendall(b"\0\0\0\x03\x82\x18\xc8" + b"rest")  # [200, …]: no message of the protocol
+    sock.sendall(frame(REQUEST_BYTES))
     assert server.turns(0) == []
-    [(handed, frame, rest)] = server.handed_over
-    assert (frame, rest) == (b"\x82\x18\xc8", b"rest")
+    [(handed, request)] = server.handed_over
+    assert request == REQUEST
     assert handed.fileno() >= 0
     handed.close()
     assert server.links.next_deadline() is None
+
+
+def test_request_for_a_snapshot_is_no_answer_to_a_dial(server):
+    theirs = server.dials(3)
+    server.turns(0)
+    theirs.sendall(frame(REQUEST_BYTES))
+    assert server.turns() == [QuorumLinkDown(0)]
+    assert server.handed_over == []
+
+
+def test_request_for_a_snapshot_is_no_message_of_a_link(server):
+    sock, link = server.linked()
+    sock.sendall(frame(REQUEST_BYTES))
+    assert server.turns() == [QuorumLinkDown(link)]
+
+
+def test_large_message_right_after_a_greeting_is_received(server):
+    """The limit of a stranger's first frame is not that of what follows it."""
+    sock = server.dialled_by(2, hello=False)
+    message = Proposal([bytes(10_000)])
+    sock.sendall(framed(Hello(PROTOCOL_VERSION, 2)) + framed(message) + framed(Commit(1)))
+    assert server.turns(3) == [QuorumLinkUp(1, 2, True), MessageReceived(1, message), MessageReceived(1, Commit(1))]
+
+
+def test_first_frame_above_the_limit_of_strangers_is_refused_by_its_length_alone(server):
+    sock = server.dialled_by(2, hello=False)
+    sock.sendall((4097).to_bytes(4, "big"))
+    assert server.turns(0) == []
+    assert sock.recv(1) == b""
 
 
 # ------------------------------------------------------------------------------------------------------------ receiving
@@ -290,27 +326,6 @@ def test_bytes_that_are_no_message_break_that_link_and_no_other(server, garbage)
         key=repr,
     )
     assert bad.recv(1000) == b""
-
-
-def test_frames_cut_anywhere_are_the_same_frames():
-    bodies = [b"a", b"bc" * 500, b"d" * 4096]
-    stream = b"".join(len(body).to_bytes(4, "big") + body for body in bodies)
-    for step in (1, 2, 3, 7, 1000, len(stream)):
-        frames = Frames(4096)
-        found = []
-        for index in range(0, len(stream), step):
-            frames.feed(stream[index : index + step])
-            while (frame := frames.next()) is not None:
-                found.append(frame)
-        assert found == bodies
-        assert frames.rest() == b""
-
-
-def test_frame_above_the_limit_is_refused_by_its_length_alone():
-    frames = Frames(4096)
-    frames.feed((4097).to_bytes(4, "big"))
-    with pytest.raises(FrameError, match="4097 bytes, limit 4096"):
-        frames.next()
 
 
 # -------------------------------------------------------------------------------------------------------------- sending

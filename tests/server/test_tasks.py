@@ -105,8 +105,8 @@ class FakeLinks:
     def break_off_dialled(self, sid, reason):
         self.broken.append(("dialled", sid))
 
-    def dial_failed(self):
-        self.broken.append(("dial", 0))
+    def dial_failed(self, sid):
+        self.broken.append(("dial", sid))
 
     def adopt_descriptor(self, descriptor, sid):
         self.broken.append(("adopted", sid))
@@ -299,7 +299,7 @@ def snapshot_on(storage):
 async def test_dial_that_fails_is_told(directory):
     async with running(directory) as parts:
         parts.do(ev.ConnectQuorum(2))
-        await until(lambda: parts.links.broken == [("dial", 0)])
+        await until(lambda: parts.links.broken == [("dial", 2)])
 
 
 # ------------------------------------------------------------------------------------------------------------ snapshots
@@ -308,7 +308,8 @@ async def test_dial_that_fails_is_told(directory):
 @asynccontextmanager
 async def transfers_from(directory, hold=None):
     """A member with a snapshot that serves transfers; `hold` makes it wait before it answers."""
-    from zab.server.snapshot_transfer import TransferServer
+    from zab.server.snapshot_transfer import SnapshotRequest, TransferServer
+    from zab.wire.records import Codec
 
     storage = open_storage(directory)
     zxid, chain = snapshot_on(storage)
@@ -321,7 +322,8 @@ async def transfers_from(directory, hold=None):
         data = await stream.receive_some(4096)
         if hold is not None:
             await hold.wait()
-        await transfers.serve(socket.socket(fileno=stream.socket.detach()), bytes(data[4:]))
+        request = Codec((SnapshotRequest,)).decode(bytes(data[4:]))
+        await transfers.serve(socket.socket(fileno=stream.socket.detach()), request)
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(trio.serve_listeners, handle, listening)

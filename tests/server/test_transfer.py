@@ -14,13 +14,20 @@ from zab.events import FetchSnapshot
 from zab.host.disk import RealDisk
 from zab.host.listener import open_listener
 from zab.server.election_links import Address
-from zab.server.links import Frames
-from zab.server.snapshot_transfer import Fetcher, TransferError, TransferRequest, TransferServer, parse_request
+from zab.server.greeting import Greeting
+from zab.server.snapshot_transfer import Fetcher, SnapshotRequest, TransferError, TransferServer
+from zab.wire.frames import FrameReader, frame
+from zab.wire.records import Codec, MessageError
 
 ZXID = (1 << 32) + 77
 CHAIN = bytes(range(16))
 FETCH = FetchSnapshot(1, 1, ZXID, CHAIN, LINEAGE)
 PATIENCE_SECONDS = 10
+REQUESTS = Codec((SnapshotRequest,))
+
+
+def request_of(sid, *, version=1, lineage=LINEAGE, zxid=ZXID, chain=CHAIN, offset=0):
+    return frame(REQUESTS.encode(SnapshotRequest(version, sid, lineage, zxid, chain, offset)))
 
 
 @pytest.fixture
@@ -51,11 +58,12 @@ async def serving(disk, *, count_max=10, stall_seconds=5.0, before=None):
     async def handle(stream):
         if before is not None and await before(stream):
             return
-        frames = Frames(4096)
-        while (frame := frames.next()) is None:
-            frames.feed(await stream.receive_some(4096))
+        frames = FrameReader(4096)
+        payload = None
+        while payload is None:
+            payload = frames.feed_one(await stream.receive_some(4096))
         sock = socket.socket(fileno=stream.socket.detach())
-        await transfers.serve(sock, frame)
+        await transfers.serve(sock, REQUESTS.decode(payload))
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(trio.serve_listeners, handle, [listener])
@@ -200,7 +208,7 @@ async def test_learner_that_does_not_read_does_not_hold_a_place_for_ever(disks):
     make_large(server, 20_000_000)
     async with serving(server, count_max=1, stall_seconds=0.3) as (_, address):
         sleeper = await trio.open_tcp_stream(address.host, address.port)
-        await sleeper.send_all(TransferRequest(3, LINEAGE, ZXID, CHAIN, 0).pack())
+        await sleeper.send_all(request_of(3))
         await trio.sleep(0.05)
         with trio.fail_after(PATIENCE_SECONDS):
             await fetcher(learner, address).run()
@@ -212,41 +220,48 @@ async def test_snapshot_being_read_is_known_to_retention(disks):
     make_large(server, 20_000_000)
     async with serving(server) as (transfers, address):
         sleeper = await trio.open_tcp_stream(address.host, address.port)
-        await sleeper.send_all(TransferRequest(3, LINEAGE, ZXID, CHAIN, 0).pack())
+        await sleeper.send_all(request_of(3))
         await trio.sleep(0.1)
         assert transfers.being_read == {ZXID: 1}
         await sleeper.aclose()
 
 
 @pytest.mark.parametrize(
-    "frame",
+    "payload",
     [
         b"",
         b"\xff",
         b"\x80",
         b"\x82\x18\xc8\x01",
-        TransferRequest(1, b"short", 1, CHAIN, 0).pack()[4:],
-        TransferRequest(1, LINEAGE, -1, CHAIN, 0).pack()[4:],
-        TransferRequest(1, LINEAGE, 1, CHAIN, 1 << 63).pack()[4:],
-        TransferRequest(1, LINEAGE, True, CHAIN, 0).pack()[4:],
+        request_of(1, lineage=b"short")[4:],
+        request_of(1, zxid=-1)[4:],
+        request_of(1, offset=1 << 63)[4:],
+        request_of(1, offset=True)[4:],
     ],
 )
-def test_bytes_that_are_no_request_are_refused(frame):
-    with pytest.raises(TransferError):
-        parse_request(frame)
+def test_bytes_that_are_no_request_take_no_connection_over(payload):
+    with pytest.raises(MessageError):
+        Greeting(1, [1, 2], lambda sock, request: None).greeted(payload)
 
 
-def test_request_survives_packing():
-    request = TransferRequest(3, LINEAGE, ZXID, CHAIN, 12345)
-    assert parse_request(request.pack()[4:]) == request
-
-
-async def test_stranger_without_a_request_is_told_and_closed(disks):
+async def test_request_in_another_version_is_refused_in_words(disks):
     server, _ = disks
     async with serving(server) as (_, address), await trio.open_tcp_stream(address.host, address.port) as stream:
-        await stream.send_all(b"\0\0\0\x01\x80")
+        await stream.send_all(request_of(2, version=2))
         answer = b""
         with trio.fail_after(PATIENCE_SECONDS):
             while piece := await stream.receive_some(1000):
                 answer += piece
-        assert b"no array" in answer
+        assert b"version 2 is not 1" in answer
+
+
+async def test_answer_that_is_none_ends_the_transfer(disks):
+    _, learner = disks
+
+    async def babbles(stream):
+        await stream.send_all(frame(b"\x82\x18\xcb\x01"))
+        return True
+
+    async with serving(learner, before=babbles) as (_, address):
+        with trio.fail_after(PATIENCE_SECONDS), pytest.raises(TransferError, match="no answer to a request"):
+            await fetcher(learner, address).run()

@@ -8,7 +8,7 @@ survives.
             <─Hello──
             ──Notification──> …
 
-Frame: 4 bytes length, big-endian, then CBOR (`zab.message`), at most `FRAME_BYTES_MAX` bytes.
+Frames (`zab.wire.frames`) of `FRAME_BYTES_MAX` bytes at most, with messages of `zab.message`.
 
     events      ElectionLinkUp(sid, round trip)   the connection to a server is open
                 ElectionLinkDown(sid)             it was refused, or closed and could not be opened again
@@ -38,8 +38,8 @@ import trio
 
 from zab.events import ElectionLinkDown, ElectionLinkUp, NotificationReceived
 from zab.host.journal import Journal
-from zab.message import PROTOCOL_VERSION, Hello, Message, Notification, decode
-from zab.server.links import FrameError, Frames, framed
+from zab.message import PROTOCOL_VERSION, Hello, Message, Notification, decode, encode
+from zab.wire.frames import FrameError, FrameReader, frame
 from zab.wire.records import MessageError
 
 FRAME_BYTES_MAX = 4096
@@ -89,18 +89,19 @@ class _FrameStream:
 
     def __init__(self, stream: trio.SocketStream) -> None:
         self.stream = stream
-        self._frames = Frames(FRAME_BYTES_MAX)
+        self._frames = FrameReader(FRAME_BYTES_MAX)
 
     async def receive(self) -> Message:
-        while (frame := self._frames.next()) is None:
+        payload = self._frames.feed_one(b"")
+        while payload is None:
             data = await self.stream.receive_some(RECEIVE_BYTES)
             if not data:
                 raise EOFError
-            self._frames.feed(bytes(data))
-        return decode(frame)
+            payload = self._frames.feed_one(bytes(data))
+        return decode(payload)
 
     async def send(self, message: Message) -> None:
-        await self.stream.send_all(framed(message))
+        await self.stream.send_all(frame(encode(message)))
 
 
 class ElectionLinks:

@@ -45,10 +45,12 @@ from datatree.snapshot import snapshot_path
 from zab.events import RoleChanged
 from zab.host.disk import DirectoryInUseError, RealDisk
 from zab.host.journal import Journal
+from zab.host.links import Links
 from zab.host.listener import open_listener
 from zab.host.log_thread import SWITCH_SECONDS, LogThread
 from zab.host.loop import Loop, Posts, SystemClock, now_ms, wall_ms
 from zab.host.memory import give_back_when_quiet
+from zab.member.dialect import QUORUM_DIALECT
 from zab.member.inputs import StorageFailed
 from zab.member.member import Member
 from zab.member.ports import Ports
@@ -58,8 +60,8 @@ from zab.member.turn import Turn
 from zab.server.client_sockets import ClientSockets
 from zab.server.election_links import Address, ElectionLinks
 from zab.server.failure import BIND_ERROR, DATA_DIRECTORY_ERROR, UNEXPECTED_ERROR, ServerFailedError
-from zab.server.links import QuorumLinks
-from zab.server.snapshot_transfer import TransferServer
+from zab.server.greeting import Greeting
+from zab.server.snapshot_transfer import SnapshotRequest, TransferServer
 from zab.server.snapshotter import Snapshotter
 from zab.server.tasks import JournalOperator, StorageQueue, Tasks
 
@@ -299,10 +301,11 @@ class Server:
         config = self.config
         servers = config.ensemble.servers
 
-        def hand_over(sock: socket.socket, frame: bytes, _rest: bytes) -> None:
-            nursery.start_soon(self.transfers.serve, sock, frame)
+        def serve_snapshot(sock: socket.socket, request: SnapshotRequest) -> None:
+            nursery.start_soon(self.transfers.serve, sock, request)
 
-        self.links = QuorumLinks(self.loop, config.server_id, {config.server_id, *servers}, hand_over)
+        greeting = Greeting(config.server_id, servers, serve_snapshot)
+        self.links = Links(self.loop, QUORUM_DIALECT, greeting.hello(), greeting.greeted)
         tasks = Tasks(
             posts=self.posts,
             links=self.links,

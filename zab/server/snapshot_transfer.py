@@ -1,17 +1,15 @@
-"""Snapshot transfer: a learner fetches a snapshot file over a connection of its own, and can go on where it stopped
-(H4).
+"""Snapshot transfer: a learner fetches a snapshot file over a connection of its own, and goes on where it stopped (H4).
 
-The learner dials the quorum port of the member that offered the snapshot. The first frame says that this is no
-link:
+The learner dials the quorum port of the member that offered the snapshot, and does not greet:
 
-    request     4 bytes length, CBOR [200, version, server id, lineage, zxid, chain, offset]
-    answer      4 bytes length, CBOR [201, size of the file]       then the bytes of the file from `offset` to its end
-                4 bytes length, CBOR [202, reason]                 then nothing
+    learner     SnapshotRequest
+    server      SnapshotSize        then the bytes of the file from `offset` to its end
+                SnapshotRefused     then nothing
 
-Lineage and chain are 16 bytes; size and offset count bytes. The bytes are those of `datatree.snapshot`, unchanged:
-their checksums travel with them, and whoever installs the file verifies all of them, so nothing is verified here.
+The messages are records in frames, like those of links. The bytes are those of `datatree.snapshot`, unchanged: their
+checksums travel with them, and whoever installs the file verifies all of them, so nothing is verified here.
 
-A broken connection is dialled again, and the transfer goes on behind what was received. It fails when it makes no
+A broken connection is dialled again, and the transfer goes on after what was received. It fails when it makes no
 progress for the time it was given (syncLimit), not when it is long, and at once when the other side refuses.
 
 Not here: which snapshot (`Storage.offer_snapshot`), installing it (`Storage`), what the protocol says (`zab.peer`).
@@ -21,25 +19,26 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable
+from typing import ClassVar
 
 import attrs
-import cbor2
 import trio
 
 from datatree.log.disk import Disk, File
 from datatree.snapshot import SYNC_BYTES, fetch_path, read_snapshot_header, snapshot_path
 from zab.events import FetchSnapshot
 from zab.host.journal import Journal
+from zab.message import CHAIN, SERVER_ID, ZXID
 from zab.server.election_links import Address
-from zab.server.links import FrameError, Frames
+from zab.wire.frames import FrameError, FrameReader, frame
+from zab.wire.records import COUNT, Codec, MessageError, checked, is_text
 
 VERSION = 1
 PIECE_BYTES = 256 << 10
-REQUEST_BYTES_MAX = 4096
+ANSWER_BYTES_MAX = 4096
+REASON_CHARACTERS_MAX = 1000
+"""So many fit into an answer, whatever they are."""
 REDIAL_SECONDS = 0.1
-
-_REQUEST, _SIZE, _REFUSED = 200, 201, 202
-_OFFSET_MAX = 1 << 62
 
 journal = Journal("snapshot_transfer")
 
@@ -49,48 +48,36 @@ class TransferError(Exception):
 
 
 @attrs.frozen
-class TransferRequest:
-    """What the learner asks for."""
+class SnapshotRequest:
+    """A learner asks for a snapshot, from this byte on."""
 
-    server_id: int
-    lineage: bytes
-    zxid: int
-    chain: bytes
-    offset: int
-
-    def pack(self) -> bytes:
-        fields = [_REQUEST, VERSION, self.server_id, self.lineage, self.zxid, self.chain, self.offset]
-        return _framed(fields)
+    TYPE: ClassVar[int] = 200
+    version: int = checked(COUNT)
+    sid: int = checked(SERVER_ID)
+    lineage: bytes = checked(CHAIN)
+    zxid: int = checked(ZXID)
+    chain: bytes = checked(CHAIN)
+    offset: int = checked(COUNT)
 
 
-def _framed(fields: list[object]) -> bytes:
-    body = cbor2.dumps(fields)
-    return len(body).to_bytes(4, "big") + body
+@attrs.frozen
+class SnapshotSize:
+    """The bytes of the file follow, of which there are so many in all."""
+
+    TYPE: ClassVar[int] = 201
+    size_bytes: int = checked(COUNT)
 
 
-def _loads(frame: bytes) -> list[object]:
-    try:
-        fields = cbor2.loads(frame)
-    except (cbor2.CBORDecodeError, ValueError, TypeError, OverflowError, RecursionError, MemoryError) as error:
-        raise TransferError(f"not CBOR: {error}") from error
-    if type(fields) is not list or not fields:
-        raise TransferError("no array")
-    return fields
+@attrs.frozen
+class SnapshotRefused:
+    """Why nothing follows, in words."""
+
+    TYPE: ClassVar[int] = 202
+    reason: str = checked(is_text(REASON_CHARACTERS_MAX))
 
 
-def parse_request(frame: bytes) -> TransferRequest:
-    """Raises TransferError for anything that is no request."""
-    fields = _loads(frame)
-    if fields[0] != _REQUEST or len(fields) != 7 or fields[1] != VERSION:
-        raise TransferError("no request for a snapshot in this version")
-    server_id, lineage, zxid, chain, offset = fields[2:]
-    for number in (server_id, zxid, offset):
-        if type(number) is not int or not 0 <= number <= _OFFSET_MAX:
-            raise TransferError("a number is out of range")
-    for hashed in (lineage, chain):
-        if type(hashed) is not bytes or len(hashed) != 16:
-            raise TransferError("lineage and chain are 16 bytes")
-    return TransferRequest(*fields[2:])  # type: ignore[arg-type]  # their types were looked at one by one
+_REQUESTS: Codec[SnapshotRequest] = Codec((SnapshotRequest,))
+_ANSWERS: Codec[SnapshotSize | SnapshotRefused] = Codec((SnapshotSize, SnapshotRefused))
 
 
 # ------------------------------------------------------------------------------------------------------------- serving
@@ -106,11 +93,12 @@ class TransferServer:
         self.being_read: dict[int, int] = {}
         """How many transfers read the snapshot of this zxid: retention spares it."""
 
-    async def serve(self, sock: socket.socket, frame: bytes) -> None:
+    async def serve(self, sock: socket.socket, request: SnapshotRequest) -> None:
         """Answer the request on an accepted connection. Owns the socket from here on."""
         async with trio.SocketStream(trio.socket.from_stdlib_socket(sock)) as stream:
             try:
-                request = parse_request(frame)
+                if request.version != VERSION:
+                    raise TransferError(f"version {request.version} is not {VERSION}")
                 async with self._places:
                     await self._send(stream, request)
             except TransferError as error:
@@ -120,19 +108,19 @@ class TransferServer:
             except (trio.BrokenResourceError, trio.TooSlowError) as error:
                 journal.warning("snapshot transfer broke", reason=str(error) or type(error).__name__)
 
-    async def _send(self, stream: trio.SocketStream, request: TransferRequest) -> None:
+    async def _send(self, stream: trio.SocketStream, request: SnapshotRequest) -> None:
         path = snapshot_path(request.zxid)
         self.being_read[request.zxid] = self.being_read.get(request.zxid, 0) + 1
         try:
             size_bytes = await trio.to_thread.run_sync(self._checked_size, path, request)
             journal.info(
                 "snapshot transfer begins",
-                sid=request.server_id,
+                sid=request.sid,
                 path=path,
                 offset=request.offset,
                 size_bytes=size_bytes,
             )
-            await self._send_all(stream, _framed([_SIZE, size_bytes]))
+            await self._send_all(stream, frame(_ANSWERS.encode(SnapshotSize(size_bytes))))
             offset = request.offset
             while offset < size_bytes:
                 piece = await trio.to_thread.run_sync(self._disk.read, path, offset, PIECE_BYTES)
@@ -146,7 +134,7 @@ class TransferServer:
             if not self.being_read[request.zxid]:
                 del self.being_read[request.zxid]
 
-    def _checked_size(self, path: str, request: TransferRequest) -> int:
+    def _checked_size(self, path: str, request: SnapshotRequest) -> int:
         try:
             header = read_snapshot_header(self._disk, path)
             size_bytes = self._disk.size(path)
@@ -165,7 +153,7 @@ class TransferServer:
 
 async def _tell(stream: trio.SocketStream, reason: str) -> None:
     try:
-        await stream.send_all(_framed([_REFUSED, reason[:1000]]))
+        await stream.send_all(frame(_ANSWERS.encode(SnapshotRefused(reason[:REASON_CHARACTERS_MAX]))))
         await stream.send_eof()
     except trio.BrokenResourceError:
         return
@@ -218,8 +206,8 @@ class Fetcher:
         try:
             stream = await trio.open_tcp_stream(self._address.host, self._address.port)
             async with stream:
-                request = TransferRequest(self._server_id, fetch.lineage, fetch.zxid, fetch.chain, file.size)
-                await stream.send_all(request.pack())
+                request = SnapshotRequest(VERSION, self._server_id, fetch.lineage, fetch.zxid, fetch.chain, file.size)
+                await stream.send_all(frame(_REQUESTS.encode(request)))
                 await self._receive(stream, file, lambda: self._progress(scope))
         finally:
             with trio.CancelScope(shield=True):
@@ -235,13 +223,14 @@ class Fetcher:
         scope.deadline = self._progress_at + self._stall_seconds
 
     async def _receive(self, stream: trio.SocketStream, file: File, progress: Callable[[], None]) -> None:
-        frames = Frames(REQUEST_BYTES_MAX)
-        while (frame := self._next(frames)) is None:
-            data = await stream.receive_some(REQUEST_BYTES_MAX)
+        frames = FrameReader(ANSWER_BYTES_MAX)
+        answer: bytes | None = None
+        while answer is None:
+            data = await stream.receive_some(ANSWER_BYTES_MAX)
             if not data:
                 raise ConnectionResetError("closed before an answer came")
-            frames.feed(bytes(data))
-        size_bytes = _size(frame)
+            answer = _first(frames, bytes(data))
+        size_bytes = _size(answer)
         rest = frames.rest()
         unsynced_bytes = 0
         while True:
@@ -260,21 +249,22 @@ class Fetcher:
             if not rest:
                 raise ConnectionResetError(f"closed at {file.size} of {size_bytes} bytes")
 
-    def _next(self, frames: Frames) -> bytes | None:
-        try:
-            return frames.next()
-        except FrameError as error:
-            raise TransferError(str(error)) from error
+
+def _first(frames: FrameReader, data: bytes) -> bytes | None:
+    try:
+        return frames.feed_one(data)
+    except FrameError as error:
+        raise TransferError(str(error)) from error
 
 
-def _size(frame: bytes) -> int:
-    fields = _loads(frame)
-    if fields[0] == _REFUSED and len(fields) == 2:
-        raise TransferError(f"refused: {fields[1]}")
-    size_bytes = fields[1] if len(fields) == 2 else None
-    if fields[0] != _SIZE or type(size_bytes) is not int or not 0 <= size_bytes <= _OFFSET_MAX:
-        raise TransferError("no answer to a request for a snapshot")
-    return size_bytes
+def _size(payload: bytes) -> int:
+    try:
+        answer = _ANSWERS.decode(payload)
+    except MessageError as error:
+        raise TransferError(f"no answer to a request for a snapshot: {error}") from error
+    if isinstance(answer, SnapshotRefused):
+        raise TransferError(f"refused: {answer.reason}")
+    return answer.size_bytes
 
 
 def _sync_and_close(file: File) -> None:

@@ -17,11 +17,13 @@ import trio
 
 from zab import events as ev
 from zab.host.journal import Journal
+from zab.host.links import Links
 from zab.host.log_thread import LogThread
 from zab.host.loop import Posts
 from zab.member.inputs import (
     Answer,
     FetchFailed,
+    Input,
     LookBackSlice,
     NothingToOffer,
     ReadChanges,
@@ -30,9 +32,9 @@ from zab.member.inputs import (
     TakeSnapshot,
 )
 from zab.member.storage import Storage
+from zab.message import Message
 from zab.server.election_links import Address
 from zab.server.failure import UNEXPECTED_ERROR, ServerFailedError
-from zab.server.links import QuorumLinks
 from zab.server.snapshot_transfer import Fetcher, TransferError
 from zab.server.snapshotter import Snapshotter
 
@@ -49,7 +51,7 @@ class Tasks:
     """See `zab.member.ports.Tasks`."""
 
     posts: Posts
-    links: QuorumLinks
+    links: Links[Message, Input]
     storage: Storage
     snapshotter: Snapshotter
     quorum_addresses: dict[int, Address]
@@ -77,7 +79,7 @@ class Tasks:
                 stream = await trio.open_tcp_stream(address.host, address.port)
         except (OSError, trio.TooSlowError) as error:
             journal.info("quorum port cannot be reached", sid=sid, reason=str(error) or type(error).__name__)
-            self.links.dial_failed()
+            self.links.dial_failed(sid)
         else:
             self.links.adopt_descriptor(stream.socket.detach(), sid)
         self.posts.wake()

@@ -12,13 +12,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from random import Random
-from typing import Final, Protocol
+from typing import Protocol
 
 from datatree.log.transaction_log import TransactionLog
 from datatree.recovery.recover import Recovered
 from zab import events as ev
 from zab import message as msg
 from zab.member.connection import ClientConnection, Closing
+from zab.member.dialect import QUORUM_DIALECT
 from zab.member.inputs import Answer, ClientBytes, ClientClosed, ClientConnected, Input, MemberEffect, StorageEffect
 from zab.member.member import Member
 from zab.member.ports import Ports
@@ -28,23 +29,13 @@ from zab.peer import Peer
 from zab.simulator.ensemble.election_links import ElectionLinks
 from zab.simulator.ensemble.machine import MemberMachine
 from zab.simulator.ensemble.tasks import Tasks
-from zab.simulator.world.links import Dialect, Links
+from zab.simulator.world.links import Links
 from zab.simulator.world.log_thread import LogThread
 from zab.simulator.world.process import Process
 from zab.simulator.world.schedule import MS
 from zab.simulator.world.sockets import ClientSockets, Manners
 from zab.simulator.world.verdict import SafetyError
 from zab.wire.frames import FrameReader
-
-DIALECT: Final = Dialect[msg.Message, Input](
-    encode=msg.encode,
-    decode=msg.decode,
-    urgent=msg.URGENT,
-    up=ev.QuorumLinkUp,
-    received=ev.MessageReceived,
-    down=ev.QuorumLinkDown,
-    refused=lambda _sid: ev.QuorumLinkDown(0),
-)
 
 
 class Judges(Protocol):
@@ -141,7 +132,7 @@ class MemberProcess(Process):
         self._neighbour = neighbour
         log = TransactionLog(machine.disk, recovered.log, segment_bytes=self.config.pre_alloc_size_kib * 1024)
         storage = Storage(machine.disk, log, self.sid, lambda sentence, reason: self.show(f"{sentence}: {reason}"))
-        self.links = Links(self, DIALECT, self._links_of, self.config.connect_to_leader_limit_ms)
+        self.links = Links(self, QUORUM_DIALECT, self._links_of, self.config.connect_to_leader_limit_ms)
         self.tasks = Tasks(self, storage, self.config, self.links.dial, self._tasks_of, judges)
         others = [sid for sid in sids if sid != self.sid]
         self.election = ElectionLinks(

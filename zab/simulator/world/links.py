@@ -13,11 +13,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Final, Generic, TypeVar
 
-import attrs
-
 from zab.simulator.world.network import Wire
 from zab.simulator.world.process import Process
 from zab.simulator.world.schedule import MS
+from zab.wire.dialect import Dialect
 
 GREETING_MS: Final = 5_000
 FRAME_BYTES: Final = 30
@@ -28,22 +27,6 @@ _END: Final = "end"
 
 Message = TypeVar("Message")
 Input = TypeVar("Input")
-
-
-@attrs.frozen
-class Dialect(Generic[Message, Input]):
-    """What is said on the links of a service, and what its turn is told of them."""
-
-    encode: Callable[[Message], bytes]
-    decode: Callable[[bytes], Message]
-    urgent: frozenset[type]
-    """Messages that overtake."""
-    up: Callable[[int, int, bool], Input]
-    """Of a link, a server, and whether that has dialled."""
-    received: Callable[[int, Message], Input]
-    down: Callable[[int], Input]
-    refused: Callable[[int], Input]
-    """Of a server that was dialled in vain."""
 
 
 class LinkEnd:
