@@ -13,6 +13,7 @@ from tests.member.storage_setup import LINEAGE, batches_from, open_storage
 from zab import events as ev
 from zab.host.log_thread import LogThread
 from zab.host.loop import Loop, Posts, SystemClock, now_ms
+from zab.host.sockets import ClientSockets, Manners
 from zab.member.config import parse
 from zab.member.inputs import (
     ChangesRead,
@@ -26,13 +27,15 @@ from zab.member.inputs import (
 )
 from zab.member.ports import Ports
 from zab.member.turn import READ_AHEAD_BYTES, Turn
-from zab.server.client_sockets import ClientSockets
 from zab.server.election_links import Address
 from zab.server.failure import ServerFailedError
 from zab.server.snapshotter import Snapshotter
 from zab.server.tasks import JournalOperator, StorageQueue, Tasks
 
 PATIENCE_SECONDS = 10
+
+NOBODY = Manners(None, None, None, None, 2)
+"""No client ever comes."""
 
 
 class ScriptedMember:
@@ -139,7 +142,7 @@ class Parts:
         self.log_thread = LogThread(
             self.storage, self.posts, 60_000, say_slow=lambda took_ms: None, failed=StorageFailed
         )
-        self.clients = ClientSockets(self.loop, frame_bytes_max=1000)
+        self.clients = ClientSockets(self.loop, NOBODY)
         self.snapshotter = Snapshotter(self.storage.disk, self.storage.log, self.posts)
         self.roles = []
         self.taken = []

@@ -5,7 +5,7 @@ readable:
 the listener leaves the selector for `PAUSE_MS`, so that the loop does not spin, and the connections wait in the
 backlog.
 
-Not here: whom to let in (`links`, `client_sockets`); opening it (`open_listener`, which resolves no name).
+Not here: whom to let in (`links`, `sockets`); opening it (`open_listener`, which resolves no name).
 """
 
 from __future__ import annotations

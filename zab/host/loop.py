@@ -18,7 +18,7 @@ Rules, each with a test:
   name another socket in the same turn. So sockets are unregistered at once and closed at the end of the turn.
 - The selector is announced to trio (`notify_closing`) before it closes.
 
-Not here: reading, sending, accepting (`links`, `client_sockets`); no blocking call and no cold file.
+Not here: reading, sending, accepting (`links`, `sockets`); no blocking call and no cold file.
 """
 
 from __future__ import annotations

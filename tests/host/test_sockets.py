@@ -1,25 +1,61 @@
-"""Client sockets on the loopback interface; the test plays the member. One turn is one call of `turn`."""
+"""Client sockets on the loopback interface; the test plays the service. One turn is one call of `turn`."""
 
 import socket
 import time
 
+import attrs
 import pytest
 import trio
 
+from zab.host import sockets as module
 from zab.host.listener import open_listener
 from zab.host.loop import READ, WRITE, Loop
-from zab.member.connection import Closing, Hold
-from zab.member.inputs import ClientBytes, ClientClosed, ClientConnected
-from zab.server import client_sockets as module
-from zab.server.client_sockets import BUDGET_BYTES_MAX, BUDGET_BYTES_MIN, CLOSING_MS, RECEIVE_BYTES, ClientSockets
+from zab.host.sockets import BUDGET_BYTES_MAX, BUDGET_BYTES_MIN, CLOSING_MS, RECEIVE_BYTES, ClientSockets, Manners
 
 FAR_NS = 1 << 62
+WHEN_SENT, AT_ONCE = 1, 2
+
+
+@attrs.define(eq=False)
+class Client:
+    """The connection object of this service."""
+
+    host: str
+    port: int
+    out: list = attrs.Factory(list)
+    out_bytes: int = 0
+    unsent_bytes: int = 0
+    paused: bool = False
+    closing: int = 0
+
+    def take_output(self):
+        pieces, self.out, self.out_bytes = self.out, [], 0
+        return pieces
+
+
+@attrs.define
+class Connected:
+    connection: Client
+
+
+@attrs.define
+class Received:
+    connection: Client
+    data: bytes
+
+
+@attrs.define
+class Closed:
+    connection: Client
+
+
+MANNERS = Manners(Client, Connected, Received, Closed, AT_ONCE)
 
 
 class Server:
     def __init__(self):
         self.loop = Loop()
-        self.clients = ClientSockets(self.loop, frame_bytes_max=1 << 20)
+        self.clients = ClientSockets(self.loop, MANNERS)
         listening = open_listener("127.0.0.1", 0)
         self.address = listening.getsockname()[:2]
         self.clients.listen(listening)
@@ -46,7 +82,7 @@ class Server:
         return inputs
 
     def client(self, receive_buffer_bytes=None):
-        """(the client's end, the member's connection)."""
+        """(the client's end, the service's connection)."""
         sock = socket.socket()
         if receive_buffer_bytes is not None:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
@@ -54,7 +90,7 @@ class Server:
         sock.connect(self.address)
         self.opened.append(sock)
         [connected] = self.until(1)
-        assert isinstance(connected, ClientConnected)
+        assert isinstance(connected, Connected)
         return sock, connected.connection
 
     def socket_of(self, connection):
@@ -94,22 +130,21 @@ def server():
 def test_newcomer_is_announced_with_its_numeric_address(server):
     sock, connection = server.client()
     assert (connection.host, connection.port) == sock.getsockname()
-    assert connection.identities == ((b"ip", b"127.0.0.1"),)
 
 
 def test_bytes_arrive_in_order_with_their_connection(server):
     sock, connection = server.client()
     sock.sendall(b"abc")
-    assert server.until(1) == [ClientBytes(connection, b"abc")]
+    assert server.until(1) == [Received(connection, b"abc")]
     sock.sendall(b"def")
-    assert server.until(1) == [ClientBytes(connection, b"def")]
+    assert server.until(1) == [Received(connection, b"def")]
 
 
 def test_end_of_a_client_is_told_once_and_its_socket_closes(server):
     sock, connection = server.client()
     found = server.socket_of(connection)
     sock.close()
-    assert server.until(1) == [ClientClosed(connection)]
+    assert server.until(1) == [Closed(connection)]
     assert found.socket.fileno() == -1
     assert server.turn() == []
     assert server.clients.count == 0
@@ -119,7 +154,7 @@ def test_reset_of_a_client_is_its_end(server):
     sock, connection = server.client()
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
     sock.close()
-    assert server.until(1) == [ClientClosed(connection)]
+    assert server.until(1) == [Closed(connection)]
 
 
 def test_one_receive_takes_at_most_64_kib(server):
@@ -180,15 +215,15 @@ def test_budget_follows_how_long_turns_take(server):
 
 def test_paused_connection_leaves_the_selector_and_comes_back(server):
     sock, connection = server.client()
-    connection.holds = Hold.LOAD
+    connection.paused = True
     server.turn(dirty=[connection])
     assert server.socket_of(connection).interest == 0
     sock.sendall(b"waits")
     time.sleep(0.02)
     assert server.turn() == []
-    connection.holds = Hold.NONE
+    connection.paused = False
     server.turn(dirty=[connection])
-    assert server.until(1) == [ClientBytes(connection, b"waits")]
+    assert server.until(1) == [Received(connection, b"waits")]
 
 
 def test_connection_paused_in_the_turn_it_became_readable_in_is_not_read(server):
@@ -200,7 +235,7 @@ def test_connection_paused_in_the_turn_it_became_readable_in_is_not_read(server)
     time.sleep(0.02)
     [first] = server.turn()
     left = other_connection if first.connection is connection else connection
-    left.holds = Hold.LOAD
+    left.paused = True
     server.turn(dirty=[left])
     assert server.turn() == []
     assert server.clients.is_idle
@@ -258,7 +293,7 @@ def test_output_behind_unsent_output_keeps_its_order(server):
     assert bytes(received) == b"".join(pieces)
 
 
-def test_unsent_output_of_a_client_that_never_reads_is_told_to_the_member(server):
+def test_unsent_output_of_a_client_that_never_reads_is_told_to_the_service(server):
     """What it does about it (pause, then close) is bounded by that number."""
     _, connection = server.client(receive_buffer_bytes=4096)
     total = 0
@@ -267,10 +302,10 @@ def test_unsent_output_of_a_client_that_never_reads_is_told_to_the_member(server
         total += 200_000
         server.turn(dirty=[connection])
     assert connection.unsent_bytes > total - 6_000_000
-    connection.holds = Hold.OUTPUT
+    connection.paused = True
     server.turn(dirty=[connection])
     assert server.socket_of(connection).interest == WRITE
-    connection.closing = Closing.AT_ONCE
+    connection.closing = AT_ONCE
     server.turn(dirty=[connection])
     assert server.clients.count == 0
 
@@ -283,7 +318,7 @@ def test_broken_client_found_while_sending_is_its_end(server):
     give(connection, b"reply")
     server.clients.flush([connection], server.now)
     assert not server.clients.is_idle
-    assert server.until(1) == [ClientClosed(connection)]
+    assert server.until(1) == [Closed(connection)]
 
 
 # -------------------------------------------------------------------------------------------------------------- closing
@@ -294,7 +329,7 @@ def test_closing_once_sent_gives_the_client_everything_even_if_it_wrote_more(ser
     sock, connection = server.client()
     sock.sendall(b"never read" * 1000)
     give(connection, b"last words")
-    connection.closing = Closing.FLUSHED
+    connection.closing = WHEN_SENT
     server.clients.flush([connection], server.now)
     server.turn()
     assert receive_exactly(sock, 10) == b"last words"
@@ -309,7 +344,7 @@ def test_closing_once_sent_gives_the_client_everything_even_if_it_wrote_more(ser
 def test_closing_once_sent_does_not_wait_for_ever(server):
     _, connection = server.client(receive_buffer_bytes=4096)
     give(connection, bytes(10_000_000))
-    connection.closing = Closing.FLUSHED
+    connection.closing = WHEN_SENT
     server.turn(dirty=[connection])
     assert server.clients.next_deadline() == server.now + CLOSING_MS
     server.now += CLOSING_MS - 1
@@ -324,7 +359,7 @@ def test_closing_once_sent_does_not_wait_for_ever(server):
 def test_closing_at_once_drops_output(server):
     sock, connection = server.client()
     give(connection, b"never")
-    connection.closing = Closing.AT_ONCE
+    connection.closing = AT_ONCE
     server.turn(dirty=[connection])
     assert sock.recv(10) == b""
     assert server.clients.count == 0

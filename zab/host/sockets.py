@@ -1,37 +1,36 @@
-"""Client connections: their sockets inside the loop's selector. What the bytes mean is the member's.
+"""Client connections: their sockets inside the loop's selector. What the bytes mean is the service's.
 
     receive(inputs)         round robin, 64 KiB a connection, until the turn's budget of bytes is used up
     flush(dirty)            one send of the joined output for each connection that has some
     accept()                at the end of a turn; the newcomers are inputs of the next one
 
-The member's `ClientConnection` collects output and says `paused` (do not read from it now) and `closing`; it is
-told in `unsent_bytes` what the kernel has not taken yet. A socket is in the selector only for what it is wanted
-for: for writing while something is unsent, not at all while it is paused with nothing to send.
+The connection object is made by the service (`Manners`). It collects output, and says `paused` (do not read from it
+now) and `closing`; it is told in `unsent_bytes` what the kernel has not taken yet. A socket is in the selector only for
+what it is wanted for: for writing while something is unsent, not at all while it is paused with nothing to send.
 
-The budget: a turn shall last `TURN_MS` at most (H2). What the member does with bytes costs far more than receiving
+The budget: a turn shall last `TURN_MS` at most (H2). What the service does with bytes costs far more than receiving
 them, so the number of bytes that a turn takes in follows from how long the turns before it took. Whoever was not
 served this time is first next time.
 
-Limits (those of addresses, of output and of silence are the member's): one receive takes 64 KiB, a turn at most
+Limits (those of addresses, of output and of silence are the service's): one receive takes 64 KiB, a turn at most
 `BUDGET_BYTES_MAX`; a connection that is to be closed when its output is sent is closed after `CLOSING_MS` at the
 latest.
 
-Not here: TLS, what a connection may do, sessions.
+Not here: TLS, frames, what a connection may do.
 """
 
 from __future__ import annotations
 
-import itertools
 import socket
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Any, Generic, Protocol, TypeVar
+
+import attrs
 
 from zab.host.listener import Listener
 from zab.host.loop import READ, WRITE, Loop, Watched
 from zab.host.send_queue import SendQueue
-from zab.member.connection import ClientConnection, Closing
-from zab.member.inputs import ClientBytes, ClientClosed, ClientConnected, Input
-from zab.wire.frames import FrameReader
 
 RECEIVE_BYTES = 64 << 10
 RECEIVE_BYTES_MIN = 4 << 10
@@ -41,10 +40,60 @@ BUDGET_BYTES_MAX = 1 << 20
 CLOSING_MS = 2_000
 
 
-class ClientSocket(Watched):
+class Connection(Protocol):
+    """One client, as its service sees it. Hashed by identity."""
+
+    unsent_bytes: int
+    """What was taken out of `out` and the socket did not take yet; set here."""
+
+    @property
+    def out(self) -> list[bytes]:
+        """What is to be sent, in order."""
+        ...
+
+    @property
+    def out_bytes(self) -> int:
+        """How much that is."""
+        ...
+
+    def take_output(self) -> list[bytes]:
+        """Empty `out`; whoever took it owns it."""
+        ...
+
+    @property
+    def paused(self) -> bool:
+        """Nothing is to be read from it now."""
+        ...
+
+    @property
+    def closing(self) -> int:
+        """0: it goes on; `Manners.at_once`: close it now; any other value: close it once its output is sent."""
+        ...
+
+
+C = TypeVar("C", bound=Connection)
+Input = TypeVar("Input")
+"""What a service's turn takes."""
+
+
+@attrs.frozen
+class Manners(Generic[C, Input]):
+    """How a service has clients: how it makes a connection, and what it is told of it."""
+
+    connect: Callable[[str, int], C]
+    """Of the numeric address and the port of the client."""
+    connected: Callable[[C], Input]
+    received: Callable[[C, bytes], Input]
+    closed: Callable[[C], Input]
+    """By the client, or it broke. Nothing is told of a connection after that, nor after the service closed it."""
+    at_once: int
+    """The value of `closing` with which output is dropped."""
+
+
+class ClientSocket(Watched, Generic[C]):
     """The socket of one connection."""
 
-    def __init__(self, clients: ClientSockets, sock: socket.socket, connection: ClientConnection) -> None:
+    def __init__(self, clients: ClientSockets[C, Any], sock: socket.socket, connection: C) -> None:
         super().__init__(sock)
         self.connection = connection
         self.queue = SendQueue()
@@ -59,25 +108,24 @@ class ClientSocket(Watched):
             self._clients.writable.append(self)
 
 
-class ClientSockets:
+class ClientSockets(Generic[C, Input]):
     """All client sockets of one server."""
 
-    def __init__(self, loop: Loop, *, frame_bytes_max: int, keep_alive: bool = False) -> None:
+    def __init__(self, loop: Loop, manners: Manners[C, Input], *, keep_alive: bool = False) -> None:
         self._loop = loop
-        self._frame_bytes_max = frame_bytes_max
+        self._manners = manners
         self._keep_alive = keep_alive
-        self._numbers = itertools.count(1)
-        self._sockets: dict[ClientConnection, ClientSocket] = {}
+        self._sockets: dict[C, ClientSocket[C]] = {}
         self._news: list[Input] = []
         """Newcomers, and connections that broke, for the next step."""
-        self._closing: dict[ClientSocket, int] = {}
-        """Connections that the member has let go of, and when they are closed whatever is unsent."""
+        self._closing: dict[ClientSocket[C], int] = {}
+        """Connections that the service has let go of, and when they are closed whatever is unsent."""
         self._listeners: list[Listener] = []
         self._budget_bytes = BUDGET_BYTES_MIN
         self._was_short = False
-        self.readable: dict[ClientSocket, None] = {}
+        self.readable: dict[ClientSocket[C], None] = {}
         """Connections with something to read, longest wait first."""
-        self.writable: list[ClientSocket] = []
+        self.writable: list[ClientSocket[C]] = []
 
     @property
     def count(self) -> int:
@@ -108,12 +156,12 @@ class ClientSockets:
             # It is gone already; some systems say so here.
             sock.close()
             return
-        # A client of an IPv4 address has it also where it came in through a socket of both kinds: ACLs name it so.
+        # A client of an IPv4 address is known by it, also where it came in through a socket of both kinds.
         host = address[0].removeprefix("::ffff:")
-        connection = ClientConnection(next(self._numbers), host, address[1], FrameReader(self._frame_bytes_max))
+        connection = self._manners.connect(host, address[1])
         client = self._sockets[connection] = ClientSocket(self, sock, connection)
         self._loop.watch(client, READ)
-        self._news.append(ClientConnected(connection))
+        self._news.append(self._manners.connected(connection))
 
     # ----------------------------------------------------------------------------------------------------- receiving
 
@@ -133,7 +181,7 @@ class ClientSockets:
                     break
         self._was_short = taken_bytes >= self._budget_bytes
 
-    def _receive(self, client: ClientSocket, inputs: list[Input], count_max: int) -> int:
+    def _receive(self, client: ClientSocket[C], inputs: list[Input], count_max: int) -> int:
         try:
             data = client.socket.recv(count_max)
         except BlockingIOError:
@@ -145,9 +193,9 @@ class ClientSockets:
             if not data:
                 self._drop(client)
         elif data:
-            inputs.append(ClientBytes(client.connection, data))
+            inputs.append(self._manners.received(client.connection, data))
         else:
-            inputs.append(ClientClosed(client.connection))
+            inputs.append(self._manners.closed(client.connection))
             self._drop(client)
         return len(data)
 
@@ -165,8 +213,8 @@ class ClientSockets:
 
     # ------------------------------------------------------------------------------------------------------- sending
 
-    def flush(self, dirty: Iterable[ClientConnection], now: int) -> None:
-        """At the end of a turn: send, pause, and close what the member has marked, and go on with what was unsent."""
+    def flush(self, dirty: Iterable[C], now: int) -> None:
+        """At the end of a turn: send, pause, and close what the service has marked, and go on with what was unsent."""
         writable, self.writable = self.writable, []
         for connection in dirty:
             client = self._sockets.get(connection)
@@ -178,9 +226,9 @@ class ClientSockets:
         if self._closing:
             self._close_overdue(now)
 
-    def _flush(self, client: ClientSocket, now: int) -> None:
+    def _flush(self, client: ClientSocket[C], now: int) -> None:
         connection, queue = client.connection, client.queue
-        if connection.closing is Closing.AT_ONCE:
+        if connection.closing == self._manners.at_once:
             self._drop(client)
             return
         try:
@@ -191,7 +239,7 @@ class ClientSockets:
                 queue.flush(client.socket.send)
         except OSError:
             if client not in self._closing:
-                self._news.append(ClientClosed(connection))
+                self._news.append(self._manners.closed(connection))
             self._drop(client)
             return
         connection.unsent_bytes = queue.unsent_bytes
@@ -204,7 +252,7 @@ class ClientSockets:
             if interest != client.interest:
                 self._loop.watch(client, interest)
 
-    def _close_when_sent(self, client: ClientSocket, now: int) -> None:
+    def _close_when_sent(self, client: ClientSocket[C], now: int) -> None:
         """A close with unread bytes would reset the connection and take the last answers with it: say that nothing
         follows, read on, and close when the other side has closed."""
         self._closing.setdefault(client, now + CLOSING_MS)
@@ -233,7 +281,7 @@ class ClientSockets:
         for client in [client for client, deadline in self._closing.items() if now >= deadline]:
             self._drop(client)
 
-    def _drop(self, client: ClientSocket) -> None:
+    def _drop(self, client: ClientSocket[C]) -> None:
         del self._sockets[client.connection]
         self._closing.pop(client, None)
         self.readable.pop(client, None)
