@@ -3,14 +3,19 @@
 import threading
 import time
 
+import attrs
 import pytest
 
 from zab.events import AppendBatches, DrainLog, Durable, LogDrained
 from zab.host.log_thread import IDLE_SECONDS, LogThread
-from zab.host.loop import Posts
-from zab.member.inputs import StorageFailed
+from zab.host.posts import Posts
 
 PATIENCE_SECONDS = 5
+
+
+@attrs.frozen
+class Failed:
+    reason: str
 
 
 class Gate:
@@ -46,7 +51,7 @@ class Thread:
         self.arrived = threading.Event()
         self.posts = Posts(self.arrived.set)
         self.slow = []
-        self.thread = LogThread(storage, self.posts, slow_ms, say_slow=self.slow.append, failed=StorageFailed)
+        self.thread = LogThread(storage, self.posts, slow_ms, say_slow=self.slow.append, failed=Failed)
         self.thread.start()
 
     def answers(self, count):
@@ -139,7 +144,7 @@ def test_failure_is_final_and_said(gate):
     thread.thread.put(2)
     gate.may_go.release(5)
     [failed] = thread.answers(1)
-    assert isinstance(failed, StorageFailed)
+    assert isinstance(failed, Failed)
     assert "No space left on device" in failed.reason
     thread.thread.put(3)
     assert thread.thread.close(PATIENCE_SECONDS)

@@ -12,7 +12,8 @@ import trio.testing
 
 from zab.host import listener as listener_module
 from zab.host.listener import PAUSE_MS, Listener, open_listener
-from zab.host.loop import READ, WRITE, Loop, Posts, Watched, now_ms
+from zab.host.loop import READ, WRITE, Loop, Watched, now_ms
+from zab.host.posts import Posts
 
 
 class Script:

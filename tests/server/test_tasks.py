@@ -12,7 +12,8 @@ from datatree.tree import DataTree
 from tests.member.storage_setup import LINEAGE, batches_from, open_storage
 from zab import events as ev
 from zab.host.log_thread import LogThread
-from zab.host.loop import Loop, Posts, SystemClock, now_ms
+from zab.host.loop import Loop, SystemClock, now_ms
+from zab.host.posts import Posts
 from zab.host.sockets import ClientSockets, Manners
 from zab.member.config import parse
 from zab.member.inputs import (
@@ -143,7 +144,7 @@ class Parts:
             self.storage, self.posts, 60_000, say_slow=lambda took_ms: None, failed=StorageFailed
         )
         self.clients = ClientSockets(self.loop, NOBODY)
-        self.snapshotter = Snapshotter(self.storage.disk, self.storage.log, self.posts)
+        self.snapshotter = Snapshotter(self.storage.disk, self.storage.log, self.posts.put)
         self.roles = []
         self.taken = []
         tasks = Tasks(

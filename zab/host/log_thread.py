@@ -35,19 +35,22 @@ from enum import Enum
 from queue import Empty, SimpleQueue
 from typing import Generic, Protocol, TypeVar
 
-from zab.host.loop import Posts
+from zab.host.posts import Posts
 
 Effect = TypeVar("Effect", contravariant=True)
 """What a service wants stored."""
+Answer = TypeVar("Answer")
+Answer_co = TypeVar("Answer_co", covariant=True)
+"""What its turn is told of that."""
 
 IDLE_SECONDS = 0.05
 SWITCH_SECONDS = 0.0005
 
 
-class Performer(Protocol[Effect]):
+class Performer(Protocol[Effect, Answer_co]):
     """What the thread drives: the storage of a service."""
 
-    def perform(self, effects: Sequence[Effect]) -> Sequence[object]:
+    def perform(self, effects: Sequence[Effect]) -> Sequence[Answer_co]:
         """Carry out effects, durably, and return their answers in order. Raises OSError: final."""
         ...
 
@@ -67,17 +70,17 @@ class _Word(Enum):
     CLOSE = "end"
 
 
-class LogThread(Generic[Effect]):
+class LogThread(Generic[Effect, Answer]):
     """One per server. `put`, `nudge` and `close` belong to the loop's thread."""
 
     def __init__(
         self,
-        storage: Performer[Effect],
-        posts: Posts,
+        storage: Performer[Effect, Answer],
+        posts: Posts[Answer],
         slow_ms: int,
         *,
         say_slow: Callable[[int], None],
-        failed: Callable[[str], object],
+        failed: Callable[[str], Answer],
     ) -> None:
         """`say_slow` is called, in this thread, with the milliseconds of a cycle of `slow_ms` or longer. `failed` makes
         a post of the reason why nothing can be stored any more."""

@@ -1,11 +1,11 @@
-"""The one trio task with the one selector: it owns every client socket and every quorum link of a server.
+"""The one trio task with the one selector: it owns every client socket and every link of a server.
 
     run(turn)           until `stop`: take a turn, then wait for a socket, for `wake`, or until the turn's deadline
     watch(watched, …)   what a socket is waited for; nothing at all takes it out of the selector
     discard(watched)    out of the selector now, closed at the end of the turn
     wake()              from any thread: take a turn soon
 
-A turn is synchronous and bounded by its host (`zab.server.host`); this module knows nothing of what happens in it.
+A turn is synchronous, and bounded by the service whose turn it is; this module knows nothing of what happens in it.
 
 Rules, each with a test:
 
@@ -27,8 +27,6 @@ import contextlib
 import selectors
 import socket
 import time
-from collections import deque
-from collections.abc import Callable
 from typing import Protocol
 
 import trio
@@ -216,21 +214,3 @@ class Loop:
         self._waker.close()
         trio.lowlevel.notify_closing(self._selector)
         self._selector.close()
-
-
-class Posts:
-    """What other tasks and threads have for the next turn, in the order in which it was put here."""
-
-    def __init__(self, wake: Callable[[], None]) -> None:
-        self.wake = wake
-        # A deque, not a list that is swapped: a thread could still append to the list that was taken away.
-        self._items: deque[object] = deque()
-
-    def put(self, item: object) -> None:
-        """From any thread."""
-        self._items.append(item)
-        self.wake()
-
-    def take(self) -> list[object]:
-        """All that is there. Only the loop's task takes."""
-        return [self._items.popleft() for _ in range(len(self._items))]

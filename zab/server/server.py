@@ -49,12 +49,13 @@ from zab.host.journal import Journal
 from zab.host.links import Links
 from zab.host.listener import open_listener
 from zab.host.log_thread import SWITCH_SECONDS, LogThread
-from zab.host.loop import Loop, Posts, SystemClock, now_ms, wall_ms
+from zab.host.loop import Loop, SystemClock, now_ms, wall_ms
 from zab.host.memory import give_back_when_quiet
+from zab.host.posts import Posts
 from zab.host.sockets import ClientSockets, Manners
 from zab.member.connection import ClientConnection, Closing
 from zab.member.dialect import QUORUM_DIALECT
-from zab.member.inputs import ClientBytes, ClientClosed, ClientConnected, Input, StorageFailed
+from zab.member.inputs import Answer, ClientBytes, ClientClosed, ClientConnected, Input, StorageFailed
 from zab.member.member import Member
 from zab.member.ports import Ports
 from zab.member.settings import Config
@@ -229,7 +230,7 @@ class Server:
         self._role_changed = role_changed
         self._failure: ServerFailedError | None = None
         self.loop = Loop()
-        self.posts = Posts(self.loop.wake)
+        self.posts: Posts[Answer] = Posts(self.loop.wake)
         self._cutting = threading.Lock()
         segment_bytes = config.pre_alloc_size_kib * 1024 or 64 << 20
         if config.txn_log_size_limit_kib > 0:
@@ -240,7 +241,7 @@ class Server:
             self.storage, self.posts, config.fsync_warning_threshold_ms, say_slow=_say_slow, failed=StorageFailed
         )
         delay_seconds = config.server_id % 8 * STAGGER_SECONDS
-        self.snapshotter = Snapshotter(disk, self.log, self.posts, delay_seconds=delay_seconds)
+        self.snapshotter = Snapshotter(disk, self.log, self.posts.put, delay_seconds=delay_seconds)
         self.member = Member(config, recovered, _random(), now_ms(), wall_ms())
         self._client_ids = itertools.count(1)
         manners: Manners[ClientConnection, Input] = Manners(

@@ -19,7 +19,7 @@ from zab import events as ev
 from zab.host.journal import Journal
 from zab.host.links import Links
 from zab.host.log_thread import LogThread
-from zab.host.loop import Posts
+from zab.host.posts import Posts
 from zab.member.inputs import (
     Answer,
     FetchFailed,
@@ -50,7 +50,7 @@ journal = Journal("server")
 class Tasks:
     """See `zab.member.ports.Tasks`."""
 
-    posts: Posts
+    posts: Posts[Answer]
     links: Links[Message, Input]
     storage: Storage
     snapshotter: Snapshotter
@@ -65,7 +65,7 @@ class Tasks:
     _fetching: trio.CancelScope | None = None
 
     def take_answers(self) -> list[Answer]:
-        return self.posts.take()  # type: ignore[return-value]  # whoever posts, posts answers
+        return self.posts.take()
 
     # --------------------------------------------------------------------------------------------------------- dialling
 
@@ -135,7 +135,7 @@ class Tasks:
 class StorageQueue:
     """See `zab.member.ports.StorageQueue`."""
 
-    def __init__(self, storage: Storage, log_thread: LogThread[StorageEffect]) -> None:
+    def __init__(self, storage: Storage, log_thread: LogThread[StorageEffect, Answer]) -> None:
         self._storage = storage
         self._log_thread = log_thread
         self.put = log_thread.put

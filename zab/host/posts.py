@@ -1,0 +1,27 @@
+"""What tasks and threads have for the next turn of a server."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+Post = TypeVar("Post")
+
+
+class Posts(Generic[Post]):
+    """A queue, first in first out. `wake` makes the loop take a turn soon."""
+
+    def __init__(self, wake: Callable[[], None]) -> None:
+        self.wake = wake
+        # A deque, not a list that is swapped: a thread could still append to the list that was taken away.
+        self._items: deque[Post] = deque()
+
+    def put(self, item: Post) -> None:
+        """From any thread."""
+        self._items.append(item)
+        self.wake()
+
+    def take(self) -> list[Post]:
+        """All that is there. Only the loop's task takes."""
+        return [self._items.popleft() for _ in range(len(self._items))]
