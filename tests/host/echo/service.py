@@ -1,0 +1,68 @@
+"""The echo service on the kernel: a loop, client sockets, a log thread, and a disk."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable
+
+import trio
+
+from tests.host.echo.echo import (
+    CLOSED_AT_ONCE,
+    Answer,
+    Append,
+    Closed,
+    Connected,
+    Connection,
+    Echo,
+    EchoLog,
+    EchoTurn,
+    Input,
+    Received,
+    StorageFailed,
+)
+from zab.host.disk import RealDisk
+from zab.host.log_thread import LogThread
+from zab.host.loop import Loop
+from zab.host.posts import Posts
+from zab.host.sockets import ClientSockets, Manners
+
+STOP_SECONDS = 5.0
+SLOW_MS = 1000
+
+MANNERS: Manners[Connection, Input] = Manners(Connection, Connected, Received, Closed, CLOSED_AT_ONCE)
+
+
+def _nothing(_took_ms: int) -> None:
+    pass
+
+
+async def serve(
+    directory: str,
+    listening: socket.socket,
+    *,
+    log_of: Callable[[RealDisk], EchoLog] = EchoLog,
+    task_status: trio.TaskStatus[EchoLog] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Echo until cancelled; raises HaltedError when the log cannot be written. Owns the socket from here on."""
+    disk = RealDisk(directory)
+    try:
+        log = await trio.to_thread.run_sync(log_of, disk)
+        loop = Loop()
+        posts: Posts[Answer] = Posts(loop.wake)
+        log_thread: LogThread[Append, Answer] = LogThread(log, posts, SLOW_MS, say_slow=_nothing, failed=StorageFailed)
+        clients = ClientSockets(loop, MANNERS)
+        clients.listen(listening)
+        turn = EchoTurn(
+            Echo(log.count), clients, monotonic_ns=time.monotonic_ns, append=log_thread.put, take_answers=posts.take
+        )
+        log_thread.start()
+        task_status.started(log)
+        try:
+            await loop.run(turn)
+        finally:
+            loop.close()
+            log_thread.close(STOP_SECONDS)
+    finally:
+        disk.close()
