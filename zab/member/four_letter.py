@@ -1,18 +1,4 @@
-"""Four-letter words: what a member says about itself, in plain text, on the client port.
-
-    word                             answered     says
-    ruok                             always       imok
-    isro                             always       rw, or null while no client is served
-    srvr                             serving      version, latencies, counts, zxid, mode, number of znodes
-    stat                             serving      the same, with a line for each connection
-    mntr                             serving      all numbers, `zk_<name>` TAB value
-    conf                             serving      the configuration, and the ensemble
-    cons                             serving      a line for each connection
-    crst, srst                       serving      reset the connections' and the server's counts
-    wchs, wchc, wchp                 serving      watches: how many, by connection, by path
-    dump                             serving      sessions and their ephemerals
-    envi                             always       the version, which some clients look for here
-    dirs, hash, gtmk, stmk           -            nothing: not built
+"""Four-letter words: what a member says about itself, in plain text, on the client port. `WORDS` is the table of them.
 
 A word that `4lw.commands.whitelist` does not list is refused in words; by default it lists only `srvr`. Shapes are
 those of ZooKeeper 3.9, so that what parses its answers parses these.
@@ -89,22 +75,27 @@ def mode(member: Inspected) -> str:
 
 
 def _ruok(_member: Inspected) -> str:
+    """Are you OK?"""
     return "imok"
 
 
 def _isro(member: Inspected) -> str:
+    """Are you read-only? `null` while no client is served."""
     return "rw" if member.serving else "null"
 
 
 def _envi(_member: Inspected) -> str:
+    """The version, which some clients look for here."""
     return f"Environment:\nzookeeper.version={VERSION}\n"
 
 
 def _srvr(member: Inspected) -> str:
+    """Version, latencies, counts, zxid, mode, number of znodes."""
     return f"Zookeeper version: {VERSION}\n" + _numbers(member)
 
 
 def _stat(member: Inspected) -> str:
+    """As `srvr`, with a line for each connection."""
     lines = "".join(f" {_connection(connection)}\n" for connection in member.clients.all)
     return f"Zookeeper version: {VERSION}\nClients:\n{lines}\n" + _numbers(member)
 
@@ -138,6 +129,7 @@ def _connection(connection: ClientConnection) -> str:
 
 
 def _cons(member: Inspected) -> str:
+    """A line for each connection, with its session."""
     lines = []
     for connection in member.clients.all:
         text = _connection(connection)
@@ -148,22 +140,26 @@ def _cons(member: Inspected) -> str:
 
 
 def _crst(member: Inspected) -> str:
+    """Reset the connections' counts."""
     for connection in member.clients.all:
         connection.received_count = connection.sent_count = 0
     return "Connection stats reset.\n"
 
 
 def _srst(member: Inspected) -> str:
+    """Reset the server's counts."""
     member.metrics.reset()
     return "Server stats reset.\n"
 
 
 def _wchs(member: Inspected) -> str:
+    """How many watches there are."""
     connections, paths, watches = member.state.watches.summary()
     return f"{connections} connections watching {paths} paths\nTotal watches:{watches}\n"
 
 
 def _wchc(member: Inspected) -> str:
+    """The watches, by connection."""
     text = ""
     for connection, paths in member.state.watches.by_connection():
         text += f"{connection.session & _UNSIGNED:#x}\n" + "".join(f"\t{_text(path)}\n" for path in paths)
@@ -171,6 +167,7 @@ def _wchc(member: Inspected) -> str:
 
 
 def _wchp(member: Inspected) -> str:
+    """The watches, by path."""
     text = ""
     for path, connections in member.state.watches.by_path():
         text += f"{_text(path)}\n" + "".join(f"\t{each.session & _UNSIGNED:#x}\n" for each in connections)
@@ -178,6 +175,7 @@ def _wchp(member: Inspected) -> str:
 
 
 def _dump(member: Inspected) -> str:
+    """Sessions, and their ephemerals."""
     tree, tracker = member.tree, member.sessions.tracker
     text = "SessionTracker dump:\n"
     if tracker is not None:
@@ -196,6 +194,7 @@ def _dump(member: Inspected) -> str:
 
 
 def _conf(member: Inspected) -> str:
+    """The configuration, and the ensemble."""
     config = member.config
     host_port = config.client_address
     values: dict[str, object] = {
@@ -225,6 +224,7 @@ def _conf(member: Inspected) -> str:
 
 
 def _mntr(member: Inspected) -> str:
+    """All numbers: `zk_<name>` TAB value."""
     return "".join(f"zk_{name}\t{_double(value)}\n" for name, value in numbers(member))
 
 
@@ -299,6 +299,7 @@ def _text(path: bytes) -> str:
 
 
 def _nothing(_member: Inspected) -> str:
+    """A word of ZooKeeper that is not built."""
     return ""
 
 
