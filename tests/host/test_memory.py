@@ -63,7 +63,7 @@ async def test_it_is_done_once_after_a_burst_and_never_under_load(
         await trio.sleep(4 * memory.PAUSE_SECONDS + 1)
         assert done == [], "nothing happened, so there is nothing to give back"
         for _ in range(3):
-            applied += memory.QUIET_TRANSACTIONS_MAX
+            applied += memory.QUIET_COUNT_MAX
             await trio.sleep(memory.PAUSE_SECONDS)
         assert done == [], "not under load"
         await trio.sleep(5 * memory.PAUSE_SECONDS)

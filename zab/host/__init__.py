@@ -1,4 +1,4 @@
-"""The trio kernel of a service: the loop with its sockets, the log thread, the disk, the journal.
+"""The trio kernel of a service: loop, sockets, links, log thread, job thread, disk, journal.
 
-It knows no service: what the bytes, effects and answers mean is handed in. Imports `datatree.log`, and trio.
+It knows no service: what bytes, effects and answers mean is handed in. Imports `zab.wire`, attrs and trio.
 """

@@ -1,4 +1,4 @@
-"""The real disk of one member: `datatree.log.disk.Disk` on a data directory.
+"""The real disk of one server: `datatree.log.disk.Disk` on a data directory.
 
 It makes `version-1` below `dataDir` and, where they differ, below `dataLogDir` (transaction logs go there), and holds
 an exclusive `flock` on `version-1/lock` in each for as long as it lives: two processes on one directory would each
@@ -89,7 +89,7 @@ class RealFile:
 
 
 class RealDisk:
-    """The files of one member. Raises DirectoryInUseError when another process has them."""
+    """The files of one server. Raises DirectoryInUseError when another process has them."""
 
     def __init__(self, directory: str, log_directory: str | None = None, *, lock: bool = True) -> None:
         self.directory = directory

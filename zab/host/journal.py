@@ -1,10 +1,10 @@
 """The journal of a server: one line per event on standard error, a sentence and its key=value pairs.
 
-    2026-11-20T22:00:16.123Z INFO  zab.links quorum link is open sid=2 link=7 inbound=true
+    2026-11-20T22:00:16.123Z INFO  zab.links link is up sid=2 link=7 inbound=true
 
 A line is made where the event happens and written by a thread of its own, so that a terminal that stopped reading
-never stops the server: the queue between them holds `LINES_MAX` lines; what comes on top is counted and said when
-there is room.
+never stops the server. The queue between them holds `LINES_MAX` lines. What comes on top is counted, and the count is
+said when there is room.
 
 Format: time in UTC with milliseconds, level padded to five, the logger's name, the sentence, then the pairs in the
 order they were given. A value with white space, quotes or `=` in it is written as a JSON string; None is `-`,
@@ -51,7 +51,7 @@ class Journal:
 
 
 def written(value: object) -> str:
-    """A value as it stands behind `key=`."""
+    """A value as it stands after `key=`."""
     if value is None:
         return "-"
     if isinstance(value, bool):

@@ -1,9 +1,8 @@
 """A listening socket in the loop: it says that somebody knocked, and is accepted from at the end of the turn.
 
 When the process is out of file descriptors (EMFILE) or the system of buffers, an accept fails and the socket stays
-readable:
-the listener leaves the selector for `PAUSE_MS`, so that the loop does not spin, and the connections wait in the
-backlog.
+readable. The listener then leaves the selector for `PAUSE_MS`, so that the loop does not spin; the connections wait in
+the backlog.
 
 Not here: whom to let in (`links`, `sockets`); opening it (`open_listener`, which resolves no name).
 """

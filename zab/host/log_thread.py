@@ -3,9 +3,8 @@
     put(effect)         from the loop, in the order of the effects
     answers             are put into `Posts`, in the same order
 
-All appends that wait are one cycle: one write, one sync, one system call (group commit), answered by one `Durable`
-per generation. While the thread waits for the disk, more appends gather; load makes the groups grow by itself, no
-timer does.
+All appends that wait are one cycle: one write, one sync, one system call (group commit). While the thread waits for the
+disk, more appends gather; load makes the groups grow by itself, no timer does.
 
 After `IDLE_SECONDS` without work the storage is told that it is idle: it leaves a mark that everything before it
 was synced.
@@ -147,7 +146,7 @@ class LogThread(Generic[Effect, Answer]):
         try:
             items = [self._effects.get(timeout=IDLE_SECONDS)]
         except Empty:
-            # Before, not behind: what changes while the storage writes its marks must come back here once more.
+            # Before, not after: what changes while the storage writes its marks must come back here once more.
             self._parked = True
             self._storage.idle()
             items = [self._effects.get()]

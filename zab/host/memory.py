@@ -1,13 +1,13 @@
 """Freed memory goes back to the system while nothing else happens.
 
-After a burst (many znodes created and deleted, large batches, a learner that was synchronized) much of what Python
+After a burst (much was created and deleted, large messages came) much of what Python
 has freed stays with the process: pages in the middle of the allocator's heap, and cycles that nobody has collected.
-After `PAUSE_SECONDS` in which hardly anything was applied, both are given back. Under load nothing is done: a
+After `PAUSE_SECONDS` in which the service did hardly anything, both are given back. Under load nothing is done: a
 collection holds the interpreter, and the memory is wanted again at once.
 
 Measured after the benchmark's creates (260,000 znodes made and deleted): 107 MB resident before, 81 MB after.
 
-Not here: how large the tree is, and the limits on what is kept (`maxRecentBytes`, `outputLimitBytes`).
+Not here: the limits on what a service keeps.
 """
 
 import ctypes
@@ -18,18 +18,18 @@ from collections.abc import Callable
 import trio
 
 PAUSE_SECONDS = 15
-QUIET_TRANSACTIONS_MAX = 1000
-"""Applied since the last look, at most, to call it quiet."""
+QUIET_COUNT_MAX = 1000
+"""What is done between two looks, at most, to call it quiet."""
 
 
-async def give_back_when_quiet(applied: Callable[[], int]) -> None:
-    """Run for as long as the server does; `applied` is the zxid that its tree is at."""
-    before = applied()
+async def give_back_when_quiet(done: Callable[[], int]) -> None:
+    """Run for as long as the server does. `done` grows with what it does; where it leaps or falls, much was done."""
+    before = done()
     is_due = False
     while True:
         await trio.sleep(PAUSE_SECONDS)
-        now = applied()
-        if not 0 <= now - before < QUIET_TRANSACTIONS_MAX:
+        now = done()
+        if not 0 <= now - before < QUIET_COUNT_MAX:
             is_due = True
         elif is_due:
             is_due = False

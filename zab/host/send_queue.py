@@ -6,7 +6,7 @@
 
 A partial send copies nothing again: the rest is a view into the joined buffer, which goes on from where it stopped.
 At most `JOIN_BYTES_MAX` are joined at a time, so that a long queue is not copied for a short send, and an urgent
-piece waits behind no more than that and one ordinary piece.
+piece waits for no more than that and one ordinary piece.
 
 Not here: when to flush, and what to do about a queue that grows: its owner reads `unsent_bytes`.
 """
