@@ -10,7 +10,8 @@ import trio
 from zab.host import sockets as module
 from zab.host.listener import open_listener
 from zab.host.loop import READ, WRITE, Loop
-from zab.host.sockets import BUDGET_BYTES_MAX, BUDGET_BYTES_MIN, CLOSING_MS, RECEIVE_BYTES, ClientSockets, Manners
+from zab.host.sockets import BUDGET_BYTES_MAX, BUDGET_BYTES_MIN, CLOSING_MS, RECEIVE_BYTES, ClientSockets
+from zab.wire.manners import Manners
 
 FAR_NS = 1 << 62
 WHEN_SENT, AT_ONCE = 1, 2

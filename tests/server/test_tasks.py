@@ -14,7 +14,7 @@ from zab import events as ev
 from zab.host.log_thread import LogThread
 from zab.host.loop import Loop, SystemClock, now_ms
 from zab.host.posts import Posts
-from zab.host.sockets import ClientSockets, Manners
+from zab.host.sockets import ClientSockets
 from zab.member.config import parse
 from zab.member.inputs import (
     ChangesRead,
@@ -32,6 +32,7 @@ from zab.server.election_links import Address
 from zab.server.failure import ServerFailedError
 from zab.server.snapshotter import Snapshotter
 from zab.server.tasks import JournalOperator, StorageQueue, Tasks
+from zab.wire.manners import Manners
 
 PATIENCE_SECONDS = 10
 

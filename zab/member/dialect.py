@@ -1,9 +1,17 @@
-"""What the members of an ensemble say on quorum links, for the links of the server and of the simulator."""
+"""What a member says to those around it, for the links and sockets of the server and of the simulator.
+
+QUORUM_DIALECT      on quorum links, to other members
+client_manners      to clients
+"""
 
 from __future__ import annotations
 
+from itertools import count
+
 from zab.events import MessageReceived, QuorumLinkDown, QuorumLinkUp
-from zab.member.inputs import Input
+from zab.member.connection import ClientConnection, Closing
+from zab.member.inputs import ClientBytes, ClientClosed, ClientConnected, Input
+from zab.member.settings import Config
 from zab.message import (
     DATA_FRAME_BYTES_MAX,
     FRAME_BYTES_MAX,
@@ -14,6 +22,8 @@ from zab.message import (
     encode,
 )
 from zab.wire.dialect import Dialect
+from zab.wire.frames import FrameReader
+from zab.wire.manners import Manners
 
 
 def cut(proposal: Proposal) -> list[Proposal]:
@@ -45,3 +55,13 @@ QUORUM_DIALECT: Dialect[Message, Input] = Dialect(
     down=QuorumLinkDown,
     refused=_refused,
 )
+
+
+def client_manners(config: Config) -> Manners[ClientConnection, Input]:
+    """How one member has clients. The numbers of its connections begin with 1."""
+    numbers = count(1)
+
+    def connect(host: str, port: int) -> ClientConnection:
+        return ClientConnection(next(numbers), host, port, FrameReader(config.jute_max_buffer_bytes))
+
+    return Manners(connect, ClientConnected, ClientBytes, ClientClosed, Closing.AT_ONCE)

@@ -28,7 +28,6 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import itertools
 import os
 import random
 import socket
@@ -52,10 +51,9 @@ from zab.host.log_thread import SWITCH_SECONDS, LogThread
 from zab.host.loop import Loop, SystemClock, now_ms, wall_ms
 from zab.host.memory import give_back_when_quiet
 from zab.host.posts import Posts
-from zab.host.sockets import ClientSockets, Manners
-from zab.member.connection import ClientConnection, Closing
-from zab.member.dialect import QUORUM_DIALECT
-from zab.member.inputs import Answer, ClientBytes, ClientClosed, ClientConnected, Input, StorageFailed
+from zab.host.sockets import ClientSockets
+from zab.member.dialect import QUORUM_DIALECT, client_manners
+from zab.member.inputs import Answer, StorageFailed
 from zab.member.member import Member
 from zab.member.ports import Ports
 from zab.member.settings import Config
@@ -67,7 +65,6 @@ from zab.server.greeting import Greeting
 from zab.server.snapshot_transfer import SnapshotRequest, TransferServer
 from zab.server.snapshotter import Snapshotter
 from zab.server.tasks import JournalOperator, StorageQueue, Tasks
-from zab.wire.frames import FrameReader
 
 BIND_RETRY_SECONDS = 1.0
 STOP_SECONDS = 5.0
@@ -243,15 +240,8 @@ class Server:
         delay_seconds = config.server_id % 8 * STAGGER_SECONDS
         self.snapshotter = Snapshotter(disk, self.log, self.posts.put, delay_seconds=delay_seconds)
         self.member = Member(config, recovered, _random(), now_ms(), wall_ms())
-        self._client_ids = itertools.count(1)
-        manners: Manners[ClientConnection, Input] = Manners(
-            self._connection, ClientConnected, ClientBytes, ClientClosed, Closing.AT_ONCE
-        )
-        self.clients = ClientSockets(self.loop, manners, keep_alive=config.client_tcp_keep_alive)
+        self.clients = ClientSockets(self.loop, client_manners(config), keep_alive=config.client_tcp_keep_alive)
         self.transfers = TransferServer(disk, config.max_snapshot_transfers_count, self._stall_ms / 1000)
-
-    def _connection(self, host: str, port: int) -> ClientConnection:
-        return ClientConnection(next(self._client_ids), host, port, FrameReader(self.config.jute_max_buffer_bytes))
 
     @property
     def _stall_ms(self) -> int:

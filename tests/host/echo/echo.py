@@ -27,6 +27,7 @@ import attrs
 
 from datatree.log.disk import Disk, File
 from zab.wire.frames import FrameError, FrameReader, frame
+from zab.wire.manners import Manners
 
 ENTRY_BYTES_MAX = 1 << 20
 WAITING_MAX = 1000
@@ -44,7 +45,7 @@ _CHECKSUM = Struct(">I")
 
 @attrs.define(eq=False)
 class Connection:
-    """One client; what a socket needs of it (`zab.host.sockets.Connection`), and its place in the log."""
+    """One client; what a socket needs of it (`zab.wire.manners.Connection`), and its place in the log."""
 
     host: str
     port: int
@@ -110,6 +111,9 @@ class Halt:
 Answer: TypeAlias = Durable | StorageFailed
 Input: TypeAlias = Connected | Received | Closed | Answer
 Effect: TypeAlias = Append | Halt
+
+
+MANNERS: Manners[Connection, Input] = Manners(Connection, Connected, Received, Closed, CLOSED_AT_ONCE)
 
 
 # ---------------------------------------------------------------------------------------------------------- the service

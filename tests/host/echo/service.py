@@ -9,29 +9,22 @@ from collections.abc import Callable
 import trio
 
 from tests.host.echo.echo import (
-    CLOSED_AT_ONCE,
+    MANNERS,
     Answer,
     Append,
-    Closed,
-    Connected,
-    Connection,
     Echo,
     EchoLog,
     EchoTurn,
-    Input,
-    Received,
     StorageFailed,
 )
 from zab.host.disk import RealDisk
 from zab.host.log_thread import LogThread
 from zab.host.loop import Loop
 from zab.host.posts import Posts
-from zab.host.sockets import ClientSockets, Manners
+from zab.host.sockets import ClientSockets
 
 STOP_SECONDS = 5.0
 SLOW_MS = 1000
-
-MANNERS: Manners[Connection, Input] = Manners(Connection, Connected, Received, Closed, CLOSED_AT_ONCE)
 
 
 def _nothing(_took_ms: int) -> None:

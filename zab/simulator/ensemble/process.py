@@ -18,9 +18,8 @@ from datatree.log.transaction_log import TransactionLog
 from datatree.recovery.recover import Recovered
 from zab import events as ev
 from zab import message as msg
-from zab.member.connection import ClientConnection, Closing
-from zab.member.dialect import QUORUM_DIALECT
-from zab.member.inputs import Answer, ClientBytes, ClientClosed, ClientConnected, Input, MemberEffect, StorageEffect
+from zab.member.dialect import QUORUM_DIALECT, client_manners
+from zab.member.inputs import Answer, Input, MemberEffect, StorageEffect
 from zab.member.member import Member
 from zab.member.ports import Ports
 from zab.member.storage import Storage
@@ -33,9 +32,8 @@ from zab.simulator.world.links import Links
 from zab.simulator.world.log_thread import LogThread
 from zab.simulator.world.process import Process
 from zab.simulator.world.schedule import MS
-from zab.simulator.world.sockets import ClientSockets, Manners
+from zab.simulator.world.sockets import ClientSockets
 from zab.simulator.world.verdict import SafetyError
-from zab.wire.frames import FrameReader
 
 
 class Judges(Protocol):
@@ -138,9 +136,7 @@ class MemberProcess(Process):
         self.election = ElectionLinks(
             self, others, self._election_of, self.config.election_connect_timeout_ms, self.tasks.post
         )
-        self.clients = ClientSockets(
-            self, Manners(self._connection, ClientConnected, ClientBytes, ClientClosed, Closing.AT_ONCE)
-        )
+        self.clients = ClientSockets(self, client_manners(self.config))
         self.member = ObservedMember(self.config, recovered, rng, machine.now_ms, machine.wall_ms(), ObservedPeer)
         self.member.observe = self._turn_begins
         assert isinstance(self.member.peer, ObservedPeer)
@@ -157,10 +153,6 @@ class MemberProcess(Process):
         self.turn = Turn(self.member, ports)
         self.delivered: deque[int] = deque()
         """Batch ends that were delivered to the member, and that the judges have not seen applied."""
-
-    def _connection(self, number: int, client: int) -> ClientConnection:
-        frames = FrameReader(self.config.jute_max_buffer_bytes)
-        return ClientConnection(number, f"10.1.0.{-client}", 40_000, frames)
 
     @property
     def peer(self) -> Peer:

@@ -7,33 +7,17 @@ The connection object is the service's; the process tells it what the network ha
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any, Final, Generic, Protocol, TypeVar
-
-import attrs
 
 from zab.simulator.world.network import Wire
 from zab.simulator.world.process import Process
+from zab.wire.manners import Connection, Manners
 
 CLOSED: Final = b""
 """On a client's wire: nothing follows."""
 
-
-class Connection(Protocol):
-    """One client, as the service sees it."""
-
-    unsent_bytes: int
-
-    @property
-    def out(self) -> list[bytes]: ...
-
-    @property
-    def paused(self) -> bool: ...
-
-    @property
-    def closing(self) -> int: ...
-
-    def take_output(self) -> list[bytes]: ...
+CLIENT_PORT: Final = 40_000
 
 
 class ClientEnd(Protocol):
@@ -47,20 +31,7 @@ class ClientEnd(Protocol):
 
 
 ConnectionType = TypeVar("ConnectionType", bound=Connection)
-
-
-@attrs.frozen
-class Manners(Generic[ConnectionType]):
-    """How a service has clients."""
-
-    connect: Callable[[int, int], ConnectionType]
-    """Makes the connection: of its number in this process, and the client's number."""
-    connected: Callable[[ConnectionType], object]
-    received: Callable[[ConnectionType, bytes], object]
-    closed: Callable[[ConnectionType], object]
-    """What the turn is told."""
-    at_once: int
-    """The value of `closing` with which output is dropped."""
+Input = TypeVar("Input")
 
 
 class ClientLink(Generic[ConnectionType]):
@@ -68,7 +39,9 @@ class ClientLink(Generic[ConnectionType]):
 
     __slots__ = ("client", "connection", "inbox", "is_closed", "to_client", "to_server")
 
-    def __init__(self, sockets: ClientSockets[ConnectionType], client: ClientEnd, connection: ConnectionType) -> None:
+    def __init__(
+        self, sockets: ClientSockets[ConnectionType, Any], client: ClientEnd, connection: ConnectionType
+    ) -> None:
         self.client = client
         self.connection = connection
         process = sockets.process
@@ -80,24 +53,22 @@ class ClientLink(Generic[ConnectionType]):
         """By the server."""
 
 
-class ClientSockets(Generic[ConnectionType]):
+class ClientSockets(Generic[ConnectionType, Input]):
     """All clients of one process."""
 
-    def __init__(self, process: Process, manners: Manners[ConnectionType]) -> None:
+    def __init__(self, process: Process, manners: Manners[ConnectionType, Input]) -> None:
         self.process = process
         self._manners = manners
-        self._count = 0
         self._links: dict[ConnectionType, ClientLink[ConnectionType]] = {}
-        self._happened: list[object] = []
+        self._happened: list[Input] = []
 
-    def _tell(self, event: object) -> None:
+    def _tell(self, event: Input) -> None:
         self._happened.append(event)
         self.process.wake(self.process.schedule.now)
 
     def connect(self, client: ClientEnd) -> ClientLink[ConnectionType]:
         """A client has connected."""
-        self._count += 1
-        link = ClientLink(self, client, self._manners.connect(self._count, client.number))
+        link = ClientLink(self, client, self._manners.connect(f"10.1.0.{-client.number}", CLIENT_PORT))
         self._links[link.connection] = link
         self._tell(self._manners.connected(link.connection))
         return link
@@ -122,7 +93,7 @@ class ClientSockets(Generic[ConnectionType]):
 
     # ------------------------------------------------------------------------------------------------- what a turn uses
 
-    def receive(self, inputs: list[Any], until_ns: int) -> None:
+    def receive(self, inputs: list[Input], until_ns: int) -> None:
         """Append what came since the last turn."""
         for link in self._links.values():
             link.connection.unsent_bytes = link.to_client.queued_bytes
