@@ -21,8 +21,9 @@ from tests.datatree.histories import LINEAGE, START, Author, snapshot
 from tests.datatree.zookeeper.histories import history
 from tests.rigs.zookeeper_data import real_files
 from tests.rigs.zookeeper_server import log_toolkit, snapshot_formatter
-from zab.cli.files.formatters import long_date, on_terminal, short_date
+from zab.cli.files.formatters import long_date, short_date
 from zab.cli.files.log_files import Damage, Entry, Event, Note, open_log
+from zab.cli.terminal import on_terminal
 from zab.host.disk import RealDisk
 
 __all__ = ["run"]

@@ -20,7 +20,7 @@ from datatree.recovery.recover import recover
 from datatree.snapshot import load_snapshot
 from datatree.zookeeper.directory import load_directory
 from tests.datatree.zookeeper.histories import history, states
-from zab.cli.files import restore
+from zab.cli import new_members
 from zab.cli.main import main
 from zab.host.disk import RealDisk
 from zab.pipeline.state.snapshot_output import State, found_native, write_native
@@ -226,9 +226,9 @@ def test_a_full_disk_leaves_nothing_behind(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(tmp_path / "deep" / "er" / "b"))
 
     if failing == "write":
-        monkeypatch.setattr(restore, "_copy", full)
+        monkeypatch.setattr(new_members, "_copy", full)
     else:
-        monkeypatch.setattr(restore.os, "rename", full)
+        monkeypatch.setattr(new_members.os, "rename", full)
     before = below(tmp_path)
     done = zab(backup, "--to", tmp_path / "a", "--to", tmp_path / "deep" / "er" / "b")
     assert (done.code, done.out) == (1, "")

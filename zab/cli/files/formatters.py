@@ -33,7 +33,6 @@ from datatree.zookeeper.snapshot import SnapshotZnode
 
 __all__ = [
     "java_text",
-    "on_terminal",
     "session_line",
     "snapshot_json",
     "txn_json",
@@ -71,17 +70,11 @@ _JUTE_ESCAPES: Final = str.maketrans(
 )
 # A surrogate encoded as UTF-8: one wrong character for Java, three for Python.
 _SURROGATE: Final = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]")
-_CONTROL: Final = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if code not in (0x09, 0x0A)}
 
 
 def java_text(data: bytes) -> str:
     """`data` as Java decodes UTF-8."""
     return _SURROGATE.sub("\ufffd".encode(), data).decode(errors="replace")
-
-
-def on_terminal(text: str) -> str:
-    """`text` with its control characters, tabs and line ends apart, made visible: data must not command a terminal."""
-    return text.translate(_CONTROL)
 
 
 def _hex(value: int) -> str:

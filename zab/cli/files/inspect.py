@@ -30,17 +30,10 @@ from datatree.snapshot import SnapshotError, SnapshotLoader
 from datatree.zookeeper.directory import cursor_znodes
 from datatree.zookeeper.files import ZooKeeperFileError, chunks_of, parse_file_name
 from datatree.zookeeper.snapshot import SnapshotReader, SnapshotZnode, uncompressed
-from zab.cli.files.formatters import (
-    java_text,
-    on_terminal,
-    session_line,
-    snapshot_json,
-    txn_json,
-    txn_line,
-    znode_block,
-)
+from zab.cli.files.formatters import java_text, session_line, snapshot_json, txn_json, txn_line, znode_block
 from zab.cli.files.log_files import Damage, Entry, Event, NativeLog, UnreadableError, ZooKeeperLog, open_log
 from zab.cli.files.member_logs import MemberLogs, open_members
+from zab.cli.terminal import on_terminal
 from zab.host.disk import RealDisk
 
 __all__ = ["log_command", "snapshot_command"]

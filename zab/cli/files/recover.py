@@ -39,7 +39,8 @@ from datatree.log.epochs import DIRECTORY, load_member
 from datatree.record import RecordError, decode_all
 from datatree.recovery.beginning import begin_history
 from datatree.recovery.recover import Recovered, examine
-from zab.cli.files.restore import EPOCH_MAX, Format, Target, asides, count_of, own_id, sync_path
+from zab.cli.new_members import EPOCH_MAX, Format, Target, asides, own_id, sync_path
+from zab.cli.terminal import count_of
 from zab.host.disk import DirectoryInUseError, RealDisk
 
 __all__ = ["recover_command"]

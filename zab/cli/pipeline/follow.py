@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from zab.cli.pipeline.options import parse_zxid
+from zab.cli.moments import parse_zxid
 from zab.cli.pipeline.run import Run
 
 if TYPE_CHECKING:

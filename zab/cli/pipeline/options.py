@@ -1,10 +1,6 @@
-"""The options that all commands of `zab pipeline` share, and how times and zxids are written on the command line.
+"""The options that all commands of `zab pipeline` share.
 
-    0x1000000a3, 4294967459                         a zxid
-    2026-03-01, 2026-03-01T12:00, ...:00.250+01:00  a time, of UTC where it says no zone
-    90s ago, 15m ago, 2h ago, 3 days ago, now       a time, back from now
-
-A bound is inclusive. What cannot be read is wrong usage (exit code 2).
+Times and zxids are written as `zab.cli.moments` has it. A bound is inclusive.
 """
 
 import datetime
@@ -13,6 +9,8 @@ from typing import Annotated, Final
 
 import typer
 from attrs import frozen
+
+from zab.cli.moments import TIME_HELP, parse_time, parse_zxid
 
 __all__ = [
     "Columns",
@@ -32,68 +30,9 @@ __all__ = [
     "ZxidMax",
     "ZxidMin",
     "named_dirs",
-    "parse_bound",
-    "parse_moment",
-    "parse_time",
-    "parse_zxid",
 ]
 
-_ZXID_MAX: Final = 2**63 - 1
-_ZXID: Final = re.compile(r"0[xX][0-9a-fA-F]+|[0-9]+")
-_AGO: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]+)\s+ago", re.IGNORECASE)
-_SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
-_UNITS: Final = {
-    **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), _SECONDS["s"]),
-    **dict.fromkeys(("m", "min", "mins", "minute", "minutes"), _SECONDS["m"]),
-    **dict.fromkeys(("h", "hour", "hours"), _SECONDS["h"]),
-    **dict.fromkeys(("d", "day", "days"), _SECONDS["d"]),
-    **dict.fromkeys(("w", "week", "weeks"), _SECONDS["w"]),
-}
 _NAMED: Final = re.compile(r"[^/=]+=.")
-_TIME_HELP: Final = "such as 2026-03-01T12:00:00Z or '2h ago'"
-
-
-def parse_zxid(text: str) -> int:
-    """Hexadecimal behind 0x, else decimal. Raises BadParameter."""
-    if not _ZXID.fullmatch(text):
-        raise typer.BadParameter(f"{text!r} is no zxid, such as 0x1000000a3 or 4294967459")
-    zxid = int(text, 16 if text[:2].lower() == "0x" else 10)
-    if zxid > _ZXID_MAX:
-        raise typer.BadParameter(f"{text} is more than a zxid's 63 bits")
-    return zxid
-
-
-def parse_time(text: str, now: datetime.datetime | None = None) -> datetime.datetime:
-    """A moment with its zone. Raises BadParameter."""
-    now = now or datetime.datetime.now(datetime.UTC)
-    text = text.strip()
-    if text.lower() == "now":
-        return now
-    ago = _AGO.fullmatch(text)
-    try:
-        if ago is not None and ago[2].lower() in _UNITS:
-            return now - datetime.timedelta(seconds=float(ago[1]) * _UNITS[ago[2].lower()])
-        moment = datetime.datetime.fromisoformat(text)
-    except (ValueError, OverflowError):
-        raise typer.BadParameter(f"{text!r} is no time, {_TIME_HELP}") from None
-    return moment if moment.tzinfo is not None else moment.replace(tzinfo=datetime.UTC)
-
-
-def parse_moment(text: str) -> int | datetime.datetime:
-    """A zxid, or else a time. Raises BadParameter."""
-    if _ZXID.fullmatch(text):
-        return parse_zxid(text)
-    return parse_time(text)
-
-
-def parse_bound(text: str | None, name: str) -> datetime.datetime | None:
-    """The time of an option that may be absent; the error names the option."""
-    if text is None:
-        return None
-    try:
-        return parse_time(text)
-    except typer.BadParameter as error:
-        raise typer.BadParameter(error.message, param_hint=name) from None
 
 
 @frozen
@@ -109,10 +48,10 @@ class Range:
     def of(cls, since: str | None, until: str | None, zxid_min: str | None, zxid_max: str | None) -> "Range":
         """From the texts of the options. Raises BadParameter."""
         found = cls(
-            parse_bound(since, "--since"),
-            parse_bound(until, "--until"),
-            None if zxid_min is None else parse_zxid(zxid_min),
-            None if zxid_max is None else parse_zxid(zxid_max),
+            None if since is None else parse_time(since, "--since"),
+            None if until is None else parse_time(until, "--until"),
+            None if zxid_min is None else parse_zxid(zxid_min, "--zxid-min"),
+            None if zxid_max is None else parse_zxid(zxid_max, "--zxid-max"),
         )
         if found.since is not None and found.until is not None and found.since > found.until:
             raise typer.BadParameter("it is later than --until", param_hint="--since")
@@ -143,7 +82,7 @@ Ensemble = Annotated[str | None, typer.Option("--ensemble", metavar="NAME", help
 _RANGE: Final = "What to look at"
 Since = Annotated[
     str | None,
-    typer.Option("--since", metavar="TIME", rich_help_panel=_RANGE, help=f"From this time on, {_TIME_HELP}."),
+    typer.Option("--since", metavar="TIME", rich_help_panel=_RANGE, help=f"From this time on, {TIME_HELP}."),
 ]
 Until = Annotated[str | None, typer.Option("--until", metavar="TIME", rich_help_panel=_RANGE, help="Up to this time.")]
 ZxidMin = Annotated[

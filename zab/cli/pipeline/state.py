@@ -1,14 +1,13 @@
 """`zab pipeline state`, the whole tree at a moment, and `zab pipeline diff`, what changed between two."""
 
-import datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from zab.cli.files.restore import Format, Target, moment_lines, new_targets, write_members, written_lines, zxid_behind
-from zab.cli.pipeline.options import parse_moment
+from zab.cli.moments import parse_moment
+from zab.cli.new_members import Format, Target, moment_lines, new_targets, restored_zxid, write_members, written_lines
 from zab.cli.pipeline.run import Run, in_order
 
 if TYPE_CHECKING:
@@ -41,13 +40,6 @@ Uncommitted = Annotated[
 ]
 
 
-def _moment(text: str | None, name: str) -> int | datetime.datetime | None:
-    try:
-        return None if text is None else parse_moment(text)
-    except typer.BadParameter as error:
-        raise typer.BadParameter(error.message, param_hint=name) from None
-
-
 def state_job(
     run: Run,
     *,
@@ -66,7 +58,7 @@ def state_job(
     uncommitted: Uncommitted = False,
 ) -> "DataFrame | None":
     """The whole tree at any moment, with its Stats; as a table, or as a snapshot that members start from."""
-    wanted = _moment(at, "--at")
+    wanted = None if at is None else parse_moment(at, "--at")
     output = _FORMATS.get(shape)
     if (output is None) != (not to):
         raise typer.BadParameter("--to goes with --as snapshot or version-2", param_hint="--to")
@@ -100,7 +92,7 @@ def _write(run: Run, found: "StateAt", targets: list[Target], output: Format) ->
 
     def state_in(directory: Path) -> "State":
         sessions = {row["session"]: row["timeout"] for row in found.sessions.select("session", "timeout").collect()}
-        return State(zxid_behind(moment), sessions, spooled(found.znodes, directory / "znodes.arrow"))
+        return State(restored_zxid(moment), sessions, spooled(found.znodes, directory / "znodes.arrow"))
 
     written, lineage = write_members(targets, output, state_in)
     with run.paused():
@@ -123,7 +115,7 @@ def diff_job(
     uncommitted: Uncommitted = False,
 ) -> "DataFrame | None":
     """What changed between two moments: znodes created, deleted, or with other data, ACL or owner."""
-    moments = _moment(before, "--from"), _moment(after, "--to")
+    moments = parse_moment(before, "--from"), None if after is None else parse_moment(after, "--to")
     from zab.pipeline.errors import PipelineError
     from zab.pipeline.inventory import inventory
 

@@ -16,26 +16,15 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from zab.cli.files.formatters import on_terminal
+from zab.cli.moments import parse_zxid
 from zab.cli.rendering import json_data, json_line
+from zab.cli.terminal import on_terminal
 from zab.cli.znodes.caller import Caller, perform
 from zab.client import Change, ChangeKind, Client
 
 __all__ = ["change_line", "changes_command", "json_change"]
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-def _zxid(text: str | None) -> int | None:
-    if text is None:
-        return None
-    try:
-        zxid = int(text, 0)
-    except ValueError:
-        zxid = -1
-    if not 0 <= zxid < 1 << 63:
-        raise typer.BadParameter(f"{text} is no zxid: a number, such as 0x100000005", param_hint="--since")
-    return zxid
 
 
 def changes_command(
@@ -48,7 +37,7 @@ def changes_command(
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Print every change of the tree in order, until Ctrl-C."""
-    start = _zxid(since)
+    start = None if since is None else parse_zxid(since, "--since")
 
     async def work(zk: Client, _caller: Caller) -> None:
         begin = start

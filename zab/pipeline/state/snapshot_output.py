@@ -19,7 +19,7 @@ What is written is a state that a member can go on from, which is more than rows
 The chain of a native file begins a new history: that of the lineage id, zxid and digest
 (`datatree.log.batch.imported`). Files become visible under their names when they are durable.
 
-Deliberately not here: where the directories are and what stands in them already (`zab.cli.files.restore`), and the real
+Deliberately not here: where the directories are and what stands in them already (`zab.cli.new_members`), and the real
 disk.
 """
 
