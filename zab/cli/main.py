@@ -22,12 +22,12 @@ from attrs import frozen
 
 import zab
 from zab.cli.arguments import DEFAULT_HOSTS, ConnectionOptions, arrange
+from zab.cli.exits import INTERRUPTED, REFUSED
 
 __all__ = ["COMMANDS", "Command", "build", "foreign_packages", "main"]
 
 ZNODES: Final = "Znodes"
 SERVERS: Final = "Servers and files"
-INTERRUPTED: Final = 130
 
 
 @frozen
@@ -194,7 +194,7 @@ def main(words: Sequence[str] | None = None) -> None:
     if problems:
         print("\n".join(f"zab: {problem}" for problem in problems), file=sys.stderr)
         print("zab: install zab into an environment of its own", file=sys.stderr)
-        raise SystemExit(1)
+        raise SystemExit(REFUSED)
     called, arranged = arrange(list(sys.argv[1:] if words is None else words))
     try:
         build(called)(args=arranged, prog_name="zab")
@@ -208,7 +208,7 @@ def main(words: Sequence[str] | None = None) -> None:
     except BrokenPipeError:
         # Whoever read the output has enough. What is still buffered must not raise again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise SystemExit(1) from None
+        raise SystemExit(REFUSED) from None
 
 
 if __name__ == "__main__":

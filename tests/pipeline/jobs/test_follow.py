@@ -22,7 +22,7 @@ from tests.pipeline.rigs import damage
 from tests.pipeline.rigs.ensembles import Directories
 from tests.pipeline.streaming.test_following import poll, zxids_of
 from tests.rigs.zab_server import zab_servers
-from zab.cli.main import INTERRUPTED
+from zab.cli.exits import INTERRUPTED
 from zab.pipeline.errors import PipelineError
 from zab.pipeline.jobs.follow import Progress, follow
 

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Final, NoReturn
+from typing import Annotated, Final
 
 import typer
 from attrs import define
@@ -30,6 +30,7 @@ from datatree.snapshot import SnapshotError, SnapshotLoader
 from datatree.zookeeper.directory import cursor_znodes
 from datatree.zookeeper.files import ZooKeeperFileError, chunks_of, parse_file_name
 from datatree.zookeeper.snapshot import SnapshotReader, SnapshotZnode, uncompressed
+from zab.cli.exits import REFUSED, fail
 from zab.cli.files.formatters import java_text, session_line, snapshot_json, txn_json, txn_line, znode_block
 from zab.cli.files.log_files import Damage, Entry, Event, NativeLog, UnreadableError, ZooKeeperLog, open_log
 from zab.cli.files.member_logs import MemberLogs, open_members
@@ -79,7 +80,7 @@ def snapshot_command(
         for text in _json_pieces(content) if as_json else _snapshot_pieces(content, data):
             out(text)
     except (ZooKeeperFileError, SnapshotError) as error:
-        _fail(str(error))
+        fail(error)
     sys.stdout.flush()
 
 
@@ -99,7 +100,7 @@ def log_command(
     try:
         log = open_members(files) if len(files) > 1 or files[0].is_dir() else open_log(files[0])
     except UnreadableError as error:
-        _fail(str(error))
+        fail(error)
     _check_uncommitted(log, follow=follow, uncommitted=uncommitted)
     show = LogOutput(as_json=as_json)
     show.title(log)
@@ -115,13 +116,13 @@ def log_command(
             for event in log.poll():
                 show.event(event)
     except UnreadableError as error:
-        _fail(str(error))
+        fail(error)
     if isinstance(log, MemberLogs):
         for note in log.rest():
             show.event(note)
     show.end()
     if show.damage_count:
-        raise typer.Exit(1)
+        raise typer.Exit(REFUSED)
 
 
 def _check_uncommitted(log: NativeLog | ZooKeeperLog | MemberLogs, *, follow: bool, uncommitted: bool) -> None:
@@ -190,7 +191,7 @@ def _read_snapshot(file: Path, moved_to: Callable[[int], None]) -> SnapshotConte
     with file.open("rb") as opened:
         magic = opened.read(4)
     if magic in _LOGS:
-        _fail(f"{file}: a log, not a snapshot: zab log {file}")
+        fail(f"{file}: a log, not a snapshot: zab log {file}")
     disk = RealDisk(".", lock=False)
     if magic == _NATIVE_SNAPSHOT:
         return _native_snapshot(SnapshotLoader(disk, str(file)), moved_to)
@@ -275,9 +276,3 @@ def _counted(chunks: Iterable[bytes], moved_to: Callable[[int], None]) -> Iterat
         position += len(chunk)
         moved_to(position)
         yield chunk
-
-
-def _fail(text: str) -> NoReturn:
-    sys.stdout.flush()
-    print(f"zab: {text}", file=sys.stderr)
-    raise typer.Exit(1)

@@ -39,6 +39,7 @@ from datatree.log.epochs import DIRECTORY, load_member
 from datatree.record import RecordError, decode_all
 from datatree.recovery.beginning import begin_history
 from datatree.recovery.recover import Recovered, examine
+from zab.cli.exits import REFUSED, fail
 from zab.cli.new_members import EPOCH_MAX, Format, Target, asides, own_id, sync_path
 from zab.cli.terminal import count_of
 from zab.host.disk import DirectoryInUseError, RealDisk
@@ -88,15 +89,13 @@ def recover_command(
                 print(line)
             if not force:
                 print(f"nothing was changed: zab recover --force {directory} does it", file=sys.stderr)
-                raise typer.Exit(1)
+                raise typer.Exit(REFUSED)
             for line in _begin(found, roots):
                 print(line)
     except RefusedError as error:
-        print(f"zab: {error}", file=sys.stderr)
-        raise typer.Exit(1) from None
+        fail(error)
     except OSError as error:
-        print(f"zab: {error.filename or roots[0]}: {error.strerror or error}", file=sys.stderr)
-        raise typer.Exit(1) from None
+        fail(f"{error.filename or roots[0]}: {error.strerror or error}")
 
 
 # ------------------------------------------------------------------------------------------------------ what there is

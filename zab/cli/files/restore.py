@@ -24,10 +24,11 @@ Exit codes: 0; 1 it cannot be done, and the reason; 2 wrong usage.
 """
 
 import sys
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from zab.cli.exits import fail
 from zab.cli.moments import parse_moment
 from zab.cli.new_members import Format, Target, moment_lines, new_targets, restored_zxid, write_members, written_lines
 
@@ -59,7 +60,7 @@ def restore_command(
         from zab.pipeline.state.local_state import local_moment, local_state
         from zab.pipeline.state.snapshot_output import State
     except ModuleNotFoundError as error:
-        _fail(str(error))
+        fail(error)
     try:
         moment = local_moment(dirs, moment_wanted, uncommitted=uncommitted)
         for problem in moment.problems:
@@ -70,9 +71,9 @@ def restore_command(
         state = State(restored_zxid(moment), found.sessions, lambda: (znodes[path] for path in paths))
         written, lineage = write_members(targets, output, lambda _: state)
     except PipelineError as error:
-        _fail(str(error))
+        fail(error)
     except OSError as error:
-        _fail(f"{error.filename or targets[0].directory}: {error.strerror or error}")
+        fail(f"{error.filename or targets[0].directory}: {error.strerror or error}")
     _report(moment, written, lineage, targets, output)
 
 
@@ -88,8 +89,3 @@ def _report(moment: "Moment", written: "Written", lineage: bytes, targets: list[
 def printable(path: str) -> str:
     """A path for a terminal: those of hostile files may hold control characters."""
     return path if path.isprintable() else ascii(path)
-
-
-def _fail(text: str) -> NoReturn:
-    print(f"zab: {text}", file=sys.stderr)
-    raise typer.Exit(1)

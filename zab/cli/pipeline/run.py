@@ -18,19 +18,19 @@ import sys
 import threading
 from collections.abc import Iterable, Iterator
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Final, NoReturn, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
-import typer
 from attrs import define, field
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+from zab.cli.exits import fail
 from zab.cli.pipeline.options import Range
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Run", "fail", "in_order", "running", "spark_sentence"]
+__all__ = ["Run", "in_order", "running", "spark_sentence"]
 
 POLL_SECONDS: Final = 0.25
 QUIET_SECONDS: Final = 0.5
@@ -178,7 +178,7 @@ def _plain_end() -> Iterator[None]:
     try:
         yield
     except _refusals() as error:
-        fail(str(error))
+        fail(error)
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] not in _EXTRA:
             raise
@@ -187,7 +187,7 @@ def _plain_end() -> Iterator[None]:
         # Whoever read standard output has enough: `zab.cli.main` knows what to do.
         raise
     except OSError as error:
-        fail(str(error))
+        fail(error)
     except _spark_errors() as error:
         from zab.pipeline.spark_session import whole_text
 
@@ -224,13 +224,6 @@ def spark_sentence(text: str) -> str:
     reason = reason or next((line for line in text.splitlines() if line.strip()), "")
     reason = _ERROR_CLASS.sub("", reason).strip().rstrip(".")
     return f"Spark failed: {reason or 'it did not say why'}; --spark-log error shows more"
-
-
-def fail(sentence: str) -> NoReturn:
-    """Say why on standard error, and end with exit code 1."""
-    sys.stdout.flush()
-    print(f"zab: {sentence}", file=sys.stderr)
-    raise typer.Exit(1)
 
 
 @contextlib.contextmanager

@@ -14,6 +14,7 @@ from typing import Annotated
 
 import typer
 
+from zab.cli.exits import fail
 from zab.cli.servers.local_ensemble import SIZE_MAX, EnsembleError, LocalEnsemble
 
 DEFAULT_CLIENT_PORT = 2181
@@ -51,8 +52,7 @@ def ensemble_command(
         ensemble = LocalEnsemble(size, data, client_port)
         ensemble.start()
     except EnsembleError as error:
-        typer.echo(f"zab: {error}", err=True)
-        raise typer.Exit(error.exit_code) from None
+        fail(error, error.exit_code)
     import trio
 
     raise typer.Exit(trio.run(ensemble.run, typer.echo))

@@ -15,14 +15,13 @@ repeatable, which is said: it reads a clock, or depends on an address.
 
 import multiprocessing
 import os
-import sys
 import traceback
 from collections import Counter, deque
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
-from typing import Annotated, Final, NoReturn
+from typing import Annotated, Final
 
 import attrs
 import typer
@@ -30,6 +29,7 @@ from attrs import define, frozen
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from zab.cli.exits import fail
 from zab.simulator.ensemble.recorder import Recorder
 from zab.simulator.ensemble.simulation import Report, run
 from zab.simulator.world.verdict import LivenessError, SafetyError
@@ -142,22 +142,17 @@ def _history_writer(path: Path) -> Callable[[int, Recorder], None]:
         from zab.pipeline.history.files import write_history
         from zab.pipeline.history.operation import Operation
     except ModuleNotFoundError as error:
-        _give_up(f"--history writes Parquet: {error}")
+        fail(f"--history writes Parquet: {error}")
 
     def write(seed: int, recorder: Recorder) -> None:
         operations = (Operation(**attrs.asdict(record)) for record in recorder.records)
         try:
             write_history(path, operations, name=f"seed {seed}")
         except PipelineError as error:
-            _give_up(str(error))
+            fail(error)
         print(f"{len(recorder.records)} operations in {path}")
 
     return write
-
-
-def _give_up(sentence: str) -> NoReturn:
-    print(f"zab: {sentence}", file=sys.stderr)
-    raise typer.Exit(1)
 
 
 def run_block(block: range, jobs: int, *, keep_going: bool, reached: Counter[str]) -> list[Failure]:

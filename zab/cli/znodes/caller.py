@@ -1,9 +1,7 @@
 """Runs one command's work on a client: connects, carries out, says what went wrong, and with which exit code.
 
-    0  done
-    1  refused or not found; standard error has the error's name
-    2  wrong usage
-    3  no server could be reached, or the connection broke before the answer: whether a write was done is unknown then
+Exit codes (`zab.cli.exits`): 1 a ZabError, whose name is on standard error; 2 a ValueError; 3 a ConnectionLossError:
+whether a write was done is unknown then.
 
 A command is a plain function that hands its asynchronous work to `perform`. On the command line that opens a session
 for this one command (`OneShot`); in the shell, the shell's session is used (`zab.cli.znodes.shell`).
@@ -12,20 +10,17 @@ for this one command (`OneShot`); in the shell, the shell's session is used (`za
 import sys
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
-from typing import Final, NoReturn, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 import trio
 import typer
 
 from zab.cli.arguments import ConnectionOptions
+from zab.cli.exits import REFUSED, UNREACHABLE, USAGE, fail
 from zab.cli.rendering import event_block
 from zab.client import Client, ConnectionLossError, Settings, Watcher, ZabError, connect
 
-__all__ = ["REFUSED", "UNREACHABLE", "USAGE", "Caller", "Work", "fail", "open_client", "perform"]
-
-REFUSED: Final = 1
-USAGE: Final = 2
-UNREACHABLE: Final = 3
+__all__ = ["Caller", "Work", "exit_code", "open_client", "perform"]
 
 Work: TypeAlias = Callable[[Client, "Caller"], Awaitable[None]]
 
@@ -84,7 +79,7 @@ def perform(context: typer.Context, work: Work) -> None:
         try:
             OneShot(context.obj).run(work)
         except (ZabError, ValueError) as error:
-            fail(error)
+            fail(error, exit_code(error))
     else:
         context.obj.run(work)
 
@@ -93,10 +88,3 @@ def exit_code(error: Exception) -> int:
     if isinstance(error, ConnectionLossError):
         return UNREACHABLE
     return REFUSED if isinstance(error, ZabError) else USAGE
-
-
-def fail(error: Exception) -> NoReturn:
-    """Says what went wrong, and ends the command."""
-    sys.stdout.flush()
-    print(f"zab: {error}", file=sys.stderr)
-    raise typer.Exit(exit_code(error))

@@ -36,9 +36,10 @@ from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.shortcuts import CompleteStyle
 
 from zab.cli.arguments import ALIASES, ConnectionOptions, expand_alias
+from zab.cli.exits import INTERRUPTED, REFUSED, USAGE, fail
 from zab.cli.rendering import event_block
 from zab.cli.znodes import commands as znodes
-from zab.cli.znodes.caller import REFUSED, USAGE, Work, exit_code, fail, open_client
+from zab.cli.znodes.caller import Work, exit_code, open_client
 from zab.cli.znodes.changes import changes_command
 from zab.cli.znodes.prompt import Prompt
 from zab.cli.znodes.subtree import child_path
@@ -48,7 +49,6 @@ __all__ = ["Shell", "ShellCompleter", "shell_command"]
 
 HISTORY_SHOWN_COUNT: Final = 11
 COMPLETIONS_COUNT_MAX: Final = 1_000
-INTERRUPTED: Final = 130
 READ_BYTES: Final = 65536
 
 
@@ -418,5 +418,5 @@ def shell_command(context: typer.Context) -> None:
         main = partial(_run, options, is_interactive=is_interactive)
         code = trio.run(main, restrict_keyboard_interrupt_to_checkpoints=True)
     except (ZabError, ValueError) as error:
-        fail(error)
+        fail(error, exit_code(error))
     raise typer.Exit(code)

@@ -1,0 +1,30 @@
+"""How a command ends: its exit code, and one sentence on standard error that says why.
+
+    0    done
+    1    refused, not found, damaged, or not possible
+    2    wrong usage
+    3    no server could be reached, or the connection broke before the answer
+    130  interrupted
+
+`zab server`, `zab ensemble` and `zab simulate` have codes of their own beside 0 and 2; their modules list them.
+"""
+
+import sys
+from typing import Final, NoReturn
+
+import typer
+
+__all__ = ["INTERRUPTED", "REFUSED", "UNREACHABLE", "USAGE", "fail"]
+
+REFUSED: Final = 1
+USAGE: Final = 2
+UNREACHABLE: Final = 3
+INTERRUPTED: Final = 130
+
+
+def fail(reason: object, code: int = REFUSED) -> NoReturn:
+    """Say why, and end the command."""
+    # What was printed before comes first, where both go to one place.
+    sys.stdout.flush()
+    print(f"zab: {reason}", file=sys.stderr)
+    raise typer.Exit(code)
