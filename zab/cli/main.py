@@ -4,27 +4,25 @@ Every command stands in one table with the module that has it; the module is imp
 that `zab --help` loads neither trio nor the servers. The other commands are entered as placeholders with their one line
 of help, which a test compares with the commands themselves.
 
-At the start it is checked that the top-level packages `datatree` and `session` are this project's own: other projects
-install packages of these names (xarray-datatree has a `datatree`), and whichever was installed last wins.
+At the start it is checked that the top-level packages `datatree` and `session` are this project's own
+(`zab.server.refusal`).
 """
 
 import importlib
 import importlib.metadata
-import importlib.util
 import os
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
 from attrs import frozen
 
-import zab
 from zab.cli.arguments import DEFAULT_HOSTS, ConnectionOptions, arrange
 from zab.cli.exits import INTERRUPTED, REFUSED
+from zab.server.refusal import foreign_packages
 
-__all__ = ["COMMANDS", "Command", "build", "foreign_packages", "main"]
+__all__ = ["COMMANDS", "Command", "build", "main"]
 
 ZNODES: Final = "Znodes"
 SERVERS: Final = "Servers and files"
@@ -106,23 +104,6 @@ COMMANDS: Final = {
         "Run whole ensembles in simulated time, with faults, and check every promise.",
     ),
 }
-
-# What the docstrings of our own packages begin with: the packages of others lie in the same directory once installed.
-_OWN: Final = {"datatree": '"""The replicated state: znodes', "session": '"""Who is alive:'}
-
-
-def foreign_packages() -> list[str]:
-    """What is wrong with the packages that belong to `zab`, one line each."""
-    home = Path(zab.__file__).parent.parent
-    problems = []
-    for name, beginning in _OWN.items():
-        spec = importlib.util.find_spec(name)
-        origin = None if spec is None or spec.origin is None else Path(spec.origin)
-        if origin is None:
-            problems.append(f"the package {name!r} of zab is missing; it belongs into {home}")
-        elif origin.parent.parent != home or not origin.read_text(errors="replace").startswith(beginning):
-            problems.append(f"{origin.parent} is not the package {name!r} of zab but another project's")
-    return problems
 
 
 def _placeholder() -> None:

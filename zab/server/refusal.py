@@ -1,26 +1,45 @@
 """Whether this interpreter may run a server at all.
 
-Not here: the configuration's own faults (`config`).
+Two things forbid it: `python -O`, and a package `datatree` or `session` that is not this project's. Other projects
+install packages of these names (xarray-datatree has a `datatree`), and whichever was installed last wins.
+
+Finding out imports neither of the two packages, nor anything else of this project, so that the command line can ask
+before it loads a command.
+
+Not here: the configuration's own faults (`zab.member.config`).
 """
 
 from __future__ import annotations
 
-import datatree
-import session
+import importlib.util
+from pathlib import Path
+from typing import Final
+
 import zab
+
+__all__ = ["foreign_packages", "refusal"]
+
+# What the docstrings of our own packages begin with: the packages of others lie in the same directory once installed.
+_OWN: Final = {"datatree": '"""The replicated state: znodes', "session": '"""Who is alive:'}
 
 
 def foreign_packages() -> list[str]:
-    """Packages of ours that another distribution installed over (`xarray-datatree` has a `datatree` too)."""
-    home = zab.__path__[0].rpartition("/")[0]
-    return [each.__name__ for each in (datatree, session) if each.__path__[0].rpartition("/")[0] != home]
+    """What is wrong with the packages that belong to `zab`, one sentence each."""
+    home = Path(zab.__file__).parent.parent
+    problems = []
+    for name, beginning in _OWN.items():
+        spec = importlib.util.find_spec(name)
+        origin = None if spec is None or spec.origin is None else Path(spec.origin)
+        if origin is None:
+            problems.append(f"the package {name!r} of zab is missing; it belongs into {home}")
+        elif origin.parent.parent != home or not origin.read_text(errors="replace").startswith(beginning):
+            problems.append(f"{origin.parent} is not the package {name!r} of zab but another project's")
+    return problems
 
 
 def refusal() -> str | None:
     """Why this interpreter must not run a server, None when it may."""
     if not __debug__:
         return "python -O switches off the assertions that keep a wrong state from being served: run without -O"
-    foreign = foreign_packages()
-    if foreign:
-        return f"{', '.join(foreign)}: not this project's package; another distribution installed one of that name"
-    return None
+    problems = foreign_packages()
+    return "; ".join((*problems, "install zab into an environment of its own")) if problems else None
