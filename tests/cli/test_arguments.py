@@ -2,7 +2,8 @@
 
 import pytest
 
-from zab.cli.arguments import ALIASES, arrange, expand_alias
+from zab.cli.arguments import arrange, expand_alias
+from zab.cli.commands import ALIASES
 
 H = "localhost:2181"
 

@@ -5,28 +5,38 @@ import sys
 from pathlib import Path
 
 import pytest
-import typer
 
 import zab
-from zab.cli.arguments import ALIASES
-from zab.cli.main import COMMANDS, Command, main
-from zab.cli.rendering import event_block, json_line, stat_text
+from zab.cli.commands import ALIASES, COMMANDS, TAKES_DATA
+from zab.cli.main import main
+from zab.cli.rendering import event_block, stat_text
 from zab.client import EventType, Stat, State, WatchEvent
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_summary_in_the_table_is_the_commands_own(name: str) -> None:
-    command = COMMANDS[name]
-    loaded = command.load()
-    text = loaded.info.help if isinstance(loaded, typer.Typer) else loaded.__doc__
-    assert text.startswith(command.summary.rstrip("."))
+def test_help_of_a_command_begins_with_its_one_line(
+    name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    with pytest.raises(SystemExit):
+        main([name, "--help"])
+    text = capsys.readouterr().out
+    summary = COMMANDS[name].summary
+    assert text.count(summary) == 1
+    usage, first = [line.strip() for line in text.splitlines() if line.strip()][:2]
+    assert usage.startswith(f"Usage: zab {name} ")
+    assert first.startswith(summary)
 
 
-def test_aliases_name_commands() -> None:
+def test_aliases_and_what_takes_data_name_commands() -> None:
     assert {words[0] for words in ALIASES.values()} <= COMMANDS.keys()
+    assert COMMANDS.keys() | ALIASES.keys() >= TAKES_DATA
 
 
-LIGHT = {"zab", "zab.cli", "zab.cli.main", "zab.cli.arguments", "zab.cli.exits", "zab.server", "zab.server.refusal"}
+LIGHT = {
+    *("zab", "zab.cli", "zab.cli.main", "zab.cli.arguments", "zab.cli.commands", "zab.cli.exits"),
+    *("zab.server", "zab.server.refusal"),
+}
 """What `zab --help` loads of this project."""
 
 
@@ -73,10 +83,6 @@ def test_another_projects_package_is_named(tmp_path: Path, name: str) -> None:
     assert done.returncode == 1
     assert f"{tmp_path / name} is not the package {name!r} of zab" in done.stderr
     assert "Traceback" not in done.stderr
-
-
-def test_a_command_is_loaded_from_its_module() -> None:
-    assert Command("zab.cli.rendering", "json_line", "", "").load() is json_line
 
 
 def test_stat_has_the_lines_of_zookeepers_shell() -> None:

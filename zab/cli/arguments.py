@@ -8,7 +8,7 @@ path was given or where the command takes nothing but paths: then it is moved to
 anywhere.
 So `zab get /a -s localhost:2181` means the server, and `zab create /a -s localhost:2181` a sequential znode with data.
 
-ZooKeeper's names for commands are understood beside ours (`ALIASES`).
+ZooKeeper's names for commands are understood beside ours.
 """
 
 import re
@@ -16,26 +16,14 @@ from typing import Final
 
 from attrs import frozen
 
-__all__ = ["ALIASES", "DEFAULT_HOSTS", "ConnectionOptions", "arrange", "expand_alias"]
+from zab.cli.commands import ALIASES, TAKES_DATA
+
+__all__ = ["DEFAULT_HOSTS", "ConnectionOptions", "arrange", "expand_alias"]
 
 DEFAULT_HOSTS: Final = "127.0.0.1:2181,127.0.0.1:2182,127.0.0.1:2183"
 
-ALIASES: Final = {
-    "deleteall": ["delete", "--recursive"],
-    "rmr": ["delete", "--recursive"],
-    "getAcl": ["acl", "get"],
-    "setAcl": ["acl", "set"],
-    "getEphemerals": ["ephemerals"],
-    "getAllChildrenNumber": ["count"],
-    "setquota": ["quota", "set"],
-    "listquota": ["quota", "list"],
-    "delquota": ["quota", "delete"],
-}
-
 # Options of `zab` itself that are followed by a value.
 _VALUED: Final = frozenset({"-s", "--server", "--timeout", "--wait", "--auth"})
-# Commands whose arguments behind the path are data, which may look like anything.
-_TAKES_DATA: Final = frozenset({"create", "set", "setAcl", "acl"})
 _HOST: Final = r"(?:\[[0-9a-fA-F:.]+\]|[\w.-]+):\d+"
 _HOSTS: Final = re.compile(rf"{_HOST}(?:,{_HOST})*(?:/.*)?")
 
@@ -81,7 +69,7 @@ def _take_hosts(command: str, words: list[str]) -> tuple[list[str], list[str]]:
         if word.startswith("--server="):
             return [word], words[:at] + words[at + 1 :]
         names_hosts = word == "-s" and following and _HOSTS.fullmatch(following[0])
-        if names_hosts and not (is_path_seen and command in _TAKES_DATA):
+        if names_hosts and not (is_path_seen and command in TAKES_DATA):
             return words[at : at + 2], words[:at] + words[at + 2 :]
         is_path_seen = is_path_seen or word.startswith("/")
     return [], words

@@ -17,9 +17,9 @@ from prompt_toolkit.document import Document
 
 from tests.cli.commands import started
 from tests.client.running import KINDS, running
-from zab.cli.main import COMMANDS, ZNODES
-from zab.cli.znodes import shell
-from zab.cli.znodes.shell import SESSION_COMMANDS, ZNODE_COMMANDS, ShellCompleter
+from zab.cli.znodes import completion
+from zab.cli.znodes.completion import ShellCompleter
+from zab.cli.znodes.shell_commands import SESSION_COMMANDS, ZNODE_COMMANDS
 
 ZAB = [sys.executable, "-m", "zab.cli.main"]
 
@@ -130,12 +130,6 @@ def test_no_server_is_3() -> None:
     assert done.returncode == 3
 
 
-def test_every_znode_command_of_zab_is_the_shells_too() -> None:
-    mounted = {name for name, command in COMMANDS.items() if command.panel == ZNODES} - {"shell"}
-    assert mounted == ZNODE_COMMANDS.keys() | {"acl", "quota"}
-    assert all(COMMANDS[name].load() is command for name, command in ZNODE_COMMANDS.items())
-
-
 # Completion.
 
 TREE = {"/": ["app", "apple", "zookeeper"], "/app": ["one", "two"]}
@@ -160,7 +154,7 @@ def test_completion(text: str, completions: list[str]) -> None:
 
 
 def test_completion_of_a_huge_directory_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shell, "COMPLETIONS_COUNT_MAX", 3)
+    monkeypatch.setattr(completion, "COMPLETIONS_COUNT_MAX", 3)
     completer = ShellCompleter([], lambda _path: [str(number) for number in range(10)])
     assert len(list(completer.get_completions(Document("ls /"), CompleteEvent()))) == 3
 

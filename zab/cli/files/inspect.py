@@ -70,7 +70,6 @@ def snapshot_command(
     data: Annotated[bool, typer.Option("--data", "-d", help="Print each znode's data, as base64.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="The tree with its sizes, in the format of ncdu.")] = False,
 ) -> None:
-    """Print what is in a snapshot, native or ZooKeeper's."""
     if data and as_json:
         raise typer.BadParameter("--data and --json exclude each other")
     out = _writer()
@@ -93,9 +92,8 @@ def log_command(
         typer.Option("--uncommitted", help="Follow one member of ZooKeeper, whose log does not say what is committed."),
     ] = False,
 ) -> None:
-    """Print the transactions of a log, native or ZooKeeper's; `uncommitted` marks those above the high-water mark.
-
-    Of several members of ZooKeeper, whose data directories are given, what a majority of them has.
+    """`uncommitted` marks those above the high-water mark. Of several members of ZooKeeper, whose data directories are
+    given, what a majority of them has is printed.
     """
     try:
         log = open_members(files) if len(files) > 1 or files[0].is_dir() else open_log(files[0])

@@ -75,10 +75,9 @@ def recover_command(
         Path | None, typer.Option("--log-dir", metavar="DIR", help="Its dataLogDir, where it has one.")
     ] = None,
 ) -> None:
-    """Begin a new ensemble with what one stopped member has, after a majority lost its data.
+    """For when no leader can be elected any more, and never will be: the others are lost for good.
 
-    For when no leader can be elected any more, and never will be: the others are lost for good. What only they had is
-    lost. The other voters start with empty directories, all of them once.
+    What only they had is lost. The other voters start with empty directories, all of them once.
     """
     roots = list(dict.fromkeys(each.expanduser().absolute() for each in (directory, log_directory or directory)))
     try:

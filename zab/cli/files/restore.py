@@ -52,7 +52,6 @@ def restore_command(
         bool, typer.Option("--uncommitted", help="Count transactions that a majority may not have had.")
     ] = False,
 ) -> None:
-    """Make new members' directories out of backups, with the state of any moment."""
     targets = new_targets(to, output)
     moment_wanted = None if at is None else parse_moment(at, "--at")
     try:

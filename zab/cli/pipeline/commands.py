@@ -90,7 +90,6 @@ JOBS: Final[dict[str, Job]] = {
 }
 
 pipeline_app = typer.Typer(
-    help="Analyse logs and snapshots with Spark, native and ZooKeeper's.",
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )

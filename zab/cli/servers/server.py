@@ -23,9 +23,7 @@ DEFAULT_CLIENT_PORT = 2181
 def server_command(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A ZooKeeper zoo.cfg.", show_default=False)],
 ) -> None:
-    """Run one member, until SIGINT or SIGTERM.
-
-    FILE is a ZooKeeper zoo.cfg; the server's id stands in dataDir/myid. Keys that mean nothing here are named in a
+    """FILE is a ZooKeeper zoo.cfg; the server's id stands in dataDir/myid. Keys that mean nothing here are named in a
     warning.
     """
     from zab.server.__main__ import main
@@ -43,9 +41,7 @@ def ensemble_command(
         typer.Option("--client-port", metavar="P", min=1, max=65535 - SIZE_MAX, help="Of member 1; the others follow."),
     ] = DEFAULT_CLIENT_PORT,
 ) -> None:
-    """Run a local ensemble, one process per member, until SIGINT or SIGTERM.
-
-    Prints the connection string when it serves. Each member's zoo.cfg is written at every start, its journal is
+    """Prints the connection string when it serves. Each member's zoo.cfg is written at every start, its journal is
     DIR/N/server.log.
     """
     try:

@@ -91,10 +91,7 @@ def simulate_command(
         typer.Option("--history", metavar="FILE", help="Write what clients asked and were told (Parquet)."),
     ] = None,
 ) -> None:
-    """Run whole ensembles in simulated time, with faults, and check every promise.
-
-    Exit codes: 0 good, 1 the code crashed, 3 a promise was broken, 4 no progress.
-    """
+    """Exit codes: 0 good, 1 the code crashed, 3 a promise was broken, 4 no progress."""
     if trace and seeds > 1:
         raise typer.BadParameter("--trace is for one seed")
     if history is not None and seeds > 1:

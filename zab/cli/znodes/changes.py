@@ -36,7 +36,6 @@ def changes_command(
     count: Annotated[int | None, typer.Option("--count", "-n", min=1, help="End after so many changes.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Print every change of the tree in order, until Ctrl-C."""
     start = None if since is None else parse_zxid(since, "--since")
 
     async def work(zk: Client, _caller: Caller) -> None:

@@ -1,4 +1,6 @@
-"""Quotas as ZooKeeper's shell sets them: two znodes under /zookeeper/quota; `datatree.quota` describes their text.
+"""`zab quota`: limits on subtrees, as ZooKeeper's shell sets them.
+
+A quota is two znodes; `datatree.quota` describes their text.
 
     /zookeeper/quota<path>/zookeeper_limits     written by clients: the limits
     /zookeeper/quota<path>/zookeeper_stats      made with it; the servers keep its sums
@@ -7,19 +9,88 @@ ZooKeeper's shell refuses a quota above or below another one, since a server enf
 Setting a limit keeps the others. Deleting one sets it to -1; deleting all of them removes both znodes.
 """
 
-from typing import Final
+from typing import Annotated, Final
 
+import typer
 from attrs import evolve
 
 from datatree.quota import Limits
+from zab.cli.rendering import json_line
+from zab.cli.znodes.caller import Caller, perform
+from zab.cli.znodes.options import JsonOption, PathArgument
 from zab.cli.znodes.subtree import child_path
 from zab.client import BadArgumentsError, Client, NodeExistsError, NoNodeError, NotEmptyError
 
-__all__ = ["KINDS", "delete_quota", "limits_text", "read_quota", "set_quota"]
+__all__ = ["KINDS", "delete_quota", "limits_text", "quota_app", "read_quota", "set_quota"]
 
 _ROOT: Final = "/zookeeper/quota"
 # The option of ZooKeeper's shell -> the limit.
 KINDS: Final = {"n": "count", "b": "total_bytes", "N": "count_hard", "B": "total_bytes_hard"}
+
+
+quota_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+
+
+def _limit(options: dict[str, int | None]) -> tuple[str, int]:
+    given = [(kind, limit) for kind, limit in options.items() if limit is not None]
+    if len(given) != 1:
+        raise typer.BadParameter("give one of -n, -b, -N, -B")
+    return given[0]
+
+
+@quota_app.command("set")
+def quota_set_command(
+    context: typer.Context,
+    path: PathArgument,
+    count: Annotated[int | None, typer.Option("-n", metavar="COUNT", min=-1, help="Znodes; only logged.")] = None,
+    size_bytes: Annotated[int | None, typer.Option("-b", metavar="BYTES", min=-1, help="Data; only logged.")] = None,
+    hard_count: Annotated[int | None, typer.Option("-N", metavar="COUNT", min=-1, help="Znodes; enforced.")] = None,
+    hard_bytes: Annotated[int | None, typer.Option("-B", metavar="BYTES", min=-1, help="Data; enforced.")] = None,
+) -> None:
+    """Set one limit of a subtree."""
+    kind, limit = _limit({"n": count, "b": size_bytes, "N": hard_count, "B": hard_bytes})
+
+    async def work(zk: Client, _caller: Caller) -> None:
+        await set_quota(zk, path, kind, limit)
+
+    perform(context, work)
+
+
+@quota_app.command("list")
+def quota_list_command(context: typer.Context, path: PathArgument, json: JsonOption = False) -> None:
+    """Print the limits of a subtree and what it holds."""
+
+    async def work(zk: Client, _caller: Caller) -> None:
+        limits, sums = await read_quota(zk, path)
+        if json:
+            print(json_line({"path": path, "limits": limits, "sums": sums}))
+            return
+        print(f"absolute path is /zookeeper/quota{path}/zookeeper_limits")
+        print(f"Output quota for {path} {limits}")
+        print(f"Output stat for {path} {sums}")
+
+    perform(context, work)
+
+
+@quota_app.command("delete")
+def quota_delete_command(
+    context: typer.Context,
+    path: PathArgument,
+    count: Annotated[bool, typer.Option("-n", help="Only the limit on znodes that is logged.")] = False,
+    size_bytes: Annotated[bool, typer.Option("-b", help="Only the limit on data that is logged.")] = False,
+    hard_count: Annotated[bool, typer.Option("-N", help="Only the limit on znodes that is enforced.")] = False,
+    hard_bytes: Annotated[bool, typer.Option("-B", help="Only the limit on data that is enforced.")] = False,
+) -> None:
+    """Remove a subtree's quota, or one of its limits."""
+    given = {"n": count, "b": size_bytes, "N": hard_count, "B": hard_bytes}
+    kinds = [kind for kind, is_given in given.items() if is_given]
+    if len(kinds) > 1:
+        raise typer.BadParameter("give one of -n, -b, -N, -B, or none")
+
+    async def work(zk: Client, _caller: Caller) -> None:
+        await delete_quota(zk, path, kinds[0] if kinds else None)
+
+    perform(context, work)
 
 
 def limits_text(limits: Limits) -> bytes:

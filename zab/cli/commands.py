@@ -1,0 +1,119 @@
+"""The table of commands: the name of each, the place of its code, and its one line of help.
+
+    "get": Command("znodes.znode:get_command", "Print a znode's data."),
+
+The place is a function with typer's options, or a Typer that has commands of its own. Its module is imported when the
+command is called, so that `zab --help` loads none of them. The docstring of the function, where it has one, is what its
+`--help` says after the one line.
+
+The shell has the commands of `zab.cli.znodes` too.
+"""
+
+import importlib
+import inspect
+from typing import Any, Final
+
+import typer
+from attrs import frozen
+
+__all__ = ["ALIASES", "COMMANDS", "TAKES_DATA", "Command"]
+
+_FILES: Final = "Servers and files"
+_PANELS: Final = {"znodes": "Znodes", "servers": _FILES, "files": _FILES, "pipeline": _FILES}
+"""Where `zab --help` shows the commands of a room."""
+
+
+@frozen
+class Command:
+    """`place` is ROOM.MODULE:ATTRIBUTE below `zab.cli`."""
+
+    place: str
+    summary: str
+
+    @property
+    def room(self) -> str:
+        return self.place.partition(".")[0]
+
+    @property
+    def panel(self) -> str:
+        return _PANELS[self.room]
+
+    def load(self) -> Any:
+        """The function or the Typer; imports its module."""
+        module, _, attribute = self.place.partition(":")
+        return getattr(importlib.import_module(f"zab.cli.{module}"), attribute)
+
+    def add_to(self, app: typer.Typer, name: str) -> None:
+        """Load it, and make it a command of `app`."""
+        loaded = self.load()
+        if isinstance(loaded, typer.Typer):
+            app.add_typer(loaded, name=name, help=self.summary, rich_help_panel=self.panel)
+        else:
+            text = f"{self.summary}\n\n{inspect.getdoc(loaded) or ''}"
+            app.command(name, help=text, rich_help_panel=self.panel)(loaded)
+
+    def announce_in(self, app: typer.Typer, name: str) -> None:
+        """Show it in the help of `app`, without its code."""
+        app.command(name, help=self.summary, rich_help_panel=self.panel)(_not_loaded)
+
+
+def _not_loaded() -> None:
+    raise AssertionError("a command that is called is loaded first")
+
+
+COMMANDS: Final = {
+    "create": Command("znodes.znode:create_command", "Create a znode."),
+    "get": Command("znodes.znode:get_command", "Print a znode's data."),
+    "set": Command("znodes.znode:set_command", "Change a znode's data."),
+    "delete": Command("znodes.znode:delete_command", "Delete a znode, or a whole subtree."),
+    "ls": Command("znodes.znode:ls_command", "List a znode's children."),
+    "stat": Command("znodes.znode:stat_command", "Print a znode's stat."),
+    "watch": Command("znodes.znode:watch_command", "Print changes as they happen, until Ctrl-C."),
+    "changes": Command("znodes.changes:changes_command", "Print every change of the tree in order, until Ctrl-C."),
+    "acl": Command("znodes.acl:acl_app", "Who may do what with a znode."),
+    "quota": Command("znodes.quota:quota_app", "Limits on subtrees."),
+    "count": Command("znodes.znode:count_command", "Print how many descendants a znode has."),
+    "ephemerals": Command("znodes.session:ephemerals_command", "List this session's ephemerals."),
+    "sync": Command(
+        "znodes.session:sync_command", "Wait until the server has applied all that was acknowledged before."
+    ),
+    "whoami": Command("znodes.session:whoami_command", "Print whom the server takes this client for."),
+    "config": Command("znodes.session:config_command", "Print the ensemble's configuration."),
+    "shell": Command("znodes.shell:shell_command", "Run commands one after the other in one session."),
+    "server": Command("servers.server:server_command", "Run one member, until SIGINT or SIGTERM."),
+    "ensemble": Command(
+        "servers.server:ensemble_command", "Run a local ensemble, one process per member, until SIGINT or SIGTERM."
+    ),
+    "snapshot": Command("files.inspect:snapshot_command", "Print what is in a snapshot, native or ZooKeeper's."),
+    "log": Command("files.inspect:log_command", "Print the transactions of a log, native or ZooKeeper's."),
+    "restore": Command(
+        "files.restore:restore_command", "Make new members' directories out of backups, with the state of any moment."
+    ),
+    "recover": Command(
+        "files.recover:recover_command",
+        "Begin a new ensemble with what one stopped member has, after a majority lost its data.",
+    ),
+    "pipeline": Command(
+        "pipeline.commands:pipeline_app", "Analyse logs and snapshots with Spark, native and ZooKeeper's."
+    ),
+    "simulate": Command(
+        "servers.simulate:simulate_command",
+        "Run whole ensembles in simulated time, with faults, and check every promise.",
+    ),
+}
+
+ALIASES: Final = {
+    "deleteall": ["delete", "--recursive"],
+    "rmr": ["delete", "--recursive"],
+    "getAcl": ["acl", "get"],
+    "setAcl": ["acl", "set"],
+    "getEphemerals": ["ephemerals"],
+    "getAllChildrenNumber": ["count"],
+    "setquota": ["quota", "set"],
+    "listquota": ["quota", "list"],
+    "delquota": ["quota", "delete"],
+}
+"""The names of ZooKeeper's shell, and the words that they stand for."""
+
+TAKES_DATA: Final = frozenset({"create", "set", "setAcl", "acl"})
+"""Commands whose arguments after the path are data, which may look like anything."""

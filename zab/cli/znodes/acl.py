@@ -1,0 +1,53 @@
+"""`zab acl get` and `zab acl set`."""
+
+from typing import Annotated
+
+import typer
+
+from zab.cli.rendering import acl_text, json_line, stat_text
+from zab.cli.znodes.caller import Caller, perform
+from zab.cli.znodes.options import JsonOption, PathArgument, StatOption, acl_of
+from zab.cli.znodes.subtree import set_subtree_acl
+from zab.client import Client
+
+__all__ = ["acl_app"]
+
+acl_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+
+
+@acl_app.command("get")
+def acl_get_command(
+    context: typer.Context, path: PathArgument, stat: StatOption = False, json: JsonOption = False
+) -> None:
+    """Print a znode's ACL."""
+
+    async def work(zk: Client, _caller: Caller) -> None:
+        acl, found = await zk.get_acl(path)
+        print(json_line({"path": path, "acl": acl, "stat": found}) if json else acl_text(acl))
+        if stat and not json:
+            print(stat_text(found))
+
+    perform(context, work)
+
+
+@acl_app.command("set")
+def acl_set_command(
+    context: typer.Context,
+    path: PathArgument,
+    acl: Annotated[str, typer.Argument(metavar="ACL", help="scheme:id:cdrwa,…")],
+    version: Annotated[int, typer.Option("-v", "--version", help="Only this version of the ACL; -1 is any.")] = -1,
+    recursive: Annotated[bool, typer.Option("-R", "--recursive", help="Of all below it too.")] = False,
+    stat: StatOption = False,
+) -> None:
+    """Change a znode's ACL."""
+    entries = acl_of(acl)
+
+    async def work(zk: Client, _caller: Caller) -> None:
+        if recursive:
+            await set_subtree_acl(zk, path, entries, version)
+            return
+        changed = await zk.set_acl(path, entries, version)
+        if stat:
+            print(stat_text(changed))
+
+    perform(context, work)

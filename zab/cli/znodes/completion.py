@@ -1,0 +1,56 @@
+"""Completion at the prompt of `zab shell`: commands in the first word, paths in those after it."""
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+import trio
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+from prompt_toolkit.document import Document
+
+from zab.cli.znodes.subtree import child_path
+from zab.client import Client, RequestError
+
+__all__ = ["ShellCompleter", "completer"]
+
+COMPLETIONS_COUNT_MAX: Final = 1_000
+
+
+class ShellCompleter(Completer):
+    """Completes command names in the first word, and paths in every later one that starts with a slash.
+
+    list_children: children's names of a path, from the worker thread.
+    """
+
+    def __init__(self, names: Iterable[str], list_children: Callable[[str], list[str]]) -> None:
+        self._names = sorted(names)
+        self._list_children = list_children
+
+    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
+        before = document.text_before_cursor
+        first, space, _ = before.lstrip().partition(" ")
+        if not space:
+            yield from (Completion(name + " ", -len(first)) for name in self._names if name.startswith(first))
+            return
+        word = before.rpartition(" ")[2]
+        if not word.startswith("/"):
+            return
+        parent, _, start = word.rpartition("/")
+        names = [name for name in self._list_children(parent or "/") if name.startswith(start)]
+        for name in names[:COMPLETIONS_COUNT_MAX]:
+            yield Completion(child_path(parent or "/", name), -len(word), display=name)
+
+
+def completer(zk: Client, names: Iterable[str]) -> ShellCompleter:
+    """The completer of a session, from trio's thread; it runs in the prompt's."""
+
+    async def children(path: str) -> list[str]:
+        # Completion while no server answers must not hold up the prompt.
+        with trio.move_on_after(1):
+            try:
+                return await zk.get_children(path)
+            except RequestError:
+                return []
+        return []
+
+    token = trio.lowlevel.current_trio_token()
+    return ShellCompleter(names, lambda path: trio.from_thread.run(children, path, trio_token=token))

@@ -1,0 +1,53 @@
+"""The commands about the session and the ensemble it is with: who, what, since when, and which members."""
+
+import typer
+
+from zab.cli.rendering import data_text, json_line, stat_text
+from zab.cli.znodes.caller import Caller, perform
+from zab.cli.znodes.options import JsonOption, PathArgument, StatOption, WatchOption
+from zab.client import Client
+
+__all__ = ["config_command", "ephemerals_command", "sync_command", "whoami_command"]
+
+
+def sync_command(context: typer.Context, path: PathArgument = "/") -> None:
+    async def work(zk: Client, _caller: Caller) -> None:
+        await zk.sync(path)
+
+    perform(context, work)
+
+
+def whoami_command(context: typer.Context, json: JsonOption = False) -> None:
+    async def work(zk: Client, _caller: Caller) -> None:
+        identities = sorted(await zk.who_am_i())
+        if json:
+            print(json_line({"identities": identities}))
+            return
+        print("Auth scheme: User")
+        for identity in identities:
+            print(f"{identity.scheme}: {identity.user}")
+
+    perform(context, work)
+
+
+def ephemerals_command(context: typer.Context, prefix: PathArgument = "/", json: JsonOption = False) -> None:
+    """A command's own session has none: it is for the shell."""
+
+    async def work(zk: Client, _caller: Caller) -> None:
+        paths = await zk.get_ephemerals(prefix)
+        print(json_line({"paths": paths}) if json else f"[{', '.join(paths)}]")
+
+    perform(context, work)
+
+
+def config_command(context: typer.Context, stat: StatOption = False, watch: WatchOption = False) -> None:
+    async def work(zk: Client, caller: Caller) -> None:
+        watcher = caller.watcher(zk) if watch else None
+        data, found = await zk.get_config(watch=watcher)
+        print(data_text(data))
+        if stat:
+            print(stat_text(found))
+        if watcher is not None:
+            await caller.follow(watcher)
+
+    perform(context, work)

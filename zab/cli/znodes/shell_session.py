@@ -1,0 +1,80 @@
+"""The one session of `zab shell`: runs lines on it, and is the caller of their commands."""
+
+import shlex
+import sys
+
+import trio
+import typer
+
+from zab.cli.arguments import expand_alias
+from zab.cli.exits import INTERRUPTED, REFUSED, USAGE
+from zab.cli.znodes.caller import Work, exit_code
+from zab.client import Client, Watcher, ZabError
+
+__all__ = ["Shell"]
+
+
+class Shell:
+    """Runs the commands of `app` on its session. `code` is the highest exit code so far."""
+
+    def __init__(self, zk: Client, app: typer.Typer, *, is_interactive: bool) -> None:
+        self.zk = zk
+        self.code = 0
+        self.lines: list[str] = []
+        self.is_ended = False
+        self.prints_events = True
+        self.is_interactive = is_interactive
+        self.events = zk.watcher()
+        self.running: trio.CancelScope | None = None
+        self._group = typer.main.get_command(app)
+
+    # What commands ask for (`zab.cli.znodes.caller.Caller`), from the worker thread.
+
+    def run(self, work: Work) -> None:
+        trio.from_thread.run(self._work, work)
+
+    async def _work(self, work: Work) -> None:
+        await work(self.zk, self)
+
+    def watcher(self, _zk: Client) -> Watcher:
+        return self.events
+
+    async def follow(self, _watcher: Watcher) -> None:
+        """The event is printed when it comes."""
+        await trio.lowlevel.checkpoint()
+
+    # What the shell does with a line.
+
+    async def execute(self, line: str) -> None:
+        """Runs one line and prints what went wrong with it."""
+        try:
+            words = shlex.split(line, comments=not self.is_interactive)
+        except ValueError as error:
+            self._failed(USAGE, f"zab: {error}")
+            return
+        if not words:
+            return
+        self.lines.append(line)
+        outer = self.running
+        with trio.CancelScope() as self.running:
+            try:
+                await trio.to_thread.run_sync(self._call, expand_alias(words))
+            except (ZabError, ValueError) as error:
+                self._failed(exit_code(error), f"zab: {error}")
+        if self.running.cancelled_caught:
+            self._failed(INTERRUPTED, "zab: interrupted")
+        # `redo` runs a line inside of a line.
+        self.running = outer
+        sys.stdout.flush()
+
+    def _call(self, words: list[str]) -> None:
+        try:
+            self._group.main(args=words, prog_name="", obj=self)
+        except SystemExit as ending:
+            # typer ends every command so; 0 is a command that went well.
+            self.code = max(self.code, ending.code if isinstance(ending.code, int) else REFUSED)
+
+    def _failed(self, code: int, message: str) -> None:
+        self.code = max(self.code, code)
+        sys.stdout.flush()
+        print(message, file=sys.stderr, flush=True)

@@ -1,0 +1,230 @@
+"""The commands on one znode, or on all of the subtree below it.
+
+Each only says what to do on a client and what to print: on standard output, with `--json` as one JSON object per line.
+`perform` finds the client, the errors and the exit code.
+
+`-w` leaves a one-shot watch. On the command line the command then waits for its event. In the shell the event is
+printed when it comes.
+"""
+
+import base64
+import sys
+from typing import Annotated
+
+import typer
+
+from zab.cli.rendering import data_text, event_line, json_data, json_event, json_line, stat_text
+from zab.cli.znodes.caller import Caller, perform
+from zab.cli.znodes.options import (
+    Base64Option,
+    FileOption,
+    JsonOption,
+    PathArgument,
+    StatOption,
+    VersionOption,
+    WatchOption,
+    acl_of,
+    data_of,
+)
+from zab.cli.znodes.subtree import DELETE_BATCH_COUNT, delete_subtree, walk
+from zab.client import OPEN_ACL, Client, NoNodeError
+
+__all__ = [
+    "count_command",
+    "create_command",
+    "delete_command",
+    "get_command",
+    "ls_command",
+    "set_command",
+    "stat_command",
+    "watch_command",
+]
+
+
+def create_command(
+    context: typer.Context,
+    path: PathArgument,
+    data: Annotated[str | None, typer.Argument(metavar="DATA", show_default=False)] = None,
+    acl: Annotated[str | None, typer.Argument(metavar="ACL", help="scheme:id:cdrwa,…", show_default=False)] = None,
+    sequence: Annotated[bool, typer.Option("-s", "--sequence", help="Append ten digits that count up.")] = False,
+    ephemeral: Annotated[bool, typer.Option("-e", "--ephemeral", help="Gone with the session.")] = False,
+    container: Annotated[bool, typer.Option("-c", "--container", help="Gone once its last child is.")] = False,
+    ttl_ms: Annotated[int | None, typer.Option("-t", "--ttl", metavar="MS", help="Gone unless changed.")] = None,
+    is_base64: Base64Option = False,
+    file: FileOption = None,
+    parents: Annotated[bool, typer.Option("-p", "--parents", help="Create missing parents too.")] = False,
+    json: JsonOption = False,
+) -> None:
+    content = data_of(data, file, is_base64)
+    entries = OPEN_ACL if acl is None else acl_of(acl)
+
+    async def work(zk: Client, _caller: Caller) -> None:
+        if parents:
+            await _create_parents(zk, path)
+        created, stat = await zk.create2(
+            path, content, entries, ephemeral=ephemeral, sequence=sequence, container=container, ttl_ms=ttl_ms
+        )
+        print(json_line({"path": created, "stat": stat}) if json else f"Created {created}")
+
+    perform(context, work)
+
+
+async def _create_parents(zk: Client, path: str) -> None:
+    above = ""
+    for name in path.split("/")[1:-1]:
+        above += "/" + name
+        if await zk.exists(above) is None:
+            await zk.create(above)
+
+
+def get_command(
+    context: typer.Context,
+    path: PathArgument,
+    stat: StatOption = False,
+    watch: WatchOption = False,
+    as_base64: Annotated[bool, typer.Option("-b", "--base64", help="Print the data as base64.")] = False,
+    as_hex: Annotated[bool, typer.Option("-x", "--hex", help="Print the data as hexadecimal digits.")] = False,
+    raw: Annotated[bool, typer.Option("--raw", help="Print the bytes and nothing else.")] = False,
+    json: JsonOption = False,
+) -> None:
+    async def work(zk: Client, caller: Caller) -> None:
+        watcher = caller.watcher(zk) if watch else None
+        data, found = await zk.get(path, watch=watcher)
+        if raw:
+            sys.stdout.flush()
+            sys.stdout.buffer.write(data or b"")
+        elif json:
+            print(json_line({"path": path, **json_data(data), "stat": found}))
+        elif as_base64:
+            print(base64.b64encode(data or b"").decode())
+        elif as_hex:
+            print((data or b"").hex(" "))
+        else:
+            print(data_text(data))
+        if stat and not json:
+            print(stat_text(found))
+        if watcher is not None:
+            await caller.follow(watcher)
+
+    perform(context, work)
+
+
+def set_command(
+    context: typer.Context,
+    path: PathArgument,
+    data: Annotated[str | None, typer.Argument(metavar="DATA", show_default=False)] = None,
+    version: VersionOption = -1,
+    stat: StatOption = False,
+    is_base64: Base64Option = False,
+    file: FileOption = None,
+    json: JsonOption = False,
+) -> None:
+    content = data_of(data, file, is_base64)
+    if content is None:
+        raise typer.BadParameter("give DATA or --file")
+
+    async def work(zk: Client, _caller: Caller) -> None:
+        changed = await zk.set(path, content, version)
+        if json:
+            print(json_line({"path": path, "stat": changed}))
+        elif stat:
+            print(stat_text(changed))
+
+    perform(context, work)
+
+
+def delete_command(
+    context: typer.Context,
+    path: PathArgument,
+    version: VersionOption = -1,
+    recursive: Annotated[bool, typer.Option("--recursive", "-R", help="All below it too.")] = False,
+    batch_count: Annotated[
+        int, typer.Option("-b", "--batch", min=1, help="Znodes per transaction of --recursive.")
+    ] = DELETE_BATCH_COUNT,
+) -> None:
+    if recursive and version != -1:
+        raise typer.BadParameter("--version is of one znode, --recursive of many")
+
+    async def work(zk: Client, _caller: Caller) -> None:
+        if recursive:
+            await delete_subtree(zk, path, batch_count)
+        else:
+            await zk.delete(path, version)
+
+    perform(context, work)
+
+
+def ls_command(
+    context: typer.Context,
+    path: PathArgument = "/",
+    recursive: Annotated[bool, typer.Option("-R", "--recursive", help="The paths of the whole subtree.")] = False,
+    stat: StatOption = False,
+    watch: WatchOption = False,
+    one_per_line: Annotated[bool, typer.Option("-1", help="One name per line.")] = False,
+    json: JsonOption = False,
+) -> None:
+    if recursive and watch:
+        raise typer.BadParameter("-w is of one znode; zab watch --recursive watches many")
+
+    async def work(zk: Client, caller: Caller) -> None:
+        if recursive:
+            paths = sorted(await walk(zk, path))
+            print(json_line({"path": path, "paths": paths}) if json else "\n".join(paths))
+            return
+        watcher = caller.watcher(zk) if watch else None
+        names, found = await zk.get_children2(path, watch=watcher)
+        if json:
+            print(json_line({"path": path, "children": names, "stat": found}))
+        elif not one_per_line:
+            print(f"[{', '.join(names)}]")
+        elif names:
+            print("\n".join(names))
+        if stat and not json:
+            print(stat_text(found))
+        if watcher is not None:
+            await caller.follow(watcher)
+
+    perform(context, work)
+
+
+def stat_command(
+    context: typer.Context, path: PathArgument, watch: WatchOption = False, json: JsonOption = False
+) -> None:
+    async def work(zk: Client, caller: Caller) -> None:
+        watcher = caller.watcher(zk) if watch else None
+        found = await zk.exists(path, watch=watcher)
+        if found is None and watcher is None:
+            raise NoNodeError(path)
+        if found is not None:
+            print(json_line({"path": path, "stat": found}) if json else stat_text(found))
+        if watcher is not None:
+            await caller.follow(watcher)
+
+    perform(context, work)
+
+
+def watch_command(
+    context: typer.Context,
+    path: PathArgument,
+    recursive: Annotated[bool, typer.Option("--recursive", "-R", help="Every znode below it too.")] = False,
+    count: Annotated[int | None, typer.Option("--count", "-n", min=1, help="End after so many events.")] = None,
+    json: JsonOption = False,
+) -> None:
+    async def work(zk: Client, _caller: Caller) -> None:
+        async with zk.watch(path, recursive=recursive) as events:
+            print(f"watching {path}", file=sys.stderr, flush=True)
+            seen = 0
+            async for event in events:
+                print(json_line(json_event(event)) if json else event_line(event), flush=True)
+                seen += 1
+                if seen == count:
+                    return
+
+    perform(context, work)
+
+
+def count_command(context: typer.Context, path: PathArgument = "/") -> None:
+    async def work(zk: Client, _caller: Caller) -> None:
+        print(await zk.get_all_children_number(path))
+
+    perform(context, work)
