@@ -25,7 +25,7 @@ from tests.pipeline.rigs.ensembles import Directories
 from tests.pipeline.rigs.load import Recorder, Worker, connect, disconnect, every_kind
 from tests.rigs.zab_server import zab_servers
 from zab.cli.main import main
-from zab.cli.pipeline.commands import JOBS
+from zab.cli.pipeline.jobs import JOBS
 from zab.host.disk import RealDisk
 from zab.pipeline.errors import PipelineError
 from zab.pipeline.output import Target

@@ -9,7 +9,7 @@ import pytest
 
 from tests.pipeline.rigs.ensembles import Directories
 from zab.cli.main import main
-from zab.cli.pipeline.commands import JOBS
+from zab.cli.pipeline.jobs import JOBS
 from zab.pipeline.history.files import HISTORY
 from zab.pipeline.jobs.audit import AUDIT
 from zab.pipeline.jobs.diff import DIFF

@@ -29,8 +29,8 @@ from tests.pipeline.conftest import spark  # noqa: F401 - a fixture
 from tests.pipeline.rigs.rows import History, moment
 from zab.cli.main import main
 from zab.cli.pipeline import run as pipeline_run
-from zab.cli.pipeline.commands import JOBS
-from zab.cli.pipeline.jobs import parse_session
+from zab.cli.pipeline.activity import parse_session
+from zab.cli.pipeline.jobs import JOBS, Job
 from zab.cli.pipeline.options import Range, named_dirs
 from zab.cli.pipeline.run import spark_sentence
 from zab.cli.pipeline.table import cell, fit, print_rows
@@ -281,7 +281,7 @@ def test_what_a_worker_raises_is_a_sentence(run: Run, member: Path, monkeypatch:
     from zab.cli.pipeline import commands as pipeline
 
     for function, said in ((job, "zab: log.100000001: offset 64: it is damaged\n"), (bug, "rows are odd")):
-        command = pipeline._command("odd", pipeline.Job(function, takes_range=False))
+        command = pipeline._command("odd", Job(function, takes_range=False))
         app = typer.Typer()
         app.command("odd")(command)
         app.callback()(lambda: None)
@@ -299,7 +299,7 @@ def test_a_check_that_finds_something_is_1(
 ) -> None:
     from zab.cli.pipeline import commands as pipeline
 
-    job = pipeline.Job(lambda run: run.spark.range(rows), takes_range=False, fails_on_rows=True)
+    job = Job(lambda run: run.spark.range(rows), takes_range=False, fails_on_rows=True)
     app = typer.Typer()
     app.command("check")(pipeline._command("check", job))
     app.callback()(lambda: None)

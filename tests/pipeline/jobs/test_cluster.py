@@ -14,7 +14,7 @@ import pytest
 
 from tests.pipeline.rigs.cluster import EXECUTOR_SETTINGS, Cluster, spark_cluster
 from tests.pipeline.rigs.ensembles import Directories
-from zab.cli.pipeline.commands import JOBS
+from zab.cli.pipeline.jobs import JOBS
 from zab.pipeline.shipping import package_archive
 from zab.pipeline.spark_session import spark_home
 

@@ -19,7 +19,7 @@ from typing import Any
 from tests.pipeline.rigs.cluster import EXECUTOR_SETTINGS
 from tests.pipeline.rigs.histories import good_history
 from zab.cli.main import main as zab
-from zab.cli.pipeline.commands import JOBS, Job
+from zab.cli.pipeline.jobs import JOBS, Job
 from zab.pipeline.history.files import write_history
 from zab.pipeline.spark_session import job_session
 

@@ -1,14 +1,7 @@
-"""`zab pipeline NAME DIRS...`: the Spark jobs over logs and snapshots.
+"""`zab pipeline NAME DIRS...`: the commands that are made of the jobs over logs and snapshots.
 
-`JOBS` is the one table of commands. A job is a function in a module beside this one; its keyword-only parameters are
-its own options. What its row says decides which of the shared ones (`zab.cli.pipeline.options`) its command has too:
-
-    takes_dirs      DIRS... and --ensemble
-    takes_range     --since --until --zxid-min --zxid-max --uncommitted
-    gives_rows      --out --format --overwrite --limit: the function returns a DataFrame, which is written to a file or
-                    directory, or printed as a table; else it does its own output and may return an exit code
-
-Every command has --spark-url, --memory and --spark-log, unless it does without Spark (`takes_spark=False`).
+A command has the options of its job and the shared ones that the job's row asks for (`zab.cli.pipeline.jobs`), in one
+signature. What the job gives is written, or printed as a table.
 
 Exit codes: 0; 1 what the user gave cannot be used, with one sentence that says why, or a check found something
 (`fails_on_rows`); 2 wrong usage.
@@ -20,79 +13,18 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import typer
-from attrs import frozen
 
-from zab.cli.pipeline import jobs, options
-from zab.cli.pipeline.follow import follow_job, package_job
-from zab.cli.pipeline.report import report_job
+from zab.cli.pipeline import options
+from zab.cli.pipeline.jobs import JOBS, Job
 from zab.cli.pipeline.run import Run, in_order, running
-from zab.cli.pipeline.state import diff_job, state_job
 from zab.cli.pipeline.table import print_rows
-from zab.cli.pipeline.verify import compact_job, history_job, verify_job
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["JOBS", "Job", "pipeline_app"]
+__all__ = ["pipeline_app"]
 
-
-@frozen
-class Job:
-    """One command; its help is the docstring of `function`.
-
-    order: columns by which the rows are sorted, "-writes" falling; none if the function sorts, or order has no meaning.
-    instead_of_rows: options of its own with which the function gives no rows, but does its own output.
-    example: words behind DIRS with which the command runs, for tests; "{out}" stands for a directory of their own."""
-
-    function: Callable[..., Any]
-    order: tuple[str, ...] = ()
-    takes_dirs: bool = True
-    takes_range: bool = True
-    takes_spark: bool = True
-    gives_rows: bool = True
-    fails_on_rows: bool = False
-    instead_of_rows: tuple[str, ...] = ()
-    example: tuple[str, ...] = ()
-
-
-JOBS: Final[dict[str, Job]] = {
-    "audit": Job(jobs.audit_job, order=("ensemble", "zxid", "part")),
-    "hotspots": Job(jobs.hotspots_job),
-    "sessions": Job(jobs.sessions_job),
-    "locks": Job(jobs.locks_job),
-    "state": Job(state_job, takes_range=False, instead_of_rows=("to",)),
-    "diff": Job(
-        diff_job,
-        order=("ensemble", "path"),
-        takes_range=False,
-        instead_of_rows=("commands",),
-        example=("--from", "0x100000010"),
-    ),
-    "verify": Job(verify_job, takes_range=False, fails_on_rows=True),
-    "history": Job(
-        history_job,
-        order=("history", "path", "kind"),
-        takes_dirs=False,
-        takes_range=False,
-        fails_on_rows=True,
-    ),
-    "compact": Job(compact_job, takes_range=False, gives_rows=False, example=("--out", "{out}/compact")),
-    "report": Job(report_job, gives_rows=False, example=("--out", "{out}/report.html")),
-    "follow": Job(
-        follow_job,
-        takes_range=False,
-        gives_rows=False,
-        example=("--out", "{out}/rows", "--checkpoint", "{out}/checkpoint", "--once"),
-    ),
-    "package": Job(
-        package_job, takes_dirs=False, takes_range=False, takes_spark=False, gives_rows=False, example=("{out}",)
-    ),
-}
-
-pipeline_app = typer.Typer(
-    no_args_is_help=True,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+pipeline_app = typer.Typer(no_args_is_help=True, context_settings={"help_option_names": ["-h", "--help"]})
 
 _Options: TypeAlias = dict[str, tuple[Any, Any]]
 _KEYWORD: Final = inspect.Parameter.KEYWORD_ONLY
@@ -119,7 +51,7 @@ _SPARK: Final[_Options] = {
 
 
 def _own_parameters(job: Job) -> list[inspect.Parameter]:
-    """Those of the function behind `run`."""
+    """Those of the function after `run`."""
     return list(inspect.signature(job.function).parameters.values())[1:]
 
 

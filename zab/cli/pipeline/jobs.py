@@ -1,200 +1,81 @@
-"""The jobs of `zab pipeline` that look at what was written, by whom, and what became of it: their options.
+"""The table of the jobs of `zab pipeline`.
 
-Each function takes a `Run` and its own options, and returns the rows as a DataFrame. Spark is imported in them, so that
-`zab pipeline --help` works without it.
+A job is a function in a module beside this one. It takes a `Run` and keyword-only parameters, which are its own
+options. Its docstring is its help. It imports Spark and the pipeline when it is called, so that `zab pipeline --help`
+works without them. Its row decides which of the shared options (`zab.cli.pipeline.options`) its command has too:
+
+    takes_dirs      DIRS... and --ensemble
+    takes_range     --since --until --zxid-min --zxid-max --uncommitted
+    takes_spark     --spark-url --memory --spark-log
+    gives_rows      --out --format --overwrite --columns --limit: the function returns a DataFrame, which is written to
+                    a file or directory, or printed as a table; else it does its own output and may return an exit code
 """
 
-from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from collections.abc import Callable
+from typing import Any, Final
 
-import typer
+from attrs import frozen
 
-from zab.cli.pipeline.run import Run, in_order
+from zab.cli.pipeline.activity import audit_job, hotspots_job, locks_job, sessions_job
+from zab.cli.pipeline.checks import history_job, verify_job
+from zab.cli.pipeline.parquet import compact_job, follow_job
+from zab.cli.pipeline.report import report_job
+from zab.cli.pipeline.shipping import package_job
+from zab.cli.pipeline.state import diff_job, state_job
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
-__all__ = ["audit_job", "hotspots_job", "locks_job", "parse_session", "sessions_job"]
-
-_SESSION_MAX: Final = 2**64 - 1
-
-
-class Count(StrEnum):
-    """What `hotspots` counts by."""
-
-    PATH = "path"
-    SUBTREE = "subtree"
-    SESSION = "session"
-    MINUTE = "minute"
-    CHURN = "churn"
-    SKEW = "skew"
-    COUNTERS = "counters"
+__all__ = ["JOBS", "Job"]
 
 
-class SessionView(StrEnum):
-    """What `sessions` shows."""
+@frozen
+class Job:
+    """One command of `zab pipeline`.
 
-    LIVES = "lives"
-    WAVES = "waves"
+    order: columns by which the rows are sorted, "-writes" falling; none if the function sorts, or order has no meaning.
+    fails_on_rows: exit code 1 if there are any.
+    instead_of_rows: options of its own with which the function gives no rows, but does its own output.
+    example: words after DIRS with which the command runs, for tests; "{out}" stands for a directory of their own."""
 
-
-class LockView(StrEnum):
-    """What `locks` shows."""
-
-    TURNS = "turns"
-    QUEUE = "queue"
-    SUMMARY = "summary"
-    OVERLAPS = "overlaps"
-
-
-Subtree = Annotated[
-    str | None, typer.Option("--subtree", metavar="PATH", help="Only this znode and everything below it.")
-]
-
-
-def _absolute(path: str | None, name: str) -> str | None:
-    if path is None:
-        return None
-    if not path.startswith("/"):
-        raise typer.BadParameter(f"{path!r} does not begin with /", param_hint=name)
-    return path.rstrip("/") or "/"
+    function: Callable[..., Any]
+    order: tuple[str, ...] = ()
+    takes_dirs: bool = True
+    takes_range: bool = True
+    takes_spark: bool = True
+    gives_rows: bool = True
+    fails_on_rows: bool = False
+    instead_of_rows: tuple[str, ...] = ()
+    example: tuple[str, ...] = ()
 
 
-def parse_session(text: str) -> int:
-    """A session's id as it is printed, with 0x in front, or decimal; in rows they are signed. Raises BadParameter."""
-    try:
-        session = int(text, 0)
-    except ValueError:
-        raise typer.BadParameter(f"{text!r} is no session's id, such as 0x1000a5b2c3d0000") from None
-    if not -(2**63) <= session <= _SESSION_MAX:
-        raise typer.BadParameter(f"{text} is more than an id's 64 bits")
-    return session - 2**64 if session >= 2**63 else session
-
-
-def _lower_bounds(run: Run) -> dict[str, Any]:
-    """For jobs that read from the beginning, since they need what was before."""
-    return {"since": run.range.since, "zxid_min": run.range.zxid_min}
-
-
-def audit_job(
-    run: Run,
-    *,
-    path: Annotated[str | None, typer.Option("--path", metavar="PATH", help="Only this znode.")] = None,
-    subtree: Subtree = None,
-    session: Annotated[
-        str | None, typer.Option("--session", metavar="ID", help="Only what this session did, 0x… or decimal.")
-    ] = None,
-    refused: Annotated[bool, typer.Option("--refused", help="Also the writes that were refused.")] = False,
-) -> "DataFrame":
-    """Who changed what when, with old and new values."""
-    path, subtree = _absolute(path, "--path"), _absolute(subtree, "--subtree")
-    wanted = None if session is None else parse_session(session)
-    run.shown = (
-        *("time", "zxid", "part", "session", "change", "path", "old", "new"),
-        *(("error",) if refused else ()),
-    )
-    from zab.pipeline.jobs.audit import COLUMNS, ZNODE_COLUMNS, audit
-
-    return audit(
-        run.log(COLUMNS, past=True),
-        znodes=run.before(ZNODE_COLUMNS),
-        path=path,
-        subtree=subtree,
-        session=wanted,
-        refused=refused,
-        bare_closes=run.may_have_bare_closes,
-        **_lower_bounds(run),
-    )
-
-
-def hotspots_job(
-    run: Run,
-    *,
-    by: Annotated[Count, typer.Option("--by", help="What to count by.")] = Count.PATH,
-    depth: Annotated[int, typer.Option("--depth", min=1, help="By subtree: how many names its root has.")] = 1,
-    short_ms: Annotated[
-        int, typer.Option("--short", min=1, metavar="MS", help="Churn: up to which age a znode is short-lived.")
-    ] = 1000,
-) -> "DataFrame":
-    """Where the writes go: by path, subtree, session or minute; churn, skew, and counters near their end."""
-    from zab.pipeline.jobs.hotspots import COLUMNS, hotspots
-
-    frame = hotspots(run.log(COLUMNS), by.value, depth=depth, short_ms=short_ms, bare_closes=run.may_have_bare_closes)
-    run.shown = {
-        Count.PATH: ("path", "writes", "bytes", "creates", "sets", "deletes", "sessions", "last"),
-        Count.SUBTREE: ("path", "writes", "bytes", "creates", "sets", "deletes", "sessions", "last"),
-        Count.SESSION: ("session", "writes", "bytes", "creates", "sets", "deletes", "refused", "paths", "last"),
-    }.get(by, ())
-    order = {
-        Count.MINUTE: ["ensemble", "minute"],
-        Count.CHURN: ["-churn", "ensemble", "path"],
-        Count.SKEW: ["ensemble", "of"],
-        Count.COUNTERS: ["remaining", "ensemble", "path"],
-        Count.SESSION: ["-writes", "ensemble", "session"],
-    }
-    return in_order(frame, order.get(by, ["-writes", "ensemble", "path"]))
-
-
-def sessions_job(
-    run: Run,
-    *,
-    show: Annotated[
-        SessionView, typer.Option("--show", help="The life of each session, or waves of expiry.")
-    ] = SessionView.LIVES,
-    within: Annotated[
-        float, typer.Option("--within", min=0.001, metavar="SECONDS", help="Waves: between two of one wave, at most.")
-    ] = 5.0,
-    least: Annotated[int, typer.Option("--least", min=1, help="Waves: sessions, at least.")] = 3,
-) -> "DataFrame":
-    """The life of each session and how it ended; waves of expiry and the ephemerals they took along."""
-    from zab.pipeline.jobs.sessions import COLUMNS, KNOWN_COLUMNS, sessions, waves
-
-    lives = sessions(
-        run.log(COLUMNS, past=True),
-        known=run.before(KNOWN_COLUMNS, sessions=True),
-        bare_closes=run.may_have_bare_closes,
-        **_lower_bounds(run),
-    )
-    if show is SessionView.WAVES:
-        run.shown = ("began", "ended", "sessions", "ephemerals", "last_heard", "paths")
-        return in_order(waves(lives, within_ms=round(within * 1000), least=least), ["began", "ensemble"])
-    run.shown = ("session", "opened", "ended", "ending", "timeout", "silent_ms", "requests", "ephemerals", "taken")
-    return in_order(lives, ["opened", "ensemble", "session"])
-
-
-def locks_job(
-    run: Run,
-    *,
-    show: Annotated[
-        LockView,
-        typer.Option("--show", help="Who held what, all contenders, one row for each lock, or possible overlaps."),
-    ] = LockView.TURNS,
-    subtree: Subtree = None,
-) -> "DataFrame":
-    """Who held which lock, or led which election, when; how long others waited; overlaps."""
-    subtree = _absolute(subtree, "--subtree")
-    from pyspark.sql import functions as F  # noqa: N812 - Spark's own name for it
-
-    from zab.pipeline.jobs.locks import COLUMNS, ZNODE_COLUMNS, lock_summary, locks, overlaps
-
-    queue = locks(
-        run.log(COLUMNS, past=True),
-        znodes=run.before(ZNODE_COLUMNS),
-        subtree=subtree,
-        bare_closes=run.may_have_bare_closes,
-        **_lower_bounds(run),
-    )
-    if show is LockView.SUMMARY:
-        run.shown = (
-            *("lock", "role", "contenders", "sessions", "turns", "lost"),
-            *("waited_ms", "waited_ms_max", "held_ms", "held_ms_max", "handover_ms_max", "holder"),
-        )
-        return in_order(lock_summary(queue), ["-contenders", "ensemble", "lock"])
-    if show is LockView.OVERLAPS:
-        run.shown = ("lock", "session", "removed", "removed_by", "next_session", "began", "ended_by", "overlap_ms")
-        return in_order(overlaps(queue), ["ensemble", "removed_zxid"])
-    if show is LockView.QUEUE:
-        run.shown = ("lock", "number", "session", "entered", "ahead", "held", "left", "leaving", "waited_ms")
-        return in_order(queue, ["ensemble", "lock", "entered_zxid", "number"])
-    run.shown = ("lock", "session", "acquired", "left", "leaving", "waited_ms", "held_ms", "handover_ms", "free_ms")
-    return in_order(queue.where(F.col("held")), ["ensemble", "lock", "acquired_zxid", "number"])
+JOBS: Final[dict[str, Job]] = {
+    "audit": Job(audit_job, order=("ensemble", "zxid", "part")),
+    "hotspots": Job(hotspots_job),
+    "sessions": Job(sessions_job),
+    "locks": Job(locks_job),
+    "state": Job(state_job, takes_range=False, instead_of_rows=("to",)),
+    "diff": Job(
+        diff_job,
+        order=("ensemble", "path"),
+        takes_range=False,
+        instead_of_rows=("commands",),
+        example=("--from", "0x100000010"),
+    ),
+    "verify": Job(verify_job, takes_range=False, fails_on_rows=True),
+    "history": Job(
+        history_job,
+        order=("history", "path", "kind"),
+        takes_dirs=False,
+        takes_range=False,
+        fails_on_rows=True,
+    ),
+    "compact": Job(compact_job, takes_range=False, gives_rows=False, example=("--out", "{out}/compact")),
+    "report": Job(report_job, gives_rows=False, example=("--out", "{out}/report.html")),
+    "follow": Job(
+        follow_job,
+        takes_range=False,
+        gives_rows=False,
+        example=("--out", "{out}/rows", "--checkpoint", "{out}/checkpoint", "--once"),
+    ),
+    "package": Job(
+        package_job, takes_dirs=False, takes_range=False, takes_spark=False, gives_rows=False, example=("{out}",)
+    ),
+}

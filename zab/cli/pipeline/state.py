@@ -8,6 +8,7 @@ import typer
 
 from zab.cli.moments import parse_moment
 from zab.cli.new_members import Format, Target, moment_lines, new_targets, restored_zxid, write_members, written_lines
+from zab.cli.pipeline.options import Uncommitted
 from zab.cli.pipeline.run import Run, in_order
 
 if TYPE_CHECKING:
@@ -31,13 +32,6 @@ class Shape(StrEnum):
 
 _FORMATS: Final = {Shape.SNAPSHOT: Format.NATIVE, Shape.VERSION_2: Format.VERSION_2}
 _MOMENT_HELP: Final = "0x1000000a3 or decimal, 2026-03-01T12:00:00Z, or '2h ago'"
-Uncommitted = Annotated[
-    bool,
-    typer.Option(
-        "--uncommitted",
-        help="Also what a change of leader may take away again; needed for a single directory of ZooKeeper.",
-    ),
-]
 
 
 def state_job(

@@ -1,16 +1,51 @@
-"""`zab pipeline follow`, which goes on until Ctrl-C, and `zab pipeline package`, for clusters."""
+"""The jobs of `zab pipeline` that keep the logs as Parquet: `compact` adds what is new, `follow` goes on until Ctrl-C.
+
+What is wrong with the input is said before Spark starts.
+"""
 
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from zab.cli.moments import parse_zxid
+from zab.cli.pipeline.options import Uncommitted
 from zab.cli.pipeline.run import Run
 
 if TYPE_CHECKING:
     from zab.pipeline.jobs.follow import Progress
 
-__all__ = ["follow_job", "package_job", "parse_starting"]
+__all__ = ["compact_job", "follow_job", "parse_starting"]
+
+
+def compact_job(
+    run: Run,
+    *,
+    out: Annotated[
+        str,
+        typer.Option("--out", metavar="DIR", show_default=False, help="Directory of Parquet: a path or a URI."),
+    ],
+    uncommitted: Uncommitted = False,
+    allow_holes: Annotated[
+        bool, typer.Option("--allow-holes", help="Go on where transactions are missing that no member given has.")
+    ] = False,
+) -> None:
+    """Add what is new in the logs to Parquet by ensemble, epoch and day; every transaction once, whatever is killed."""
+    from zab.pipeline.inventory import inventory
+
+    inventory(run.dirs)
+    from zab.pipeline.jobs.compact import compact
+
+    for one in compact(run.spark, run.dirs, out, uncommitted=uncommitted, allow_holes=allow_holes):
+        if one.first is None or one.last is None:
+            run.note(f"{one.ensemble}: nothing new")
+            continue
+        with run.paused():
+            print(
+                f"{one.ensemble}: {one.transactions} transactions from {one.first:#x} to {one.last:#x}, "
+                f"{one.rows} rows in {one.files} files"
+            )
+        for after, following in one.holes:
+            run.note(f"{one.ensemble}: what is between {after:#x} and {following:#x} is missing")
 
 
 def parse_starting(text: str) -> str | int:
@@ -46,17 +81,10 @@ def follow_job(
     ] = None,
     once: Annotated[bool, typer.Option("--once", help="End when all is written that is there now.")] = False,
     every: Annotated[float, typer.Option("--every", metavar="SECONDS", min=0.0, help="How often to look.")] = 1.0,
-    uncommitted: Annotated[
-        bool,
-        typer.Option(
-            "--uncommitted",
-            help="Also what a change of leader may take away again; needed for a single directory of ZooKeeper.",
-        ),
-    ] = False,
+    uncommitted: Uncommitted = False,
 ) -> None:
     """Follow running members, or where their logs are shipped to, into Parquet: each transaction once."""
     first = parse_starting(starting)
-    # What is wrong with the directories is said before Spark takes its time to start.
     from zab.pipeline.inventory import inventory
 
     inventory(run.dirs)
@@ -83,14 +111,3 @@ def follow_job(
         uncommitted=uncommitted,
         on_progress=tell,
     )
-
-
-def package_job(
-    run: Run,
-    *,
-    directory: Annotated[str, typer.Argument(metavar="DIR", help="Where to write it.")] = ".",
-) -> None:
-    """Write the archive that `spark-submit --py-files` takes, and print its path."""
-    from zab.pipeline.shipping import package_archive
-
-    print(package_archive(directory))

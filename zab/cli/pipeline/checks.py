@@ -1,7 +1,6 @@
-"""The jobs of `zab pipeline` that check and keep: `verify`, `history`, `compact`; their options and what they print.
+"""The jobs of `zab pipeline` that check: `verify` the members' files, `history` what clients were told.
 
-Each function takes a `Run` and its own options. Spark is imported in them, so that `zab pipeline --help` works without
-it. What is wrong with the input is said before Spark starts.
+What is wrong with the input is said before Spark starts.
 """
 
 from typing import TYPE_CHECKING, Annotated, Final
@@ -13,7 +12,7 @@ from zab.cli.pipeline.run import Run
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["compact_job", "history_job", "verify_job"]
+__all__ = ["history_job", "verify_job"]
 
 _STATED_MAX: Final = 30
 
@@ -85,40 +84,3 @@ def history_job(
     run.note(f"{operations.count():,} operations; {number} violation{'s' * (number != 1)}")
     run.shown = ("path", "kind", "sentence", "witness")
     return violations
-
-
-def compact_job(
-    run: Run,
-    *,
-    out: Annotated[
-        str,
-        typer.Option("--out", metavar="DIR", show_default=False, help="Directory of Parquet: a path or a URI."),
-    ],
-    uncommitted: Annotated[
-        bool,
-        typer.Option(
-            "--uncommitted",
-            help="Also what a change of leader may take away again; needed for a single directory of ZooKeeper.",
-        ),
-    ] = False,
-    allow_holes: Annotated[
-        bool, typer.Option("--allow-holes", help="Go on where transactions are missing that no member given has.")
-    ] = False,
-) -> None:
-    """Add what is new in the logs to Parquet by ensemble, epoch and day; every transaction once, whatever is killed."""
-    from zab.pipeline.inventory import inventory
-
-    inventory(run.dirs)
-    from zab.pipeline.jobs.compact import compact
-
-    for one in compact(run.spark, run.dirs, out, uncommitted=uncommitted, allow_holes=allow_holes):
-        if one.first is None or one.last is None:
-            run.note(f"{one.ensemble}: nothing new")
-            continue
-        with run.paused():
-            print(
-                f"{one.ensemble}: {one.transactions} transactions from {one.first:#x} to {one.last:#x}, "
-                f"{one.rows} rows in {one.files} files"
-            )
-        for after, following in one.holes:
-            run.note(f"{one.ensemble}: what is between {after:#x} and {following:#x} is missing")
