@@ -1,6 +1,7 @@
-"""The `zab` command: znode commands and their shell, servers, formatter tools, simulator.
+"""The `zab` command.
 
-`main` knows every command by name and imports the module of the one that is called. `znodes` has the commands that talk
-to servers, `caller` runs them once, `shell` one after the other on one session. Everything may be imported from here;
-nothing imports `zab.cli`.
+`commands` is the table of all commands, and `main` the entry point, which imports the module of the one that is called.
+The modules beside them are what several rooms need. `znodes` has the commands that talk to servers, and their shell;
+`servers` those that run servers; `files` those that read and make members' files; `pipeline` the jobs on Spark. No room
+imports another, and nothing outside imports `zab.cli`.
 """

@@ -2,11 +2,14 @@
 
     zab [options] COMMAND [arguments]
 
-`-s HOSTS` belongs to `zab`, but `-s` belongs to commands too (`create -s`: sequential, `get -s`: with the stat). In
-front of the command it always names servers. Behind it, it does when what follows looks like host:port, before any
-path was given or where the command takes nothing but paths: then it is moved to the front. `--server` is moved from
-anywhere.
-So `zab get /a -s localhost:2181` means the server, and `zab create /a -s localhost:2181` a sequential znode with data.
+`-s HOSTS` belongs to `zab`, but `-s` belongs to commands too (`create -s`: sequential, `get -s`: with the stat). Before
+the command it always names servers. After it, it names servers if
+
+- what follows looks like host:port, and
+- no path came before, or the command takes nothing but paths.
+
+Then it is moved to the front. `--server` is moved from anywhere. So `zab get /a -s localhost:2181` means the server,
+and `zab create /a -s localhost:2181` a sequential znode with data.
 
 ZooKeeper's names for commands are understood beside ours.
 """
@@ -58,7 +61,7 @@ def arrange(words: list[str]) -> tuple[str | None, list[str]]:
 
 
 def _take_hosts(command: str, words: list[str]) -> tuple[list[str], list[str]]:
-    """The `-s HOSTS` behind the command, and the words without it."""
+    """The `-s HOSTS` after the command, and the words without it."""
     is_path_seen = False
     for at, word in enumerate(words):
         if word == "--":

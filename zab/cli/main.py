@@ -3,7 +3,7 @@
 Only the command that is called is loaded; the others (`zab.cli.commands`) are announced with their one line of help. So
 `zab --help` loads neither trio, nor servers, nor Spark.
 
-At the start it is checked that the top-level packages `datatree` and `session` are this project's own
+Before that, `main` checks that the top-level packages `datatree` and `session` are this project's own
 (`zab.server.refusal`).
 """
 
@@ -39,7 +39,7 @@ def _root(
             "-s",
             metavar="HOSTS",
             envvar="ZAB_HOSTS",
-            help="host:port,… and a chroot, such as /app, behind the last.",
+            help="host:port,… and a chroot, such as /app, after the last.",
         ),
     ] = DEFAULT_HOSTS,
     timeout_seconds: Annotated[float, typer.Option("--timeout", min=0.001, help="Session timeout, seconds.")] = 30.0,
@@ -94,7 +94,7 @@ def main(words: Sequence[str] | None = None) -> None:
     except KeyboardInterrupt:
         raise SystemExit(INTERRUPTED) from None
     except BaseExceptionGroup as group:
-        # Ctrl-C reaches one task of several, and the others' end comes with it.
+        # Ctrl-C reached one of several tasks, and the ends of the others are in the group with it.
         if group.subgroup(KeyboardInterrupt) is None:
             raise
         raise SystemExit(INTERRUPTED) from None

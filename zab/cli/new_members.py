@@ -1,4 +1,4 @@
-"""New members' directories: the `--to` of a command, what is written below it, and what is said of that.
+"""New members' directories: the `--to` of a command, what is written there, and what is printed about it.
 
     DIR/myid                                                                unless it is there
     DIR/version-1/snapshot.<zxid>, acceptedEpoch, currentEpoch, member      Format.NATIVE
@@ -76,22 +76,22 @@ class Target:
 
 
 def restored_zxid(moment: "Moment") -> int:
-    """The zxid that the restored state has: the first of the epoch behind all that the old files tell of.
+    """The zxid of the restored state: the first of the epoch after all that the old files tell of.
 
     Raises PipelineError when there is none."""
     from zab.pipeline.errors import PipelineError
 
     if moment.last_epoch >= EPOCH_MAX:
-        raise PipelineError(f"the old files tell of epoch {moment.last_epoch}, and no epoch comes behind it")
+        raise PipelineError(f"the old files tell of epoch {moment.last_epoch}, and no epoch comes after it")
     return (moment.last_epoch + 1) << 32 | 1
 
 
 def write_members(
     targets: list[Target], output: Format, state_in: Callable[[Path], "State"]
 ) -> tuple["Written", bytes]:
-    """Make all the directories; the snapshot's content, and the new lineage. Raises PipelineError and OSError.
+    """Make all the directories. Returns the snapshot's content and the new lineage. Raises PipelineError and OSError.
 
-    state_in: gives the state; what it writes to the directory that it is given goes away at the end.
+    state_in: gives the state. It may write to the directory that it is given, which is removed at the end.
     After an error none of the directories has been made, unless the error came while they got their names."""
     from zab.host.disk import RealDisk
     from zab.pipeline.state import snapshot_output as files
@@ -122,7 +122,7 @@ def write_members(
 
 @contextlib.contextmanager
 def asides(targets: list[Target], output: Format) -> Iterator[None]:
-    """A place to write to in each directory; gone at the end, with directories that were made and stayed empty."""
+    """A place to write to in each directory. Removed at the end, with directories that were made and stayed empty."""
     made = [directory for target in targets for directory in _missing(target.directory)]
     try:
         for target in targets:
@@ -137,7 +137,7 @@ def asides(targets: list[Target], output: Format) -> Iterator[None]:
 
 
 def _missing(directory: Path) -> list[Path]:
-    """Those of a directory and the ones above it that do not exist."""
+    """The directory and those above it, as far as they do not exist."""
     return [each for each in (directory, *directory.parents) if not each.exists()]
 
 

@@ -1,18 +1,18 @@
-"""The feed of changes: every change of a subtree behind a zxid, in order, each once.
+"""The feed of changes: every change of a subtree after a zxid, in order, each once.
 
     async for change in zk.changes(since=zxid, prefix="/app"):
         ...
 
-It is asked for page by page, and the next page only when the one before is given out: so a reader that is slow keeps
-one page here, and nothing on any server. At the end of the log the server waits with its answer. Any server tells the
-same: after a lost connection the iterator goes on where it was, on whichever server the session comes to.
+The client asks for one page, and for the next one when that is given out. So a slow reader keeps one page here, and
+nothing on any server. At the end of the log the server answers when there is something to tell. Every server tells the
+same changes: after a lost connection the iterator goes on where it was, on whichever server has the session then.
 
     since   a zxid: everything up to it is known to the caller (`Client.last_zxid`, `Stat.mzxid`, `Change.zxid`)
             a Place: exactly there, also between the parts of a transaction, and only in that history
             None: what the servers have acknowledged when the first change is waited for
 
-`place` is where the iterator is: behind the last change that it gave out. It moves on while nothing changes below the
-prefix, so store it now and then, not only with a change: servers keep the log for a time only.
+`place` is where the iterator is: after the last change that it gave out. It moves on while nothing changes below the
+prefix. So store it now and then, not only with a change: servers keep the log for a limited time.
 
 Invariants:
 - The changes of two iterators, the second from the `place` of the first, are those of one.
@@ -21,10 +21,14 @@ Invariants:
 
 Whose changes: those of znodes that the client's identities may read, by every ACL that has guarded the path since.
 
-Raised by `receive` and while iterating: ChangesLostError when the changes from there on are not to be had;
-UnimplementedError from a server of ZooKeeper, which has no such feed and closes the connection, too;
-SessionExpiredError when the session is over; DataInconsistencyError when the server's log is damaged. Iteration ends
-quietly when the client is closed. After an error the iterator may be asked again.
+Raised by `receive` and while iterating:
+
+    ChangesLostError            the changes from there on are not kept any more
+    UnimplementedError          by a server of ZooKeeper, which has no such feed, and closes the connection too
+    SessionExpiredError         the session is over
+    DataInconsistencyError      the server's log is damaged
+
+Iteration ends without an error when the client is closed. After an error the iterator may be asked again.
 """
 
 from collections import deque
@@ -76,7 +80,7 @@ class Changes:
 
     @property
     def place(self) -> Place | None:
-        """Behind the last change given out; None before it is known where a `since` of None is."""
+        """After the last change given out. None until it is known where a `since` of None begins."""
         return None if self._place is None else Place(*self._place, self._lineage.hex())
 
     async def receive(self) -> Change:
@@ -112,7 +116,7 @@ class Changes:
                 self._place = await self._end()
             page = await self._ask(self._place)
             if page.status is PageStatus.BEYOND:
-                # This server may be behind the one that told of the place.
+                # This server may lag behind the one that told of the place.
                 await self._end()
                 page = await self._ask(self._place)
         except ConnectionLossError:

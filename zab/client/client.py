@@ -156,7 +156,7 @@ class Client:
 
     @property
     def last_zxid(self) -> int:
-        """The highest zxid that this client has seen; no server behind it will be used."""
+        """The highest zxid that this client has seen. A server that has not reached it is not used."""
         return self._session.last_zxid
 
     async def add_auth(self, scheme: str, credentials: str | bytes) -> None:
@@ -309,7 +309,7 @@ class Client:
     # Changes.
 
     def changes(self, since: int | Place | None = None, prefix: str = "/") -> Changes:
-        """`async for change in zk.changes(since, "/app")`: what changed at `prefix` and below it behind a zxid.
+        """`async for change in zk.changes(since, "/app")`: what changed at `prefix` and below it after a zxid.
 
         In order, each once, whichever servers tell them, until the client is closed; `Changes` has the rest.
         """

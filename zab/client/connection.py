@@ -96,7 +96,7 @@ class Connection:
     # Out.
 
     def send(self, request: Request[Any]) -> None:
-        """Queues the request behind those before it."""
+        """Queues the request after the earlier ones."""
         assert self.phase is Phase.OPEN
         xid = self._next_xid
         self._next_xid = xid + 1 if xid < XID_MAX else 1
@@ -141,9 +141,9 @@ class Connection:
     # In.
 
     def receive(self, data: bytes, now: int) -> Iterator[Event]:
-        """What the bytes mean, in their order; to be read to its end.
+        """What the bytes mean, in their order. Read the iterator to its end.
 
-        Raises PeerProtocolError where they mean nothing, after the events of what stands before that place.
+        Raises PeerProtocolError where they mean nothing, after the events of the bytes before.
         """
         assert self.phase is not Phase.ENDED
         self._last_received = now

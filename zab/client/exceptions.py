@@ -84,14 +84,14 @@ class WatchOverflowError(ZabError):
 
 
 class ChangesLostError(ZabError):
-    """The changes behind `since` (a zxid) are not to be had; the text says why. What they led to is in the tree.
+    """The changes after `since` (a zxid) cannot be told; the text says why. What they led to is in the tree.
 
     oldest: the zxid from which on the server that was asked could have told them; None when `since` is in no history
     that it has.
     """
 
     def __init__(self, since: int, reason: str, *, oldest: int | None = None) -> None:
-        super().__init__(f"the changes behind zxid {since:#x} cannot be told: {reason}")
+        super().__init__(f"the changes after zxid {since:#x} cannot be told: {reason}")
         self.since = since
         self.oldest = oldest
 

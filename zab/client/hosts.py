@@ -4,8 +4,8 @@
     server := name [":" port] | "[" IPv6 "]" [":" port]     the port is 2181 when it is not given
     chroot := "/" path                                      every path of the client is below it
 
-The order is shuffled once, so that the clients of an ensemble spread over its members, and is then gone round: a client
-that loses its server goes on with the next one, not with the first. The randomness is handed in.
+The order is shuffled once, so that the clients of an ensemble spread over its members. Then it is followed in a circle:
+a client that loses its server tries the next one, not the first. The randomness is handed in.
 
 Deliberately not here: resolving names and dialing (`zab.client.runtime`).
 """
@@ -86,5 +86,5 @@ class HostOrder:
         self._next = self._ring.index(host)
 
     def settle(self) -> None:
-        """A server took the session: the next search is a new round, and begins behind it."""
+        """A server took the session. The next search is a new round, and begins with the host after it."""
         self._given = 0

@@ -194,7 +194,7 @@ class ChangeKind(IntEnum):
 
     @property
     def has_data(self) -> bool:
-        """Whether the change says what the znode's data is behind it."""
+        """Whether the change tells the znode's data after it."""
         return self in (ChangeKind.CREATED, ChangeKind.DATA_CHANGED)
 
 
@@ -219,7 +219,7 @@ class Change(NamedTuple):
 
 
 class Place(NamedTuple):
-    """A place in the order of all changes: behind `part` of the transaction `zxid`, in the history `lineage` (hex)."""
+    """A place in the order of all changes: after `part` of the transaction `zxid`, in the history `lineage` (hex)."""
 
     zxid: int
     part: int

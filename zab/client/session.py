@@ -1,4 +1,4 @@
-"""The client's session: what outlives its connections. Pure: connections' bytes in, effects out.
+"""The client's session, which outlives its connections. Pure: the bytes of connections in, effects out.
 
     CONNECTING --the server took the session--> CONNECTED, CONNECTED_READ_ONLY
     CONNECTED, CONNECTED_READ_ONLY --the connection ended--> CONNECTING
@@ -10,7 +10,7 @@ Variables: session id and password (0 and zeros until a server that may write ga
 identities, the registry of watches.
 
 Invariants:
-- `last_zxid` never falls: no server behind what this client saw can take the session.
+- `last_zxid` never falls: a server that has not reached it cannot take the session.
 - Only a server decides that a session expired; a client that cannot reach any server does not know.
 - Each request leaves exactly once as `Done`: with its answer, or with ConnectionLossError (AuthFailedError in the state
   AUTH_FAILED) when its connection ends.

@@ -85,7 +85,7 @@ class Transaction:
         assert self.results is None, "the transaction is committed already"
         results = await self._perform(self._operations.multi(self._parts))
         for result in results:
-            # Those before the refused one answer None, those behind it that they were not tried.
+            # Those before the refused one answer None; those after it answer that they were not tried.
             if isinstance(result, RequestError):
                 raise result
         self.results = [shape(result) for shape, result in zip(self._shapes, results, strict=True)]

@@ -8,8 +8,8 @@ Events are in the order in which the server sent them, and stand in the queue be
 seen. The end of the session follows the last event: `receive` then raises its error (SessionExpiredError,
 AuthFailedError), and iteration ends quietly when the client or the watcher was closed.
 
-The queue is bounded by `event_count_max`: the reader of the connection can wait for nobody, else pings would stop. A
-watcher that falls behind keeps what it has queued, then raises WatchOverflowError, and hears no more.
+The queue is bounded by `event_count_max`: the task that reads the connection must not wait for a watcher, else pings
+would stop. A watcher that falls behind keeps what it has queued, then raises WatchOverflowError, and hears no more.
 """
 
 from collections import deque

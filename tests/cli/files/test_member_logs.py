@@ -183,9 +183,7 @@ def test_a_hole_is_said(members: list[Member]) -> None:
         member.write(*epoch(E1, 1, 2), *epoch(E1, 5, 6))
     events = list(opened(members).dump())
     assert zxids(events) == [E1 + 1, E1 + 2, E1 + 5, E1 + 6]
-    assert notes(events) == [
-        "0x100000005 is right behind 0x100000002 in none of the logs: something may be missing here"
-    ]
+    assert notes(events) == ["0x100000005 comes right after 0x100000002 in no log: something may be missing here"]
 
 
 def test_a_record_is_waited_for_until_it_is_whole(members: list[Member]) -> None:

@@ -19,7 +19,7 @@ from zab.cli.main import main
 from zab.host.disk import RealDisk
 
 TXNS = 5
-"""Batches of the history; the last is behind the known high-water mark."""
+"""Batches of the history; the last is after the known high-water mark."""
 
 
 class Result(NamedTuple):
@@ -74,8 +74,8 @@ def test_without_force_it_says_what_would_be_and_changes_nothing(zab: Callable[.
     assert lines[1].startswith(f"kept: everything up to zxid {author.last[0]:#x}, 1970-")
     assert lines[2] == f"      {author.tree.znode_count} znodes, 0 sessions"
     assert lines[3].startswith(f"      of that, {tail} transaction")
-    assert f"behind {author.batches[-2].zxid:#x} may not have been committed" in lines[3]
-    assert lines[4].startswith(f"lost: whatever others had behind {author.last[0]:#x}")
+    assert f"after {author.batches[-2].zxid:#x} may not have been committed" in lines[3]
+    assert lines[4].startswith(f"lost: whatever others had after {author.last[0]:#x}")
     assert below(tmp_path) == before
 
 

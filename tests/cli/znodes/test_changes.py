@@ -65,8 +65,8 @@ def test_a_change_is_an_object(data: bytes | None, expected: dict[str, str | Non
 
 
 @pytest.mark.parametrize("form", [hex, str])
-def test_changes_behind_a_zxid(hosts: str, form, capsys: pytest.CaptureFixture[str]) -> None:
-    root = f"/behind-{form.__name__}"
+def test_changes_after_a_zxid(hosts: str, form, capsys: pytest.CaptureFixture[str]) -> None:
+    root = f"/after-{form.__name__}"
     since = trio.run(change, hosts, root)
     with pytest.raises(SystemExit) as ending:
         main(["-s", hosts, "changes", "--since", form(since), "--prefix", root, "--count", "3"])
@@ -105,7 +105,7 @@ def test_a_zxid_from_the_future_is_refused_in_a_sentence(hosts: str, capsys: pyt
     with pytest.raises(SystemExit) as ending:
         main(["-s", hosts, "changes", "--since", "0x700000000"])
     assert ending.value.code == 1
-    assert "zab: the changes behind zxid 0x700000000 cannot be told: the history ends at" in capsys.readouterr().err
+    assert "zab: the changes after zxid 0x700000000 cannot be told: the history ends at" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("words", [["--since", "x"], ["--since", "-1"], ["--since", str(1 << 63)], ["-n", "0"]])

@@ -1,1 +1,1 @@
-"""The commands that read, restore and recover files."""
+"""The commands that read logs and snapshots, and that restore or recover members' directories."""

@@ -1,12 +1,11 @@
-"""The formatter tools: `zab snapshot FILE` and `zab log FILE`, for native files and ZooKeeper's, `zab log DIR DIR DIR`
-for the members of a ZooKeeper.
+"""What is in a file: `zab snapshot FILE` and `zab log FILE`, and `zab log DIR DIR DIR` for the members of a ZooKeeper.
 
-Which of the two a file is, its first bytes say. The text is ZooKeeper's own (`zab.cli.files.formatters`), znodes in the
-order of the file and sessions by id. Before anything of a snapshot is printed, all of it is verified; a log is printed
-as far as it is readable.
+A file is native or ZooKeeper's, as its first bytes say. The text is that of ZooKeeper's own formatters
+(`zab.cli.files.formatters`), znodes in the order of the file and sessions by id. A snapshot is verified as a whole
+before anything of it is printed. A log is printed as far as it is readable.
 
-Printed on standard error: damage, with file and offset, and what is worth knowing beside the content. While it is a
-terminal, and the output is not, a progress bar for files above 32 MiB.
+On standard error come damage, with file and offset, and notes beside the content. If that is a terminal, and standard
+output is not, it has a progress bar for files above 32 MiB.
 
 Exit codes: 0; 1 the file is damaged, or no such file of ours or ZooKeeper's; 2 wrong usage.
 """
@@ -203,7 +202,7 @@ def _read_snapshot(file: Path, moved_to: Callable[[int], None]) -> SnapshotConte
 def _native_snapshot(loader: SnapshotLoader, moved_to: Callable[[int], None]) -> SnapshotContent:
     tree = loader.tree
     while not loader.load_chunk():
-        # The content of the znodes alone, so it is a little behind.
+        # The content of the znodes alone, so the bar lags a little.
         moved_to(tree.data_bytes + tree.path_bytes + _ZNODE_BYTES * tree.znode_count)
     counts = Counter({session: len(paths) for session, paths in tree.ephemerals.items()})
 

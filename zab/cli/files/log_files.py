@@ -1,18 +1,18 @@
-"""Reads one log for `zab log`: native or ZooKeeper's, once or while it is being written.
+"""One log for `zab log`: native or ZooKeeper's, read once or while it is being written.
 
-`dump` yields what is in the file now, `poll` what has come since, in the next files of the directory too. Both yield
+`dump` yields what is in the file now; `poll` what has come since, also in the next files of the directory. Both yield
 
     Entry     a transaction, with what is to be said of it
     Note      something that happened to the log, such as a truncation
-    Damage    bytes that should be readable and are not, with file and offset; what is readable behind them still comes
+    Damage    bytes that should be readable and are not, with file and offset; what is readable after them still comes
 
 A native log says how far it is committed: every batch carries the high-water mark that its leader knew, and the member
 keeps its own in `version-1/committed` beside the log. The larger one counts. A transaction above it is `uncommitted`:
 logged, but a change of leader may still remove it. While following, such a transaction is yielded at once, and a Note
 says so when the mark has passed it.
 
-ZooKeeper's logs carry no mark, so nothing is known about single transactions of one of theirs; those of several members
-together tell (`zab.cli.files.member_logs`).
+ZooKeeper's logs carry no mark, so one of them does not say what is committed. Those of several members together do
+(`zab.cli.files.member_logs`).
 
 Invariants: transactions come in the order of the log, none twice. Nothing is written, and no lock is taken: the member
 may be running.
@@ -106,7 +106,7 @@ def _logs(directory: Path) -> list[tuple[int, Path]]:
 
 
 def _next_file(path: Path) -> Path | None:
-    """The log behind `path` in its directory, by the zxids in the names."""
+    """The log after `path` in its directory, by the zxids in the names."""
     here = parse_file_name(path.name)
     if here is None or here.kind != "log":
         return None
@@ -251,7 +251,7 @@ class NativeLog:
                 try:
                     batch = parse(payload, at)
                 except BatchError:
-                    # The write is not finished; should it never be, the next file says so.
+                    # The write is not finished. If it never is, the next file says so.
                     return []
                 batches.append((batch, start + at))
                 at += len(batch.raw)

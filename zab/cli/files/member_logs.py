@@ -1,16 +1,16 @@
 """Reads the logs of several members of one ZooKeeper for `zab log DIR DIR DIR`, once or while they are written.
 
 ZooKeeper's logs do not say what is committed. So a transaction is shown once a majority of the members given has it
-(`datatree.zookeeper.majority`), and once, from whichever log has it. Of one member given alone everything is shown, and
-nothing is said of it.
+(`datatree.zookeeper.majority`), and once, from whichever log has it. Of one member given alone everything is shown,
+and not said to be committed.
 
-What there may be beside it is told:
+Beside the transactions come:
 
-    Note      transactions that only a minority has and that the others went on without; a member's log that was cut;
-              a place where no log has what lies between; a directory that cannot be read, which counts as a member
-              that has nothing
-    Damage    bytes of a member's log that cannot be read; its transactions come from the others
-    UnreadableError   two members have different transactions with one zxid: no majority says which is true
+    Note                transactions that only a minority has, and that the others went on without; a member's log that
+                        was cut; a place where no log has what lies between; a directory that cannot be read, which
+                        counts as a member that has nothing
+    Damage              bytes of a member's log that cannot be read; its transactions come from the others
+    UnreadableError     is raised: two members have different transactions with one zxid
 
 Each member's logs are read twice: `_survey` runs ahead and keeps no more than where its epochs end, `_shown` follows as
 far as a majority has come. So nothing is held in memory but one record for each member, however long the logs are.
@@ -85,7 +85,7 @@ class _Record:
 
 
 class _Cursor:
-    """A place in a member's logs, and what comes behind it as far as it is there."""
+    """A place in a member's logs, and the records after it."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = str(directory)
@@ -98,9 +98,9 @@ class _Cursor:
         return bool(self._path) and (not _DISK.exists(self._path) or _DISK.size(self._path) < self._at)
 
     def records(self, *, live: bool) -> Iterator[_Record | Damage]:
-        """What comes behind; the next call goes on. A record whose checksum does not match is damage.
+        """The records from here on; the next call goes on. A record whose checksum does not match is damage.
 
-        live: the newest file is being written, so what is unreadable at its end is not looked into yet.
+        live: the newest file is being written, so what is unreadable at its end is no damage yet.
         """
         while True:
             logs = named_files(_DISK, self._directory, "log")
@@ -158,7 +158,7 @@ class _Member:
             if not self.problem:
                 yield Note(f"{self.name} cannot be read, and counts as a member that has nothing: {error.strerror}")
             self.problem = str(error)
-            # Nobody knows with what it comes back.
+            # What it has when it comes back is unknown.
             self._begin()
         else:
             if self.problem:
@@ -197,7 +197,7 @@ class _Member:
                 found = next(self._coming, None)
                 if found is None:
                     return None
-                # What is damaged, the survey has told.
+                # The survey has told what is damaged.
                 if isinstance(found, _Record):
                     self._head = found
         except OSError:
@@ -255,16 +255,16 @@ class MemberLogs:
         zxid = copies[0].zxid
         entry = _decoded(copies[0], None if self.is_alone else True)
         for other in copies[1:]:
-            # Not the payloads alone: a member may log the tree's digest behind it, or not.
+            # Not the payloads alone: a member may log the tree's digest after it, or not.
             if other.payload != copies[0].payload and not _is_same(entry, _decoded(other, True)):
                 raise UnreadableError(
                     f"{copies[0].place} and {other.place} have different transactions with zxid 0x{zxid:x}: "
                     "these are not members of one ensemble, or their histories have parted"
                 )
         for member in self._members:
-            yield from self._left_behind(member, zxid)
+            yield from self._left_out(member, zxid)
         if self._at and not self._is_next(zxid):
-            yield Note(f"0x{zxid:x} is right behind 0x{self._at:x} in none of the logs: something may be missing here")
+            yield Note(f"0x{zxid:x} comes right after 0x{self._at:x} in no log: something may be missing here")
         yield entry
         self._at = zxid
 
@@ -272,7 +272,7 @@ class MemberLogs:
         is_turn = zxid & _COUNTER == 1 and any((self._at, zxid) in member.turns for member in self._members)
         return zxid == self._at + 1 or is_turn
 
-    def _left_behind(self, member: _Member, zxid: int) -> Iterator[Note]:
+    def _left_out(self, member: _Member, zxid: int) -> Iterator[Note]:
         """What a member has below `zxid` that was not shown: it never will be."""
         first = last = 0
         at = self._at

@@ -3,13 +3,13 @@
     zab recover /var/lib/zab              says what would be kept and lost, and changes nothing; exit code 1
     zab recover --force /var/lib/zab      does it
 
-Who is left without a majority does not lead: it cannot prove that it has what others acknowledged. The operator can say
-that there is nothing better. Then the member's tree becomes what a new lineage begins with, at the first zxid of an
-epoch behind all that it has heard of. No member of the old ensemble takes part in the new one by mistake, and its
+A member without a majority does not lead: it cannot prove that it has what others acknowledged. The operator can say
+that there is nothing better. Then a new lineage begins with the member's tree, at the first zxid of an epoch after all
+that it has heard of. No member of the old ensemble takes part in the new one by mistake, and its
 leader needs every voter once, as any first start does (B3); the others bring empty directories.
 
-What is in the log behind the known high-water mark is kept: a leader that is lost may have acknowledged it to clients,
-and who was told nothing must expect both. So nothing that this member has is lost; what it does not have is.
+What is in the log after the known high-water mark is kept: the lost leader may have acknowledged it to clients, and a
+client that was told nothing must expect both. So nothing is lost that this member has.
 
     DIR/version-1                       the new history: snapshot.<zxid>, acceptedEpoch, currentEpoch, member
     DIR/version-1.before-<zxid>         the old files, all of them; below --log-dir too
@@ -64,7 +64,7 @@ class Found:
 
     @property
     def tail_count(self) -> int:
-        """Transactions behind the known high-water mark."""
+        """Transactions after the known high-water mark."""
         return sum(batch.count for batch in self.recovered.pending)
 
 
@@ -101,7 +101,7 @@ def recover_command(
 
 
 def _check(roots: list[Path], *, has_log: bool) -> None:
-    """That there is a history of ours, before anything is made there."""
+    """Refuse a directory without a history of ours, before anything is made there."""
     root = roots[0]
     if not root.is_dir():
         raise RefusedError(f"{root} is no directory")
@@ -139,7 +139,7 @@ def _locked(roots: list[Path]) -> Iterator[RealDisk]:
 
 
 def _find(disk: RealDisk, roots: list[Path]) -> Found:
-    """What a start of the member would find. Raises RefusedError where that may be less than it had."""
+    """What the member would find at its start. Raises RefusedError where that may be less than it had."""
     elsewhere = f"zab restore {roots[0]} --to … makes an ensemble out of what can be read"
     recovered = examine(disk)
     for problem in recovered.problems:
@@ -160,7 +160,7 @@ def _find(disk: RealDisk, roots: list[Path]) -> Found:
         raise RefusedError(f"{roots[0] / 'myid'} says {own}, but the directory is of member {member.server_id}")
     epoch = max(recovered.epochs[0], recovered.last[0] >> 32)
     if epoch >= EPOCH_MAX:
-        raise RefusedError(f"no epoch comes behind {epoch}")
+        raise RefusedError(f"no epoch comes after {epoch}")
     try:
         for batch in recovered.pending:
             for txn in decode_all(batch.body, batch.first, batch.count):
@@ -184,8 +184,8 @@ def _said(found: Found) -> Iterator[str]:
     yield f"      {count_of(tree.znode_count, 'znode')}, {count_of(len(tree.sessions), 'session')}"
     if found.tail_count:
         tail = count_of(found.tail_count, "transaction")
-        yield f"      of that, {tail} behind {recovered.mark:#x} may not have been committed, nor acknowledged"
-    yield f"lost: whatever others had behind {last:#x}, though clients may have been told that it is done"
+        yield f"      of that, {tail} after {recovered.mark:#x} may not have been committed, nor acknowledged"
+    yield f"lost: whatever others had after {last:#x}, though clients may have been told that it is done"
     yield "      all sessions, with their ephemerals, when they expire"
 
 
@@ -201,7 +201,7 @@ def _begin(found: Found, roots: list[Path]) -> Iterator[str]:
         path = begin_history(disk, found.recovered.tree, found.zxid, lineage, found.server_id)
         _exchange(target, before)
     for root in roots[1:]:
-        # Whatever happens before this, a log of another lineage counts for nothing.
+        # A crash before this leaves a log of another lineage, which is ignored.
         os.rename(root / DIRECTORY, root / before)
         sync_path(root)
     yield f"begun: ensemble {lineage.hex()} at zxid {found.zxid:#x}"

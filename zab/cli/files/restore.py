@@ -2,18 +2,18 @@
 
     zab restore /backup/zab --at 2026-01-02T03:04:05Z --to 1=/data/1 --to 2=/data/2 --to 3=/data/3
 
-What is read may be directories of ours or of ZooKeeper, of one member or of several, on disks or in object stores; they
+What is read may be directories of ours or of ZooKeeper, of one member or of several, on disks or in object stores. They
 are not changed. Each `--to` is the data directory of one member, `ID=DIR` or DIR with a `myid` in it (else the first is
 1, the second 2, ...). It must not hold data yet.
 
-The restored ensemble is a new one, with a new lineage: none of its members takes part in the old one, and none of the
-old in it. So all directories of one ensemble come from one call: two calls make two ensembles. They may be made on one
-machine and copied to the others, each to the member whose id it has. At least a majority has to be restored; what
-further members there are begin with empty directories and are synchronized.
+The restored ensemble is a new one, with a new lineage: its members and those of the old ensemble take no part in each
+other's. So all directories of one ensemble come from one call. They may be made on one machine and copied to the
+others, each to the member whose id it has. At least a majority has to be restored. Further members begin with empty
+directories and are synchronized.
 
-Restoring is the one transaction of an epoch behind all that the old files tell of: so no zxid comes a second time, and
+Restoring is the one transaction of an epoch after all that the old files tell of. So no zxid comes a second time, and
 clients that have seen the last of the old ensemble may connect. Sessions of that moment are there, with their
-ephemerals; they expire unless somebody goes on with them, which for an ensemble of ours nobody can, since the passwords
+ephemerals, and expire unless their clients go on with them. For an ensemble of ours no client can, since the passwords
 follow from the lineage.
 
 `zab.cli.new_members` says which files are written, and how.

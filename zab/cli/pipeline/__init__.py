@@ -1,1 +1,1 @@
-"""`zab pipeline`: one module for each group of jobs."""
+"""`zab pipeline`: `jobs` is the table of its jobs, `commands` makes commands of them; a module for each kind of job."""

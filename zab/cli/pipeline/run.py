@@ -39,7 +39,7 @@ DAMAGE_TOLD: Final = 3
 _NO_SPACE: Final = "No space left on device"
 _CAUSE: Final = re.compile(r"^(?:E\s+)?(?:Caused by: )?(?:[\w.$]+(?:Exception|Error)): (.+)$", re.MULTILINE)
 _ERROR_CLASS: Final = re.compile(r"^\[[A-Z_.]+\]\s*")
-# What extras the packages come from that may be missing.
+# Packages of the extra zab[pipeline], which may be missing.
 _EXTRA: Final = {"pyspark", "pyarrow", "pandas", "numpy", "matplotlib", "py4j"}
 
 
@@ -69,7 +69,7 @@ class Run:
             from zab.pipeline.spark_session import job_session
 
             if not logging.getLogger().handlers:
-                # Py4J tells the root logger, stack traces and all, which of its calls an interrupt broke off.
+                # Py4J logs the calls that an interrupt broke off, with stack traces, to the root logger.
                 logging.getLogger().addHandler(logging.NullHandler())
             with _waiting("starting Spark"), _interrupts_later():
                 session = job_session(self.url, memory=self.memory, log_level=self.spark_log)
@@ -184,7 +184,7 @@ def _plain_end() -> Iterator[None]:
             raise
         fail(f"the pipeline needs {error.name}: pip install 'zab[pipeline]'")
     except BrokenPipeError:
-        # Whoever read standard output has enough: `zab.cli.main` knows what to do.
+        # Whoever read standard output has enough: `zab.cli.main` ends the command.
         raise
     except OSError as error:
         fail(error)
@@ -239,7 +239,7 @@ def _waiting(text: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _interrupts_later() -> Iterator[None]:
-    """Holds Ctrl-C back until the end of the block: Java, interrupted while it starts, would stay behind for ever."""
+    """Holds Ctrl-C back until the end of the block: Java, interrupted while it starts, would never end."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

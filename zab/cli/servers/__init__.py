@@ -1,1 +1,1 @@
-"""The commands that run servers: one, an ensemble, a simulated one."""
+"""The commands that run servers: one member, a local ensemble, simulated ensembles."""

@@ -4,17 +4,17 @@
     DIR/N/version-1/…               the data, which stays
     DIR/N/server.log                the journal of the member, appended to
 
-Ports: clients at P, P + 1, …; quorum ports from P + 700, election ports from P + 1700 on where these are free, else
-others below the range that the kernel hands to outgoing connections.
+Ports: clients at P, P + 1, …; quorum ports from P + 700 on, election ports from P + 1700 on. Where these are not free,
+others are taken, below the range that the kernel hands to outgoing connections.
 
-A member is `python -m zab.server --stop-with-parent`, in a process group of its own: Ctrl-C reaches this process alone,
-which stops the members in order, and a member whose parent is gone, however it went, stops too.
+A member is `python -m zab.server --stop-with-parent`, in a process group of its own. So Ctrl-C reaches this process
+alone, which stops the members in order. A member whose parent is gone, however it ended, stops too.
 
     start()             write the files, start the processes
     run(say)            wait until all members serve, say so, then until a signal; stop them; the exit code
 
-A member that ends before the ensemble serves ends all, with its exit code. One that ends later is reported, and the
-others go on: that is what an ensemble is for.
+When a member ends before the ensemble serves, all end, with its exit code. When one ends later, it is reported and the
+others go on.
 """
 
 from __future__ import annotations
@@ -269,7 +269,7 @@ def _property(text: str) -> str:
 
 def _is_free(port: int) -> bool:
     with socket.socket() as probe:
-        # As the server will bind: what lingers of earlier connections there is no obstacle.
+        # As the server binds: earlier connections in TIME_WAIT do not keep the port.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((HOST, port))

@@ -3,8 +3,8 @@
 Both end with one of ZooKeeper's exit codes: 0 stopped as asked (SIGINT, SIGTERM), 1 unexpected, 2 usage or
 configuration, 3 data directory, 14 a port for the other servers cannot be bound.
 
-The members of an ensemble import neither typer nor rich: they are `python -m zab.server`, and they are started before
-this process imports anything that they do not need.
+The members of an ensemble are `python -m zab.server`, which imports neither typer nor rich. They are started before
+this process imports trio.
 
 Not here: what a server does (`zab.server`), the processes of an ensemble (`zab.cli.servers.local_ensemble`).
 """

@@ -1,4 +1,4 @@
-"""`zab simulate`: whole ensembles in one process, from seeds; found failures are replayed from theirs.
+"""`zab simulate`: whole ensembles in one process, each from a seed, from which a failure is replayed.
 
     zab simulate --seed N               one run; its report, or why it failed
     zab simulate --seed N --trace       the same with every line of its trace
@@ -10,7 +10,7 @@ a promise was broken, 4 liveness: no progress after the faults. Of several failu
 4. 2 is wrong usage, as everywhere.
 
 A run that fails is run again for the last lines of its trace. If that run ends otherwise, the code under test is not
-repeatable, which is said: it reads a clock, or depends on an address.
+repeatable: it reads a clock, or depends on an address. That is printed.
 """
 
 import multiprocessing
@@ -133,7 +133,7 @@ def _one(seed: int, trace: bool, reached: Counter[str], history: Path | None) ->
 
 
 def _history_writer(path: Path) -> Callable[[int, Recorder], None]:
-    """What writes a recorded run to `path`; without pyarrow it is said before the run."""
+    """The function that writes a recorded run to `path`. Without pyarrow the command ends here, before the run."""
     try:
         from zab.pipeline.errors import PipelineError
         from zab.pipeline.history.files import write_history
@@ -153,7 +153,7 @@ def _history_writer(path: Path) -> Callable[[int, Recorder], None]:
 
 
 def run_block(block: range, jobs: int, *, keep_going: bool, reached: Counter[str]) -> list[Failure]:
-    """All seeds of a block, in processes of their own: how those failed that did; what was reached is counted."""
+    """Run all seeds of a block, in processes of their own. Returns the failures; counts what was reached."""
     console = Console(stderr=True)
     found: list[Failure] = []
     columns = (
@@ -184,7 +184,7 @@ def run_block(block: range, jobs: int, *, keep_going: bool, reached: Counter[str
 
 
 def _explain(failure: Failure, *, with_trace: bool) -> None:
-    """What somebody who wants to mend it needs."""
+    """Print what is needed to find the cause."""
     if with_trace:
         lines: deque[str] = deque(maxlen=LINES_SHOWN)
         again = attempt(failure.seed, lines.append)

@@ -1,1 +1,1 @@
-"""The commands that talk to servers, and their shell."""
+"""The commands that talk to servers, and their shell. Each hands its work to `caller`, which finds a client for it."""

@@ -1,4 +1,4 @@
-"""Runs one command's work on a client: connects, carries out, says what went wrong, and with which exit code.
+"""Runs one command's work on a client: connects, carries it out, and ends with the exit code of what went wrong.
 
 Exit codes (`zab.cli.exits`): 1 a ZabError, whose name is on standard error; 2 a ValueError; 3 a ConnectionLossError:
 whether a write was done is unknown then.
@@ -35,7 +35,7 @@ class Caller(Protocol):
         """For the `-w` of a command."""
 
     async def follow(self, watcher: Watcher) -> None:
-        """What remains to be done for the `-w` of a command once it has printed its answer."""
+        """Called for the `-w` of a command once it has printed its answer."""
 
 
 def open_client(options: ConnectionOptions) -> AbstractAsyncContextManager[Client]:
@@ -61,7 +61,7 @@ class OneShot:
             async with open_client(self._options) as zk:
                 await work(zk, self)
 
-        # Anywhere else an interrupt could leave half of a step of the protocol behind.
+        # Anywhere else an interrupt could cut a step of the protocol in half.
         trio.run(session, restrict_keyboard_interrupt_to_checkpoints=True)
 
     def watcher(self, zk: Client) -> Watcher:

@@ -1,12 +1,12 @@
-"""`zab changes`: what changes in the tree, one line each, from any zxid on that is still kept.
+"""`zab changes`: what changes in the tree, one line each, after any zxid from which on the log is kept.
 
     CREATED /app/a zxid=0x100000005 part=0 time=2026-11-20T22:00:16.123Z session=0x1000… version=0 data="hello"
 
-Data is a JSON string, with escapes where it is not UTF-8, and `null` where there is none; so a line is a line. With
-`--json` one object per line, with the names of `zab.client.Change`.
+Data is a JSON string, with escapes where it is not UTF-8, and `null` where there is none. So a change is always one
+line. With `--json` it is an object, with the names of `zab.client.Change`.
 
-The first line on standard error says from where on it follows: `--since` with that zxid, or with that of the last line
-printed, goes on from there.
+The first line on standard error says after which zxid it begins. `--since` with that zxid, or with the one of the last
+line printed, goes on from there.
 """
 
 import json as json_module
@@ -30,7 +30,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 def changes_command(
     context: typer.Context,
     since: Annotated[
-        str | None, typer.Option("--since", metavar="ZXID", help="What changed behind this zxid, too; 0 is all.")
+        str | None, typer.Option("--since", metavar="ZXID", help="Also what changed after this zxid; 0 is all.")
     ] = None,
     prefix: Annotated[str, typer.Option("--prefix", "-p", metavar="PATH", help="Only this znode and below.")] = "/",
     count: Annotated[int | None, typer.Option("--count", "-n", min=1, help="End after so many changes.")] = None,

@@ -1,17 +1,17 @@
 """The prompt of `zab shell`, and what is printed while it stands.
 
 Two threads meet at the terminal: prompt_toolkit reads a line in a worker thread, with an event loop of its own, and
-what the session hears is said in trio's. One of them writes at a time:
+trio's thread prints what the session hears. One of them writes at a time:
 
-    no line is being read     `say` prints at once, like everybody else in the shell
+    no line is being read     `say` prints at once
     a line is being read      `say` puts the text aside, and the prompt's loop prints it above the line
     the line is read          `read` prints what the loop did not come to, before it returns
 
 A dumb terminal has no line to print above: there `say` always prints at once.
 
-Not prompt_toolkit's `patch_stdout`: that prints everything from a third thread, some time later. What a command printed
-may then come behind the next prompt, which nobody draws again; and a thread that meets the loop of a prompt which is
-just ending loses its text, or dies.
+prompt_toolkit's `patch_stdout` was rejected. It prints everything from a third thread, some time later. What a command
+printed may then come after the next prompt, which nobody draws again. And a thread that meets the loop of a prompt
+that is just ending loses its text, or dies.
 
 Invariants: each text is printed once, in the order of the calls. `read` begins with everything printed that was said
 before, so the prompt is the last thing on the screen.
@@ -58,7 +58,7 @@ class Prompt:
         if not self._is_reading or is_dumb_terminal():
             self._print()
         elif call_prompt is not None:
-            # Of a loop that is closed: the line is read.
+            # The loop may be closed: then the line is read, and `read` prints.
             with suppress(RuntimeError):
                 call_prompt()
 

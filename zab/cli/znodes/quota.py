@@ -94,7 +94,7 @@ def quota_delete_command(
 
 
 def limits_text(limits: Limits) -> bytes:
-    """The text that ZooKeeper writes; the `=` behind the soft limits is for its parsers before 3.7."""
+    """The text that ZooKeeper writes; the `=` after the soft limits is for its parsers before 3.7."""
     text = f"count={limits.count},bytes={limits.total_bytes}"
     hard = {"byteHardLimit": limits.total_bytes_hard, "countHardLimit": limits.count_hard}
     if any(limit != -1 for limit in hard.values()):

@@ -1,4 +1,4 @@
-"""The commands about the session and the ensemble it is with: who, what, since when, and which members."""
+"""The commands about the session (its ephemerals, its identities, `sync`) and about the ensemble that it is with."""
 
 import typer
 

@@ -1,12 +1,13 @@
 """`zab shell`: the znode commands one after the other in one session, as in ZooKeeper's `zkCli.sh`.
 
-At a terminal: a prompt with history (`$XDG_STATE_HOME/zab/history`) and completion of commands and paths; events and
-changes of the connection are printed as they come; Ctrl-C ends the running command, Ctrl-D the shell. Otherwise the
-commands are read from standard input, one a line, to its end; `#` starts a comment, and the exit code is the highest of
-the commands'.
+At a terminal there is a prompt with history (`$XDG_STATE_HOME/zab/history`) and completion of commands and paths.
+Events and changes of the connection are printed as they come. Ctrl-C ends the running command, Ctrl-D the shell.
 
-Threads and tasks: trio runs in the main thread. A line is read, and a command parsed and run, in a worker thread, since
-both prompt_toolkit and typer are synchronous; what they want of the session they ask trio for.
+Otherwise the commands are read from standard input, one a line, to its end. `#` starts a comment. The exit code is the
+highest of the commands'.
+
+Threads and tasks: trio runs in the main thread. Lines are read, and commands parsed and run, in a worker thread, since
+both prompt_toolkit and typer are synchronous. For the session they call into trio's thread.
 
     _run                    reads lines, runs commands; the end of its block closes the session
     ├─ _report_events       prints what the shell's watcher hears (`get -w`, `addWatch`, …)
@@ -144,7 +145,7 @@ async def _run(options: ConnectionOptions, *, is_interactive: bool) -> int:
             nursery.start_soon(_report_events, shell, _print_line)
             await _read_lines(shell)
         nursery.cancel_scope.cancel()
-    # At a terminal every failure was seen; ending the shell is none.
+    # At a terminal every failure was seen already.
     return 0 if is_interactive else shell.code
 
 

@@ -1,6 +1,4 @@
-"""What can be typed at the prompt of `zab shell`: the znode commands, and those that only make sense on a session that
-stays.
-"""
+"""What can be typed at the prompt of `zab shell`: the znode commands, and those that need a session that stays."""
 
 from collections.abc import Callable
 from importlib.metadata import version

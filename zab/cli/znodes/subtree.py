@@ -1,7 +1,7 @@
 """Whole subtrees, in few requests: listing, deletion, ACLs.
 
-None of this is one atomic step: znodes that appear or vanish meanwhile are listed or deleted or not. What vanished is
-no error; a child that appeared below a znode to be deleted is NOTEMPTY.
+None of this is one atomic step: znodes that appear or vanish meanwhile may be left out. A znode that vanished is no
+error. A child that appeared below a znode to be deleted is NOTEMPTY.
 """
 
 from typing import Any, Final
