@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import pytest
 
@@ -23,18 +24,31 @@ def started(*words: str) -> Iterator[subprocess.Popen[str]]:
             process.kill()
 
 
+class Result(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+def call(capture: pytest.CaptureFixture[str], *words: object) -> Result:
+    """`zab WORDS` in this process."""
+    with pytest.raises(SystemExit) as ending:
+        main([str(word) for word in words])
+    captured = capture.readouterr()
+    assert "Traceback" not in captured.err
+    return Result(int(ending.value.code or 0), captured.out, captured.err)
+
+
 class Run:
     """Runs `zab` in this process; `out` and `err` of the last run."""
 
-    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
-        self._capsys = capsys
+    def __init__(self, capture: pytest.CaptureFixture[str]) -> None:
+        self._capture = capture
         self.out = self.err = ""
 
     def __call__(self, *words: object) -> int:
-        with pytest.raises(SystemExit) as ending:
-            main([str(word) for word in words])
-        self.out, self.err = self._capsys.readouterr()
-        return int(ending.value.code or 0)
+        code, self.out, self.err = call(self._capture, *words)
+        return code
 
 
 @pytest.fixture

@@ -6,13 +6,13 @@ import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
 from datatree.log.epochs import Member, forget_member, load_epochs, load_member, save_epochs, save_mark, save_member
 from datatree.log.transaction_log import LogContents, TransactionLog
 from datatree.recovery.recover import recover
+from tests.cli.commands import Result, call
 from tests.datatree.histories import LINEAGE, START, Author
 from zab.cli.files import recover as command
 from zab.cli.main import main
@@ -22,25 +22,12 @@ TXNS = 5
 """Batches of the history; the last is after the known high-water mark."""
 
 
-class Result(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-
 @pytest.fixture
 def zab(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
     # Rich breaks the lines of errors at the terminal's width.
     monkeypatch.setenv("COLUMNS", "400")
 
-    def run(*words: object) -> Result:
-        with pytest.raises(SystemExit) as ending:
-            main(["recover", *map(str, words)])
-        code = ending.value.code
-        captured = capsys.readouterr()
-        return Result(code if isinstance(code, int) else 0, captured.out, captured.err)
-
-    return run
+    return lambda *words: call(capsys, "recover", *words)
 
 
 def lived(directory: Path, log_directory: Path | None = None, *, clean: bool = True) -> Author:

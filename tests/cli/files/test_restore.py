@@ -11,7 +11,6 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
@@ -19,9 +18,9 @@ from datatree.log.epochs import load_epochs, load_member
 from datatree.recovery.recover import recover
 from datatree.snapshot import load_snapshot
 from datatree.zookeeper.directory import load_directory
+from tests.cli.commands import Result, call
 from tests.datatree.zookeeper.histories import history, states
 from zab.cli import new_members
-from zab.cli.main import main
 from zab.host.disk import RealDisk
 from zab.pipeline.state.snapshot_output import State, found_native, write_native
 
@@ -29,12 +28,6 @@ TXNS, TREE = history(2, 300)
 STATE = states(TXNS)[-1]
 ZXID = 5 << 32 | 300
 RESTORED = 7 << 32 | 1
-
-
-class Result(NamedTuple):
-    code: int
-    out: str
-    err: str
 
 
 @pytest.fixture
@@ -54,14 +47,7 @@ def zab(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> 
     # Rich breaks the lines of errors at the terminal's width.
     monkeypatch.setenv("COLUMNS", "400")
 
-    def run(*words: object) -> Result:
-        with pytest.raises(SystemExit) as ending:
-            main(["restore", *map(str, words)])
-        code = ending.value.code
-        captured = capsys.readouterr()
-        return Result(code if isinstance(code, int) else 0, captured.out, captured.err)
-
-    return run
+    return lambda *words: call(capsys, "restore", *words)
 
 
 def below(directory: Path) -> list[str]:

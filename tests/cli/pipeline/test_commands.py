@@ -24,10 +24,10 @@ from datatree.log.batch import build
 from datatree.log.transaction_log import LogContents, TransactionLog
 from datatree.record import Txn, encode
 from datatree.zookeeper.log import LOG_HEADER, encode_record
+from tests.cli.commands import Run
 from tests.datatree.histories import LINEAGE, START
 from tests.pipeline.conftest import spark  # noqa: F401 - a fixture
 from tests.pipeline.rigs.rows import History, moment
-from zab.cli.main import main
 from zab.cli.pipeline import run as pipeline_run
 from zab.cli.pipeline.activity import parse_session
 from zab.cli.pipeline.jobs import JOBS, Job
@@ -41,21 +41,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 A, B = 0x100000A, 0x100000B
-
-
-class Run:
-    """Runs `zab` in this process; `out` and `err` of the last run."""
-
-    def __init__(self, capfd: pytest.CaptureFixture[str]) -> None:
-        self._capfd = capfd
-        self.out = self.err = ""
-
-    def __call__(self, *words: object) -> int:
-        with pytest.raises(SystemExit) as ending:
-            main([str(word) for word in words])
-        self.out, self.err = self._capfd.readouterr()
-        assert "Traceback" not in self.err
-        return int(ending.value.code or 0)
 
 
 @pytest.fixture

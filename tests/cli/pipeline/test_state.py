@@ -6,14 +6,14 @@ import base64
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import pytest
 
 from datatree.recovery.recover import recover
 from datatree.zookeeper.directory import load_directory, to_tree
+from tests.cli.commands import Result, call
 from tests.pipeline.rigs.ensembles import Directories
-from zab.cli.main import main
 from zab.host.disk import RealDisk
 from zab.pipeline.schema import ZNODES
 from zab.pipeline.state.local_state import local_moment, local_state
@@ -24,12 +24,6 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 
-class Result(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-
 Zab = Callable[..., Result]
 
 
@@ -37,15 +31,7 @@ Zab = Callable[..., Result]
 def zab(spark: SparkSession, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Zab:
     monkeypatch.setenv("COLUMNS", "300")
 
-    def run(*words: object) -> Result:
-        with pytest.raises(SystemExit) as ending:
-            main([str(word) for word in words])
-        code = ending.value.code
-        captured = capfd.readouterr()
-        assert "Traceback" not in captured.err
-        return Result(code if isinstance(code, int) else 0, captured.out, captured.err)
-
-    return run
+    return lambda *words: call(capfd, *words)
 
 
 def dirs_of(directories: Directories) -> list[str]:

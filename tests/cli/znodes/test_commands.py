@@ -7,21 +7,14 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 import trio
 
-from tests.cli.commands import started
+from tests.cli.commands import Result, call, started
 from tests.client.running import KINDS, running
 from zab.cli.main import main
 from zab.client import connect
-
-
-class Result(NamedTuple):
-    code: int
-    out: str
-    err: str
 
 
 @pytest.fixture(scope="module", params=KINDS)
@@ -42,14 +35,7 @@ def zab(hosts: str, request: pytest.FixtureRequest, capsys: pytest.CaptureFixtur
 
     trio.run(make)
 
-    def run(*words: str) -> Result:
-        with pytest.raises(SystemExit) as ending:
-            main(["-s", hosts + chroot, *words])
-        code = ending.value.code
-        captured = capsys.readouterr()
-        return Result(code if isinstance(code, int) else 0, captured.out, captured.err)
-
-    return run
+    return lambda *words: call(capsys, "-s", hosts + chroot, *words)
 
 
 def test_create_get_set_delete(zab: Callable[..., Result]) -> None:
