@@ -18,10 +18,8 @@ what they need as plain arguments (tree, zxid, time, path, data, number, rest, l
 digest of an ordinary znode in place, where a call would cost as much as the sum.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 from zlib import crc32
 
 from datatree.acl import OPEN
@@ -39,6 +37,8 @@ from datatree.outcome import (
 )
 from datatree.paths import QUOTA
 from datatree.quota import is_limits, is_stats
+from datatree.record import AclList, Txn
+from datatree.state import TreeState
 from datatree.znode import (
     AFTER_CHILDREN,
     AFTER_SET_DATA,
@@ -50,10 +50,6 @@ from datatree.znode import (
     visible_owner,
     wrapped,
 )
-
-if TYPE_CHECKING:
-    from datatree.record import AclList, Txn
-    from datatree.tree import DataTree
 
 __all__ = ["ERROR", "MULTI", "OPERATIONS", "SESSION_OPERATIONS", "apply_multi"]
 
@@ -67,11 +63,11 @@ _INT_MIN: Final = -(1 << 31)
 _INT_MAX: Final = (1 << 31) - 1
 
 # (tree, zxid, time, path, data, number, rest, triggers) -> the stat for the reply, or None.
-Operation: TypeAlias = "Callable[[DataTree, int, int, bytes, bytes | None, int, Any, list[Trigger]], bytes | None]"
+Operation: TypeAlias = Callable[[TreeState, int, int, bytes, bytes | None, int, Any, list[Trigger]], bytes | None]
 
 
 def _create(
-    tree: DataTree,
+    tree: TreeState,
     zxid: int,
     time: int,
     path: bytes,
@@ -123,7 +119,7 @@ def _create(
 
 
 def _delete(
-    tree: DataTree,
+    tree: TreeState,
     zxid: int,
     _time: int,
     path: bytes,
@@ -165,7 +161,7 @@ def _delete(
     triggers.append((CHILD, above, NODE_CHILDREN_CHANGED, above_acl))
 
 
-def _update_parent(tree: DataTree, zxid: int, path: bytes, created: int | None, children_count: int) -> AclList:
+def _update_parent(tree: TreeState, zxid: int, path: bytes, created: int | None, children_count: int) -> AclList:
     """A child of `path` has come (`created` is the new cversion) or gone. The parent's ACL."""
     index = crc32(path) & 255
     shard = tree.shards[index]
@@ -192,7 +188,7 @@ def _update_parent(tree: DataTree, zxid: int, path: bytes, created: int | None, 
 
 
 def _set_data(
-    tree: DataTree,
+    tree: TreeState,
     zxid: int,
     time: int,
     path: bytes,
@@ -232,7 +228,7 @@ def _set_data(
 
 
 def _set_acl(
-    tree: DataTree,
+    tree: TreeState,
     zxid: int,
     _time: int,
     path: bytes,
@@ -262,7 +258,7 @@ def _set_acl(
 
 
 def _check(
-    _tree: DataTree,
+    _tree: TreeState,
     _zxid: int,
     _time: int,
     _path: bytes,
@@ -290,7 +286,7 @@ OPERATIONS: Final[dict[int, Operation]] = {
 _WITH_STAT: Final = frozenset({5, 15, 19, 21})
 
 
-def apply_multi(tree: DataTree, txn: Txn, triggers: list[Trigger]) -> list[PartResult]:
+def apply_multi(tree: TreeState, txn: Txn, triggers: list[Trigger]) -> list[PartResult]:
     """All parts of a multi, or none if any was refused; what to answer for each."""
     if any(part[0] == ERROR for part in txn.rest):
         assert all(part[0] == ERROR for part in txn.rest), "a multi that is refused in part"
@@ -302,13 +298,13 @@ def apply_multi(tree: DataTree, txn: Txn, triggers: list[Trigger]) -> list[PartR
     return results
 
 
-def _create_session(tree: DataTree, txn: Txn, _triggers: list[Trigger]) -> None:
+def _create_session(tree: TreeState, txn: Txn, _triggers: list[Trigger]) -> None:
     assert txn.session not in tree.sessions, f"createSession of {txn.session:#x}, which exists"
     tree.sessions[txn.session] = txn.number
     tree.digest = (tree.digest + session_part(txn.session, txn.number)) & MASK
 
 
-def _close_session(tree: DataTree, txn: Txn, triggers: list[Trigger]) -> None:
+def _close_session(tree: TreeState, txn: Txn, triggers: list[Trigger]) -> None:
     for path in txn.rest:
         assert path in tree.ephemerals.get(txn.session, ()), f"{path!r} is no ephemeral of {txn.session:#x}"
         _delete(tree, txn.zxid, txn.time, path, None, 0, None, triggers)
@@ -317,7 +313,7 @@ def _close_session(tree: DataTree, txn: Txn, triggers: list[Trigger]) -> None:
     tree.digest = (tree.digest - session_part(txn.session, tree.sessions.pop(txn.session))) & MASK
 
 
-SESSION_OPERATIONS: Final[dict[int, Callable[[DataTree, Txn, list[Trigger]], None]]] = {
+SESSION_OPERATIONS: Final[dict[int, Callable[[TreeState, Txn, list[Trigger]], None]]] = {
     -10: _create_session,
     -11: _close_session,
 }

@@ -12,18 +12,13 @@ copied in one step of the interpreter, and `setdefault` keeps whichever copy cam
 write happens only after its own copy was offered.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_right
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final, TypeAlias
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, TypeAlias
 
 from datatree.digest import DIGEST_VERSION
-
-if TYPE_CHECKING:
-    from datatree.record import AclList
-    from datatree.tree import DataTree
-    from datatree.znode import Znode
+from datatree.record import AclList
+from datatree.znode import Znode
 
 __all__ = ["SLICE_COUNT", "SnapshotCursor"]
 
@@ -31,20 +26,33 @@ __all__ = ["SLICE_COUNT", "SnapshotCursor"]
 SLICE_COUNT: Final = 4096
 
 # Paths and their znodes, in the same order.
-_Run: TypeAlias = "tuple[tuple[bytes, ...], tuple[Znode, ...]]"
+_Run: TypeAlias = tuple[tuple[bytes, ...], tuple[Znode, ...]]
 
 
 class SnapshotCursor:
-    """Made by `DataTree.begin_snapshot`. `sessions` and `acls` (id to list) are copies of the same moment."""
+    """Made by `DataTree.begin_snapshot`. `sessions` and `acls` (id to list) are copies of the same moment.
 
-    def __init__(self, tree: DataTree) -> None:
-        self.zxid: int = tree.applied
-        self.digest: int = tree.digest
+    `shards` are the dicts of the tree, which go on changing; `end` is called once, when the cursor is closed.
+    """
+
+    def __init__(
+        self,
+        zxid: int,
+        digest: int,
+        znode_count: int,
+        sessions: dict[int, int],
+        acls: dict[int, AclList],
+        shards: Sequence[dict[bytes, Znode]],
+        end: Callable[[], None],
+    ) -> None:
+        self.zxid = zxid
+        self.digest = digest
         self.digest_version: int = DIGEST_VERSION
-        self.znode_count: int = tree.znode_count
-        self.sessions: dict[int, int] = dict(tree.sessions)
-        self.acls: dict[int, AclList] = dict(tree.acls.lists)
-        self._tree: DataTree | None = tree
+        self.znode_count = znode_count
+        self.sessions = sessions
+        self.acls = acls
+        self._shards = shards
+        self._end: Callable[[], None] | None = end
         self._taken: dict[int, _Run] = {}
 
     def take(self, index: int, shard: dict[bytes, Znode]) -> None:
@@ -58,9 +66,9 @@ class SnapshotCursor:
 
         An empty slice means that the step went into preparation, so that each step is short.
         """
-        assert self._tree is not None, "a closed cursor has no slices"
+        assert self._end is not None, "a closed cursor has no slices"
         runs: list[_Run] = []
-        for index, shard in enumerate(self._tree.shards):
+        for index, shard in enumerate(self._shards):
             self.take(index, shard)
             runs.append(_sorted(self._taken[index]))
             # The marker stays: the dict counts as taken until the cursor is closed.
@@ -70,9 +78,10 @@ class SnapshotCursor:
 
     def close(self) -> None:
         """Let go of the tree, whose writes then copy nothing more. May be called twice."""
-        if self._tree is not None:
-            self._tree.end_snapshot(self)
-            self._tree = None
+        if self._end is not None:
+            self._end()
+            self._end = None
+            self._shards = ()
         self._taken.clear()
 
 

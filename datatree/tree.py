@@ -1,17 +1,14 @@
-"""The tree of znodes: the replicated state, and what is derived from it.
+"""The tree of znodes: the replicated state with everything that is done to it as a whole.
 
-State, the same on every member at the same zxid:
-- `shards`: path -> znode in 256 dicts, chosen by CRC-32 of the path, so that a snapshot copies a little at a time;
-- `sessions`: id -> timeout in ms of every global session;
-- `applied`: the zxid of the last transaction applied.
+    DataTree()          an empty tree: the reserved znodes alone
+    bare, install, …    a tree out of a snapshot
+    apply               the next committed transaction
+    begin_snapshot      an exact view of now, to be read while writes go on (`datatree.cursor`)
+    freeze              out of the garbage collector's sight
 
-Derived from the znodes, and rebuilt when a snapshot is loaded: `children` (parent -> paths, only for parents that have
-some), `ephemerals` (session -> paths), `containers`, `ttls`, `quotas`, `acls`, the digest and the counts.
-
-A million znodes must cost the garbage collector nothing. It forgets tuples of atoms at its first look, and never looks
-at dicts of atoms, so the children are dicts without values instead of sets; their keys are the same objects as those of
-`shards`, which saves 48 bytes a znode. But a dict comes back to its attention with each write of a fresh tuple, and a
-full collection would visit a million znodes again: whoever serves a tree calls `freeze` once after making or loading.
+The garbage collector never looks at the dicts of a tree (`datatree.state`), until a fresh tuple is written to one: then
+it comes back to that dict, and a full collection would visit a million znodes again. Whoever serves a tree therefore
+calls `freeze` once after making or loading it.
 
 Invariants:
 - Only committed transactions are applied, in zxid order, by one function for serving, synchronizing and recovering.
@@ -20,76 +17,40 @@ Invariants:
 - `digest == recompute_digest()` and the counts agree with the znodes, after every transaction.
 - The four reserved znodes always exist.
 
-Beside the state stands `past_acls`, the lists that guarded paths before, as far as this tree has seen it.
-
-Two znodes show what is not stored in them: the zookeeper_stats of a quota its sums, and /zookeeper/config, until the
-first reconfiguration, the text that the server sets as `config`; so a snapshot and the digest do not contain either.
-
 Deliberately not here: reading in the name of a client (permissions, watches), whether a write is allowed
 (`datatree.prepare`), and files.
 """
 
 import gc
-from typing import Final, cast
+from typing import cast
 from zlib import crc32
 
-from datatree import apply
-from datatree.acl import OPEN, READ_ONLY, AclTable
+from datatree.acl import OPEN, READ_ONLY
+from datatree.apply import ERROR, MULTI, OPERATIONS, SESSION_OPERATIONS, apply_multi
 from datatree.cursor import SnapshotCursor
-from datatree.digest import DIGEST_VERSION, MASK, part, recompute, session_part
+from datatree.digest import MASK, part, recompute, session_part
 from datatree.outcome import Outcome, PartResult, Trigger
 from datatree.past_acls import PastAcls
 from datatree.paths import CONFIG, QUOTA, RESERVED, ROOT, ZOOKEEPER, parent
-from datatree.quota import Limits, Quota, enclosing, is_limits, is_stats, quota_path
+from datatree.quota import is_limits, is_stats
 from datatree.record import AclList, Txn
-from datatree.znode import (
-    CHILDREN_AT,
-    CONTAINER_OWNER,
-    DATA,
-    INT,
-    LENGTH_AT,
-    STAT_LAYOUT,
-    Znode,
-    is_ephemeral,
-    visible_cversion,
-)
+from datatree.state import NO_CHILDREN, TreeState
+from datatree.znode import CHILDREN_AT, INT, STAT_LAYOUT, visible_cversion
 
-__all__ = ["DIGEST_VERSION", "SHARD_COUNT", "DataTree", "Outcome", "TreeError"]
-
-SHARD_COUNT: Final = 256
-
-_NOTHING: Final[dict[bytes, None]] = {}
+__all__ = ["DataTree", "Outcome", "TreeError"]
 
 
 class TreeError(Exception):
     """What was loaded is not a tree; the text names the path."""
 
 
-class DataTree:
+class DataTree(TreeState):
     """An empty tree has the reserved znodes; `DataTree.bare()` has none, for a snapshot to be loaded into."""
 
-    __slots__ = (
-        "acls",
-        "applied",
-        "children",
-        "config",
-        "containers",
-        "cursor",
-        "data_bytes",
-        "digest",
-        "ephemerals",
-        "past_acls",
-        "path_bytes",
-        "quotas",
-        "rendered",
-        "sessions",
-        "shards",
-        "ttls",
-        "znode_count",
-    )
+    __slots__ = ()
 
     def __init__(self) -> None:
-        self._clear()
+        super().__init__()
         # As in ZooKeeper: everything 0, but for the cversions, which count the children that nobody created.
         for path, acl, version, children_count in (
             (ROOT, None, 0, 1),
@@ -106,27 +67,8 @@ class DataTree:
     def bare(cls) -> "DataTree":
         """A tree without any znode: `install` them and the sessions, then `finish`."""
         tree = cls.__new__(cls)
-        tree._clear()
+        TreeState.__init__(tree)
         return tree
-
-    def _clear(self) -> None:
-        self.shards: list[dict[bytes, Znode]] = [{} for _ in range(SHARD_COUNT)]
-        self.sessions: dict[int, int] = {}
-        self.applied = 0
-        self.children: dict[bytes, dict[bytes, None]] = {}
-        self.ephemerals: dict[int, set[bytes]] = {}
-        self.containers: set[bytes] = set()
-        self.ttls: set[bytes] = set()
-        self.quotas: dict[bytes, Quota] = {}
-        self.rendered: dict[bytes, Quota | None] = {CONFIG: None}
-        self.acls = AclTable()
-        self.past_acls = PastAcls(0)
-        self.config = b""
-        self.digest = 0
-        self.znode_count = 0
-        self.data_bytes = 0
-        self.path_bytes = 0
-        self.cursor: SnapshotCursor | None = None
 
     def freeze(self) -> None:
         """Put everything there is now, the dicts of the tree above all, out of the garbage collector's sight for good.
@@ -141,44 +83,6 @@ class DataTree:
             del shard[b""]
         gc.freeze()
 
-    # Reading.
-
-    def get(self, path: bytes) -> Znode | None:
-        """The znode at `path` as a reader sees it, or None. Its tuple stays as it is for ever."""
-        znode = self.shards[crc32(path) & 255].get(path)
-        if path in self.rendered and znode is not None:
-            return self._render(path, znode)
-        return znode
-
-    def _render(self, path: bytes, znode: Znode) -> Znode:
-        quota = self.rendered[path]
-        data = quota.text() if quota is not None else znode[DATA] or self.config
-        stat = znode[2]
-        return data, znode[1], stat[:LENGTH_AT] + INT.pack(len(data)) + stat[CHILDREN_AT:], *znode[3:]
-
-    def acl(self, znode: Znode) -> AclList:
-        """The list that guards `znode`; None is the open one."""
-        return self.acls.lists[znode[1]]
-
-    def child_names(self, path: bytes) -> list[bytes]:
-        """The names of the children of `path`, in no order."""
-        start = 1 if path == ROOT else len(path) + 1
-        return [child[start:] for child in self.children.get(path, _NOTHING)]
-
-    def descendants(self, path: bytes) -> list[bytes]:
-        """The paths of all znodes below `path`."""
-        found: list[bytes] = []
-        pending = [path]
-        while pending:
-            below = self.children.get(pending.pop(), _NOTHING)
-            found += below
-            pending += below
-        return found
-
-    def descendant_count(self, path: bytes) -> int:
-        """How many znodes are below `path`."""
-        return self.znode_count - 1 if path == ROOT else len(self.descendants(path))
-
     # Writing.
 
     def apply(self, txn: Txn) -> Outcome:
@@ -189,15 +93,15 @@ class DataTree:
         stat: bytes | None = None
         error = 0
         kind = txn.type
-        operation = apply.OPERATIONS.get(kind)
+        operation = OPERATIONS.get(kind)
         if operation is not None:
             stat = operation(self, txn.zxid, txn.time, txn.path, txn.data, txn.number, txn.rest, triggers)
-        elif kind == apply.ERROR:
+        elif kind == ERROR:
             error = txn.number
-        elif kind == apply.MULTI:
-            results = apply.apply_multi(self, txn, triggers)
+        elif kind == MULTI:
+            results = apply_multi(self, txn, triggers)
         else:
-            apply.SESSION_OPERATIONS[kind](self, txn, triggers)
+            SESSION_OPERATIONS[kind](self, txn, triggers)
         # Only now: whoever reads `applied` may rely on the whole transaction, all parts of a multi included.
         self.applied = txn.zxid
         return Outcome(error, txn.path, stat, results, triggers)
@@ -205,12 +109,18 @@ class DataTree:
     def begin_snapshot(self) -> SnapshotCursor:
         """A cursor over the tree as it is now. One at a time; `close` it when it is done or given up."""
         assert self.cursor is None, "one snapshot at a time"
-        self.cursor = SnapshotCursor(self)
+        self.cursor = SnapshotCursor(
+            self.applied,
+            self.digest,
+            self.znode_count,
+            dict(self.sessions),
+            dict(self.acls.lists),
+            self.shards,
+            self._end_snapshot,
+        )
         return self.cursor
 
-    def end_snapshot(self, cursor: SnapshotCursor) -> None:
-        """Called by the cursor when it is closed."""
-        assert self.cursor is cursor
+    def _end_snapshot(self) -> None:
         self.cursor = None
 
     # Loading and checking.
@@ -252,7 +162,7 @@ class DataTree:
                 raise TreeError(f"{path!r} is missing, which has children")
         for shard in self.shards:
             for path, znode in shard.items():
-                if INT.unpack_from(znode[2], CHILDREN_AT)[0] != len(self.children.get(path, _NOTHING)):
+                if INT.unpack_from(znode[2], CHILDREN_AT)[0] != len(self.children.get(path, NO_CHILDREN)):
                     raise TreeError(f"{path!r} does not have the number of children that its stat says")
         for path in self.descendants(QUOTA):
             if is_limits(path) or is_stats(path):
@@ -264,60 +174,3 @@ class DataTree:
         """The digest from the znodes and sessions alone; always equal to `digest`."""
         znodes = (item for shard in self.shards for item in shard.items())
         return recompute(znodes, self.sessions, self.acls.checksums)
-
-    # What `datatree.apply` keeps up to date.
-
-    def own(self, path: bytes, owner: int) -> None:
-        """The znode at `path` has come to be, with this stored owner."""
-        if is_ephemeral(owner):
-            self.ephemerals.setdefault(owner, set()).add(path)
-        elif owner == CONTAINER_OWNER:
-            self.containers.add(path)
-        else:
-            self.ttls.add(path)
-
-    def disown(self, path: bytes, owner: int) -> None:
-        """The znode at `path`, with this stored owner, is gone."""
-        if is_ephemeral(owner):
-            paths = self.ephemerals[owner]
-            paths.remove(path)
-            if not paths:
-                del self.ephemerals[owner]
-        elif owner == CONTAINER_OWNER:
-            self.containers.remove(path)
-        else:
-            self.ttls.remove(path)
-
-    def count_quota(self, path: bytes, count: int, length_bytes: int) -> None:
-        """The subtrees around `path` have gained that many znodes and bytes."""
-        for quota in enclosing(self.quotas, path):
-            quota.count += count
-            quota.total_bytes += length_bytes
-
-    def track_quota(self, path: bytes) -> None:
-        """The limits or stats znode `path` exists, or its text has changed."""
-        target = quota_path(path)
-        quota = self.quotas.get(target)
-        if quota is None:
-            quota = self.quotas[target] = Quota(target, *self._sums(target), None, False)
-        if is_limits(path):
-            quota.limits = Limits.parse(self.shards[crc32(path) & 255][path][DATA] or b"")
-        else:
-            quota.shown = True
-            self.rendered[path] = quota
-
-    def untrack_quota(self, path: bytes) -> None:
-        """The limits or stats znode `path` is gone."""
-        quota = self.quotas[quota_path(path)]
-        if is_limits(path):
-            quota.limits = None
-        else:
-            quota.shown = False
-            del self.rendered[path]
-        if quota.limits is None and not quota.shown:
-            del self.quotas[quota.path]
-
-    def _sums(self, path: bytes) -> tuple[int, int]:
-        found = [self.shards[crc32(each) & 255].get(each) for each in (path, *self.descendants(path))]
-        znodes = [znode for znode in found if znode is not None]
-        return len(znodes), sum(len(znode[DATA] or b"") for znode in znodes)

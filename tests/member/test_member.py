@@ -152,7 +152,7 @@ def test_e3_every_member_takes_the_snapshot_that_the_leader_says() -> None:
     for number in range(25):
         ensemble.do(client, client.create(b"/%d" % number))
         for server in ensemble.servers.values():
-            if server.snapshots and server.snapshots[-1].cursor._tree is not None:
+            if server.snapshots and server.snapshots[-1].cursor._end is not None:
                 ensemble.finish_snapshot(server)
     ensemble.advance(TICK_MS)
     positions = [[(each.zxid, each.chain) for each in server.snapshots] for server in ensemble.servers.values()]

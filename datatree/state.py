@@ -1,0 +1,177 @@
+"""What a tree holds: its znodes and sessions, and what is derived from them.
+
+State, the same on every member at the same zxid:
+- `shards`: path -> znode in 256 dicts, chosen by CRC-32 of the path, so that a snapshot copies a little at a time;
+- `sessions`: id -> timeout in ms of every global session;
+- `applied`: the zxid of the last transaction applied.
+
+Derived from the znodes, and rebuilt when a snapshot is loaded: `children` (parent -> paths, only for parents that have
+some), `ephemerals` (session -> paths), `containers`, `ttls`, `quotas`, `acls`, the digest and the counts.
+
+Beside the state stands `past_acls`, the lists that guarded paths before, as far as this tree has seen it.
+
+Two znodes show what is not stored in them: the zookeeper_stats of a quota its sums, and /zookeeper/config, until the
+first reconfiguration, the text that the server sets as `config`; so a snapshot and the digest do not contain either.
+
+A million znodes must cost the garbage collector nothing. It forgets tuples of atoms at its first look, and never looks
+at dicts of atoms, so the children are dicts without values instead of sets; their keys are the same objects as those of
+`shards`, which saves 48 bytes a znode.
+
+Deliberately not here: the operations that change it (`datatree.apply`), and how a tree begins, is loaded, checked and
+copied (`datatree.tree`).
+"""
+
+from typing import Final
+from zlib import crc32
+
+from datatree.acl import AclTable
+from datatree.cursor import SnapshotCursor
+from datatree.past_acls import PastAcls
+from datatree.paths import CONFIG, ROOT
+from datatree.quota import Limits, Quota, enclosing, is_limits, quota_path
+from datatree.record import AclList
+from datatree.znode import CHILDREN_AT, CONTAINER_OWNER, DATA, INT, LENGTH_AT, Znode, is_ephemeral
+
+__all__ = ["SHARD_COUNT", "TreeState"]
+
+SHARD_COUNT: Final = 256
+
+NO_CHILDREN: Final[dict[bytes, None]] = {}
+
+
+class TreeState:
+    """See the module. A new one is bare: not even the reserved znodes are there."""
+
+    __slots__ = (
+        "acls",
+        "applied",
+        "children",
+        "config",
+        "containers",
+        "cursor",
+        "data_bytes",
+        "digest",
+        "ephemerals",
+        "past_acls",
+        "path_bytes",
+        "quotas",
+        "rendered",
+        "sessions",
+        "shards",
+        "ttls",
+        "znode_count",
+    )
+
+    def __init__(self) -> None:
+        self.shards: list[dict[bytes, Znode]] = [{} for _ in range(SHARD_COUNT)]
+        self.sessions: dict[int, int] = {}
+        self.applied = 0
+        self.children: dict[bytes, dict[bytes, None]] = {}
+        self.ephemerals: dict[int, set[bytes]] = {}
+        self.containers: set[bytes] = set()
+        self.ttls: set[bytes] = set()
+        self.quotas: dict[bytes, Quota] = {}
+        self.rendered: dict[bytes, Quota | None] = {CONFIG: None}
+        self.acls = AclTable()
+        self.past_acls = PastAcls(0)
+        self.config = b""
+        self.digest = 0
+        self.znode_count = 0
+        self.data_bytes = 0
+        self.path_bytes = 0
+        self.cursor: SnapshotCursor | None = None
+
+    # Reading.
+
+    def get(self, path: bytes) -> Znode | None:
+        """The znode at `path` as a reader sees it, or None. Its tuple stays as it is for ever."""
+        znode = self.shards[crc32(path) & 255].get(path)
+        if path in self.rendered and znode is not None:
+            return self._render(path, znode)
+        return znode
+
+    def _render(self, path: bytes, znode: Znode) -> Znode:
+        quota = self.rendered[path]
+        data = quota.text() if quota is not None else znode[DATA] or self.config
+        stat = znode[2]
+        return data, znode[1], stat[:LENGTH_AT] + INT.pack(len(data)) + stat[CHILDREN_AT:], *znode[3:]
+
+    def acl(self, znode: Znode) -> AclList:
+        """The list that guards `znode`; None is the open one."""
+        return self.acls.lists[znode[1]]
+
+    def child_names(self, path: bytes) -> list[bytes]:
+        """The names of the children of `path`, in no order."""
+        start = 1 if path == ROOT else len(path) + 1
+        return [child[start:] for child in self.children.get(path, NO_CHILDREN)]
+
+    def descendants(self, path: bytes) -> list[bytes]:
+        """The paths of all znodes below `path`."""
+        found: list[bytes] = []
+        pending = [path]
+        while pending:
+            below = self.children.get(pending.pop(), NO_CHILDREN)
+            found += below
+            pending += below
+        return found
+
+    def descendant_count(self, path: bytes) -> int:
+        """How many znodes are below `path`."""
+        return self.znode_count - 1 if path == ROOT else len(self.descendants(path))
+
+    # What the operations keep up to date.
+
+    def own(self, path: bytes, owner: int) -> None:
+        """The znode at `path` has come to be, with this stored owner."""
+        if is_ephemeral(owner):
+            self.ephemerals.setdefault(owner, set()).add(path)
+        elif owner == CONTAINER_OWNER:
+            self.containers.add(path)
+        else:
+            self.ttls.add(path)
+
+    def disown(self, path: bytes, owner: int) -> None:
+        """The znode at `path`, with this stored owner, is gone."""
+        if is_ephemeral(owner):
+            paths = self.ephemerals[owner]
+            paths.remove(path)
+            if not paths:
+                del self.ephemerals[owner]
+        elif owner == CONTAINER_OWNER:
+            self.containers.remove(path)
+        else:
+            self.ttls.remove(path)
+
+    def count_quota(self, path: bytes, count: int, length_bytes: int) -> None:
+        """The subtrees around `path` have gained that many znodes and bytes."""
+        for quota in enclosing(self.quotas, path):
+            quota.count += count
+            quota.total_bytes += length_bytes
+
+    def track_quota(self, path: bytes) -> None:
+        """The limits or stats znode `path` exists, or its text has changed."""
+        target = quota_path(path)
+        quota = self.quotas.get(target)
+        if quota is None:
+            quota = self.quotas[target] = Quota(target, *self._sums(target), None, False)
+        if is_limits(path):
+            quota.limits = Limits.parse(self.shards[crc32(path) & 255][path][DATA] or b"")
+        else:
+            quota.shown = True
+            self.rendered[path] = quota
+
+    def untrack_quota(self, path: bytes) -> None:
+        """The limits or stats znode `path` is gone."""
+        quota = self.quotas[quota_path(path)]
+        if is_limits(path):
+            quota.limits = None
+        else:
+            quota.shown = False
+            del self.rendered[path]
+        if quota.limits is None and not quota.shown:
+            del self.quotas[quota.path]
+
+    def _sums(self, path: bytes) -> tuple[int, int]:
+        found = [self.shards[crc32(each) & 255].get(each) for each in (path, *self.descendants(path))]
+        znodes = [znode for znode in found if znode is not None]
+        return len(znodes), sum(len(znode[DATA] or b"") for znode in znodes)
