@@ -1,8 +1,8 @@
 """Applying a transaction to the tree: one function per type, called by `DataTree.apply` alone.
 
 Each installs what the transaction says and computes nothing that could have been refused: that was done when it was
-prepared, against the same state. So what cannot be installed (a znode that is missing or there already, a child left
-behind, a session unknown) means that this tree is not the one it was prepared against: a divergence, and an assertion.
+prepared, against the same state. So what cannot be installed (a znode that is missing or there already, a child that
+is left, a session unknown) means that this tree is not the one it was prepared against: a divergence, and an assertion.
 
     create*          the znode; the parent's cversion from the transaction, its pzxid, its number of children
     delete*          the same backwards; the cversion stays, and with it what the client sees of it grows
@@ -24,6 +24,7 @@ from zlib import crc32
 
 from datatree.acl import OPEN
 from datatree.digest import MASK, part, session_part
+from datatree.opcodes import Effect, OpCode
 from datatree.outcome import (
     CHILD,
     DATA,
@@ -53,11 +54,10 @@ from datatree.znode import (
 
 __all__ = ["ERROR", "MULTI", "OPERATIONS", "SESSION_OPERATIONS", "apply_multi"]
 
-ERROR: Final = -1
-MULTI: Final = 14
+ERROR: Final = int(OpCode.ERROR)
+MULTI: Final = int(OpCode.MULTI)
 
 _QUOTA_PREFIX: Final = QUOTA + b"/"
-
 
 _INT_MIN: Final = -(1 << 31)
 _INT_MAX: Final = (1 << 31) - 1
@@ -257,7 +257,7 @@ def _set_acl(
     return stat
 
 
-def _check(
+def _nothing(
     _tree: TreeState,
     _zxid: int,
     _time: int,
@@ -267,23 +267,19 @@ def _check(
     _rest: Any,
     _triggers: list[Trigger],
 ) -> None:
-    """Nothing: a check was done when it was prepared."""
+    """A check was done when it was prepared."""
 
 
-OPERATIONS: Final[dict[int, Operation]] = {
-    1: _create,
-    15: _create,
-    19: _create,
-    21: _create,
-    2: _delete,
-    20: _delete,
-    5: _set_data,
-    16: _set_data,
-    7: _set_acl,
-    13: _check,
+_BY_EFFECT: Final[dict[Effect, Operation]] = {
+    Effect.CREATE: _create,
+    Effect.DELETE: _delete,
+    Effect.SET_DATA: _set_data,
+    Effect.SET_ACL: _set_acl,
+    Effect.NOTHING: _nothing,
 }
-# Their replies carry the stat; the reply of a plain create does not.
-_WITH_STAT: Final = frozenset({5, 15, 19, 21})
+OPERATIONS: Final[dict[int, Operation]] = {
+    int(opcode): _BY_EFFECT[opcode.effect] for opcode in OpCode if opcode.effect in _BY_EFFECT
+}
 
 
 def apply_multi(tree: TreeState, txn: Txn, triggers: list[Trigger]) -> list[PartResult]:
@@ -294,7 +290,7 @@ def apply_multi(tree: TreeState, txn: Txn, triggers: list[Trigger]) -> list[Part
     results: list[PartResult] = []
     for kind, number, path, data, rest in txn.rest:
         stat = OPERATIONS[kind](tree, txn.zxid, txn.time, path, data, number, rest, triggers)
-        results.append((kind, 0, path, stat if kind in _WITH_STAT else None))
+        results.append((kind, 0, path, stat))
     return results
 
 
@@ -308,12 +304,12 @@ def _close_session(tree: TreeState, txn: Txn, triggers: list[Trigger]) -> None:
     for path in txn.rest:
         assert path in tree.ephemerals.get(txn.session, ()), f"{path!r} is no ephemeral of {txn.session:#x}"
         _delete(tree, txn.zxid, txn.time, path, None, 0, None, triggers)
-    assert txn.session not in tree.ephemerals, f"closeSession of {txn.session:#x} leaves ephemerals behind"
+    assert txn.session not in tree.ephemerals, f"closeSession of {txn.session:#x} leaves ephemerals"
     assert txn.session in tree.sessions, f"closeSession of {txn.session:#x}, which does not exist"
     tree.digest = (tree.digest - session_part(txn.session, tree.sessions.pop(txn.session))) & MASK
 
 
 SESSION_OPERATIONS: Final[dict[int, Callable[[TreeState, Txn, list[Trigger]], None]]] = {
-    -10: _create_session,
-    -11: _close_session,
+    int(OpCode.CREATE_SESSION): _create_session,
+    int(OpCode.CLOSE_SESSION): _close_session,
 }

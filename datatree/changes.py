@@ -20,6 +20,7 @@ Deliberately not here: who may see a change (`zab.member.changes`), and its byte
 
 from typing import Any, Final, TypeAlias
 
+from datatree.opcodes import Effect, OpCode
 from datatree.record import Txn
 from datatree.znode import visible_owner
 
@@ -36,19 +37,15 @@ WHOLE: Final = (1 << 31) - 1
 # -1 of a DELETED. The owner is the session of an ephemeral znode that was CREATED, and 0 otherwise.
 Change: TypeAlias = tuple[int, int, bytes, bytes | None, int, int]
 
-_KINDS: Final = {
-    1: CREATED,
-    15: CREATED,
-    19: CREATED,
-    21: CREATED,
-    2: DELETED,
-    20: DELETED,
-    5: DATA_CHANGED,
-    16: DATA_CHANGED,
-    7: ACL_CHANGED,
+_BY_EFFECT: Final = {
+    Effect.CREATE: CREATED,
+    Effect.DELETE: DELETED,
+    Effect.SET_DATA: DATA_CHANGED,
+    Effect.SET_ACL: ACL_CHANGED,
 }
-_MULTI: Final = 14
-_CLOSE_SESSION: Final = -11
+_KINDS: Final = {int(opcode): _BY_EFFECT[opcode.effect] for opcode in OpCode if opcode.effect in _BY_EFFECT}
+_MULTI: Final = int(OpCode.MULTI)
+_CLOSE_SESSION: Final = int(OpCode.CLOSE_SESSION)
 
 
 def changes_of(txn: Txn) -> list[Change]:

@@ -1,127 +1,153 @@
-"""The operation codes of the client protocol, and which of them change the state.
+"""The operation codes: one row for each, with what every room needs to know of it.
 
-Every code is in exactly one of `WRITES`, `READS`, `LOCAL`, `NEVER` and `EXTENSIONS`:
+    NAME = number, name as ZooKeeper's tools write it, class, effect, whether it may be a part
 
-- `WRITES` go through the leader and become a transaction, an error transaction when refused;
-- `READS` are answered by the serving member from its tree, in the order of their session;
-- `LOCAL` concern the connection (watches, identities, liveness) or the order of the session (`sync`) and leave no
+The number stands in the header of a request and, where the operation becomes a transaction, as its type in the log.
+
+The class says who deals with a request of this code:
+
+- `WRITE` goes through the leader and becomes a transaction, an error transaction when refused;
+- `READ` is answered by the serving member from its tree, in the order of its session;
+- `LOCAL` concerns the connection (watches, identities, liveness) or the order of the session (`sync`) and leaves no
   transaction;
 - `NEVER` may not come from a client as a request of its own: `check` exists only inside a multi, and the others are
   made by the ensemble itself (`deleteContainer` has no ACL check, so a client that sends it is refused);
-- `EXTENSIONS` are ours, with numbers far from ZooKeeper's; a server of ZooKeeper answers them as any unknown opcode.
+- `EXTENSION` is ours, with a number far from ZooKeeper's; a server of ZooKeeper answers it as any unknown opcode. It is
+  answered when there is something to tell, out of the order of the other requests.
+
+The effect is that of a transaction of this type; a code without one never stands in a log. It decides the layout of the
+record (`datatree.record`) and what is applied (`datatree.apply`), so a new type with an effect that exists needs no
+row there. A part is what may stand inside a multi, a read inside a multiRead; the two are never mixed.
 """
 
-from enum import IntEnum
-from typing import Final
+from enum import Enum, IntEnum, auto
+from typing import Final, Self
 
-__all__ = ["EXTENSIONS", "LOCAL", "MULTI_READS", "MULTI_WRITES", "NEVER", "READS", "WRITES", "OpCode"]
+__all__ = [
+    "EXTENSIONS",
+    "LOCAL",
+    "MULTI_READS",
+    "MULTI_WRITES",
+    "NEVER",
+    "READS",
+    "TYPES",
+    "WRITES",
+    "Class",
+    "Effect",
+    "OpCode",
+    "types_with",
+]
+
+
+class Class(Enum):
+    """Who deals with a request; see the module."""
+
+    WRITE = auto()
+    READ = auto()
+    LOCAL = auto()
+    NEVER = auto()
+    EXTENSION = auto()
+
+
+class Effect(Enum):
+    """What applying a transaction does."""
+
+    CREATE = auto()
+    DELETE = auto()
+    SET_DATA = auto()
+    SET_ACL = auto()
+    NOTHING = auto()
+    """Nothing, to the znode at its path."""
+    OWN = auto()
+    """What no other type does: those of sessions, the multi, the error."""
+
+
+_WRITE: Final = Class.WRITE
+_READ: Final = Class.READ
+_LOCAL: Final = Class.LOCAL
+_NEVER: Final = Class.NEVER
+_PART: Final = True
 
 
 class OpCode(IntEnum):
-    """ZooKeeper's numbers, as they stand in the request header and in the log, and our own from 1000 on."""
+    """See the module."""
 
-    NOTIFICATION = 0
-    CREATE = 1
-    DELETE = 2
-    EXISTS = 3
-    GET_DATA = 4
-    SET_DATA = 5
-    GET_ACL = 6
-    SET_ACL = 7
-    GET_CHILDREN = 8
-    SYNC = 9
-    PING = 11
-    GET_CHILDREN2 = 12
-    CHECK = 13
-    MULTI = 14
-    CREATE2 = 15
-    RECONFIG = 16
-    CHECK_WATCHES = 17
-    REMOVE_WATCHES = 18
-    CREATE_CONTAINER = 19
-    DELETE_CONTAINER = 20
-    CREATE_TTL = 21
-    MULTI_READ = 22
-    AUTH = 100
-    SET_WATCHES = 101
-    SASL = 102
-    GET_EPHEMERALS = 103
-    GET_ALL_CHILDREN_NUMBER = 104
-    SET_WATCHES2 = 105
-    ADD_WATCH = 106
-    WHO_AM_I = 107
-    GET_CHANGES = 1000
-    CREATE_SESSION = -10
-    CLOSE_SESSION = -11
-    ERROR = -1
+    spelled: str
+    class_: Class
+    effect: Effect | None
+    is_part: bool
+
+    # Every row has a name and a class; the defaults are for the looking-up by number, which has the same signature.
+    def __new__(
+        cls,
+        number: int,
+        spelled: str = "",
+        class_: Class = _NEVER,
+        effect: Effect | None = None,
+        is_part: bool = not _PART,
+    ) -> Self:
+        opcode = int.__new__(cls, number)
+        opcode._value_ = number
+        opcode.spelled, opcode.class_, opcode.effect, opcode.is_part = spelled, class_, effect, is_part
+        return opcode
+
+    NOTIFICATION = 0, "notification", _NEVER
+    CREATE = 1, "create", _WRITE, Effect.CREATE, _PART
+    DELETE = 2, "delete", _WRITE, Effect.DELETE, _PART
+    EXISTS = 3, "exists", _READ
+    GET_DATA = 4, "getData", _READ, None, _PART
+    SET_DATA = 5, "setData", _WRITE, Effect.SET_DATA, _PART
+    GET_ACL = 6, "getACL", _READ
+    SET_ACL = 7, "setACL", _WRITE, Effect.SET_ACL
+    GET_CHILDREN = 8, "getChildren", _READ, None, _PART
+    SYNC = 9, "sync", _LOCAL
+    PING = 11, "ping", _LOCAL
+    GET_CHILDREN2 = 12, "getChildren2", _READ
+    CHECK = 13, "check", _NEVER, Effect.NOTHING, _PART
+    MULTI = 14, "multi", _WRITE, Effect.OWN
+    CREATE2 = 15, "create2", _WRITE, Effect.CREATE, _PART
+    RECONFIG = 16, "reconfig", _WRITE, Effect.SET_DATA
+    CHECK_WATCHES = 17, "checkWatches", _LOCAL
+    REMOVE_WATCHES = 18, "removeWatches", _LOCAL
+    CREATE_CONTAINER = 19, "createContainer", _WRITE, Effect.CREATE, _PART
+    DELETE_CONTAINER = 20, "deleteContainer", _NEVER, Effect.DELETE
+    CREATE_TTL = 21, "createTTL", _WRITE, Effect.CREATE, _PART
+    MULTI_READ = 22, "multiRead", _READ
+    AUTH = 100, "auth", _LOCAL
+    SET_WATCHES = 101, "setWatches", _LOCAL
+    SASL = 102, "sasl", _LOCAL
+    GET_EPHEMERALS = 103, "getEphemerals", _READ
+    GET_ALL_CHILDREN_NUMBER = 104, "getAllChildrenNumber", _READ
+    SET_WATCHES2 = 105, "setWatches2", _LOCAL
+    ADD_WATCH = 106, "addWatch", _LOCAL
+    WHO_AM_I = 107, "whoAmI", _LOCAL
+    GET_CHANGES = 1000, "getChanges", Class.EXTENSION
+    CREATE_SESSION = -10, "createSession", _NEVER, Effect.OWN
+    CLOSE_SESSION = -11, "closeSession", _WRITE, Effect.OWN
+    ERROR = -1, "error", _NEVER, Effect.OWN
 
 
-WRITES: Final = frozenset(
-    {
-        OpCode.CREATE,
-        OpCode.DELETE,
-        OpCode.SET_DATA,
-        OpCode.SET_ACL,
-        OpCode.MULTI,
-        OpCode.CREATE2,
-        OpCode.RECONFIG,
-        OpCode.CREATE_CONTAINER,
-        OpCode.CREATE_TTL,
-        OpCode.CLOSE_SESSION,
-    }
-)
+def _of(*classes: Class, parts: bool = False) -> frozenset[OpCode]:
+    return frozenset(opcode for opcode in OpCode if opcode.class_ in classes and (opcode.is_part or not parts))
 
-READS: Final = frozenset(
-    {
-        OpCode.EXISTS,
-        OpCode.GET_DATA,
-        OpCode.GET_ACL,
-        OpCode.GET_CHILDREN,
-        OpCode.GET_CHILDREN2,
-        OpCode.MULTI_READ,
-        OpCode.GET_EPHEMERALS,
-        OpCode.GET_ALL_CHILDREN_NUMBER,
-    }
-)
 
-LOCAL: Final = frozenset(
-    {
-        OpCode.SYNC,
-        OpCode.PING,
-        OpCode.CHECK_WATCHES,
-        OpCode.REMOVE_WATCHES,
-        OpCode.AUTH,
-        OpCode.SET_WATCHES,
-        OpCode.SASL,
-        OpCode.SET_WATCHES2,
-        OpCode.ADD_WATCH,
-        OpCode.WHO_AM_I,
-    }
-)
+WRITES: Final = _of(Class.WRITE)
+READS: Final = _of(Class.READ)
+LOCAL: Final = _of(Class.LOCAL)
+NEVER: Final = _of(Class.NEVER)
+EXTENSIONS: Final = _of(Class.EXTENSION)
 
-NEVER: Final = frozenset(
-    {
-        OpCode.NOTIFICATION,
-        OpCode.CHECK,
-        OpCode.DELETE_CONTAINER,
-        OpCode.CREATE_SESSION,
-        OpCode.ERROR,
-    }
-)
+MULTI_WRITES: Final = _of(Class.WRITE, Class.NEVER, parts=True)
+MULTI_READS: Final = _of(Class.READ, parts=True)
 
-# Answered when there is something to tell, out of the order of the other requests.
-EXTENSIONS: Final = frozenset({OpCode.GET_CHANGES})
 
-# What may stand inside a multi and inside a multiRead; the two are never mixed.
-MULTI_WRITES: Final = frozenset(
-    {
-        OpCode.CREATE,
-        OpCode.DELETE,
-        OpCode.SET_DATA,
-        OpCode.CHECK,
-        OpCode.CREATE2,
-        OpCode.CREATE_CONTAINER,
-        OpCode.CREATE_TTL,
-    }
-)
-MULTI_READS: Final = frozenset({OpCode.GET_DATA, OpCode.GET_CHILDREN})
+def types_with(*effects: Effect) -> frozenset[int]:
+    """The types of the transactions that have one of these effects.
+
+    They are plain ints, as all keys of tables that are used once a transaction: a look-up then compares by identity.
+    """
+    return frozenset(int(opcode) for opcode in OpCode if opcode.effect in effects)
+
+
+TYPES: Final = types_with(*Effect)
+"""All types of transactions."""

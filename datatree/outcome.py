@@ -47,7 +47,7 @@ NODE_DATA_CHANGED: Final = 3
 NODE_CHILDREN_CHANGED: Final = 4
 
 Trigger: TypeAlias = tuple[int, bytes, int, AclList]
-# One part of a multi: type (-1 if it was refused), error code, path, stat (68 bytes) where the reply has one.
+# One part of a multi: type (-1 if it was refused), error code, path, stat (68 bytes) of what it created or set.
 PartResult: TypeAlias = tuple[int, int, bytes, bytes | None]
 
 

@@ -28,7 +28,7 @@ leave; if one is refused, nothing of the others remains.
 Deliberately not here: who owns a session (`session`), and which requests reach the leader at all (`zab.server`).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Any, Final, TypeAlias
 
 from attrs import define, frozen
@@ -49,7 +49,7 @@ from datatree.acl import (
 )
 from datatree.errors import ErrorCode, Refused
 from datatree.jute import JuteError
-from datatree.opcodes import OpCode
+from datatree.opcodes import MULTI_WRITES, OpCode
 from datatree.outstanding import Change, Charge, Outstanding
 from datatree.paths import RESERVED, ROOT, is_text, is_valid, is_valid_name, parent, sequential_name
 from datatree.quota import enclosing, is_stats
@@ -82,11 +82,11 @@ __all__ = ["Prepare", "PrepareSettings", "Request"]
 
 _ANY_VERSION: Final = -1
 
-# What each of the creating operations may carry as flags; bit 0 is ephemeral below 4, and these are sequential.
-_FLAGS: Final = {1: range(4), 15: range(4), 19: (4,), 21: (5, 6)}
-_EPHEMERAL: Final = (1, 3)
-_SEQUENTIAL: Final = (2, 3, 6)
-
+# Types of transactions, as plain ints: they stand in every one.
+_DELETE: Final = int(OpCode.DELETE)
+_SET_DATA: Final = int(OpCode.SET_DATA)
+_SET_ACL: Final = int(OpCode.SET_ACL)
+_CHECK: Final = int(OpCode.CHECK)
 _MULTI: Final = int(OpCode.MULTI)
 _ERROR: Final = int(OpCode.ERROR)
 _CLOSE_SESSION: Final = int(OpCode.CLOSE_SESSION)
@@ -94,6 +94,18 @@ _CREATE_SESSION: Final = int(OpCode.CREATE_SESSION)
 _DELETE_CONTAINER: Final = int(OpCode.DELETE_CONTAINER)
 _CREATE_TTL: Final = int(OpCode.CREATE_TTL)
 _CREATE_CONTAINER: Final = int(OpCode.CREATE_CONTAINER)
+
+# What each of the creating operations may carry as flags; bit 0 is ephemeral below 4, and these are sequential.
+_FLAGS: Final[dict[int, Container[int]]] = {
+    int(OpCode.CREATE): range(4),
+    int(OpCode.CREATE2): range(4),
+    _CREATE_CONTAINER: (4,),
+    _CREATE_TTL: (5, 6),
+}
+_EPHEMERAL: Final = (1, 3)
+_SEQUENTIAL: Final = (2, 3, 6)
+# They need not carry any: then the znode is nobody's.
+_FLAGLESS: Final = frozenset({int(OpCode.CREATE), int(OpCode.CREATE2)})
 
 
 @frozen
@@ -145,25 +157,24 @@ class Prepare:
         self._last = tree.applied
         self._acl_room = 0
         self.outstanding = Outstanding(tree)
-        either: dict[int, _Operation] = {
+        operations: dict[OpCode, _Operation] = {
             OpCode.CREATE: self._create,
             OpCode.CREATE2: self._create,
             OpCode.CREATE_CONTAINER: self._create,
             OpCode.CREATE_TTL: self._create,
             OpCode.DELETE: self._delete,
-            OpCode.SET_DATA: self._set_data,
-        }
-        # A check alone changes nothing, and ZooKeeper could not read what it logged for one (ZOOKEEPER-2623).
-        self._parts: dict[int, _Operation] = {**either, OpCode.CHECK: self._check}
-        self._operations: dict[int, _Operation] = {
-            **either,
             OpCode.DELETE_CONTAINER: self._delete_container,
+            OpCode.SET_DATA: self._set_data,
             OpCode.SET_ACL: self._set_acl,
+            OpCode.CHECK: self._check,
             OpCode.MULTI: self._multi,
             OpCode.RECONFIG: self._reconfig,
             OpCode.CREATE_SESSION: self._create_session,
             OpCode.CLOSE_SESSION: self._close_session,
         }
+        self._parts = {int(opcode): each for opcode, each in operations.items() if opcode in MULTI_WRITES}
+        # A check alone changes nothing, and ZooKeeper could not read what it logged for one (ZOOKEEPER-2623).
+        self._operations = {int(opcode): each for opcode, each in operations.items() if opcode != OpCode.CHECK}
 
     def prepare(self, request: Request, zxid: int, time: int) -> Txn:
         """The transaction of `request`, with this zxid and time (ms); an error transaction if it is refused."""
@@ -257,11 +268,11 @@ class Prepare:
         number = next_version(version)
         after = (zxid, True, number, cversion, aversion, children_count, acl, owner, length)
         self.outstanding.put(path, after, charge)
-        return 5, number, path, data, None
+        return _SET_DATA, number, path, data, None
 
     def _create(self, opcode: int, body: Create, request: Request, zxid: int) -> Part:
         flags = body.flags
-        owner = self._owner(opcode, body, request) if flags or opcode > 15 else 0
+        owner = self._owner(opcode, body, request) if flags or opcode not in _FLAGLESS else 0
         path = body.path
         slash = path.rfind(b"/")
         if slash < 0 or 0 in path or not (path.isascii() or is_text(path)):
@@ -344,7 +355,7 @@ class Prepare:
         if change[5]:
             raise Refused(ErrorCode.NOTEMPTY)
         self._remove(path, change, zxid)
-        return 2, 0, path, None, None
+        return _DELETE, 0, path, None, None
 
     def _remove(self, path: bytes, change: Change, zxid: int) -> None:
         above = parent(path)
@@ -385,7 +396,7 @@ class Prepare:
         number = next_version(aversion)
         after = (zxid, True, version, cversion, number, children_count, acl, owner, length)
         self.outstanding.put(body.path, after)
-        return 7, number, body.path, None, (acl,)
+        return _SET_ACL, number, body.path, None, (acl,)
 
     def _check(self, _opcode: int, body: PathVersion, request: Request, _zxid: int) -> Part:
         change = self.outstanding.view(body.path)
@@ -394,7 +405,7 @@ class Prepare:
         self._permit(change[6], READ, request)
         if body.version != change[2] and body.version != _ANY_VERSION:
             raise Refused(ErrorCode.BADVERSION)
-        return 13, change[2], body.path, None, None
+        return _CHECK, change[2], body.path, None, None
 
     def _multi(self, _opcode: int, body: Multi, request: Request, zxid: int) -> Part:
         parts: list[Part] = []

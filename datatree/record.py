@@ -52,6 +52,8 @@ from typing import Any, Final, TypeAlias
 import cbor2
 from attrs import define
 
+from datatree.opcodes import TYPES, Effect, OpCode, types_with
+
 __all__ = ["Acl", "AclList", "Part", "RecordError", "Txn", "decode", "decode_all", "encode"]
 
 # (permission bits, scheme, id); a list of them. None stands for world:anyone with all permissions.
@@ -62,9 +64,13 @@ Part: TypeAlias = tuple[int, int, bytes, bytes | None, Any]
 
 PATH_AT: Final = 50
 
-_CREATES: Final = frozenset({1, 15, 19, 21})
-_PLAIN: Final = frozenset({2, 5, 13, 16, 20, -10})
-_TYPES: Final = _CREATES | _PLAIN | {7, -11, -1, 14}
+_MULTI: Final = int(OpCode.MULTI)
+_ERROR: Final = int(OpCode.ERROR)
+_CLOSE_SESSION: Final = int(OpCode.CLOSE_SESSION)
+_CREATES: Final = types_with(Effect.CREATE)
+_SET_ACLS: Final = types_with(Effect.SET_ACL)
+# Their rest is null.
+_PLAIN: Final = types_with(Effect.DELETE, Effect.SET_DATA, Effect.NOTHING) | {int(OpCode.CREATE_SESSION)}
 
 _HEAD: Final = struct.Struct(">BIHqBqBqBiBBBiBI")
 _DATA: Final = struct.Struct(">BI")
@@ -213,11 +219,11 @@ def _rest_value(kind: int, rest: Any) -> object:
         return None
     if kind in _CREATES:
         return [_acl_value(rest[0]), rest[1]]
-    if kind == 7:
+    if kind in _SET_ACLS:
         return [_acl_value(rest[0])]
-    if kind == -11:
+    if kind == _CLOSE_SESSION:
         return [path.decode() for path in rest]
-    if kind == 14:
+    if kind == _MULTI:
         return [
             [part_kind, number, path.decode(), data, _rest_value(part_kind, part_rest)]
             for part_kind, number, path, data, part_rest in rest
@@ -230,7 +236,7 @@ def _encode_rest(kind: int, rest: Any) -> bytes:
         acl, owner = rest
         pair = _OPEN_PAIR if acl is None else b"\x82" + cbor2.dumps(_acl_value(acl))
         return pair + (_OWNER.pack(_LONG, owner) if owner >= 0 else _OWNER.pack(_LONG + _NEGATIVE, ~owner))
-    if kind == -1 and rest in _REFUSALS:
+    if kind == _ERROR and rest in _REFUSALS:
         return _REFUSALS[rest]
     return cbor2.dumps(_rest_value(kind, rest))
 
@@ -244,7 +250,7 @@ def _decode_rest(kind: int, buffer: bytes, at: int, end: int, offset: int) -> An
         if head == _LONG and owner >= 0:
             return (None, owner)
     raw = buffer[at:end]
-    if kind == -1 and raw in _REFUSED:
+    if kind == _ERROR and raw in _REFUSED:
         return _REFUSED[raw]
     try:
         rest = _read_rest(kind, cbor2.loads(raw))
@@ -292,9 +298,9 @@ def _read_error(value: Any) -> tuple[int]:
 
 def _read_part(value: Any) -> Part:
     kind, number, path, data, rest = value
-    if kind == 14 or kind not in _TYPES or not (data is None or type(data) is bytes):
+    if kind == _MULTI or kind not in TYPES or not (data is None or type(data) is bytes):
         raise ValueError(kind)
-    if kind in _PLAIN or kind == -1:
+    if kind in _PLAIN or kind == _ERROR:
         if rest is not None:
             raise ValueError(rest)
         return kind, _integer(number), _text(path), data, None
@@ -307,10 +313,10 @@ def _read_multi(value: Any) -> tuple[Part, ...]:
 
 _READERS: Final[dict[int, Callable[[Any], Any]]] = {
     **dict.fromkeys(_CREATES, _read_create),
-    7: _read_set_acl,
-    -11: _read_close,
-    -1: _read_error,
-    14: _read_multi,
+    **dict.fromkeys(_SET_ACLS, _read_set_acl),
+    _CLOSE_SESSION: _read_close,
+    _ERROR: _read_error,
+    _MULTI: _read_multi,
 }
 
 

@@ -20,6 +20,7 @@ from typing import Any, Final
 from datatree.log.disk import Disk
 from datatree.log.segment import LogDamagedError
 from datatree.log.transaction_log import NotHeldError, TransactionLog
+from datatree.opcodes import Effect, OpCode, types_with
 from datatree.past_acls import PastAcls
 from datatree.record import AclList, RecordError, Txn, decode_all
 from datatree.snapshot import SnapshotError, guarded_znodes, snapshot_files, snapshot_path
@@ -29,11 +30,12 @@ __all__ = ["GUARDED_COUNT_MAX", "LookBack"]
 GUARDED_COUNT_MAX: Final = 200_000
 SLICE_BYTES: Final = 1 << 20
 
-_CREATES: Final = frozenset({1, 15, 19, 21})
-_DELETES: Final = frozenset({2, 20})
-_SET_ACL: Final = 7
-_MULTI: Final = 14
-_CLOSE_SESSION: Final = -11
+_CREATES: Final = types_with(Effect.CREATE)
+_DELETES: Final = types_with(Effect.DELETE)
+_SET_ACLS: Final = types_with(Effect.SET_ACL)
+_DELETE: Final = int(OpCode.DELETE)
+_MULTI: Final = int(OpCode.MULTI)
+_CLOSE_SESSION: Final = int(OpCode.CLOSE_SESSION)
 
 
 class LookBack:
@@ -110,7 +112,7 @@ class LookBack:
                 self._take_one(kind, path, rest, txn.zxid, past)
         elif txn.type == _CLOSE_SESSION:
             for path in txn.rest:
-                self._take_one(2, path, None, txn.zxid, past)
+                self._take_one(_DELETE, path, None, txn.zxid, past)
         else:
             self._take_one(txn.type, txn.path, txn.rest, txn.zxid, past)
 
@@ -124,7 +126,7 @@ class LookBack:
             ended = guarded.pop(path, None)
             if ended is not None:
                 past.ended(path, zxid, ended)
-        elif kind == _SET_ACL:
+        elif kind in _SET_ACLS:
             before, after = guarded.pop(path, None), rest[0]
             if before is not None and before != after:
                 past.ended(path, zxid, before)

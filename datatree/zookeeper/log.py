@@ -69,7 +69,6 @@ _FRAME: Final = struct.Struct(">qi")
 _TRAILER: Final = b"B"
 _TXN_HEADER: Final = struct.Struct(">qiqqi")
 _DIGEST: Final = struct.Struct(">iq")
-_EPHEMERAL_TYPES: Final = frozenset({OpCode.CREATE, OpCode.CREATE2})
 # Where a record may begin: a checksum of 32 bits in a long, and a length below 16 MiB.
 _CANDIDATE: Final = re.compile(rb"(?=\0{4}.{4}\0...)", re.DOTALL)
 
@@ -192,10 +191,10 @@ _Body = tuple[int, bytes, bytes | None, Any]
 
 
 def _read_body(kind: int, reader: Reader, session: int) -> _Body:
-    read = _READERS.get(kind)
-    if read is None:
+    codec = _CODECS.get(kind)
+    if codec is None:
         raise JuteError(f"unknown transaction type {kind}")
-    return read(reader, session)
+    return codec[0](reader, session)
 
 
 def _read_create(reader: Reader, session: int) -> _Body:
@@ -257,24 +256,6 @@ def _read_multi(reader: Reader, session: int) -> _Body:
     return 0, b"", None, tuple(reader.vector(read_part, item_bytes_min=8) or ())
 
 
-_READERS: Final[dict[int, Callable[[Reader, int], _Body]]] = {
-    OpCode.CREATE: _read_create,
-    OpCode.CREATE2: _read_create,
-    OpCode.CREATE_CONTAINER: _read_create_container,
-    OpCode.CREATE_TTL: _read_create_ttl,
-    OpCode.DELETE: _read_delete,
-    OpCode.DELETE_CONTAINER: _read_delete,
-    OpCode.SET_DATA: _read_set_data,
-    OpCode.RECONFIG: _read_set_data,
-    OpCode.SET_ACL: _read_set_acl,
-    OpCode.CHECK: _read_check,
-    OpCode.MULTI: _read_multi,
-    OpCode.CREATE_SESSION: _read_number,
-    OpCode.CLOSE_SESSION: _read_close_session,
-    OpCode.ERROR: _read_number,
-}
-
-
 def encode_record(txn: Txn, digest: int | None = None) -> bytes:
     """The whole record of `txn`, checksum to trailer, with the tree's digest after it when one is given."""
     body = _write_body(txn.type, txn.number, txn.path, txn.data, txn.rest)
@@ -291,37 +272,75 @@ def _signed(value: int) -> int:
 
 def _write_body(kind: int, number: int, path: bytes, data: bytes | None, rest: Any) -> bytes:
     writer = Writer()
-    if kind in (OpCode.CREATE_SESSION, OpCode.ERROR):
-        writer.int(number)
-    elif kind == OpCode.CLOSE_SESSION:
-        writer.vector(rest or (), Writer.string)
-    elif kind == OpCode.MULTI:
-        writer.vector(rest, lambda out, part: out.int(part[0]).buffer(_write_body(*part)))
-    else:
-        writer.string(path)
-        _write_change(writer, kind, number, data, rest)
+    _CODECS[kind][1](writer, (number, path, data, rest))
     return writer.getvalue()
 
 
-def _write_change(writer: Writer, kind: int, number: int, data: bytes | None, rest: Any) -> None:
-    """What follows the path in the body of a transaction that concerns one znode."""
-    if kind in (OpCode.DELETE, OpCode.DELETE_CONTAINER):
-        return
-    if kind in (OpCode.SET_DATA, OpCode.RECONFIG):
-        writer.buffer(data).int(number)
-    elif kind == OpCode.SET_ACL:
-        write_acl(writer, rest[0])
-        writer.int(number)
-    elif kind == OpCode.CHECK:
-        writer.int(number)
-    else:
-        acl, owner = rest
-        writer.buffer(data)
-        write_acl(writer, acl)
-        if kind in _EPHEMERAL_TYPES:
-            writer.bool(owner != 0).int(number)
-        elif kind == OpCode.CREATE_CONTAINER:
-            writer.int(number)
-        else:
-            assert kind == OpCode.CREATE_TTL, f"no transaction type: {kind}"
-            writer.int(number).long(owner & TTL_MS_MAX)
+def _write_create(writer: Writer, body: _Body) -> None:
+    _write_znode(writer, body)
+    writer.bool(body[3][1] != 0).int(body[0])
+
+
+def _write_create_container(writer: Writer, body: _Body) -> None:
+    _write_znode(writer, body)
+    writer.int(body[0])
+
+
+def _write_create_ttl(writer: Writer, body: _Body) -> None:
+    _write_znode(writer, body)
+    writer.int(body[0]).long(body[3][1] & TTL_MS_MAX)
+
+
+def _write_znode(writer: Writer, body: _Body) -> None:
+    _, path, data, (acl, _) = body
+    writer.string(path).buffer(data)
+    write_acl(writer, acl)
+
+
+def _write_delete(writer: Writer, body: _Body) -> None:
+    writer.string(body[1])
+
+
+def _write_set_data(writer: Writer, body: _Body) -> None:
+    number, path, data, _ = body
+    writer.string(path).buffer(data).int(number)
+
+
+def _write_set_acl(writer: Writer, body: _Body) -> None:
+    number, path, _, (acl,) = body
+    write_acl(writer.string(path), acl)
+    writer.int(number)
+
+
+def _write_check(writer: Writer, body: _Body) -> None:
+    writer.string(body[1]).int(body[0])
+
+
+def _write_number(writer: Writer, body: _Body) -> None:
+    writer.int(body[0])
+
+
+def _write_close_session(writer: Writer, body: _Body) -> None:
+    writer.vector(body[3] or (), Writer.string)
+
+
+def _write_multi(writer: Writer, body: _Body) -> None:
+    writer.vector(body[3], lambda out, part: out.int(part[0]).buffer(_write_body(*part)))
+
+
+_CODECS: Final[dict[int, tuple[Callable[[Reader, int], _Body], Callable[[Writer, _Body], None]]]] = {
+    OpCode.CREATE: (_read_create, _write_create),
+    OpCode.CREATE2: (_read_create, _write_create),
+    OpCode.CREATE_CONTAINER: (_read_create_container, _write_create_container),
+    OpCode.CREATE_TTL: (_read_create_ttl, _write_create_ttl),
+    OpCode.DELETE: (_read_delete, _write_delete),
+    OpCode.DELETE_CONTAINER: (_read_delete, _write_delete),
+    OpCode.SET_DATA: (_read_set_data, _write_set_data),
+    OpCode.RECONFIG: (_read_set_data, _write_set_data),
+    OpCode.SET_ACL: (_read_set_acl, _write_set_acl),
+    OpCode.CHECK: (_read_check, _write_check),
+    OpCode.MULTI: (_read_multi, _write_multi),
+    OpCode.CREATE_SESSION: (_read_number, _write_number),
+    OpCode.CLOSE_SESSION: (_read_close_session, _write_close_session),
+    OpCode.ERROR: (_read_number, _write_number),
+}

@@ -39,7 +39,7 @@ from zlib import crc32
 
 from attrs import define, evolve, field
 
-from datatree.opcodes import OpCode
+from datatree.opcodes import Effect, OpCode
 from datatree.paths import name, parent
 from datatree.record import Txn
 from datatree.znode import is_ephemeral, wrapped
@@ -224,16 +224,14 @@ class ZooKeeperState:
 _Change = Callable[[ZooKeeperState, int, bytes, bytes | None, Any, Txn], None]
 
 # Types that change nothing (check, error) are absent.
+_BY_EFFECT: Final[dict[Effect, _Change]] = {
+    Effect.CREATE: ZooKeeperState._create,
+    Effect.DELETE: ZooKeeperState._delete_one,
+    Effect.SET_DATA: ZooKeeperState._set_data,
+    Effect.SET_ACL: ZooKeeperState._set_acl,
+}
 _CHANGES: Final[dict[int, _Change]] = {
-    OpCode.CREATE: ZooKeeperState._create,
-    OpCode.CREATE2: ZooKeeperState._create,
-    OpCode.CREATE_CONTAINER: ZooKeeperState._create,
-    OpCode.CREATE_TTL: ZooKeeperState._create,
-    OpCode.DELETE: ZooKeeperState._delete_one,
-    OpCode.DELETE_CONTAINER: ZooKeeperState._delete_one,
-    OpCode.SET_DATA: ZooKeeperState._set_data,
-    OpCode.RECONFIG: ZooKeeperState._set_data,
-    OpCode.SET_ACL: ZooKeeperState._set_acl,
-    OpCode.CREATE_SESSION: ZooKeeperState._create_session,
-    OpCode.CLOSE_SESSION: ZooKeeperState._close_session,
+    **{int(opcode): _BY_EFFECT[opcode.effect] for opcode in OpCode if opcode.effect in _BY_EFFECT},
+    int(OpCode.CREATE_SESSION): ZooKeeperState._create_session,
+    int(OpCode.CLOSE_SESSION): ZooKeeperState._close_session,
 }

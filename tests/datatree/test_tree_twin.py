@@ -174,7 +174,7 @@ class Twin:
                 self.rows = before
                 codes = [0] * len(results) + [wrong.args[0]] + [-2] * (len(body.parts) - len(results) - 1)
                 return [(-1, code, b"", None) for code in codes]
-            with_stat = opcode in (OpCode.CREATE2, OpCode.CREATE_CONTAINER, OpCode.SET_DATA)
+            with_stat = opcode not in (OpCode.DELETE, OpCode.CHECK)
             results.append((opcode, 0, path, self.stat(path) if with_stat else None))
         return results
 

@@ -50,7 +50,7 @@ from typing import Any, ClassVar, Final, TypeAlias
 from attrs import define
 
 from datatree.jute import NULL, JuteError, Reader, Writer
-from datatree.opcodes import OpCode
+from datatree.opcodes import MULTI_READS, MULTI_WRITES, OpCode
 from datatree.requests import WireAcl, acl_from, acl_to
 from zab.jute.changes import read_page
 from zab.jute.framing import NOTIFICATION_XID
@@ -92,8 +92,6 @@ _REFUSED_PART: Final = Struct(">ibii")
 _HEADER_BYTES: Final = 16
 _END: Final = _PART.pack(-1, 1, -1)
 _PART_END: Final = -1
-# The result of these has the type of a create2 in a multi: their body carries a Stat, that of a create does not.
-_STAT_CREATES: Final = frozenset({OpCode.CREATE2, OpCode.CREATE_CONTAINER, OpCode.CREATE_TTL})
 
 pack_int: Final = _INT.pack
 pack_reply: Final = _REPLY.pack
@@ -168,7 +166,7 @@ def identities_body(identities: Iterable[tuple[bytes, bytes]]) -> bytes:
 
 def part(opcode: int, body: bytes = b"") -> bytes:
     """One part of a multi or multiRead that was done; `opcode` is that of the request."""
-    return _PART.pack(OpCode.CREATE2 if opcode in _STAT_CREATES else opcode, 0, 0) + body
+    return _PART.pack(_CREATE2 if opcode in _STAT_CREATES else opcode, 0, 0) + body
 
 
 def refused_part(error: int) -> bytes:
@@ -267,6 +265,14 @@ def _stat(reader: Reader) -> bytes:
     return reader.raw(STAT_BYTES)
 
 
+def _text_and_stat(reader: Reader) -> tuple[bytes, bytes]:
+    return _text(reader), _stat(reader)
+
+
+def _data_and_stat(reader: Reader) -> tuple[bytes | None, bytes]:
+    return reader.buffer(), _stat(reader)
+
+
 def _texts(reader: Reader) -> list[bytes]:
     return reader.vector(_text) or []
 
@@ -283,30 +289,24 @@ def _multi(reader: Reader) -> list[MultiResult]:
             return results
         if opcode == _PART_END:
             results.append(MultiResult(opcode, reader.int()))
-        elif opcode in _PART_DECODERS:
-            results.append(MultiResult(opcode, error, _PART_DECODERS[opcode](reader)))
+        elif opcode in _PART_TYPES:
+            results.append(MultiResult(opcode, error, _DECODERS.get(opcode, _nothing)(reader)))
         else:
             raise JuteError(f"a part of type {opcode} in the answer to a multi, before offset {reader.offset}")
 
 
-_PART_DECODERS: Final[Mapping[int, Decode]] = {
-    int(OpCode.CREATE): _text,
-    int(OpCode.CREATE2): lambda reader: (_text(reader), _stat(reader)),
-    int(OpCode.DELETE): _nothing,
-    int(OpCode.CHECK): _nothing,
-    int(OpCode.SET_DATA): _stat,
-    int(OpCode.GET_DATA): lambda reader: (reader.buffer(), _stat(reader)),
-    int(OpCode.GET_CHILDREN): _texts,
-}
-
 _DECODERS: Final[Mapping[int, Decode]] = {
-    **_PART_DECODERS,
-    int(OpCode.CREATE_CONTAINER): _PART_DECODERS[OpCode.CREATE2],
-    int(OpCode.CREATE_TTL): _PART_DECODERS[OpCode.CREATE2],
-    int(OpCode.EXISTS): _stat,
+    int(OpCode.CREATE): _text,
+    int(OpCode.CREATE2): _text_and_stat,
+    int(OpCode.CREATE_CONTAINER): _text_and_stat,
+    int(OpCode.CREATE_TTL): _text_and_stat,
+    int(OpCode.SET_DATA): _stat,
     int(OpCode.SET_ACL): _stat,
-    int(OpCode.RECONFIG): _PART_DECODERS[OpCode.GET_DATA],
+    int(OpCode.RECONFIG): _data_and_stat,
+    int(OpCode.EXISTS): _stat,
+    int(OpCode.GET_DATA): _data_and_stat,
     int(OpCode.GET_ACL): lambda reader: (acl_from(reader) or (), _stat(reader)),
+    int(OpCode.GET_CHILDREN): _texts,
     int(OpCode.GET_CHILDREN2): lambda reader: (_texts(reader), _stat(reader)),
     int(OpCode.SYNC): _text,
     int(OpCode.MULTI): _multi,
@@ -318,3 +318,8 @@ _DECODERS: Final[Mapping[int, Decode]] = {
     int(OpCode.WHO_AM_I): lambda reader: reader.vector(_identity, item_bytes_min=8) or [],
     int(OpCode.GET_CHANGES): read_page,
 }
+
+_CREATE2: Final = int(OpCode.CREATE2)
+# The result of these has the type of a create2 in a multi: their body carries a Stat, that of a create does not.
+_STAT_CREATES: Final = frozenset(opcode for opcode, decoder in _DECODERS.items() if decoder is _text_and_stat)
+_PART_TYPES: Final = frozenset(map(int, MULTI_WRITES | MULTI_READS)) - _STAT_CREATES | {_CREATE2}

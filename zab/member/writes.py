@@ -1,14 +1,16 @@
-"""The replies of writes that were done, out of what applying them handed back: one function for each operation.
+"""The replies of writes that were done, out of what applying them handed back: one row in `WRITTEN` for each operation.
 
-    function(xid, zxid, outcome) -> the frame of the reply
+    function(xid, zxid, outcome) -> the frame of the reply, ready to be sent
 
-The zxid is the write's own. Not here: refusals, which are a header alone (`processor`).
+The zxid is the write's own. As a part of a multi, an operation answers with the same body as alone.
+
+Not here: refusals, which are a header alone (`processor`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from datatree.opcodes import OpCode
 from datatree.outcome import Outcome, PartResult
@@ -43,17 +45,16 @@ def _multi(xid: int, zxid: int, outcome: Outcome) -> bytes:
 
 def _part(result: PartResult) -> bytes:
     kind, error, path, stat = result
-    if kind == OpCode.ERROR:
+    if kind == _ERROR:
         return refused_part(error)
-    if kind == OpCode.SET_DATA:
+    body = path_body(path) if kind in _WITH_PATH else b""
+    if kind in _WITH_STAT:
         assert stat is not None
-        return part(kind, stat)
-    if kind in (OpCode.DELETE, OpCode.CHECK):
-        return part(kind)
-    return part(kind, path_body(path, b"" if kind == OpCode.CREATE or stat is None else stat))
+        body += stat
+    return part(kind, body)
 
 
-WRITTEN: Mapping[int, Written] = {
+WRITTEN: Final[Mapping[int, Written]] = {
     int(OpCode.CREATE): _path,
     int(OpCode.CREATE2): _path_and_stat,
     int(OpCode.CREATE_CONTAINER): _path_and_stat,
@@ -61,6 +62,11 @@ WRITTEN: Mapping[int, Written] = {
     int(OpCode.DELETE): _nothing,
     int(OpCode.SET_DATA): _stat,
     int(OpCode.SET_ACL): _stat,
+    int(OpCode.CHECK): _nothing,
     int(OpCode.MULTI): _multi,
     int(OpCode.CLOSE_SESSION): _nothing,
 }
+
+_ERROR: Final = int(OpCode.ERROR)
+_WITH_PATH: Final = frozenset(opcode for opcode, written in WRITTEN.items() if written in (_path, _path_and_stat))
+_WITH_STAT: Final = frozenset(opcode for opcode, written in WRITTEN.items() if written in (_stat, _path_and_stat))

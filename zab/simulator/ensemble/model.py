@@ -14,6 +14,7 @@ from typing import Any, Final, TypeAlias
 
 from attrs import define, evolve
 
+from datatree.opcodes import Effect, OpCode, types_with
 from datatree.record import Txn
 from datatree.znode import STAT_LAYOUT, is_ephemeral, visible_cversion, visible_owner
 from zab.simulator.world.verdict import SafetyError
@@ -23,7 +24,10 @@ CREATED, DELETED, CHANGED, CHILDREN_CHANGED = 1, 2, 3, 4
 DATA, CHILD, DELETE = 0, 1, 2
 """Kinds of triggers: whom they concern (`datatree.outcome`)."""
 
-_CREATES: Final = frozenset({1, 15, 19, 21})
+_CREATES: Final = types_with(Effect.CREATE)
+_DELETES: Final = types_with(Effect.DELETE)
+_SETS: Final = types_with(Effect.SET_DATA)
+_SET_ACLS: Final = types_with(Effect.SET_ACL)
 _RESERVED: Final = frozenset({b"/", b"/zookeeper", b"/zookeeper/quota", b"/zookeeper/config"})
 
 Trigger: TypeAlias = tuple[int, bytes, int]
@@ -130,8 +134,8 @@ class Model:
 
     def apply(self, txn: Txn) -> None:
         """The next committed transaction."""
-        if txn.type == 14:
-            if not any(part[0] == -1 for part in txn.rest):
+        if txn.type == OpCode.MULTI:
+            if not any(part[0] == OpCode.ERROR for part in txn.rest):
                 for kind, number, path, data, rest in txn.rest:
                     self._change(txn, kind, number, path, data, rest)
         else:
@@ -141,19 +145,19 @@ class Model:
     def _change(self, txn: Txn, kind: int, number: int, path: bytes, data: bytes | None, rest: Any) -> None:
         if kind in _CREATES:
             self._create(txn, path, data, number, rest[-1])
-        elif kind in (2, 20):
+        elif kind in _DELETES:
             self._delete(txn.zxid, path)
-        elif kind == 5:
+        elif kind in _SETS:
             znode = self._existing(path, txn)
             self._put(path, evolve(znode, data=data, mzxid=txn.zxid, mtime=txn.time, version=number), txn.zxid)
             self._trigger(txn.zxid, DATA, path, CHANGED)
-        elif kind == 7:
+        elif kind in _SET_ACLS:
             self._put(path, evolve(self._existing(path, txn), aversion=number), txn.zxid)
-        elif kind == -10:
+        elif kind == OpCode.CREATE_SESSION:
             if txn.session in self.sessions:
                 raise SafetyError("sessions", f"{txn.session:#x} is created twice, again at {txn.zxid:#x}")
             self.sessions[txn.session] = number
-        elif kind == -11:
+        elif kind == OpCode.CLOSE_SESSION:
             self._close_session(txn)
 
     def _create(self, txn: Txn, path: bytes, data: bytes | None, creations: int, owner: int) -> None:
