@@ -35,6 +35,7 @@ __all__ = [
     "Class",
     "Effect",
     "OpCode",
+    "names_with",
     "types_with",
 ]
 
@@ -147,6 +148,11 @@ def types_with(*effects: Effect) -> frozenset[int]:
     They are plain ints, as all keys of tables that are used once a transaction: a look-up then compares by identity.
     """
     return frozenset(int(opcode) for opcode in OpCode if opcode.effect in effects)
+
+
+def names_with(*effects: Effect) -> tuple[str, ...]:
+    """The names of the same types."""
+    return tuple(opcode.spelled for opcode in OpCode if opcode.effect in effects)
 
 
 TYPES: Final = types_with(*Effect)

@@ -26,7 +26,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from datatree.acl import explicit
-from datatree.opcodes import OpCode
+from datatree.opcodes import TYPES, Effect, OpCode, types_with
 from datatree.record import AclList, Txn
 from datatree.znode import TTL_MS_MAX
 from datatree.zookeeper.snapshot import SnapshotZnode
@@ -45,23 +45,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
-_NAMES: Final = {
-    OpCode.CREATE: "create",
-    OpCode.CREATE2: "create2",
-    OpCode.CREATE_CONTAINER: "createContainer",
-    OpCode.CREATE_TTL: "createTTL",
-    OpCode.DELETE: "delete",
-    OpCode.DELETE_CONTAINER: "deleteContainer",
-    OpCode.SET_DATA: "setData",
-    OpCode.SET_ACL: "setACL",
-    OpCode.RECONFIG: "reconfig",
-    OpCode.CHECK: "check",
-    OpCode.MULTI: "multi",
-    OpCode.CREATE_SESSION: "createSession",
-    OpCode.CLOSE_SESSION: "closeSession",
-    OpCode.ERROR: "error",
-}
-_CREATES: Final = frozenset({OpCode.CREATE, OpCode.CREATE2, OpCode.CREATE_CONTAINER, OpCode.CREATE_TTL})
+_CREATES: Final = types_with(Effect.CREATE)
 _EPHEMERAL_CREATES: Final = frozenset({OpCode.CREATE, OpCode.CREATE2})
 
 # Jute's text form: these characters would end or split a field.
@@ -116,7 +100,7 @@ def long_date(time_ms: int) -> str:
 
 def txn_name(kind: int) -> str:
     """The name of a transaction's type."""
-    return _NAMES.get(OpCode(kind), "unknown") if kind in OpCode.__members__.values() else f"unknown {kind}"
+    return OpCode(kind).spelled if kind in TYPES else f"unknown {kind}"
 
 
 def txn_line(txn: Txn) -> str:

@@ -14,15 +14,16 @@ from typing import Any, Final
 import numpy as np
 from attrs import define
 
-from datatree.opcodes import OpCode
+from datatree.opcodes import Effect, OpCode, types_with
 from datatree.record import Part
 from zab.pipeline.decoding.acl_text import acl_text
 from zab.pipeline.decoding.arrays import Integers
 
 __all__ = ["PartRows", "unpack"]
 
-_CREATES: Final = frozenset({OpCode.CREATE, OpCode.CREATE2, OpCode.CREATE_CONTAINER, OpCode.CREATE_TTL})
-_VERSIONED: Final = _CREATES | {OpCode.SET_DATA, OpCode.SET_ACL, OpCode.CHECK, OpCode.RECONFIG}
+_CREATES: Final = types_with(Effect.CREATE)
+_SET_ACLS: Final = types_with(Effect.SET_ACL)
+_VERSIONED: Final = _CREATES | _SET_ACLS | types_with(Effect.SET_DATA, Effect.NOTHING)
 _NAMES: Final = ("type", "part", "path", "data", "version", "acl", "owner", "timeout", "error", "paths")
 
 
@@ -67,7 +68,7 @@ def _add(columns: dict[str, list[Any]], parts: tuple[Part, ...]) -> None:
             values: tuple[Any, ...] = (OpCode.ERROR, index, _text(path), None, None, None, None, None, error, None)
         else:
             is_create = kind in _CREATES
-            acl = acl_text(rest[0]) if is_create or kind == OpCode.SET_ACL else None
+            acl = acl_text(rest[0]) if is_create or kind in _SET_ACLS else None
             owner = rest[1] if is_create else None
             version = number if kind in _VERSIONED else None
             values = (kind, index, _text(path), data, version, acl, owner, None, 0, None)

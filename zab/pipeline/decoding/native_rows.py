@@ -14,7 +14,7 @@ import numpy as np
 from attrs import define
 
 from datatree.log.batch import HEADER_BYTES
-from datatree.opcodes import OpCode
+from datatree.opcodes import Effect, OpCode, types_with
 from datatree.record import PATH_AT, RecordError, Txn, decode, decode_all
 from zab.pipeline.decoding.acl_text import OPEN_ACL_TEXT, acl_text
 from zab.pipeline.decoding.arrays import Integers, Mask, gather, integers, text_or_none, walk
@@ -39,15 +39,15 @@ _OVERHEAD: Final = 5
 
 _UNKNOWN, _PLAIN, _CREATE, _SET_ACL, _OTHER = range(5)
 _KINDS: Final = np.zeros(256, dtype=np.uint8)
-for _opcodes, _kind in (
-    ((OpCode.DELETE, OpCode.DELETE_CONTAINER, OpCode.SET_DATA, OpCode.RECONFIG, OpCode.CHECK), _PLAIN),
-    ((OpCode.CREATE, OpCode.CREATE2, OpCode.CREATE_CONTAINER, OpCode.CREATE_TTL), _CREATE),
-    ((OpCode.SET_ACL,), _SET_ACL),
-    ((OpCode.CLOSE_SESSION, OpCode.ERROR, OpCode.MULTI), _OTHER),
+for _types, _kind in (
+    (types_with(Effect.OWN), _OTHER),
+    ({OpCode.CREATE_SESSION}, _PLAIN),
+    (types_with(Effect.DELETE, Effect.SET_DATA, Effect.NOTHING), _PLAIN),
+    (types_with(Effect.CREATE), _CREATE),
+    (types_with(Effect.SET_ACL), _SET_ACL),
 ):
-    for _opcode in _opcodes:
-        _KINDS[_opcode & 0xFF] = _kind
-_KINDS[OpCode.CREATE_SESSION & 0xFF] = _PLAIN
+    for _type in _types:
+        _KINDS[_type & 0xFF] = _kind
 
 assert _HEAD.itemsize == PATH_AT
 

@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 from attrs import define, field, frozen
 
-from datatree.opcodes import OpCode
+from datatree.opcodes import TYPES, Effect, OpCode, types_with
 from datatree.record import Part
 from zab.pipeline.decoding.arrays import Integers, Mask, text_or_none
 from zab.pipeline.decoding.multi import PartRows, unpack
@@ -35,24 +35,9 @@ TIME_MS_MAX: Final = 253_402_300_799_999
 """The last millisecond of the year 9999: what every reader of a timestamp can show."""
 
 _ARROW: Final = {column.name: column.arrow for column in LOG}
-_OPERATIONS: Final = {
-    OpCode.CREATE: "create",
-    OpCode.CREATE2: "create2",
-    OpCode.DELETE: "delete",
-    OpCode.SET_DATA: "setData",
-    OpCode.SET_ACL: "setACL",
-    OpCode.CHECK: "check",
-    OpCode.MULTI: "multi",
-    OpCode.CREATE_SESSION: "createSession",
-    OpCode.CLOSE_SESSION: "closeSession",
-    OpCode.ERROR: "error",
-    OpCode.CREATE_CONTAINER: "createContainer",
-    OpCode.CREATE_TTL: "createTTL",
-    OpCode.DELETE_CONTAINER: "deleteContainer",
-    OpCode.RECONFIG: "reconfig",
-}
+_OPERATIONS: Final = {kind: OpCode(kind).spelled for kind in TYPES}
 # Opcodes lie between -11 and 21; a table over 256 values takes them modulo 256.
-_NAMES: Final = pa.array([_OPERATIONS.get(OpCode(kind)) for kind in sorted(_OPERATIONS)], pa.string())
+_NAMES: Final = pa.array([_OPERATIONS[kind] for kind in sorted(_OPERATIONS)], pa.string())
 
 
 def _table(values: dict[int, int]) -> Any:
@@ -63,11 +48,9 @@ def _table(values: dict[int, int]) -> Any:
 
 
 _NAME_OF: Final = _table({kind: number for number, kind in enumerate(sorted(_OPERATIONS))})
-_CREATES: Final = (OpCode.CREATE, OpCode.CREATE2, OpCode.CREATE_CONTAINER, OpCode.CREATE_TTL)
-_HAS_OWNER: Final = _table(dict.fromkeys(_CREATES, 1)).astype(bool)
-_HAS_VERSION: Final = _table(
-    dict.fromkeys((*_CREATES, OpCode.SET_DATA, OpCode.SET_ACL, OpCode.CHECK, OpCode.RECONFIG), 1)
-).astype(bool)
+_HAS_OWNER: Final = _table(dict.fromkeys(types_with(Effect.CREATE), 1)).astype(bool)
+_VERSIONED: Final = types_with(Effect.CREATE, Effect.SET_DATA, Effect.SET_ACL, Effect.NOTHING)
+_HAS_VERSION: Final = _table(dict.fromkeys(_VERSIONED, 1)).astype(bool)
 
 
 @frozen

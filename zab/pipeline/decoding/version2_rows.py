@@ -15,7 +15,7 @@ import numpy as np
 from attrs import define, field
 
 from datatree.jute import Reader
-from datatree.opcodes import OpCode
+from datatree.opcodes import Effect, OpCode, types_with
 from datatree.record import Txn
 from datatree.znode import CONTAINER_OWNER, TTL_MS_MAX, ttl_owner
 from datatree.zookeeper.files import ZooKeeperFileError, read_acl
@@ -33,15 +33,8 @@ _HEAD: Final = np.dtype([("session", ">i8"), ("cxid", ">i4"), ("zxid", ">i8"), (
 _DIGEST_BYTES: Final = 12
 _ACL_ENTRIES_MAX: Final = 64
 """A longer list is decoded by itself."""
-_CREATES: Final = (OpCode.CREATE, OpCode.CREATE2, OpCode.CREATE_CONTAINER, OpCode.CREATE_TTL)
-_WITH_PATH: Final = (
-    *_CREATES,
-    OpCode.DELETE,
-    OpCode.DELETE_CONTAINER,
-    OpCode.SET_DATA,
-    OpCode.RECONFIG,
-    OpCode.SET_ACL,
-)
+_CREATES: Final = types_with(Effect.CREATE)
+_WITH_PATH: Final = tuple(types_with(Effect.CREATE, Effect.DELETE, Effect.SET_DATA, Effect.SET_ACL))
 
 
 def decode_records(block: RecordBlock) -> tuple[Transactions, list[Damage]]:

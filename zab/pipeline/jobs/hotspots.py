@@ -12,6 +12,7 @@ Deliberately not here: reads, which no log has.
 
 from typing import Final
 
+from datatree.opcodes import Effect, types_with
 from zab.pipeline.errors import PipelineError
 from zab.pipeline.jobs.znode_changes import ACL, CREATE, DELETE, SET, znode_changes, znode_lives
 from zab.pipeline.schema import Column
@@ -242,7 +243,7 @@ def _counters(log: DataFrame) -> DataFrame:
     remaining = F.when(F.col("next") < 0, 0).otherwise(F.lit(COUNTER_MAX).cast("bigint") - F.col("next") + 1)
     until = F.col("remaining") / F.col("per_day") * _SECONDS_PER_DAY
     return (
-        log.where(F.col("type").isin(1, 15, 19, 21) & (F.col("path") != "") & (F.col("path") != "/"))
+        log.where(F.col("type").isin(*types_with(Effect.CREATE)) & (F.col("path") != "") & (F.col("path") != "/"))
         .groupBy("ensemble", parent_path(F.col("path")).alias("path"))
         .agg(
             latest.alias("next"),

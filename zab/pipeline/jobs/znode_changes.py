@@ -18,6 +18,7 @@ Invariants: rows of different ensembles never meet; every window is one of a pat
 
 from typing import Final
 
+from datatree.opcodes import Effect, OpCode, types_with
 from zab.pipeline.sql import DataFrame, F, SqlColumn, Window
 
 __all__ = ["ACL", "CREATE", "DELETE", "LOG_COLUMNS", "SET", "znode_changes", "znode_lives"]
@@ -33,8 +34,13 @@ LOG_COLUMNS: Final = (
 )  # fmt: skip
 """What `znode_changes` needs of the log; a job that has no use for `data` or `acl` may leave these out."""
 
-_KINDS: Final = {CREATE: (1, 15, 19, 21), DELETE: (2, 20), SET: (5, 16), ACL: (7,)}
-_CLOSE_SESSION: Final = -11
+_KINDS: Final = {
+    CREATE: types_with(Effect.CREATE),
+    DELETE: types_with(Effect.DELETE),
+    SET: types_with(Effect.SET_DATA),
+    ACL: types_with(Effect.SET_ACL),
+}
+_CLOSE_SESSION: Final = int(OpCode.CLOSE_SESSION)
 
 
 def znode_changes(log: DataFrame, *, bare_closes: bool = True, others: bool = False) -> DataFrame:

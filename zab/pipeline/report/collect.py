@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from attrs import field, frozen
 
+from datatree.opcodes import Effect, OpCode, types_with
 from zab.pipeline.errors import PipelineError
 from zab.pipeline.inventory import Dirs, Inventory, inventory
 from zab.pipeline.jobs import hotspots as hotspots_job
@@ -59,8 +60,12 @@ COUNTER_SHARE: Final = 0.1
 """A counter of sequential znodes that is used up to this share is worth a sentence."""
 
 _KIND_OF: Final = {
-    "create": (1, 15, 19, 21), "change": (5, 7, 16), "delete": (2, 20), "session": (-10, -11), "refused": (-1,),
-}  # fmt: skip
+    "create": types_with(Effect.CREATE),
+    "change": types_with(Effect.SET_DATA, Effect.SET_ACL),
+    "delete": types_with(Effect.DELETE),
+    "session": {int(OpCode.CREATE_SESSION), int(OpCode.CLOSE_SESSION)},
+    "refused": {int(OpCode.ERROR)},
+}
 _FIRST_ROWS: Final = "coalesce(part, 0) = 0"
 """One row of each transaction."""
 

@@ -22,6 +22,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from datatree.opcodes import Effect, names_with
 from datatree.paths import CONFIG
 from datatree.zookeeper.state import ZooKeeperState
 from zab.pipeline.decoding.acl_text import acl_text
@@ -42,9 +43,9 @@ LOG_COLUMNS: Final = (
 )  # fmt: skip
 """What is needed of the log."""
 
-_CREATES: Final = ("create", "create2", "createContainer", "createTTL")
-_DELETES: Final = ("delete", "deleteContainer")
-_SETS: Final = ("setData", "reconfig")
+_CREATES: Final = names_with(Effect.CREATE)
+_DELETES: Final = names_with(Effect.DELETE)
+_SETS: Final = names_with(Effect.SET_DATA)
 _CLOSE: Final = "closeSession"
 _OPERATIONS: Final = (*_CREATES, *_DELETES, *_SETS, "setACL", _CLOSE)
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from attrs import frozen
 
-from datatree.opcodes import OpCode
+from datatree.opcodes import Effect, OpCode, types_with
 from datatree.paths import ROOT, parent
 from datatree.record import Txn
 from datatree.zookeeper.snapshot import SnapshotZnode
@@ -41,8 +41,9 @@ _COLUMNS: Final = (
 )  # fmt: skip
 _US_PER_MS: Final = 1000
 _BEGAN: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_CREATES: Final = frozenset({OpCode.CREATE, OpCode.CREATE2, OpCode.CREATE_CONTAINER, OpCode.CREATE_TTL})
-_PLAIN: Final = frozenset({OpCode.DELETE, OpCode.DELETE_CONTAINER, OpCode.SET_DATA, OpCode.RECONFIG})
+_CREATES: Final = types_with(Effect.CREATE)
+_SET_ACLS: Final = types_with(Effect.SET_ACL)
+_PLAIN: Final = types_with(Effect.DELETE, Effect.SET_DATA)
 
 
 @frozen
@@ -169,7 +170,7 @@ def _txns(batch: pa.RecordBatch) -> Iterator[Txn]:
         rest: Any = None
         if kind in _CREATES:
             rest = (parse_acl_text(acl), owner or 0)
-        elif kind == OpCode.SET_ACL:
+        elif kind in _SET_ACLS:
             rest = (parse_acl_text(acl),)
         elif kind == OpCode.CREATE_SESSION:
             number = timeout
