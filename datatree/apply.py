@@ -56,6 +56,8 @@ __all__ = ["ERROR", "MULTI", "OPERATIONS", "SESSION_OPERATIONS", "apply_multi"]
 
 ERROR: Final = int(OpCode.ERROR)
 MULTI: Final = int(OpCode.MULTI)
+_CREATE: Final = int(OpCode.CREATE)
+_CHECK: Final = int(OpCode.CHECK)
 
 _QUOTA_PREFIX: Final = QUOTA + b"/"
 
@@ -290,7 +292,8 @@ def apply_multi(tree: TreeState, txn: Txn, triggers: list[Trigger]) -> list[Part
     results: list[PartResult] = []
     for kind, number, path, data, rest in txn.rest:
         stat = OPERATIONS[kind](tree, txn.zxid, txn.time, path, data, number, rest, triggers)
-        results.append((kind, 0, path, stat))
+        # What a createIfNotExists found is answered as what it makes.
+        results.append((kind if kind != _CHECK or data is None else _CREATE, 0, path, stat))
     return results
 
 

@@ -15,17 +15,22 @@ The class says who deals with a request of this code:
 - `EXTENSION` is ours, with a number far from ZooKeeper's; a server of ZooKeeper answers it as any unknown opcode. It is
   answered when there is something to tell, out of the order of the other requests.
 
-The effect is that of a transaction of this type; a code without one never stands in a log. It decides the layout of the
-record (`datatree.record`) and what is applied (`datatree.apply`), so a new type with an effect that exists needs no
-row there. A part is what may stand inside a multi, a read inside a multiRead; the two are never mixed.
+The effect is that of a transaction of this type; a code without one never stands in a log, and a write without one is
+in `LOGGED_AS`. The effect decides the layout of the record (`datatree.record`) and what is applied (`datatree.apply`),
+so a new type with an effect that exists needs no row there. A part is what may stand inside a multi, a read inside a
+multiRead; the two are never mixed.
+
+Numbers below 500 are ZooKeeper's, those from 500 on ClickHouse Keeper's, those from 1000 on our own.
 """
 
+from collections.abc import Mapping
 from enum import Enum, IntEnum, auto
 from typing import Final, Self
 
 __all__ = [
     "EXTENSIONS",
     "LOCAL",
+    "LOGGED_AS",
     "MULTI_READS",
     "MULTI_WRITES",
     "NEVER",
@@ -122,6 +127,7 @@ class OpCode(IntEnum):
     SET_WATCHES2 = 105, "setWatches2", _LOCAL
     ADD_WATCH = 106, "addWatch", _LOCAL
     WHO_AM_I = 107, "whoAmI", _LOCAL
+    CREATE_IF_NOT_EXISTS = 502, "createIfNotExists", _WRITE, None, _PART
     GET_CHANGES = 1000, "getChanges", Class.EXTENSION
     CREATE_SESSION = -10, "createSession", _NEVER, Effect.OWN
     CLOSE_SESSION = -11, "closeSession", _WRITE, Effect.OWN
@@ -157,3 +163,8 @@ def names_with(*effects: Effect) -> tuple[str, ...]:
 
 TYPES: Final = types_with(*Effect)
 """All types of transactions."""
+
+LOGGED_AS: Final[Mapping[int, frozenset[int]]] = {
+    int(OpCode.CREATE_IF_NOT_EXISTS): frozenset({int(OpCode.CREATE), int(OpCode.CHECK)}),
+}
+"""The writes that become transactions of another type, and of which."""

@@ -13,6 +13,8 @@ The checks of each operation stand in ZooKeeper's order; the first that fails gi
                     parent missing -> NONODE; CREATE on it -> NOAUTH; the whole path, with its sequence number ->
                     BADARGUMENTS; NODEEXISTS; parent ephemeral -> NOCHILDRENFOREPHEMERALS; quota, or the paths of the
                     session's ephemerals too long for one closeSession (ZOOKEEPER-4306) -> QUOTAEXCEEDED
+    createIfNotExists
+                    UNIMPLEMENTED while it is off; sequential -> BADARGUMENTS; then as create, but for NODEEXISTS
     delete          no "/", NUL, no UTF-8 or reserved -> BADARGUMENTS; parent missing -> NONODE; DELETE on the parent ->
                     NOAUTH; NONODE; BADVERSION; NOTEMPTY
     setData         path -> BADARGUMENTS; NONODE; WRITE -> NOAUTH; QUOTAEXCEEDED; BADVERSION
@@ -83,6 +85,7 @@ __all__ = ["Prepare", "PrepareSettings", "Request"]
 _ANY_VERSION: Final = -1
 
 # Types of transactions, as plain ints: they stand in every one.
+_CREATE: Final = int(OpCode.CREATE)
 _DELETE: Final = int(OpCode.DELETE)
 _SET_DATA: Final = int(OpCode.SET_DATA)
 _SET_ACL: Final = int(OpCode.SET_ACL)
@@ -97,7 +100,7 @@ _CREATE_CONTAINER: Final = int(OpCode.CREATE_CONTAINER)
 
 # What each of the creating operations may carry as flags; bit 0 is ephemeral below 4, and these are sequential.
 _FLAGS: Final[dict[int, Container[int]]] = {
-    int(OpCode.CREATE): range(4),
+    _CREATE: range(4),
     int(OpCode.CREATE2): range(4),
     _CREATE_CONTAINER: (4,),
     _CREATE_TTL: (5, 6),
@@ -105,21 +108,23 @@ _FLAGS: Final[dict[int, Container[int]]] = {
 _EPHEMERAL: Final = (1, 3)
 _SEQUENTIAL: Final = (2, 3, 6)
 # They need not carry any: then the znode is nobody's.
-_FLAGLESS: Final = frozenset({int(OpCode.CREATE), int(OpCode.CREATE2)})
+_FLAGLESS: Final = frozenset({_CREATE, int(OpCode.CREATE2)})
 
 
 @frozen
 class PrepareSettings:
     """What the configuration says about writes. All of them act on the leader alone; none acts when applying.
 
-    `extended_types` allows TTLs, `enforce_quota` refuses what exceeds a hard limit, `skip_acl` turns permissions off,
-    `local_sessions` lets sessions write that are in no tree. `ephemeral_path_bytes_max` bounds the paths of one
-    session's ephemerals, four bytes added to each; the default leaves them room in a frame of jute.maxbuffer's default.
+    `extended_types` allows TTLs, `create_if_not_exists` the operation of that name. `enforce_quota` refuses what goes
+    beyond a hard limit, `skip_acl` turns permissions off, `local_sessions` lets sessions write that are in no tree.
+    `ephemeral_path_bytes_max` bounds the paths of one session's ephemerals, four bytes added to each; the default
+    leaves them room in a frame of jute.maxbuffer's default.
     `acl_bytes_max` bounds the lists of one request, parts of a multi together, after `auth` was replaced in them.
     `acl_schemes` are the schemes that a list may use besides world and auth.
     """
 
     extended_types: bool = False
+    create_if_not_exists: bool = False
     enforce_quota: bool = False
     skip_acl: bool = False
     local_sessions: bool = False
@@ -162,6 +167,7 @@ class Prepare:
             OpCode.CREATE2: self._create,
             OpCode.CREATE_CONTAINER: self._create,
             OpCode.CREATE_TTL: self._create,
+            OpCode.CREATE_IF_NOT_EXISTS: self._create_if_not_exists,
             OpCode.DELETE: self._delete,
             OpCode.DELETE_CONTAINER: self._delete_container,
             OpCode.SET_DATA: self._set_data,
@@ -312,6 +318,21 @@ class Prepare:
         if ephemeral:
             self.outstanding.own(path, owner, zxid)
         return opcode, number, path, body.data, (acl, owner)
+
+    def _create_if_not_exists(self, _opcode: int, body: Create, request: Request, zxid: int) -> Part:
+        if not self._settings.create_if_not_exists:
+            raise Refused(ErrorCode.UNIMPLEMENTED)
+        # As in ClickHouse Keeper: the znode that a sequential create makes never exists.
+        if body.flags in _SEQUENTIAL:
+            raise Refused(ErrorCode.BADARGUMENTS)
+        try:
+            return self._create(_CREATE, body, request, zxid)
+        except Refused as refused:
+            found = self.outstanding.view(body.path)
+            if refused.code != ErrorCode.NODEEXISTS or found is None:
+                raise
+        # Not null, which tells it from the check of a client (`datatree.record`).
+        return _CHECK, found[2], body.path, b"", None
 
     def _owner(self, opcode: int, body: Create, request: Request) -> int:
         """The stored owner of the znode to be created, by operation and flags."""

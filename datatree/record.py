@@ -31,7 +31,10 @@ numbers the value is `payload ^ -(head >> 5 & 1)`.
     -11 closeSession            0                    ""         null            [path, …]
     -1 error                    error code           asked for  null            [opcode]
     14 multi                    0                    ""         null            [[type, number, path, data, rest], …]
-    13 check (only in a multi)  version found        path       null            null
+    13 check                    version found        path       null or empty   null
+
+A check stands in a multi, with null data. With empty data it is a createIfNotExists that found its znode, alone or in
+a multi: it changes nothing and answers with its path.
 
 acl is null for world:anyone with all permissions, else [[perms, scheme, id], …] with texts; owner is the stored owner
 (`datatree.znode`). The parent's cversion is the internal one, the count of children ever created, after this create. Of

@@ -3,6 +3,7 @@
 Formats, in jute's types (`datatree.jute`), by operation code:
 
      1 create, 15 create2, 19 createContainer     path string, data buffer, acl vector<ACL>, flags int
+   502 createIfNotExists                          the same
     21 createTTL                                  the same, then ttl long (ms)
      2 delete, 13 check (inside a multi)          path string, version int
      3 exists, 4 getData, 8, 12 getChildren(2)    path string, watch bool
@@ -117,7 +118,7 @@ _OPEN_ACL_BYTES: Final = _encode_open_acl()
 
 @define
 class Create:
-    """create, create2, createContainer; createTTL when `ttl_ms` is not None."""
+    """create, create2, createContainer, createIfNotExists; createTTL when `ttl_ms` is not None."""
 
     path: bytes
     data: bytes | None
@@ -553,6 +554,7 @@ DECODERS: Final[Mapping[int, Decoder]] = {
         OpCode.SET_WATCHES2: _set_watches2,
         OpCode.ADD_WATCH: _path_kind,
         OpCode.WHO_AM_I: _no_body,
+        OpCode.CREATE_IF_NOT_EXISTS: _create,
         OpCode.GET_CHANGES: _get_changes,
         OpCode.CREATE_SESSION: _create_session,
         OpCode.CLOSE_SESSION: _no_body,

@@ -19,6 +19,7 @@ def txn(kind, number=0, path=b"", data=None, rest=None, zxid=1, session=SESSION)
 
 
 TABLE = [
+    (txn(13, 4, b"/a", b""), []),
     (txn(1, 4, b"/a", b"xy", (None, 0)), [(CREATED, 0, b"/a", b"xy", 0, 0)]),
     (txn(15, 4, b"/a", None, (BOB, SESSION)), [(CREATED, 0, b"/a", None, 0, SESSION)]),
     (txn(19, 4, b"/a", b"", (None, CONTAINER_OWNER)), [(CREATED, 0, b"/a", b"", 0, 0)]),

@@ -207,6 +207,48 @@ class TestTransactions:
             txn = leader(OpCode.CREATE_TTL, create(b"nowhere", 5, ttl_ms=ttl_ms))
             assert (txn.type, txn.number) == (-1, E.BADARGUMENTS)
 
+    def test_create_if_not_exists_is_a_create_of_what_is_missing(self) -> None:
+        leader = Leader(create_if_not_exists=True)
+        txn = leader(OpCode.CREATE_IF_NOT_EXISTS, create(b"/a/n"))
+        assert (txn.type, txn.number, txn.path, txn.data, txn.rest) == (1, 2, b"/a/n", b"x", (None, 0))
+        assert leader(OpCode.CREATE_IF_NOT_EXISTS, create(b"/a/m", 1)).rest == (None, S)
+
+    def test_create_if_not_exists_changes_nothing_of_what_is_there(self) -> None:
+        leader = Leader(create_if_not_exists=True)
+        leader.set(b"/a", data=b"longer")
+        # Outstanding counts as there; so do an ephemeral of this session and a reserved znode.
+        for path, version in ((b"/a", 1), (b"/e", 0), (b"/", 0), (b"/zookeeper/config", -1)):
+            txn = leader(OpCode.CREATE_IF_NOT_EXISTS, create(path, 1), identities=(SUPER,))
+            assert (txn.type, txn.number, txn.path, txn.data, txn.rest) == (13, version, path, b"", None)
+        assert len(leader.prepare.outstanding) == 1
+        leader.apply()
+
+    @pytest.mark.parametrize(
+        ("body", "code"),
+        [
+            (create(b"/a/q-", 2), E.BADARGUMENTS),
+            (create(b"/a", 3), E.BADARGUMENTS),
+            (create(b"/a", 4), E.BADARGUMENTS),
+            (create(b"/a", acl=()), E.INVALIDACL),
+            (create(b"/missing/n"), E.NONODE),
+            (create(b"/zookeeper/config/n"), E.NOAUTH),
+            (create(b"/bobs/n"), E.NOAUTH),
+            (create(b"/bobs/there"), E.NOAUTH),
+            (create(b"/e/n"), E.NOCHILDRENFOREPHEMERALS),
+        ],
+    )
+    def test_create_if_not_exists_is_refused_as_a_create_is(self, body: Create, code: E) -> None:
+        leader = Leader(create_if_not_exists=True)
+        leader.create(b"/bobs/there", identities=(BOB,))
+        txn = leader(OpCode.CREATE_IF_NOT_EXISTS, body)
+        assert (txn.type, txn.number, txn.rest) == (-1, code, (502,))
+
+    def test_create_if_not_exists_is_unknown_while_it_is_off(self, leader: Leader) -> None:
+        txn = leader(OpCode.CREATE_IF_NOT_EXISTS, create(b"/a"))
+        assert (txn.type, txn.number, txn.path, txn.rest) == (-1, E.UNIMPLEMENTED, b"/a", (502,))
+        txn = leader.multi((OpCode.CREATE, create(b"/n")), (OpCode.CREATE_IF_NOT_EXISTS, create(b"/a")))
+        assert [part[:2] for part in txn.rest] == [(-1, 0), (-1, E.UNIMPLEMENTED)]
+
     def test_create_with_a_list(self, leader: Leader) -> None:
         txn = leader.create(b"/a/n", acl=((1, b"auth", b""),), identities=(LOCAL, BOB))
         assert txn.rest == (((1, *BOB),), 0)
@@ -423,6 +465,26 @@ class TestMulti:
             (19, 2, b"/n/c", b"x", (None, CONTAINER_OWNER)),
         )
         leader.apply()
+
+    def test_finds_what_the_parts_before_it_made(self) -> None:
+        leader = Leader(create_if_not_exists=True)
+        txn = leader.multi(
+            (OpCode.CREATE_IF_NOT_EXISTS, create(b"/n")),
+            (OpCode.CREATE_IF_NOT_EXISTS, create(b"/n", 1)),
+            (OpCode.DELETE, PathVersion(b"/n", 0)),
+            (OpCode.CREATE_IF_NOT_EXISTS, create(b"/n", 1)),
+            (OpCode.CHECK, PathVersion(b"/n", 0)),
+        )
+        assert txn.rest == (
+            (1, 5, b"/n", b"x", (None, 0)),
+            (13, 0, b"/n", b"", None),
+            (2, 0, b"/n", None, None),
+            (1, 6, b"/n", b"x", (None, S)),
+            (13, 0, b"/n", None, None),
+        )
+        (results,) = [leader.tree.apply(each).results for each in leader.waiting if each is txn]
+        assert results is not None
+        assert [result[:3] for result in results] == [(kind, 0, b"/n") for kind in (1, 1, 2, 1, 13)]
 
     def test_refused_says_which_part_and_why(self, leader: Leader) -> None:
         txn = leader.multi(

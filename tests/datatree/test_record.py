@@ -48,6 +48,7 @@ TXNS = {
         0x1_0000_0012, 5, 1, 4, 14, 0, b"", None, ((-1, 0, b"", None, None), (-1, -101, b"", None, None))
     ),
     "empty multi": Txn(0x1_0000_0013, 5, 1, 4, 14, 0, b"", None, ()),
+    "createIfNotExists that found it": Txn(0x1_0000_0014, 5, SESSION, 4, 13, 2, b"/a", b"", None),
 }
 
 
@@ -204,7 +205,7 @@ class TestBody:
             decode_all(self.body, 0x1_0000_0002, len(TXNS))
 
     def test_with_bytes_behind_the_last_record_is_refused(self) -> None:
-        with pytest.raises(RecordError, match="bytes behind the last of 18 records"):
+        with pytest.raises(RecordError, match="bytes behind the last of 19 records"):
             decode_all(self.body, 0x1_0000_0001, len(TXNS) - 1)
 
     def test_with_fewer_records_than_counted_is_refused(self) -> None:

@@ -53,6 +53,7 @@ TABLE = [
         Create(b"/a", b"xy", OPEN_ACL, 5, 1000),
         f"{A} {DATA} {OPEN} 00000005 00000000000003e8",
     ),
+    (OpCode.CREATE_IF_NOT_EXISTS, Create(b"/a", b"xy", OPEN_ACL, 1), f"{A} {DATA} {OPEN} 00000001"),
     (OpCode.DELETE, PathVersion(b"/a", -1), f"{A} ffffffff"),
     (OpCode.CHECK, PathVersion(b"/a", 7), f"{A} {VERSION}"),
     (OpCode.EXISTS, PathWatch(b"/a", True), f"{A} 01"),

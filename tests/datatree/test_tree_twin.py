@@ -14,7 +14,7 @@ from attrs import define, field
 
 from datatree.errors import ErrorCode as E
 from datatree.opcodes import OpCode
-from datatree.prepare import Prepare, Request
+from datatree.prepare import Prepare, PrepareSettings, Request
 from datatree.record import Txn, decode, encode
 from datatree.requests import (
     OPEN_ACL,
@@ -96,6 +96,8 @@ class Twin:
         self.permit(above.acl, 4, identities)
         path = body.path + (b"%010d" % above.created if body.flags in (2, 3) else b"")
         if path in self.rows:
+            if opcode == OpCode.CREATE_IF_NOT_EXISTS:
+                return path
             raise RefusedError(E.NODEEXISTS)
         if is_ephemeral(above.owner):
             raise RefusedError(E.NOCHILDRENFOREPHEMERALS)
@@ -158,24 +160,31 @@ class Twin:
             return 0, b"", None, None
         if isinstance(body, Multi):
             return 0, b"", None, self.multi(body, session, request.identities, zxid, time)
+        known = set(self.rows)
         try:
             path = self.one(request.opcode, body, session, request.identities, zxid, time)
         except RefusedError as wrong:
             return wrong.args[0], body.path, None, None
-        return 0, path, self.stat(path) if path in self.rows else None, None
+        return 0, path, self.stat_after(request.opcode, path, known), None
+
+    def stat_after(self, opcode: int, path: bytes, known: set[bytes]) -> tuple | None:
+        """What the operation left at the path, unless it only looked at it."""
+        is_found = opcode == OpCode.CREATE_IF_NOT_EXISTS and path in known
+        return None if is_found or opcode in (OpCode.DELETE, OpCode.CHECK) else self.stat(path)
 
     def multi(self, body: Multi, session: int, identities: tuple, zxid: int, time: int) -> list:
         before = copy.deepcopy(self.rows)
         results = []
         for opcode, part in body.parts:
+            known = set(self.rows)
             try:
                 path = self.one(opcode, part, session, identities, zxid, time)
             except RefusedError as wrong:
                 self.rows = before
                 codes = [0] * len(results) + [wrong.args[0]] + [-2] * (len(body.parts) - len(results) - 1)
                 return [(-1, code, b"", None) for code in codes]
-            with_stat = opcode not in (OpCode.DELETE, OpCode.CHECK)
-            results.append((opcode, 0, path, self.stat(path) if with_stat else None))
+            kind = OpCode.CREATE if opcode == OpCode.CREATE_IF_NOT_EXISTS else opcode
+            results.append((kind, 0, path, self.stat_after(opcode, path, known)))
         return results
 
 
@@ -187,7 +196,7 @@ def operation(random: Random) -> tuple[int, object]:
     version = random.choice([-1, -1, 0, 1, 2])
     acl = random.choice([OPEN_ACL] * 8 + [BOB_ONLY, READ_ONLY])
     data = random.choice([b"", b"x", b"some data", None])
-    match random.randrange(12):
+    match random.randrange(13):
         case 0 | 1 | 2:
             return random.choice([OpCode.CREATE, OpCode.CREATE2]), Create(
                 path, data, acl, random.choice([0, 0, 0, 1, 1, 2, 3])
@@ -198,6 +207,8 @@ def operation(random: Random) -> tuple[int, object]:
             return OpCode.DELETE, PathVersion(path, version)
         case 7 | 8 | 9:
             return OpCode.SET_DATA, SetData(path, data, version)
+        case 10:
+            return OpCode.CREATE_IF_NOT_EXISTS, Create(path, data, acl, random.choice([0, 0, 1]))
         case _:
             return OpCode.CHECK, PathVersion(path, version)
 
@@ -258,7 +269,7 @@ def assert_same(tree: DataTree, twin: Twin) -> None:
 def run(seed: int, count: int) -> None:
     random = Random(seed)
     tree, replica = DataTree(), DataTree()
-    prepare = Prepare(tree)
+    prepare = Prepare(tree, PrepareSettings(create_if_not_exists=True))
     twin = Twin({path: Row(b"", OPEN_ACL, 0, 0, 0, 0, 0, 0) for path in (b"/", b"/zookeeper")})
     waiting: list[tuple[Txn, tuple]] = []
     zxid = 0

@@ -46,6 +46,7 @@ BODIES = [
     (OpCode.CREATE2, path_body(b"/a", STAT), A + S, (b"/a", STAT)),
     (OpCode.CREATE_CONTAINER, path_body(b"/a", STAT), A + S, (b"/a", STAT)),
     (OpCode.CREATE_TTL, path_body(b"/a", STAT), A + S, (b"/a", STAT)),
+    (OpCode.CREATE_IF_NOT_EXISTS, path_body(b"/a"), A, b"/a"),
     (OpCode.EXISTS, STAT, S, STAT),
     (OpCode.SET_DATA, STAT, S, STAT),
     (OpCode.SET_ACL, STAT, S, STAT),

@@ -218,6 +218,56 @@ def test_every_kind_of_write_gets_its_kind_of_reply(served: tuple[Ensemble, Clie
     assert [(part.opcode, part.error) for part in replies[4][2]] == [(-1, 0), (-1, -101), (-1, -2)]
 
 
+@pytest.mark.parametrize("role", ["leader", "follower"])
+def test_create_if_not_exists_answers_with_the_path_of_what_is_there(role: str) -> None:
+    ensemble = Ensemble(3, createIfNotExistsEnabled="true")
+    client, watcher = ensemble.session(getattr(ensemble, role)), ensemble.session()
+    ensemble.do(watcher, watcher.add_watch(b"/", 1))
+    asked = Create(b"/a", b"x", OPEN_ACL, 0)
+    parts = Multi(((502, asked), (502, Create(b"/a/b", b"", OPEN_ACL, 1)), (502, Create(b"/a/b", b"", OPEN_ACL, 0))))
+    replies = ensemble.do(
+        client,
+        client.request(OpCode.CREATE_IF_NOT_EXISTS, asked.encode()),
+        client.get(b"/a"),
+        client.set(b"/a", b"y"),
+        client.request(OpCode.CREATE_IF_NOT_EXISTS, asked.encode()),
+        client.get(b"/a"),
+        client.request(OpCode.MULTI, parts.encode()),
+        client.request(OpCode.CREATE_IF_NOT_EXISTS, Create(b"/missing/a", b"", OPEN_ACL, 0).encode()),
+        client.get(b"/a/b"),
+    )
+    assert [(xid, error) for xid, error, _ in replies] == [*((xid, 0) for xid in range(1, 7)), (7, -101), (8, 0)]
+    assert [body for xid, _, body in replies if xid in (1, 4)] == [b"/a", b"/a"]
+    assert [data_of(replies[index][2]) for index in (1, 4)] == [b"x", b"y"]
+    assert [(part.opcode, part.error, part.value) for part in replies[5][2]] == [
+        (1, 0, b"/a"),
+        (1, 0, b"/a/b"),
+        (1, 0, b"/a/b"),
+    ]
+    ensemble.settle()
+    assert watcher.events() == [(1, b"/a"), (3, b"/a"), (1, b"/a/b")]
+
+
+def test_create_if_not_exists_is_an_unknown_operation_where_it_is_off() -> None:
+    ensemble = Ensemble(1)
+    client = ensemble.session()
+    body = Create(b"/a", b"", OPEN_ACL, 0).encode()
+    replies = ensemble.do(client, client.request(OpCode.CREATE_IF_NOT_EXISTS, body), client.create(b"/a"))
+    assert replies == [(1, ErrorCode.UNIMPLEMENTED, None)]
+    assert client.is_closed
+    assert ensemble.leader.value(b"/a") is None
+
+
+def test_create_if_not_exists_is_refused_where_it_is_off_on_the_leader_alone() -> None:
+    ensemble = Ensemble(3)
+    follower = ensemble.follower
+    follower.member.processor._writes |= {OpCode.CREATE_IF_NOT_EXISTS}
+    client = ensemble.session(follower)
+    body = Create(b"/a", b"", OPEN_ACL, 0).encode()
+    replies = ensemble.do(client, client.request(OpCode.CREATE_IF_NOT_EXISTS, body), client.create(b"/b"))
+    assert replies == [(1, ErrorCode.UNIMPLEMENTED, None), (2, 0, b"/b")]
+
+
 def test_watchers_on_every_member_are_told_and_others_are_not() -> None:
     ensemble = Ensemble(3)
     writer = ensemble.session()

@@ -180,9 +180,17 @@ class Client:
         sequence: bool = False,
         container: bool = False,
         ttl_ms: int | None = None,
+        if_not_exists: bool = False,
     ) -> str:
-        """Creates a znode and returns its path, which has ten more digits when `sequence` is set."""
+        """Creates a znode and returns its path, which has ten more digits when `sequence` is set.
+
+        if_not_exists: it is no error that the znode is there already, whatever is in it. ClickHouse Keeper knows this,
+        and a server of ours where `createIfNotExistsEnabled` is set; for others it is an unknown operation, which ends
+        the connection.
+        """
         mode = {"ephemeral": ephemeral, "sequence": sequence, "container": container}
+        if if_not_exists:
+            return await self._perform(self._operations.create_if_not_exists(path, data, acl, **mode, ttl_ms=ttl_ms))
         created, _ = await self._perform(self._operations.create(path, data, acl, **mode, ttl_ms=ttl_ms))
         return created
 

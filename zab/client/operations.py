@@ -5,9 +5,10 @@ client and those two are made from the same functions. Paths are validated here,
 one raises BadArgumentsError. The chroot is put before paths on the way out, and taken off on the way in.
 
     flags of create   0 persistent, 1 ephemeral, 2 sequential, 3 both, 4 container, 5 TTL, 6 TTL and sequential
-    opcode            15 (create2) for 0 to 3, 19 (createContainer) for 4, 21 (createTTL) for 5 and 6
+    opcode            15 (create2) for 0 to 3, 19 (createContainer) for 4, 21 (createTTL) for 5 and 6;
+                      502 (createIfNotExists) for 0 and 1, if the znode may be there already
 
-create2 answers {path, Stat}, so one opcode serves `create` and `create2`.
+create2 answers {path, Stat}, so one opcode serves `create` and `create2`. createIfNotExists answers the path alone.
 
 Deliberately not here: sending (`zab.client.runtime`) and the bytes (`datatree.requests`, `zab.jute.replies`).
 """
@@ -52,7 +53,12 @@ T = TypeVar("T")
 Shape: TypeAlias = Callable[[Any], T]
 
 CONFIG_PATH: Final = "/zookeeper/config"
-_CREATES: Final = frozenset({OpCode.CREATE2, OpCode.CREATE_CONTAINER, OpCode.CREATE_TTL})
+# What else than its own type an operation's result may have in a multi.
+_ANSWERED_AS: Final = {
+    OpCode.CREATE_CONTAINER: OpCode.CREATE2,
+    OpCode.CREATE_TTL: OpCode.CREATE2,
+    OpCode.CREATE_IF_NOT_EXISTS: OpCode.CREATE,
+}
 TTL_MS_MAX: Final = 0xFF_FFFF_FFFF
 
 
@@ -110,6 +116,23 @@ class Operations:
         entries = tuple(entry.to_wire() for entry in acl)
         body = Create(self._inner(path, sequence=sequence), data, entries, flags, ttl_ms)
         return Operation(opcode, body, self._created, path)
+
+    def create_if_not_exists(
+        self,
+        path: str,
+        data: bytes | None,
+        acl: Iterable[Acl],
+        *,
+        ephemeral: bool = False,
+        sequence: bool = False,
+        container: bool = False,
+        ttl_ms: int | None = None,
+    ) -> Operation[str]:
+        if sequence or container or ttl_ms is not None:
+            raise BadArgumentsError(path, detail="only a plain or an ephemeral znode is created if it does not exist")
+        entries = tuple(entry.to_wire() for entry in acl)
+        body = Create(self._inner(path), data, entries, int(ephemeral))
+        return Operation(OpCode.CREATE_IF_NOT_EXISTS, body, self._session.outer_path, path)
 
     def delete(self, path: str, version: int) -> Operation[None]:
         return Operation(OpCode.DELETE, PathVersion(self._inner(path), version), _nothing, path)
@@ -245,9 +268,7 @@ def _part(index: int, part: MultiResult, operation: Operation[Any]) -> Any:
         return request_error(part.error, operation.path, index=index)
     if part.opcode == OpCode.ERROR:
         return None
-    # Every create that answers with a Stat is a create2 here.
-    expected = OpCode.CREATE2 if operation.opcode in _CREATES else operation.opcode
-    if part.opcode != expected:
+    if part.opcode not in (operation.opcode, _ANSWERED_AS.get(operation.opcode)):
         raise JuteError(f"result {index} is of type {part.opcode}, the operation of type {operation.opcode}")
     return operation.shape(part.value)
 

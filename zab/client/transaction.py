@@ -59,9 +59,13 @@ class Transaction:
         sequence: bool = False,
         container: bool = False,
         ttl_ms: int | None = None,
+        if_not_exists: bool = False,
     ) -> None:
-        """Its result is the path created."""
+        """Its result is the path created; with if_not_exists, the one that is there."""
         mode = {"ephemeral": ephemeral, "sequence": sequence, "container": container}
+        if if_not_exists:
+            self._add(self._operations.create_if_not_exists(path, data, acl, **mode, ttl_ms=ttl_ms))
+            return
         self._add(self._operations.create(path, data, acl, **mode, ttl_ms=ttl_ms), lambda created: created[0])
 
     def set(self, path: str, data: bytes | None, version: int = -1) -> None:

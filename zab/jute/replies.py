@@ -7,7 +7,7 @@ Format, in jute's types, behind the frame's length:
 
 Bodies by operation code (Stat is 68 bytes, made and read by whoever knows a znode; here they pass as they are):
 
-     1 create                            path string
+     1 create, 502 createIfNotExists     path string
     15, 19, 21 create2, …                path string, Stat
      3 exists, 5 setData, 7 setACL       Stat
      4 getData, 16 reconfig              data buffer, Stat
@@ -25,7 +25,7 @@ Bodies by operation code (Stat is 68 bytes, made and read by whoever knows a zno
 Of a multi, each part is header = type int, 00, error int, and a body:
 
     operation                            type    body
-    1 create                             1       path string
+    1 create, 502 createIfNotExists      1       path string
     15, 19, 21 create2, …                15      path string, Stat
     2 delete, 13 check                   same    nothing
     5 setData                            5       Stat
@@ -300,6 +300,7 @@ _DECODERS: Final[Mapping[int, Decode]] = {
     int(OpCode.CREATE2): _text_and_stat,
     int(OpCode.CREATE_CONTAINER): _text_and_stat,
     int(OpCode.CREATE_TTL): _text_and_stat,
+    int(OpCode.CREATE_IF_NOT_EXISTS): _text,
     int(OpCode.SET_DATA): _stat,
     int(OpCode.SET_ACL): _stat,
     int(OpCode.RECONFIG): _data_and_stat,

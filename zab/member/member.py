@@ -438,6 +438,7 @@ class Member:
         config = self.config
         return PrepareSettings(
             extended_types=config.extended_types_enabled,
+            create_if_not_exists=config.create_if_not_exists_enabled,
             enforce_quota=config.enforce_quota,
             skip_acl=config.skip_acl,
             acl_schemes=frozenset({b"ip", b"digest"} if config.digest_enabled else {b"ip"}),

@@ -42,7 +42,7 @@ from datatree.acl import READ, AclList, permits
 from datatree.digest import DIGEST_VERSION
 from datatree.errors import ErrorCode
 from datatree.log.batch import Batch
-from datatree.opcodes import WRITES, OpCode
+from datatree.opcodes import LOGGED_AS, WRITES, OpCode
 from datatree.outcome import Outcome, Trigger
 from datatree.prepare import Prepare, Request
 from datatree.record import Txn, decode_all, encode
@@ -62,7 +62,7 @@ from zab.message import DATA_FRAME_BYTES_MAX, WRITE_HEAD
 _HEADER = Struct(">ii")
 """xid and opcode, in front of every request."""
 
-_IS_WRITE = frozenset(int(opcode) for opcode in WRITES) - {int(OpCode.RECONFIG)}
+_WRITES = frozenset(int(opcode) for opcode in WRITES) - {int(OpCode.RECONFIG)}
 _FORWARDED = frozenset(int(opcode) for opcode in WRITES) | {int(OpCode.CREATE_SESSION)}
 _BODY_AT = WRITE_HEAD.size
 _SYNC = int(OpCode.SYNC)
@@ -70,6 +70,7 @@ _GET_CHANGES = int(OpCode.GET_CHANGES)
 _ERROR = int(OpCode.ERROR)
 _CREATE_SESSION = int(OpCode.CREATE_SESSION)
 _CLOSE_SESSION = int(OpCode.CLOSE_SESSION)
+_CREATE_IF_NOT_EXISTS = int(OpCode.CREATE_IF_NOT_EXISTS)
 
 
 @attrs.define(eq=False)
@@ -105,6 +106,9 @@ class Processor:
         self.schedule = schedule
         self.server_id = server_id
         self.changes = Changes(state)
+        switched_off = frozenset() if state.config.create_if_not_exists_enabled else {_CREATE_IF_NOT_EXISTS}
+        self._writes = _WRITES - switched_off
+        """What is a write when a client of this member asks for it."""
         self.prepare: Prepare | None = None
         """The leader's view of the state with everything in flight; None on learners."""
         self.intake: deque[Write] = deque()
@@ -161,7 +165,7 @@ class Processor:
     def _place(self, connection: ClientConnection, xid: int, opcode: int, frame: bytes) -> None:
         """A request that is a write, or that may not overtake what waits."""
         pending = connection.pending
-        if opcode in _IS_WRITE:
+        if opcode in self._writes:
             pending.append((xid, opcode, b"", self.now))
             session, owner = connection.session, self.server_id
             refused = 0 if self.prepare is None else self.sessions.refusal(session, opcode, owner)
@@ -369,7 +373,10 @@ class Processor:
             return None
         for xid, opcode, frame, _ in connection.pending:
             if not frame:
-                return connection if xid == txn.cxid and opcode == _opcode_of(txn) else None
+                if xid != txn.cxid:
+                    return None
+                asked = _opcode_of(txn)
+                return connection if opcode == asked or asked in LOGGED_AS.get(opcode, ()) else None
         return None
 
     def _notify(self, triggers: Iterable[Trigger], zxid: int) -> None:

@@ -325,6 +325,13 @@ class Config:
         "true/false",
         "Znodes with a time to live, as in ZooKeeper off: older servers cannot read them.",
     )
+    create_if_not_exists_enabled: bool = setting(
+        "createIfNotExistsEnabled",
+        False,
+        BOOLEAN,
+        "true/false",
+        "Ours. ClickHouse Keeper's createIfNotExists (502); off, it is an unknown opcode, as ZooKeeper has it.",
+    )
     enforce_quota: bool = setting(
         "enforceQuota", False, BOOLEAN, "true/false", "Hard quotas refuse writes; without it they are only logged."
     )

@@ -59,6 +59,7 @@ WRITTEN: Final[Mapping[int, Written]] = {
     int(OpCode.CREATE2): _path_and_stat,
     int(OpCode.CREATE_CONTAINER): _path_and_stat,
     int(OpCode.CREATE_TTL): _path_and_stat,
+    int(OpCode.CREATE_IF_NOT_EXISTS): _path,
     int(OpCode.DELETE): _nothing,
     int(OpCode.SET_DATA): _stat,
     int(OpCode.SET_ACL): _stat,

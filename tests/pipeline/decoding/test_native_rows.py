@@ -84,6 +84,26 @@ def test_every_column_of_every_kind_of_transaction(seed: int, most: int) -> None
     assert rows == rows_of(file)
 
 
+def test_what_a_create_if_not_exists_found_is_a_row_that_changes_nothing() -> None:
+    multi = ((13, 2, b"/a", b"", None), (1, 1, b"/a/b", b"x", (None, 0)), (13, 0, b"/a", None, None))
+    txns = [
+        Txn(FIRST, TIME, SESSION, 1, 13, 2, b"/a", b"", None),
+        Txn(FIRST + 1, TIME, SESSION, 2, 14, 0, b"", None, multi),
+        Txn(FIRST + 2, TIME, SESSION, 3, -1, -101, b"/missing/a", None, (502,)),
+    ]
+    file = NativeFile.build(in_batches(txns, 3))
+    rows, damage = read(file)
+    assert damage == []
+    assert rows == rows_of(file)
+    assert [(row["operation"], row["part"], row["data"]) for row in rows] == [
+        ("check", None, b""),
+        ("check", 0, b""),
+        ("create", 1, b"x"),
+        ("check", 2, None),
+        ("error", None, None),
+    ]
+
+
 def test_schema_and_order_of_columns_are_those_asked_for() -> None:
     file = NativeFile.build(in_batches(random_txns(random.Random(5), 60), 7))
     everything, _ = read(file)

@@ -53,6 +53,9 @@ def create_command(
     is_base64: Base64Option = False,
     file: FileOption = None,
     parents: Annotated[bool, typer.Option("-p", "--parents", help="Create missing parents too.")] = False,
+    if_not_exists: Annotated[
+        bool, typer.Option("--if-not-exists", help="Be content with one that is there. Servers have it switched off.")
+    ] = False,
     json: JsonOption = False,
 ) -> None:
     content = data_of(data, file, is_base64)
@@ -61,9 +64,12 @@ def create_command(
     async def work(zk: Client, _caller: Caller) -> None:
         if parents:
             await _create_parents(zk, path)
-        created, stat = await zk.create2(
-            path, content, entries, ephemeral=ephemeral, sequence=sequence, container=container, ttl_ms=ttl_ms
-        )
+        mode = {"ephemeral": ephemeral, "sequence": sequence, "container": container}
+        if if_not_exists:
+            found = await zk.create(path, content, entries, **mode, ttl_ms=ttl_ms, if_not_exists=True)
+            print(json_line({"path": found}) if json else f"{found} exists")
+            return
+        created, stat = await zk.create2(path, content, entries, **mode, ttl_ms=ttl_ms)
         print(json_line({"path": created, "stat": stat}) if json else f"Created {created}")
 
     perform(context, work)
