@@ -46,6 +46,9 @@ _DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 _CREATES: Final = types_with(Effect.CREATE)
+_DELETES: Final = types_with(Effect.DELETE)
+_SETS: Final = types_with(Effect.SET_DATA)
+_SET_ACLS: Final = types_with(Effect.SET_ACL)
 _EPHEMERAL_CREATES: Final = frozenset({OpCode.CREATE, OpCode.CREATE2})
 
 # Jute's text form: these characters would end or split a field.
@@ -117,13 +120,13 @@ def _txn_fields(kind: int, number: int, path: bytes, data: bytes | None, rest: A
         return str(number)
     if kind in _CREATES:
         return _create_fields(kind, number, path, data, rest)
-    if kind in (OpCode.SET_DATA, OpCode.RECONFIG):
+    if kind in _SETS:
         return f"{java_text(path)},{java_text(data or b'')},{number}"
     if kind == OpCode.CHECK:
         return f"{java_text(path)},{number}"
-    if kind in (OpCode.DELETE, OpCode.DELETE_CONTAINER):
+    if kind in _DELETES:
         return _jute_text(path)
-    if kind == OpCode.SET_ACL:
+    if kind in _SET_ACLS:
         entries = ",".join(f"s{{{perms},{_id_text(scheme, name)}}}" for perms, scheme, name in explicit(rest[0]))
         return f"{_jute_text(path)},v{{{entries}}},{number}"
     if kind == OpCode.CLOSE_SESSION:
@@ -177,13 +180,13 @@ def _txn_value(kind: int, number: int, path: bytes, data: bytes | None, rest: An
         value["parts"] = [_txn_value(*part) for part in rest]
     if path:
         value["path"] = java_text(path)
-    if kind in _CREATES or kind in (OpCode.SET_DATA, OpCode.RECONFIG):
+    if kind in _CREATES or kind in _SETS:
         value["data"] = None if data is None else base64.b64encode(data).decode()
     if kind in _CREATES:
         value |= {"acl": _acl_value(rest[0]), "ephemeralOwner": f"0x{_hex(rest[1])}", "parentCversion": number}
-    elif kind == OpCode.SET_ACL:
+    elif kind in _SET_ACLS:
         value |= {"acl": _acl_value(rest[0]), "version": number}
-    elif kind in (OpCode.SET_DATA, OpCode.RECONFIG, OpCode.CHECK):
+    elif kind in _SETS or kind == OpCode.CHECK:
         value["version"] = number
     return value
 
