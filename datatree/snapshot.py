@@ -17,9 +17,8 @@ then chunks, each of whole entries and closed by the entry with which it has 256
 
          0      4  length of the entries in bytes, not 0
          4      4  count of the entries
-         8      4  CRC-32 of bytes 0 to 7 and the entries, begun with the checksum of the chunk before (of the header
-         for
-                   the first): a chunk is only good in its place
+         8      4  CRC-32 of bytes 0 to 7 and the entries, begun with the checksum of the chunk before, of the first
+                   chunk with that of the header: a chunk is only good in its place
         12      …  entries
 
 then 4 zero bytes and a trailer of 64 bytes:
@@ -38,8 +37,8 @@ Entries: all sessions by id, rising; then the znodes by path, rising, each list 
 znode that uses it; their numbers are 1, 2, 3, … in that order, and 0 is the open list.
 
     session  01 | id 8, signed | timeout 4, ms
-    list     02 | number 4 | count of entries 4 | each: permissions 4, signed, length 4 of the scheme, length 4 of the
-             id, both
+    list     02 | number 4 | count of entries 4 | entries, each:
+             permissions 4, signed | length of scheme 4 | length of id 4 | scheme | id
     znode    03 | length of path 4 | length of data 4, -1 for null | number of its list 4 | stored owner 8 |
              internal cversion 4 | stat 68 as a client sees it (`datatree.znode`) | path | data
 

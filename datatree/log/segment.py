@@ -1,7 +1,8 @@
 """One file of the log: its header, its sidecar index, and reading batches from it.
 
-    version-1/log.<first zxid, hex>         header (64 bytes), then frames (`datatree.log.frame`); written once, never
-    reopened version-1/log.<first zxid, hex>.index   written when the file is closed; can be made again from it
+    version-1/log.<first zxid, hex>         header (64 bytes), then frames (`datatree.log.frame`);
+                                            written once, never reopened
+    version-1/log.<first zxid, hex>.index   written when the file is closed; can be made again from it
 
 Header, big-endian:
 
@@ -23,7 +24,8 @@ Index, big-endian, in columns so that a reader turns each into an array at once:
          8      8  n, the count of batches
         16      8  previous zxid of the file
         24      8  last zxid in the file
-        32      8  first time, 40 8 last time, ms
+        32      8  first time, ms
+        40      8  last time, ms
         48      8  offset behind the last frame that it covers
         56      4  CRC-32 of everything from offset 64 on, begun with the header checksum of the file that it is of
         60      4  CRC-32 of bytes 0 to 59

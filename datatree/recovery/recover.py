@@ -6,8 +6,7 @@
 1. The newest snapshot that is whole is loaded; an older one only as far as the log connects the two.
 2. The log continues it only if the chain says so: the first batch behind the snapshot hashes on from the snapshot's
    chain, and every batch from the one before, across files. Where files overlap the later one counts.
-3. Batches up to the highest high-water mark found (in any batch, in `committed`, or the snapshot itself) are applied,
-no
+3. Batches up to the highest high-water mark found (in any batch, in `committed`, or the snapshot itself) are applied, no
    others: the tree holds committed transactions only. The rest is `pending` until a leader's mark covers it.
 4. What was written behind the last sync mark reads fine from the page cache and may be gone with the next power cut: it
    is copied into a file of its own and synced before it counts.
@@ -16,13 +15,12 @@ no
 What is not as it should be is one of these:
 
     torn      never promised to be durable (`datatree.log.frame` says how that is known); cut off, silently
-    stale     does not connect to the snapshot, or is of another lineage: left behind by an installed snapshot; set
-    aside problem   damage that nothing depends on: wholly below the snapshot, or a snapshot with an older one behind
-    it;
+    stale     does not connect to the snapshot, or is of another lineage: an installed snapshot has left it; set aside
+    problem   damage that nothing depends on: wholly below the snapshot, or a snapshot while there is an older one;
               reported, and a bad snapshot set aside
     damage    anything else: a durable batch that cannot be read, a gap, a broken chain, a history that ends below what
               it is known to have reached. Then nothing is changed on disk, `last` is where the intact part ends,
-              `proven_zxid` the highest intact batch seen anywhere behind the hole, and the member may neither lead nor
+              `proven_zxid` the highest intact batch seen anywhere after the hole, and the member may neither lead nor
               vote with what it cannot read
 
 Deliberately not here: what a damaged or amnesiac member does about it (`zab.peer`), filling holes from other members.
