@@ -10,7 +10,7 @@
     createSession, check, error             none
 
 `part` is the index of the part in a multi, of the path in a closeSession, and 0 otherwise; so (zxid, part) is a place
-in the order of all changes, and `WHOLE` stands for behind the last part of a transaction.
+in the order of all changes, and `WHOLE` stands for the place after the last part of a transaction.
 
 Invariant: the changes of a transaction are the znodes that applying it touches by name; what it does to their parents
 (cversion, pzxid) follows from them.

@@ -11,7 +11,7 @@ costs nothing.
 
 Invariants: at most `count_max` paths are held, and `LISTS_MAX` lists of each; a list that was forgotten ended at or
 below `complete_from`. Where it errs, it errs on the closed side: a path that was used again is guarded by the lists of
-its earlier znodes, too, as far as they ended behind the change in question.
+its earlier znodes, too, as far as they ended after the change in question.
 
 No replicated state: it depends on where a member's tree was loaded.
 """

@@ -79,7 +79,7 @@ def parent(path: bytes) -> bytes:
 
 
 def name(path: bytes) -> bytes:
-    """What stands behind the last "/"."""
+    """What stands after the last "/"."""
     return path[path.rindex(b"/") + 1 :]
 
 

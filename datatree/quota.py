@@ -6,9 +6,9 @@ A quota on /a/b consists of two ordinary znodes, /zookeeper/quota/a/b/zookeeper_
     count=5,bytes=1000                                          soft limits: exceeding them is not refused
     count=5,bytes=1000=;byteHardLimit=2000;countHardLimit=10    hard limits
 
-It is read as parts between runs of "," and ";", each key=value, with an optional "=" behind; what is missing, empty or
-no number is -1, unlimited. The count is of the znode at the path and all below it, the bytes are the lengths of their
-data.
+It is read as parts between runs of "," and ";", each key=value, with an optional "=" after it. What is missing, empty
+or no number is -1, unlimited. The count is of the znode at the path and all below it, the bytes are the lengths of
+their data.
 
 Invariants: the sums are derived from the znodes, on every member alike, and are no state of their own: the stored data
 of a zookeeper_stats znode is empty, what a client writes there changes its stat only, and reading it renders the sums.

@@ -39,7 +39,7 @@ a multi: it changes nothing and answers with its path.
 acl is null for world:anyone with all permissions, else [[perms, scheme, id], …] with texts; owner is the stored owner
 (`datatree.znode`). The parent's cversion is the internal one, the count of children ever created, after this create. Of
 a refused multi every part is [-1, error code, "", null, null]: 0 before the part that was refused, RUNTIMEINCONSISTENCY
-behind it.
+after it.
 
 In memory rest is None, or a tuple shaped like the array; paths, schemes and ids are UTF-8 bytes, an ACL is a tuple.
 
@@ -139,7 +139,7 @@ def encode(txn: Txn) -> bytes:
 
 
 def decode(buffer: bytes, offset: int = 0) -> tuple[Txn, int]:
-    """The transaction whose record starts at `offset`, and the offset behind it. Raises RecordError."""
+    """The transaction whose record starts at `offset`, and the offset after it. Raises RecordError."""
     try:
         (
             mark, length, array, zxid, time_head, time, session_head, session, cxid_head, cxid,

@@ -1,4 +1,4 @@
-"""The bodies of client requests: what stands in a frame behind the request header, decoded and encoded.
+"""The bodies of client requests: what stands in a frame after the request header, decoded and encoded.
 
 Formats, in jute's types (`datatree.jute`), by operation code:
 
@@ -30,7 +30,7 @@ Formats, in jute's types (`datatree.jute`), by operation code:
 Invariants:
 - `decode(opcode, record.encode())` is the record, for every record and every opcode that has its layout.
 - A decoder reads inside the buffer only and raises `JuteError` for everything that is not the layout: too short, a
-  negative length, a null path, a multi that mixes reads with writes. Bytes behind the record are ignored, as ZooKeeper
+  negative length, a null path, a multi that mixes reads with writes. Bytes after the record are ignored, as ZooKeeper
   does. Null paths and null watch lists have no meaning of their own: the former are refused, the latter read as empty.
 
 The decoders of the operations that a busy client sends work with offsets instead of a `Reader`: each of those layouts
@@ -256,7 +256,7 @@ class SetWatches:
 
 @define
 class GetChanges:
-    """What changed at the path `prefix` and below it behind the position (zxid, part) of a history.
+    """What changed at the path `prefix` and below it after the position (zxid, part) of a history.
 
     `lineage` is empty when the caller does not know it; `bytes_max` bounds the answer, `wait_ms` how long the server
     may wait with it while there is nothing to tell.
@@ -319,7 +319,7 @@ Body: TypeAlias = (
     | Multi
 )
 
-# A decoder returns the record and the offset behind it. It may raise JuteError, struct.error or IndexError.
+# A decoder returns the record and the offset after it. It may raise JuteError, struct.error or IndexError.
 Decoder: TypeAlias = Callable[[bytes, int], tuple[Body, int]]
 
 

@@ -371,7 +371,7 @@ def guarded_znodes(disk: Disk, path: str) -> Iterator[list[tuple[bytes, AclList]
 
 
 def _parse_list(data: bytes, at: int) -> tuple[int, AclList, int]:
-    """The list at `at`: its number, the list, and the offset behind it."""
+    """The list at `at`: its number, the list, and the offset after it."""
     _, number, count = _LIST.unpack_from(data, at)
     at += _LIST.size
     entries = []

@@ -15,7 +15,7 @@ Format, big-endian (28 bytes of header, then the batches):
         28      …  batches, each with its own checksums (`datatree.log.batch`)
 
 The batches are not covered by a checksum of the frame: every one of their bytes has one already. A frame is found
-behind a bad stretch by its magic and taken only where its checksum, its own offset and its file agree, so that bytes of
+after a bad stretch by its magic and taken only where its checksum, its own offset and its file agree, so that bytes of
 a client that look like a frame, or a stale sector, are not.
 
 Let S be the largest `synced` of all frame headers of a file. What is unreadable before S was durable once: it is
@@ -68,7 +68,7 @@ def read_header(data: bytes, at: int, seed: int, base: int = 0) -> tuple[int, in
 
 @define
 class Frame:
-    """One readable frame of a scanned file. `ends[i]` is the offset in the file behind `batches[i]`."""
+    """One readable frame of a scanned file. `ends[i]` is the offset in the file after `batches[i]`."""
 
     offset: int
     end: int

@@ -26,7 +26,7 @@ Index, big-endian, in columns so that a reader turns each into an array at once:
         24      8  last zxid in the file
         32      8  first time, ms
         40      8  last time, ms
-        48      8  offset behind the last frame that it covers
+        48      8  offset after the last frame that it covers
         56      4  CRC-32 of everything from offset 64 on, begun with the header checksum of the file that it is of
         60      4  CRC-32 of bytes 0 to 59
         64   8 n   offset of each batch in the file
@@ -120,7 +120,7 @@ def read_segment_header(data: bytes, first: int) -> SegmentHeader | None:
 
 @define
 class Index:
-    """Every batch of a file: its offset, last zxid and time. `end` is behind the last frame."""
+    """Every batch of a file: its offset, last zxid and time. `end` is after the last frame."""
 
     previous: int
     end: int = SEGMENT_HEADER_BYTES
@@ -134,7 +134,7 @@ class Index:
         self.times.append(batch.time)
 
     def cut(self, end: int) -> None:
-        """Forget what is at `end` or behind it."""
+        """Forget what is at `end` or after it."""
         while self.offsets and self.offsets[-1] >= end:
             self.offsets.pop()
             self.zxids.pop()
@@ -212,7 +212,7 @@ class Segment:
     end: int
     index: SparseIndex | None = None
     start: int = SEGMENT_HEADER_BYTES
-    """Behind the header, or behind damage that lies wholly below `previous`."""
+    """After the header, or after damage that lies wholly below `previous`."""
 
     def batches(self, disk: Disk, after: int) -> Iterator[tuple[int, Batch]]:
         """(offset, batch) of every batch that ends above `after`. Raises LogDamagedError."""
@@ -234,14 +234,14 @@ class Segment:
         return position
 
     def frames(self, disk: Disk) -> Iterator[tuple[int, list[Batch]]]:
-        """(offset behind it, batches) of every frame. Raises LogDamagedError."""
+        """(offset after it, batches) of every frame. Raises LogDamagedError."""
         for part in scan(disk.read(self.path, 0, self.end), self.first, self.start).parts:
             if isinstance(part, Bad):
                 raise LogDamagedError(self.path, part.at, part.reason)
             yield part.end, part.batches
 
     def _iterate(self, disk: Disk, start: int | None) -> Iterator[tuple[int, Batch]]:
-        """From a batch at `start`, or from the first, to `last`: what is behind it is void, or zeros."""
+        """From a batch at `start`, or from the first, to `last`: what is after it is void, or zeros."""
         if self.last == self.previous:
             return
         for offset, batch in iterate(disk, self.path, self.first, self.start if start is None else start, self.end):

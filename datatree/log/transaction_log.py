@@ -316,7 +316,7 @@ class TransactionLog:
             return None
 
     def read(self, after_zxid: int, bytes_max: int) -> list[Batch]:
-        """The batches behind this batch end, in order, as many as fit (but one at least, when there is any).
+        """The batches after this batch end, in order, as many as fit (but one at least, when there is any).
 
         Raises NotHeldError when they are older than what is kept, LogDamagedError when the files are not readable."""
         result: list[Batch] = []
@@ -343,7 +343,7 @@ class TransactionLog:
         return result
 
     def read_from(self, zxid: int, bytes_max: int) -> tuple[Position | None, list[Batch]]:
-        """(`floor(zxid)`, the batches behind it); (None, []) when that is older than what is kept."""
+        """(`floor(zxid)`, the batches after it); (None, []) when that is older than what is kept."""
         position = self.floor(zxid)
         if position is None:
             return None, []

@@ -1,4 +1,4 @@
-"""Which lists guarded paths before a tree was loaded, found in the files: an older snapshot and the log behind it.
+"""Which lists guarded paths before a tree was loaded, found in the files: an older snapshot and the log after it.
 
 A tree knows that from the snapshot on that it was loaded from (`datatree.past_acls`); the log goes further back, to the
 oldest snapshot that is kept. This reads what lies between, once, a slice at a time: of the snapshot the znodes that are

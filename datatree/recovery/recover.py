@@ -1,14 +1,14 @@
-"""What a member knows when it starts: the newest valid snapshot, the log behind it, and its promises.
+"""What a member knows when it starts: the newest valid snapshot, the log after it, and its promises.
 
     recover(disk) -> Recovered      as a member does at its start
     examine(disk) -> Recovered      the same, steps 1 to 3 only: nothing is changed
 
 1. The newest snapshot that is whole is loaded; an older one only as far as the log connects the two.
-2. The log continues it only if the chain says so: the first batch behind the snapshot hashes on from the snapshot's
+2. The log continues it only if the chain says so: the first batch after the snapshot hashes on from the snapshot's
    chain, and every batch from the one before, across files. Where files overlap the later one counts.
-3. Batches up to the highest high-water mark found (in any batch, in `committed`, or the snapshot itself) are applied, no
-   others: the tree holds committed transactions only. The rest is `pending` until a leader's mark covers it.
-4. What was written behind the last sync mark reads fine from the page cache and may be gone with the next power cut: it
+3. Batches up to the highest high-water mark found (in any batch, in `committed`, or the snapshot itself) are applied,
+   no others: the tree holds committed transactions only. The rest is `pending` until a leader's mark covers it.
+4. What was written after the last sync mark reads fine from the page cache and may be gone with the next power cut: it
    is copied into a file of its own and synced before it counts.
 5. The operator's file `initialize` is taken away; it counts where nothing contradicts it.
 
@@ -102,7 +102,7 @@ class Recovered:
     problems: list[Damage] = field(factory=list)
     """To be reported; the history is whole without what they name."""
     proven_zxid: int = 0
-    """The highest zxid of an intact batch seen, behind a hole too."""
+    """The highest zxid of an intact batch seen, after a hole too."""
     mismatch_zxid: int | None = None
     """Where the tree does not have the digest that its leader's tree had; None when it always has."""
 
@@ -239,7 +239,7 @@ class _Recovery:
         self._newest_index = Index(0)
         self._unsynced: list[Batch] = []
         self._synced_last = self.start
-        """The last batch of the newest file before its sync mark; `_unsynced` are those behind."""
+        """The last batch of the newest file before its sync mark; `_unsynced` are those after it."""
 
     # 1. The snapshot.
 
@@ -270,7 +270,7 @@ class _Recovery:
     # 2. The log.
 
     def read_log(self) -> None:
-        """Replay the files behind the snapshot, and note the older ones."""
+        """Replay the files after the snapshot, and note the older ones."""
         files = self._find_files()
         if not files:
             return
@@ -305,7 +305,7 @@ class _Recovery:
         return files
 
     def _place_of_start(self, files: list[_File]) -> int:
-        """Where the file is that holds the batch behind the snapshot: the last that begins at or below it."""
+        """Where the file is that holds the batch after the snapshot: the last that begins at or below it."""
         result = 0
         for number, file in enumerate(files):
             if (file.header.previous[0] if file.header is not None else file.first) <= self.start[0]:

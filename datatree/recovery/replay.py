@@ -1,4 +1,4 @@
-"""From a snapshot's tree and the batches behind it to a tree at the highest known high-water mark.
+"""From a snapshot's tree and the batches after it to a tree at the highest known high-water mark.
 
 A batch is applied as soon as some mark covers it; the others wait in `pending`. So the tree never holds a transaction
 that is not known to be committed, and memory holds the pending batches and the newest `recent_bytes`, not the log.

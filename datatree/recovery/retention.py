@@ -7,7 +7,7 @@ With L the zxid of the oldest of the newest `keep_count` valid snapshots, what g
 - every stale file that begins at or below L,
 
 unless it is in use. With fewer valid snapshots nothing goes, and nothing goes above L whatever it is: recovery needs
-one valid snapshot and the log behind it, and finds an older pair of these whenever the newer one is damaged. Files set
+one valid snapshot and the log after it, and finds an older pair of these whenever the newer one is damaged. Files set
 aside as damaged are left to their reader.
 
 Deliberately not here: how often.
@@ -50,7 +50,7 @@ def removable(
     paths += [(first, log_path(first)) for first in below]
     paths += [(zxid, path) for zxid, path in stale if zxid <= oldest]
     in_order = [path for _, path in sorted(paths)]
-    # The log stays without gaps: nothing behind a file in use goes either.
+    # The log stays without gaps: nothing after a file in use goes either.
     kept_from = min((first for first in below if log_path(first) in in_use), default=None)
     if kept_from is not None:
         after = {log_path(first) for first in below if first >= kept_from}

@@ -2,7 +2,7 @@
 
     version-2/log.<zxid>              `datatree.zookeeper.log`; the zxid is that of the first transaction
     version-2/snapshot.<zxid>         `datatree.zookeeper.snapshot`; the zxid is the last one surely contained; with
-                                      .gz or .snappy behind it where it is compressed
+                                      .gz or .snappy after it where it is compressed
 
 zxids in names are hexadecimal without leading zeros. Everything inside is jute (`datatree.jute`), big-endian. Every
 file begins with

@@ -28,7 +28,7 @@ A transaction comes out as `datatree.record.Txn`. What the file does not say is 
 has rest None, a create without the parent's cversion has number -1, an error has rest None (its opcode is lost).
 
 The end of a log is told by three signs: a length of zero (padding), the physical end, or a torn record: one that is cut
-off, or whose last byte is not 42. A record that looks torn but has an intact record behind it is damage, and so is a
+off, or whose last byte is not 42. A record that looks torn but has an intact record after it is damage, and so is a
 checksum that does not match: both raise `ZooKeeperFileError`.
 
 Invariant: what `encode_record` writes, `LogReader` reads back as the same transaction. Deliberately not here: which
@@ -95,7 +95,7 @@ class LogReader:
     """Iterates over the records of one log. `chunks` are its bytes, from `offset` on; 0 is the file header.
 
     When the iteration is over, `end` says why and `offset` where. A log that is being written is read with `live`: what
-    comes behind its end is not searched for records, and it is read on later from `offset`, with a new reader. Raises
+    comes after its end is not searched for records, and it is read on later from `offset`, with a new reader. Raises
     ZooKeeperFileError, also from the constructor.
     """
 

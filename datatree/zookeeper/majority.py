@@ -21,7 +21,7 @@ _COUNTER: Final = 0xFFFF_FFFF
 
 class Reached(Protocol):
     """What a member has. `epochs`: the last zxid of each epoch; `turns`: (last zxid of an epoch, first of the next
-    one), one right behind the other in its log."""
+    one), one right after the other in its log."""
 
     @property
     def epochs(self) -> Mapping[int, int]: ...

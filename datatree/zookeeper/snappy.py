@@ -5,7 +5,7 @@ Format, big-endian:
     header   82 "SNAPPY" 00 | version int, 1 | the oldest version whose readers understand it int, 1
     block*   length int | so many bytes of raw snappy, 32 KiB of content in ZooKeeper's files
 
-Another header may stand in place of a block, where streams were put one behind the other. There is neither an end mark
+Another header may stand in place of a block, where streams were put one after the other. There is neither an end mark
 nor a checksum: that nothing is missing and all is right, the seals of the snapshot inside show.
 
 Raw snappy is read by cramjam, which the extra `zab[snappy]` installs.

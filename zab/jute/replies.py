@@ -1,6 +1,6 @@
 """Replies and notifications: the server's encoders, the client's decoders.
 
-Format, in jute's types, behind the frame's length:
+Format, in jute's types, after the frame's length:
 
     reply           xid int, zxid long, error int, body; no body when the error is not 0
     notification    the same header with xid -1 and error 0, then type int, state int, path string
@@ -35,7 +35,7 @@ Of a multi, each part is header = type int, 00, error int, and a body:
     end                                  -1, with 01 instead of 00, error -1; no body
 
 When one part of a multi (14) is refused, all of its parts are of the form "refused": error 0 before that part, and
-RUNTIMEINCONSISTENCY behind it; the reply's own error stays 0. In a multiRead each part stands alone.
+RUNTIMEINCONSISTENCY after it; the reply's own error stays 0. In a multiRead each part stands alone.
 
 Encoders of replies return whole frames, ready to be sent; encoders of bodies return the body alone. Those of the most
 frequent replies (an error or nothing, a Stat, data) fill one `Struct` and join once. Decoders take (payload, offset).
