@@ -12,7 +12,7 @@ import pytest
 
 from tests.rigs.zab_server import zab_servers
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 HOSTS = "127.0.0.1:2181,127.0.0.1:2182,127.0.0.1:2183"
 

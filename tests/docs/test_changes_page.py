@@ -15,7 +15,7 @@ from tests.rigs.zab_server import zab_servers
 from zab.jute.changes import PageStatus
 from zab.jute.framing import CHANGES_XID_MAX
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "changes.md").read_text(encoding="utf-8")
 HOSTS = "127.0.0.1:2181,127.0.0.1:2182,127.0.0.1:2183"
 
