@@ -1,4 +1,7 @@
-"""The load generator and the page it fills: counting, errors and arithmetic; how fast anything is, is not tested."""
+"""The load generator, the page it fills and the count of calls: counting, errors and arithmetic.
+
+How fast anything is, is not tested.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,7 @@ from pathlib import Path
 
 import pytest
 
+from bench import calls, cells
 from bench.cells import Cell, Result, all_cells
 from bench.table import Comparison, Measured, markdown, quartiles
 
@@ -176,6 +180,24 @@ def test_wrong_usage_has_exit_code_2(programs: Path, arguments: list[str]) -> No
     done = load(programs, 1, *arguments)
     assert done.returncode == 2
     assert "usage" in done.stderr
+
+
+@needs_compiler
+@pytest.mark.slow
+def test_the_calls_of_a_write_are_printed_for_every_cell_and_member(
+    programs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(cells, "BUILD", programs)
+    monkeypatch.setattr(sys, "argv", ["bench.calls", "--seconds", "0.2", "--top", "1"])
+    monkeypatch.setenv("PYTHONPATH", str(SOURCES.parent))
+    assert calls.main() == 0
+    _, *lines = capsys.readouterr().out.splitlines()
+    rows = [(line[:30].strip(), *line[30:].split()) for line in lines if line[:30].strip()]
+    expected = [(cell.title, role) for cell in calls.CELLS for role in ("follower", "follower", "leader")]
+    assert sorted(row[:2] for row in rows) == sorted(expected)
+    assert all(float(count) > 0 for row in rows for count in row[2:])
+    # The most frequent function of each member stands below its row.
+    assert len(lines) == 2 * len(rows)
 
 
 def test_the_cells_are_those_of_the_table_each_once() -> None:
