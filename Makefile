@@ -5,8 +5,12 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 SEED   ?= 0
 SEEDS  ?= 2000
+CHAOS_SECONDS ?= 300
 
-.PHONY: run test check fix sim bench bench-calls bench-pipeline clean
+# Three workers to two cores: much is waiting for servers that elect, expire and restart.
+WORKERS ?= $(shell $(PYTHON) -c 'import os; print(3 * os.cpu_count() // 2)')
+
+.PHONY: run test quick check fix sim chaos bench bench-calls bench-pipeline clean
 .DEFAULT_GOAL := test
 
 # The service alone: no Java, no Spark.
@@ -24,7 +28,11 @@ run: $(VENV)/run.stamp
 	$(BIN)/zab ensemble --size 3 --data data --client-port 2181
 
 test: $(VENV)/test.stamp
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n $(WORKERS)
+
+# No Java, no Spark, no process of a test's own, few seeds.
+quick: $(VENV)/test.stamp
+	$(BIN)/python -m pytest -n auto -m 'not (process or java or spark or cluster or hunt)'
 
 check: $(VENV)/test.stamp
 	$(BIN)/ruff format --diff --quiet .
@@ -38,6 +46,10 @@ fix: $(VENV)/test.stamp
 
 sim: $(VENV)/run.stamp
 	$(BIN)/zab simulate --seed $(SEED) --seeds $(SEEDS)
+
+# Members of a real ensemble are killed for so long; an early acknowledgement has to be noticed.
+chaos: $(VENV)/test.stamp
+	$(BIN)/python -m pytest tests/chaos --chaos-seconds $(CHAOS_SECONDS)
 
 bench/build/%: bench/%.c
 	@mkdir -p $(@D)

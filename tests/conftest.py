@@ -1,8 +1,19 @@
-"""Options of the whole suite, and what all of it stands on."""
+"""Options of the whole suite, its marks, the fixtures that are made once, and what all of it stands on."""
 
 import signal
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
+
+from tests.fixtures import real_files, spark, zab_directories, zookeeper_directories
+from tests.rigs.dealing import Dealing, place_in_order, write_groups
+from tests.rigs.needs import marks
+
+__all__ = ["real_files", "spark", "zab_directories", "zookeeper_directories"]
 
 # A shell has its background jobs ignore Ctrl-C, and every process inherits that: tests that interrupt one need it back.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -11,3 +22,64 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--rewrite", action="store_true", help="write what the protocol scripts say now into their files")
+    parser.addoption("--chaos-seconds", type=float, default=20.0, help="for how long members are killed under load")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        assert isinstance(item, pytest.Function)
+        for mark in marks(item):
+            item.add_marker(mark)
+    items.sort(key=place_in_order)
+
+
+# ------------------------------------------------------------------------------------------------------ several workers
+
+GROUPS = pytest.StashKey[tempfile.TemporaryDirectory[str]]()
+
+
+def groups_path(config: pytest.Config) -> Path:
+    """Where the workers say what belongs together; in a directory that ends with the run."""
+    if GROUPS not in config.stash:
+        config.stash[GROUPS] = tempfile.TemporaryDirectory(prefix="zab-tests-")
+        config.add_cleanup(config.stash[GROUPS].cleanup)
+    return Path(config.stash[GROUPS].name, "groups")
+
+
+def pytest_configure_node(node: Any) -> None:
+    node.workerinput["groups"] = str(groups_path(node.config))
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Dealing:
+    return Dealing(config, log, groups_path(config))
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    if hasattr(session.config, "workerinput"):
+        write_groups(session.items, Path(session.config.workerinput["groups"]))
+
+
+# ------------------------------------------------------------------------------------------------------------ processes
+
+MAY_START_PROCESSES = ("process", "java", "spark", "cluster")
+STARTS = {"subprocess.Popen", "os.fork", "os.posix_spawn"}
+running: pytest.Item | None = None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    global running
+    running = item
+    try:
+        return (yield)
+    finally:
+        running = None
+
+
+def see_starts(event: str, arguments: tuple[object, ...]) -> None:
+    if event in STARTS and running is not None and not any(map(running.get_closest_marker, MAY_START_PROCESSES)):
+        raise AssertionError(f"{running.nodeid} starts {arguments[:1]}: mark it `process`")
+
+
+sys.addaudithook(see_starts)

@@ -10,6 +10,8 @@ import pytest
 from zab.pipeline import java
 from zab.pipeline.errors import PipelineError
 
+pytestmark = pytest.mark.process
+
 VECTOR = "--add-modules=jdk.incubator.vector"
 ACTION = "--add-opens=java.base/sun.security.action=ALL-UNNAMED"
 

@@ -16,7 +16,7 @@ import pytest
 from pyarrow import fs
 
 from tests.pipeline.rigs.ensembles import Directories
-from tests.rigs.zookeeper_server import free_ports
+from tests.rigs.ports import free_ports
 from zab.cli.main import main
 from zab.pipeline.errors import PipelineError
 from zab.pipeline.inventory import inventory

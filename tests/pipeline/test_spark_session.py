@@ -133,6 +133,7 @@ def test_only_a_cluster_elsewhere_reaches_the_driver_from_outside(url: str, on_l
     assert ("spark.driver.bindAddress" in module._recommended(url, progress=False)) == on_loopback
 
 
+@pytest.mark.process
 def test_cluster_may_name_the_python_of_its_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYSPARK_PYTHON", "/opt/python3.11/bin/python")
     assert module._needed_environment("spark://10.0.0.1:7077")["PYSPARK_PYTHON"] == "/opt/python3.11/bin/python"

@@ -9,7 +9,8 @@ import sys
 import time
 from pathlib import Path
 
-from tests.rigs.zookeeper_server import four_letter_word, free_ports
+from tests.rigs.ports import free_ports
+from tests.rigs.zookeeper_server import four_letter_word
 
 START_SECONDS = 30
 STOP_SECONDS = 20

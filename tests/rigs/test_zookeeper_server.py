@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from tests.rigs.zookeeper_server import ZooKeeperError, four_letter_word, free_ports, zookeeper, zookeeper_main
+from tests.rigs.zookeeper_server import ZooKeeperError, four_letter_word, zookeeper, zookeeper_main
 
 pytestmark = [pytest.mark.java, pytest.mark.slow]
 
@@ -76,7 +76,3 @@ def test_server_ends_with_a_killed_test_run() -> None:
     while is_running(pid):
         assert time.monotonic() < deadline
         time.sleep(0.02)
-
-
-def test_free_ports_differ() -> None:
-    assert len(set(free_ports(50))) == 50

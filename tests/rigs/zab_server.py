@@ -15,7 +15,8 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from tests.rigs.zookeeper_server import ZooKeeperEnsemble, ZooKeeperMember, free_ports
+from tests.rigs.ports import free_ports
+from tests.rigs.zookeeper_server import ZooKeeperEnsemble, ZooKeeperMember
 
 PROGRAM = ("-m", "zab.server")
 

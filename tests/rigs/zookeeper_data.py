@@ -1,4 +1,4 @@
-"""Files that a real ZooKeeper wrote under a mixed load, made once per test run for all tests that read such files.
+"""Files that a real ZooKeeper wrote under a mixed load; `tests.fixtures` has them made once in a run of the suite.
 
 One standalone server with small limits, so that it takes several snapshots while writes go on. The load has every kind
 of transaction that a standalone server logs: creates of all types, ACLs, null and binary data, sets, deletes, quotas,
@@ -8,10 +8,8 @@ so that its last log ends without a clean stop.
 
 from __future__ import annotations
 
-import functools
 import socket
 import struct
-import tempfile
 import threading
 import time
 from dataclasses import dataclass
@@ -50,16 +48,10 @@ def _zxid(path: Path) -> int:
     return int(path.name.split(".")[1], 16)
 
 
-_keep: list[tempfile.TemporaryDirectory[str]] = []
-
-
-@functools.cache
-def real_files() -> RealFiles:
-    """The files; the first call makes them, in about 5 s."""
-    directory = tempfile.TemporaryDirectory(prefix="zookeeper-data-", ignore_cleanup_errors=True)
-    _keep.append(directory)
+def make_real_files(directory: Path) -> RealFiles:
+    """Makes them in `directory`, in about 5 s."""
     with zookeeper(
-        directory=directory.name,
+        directory=directory,
         configuration={"tickTime": 300, "maxSessionTimeout": 60_000},
         properties={"snapCount": 800, "preAllocSize": 256, "extendedTypesEnabled": "true"},
     ) as ensemble:

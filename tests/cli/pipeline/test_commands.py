@@ -26,7 +26,6 @@ from datatree.record import Txn, encode
 from datatree.zookeeper.log import LOG_HEADER, encode_record
 from tests.cli.commands import Run
 from tests.datatree.histories import LINEAGE, START
-from tests.pipeline.conftest import spark  # noqa: F401 - a fixture
 from tests.pipeline.rigs.rows import History, moment
 from zab.cli.pipeline import run as pipeline_run
 from zab.cli.pipeline.activity import parse_session
@@ -454,7 +453,7 @@ def test_cells(name: str, value: Any, expected: str) -> None:
 
 
 @pytest.mark.spark
-def test_progress_counts_the_tasks_of_running_stages(spark: SparkSession) -> None:  # noqa: F811
+def test_progress_counts_the_tasks_of_running_stages(spark: SparkSession) -> None:
     file = io.StringIO()
     console = Console(file=file, force_terminal=True, width=80)
     with pipeline_run._StageProgress(spark, console) as progress:

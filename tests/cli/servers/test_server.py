@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
+from tests.rigs.ports import free_ports
 from tests.rigs.processes import is_open
-from tests.rigs.zookeeper_server import free_ports
 from zab.cli.servers.local_ensemble import LocalEnsemble, _property
 from zab.server.config_file import load
 

@@ -70,6 +70,7 @@ def test_a_run_that_fails_once_is_not_repeatable(
     assert "NOT REPEATABLE" in invoke("--seed", "9").output
 
 
+@pytest.mark.process
 def test_a_block_is_run_and_counted(invoke: Callable[..., Result]) -> None:
     done = invoke("--seed", "0", "--seeds", "4", "--jobs", "2", "--counts")
     assert done.exit_code == 0

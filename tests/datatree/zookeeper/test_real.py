@@ -16,21 +16,16 @@ from datatree.zookeeper.log import LOG_HEADER, LogReader, encode_record
 from datatree.zookeeper.snapshot import open_snapshot
 from datatree.zookeeper.state import ZooKeeperState
 from tests.datatree.zookeeper.histories import history
-from tests.rigs.zookeeper_data import RealFiles, real_files
+from tests.rigs.zookeeper_data import RealFiles
 from tests.rigs.zookeeper_server import four_letter_word, zookeeper
 from zab.host.disk import RealDisk
 
 pytestmark = [pytest.mark.java, pytest.mark.slow]
 
 
-@pytest.fixture(scope="module")
-def real() -> RealFiles:
-    return real_files()
-
-
 @pytest.fixture
-def disk(real: RealFiles) -> RealDisk:
-    return RealDisk(str(real.data_directory), lock=False)
+def disk(real_files: RealFiles) -> RealDisk:
+    return RealDisk(str(real_files.data_directory), lock=False)
 
 
 def without_stats(state: ZooKeeperState) -> dict:
@@ -42,25 +37,25 @@ def without_stats(state: ZooKeeperState) -> dict:
     }
 
 
-def test_directory_is_loaded_and_every_stored_digest_agrees(real: RealFiles, disk: RealDisk) -> None:
+def test_directory_is_loaded_and_every_stored_digest_agrees(real_files: RealFiles, disk: RealDisk) -> None:
     loaded = load_directory(disk)
     assert loaded.problems == []
     assert loaded.snapshot_zxid > 500
     assert loaded.snapshot_zxid + loaded.replayed_count == loaded.state.zxid > 1500
 
 
-def test_loaded_tree_is_what_a_client_read(real: RealFiles, disk: RealDisk) -> None:
+def test_loaded_tree_is_what_a_client_read(real_files: RealFiles, disk: RealDisk) -> None:
     tree = to_tree(load_directory(disk).state)
     found = {path.decode() for shard in tree.shards for path in shard}
-    assert found == real.znodes.keys()
-    for path, (data, stat) in real.znodes.items():
+    assert found == real_files.znodes.keys()
+    for path, (data, stat) in real_files.znodes.items():
         znode = tree.get(path.encode())
         if path != "/zookeeper/config":
             assert znode[0] == data, path
             assert STAT_LAYOUT.unpack(znode[2]) == stat, path
 
 
-def test_state_rebuilt_from_the_logs_alone_equals_each_snapshot(real: RealFiles, disk: RealDisk) -> None:
+def test_state_rebuilt_from_the_logs_alone_equals_each_snapshot(real_files: RealFiles, disk: RealDisk) -> None:
     """Node by node, ACLs and sessions too; every one of ZooKeeper's digests on the way is the state's."""
     snapshots = {zxid: path for zxid, path in named_files(disk, "version-2", "snapshot") if zxid}
     assert len(snapshots) >= 2
@@ -83,8 +78,8 @@ def test_state_rebuilt_from_the_logs_alone_equals_each_snapshot(real: RealFiles,
     assert digest_count > 1000
 
 
-def test_every_log_is_written_back_byte_for_byte(real: RealFiles) -> None:
-    for path in real.logs():
+def test_every_log_is_written_back_byte_for_byte(real_files: RealFiles) -> None:
+    for path in real_files.logs():
         data = path.read_bytes()
         written = [encode_record(record.txn, record.digest) for record in LogReader([data], str(path))]
         assert data.startswith(LOG_HEADER + b"".join(written))
@@ -137,12 +132,12 @@ def test_real_zookeeper_serves_a_snapshot_and_a_log_that_we_wrote(tmp_path: Path
 
 
 def test_real_zookeeper_serves_a_real_directory_that_went_through_our_tree(
-    real: RealFiles, disk: RealDisk, tmp_path: Path
+    real_files: RealFiles, disk: RealDisk, tmp_path: Path
 ) -> None:
     tree = to_tree(load_directory(disk).state)
     directory = tmp_path / "server1" / "data" / "version-2"
     directory.mkdir(parents=True)
     write_directory(RealDisk(str(directory.parent), lock=False), from_cursor(tree.begin_snapshot()))
     found = served(tmp_path)
-    assert {**found, "/zookeeper/config": None} == {**real.znodes, "/zookeeper/config": None}
+    assert {**found, "/zookeeper/config": None} == {**real_files.znodes, "/zookeeper/config": None}
     shutil.rmtree(tmp_path / "server1")

@@ -27,7 +27,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.rigs.zookeeper_server import free_ports
+from tests.rigs.ports import free_ports
 from zab.pipeline.java import spark_java_home
 from zab.pipeline.spark_session import spark_home
 

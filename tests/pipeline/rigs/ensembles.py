@@ -1,14 +1,11 @@
 """Data directories that ensembles of three left behind, ours and the real ZooKeeper's, with what their clients know.
 
-    zab_directories, zookeeper_directories     fixtures, made once per test run: `Directories`
-    zab_run(directory), zookeeper_run(…)       the same without pytest
+    zab_run(directory), zookeeper_run(…)       make them; `tests.fixtures` does so once in a run of the suite
 
 A run: every kind of write; several clients under load while the leader is killed with `kill -9` and comes back; locks,
 sessions that die; all members killed at once in the middle of the load (a copy of the directories is kept as `killed`)
 and started again; more load, to the end, and a clean stop. Members take snapshots and begin new log files all the
 while.
-
-The directories are shared: a test that changes one takes a copy first.
 """
 
 from __future__ import annotations
@@ -21,7 +18,6 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-import pytest
 from kazoo.client import KazooClient
 
 from datatree.zookeeper.snapshot import is_complete
@@ -288,15 +284,3 @@ def _zxid_of(port: int) -> str:
         if line.startswith("Zxid: "):
             return line.removeprefix("Zxid: ")
     return ""
-
-
-@pytest.fixture(scope="session")
-def zab_directories(tmp_path_factory: pytest.TempPathFactory) -> Directories:
-    """What three of our members left."""
-    return zab_run(tmp_path_factory.mktemp("zab-directories"))
-
-
-@pytest.fixture(scope="session")
-def zookeeper_directories(tmp_path_factory: pytest.TempPathFactory) -> Directories:
-    """What three members of the real ZooKeeper left."""
-    return zookeeper_run(tmp_path_factory.mktemp("zookeeper-directories"))

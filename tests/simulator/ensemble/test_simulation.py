@@ -7,11 +7,12 @@ from collections import Counter
 
 import pytest
 
-from zab.cli.servers.simulate import run_block
+from zab.cli.servers.simulate import attempt, run_block
 from zab.simulator.ensemble.profile import FAULTS
 from zab.simulator.ensemble.simulation import run
 
 SEEDS = 300
+FEW_SEEDS = 10
 
 REACHED = (
     "leaders established",
@@ -80,6 +81,11 @@ def test_it_needs_no_trio_and_no_sockets() -> None:
     assert done.stdout.strip() == "set()"
 
 
+def test_a_few_seeds_are_good() -> None:
+    assert [attempt(seed).failure for seed in range(FEW_SEEDS)] == [None] * FEW_SEEDS
+
+
+@pytest.mark.hunt
 @pytest.mark.slow
 def test_a_few_hundred_seeds_are_good_and_reach_what_they_are_for() -> None:
     reached: Counter[str] = Counter()
