@@ -21,7 +21,7 @@ from pathlib import Path
 from bench.cells import all_cells, hosts_of, run_load
 from tests.chaos.checker import Kind, Operation
 from tests.chaos.client import SHARED_PATHS, RecordingClient, Request
-from tests.chaos.recording import record
+from tests.pipeline.rigs.recording import record
 from tests.rigs.zab_server import zab_servers
 from tests.rigs.zookeeper_server import ZooKeeperEnsemble
 from zab.pipeline.history.files import read_history

@@ -1,4 +1,4 @@
-"""A minute of an ensemble's life: clients load it, members are killed with `kill -9` and come back, then it is judged.
+"""A while of an ensemble's life: clients load it, members are killed with `kill -9` and come back, then it is judged.
 
     run(ensemble, seconds=60, seed=1) -> Report
 

@@ -11,7 +11,8 @@ from pathlib import Path
 
 from tests.chaos.checker import Kind, Operation, Outcome, Replica
 from zab.pipeline.history import operation as history
-from zab.pipeline.history.files import write_history
+from zab.pipeline.history.files import read_history, write_history
+from zab.pipeline.jobs.history import check_table
 
 _NO_NODE = -101
 _KINDS = {Kind.SET: history.SET, Kind.CREATE: history.CREATE, Kind.GET: history.GET, Kind.SYNC: history.SYNC}
@@ -22,6 +23,12 @@ _NS = 1_000_000_000
 def record(path: Path, operations: Sequence[Operation], replicas: Sequence[Replica] = ()) -> None:
     """Write the history of one run to `path`."""
     write_history(path, [*map(recorded, operations), *_last_reads(operations, replicas)])
+
+
+def violations(path: Path) -> list[str]:
+    """What `zab pipeline history` has to say of a recorded run."""
+    rows = check_table(read_history([path])).to_pylist()
+    return [f"{row['kind']} {row['path']}: {row['sentence']}: {row['witness']}" for row in rows]
 
 
 def recorded(one: Operation) -> history.Operation:
