@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import sys
 from functools import cache
@@ -13,6 +14,7 @@ from tests.tidy.sources import MODULES, ROOT, SOURCES, at, imports, module_of, m
 
 PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
 
+DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 OUTSIDE = frozenset(
     {
         *("asyncio", "logging", "multiprocessing", "os", "pathlib", "queue", "random", "select", "selectors", "signal"),
@@ -122,6 +124,94 @@ def test_the_table_names_no_arrow_that_nobody_uses() -> None:
     for room in ROOMS:
         unused = {name for name in room.ours if name.removesuffix("/*.py").replace("/", ".") not in used[room.package]}
         assert not unused, f"{room.name} imports nothing of {sorted(unused)}"
+
+
+def test_no_files_import_each_other_in_a_circle() -> None:
+    graph = {module_of(path): modules_imported(path) - {module_of(path)} for path in SOURCES}
+    circles = [sorted(part) for part in _components(graph) if len(part) > 1]
+    report([f"{' <-> '.join(circle)}: a circle of imports, types included" for circle in circles])
+
+
+def _components(graph: dict[str, frozenset[str]]) -> list[set[str]]:
+    """The strongly connected components (Kosaraju)."""
+    order: list[str] = []
+    seen: set[str] = set()
+    for start in graph:
+        stack = [(start, iter(sorted(graph[start])))] if start not in seen else []
+        seen.add(start)
+        while stack:
+            module, others = stack[-1]
+            following = next((other for other in others if other not in seen), None)
+            if following is None:
+                order.append(module)
+                stack.pop()
+            else:
+                seen.add(following)
+                stack.append((following, iter(sorted(graph[following]))))
+    backwards: dict[str, set[str]] = {module: set() for module in graph}
+    for module, others in graph.items():
+        for other in others:
+            backwards[other].add(module)
+    components = []
+    left = set(graph)
+    for module in reversed(order):
+        if module in left:
+            part, pending = {module}, [module]
+            left.discard(module)
+            while pending:
+                new = backwards[pending.pop()] & left
+                left -= new
+                part |= new
+                pending += new
+            components.append(part)
+    return components
+
+
+def test_the_check_for_circles_finds_one() -> None:
+    graph = {"a": frozenset("b"), "b": frozenset("c"), "c": frozenset("a"), "d": frozenset("ab")}
+    assert {"a", "b", "c"} in _components(graph)
+    assert sum(len(part) > 1 for part in _components(graph)) == 1
+
+
+def floors() -> dict[str, int]:
+    """The floor of each room, as the page draws them."""
+    drawing = PAGE.split("\n## Rooms\n", 1)[1].split("```")[1]
+    found = {}
+    for line in drawing.strip().splitlines():
+        number, *names = line.split()
+        found.update({name.removesuffix("/*.py").replace("/", "."): int(number) for name in names})
+    return found
+
+
+def test_the_drawing_is_the_house() -> None:
+    floor_of = floors()
+    assert set(floor_of) == {room.package for room in ROOMS}
+    found = []
+    for path in SOURCES:
+        own = room_of(module_of(path)).package
+        for module in modules_imported(path):
+            other = room_of(module).package
+            if other != own and module != "zab" and floor_of[other] >= floor_of[own]:
+                found.append(f"{at(path, 1)}: {own} is on floor {floor_of[own]}, {other} on floor {floor_of[other]}")
+    report(found)
+
+
+def test_every_stop_of_a_walk_is_there() -> None:
+    walks = PAGE.split("\n## Walks\n", 1)[1].split("\n## ", 1)[0]
+    stops = re.findall(r"^\| \d+ \| `([^`]+)` `([^`]+)` \|", walks, re.M)
+    assert len(stops) > 20
+    assert len(stops) == len(re.findall(r"^\| \d+ \|", walks, re.M)), "a stop is a file and a name in it"
+    report([f"docs/architecture.md: {path} has no {name}" for path, name in stops if not _has(ROOT / path, name)])
+
+
+def _has(path: Path, name: str) -> bool:
+    body: list[ast.stmt] = parsed(path).body
+    for part in name.split("."):
+        found = [item for item in body if isinstance(item, DEFINITIONS) and item.name == part]
+        if not found:
+            return False
+        body = found[0].body
+    return True
 
 
 def test_the_paths_that_the_page_names_exist() -> None:
