@@ -55,7 +55,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Dealing:
     return Dealing(config, log, groups_path(config))
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_finish(session: pytest.Session) -> None:
+    """Before xdist tells that this worker has collected: then the groups are read."""
     if hasattr(session.config, "workerinput"):
         write_groups(session.items, Path(session.config.workerinput["groups"]))
 
