@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.fixtures import real_files, spark, zab_directories, zookeeper_directories
 from tests.rigs.dealing import Dealing, place_in_order, write_groups
@@ -18,6 +19,10 @@ __all__ = ["real_files", "spark", "zab_directories", "zookeeper_directories"]
 # A shell has its background jobs ignore Ctrl-C, and every process inherits that: tests that interrupt one need it back.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# How long an example takes says how busy the machine is.
+settings.register_profile("suite", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("suite")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

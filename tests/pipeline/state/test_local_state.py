@@ -274,7 +274,7 @@ def test_the_latest_epoch_counts_what_any_file_says(zab_directories: Directories
     assert local_moment(dirs_of(copy)).last_epoch == 41
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(data=st.data())
 def test_no_damage_gives_a_wrong_state(zab_directories: Directories, tmp_path_factory, data) -> None:
     """Bytes of one member's files changed at random: the same state, from the other members, or a sentence."""
