@@ -23,7 +23,7 @@ LONGEST_FIRST = ("spark", "cluster", "hunt", "java", "process", "slow")
 
 def group(item: pytest.Function) -> str:
     """Tests of one group go to one worker."""
-    if item.get_closest_marker("spark") and not item.get_closest_marker("cluster"):
+    if item.get_closest_marker("spark"):
         return "spark"
     scopes = {definitions[-1].scope for definitions in item._fixtureinfo.name2fixturedefs.values()}
     if item.get_closest_marker("slow") and "module" not in scopes:
