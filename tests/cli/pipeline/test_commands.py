@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -538,6 +539,9 @@ def running_with(text: str) -> list[str]:
     return found
 
 
+PATIENCE_SECONDS = 120
+
+
 @pytest.mark.cluster
 @pytest.mark.parametrize("while_it", ["starts", "runs"])
 def test_an_interrupted_job_leaves_nothing(member: Path, tmp_path: Path, while_it: str) -> None:
@@ -547,21 +551,24 @@ def test_an_interrupted_job_leaves_nothing(member: Path, tmp_path: Path, while_i
     out.mkdir()
     errors = tmp_path / "errors"
     command = [sys.executable, "-m", "zab.cli.main", "pipeline", "locks", str(member), "--out", f"{out}/x.json"]
-    with errors.open("w") as file:
-        job = subprocess.Popen(command, env={**os.environ, "TMPDIR": str(work)}, stderr=file)
-        deadline = time.monotonic() + 60
-        while time.monotonic() < deadline and job.poll() is None:
-            # Java has the path of its logging's settings among its arguments. When tasks run, the parts have a place.
-            if running_with(f"java.*{work}") and (while_it == "starts" or any(out.iterdir())):
-                break
-            time.sleep(0.05)
+    with (
+        errors.open("w") as file,
+        subprocess.Popen(command, env={**os.environ, "TMPDIR": str(work)}, stderr=file) as job,
+    ):
+        # Java has the path of its logging's settings among its arguments. When tasks run, the parts have a place.
+        wait_for(lambda: running_with(f"java.*{work}") and (while_it == "starts" or any(out.iterdir())))
         job.send_signal(signal.SIGINT)
         try:
-            assert job.wait(60) == 130
+            assert job.wait(PATIENCE_SECONDS) == 130
         finally:
             job.kill()
     assert errors.read_text() == ""
     assert list(out.iterdir()) == []
-    while time.monotonic() < deadline and running_with(f"java.*{work}"):
-        time.sleep(0.1)
-    assert running_with(f"java.*{work}") == []
+    wait_for(lambda: not running_with(f"java.*{work}"))
+
+
+def wait_for(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
