@@ -18,6 +18,7 @@ from tests.rigs.zookeeper_server import ZooKeeperMember
 from zab.host.disk import RealDisk
 
 SHORT_SECONDS = 3.0
+TRIES = 5
 TICK = {"tickTime": 500}
 
 
@@ -54,9 +55,16 @@ def test_members_killed_under_load_lose_nothing_and_agree(tmp_path: Path, pytest
 
 @pytest.mark.slow
 def test_with_members_that_acknowledge_before_they_have_written_the_same_run_finds_lost_writes(tmp_path: Path) -> None:
-    program = ("-m", "tests.chaos.early_ack")
-    with zab_servers(3, directory=tmp_path, configuration=TICK, program=program) as ensemble:
-        report = run(ensemble, seconds=SHORT_SECONDS, seed=1, victims={"all": 1})
-    assert report.acknowledged_count > 0, report
-    assert "lost" in {violation.rule for violation in report.violations}, report
+    """On a busy machine a kill may find nothing that is acknowledged and not written: then it is tried again."""
+    reports = (early_acknowledgers(tmp_path / str(seed), seed) for seed in range(1, TRIES + 1))
+    report = next((each for each in reports if "lost" in {violation.rule for violation in each.violations}), None)
+    assert report is not None, f"{TRIES} runs found nothing"
     assert any(text.startswith("lost write") for text in violations_in_history(report, tmp_path / "history.parquet"))
+
+
+def early_acknowledgers(directory: Path, seed: int) -> Report:
+    program = ("-m", "tests.chaos.early_ack")
+    with zab_servers(3, directory=directory, configuration=TICK, program=program) as ensemble:
+        report = run(ensemble, seconds=SHORT_SECONDS, seed=seed, victims={"all": 1})
+    assert report.acknowledged_count > 0, report
+    return report
