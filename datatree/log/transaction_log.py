@@ -223,7 +223,7 @@ class TransactionLog:
         """Cut off every batch above (zxid, chain), newest files first; durable when it returns.
 
         What is cut is kept beside the log, as stale files, which retention removes in time. With `conflict` it differs
-        from what another member has at the same zxid, and stays until somebody has seen it (A5).
+        from what another member has at the same zxid, and stays until somebody has seen it (A5 conflicts).
 
         Raises NotHeldError when that is no batch end of this history. An OSError is final."""
         assert zxid >= self.mark, f"{zxid:#x} is below the high-water mark {self.mark:#x}"

@@ -5,6 +5,8 @@ Each failure is one line: path, line, rule, and what to do instead.
 
 import ast
 import re
+from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -117,3 +119,32 @@ def test_the_top_level_stays_small() -> None:
         path for path in ROOT.iterdir() if path.name not in (".git", ".venv", "data") and "cache" not in path.name
     ]
     assert len(entries) <= TOP_LEVEL_ENTRIES_MAX, sorted(path.name for path in entries)
+
+
+def test_no_table_or_rule_is_torn_by_a_rewrap() -> None:
+    """A rule over a section is one line; no line of a paragraph is one word that the next line goes on from."""
+    found = []
+    for path in SOURCES:
+        lines = text_of(path).splitlines()
+        for number, (line, following) in enumerate(pairwise(lines), 1):
+            is_rule = re.match(r"\s*# -{20,} \w", line) is not None
+            if is_rule and re.match(r"\s*# \w", following):
+                found.append(f"{at(path, number + 1)}: the rule over a section is one line")
+        for first, last in docstring_lines(parsed(path)):
+            for number in range(first + 1, last):
+                before, line, following = lines[number - 2 : number + 1]
+                is_torn = re.fullmatch(r" *[a-z]+", line) and re.match(r" *[a-z]", following) and before.strip()
+                if is_torn and indent(line) == indent(following):
+                    found.append(f"{at(path, number)}: a paragraph is torn here")
+    report(found)
+
+
+def docstring_lines(tree: ast.Module) -> Iterator[tuple[int, int]]:
+    for item in ast.walk(tree):
+        if isinstance(item, ast.Expr) and isinstance(item.value, ast.Constant) and isinstance(item.value.value, str):
+            assert item.end_lineno is not None
+            yield item.lineno, item.end_lineno
+
+
+def indent(line: str) -> int:
+    return len(line) - len(line.lstrip())

@@ -9,11 +9,11 @@ disk, more appends gather; load makes the groups grow by itself, no timer does.
 After `IDLE_SECONDS` without work the storage is told that it is idle: it leaves a mark that everything before it
 was synced.
 
-A failure is final (C1: after a failed fsync a second one proves nothing). The thread ends, and the loop finds what
-`failed` makes of the reason among its posts: the process has to end.
+A failure is final (C1 failed syncs: after a failed fsync a second one proves nothing). The thread ends, and the loop
+finds what `failed` makes of the reason among its posts: the process has to end.
 
 Nothing else runs in this thread: beside a busy loop every return to the interpreter may cost a switch interval,
-which is why `SWITCH_SECONDS` is 0.5 ms and not Python's 5 (H3).
+which is why `SWITCH_SECONDS` is 0.5 ms and not Python's 5 (H3 log thread).
 
 The loop could write small appends itself: that was built and measured (one client, one request in flight, three members
 and the load on two busy cores, medians of nine alternating rounds). It saved a fifth of the processor time, 940 µs an

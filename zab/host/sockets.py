@@ -8,9 +8,9 @@ The connection object is made by the service (`Manners`). It collects output, an
 now) and `closing`; it is told in `unsent_bytes` what the kernel has not taken yet. A socket is in the selector only for
 what it is wanted for: for writing while something is unsent, not at all while it is paused with nothing to send.
 
-The budget: a turn shall last `TURN_MS` at most (H2). What the service does with bytes costs far more than receiving
-them, so the number of bytes that a turn takes in follows from how long the turns before it took. Whoever was not
-served this time is first next time.
+The budget: a turn shall last `TURN_MS` at most (H2 turn budget). What the service does with bytes costs far more than
+receiving them, so the number of bytes that a turn takes in follows from how long the turns before it took. Whoever was
+not served this time is first next time.
 
 Limits (those of addresses, of output and of silence are the service's): one receive takes 64 KiB, a turn at most
 `BUDGET_BYTES_MAX`; a connection that is to be closed when its output is sent is closed after `CLOSING_MS` at the

@@ -8,8 +8,8 @@ A connection is plain state. What may happen to it depends on its stage:
     (closing)     in any stage: nothing is read or written any more, and at the end of the turn it is forgotten
 
 Output is one list, in the order of the steps that wrote it: replies, watch events and the answer to the handshake are
-never reordered (A1). The host sends it at the end of the turn and keeps what the socket did not take; it says how much
-that is in `unsent_bytes`.
+never reordered (A1 output order). The host sends it at the end of the turn and keeps what the socket did not take; it
+says how much that is in `unsent_bytes`.
 
 Limits, and what happens there:
     output_limit_bytes      unsent output of a connection: it is not read from; at twice that it is closed

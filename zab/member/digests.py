@@ -1,4 +1,4 @@
-"""The digests of this member's tree at the last batch ends, to compare with those of others (decisions E5 and E6).
+"""The digests of this member's tree at the last batch ends, to compare with those of others (E5 digests).
 
 A batch carries the digest of the leader's tree at a batch end that the leader had applied when it sent the batch; a
 learner's answer to a ping carries its own. Two members with the same zxid and another digest have different trees, and

@@ -4,21 +4,21 @@
     next_deadline()                       when a step is wanted although nothing happened
     clients.dirty                         after a step: connections to be flushed, paused, read from again or closed
 
-The order of a turn, whatever the order of its inputs (decision H2: acknowledgements never wait behind clients):
+The order of a turn, whatever the order of its inputs (H2 turn budget: acknowledgements never wait behind clients):
 
     1  what the peer is told: links, messages, storage; its effects, among them what is committed
     2  committed batches are applied and answered, up to a budget; the rest is first in the next turn
     3  clients: new connections, bytes, ends
-    4  the end of the turn: sessions that were silent for too long (last of all, G1), znodes whose time is over; then
+    4  the end of the turn: sessions that were silent for too long (G1 expiry last), znodes whose time is over; then
        all that is to be written as one batch, or as one message to the leader; questions to the leader; limits
 
 The trio host and the simulator run the same member; it reads no clock, opens no file and starts no thread.
 
 Invariants:
 - Clients are served only while the peer serves and everything committed before is applied; when that ends, every
-  client is closed and nothing that was under way goes to the next leader (G2).
-- The tree at a batch end has the digest that the leader announced for it, or this member halts (E5): it never serves a
-  tree that it knows to be wrong.
+  client is closed and nothing that was under way goes to the next leader (G2 former roles).
+- The tree at a batch end has the digest that the leader announced for it, or this member halts (E5 digests): it never
+  serves a tree that it knows to be wrong. Its log stays as it is (E6 wrong trees).
 
 Not here: the way of a request (`processor`), the protocol between members (`zab.peer`), files (the host's storage).
 """
@@ -125,8 +125,7 @@ class Member:
     def tree(self) -> DataTree:
         return self.state.tree
 
-    # ------------------------------------------------------------------------------------------------------------ a
-    # turn
+    # ----------------------------------------------------------------------------------------------------------- a turn
 
     def step(self, now: int, wall: int, inputs: Sequence[Input]) -> list[MemberEffect]:
         """One turn of the loop; the effects are to be carried out in their order."""
@@ -341,8 +340,7 @@ class Member:
         while self._synced and self._synced[0][1] <= self.applied:
             self.processor.synced(self._synced.popleft()[0])
 
-    # ------------------------------------------------------------------------------------------------- committed
-    # batches
+    # ------------------------------------------------------------------------------------------------ committed batches
 
     def _apply_committed(self) -> None:
         count = 0
@@ -362,7 +360,7 @@ class Member:
             self._take_snapshot(batch)
 
     def _check_digest(self, batch: Batch) -> None:
-        """The leader says what the tree was like somewhere before; a tree that was not must not go on (E5)."""
+        """The leader says what the tree was like somewhere before; a tree that was not must not go on (E5 digests)."""
         own = self.digests.differs(batch.applied, batch.digest) if batch.digest_version == DIGEST_VERSION else None
         if own is not None:
             self.metrics.digest_mismatches_count += 1
@@ -420,7 +418,7 @@ class Member:
             self._on_member_message(message)
 
     def _stop_serving(self) -> None:
-        """Close to clients; nothing that was under way goes to the next leader (G2)."""
+        """Close to clients; nothing that was under way goes to the next leader (G2 former roles)."""
         self.serving = self._is_stalled = False
         self.clients.close_all()
         self.processor.drop_role()

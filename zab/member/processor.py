@@ -11,12 +11,13 @@
 
 Invariants:
 - A connection's output has, for transaction z: the watch events of z, the reply of z, the reads of that session that
-  stand before its next write; then what z + 1 causes (A1). So no event precedes the reply that registered its watch,
-  and a read sees every earlier write of its session and no later one.
+  stand before its next write; then what z + 1 causes (A1 output order). So no event precedes the reply that registered
+  its watch, and a read sees every earlier write of its session and no later one.
 - `sync` keeps its place as a write does. It is done when this member has applied what was committed when a quorum
   confirmed the leader; or when a later write of the same connection is committed, which no quorum grants to a leader
   that was deposed before.
-- A refused write is a transaction, too (A2): every write that is forwarded comes back exactly once, in order.
+- A refused write is a transaction, too (A2 ordered refusals): every write that is forwarded comes back exactly once, in
+  order.
 - A transaction answers a connection only if it was proposed after the session came there (`fence`), since some clients
   begin with the same xid again on every connection.
 
@@ -126,7 +127,7 @@ class Processor:
         self.now = 0
         """Monotonic ms of the turn."""
         self.newest_time = 0
-        """The time of the newest batch known here; the next one is not earlier (A11)."""
+        """The time of the newest batch known here; the next one is not earlier (A11 batch time)."""
 
     # ----------------------------------------------------------------------------------------- frames from a client
 
@@ -237,8 +238,7 @@ class Processor:
             self.clients.send(connection, end.last)
         self.clients.close(connection, Closing.FLUSHED)
 
-    # ------------------------------------------------------------------------------------ writes, on their way to
-    # quorum
+    # ----------------------------------------------------------------------------------- writes, on their way to quorum
 
     def proposals(self, next_zxid: Callable[[], int | None], wall: int) -> Iterator[Propose]:
         """On the leader: the writes of the turn as transactions, in batches.
@@ -456,7 +456,7 @@ class Processor:
         self.changes.forget(connection)
 
     def drop_role(self) -> None:
-        """Leave what a leader or learner had under way: none of it goes to the next leader (G2)."""
+        """Leave what a leader or learner had under way: none of it goes to the next leader (G2 former roles)."""
         self.prepare = None
         self.intake.clear()
         self.proposed.clear()

@@ -21,10 +21,10 @@ leader started, becomes the first asker's.
 
 Liveness: everything that comes on a connection touches its session, once a turn. The leader keeps the time; a learner
 tells it in its answer to each ping. A session ends only by a closeSession that is committed: its client's, or the
-leader's when the session was silent for its whole timeout of input that was processed (G1).
+leader's when the session was silent for its whole timeout of input that was processed (G1 expiry last).
 
-Ids: made here, without asking; the leader refuses one that exists, and then another is tried (G3). A createSession
-carries the id of its server as cxid, so that nobody takes the answer to another server's for his own.
+Ids: made here, without asking; the leader refuses one that exists, and then another is tried (G3 session ids). A
+createSession carries the id of its server as cxid, so that nobody takes the answer to another server's for his own.
 
 Not here: the clock of expiry, ids and passwords (`session`), which sessions exist (the tree).
 """
@@ -81,7 +81,7 @@ class Sessions:
         self.tracker = None
 
     def drop_role(self) -> None:
-        """Nothing that was under way goes to the next leader (G2)."""
+        """Nothing that was under way goes to the next leader (G2 former roles)."""
         self.tracker = None
         self._touches = TouchTable()
         assert not self._wanted, "taken at the end of each turn"
@@ -182,8 +182,7 @@ class Sessions:
         self._clients.send(connection, frame(answer.encode()))
         self._clients.close(connection, Closing.FLUSHED)
 
-    # ------------------------------------------------------------------------------------------- for the turn's other
-    # steps
+    # --------------------------------------------------------------------------------------- for the turn's other steps
 
     def take_wanted(self) -> list[tuple[int, int]]:
         """New sessions, id and timeout in ms, that are to be created."""
@@ -229,7 +228,7 @@ class Sessions:
         return self.tracker.touch(session, timeout_ms, now) and self.tracker.set_owner(session, owner)
 
     def expired(self, now: int) -> list[int]:
-        """Sessions that were silent for their whole timeout; each is closing from now on. Last in a turn (G1)."""
+        """Sessions that were silent for their whole timeout; each is closing from now on (G1 expiry last)."""
         return self.tracker.expired(now) if self.tracker is not None else []
 
     def learner_touched(self, rows: list[list[int]], now: int) -> None:

@@ -7,10 +7,10 @@ The server calls it in the log thread, the simulator inline: what is durable whe
 
 Order within one effect: acceptedEpoch before currentEpoch; for an installed snapshot first the tree is loaded (so a
 file that is not usable changes nothing), then the member record goes, then the file gets its name, then the log is
-reset: a crash anywhere leaves either the old history or a member that does not count (B1).
+reset: a crash anywhere leaves either the old history or a member that does not count (B1 member record).
 
-Any OSError is final (C1): it passes through, and its caller ends the process. `SnapshotError` is not: the fetched
-file is removed and the answer says so.
+Any OSError is final (C1 failed syncs): it passes through, and its caller ends the process. `SnapshotError` is not: the
+fetched file is removed and the answer says so.
 
 Reading (`read_log`, `read_for_changes`, `offer_snapshot`) may happen in other threads; a lock, handed in, keeps it
 apart from cuts.

@@ -1,7 +1,7 @@
 """A turn of a member: what it does, in which order, and what becomes of each effect. The one place for all of it: the
 server on trio, the simulator and the tests hand in ports (`zab.member.ports`) and run this.
 
-A turn, in this order (H2):
+A turn, in this order (H2 turn budget):
 
     1  quorum links are read, all of them; answers of the storage and of tasks are taken
     2  clients are read, round robin, within the budget
@@ -10,7 +10,7 @@ A turn, in this order (H2):
     5  everything is sent, once for each socket. With something to store: quorum links, then the storage gets its work,
        then clients; so followers write while this member does. With nothing to store: clients first, since whoever
        waits for an answer comes first
-    6  log reads begin whose links have room (H4); whoever knocked is let in
+    6  log reads begin whose links have room (H4 slow learners); whoever knocked is let in
 
 | effect | what becomes of it |
 |---|---|
@@ -206,7 +206,7 @@ class Turn:
         self._reads.append(effect)
 
     def _start_reads(self) -> None:
-        """The link's room is the flow control of the transfer (H4)."""
+        """The link's room is the flow control of the transfer (H4 slow learners)."""
         waiting, self._reads = self._reads, []
         for effect in waiting:
             if self._links.unsent_bytes(effect.link) > READ_AHEAD_BYTES:

@@ -1,4 +1,5 @@
-"""Snapshot transfer: a learner fetches a snapshot file over a connection of its own, and goes on where it stopped (H4).
+"""Snapshot transfer: a learner fetches a snapshot file over a connection of its own (H4 slow learners), and goes on
+where it stopped.
 
 The learner dials the quorum port of the member that offered the snapshot, and does not greet:
 

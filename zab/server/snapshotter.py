@@ -1,11 +1,11 @@
-"""The snapshot thread: writes snapshots, preallocates log files, and removes what retention lets go (E4).
+"""What the job thread does: it writes snapshots and preallocates log files (E4 snapshot thread).
 
     take(effect)        write the snapshot that a cursor holds, slice by slice, each slice synced
     preallocate()       have a log file ready for the next roll
     run(work)           run the retention's work
 
-A write error abandons that snapshot only (C4): the tree goes on as if there had been none. A failed preallocation
-is said and forgotten: the log then grows as it is written.
+A write error abandons that snapshot only (C4 stalled disk): the tree goes on as if there had been none. A failed
+preallocation is said and forgotten: the log then grows as it is written.
 
 Not here: when a snapshot is due (the leader says it for all), which files may go (`datatree.recovery.retention`).
 """

@@ -6,7 +6,7 @@
 A member without a majority does not lead: it cannot prove that it has what others acknowledged. The operator can say
 that there is nothing better. Then a new lineage begins with the member's tree, at the first zxid of an epoch after all
 that it has heard of. No member of the old ensemble takes part in the new one by mistake, and its
-leader needs every voter once, as any first start does (B3); the others bring empty directories.
+leader needs every voter once, as any first start does (B3 first start); the others bring empty directories.
 
 What is in the log after the known high-water mark is kept: the lost leader may have acknowledged it to clients, and a
 client that was told nothing must expect both. So nothing is lost that this member has.

@@ -1,7 +1,7 @@
 """What goes wrong: one thing after the other, as the profile's weights say, and each is over some time later.
 
 Every fault is within what the service promises to bear, so that any failure is a bug: what was durable is never
-damaged, and never are so many members wiped that what was acknowledged may be gone (decision B4): those that are
+damaged, and never are so many members wiped that what was acknowledged may be gone (B4 rollbacks): those that are
 synchronized, by what is on their disks, stay a quorum.
 
     kill, power, blackout     the process of a member ends; its machine loses its power; all machines do

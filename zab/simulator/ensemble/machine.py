@@ -50,7 +50,7 @@ class MemberMachine(Machine):
 
     @property
     def is_synchronized(self) -> bool:
-        """What is on its disk says that it may be counted (B1)."""
+        """What is on its disk says that it may be counted (B1 member record)."""
         return load_member(self.disk) is not None and load_epochs(self.disk) is not None
 
     def _recover(self) -> Recovered | None:

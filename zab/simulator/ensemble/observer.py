@@ -3,12 +3,14 @@
 It keeps what concerns members (what concerns clients is in `session_checker`):
 
     history before currentEpoch     who is in an epoch, by what is on its disk, holds what that epoch began with
-    durability      what a member promised is on its disk when it starts again: the history that it acknowledged or
-                    said it had, the epochs that it accepted and acknowledged; and whenever a mark moves, a quorum has
-    it on disk digests         equal zxid, equal digest: on every member, live, recovered or installed
-    snapshots       equal zxid, equal bytes: on every member
-    sessions        a leader proposes the end of a session only after its full timeout without input that was processed
-    whole state     now and then, and at the end: each tree against the model, znode by znode
+    durability                      what a member promised is on its disk when it starts again: the history that it
+                                    acknowledged or said it had, the epochs that it accepted and acknowledged; and
+                                    whenever a mark moves, a quorum has it on disk
+    digests                         equal zxid, equal digest: on every member, live, recovered or installed
+    snapshots                       equal zxid, equal bytes: on every member
+    sessions                        a leader proposes the end of a session only after its full timeout without input
+                                    that was processed
+    whole state                     now and then, and at the end: each tree against the model, znode by znode
 
 and counts what happened, so that a test can see that runs reach what they are for.
 """

@@ -2,7 +2,7 @@
 
 Whoever wants a link dials; both ends greet; then each is told that the link is up, messages go both ways, and each is
 told once that it is down, unless it has closed the link itself. Each process numbers its own ends. Messages that are
-urgent overtake what waits to be sent (H2).
+urgent overtake what waits to be sent (H2 turn budget).
 
 How a link ends: closed (what was sent arrives, then the end), reset (what is on its way is lost, both ends hear of it),
 or its other side lost its power (nothing is heard for a while).

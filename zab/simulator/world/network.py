@@ -2,7 +2,7 @@
 
 Ends are numbers: servers have their ids, clients are negative. A wire is first-in first-out, as TCP is, whatever the
 delays; only what waits on the sender's side may be overtaken, by what its sender calls urgent (the two send queues of a
-quorum link, decision H2).
+quorum link, H2 turn budget).
 
     partition       what is on a wire that is blocked waits, as TCP retransmits, and arrives after it is healed; whoever
                     waits for it may have given up by then. Both directions or one.
