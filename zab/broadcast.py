@@ -18,12 +18,12 @@ and nothing before ACK-LD.
 from typing import TYPE_CHECKING
 
 from datatree.log import batch as codec
+from datatree.log.zxid import counter_of, epoch_of, make_zxid
 from zab import discovery, synchronization
 from zab import events as ev
 from zab import message as msg
 from zab.quorum import high_water_mark
 from zab.roles import BROADCAST, Following, Leading, LearnerHandler, ProtocolError, Question, Stage
-from zab.zxid import counter_of, epoch_of, make_zxid
 
 if TYPE_CHECKING:
     from zab.peer import Peer

@@ -18,6 +18,7 @@ higher one: the leader then renews its epoch (F1), where ZooKeeper's learner wou
 from typing import TYPE_CHECKING
 
 from datatree.log.batch import LINEAGE_BYTES, genesis
+from datatree.log.zxid import EPOCH_MAX
 from zab import broadcast, synchronization
 from zab import events as ev
 from zab import message as msg
@@ -33,7 +34,6 @@ from zab.roles import (
     ProtocolError,
     Stage,
 )
-from zab.zxid import EPOCH_MAX
 
 if TYPE_CHECKING:
     from zab.peer import Peer

@@ -26,6 +26,7 @@ from typing import Any
 import attrs
 
 from datatree.log.batch import CHAIN_BYTES, LINEAGE_BYTES, Batch, genesis
+from datatree.log.zxid import epoch_of
 from zab import broadcast, discovery, synchronization
 from zab import events as ev
 from zab import message as msg
@@ -43,7 +44,6 @@ from zab.roles import (
     LearnerHandler,
     ProtocolError,
 )
-from zab.zxid import epoch_of
 
 STATE_NAMES = {LOOKING: "looking", FOLLOWING: "following", LEADING: "leading", OBSERVING: "observing"}
 

@@ -22,13 +22,13 @@ from typing import TYPE_CHECKING
 
 from datatree.log import batch as codec
 from datatree.log.batch import Batch
+from datatree.log.zxid import epoch_of, make_zxid
 from zab import broadcast
 from zab import events as ev
 from zab import message as msg
 from zab.election import LEADING
 from zab.history import Position
 from zab.roles import BROADCAST, SYNCHRONIZATION, Following, LearnerHandler, ProtocolError, Stage
-from zab.zxid import epoch_of, make_zxid
 
 if TYPE_CHECKING:
     from zab.peer import Peer

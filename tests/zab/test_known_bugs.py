@@ -7,12 +7,12 @@ Each test sets up the scenario of the ticket and shows the rule that it taught. 
 import pytest
 
 from datatree.log.batch import build, genesis
+from datatree.log.zxid import make_zxid
 from zab import events as ev
 from zab import message as msg
 from zab.election import FOLLOWING, LEADING, LOOKING, Vote, total_order
 from zab.history import BATCHES, NOTHING
 from zab.testing.peers import Ensemble, histories
-from zab.zxid import make_zxid
 
 
 def established(size: int = 3, **settings: int) -> tuple[Ensemble, int]:

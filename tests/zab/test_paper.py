@@ -7,12 +7,12 @@ from random import Random
 import pytest
 
 from datatree.log.batch import Batch
+from datatree.log.zxid import counter_of, epoch_of
 from tests.zab.test_random_faults import disturb
 from zab import events as ev
 from zab import message as msg
 from zab.election import LEADING
 from zab.testing.peers import Ensemble, histories
-from zab.zxid import counter_of, epoch_of
 
 
 class Recorder(Ensemble):

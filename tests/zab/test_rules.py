@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from datatree.log.batch import Batch, build, genesis
+from datatree.log.zxid import EPOCH_MAX, make_zxid
 from tests.zab.test_known_bugs import established, rejoining_with_held_storage
 from zab import events as ev
 from zab import message as msg
@@ -15,7 +16,6 @@ from zab.election import LOOKING
 from zab.history import BATCHES
 from zab.roles import BROADCAST, Stage
 from zab.testing.peers import Disk, Ensemble, Server, histories
-from zab.zxid import EPOCH_MAX, make_zxid
 
 LINEAGE = b"lineage of tests"
 

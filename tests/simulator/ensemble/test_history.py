@@ -3,10 +3,10 @@
 import pytest
 
 from datatree.log.batch import Batch, build, genesis
+from datatree.log.zxid import make_zxid
 from datatree.record import Txn, encode
 from zab.simulator.ensemble.history import History
 from zab.simulator.world.verdict import SafetyError
-from zab.zxid import make_zxid
 
 LINEAGE = bytes(range(16))
 START = (0, genesis(LINEAGE))

@@ -26,10 +26,10 @@ from typing import TYPE_CHECKING
 from attrs import define
 
 from datatree.log.batch import Batch, continues, follows
+from datatree.log.zxid import counter_of, epoch_of, make_zxid
 from datatree.record import Txn, decode_all
 from zab.simulator.ensemble.model import Model
 from zab.simulator.world.verdict import SafetyError
-from zab.zxid import counter_of, epoch_of, make_zxid
 
 if TYPE_CHECKING:
     from zab.simulator.ensemble.requests import Asked

@@ -22,6 +22,7 @@ from collections.abc import Callable, Sequence
 
 from attrs import define
 
+from datatree.log.zxid import counter_of
 from datatree.recovery.recover import Recovered
 from datatree.tree import DataTree
 from zab import events as ev
@@ -36,7 +37,6 @@ from zab.simulator.ensemble.model import Model
 from zab.simulator.ensemble.process import MemberProcess
 from zab.simulator.ensemble.recorder import Recorder
 from zab.simulator.world.verdict import SafetyError
-from zab.zxid import counter_of
 
 
 @define
