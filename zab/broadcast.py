@@ -22,7 +22,7 @@ from datatree.log.zxid import counter_of, epoch_of, make_zxid
 from zab import discovery, synchronization
 from zab import events as ev
 from zab import message as msg
-from zab.quorum import high_water_mark
+from zab.high_water_mark import high_water_mark
 from zab.roles import BROADCAST, Following, Leading, LearnerHandler, ProtocolError, Question, Stage
 
 if TYPE_CHECKING:

@@ -1,11 +1,15 @@
-"""Which sets of voters decide, and the high-water mark that their acknowledgements imply.
+"""Which sets of servers decide.
 
-Two quorums of one configuration always intersect; that is all the protocol needs to know of them. A majority is the
-usual kind; a hierarchical quorum (`group.G=…`, `weight.N=…` in `zoo.cfg`) wins a majority of the groups, each by a
-majority of its weight. Voters with weight 0 never decide anything.
+    Majority       more than half of the voters: Zab's usual rule
+    Hierarchical   a majority of the groups, each by a majority of its weight (`group.G=…`, `weight.N=…` in `zoo.cfg`)
+    AckQuorum      any Qa servers of a write set: BookKeeper's rule for one entry
+    InSync         every server of a set that may shrink, but not below a minimum: Kafka's rule
 
-The high-water mark is the pattern that this service, the ledger and the partition share: only what is at or below it is
-visible. Here it is the largest position that a quorum has acknowledged (`high_water_mark`).
+Two quorums of one `Majority`, `Hierarchical` or `InSync` rule always intersect; Zab needs nothing else of them. Two
+ack quorums of a write set may be disjoint: a reader that recovers a ledger asks for so many answers (Qw - Qa + 1)
+that every ack quorum shares a server with them.
+
+What a quorum implies for a log is its high-water mark (`zab.high_water_mark`).
 """
 
 from collections.abc import Iterable, Mapping, Set
@@ -19,7 +23,7 @@ class Quorum(Protocol):
 
     @property
     def voters(self) -> frozenset[int]:
-        """The server ids that may decide: all with a weight above 0."""
+        """The servers that may decide: all with a weight above 0."""
 
     def contains(self, servers: Set[int]) -> bool:
         """Whether these servers include a quorum; ids that are no voters count for nothing."""
@@ -47,7 +51,7 @@ class Hierarchical:
 
     groups: tuple[frozenset[int], ...]
     weights: Mapping[int, int]
-    """Weight of a server; 1 where nothing is said."""
+    """Weight of a server; 1 where nothing is said. A server of weight 0 never decides anything."""
     voters: frozenset[int] = attrs.field(init=False, default=attrs.Factory(_voters_of, takes_self=True))
 
     def __attrs_post_init__(self) -> None:
@@ -64,11 +68,33 @@ class Hierarchical:
         return won > len(weighted) // 2
 
 
-def high_water_mark(quorum: Quorum, acknowledged: Mapping[int, int], mark: int) -> int:
-    """The largest position that a quorum has acknowledged, from each voter's cumulative acknowledgement; `mark`, which
-    is known already, if there is none above it."""
-    positions = {position for server, position in acknowledged.items() if position > mark and server in quorum.voters}
-    for position in sorted(positions, reverse=True):
-        if quorum.contains({server for server, durable in acknowledged.items() if durable >= position}):
-            return position
-    return mark
+@attrs.frozen
+class AckQuorum:
+    """At least `size` servers of the write set."""
+
+    voters: frozenset[int]
+    """The write set: the servers that an entry is sent to."""
+    size: int
+    """BookKeeper's Qa, from 1 to the size of the write set."""
+
+    def __attrs_post_init__(self) -> None:
+        assert 1 <= self.size <= len(self.voters), (self.size, self.voters)
+
+    def contains(self, servers: Set[int]) -> bool:
+        return len(self.voters & servers) >= self.size
+
+
+@attrs.frozen
+class InSync:
+    """Every server of the in-sync set, as long as the set has at least `size_min` of them; else nobody."""
+
+    voters: frozenset[int]
+    """The in-sync set, the leader included."""
+    size_min: int = 1
+    """Kafka's `min.insync.replicas`."""
+
+    def __attrs_post_init__(self) -> None:
+        assert self.size_min >= 1, self.size_min
+
+    def contains(self, servers: Set[int]) -> bool:
+        return len(self.voters) >= self.size_min and self.voters <= servers

@@ -1,0 +1,29 @@
+"""The high-water mark: the position in a replicated log up to which enough replicas have it.
+
+A replica that acknowledges a position says that it holds everything up to there. What enough of them hold survives the
+loss of the others, so a reader may see it; what lies above the mark may still be lost, so nobody may. Whoever writes
+the log computes the mark from the acknowledgements and tells the others, and the mark never falls.
+
+Three systems build on this, and differ only in what "enough" means (`zab.quorum`):
+
+    Zab             the last committed zxid       a majority of the voters
+    BookKeeper      the last add confirmed (LAC)  an ack quorum of the write set
+    Kafka           the high watermark            every member of the in-sync set: the minimum of their log ends
+"""
+
+from collections.abc import Mapping
+from typing import TypeVar
+
+from zab.quorum import Quorum
+
+Position = TypeVar("Position", bound=int)
+
+
+def high_water_mark(quorum: Quorum, acknowledged: Mapping[int, Position], mark: Position) -> Position:
+    """The largest position that a quorum has acknowledged, from each voter's cumulative acknowledgement; `mark`, which
+    is known already, if there is none above it."""
+    positions = {position for server, position in acknowledged.items() if position > mark and server in quorum.voters}
+    for position in sorted(positions, reverse=True):
+        if quorum.contains({server for server, durable in acknowledged.items() if durable >= position}):
+            return position
+    return mark
