@@ -5,10 +5,10 @@ carries them out, in order, and answers with events.
 
 Two rules bind the host.
 
-- Effects on storage (the classes in `STORAGE_EFFECTS`) go through one first-in first-out queue, are carried out one
-  after
-  the other, each durably, and are answered in that order by an event with the same generation. A failure of one of
-  them is final: the process ends. The peer ignores answers of an older generation, except for the fact they state.
+- Effects on storage (the classes in `STORAGE_EFFECTS`) go through one first-in first-out queue. They are carried out
+  one after the other, each durably, and are answered in that order by an event with the same generation. A failure of
+  one of them is final: the process ends. The peer ignores answers of an older generation, except for the fact that
+  they state.
 - A link is an integer that names one connection of one process run, never reused. Links are first-in first-out; a link
   that breaks is reported once, by `QuorumLinkDown`, and nothing of it is delivered afterwards.
 """
@@ -57,9 +57,16 @@ class QuorumLinkUp:
 
 @attrs.define
 class QuorumLinkDown:
-    """A quorum connection broke, or could not be opened (then `link` is 0)."""
+    """A quorum connection broke."""
 
     link: int
+
+
+@attrs.define
+class DialFailed:
+    """The quorum port of a server that we dialled cannot be reached, or it did not greet us."""
+
+    sid: int
 
 
 @attrs.define
@@ -172,6 +179,7 @@ Event: TypeAlias = (
     | NotificationReceived
     | QuorumLinkUp
     | QuorumLinkDown
+    | DialFailed
     | MessageReceived
     | Durable
     | LogCut
@@ -199,7 +207,7 @@ class SendNotification:
 
 @attrs.define
 class ConnectQuorum:
-    """Dial the quorum port of this server; answer with `QuorumLinkUp`, or with `QuorumLinkDown` of link 0."""
+    """Dial the quorum port of this server; answer with `QuorumLinkUp` or `DialFailed`."""
 
     sid: int
 

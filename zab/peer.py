@@ -424,7 +424,12 @@ class Peer:
             return
         if self.leading is not None and event.link in self.leading.handlers:
             self.drop_learner(now, self.leading.handlers[event.link], "its link broke", close=False)
-        elif self.following is not None and (event.link or None) == self.following.link:
+        elif self.following is not None and event.link == self.following.link:
+            discovery.learner_on_link_down(self, now)
+
+    def _on_dial_failed(self, now: int, event: ev.DialFailed) -> None:
+        following = self.following
+        if following is not None and following.link is None and following.leader == event.sid:
             discovery.learner_on_link_down(self, now)
 
     def drop_learner(self, now: int, handler: LearnerHandler, reason: str, *, close: bool = True) -> None:
@@ -568,6 +573,7 @@ _ON_EVENT: dict[type[ev.Event], Callable[[Peer, int, Any], None]] = {
     ev.NotificationReceived: Peer._on_notification,
     ev.QuorumLinkUp: Peer._on_quorum_link_up,
     ev.QuorumLinkDown: Peer._on_quorum_link_down,
+    ev.DialFailed: Peer._on_dial_failed,
     ev.MessageReceived: Peer._on_message,
     ev.Durable: Peer._on_durable,
     ev.LogCut: Peer._on_log_cut,

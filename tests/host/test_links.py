@@ -6,7 +6,7 @@ import time
 import pytest
 import trio
 
-from zab.events import MessageReceived, QuorumLinkDown, QuorumLinkUp
+from zab.events import DialFailed, MessageReceived, QuorumLinkDown, QuorumLinkUp
 from zab.host import links as links_module
 from zab.host.links import GREETING_MS, Links
 from zab.host.listener import open_listener
@@ -179,18 +179,18 @@ def test_another_server_than_the_one_dialled_is_a_failed_dial(server):
     theirs = server.dials(3)
     server.turns(0)
     theirs.sendall(framed(Hello(PROTOCOL_VERSION, 2)))
-    assert server.turns() == [QuorumLinkDown(0)]
+    assert server.turns() == [DialFailed(3)]
 
 
 def test_dialled_server_that_closes_before_its_greeting_is_a_failed_dial(server):
     server.dials(3).close()
-    assert server.turns() == [QuorumLinkDown(0)]
+    assert server.turns() == [DialFailed(3)]
 
 
 def test_dial_that_failed_elsewhere_is_reported(server):
     server.links.dial_failed(3)
     assert not server.links.is_idle
-    assert server.turns() == [QuorumLinkDown(0)]
+    assert server.turns() == [DialFailed(3)]
 
 
 def test_connection_that_does_not_greet_is_closed_in_time(server, monkeypatch):
@@ -240,7 +240,7 @@ def test_request_for_a_snapshot_is_no_answer_to_a_dial(server):
     theirs = server.dials(3)
     server.turns(0)
     theirs.sendall(frame(REQUEST_BYTES))
-    assert server.turns() == [QuorumLinkDown(0)]
+    assert server.turns() == [DialFailed(3)]
     assert server.handed_over == []
 
 

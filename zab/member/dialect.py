@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from itertools import count
 
-from zab.events import MessageReceived, QuorumLinkDown, QuorumLinkUp
+from zab.events import DialFailed, MessageReceived, QuorumLinkDown, QuorumLinkUp
 from zab.member.connection import ClientConnection, Closing
 from zab.member.inputs import ClientBytes, ClientClosed, ClientConnected, Input
 from zab.member.settings import Config
@@ -39,10 +39,6 @@ def cut(proposal: Proposal) -> list[Proposal]:
     return [Proposal(batches) for batches in pieces]
 
 
-def _refused(_sid: int) -> QuorumLinkDown:
-    return QuorumLinkDown(0)
-
-
 QUORUM_DIALECT: Dialect[Message, Input] = Dialect(
     encode=encode,
     decode=decode,
@@ -53,7 +49,7 @@ QUORUM_DIALECT: Dialect[Message, Input] = Dialect(
     up=QuorumLinkUp,
     received=MessageReceived,
     down=QuorumLinkDown,
-    refused=_refused,
+    refused=DialFailed,
 )
 
 

@@ -473,7 +473,7 @@ class Ensemble:
 
     def dial(self, server: Server, sid: int) -> None:
         if {server.sid, sid} & self.cut:
-            server.inputs.append(ev.QuorumLinkDown(0))
+            server.inputs.append(ev.DialFailed(sid))
             return
         link = len(self.on_wire) + 1
         self.links[link] = (server.sid, sid)

@@ -334,7 +334,7 @@ class Ensemble:
 
     def _connect(self, sid: int, to: int) -> None:
         if self.servers[to].peer is None or frozenset((sid, to)) in self.cut or to in self.paused:
-            self.step(sid, ev.QuorumLinkDown(0))
+            self.step(sid, ev.DialFailed(to))
             return
         link = self._next_link
         self._next_link += 1
