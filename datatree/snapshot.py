@@ -62,6 +62,7 @@ from datatree.digest import DIGEST_VERSION
 from datatree.log.batch import CHAIN_BYTES, LINEAGE_BYTES
 from datatree.log.disk import Disk, File
 from datatree.log.epochs import DIRECTORY
+from datatree.log.zxid import Zxid
 from datatree.tree import DataTree, TreeError
 from datatree.znode import STAT_BYTES, Znode
 
@@ -132,9 +133,9 @@ def fetch_path(zxid: int) -> str:
     return f"{snapshot_path(zxid)}.fetch"
 
 
-def snapshot_files(disk: Disk) -> list[int]:
+def snapshot_files(disk: Disk) -> list[Zxid]:
     """The zxids of the snapshot files there are, rising; whether they are valid is not looked at."""
-    return sorted(int(match[1], 16) for name in disk.list(DIRECTORY) if (match := _NAME.fullmatch(name)))
+    return sorted(Zxid(int(match[1], 16)) for name in disk.list(DIRECTORY) if (match := _NAME.fullmatch(name)))
 
 
 class SnapshotWriter:

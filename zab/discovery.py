@@ -7,36 +7,34 @@
                                       its own currentEpoch = e, durable; on to synchronization
 
 Variables: `leading.handlers` by stage, `leading.epoch`, `acke_recv`; `following.epoch`. Invariants: LEADERINFO and
-ACKEPOCH leave after the epoch is durable; an epoch is never accepted twice for two leaders (an ACKEPOCH with epoch -1
-is no vote); the leader's (currentEpoch, last zxid) is at least that of every member it counts.
+ACKEPOCH leave after the epoch is durable; an epoch is never accepted twice for two leaders (an ACKEPOCH with the epoch
+`NO_VOTE` does not count); the leader's (currentEpoch, last zxid) is at least that of every member it counts.
 
 A learner that comes later, in synchronization or broadcast, walks the same steps with the epoch that is there
 already. A learner that has promised a higher epoch to somebody else in the meantime can only come back under a still
-higher one: the leader then renews its epoch (F1), where ZooKeeper's learner would knock for ever.
+higher one: the leader then renews its epoch (`renewal`).
 """
 
-from typing import TYPE_CHECKING
-
-from datatree.log.batch import LINEAGE_BYTES, genesis
-from datatree.log.zxid import EPOCH_MAX
-from zab import broadcast, synchronization
+from datatree.log.batch import LINEAGE_BYTES
+from datatree.log.zxid import EPOCH_MAX, next_epoch
 from zab import events as ev
 from zab import message as msg
-from zab.election import LEADING
-from zab.history import FOUNDER, NOTHING
+from zab import renewal, synchronization
+from zab.history import beginning
+from zab.ids import Link, ServerId
+from zab.message import NO_VOTE
+from zab.peer_state import PeerState
 from zab.roles import (
-    BROADCAST,
-    DISCOVERY,
-    SYNCHRONIZATION,
+    CONNECTED,
+    EPOCH_ACCEPTED,
+    EPOCH_PROPOSED,
+    INFORMED,
     Following,
     Leading,
     LearnerHandler,
     ProtocolError,
-    Stage,
 )
-
-if TYPE_CHECKING:
-    from zab.peer import Peer
+from zab.states import BROADCAST, DISCOVERY, FOUNDER, LEADING, NOTHING, SYNCHRONIZATION, State
 
 DIAL_COUNT_MAX = 5
 """How often a learner dials its leader before it elects again."""
@@ -45,37 +43,29 @@ REDIAL_MS = 50
 # --------------------------------------------------------------------------------------------------------- the leader
 
 
-def leader_start(peer: "Peer", now: int) -> None:
-    """The election is won: wait for learners. Those that dialled before are here already."""
+def leader_start(peer: PeerState, now: int) -> Leading:
+    """The election is won: wait for learners."""
     settings = peer.settings
     half_tick = settings.tick_ms // 2
     peer.leading = Leading(now + settings.init_ms, now + half_tick, now + settings.tick_ms)
     peer.doubted_above = None
     peer.become(LEADING, DISCOVERY)
-    early, peer.early = peer.early, {}
-    for link, (sid, info) in early.items():
-        leader_on_link_up(peer, now, link, sid)
-        if info is not None and peer.leading is not None:
-            peer.receive(now, link, info)
-    if peer.leading is not None and peer.leading.epoch is None:
-        determine_new_epoch(peer)
+    return peer.leading
 
 
-def leader_on_link_up(peer: "Peer", now: int, link: int, sid: int) -> None:
+def leader_on_link_up(peer: PeerState, now: int, leading: Leading, link: Link, sid: ServerId) -> None:
     """A learner has dialled; a newer link of a server takes the place of its older one."""
-    leading = peer.leading
-    assert leading is not None
     older = leading.handler_of(sid)
     if older is not None:
-        peer.drop_learner(now, older, "replaced by a newer link")
+        peer.drop_learner(leading, older, "replaced by a newer link")
     leading.handlers[link] = LearnerHandler(link, sid, now)
 
 
-def leader_on_followerinfo(peer: "Peer", now: int, handler: LearnerHandler, message: msg.FollowerInfo) -> None:
+def leader_on_followerinfo(
+    peer: PeerState, now: int, leading: Leading, handler: LearnerHandler, message: msg.FollowerInfo
+) -> None:
     """LeaderProcessCEPOCH."""
-    leading = peer.leading
-    assert leading is not None
-    if handler.stage != Stage.CONNECTED:
+    if handler.stage != CONNECTED:
         raise ProtocolError("a second FOLLOWERINFO on one link")
     if message.accepted_epoch >= EPOCH_MAX:
         raise ProtocolError(f"no epoch is above {message.accepted_epoch}")
@@ -87,7 +77,7 @@ def leader_on_followerinfo(peer: "Peer", now: int, handler: LearnerHandler, mess
             f"server {handler.sid} belongs to another ensemble: "
             f"lineage {message.lineage.hex()}, this one is {peer.lineage.hex()}"
         )
-    handler.stage = Stage.INFORMED
+    handler.stage = INFORMED
     handler.observer = message.observer or handler.sid not in peer.settings.quorum.voters
     # A record that somebody holds the history of another lineage says nothing about this one.
     handler.amnesiac = message.amnesiac or (peer.lineage != b"" and message.lineage != peer.lineage)
@@ -95,16 +85,16 @@ def leader_on_followerinfo(peer: "Peer", now: int, handler: LearnerHandler, mess
     handler.marked = message.marked and message.amnesiac and message.holds == NOTHING
     handler.accepted_epoch = message.accepted_epoch
     if leading.epoch is None:
-        determine_new_epoch(peer)
+        determine_new_epoch(peer, leading)
     elif leading.epoch_accepted:
-        _propose_epoch(peer, now, handler)
+        _propose_epoch(peer, now, leading, handler)
 
 
-def _is_first_start(peer: "Peer", leading: Leading) -> bool:
+def _is_first_start(peer: PeerState, leading: Leading) -> bool:
     """Every voter is connected, and none has anything; or at most what forced recovery made, which this leader has, and
     where it was made is among them. Or a quorum is marked, and nobody was heard of who has anything (B3)."""
     quorum, me = peer.settings.quorum, peer.settings.sid
-    informed = [h for h in leading.at_least(Stage.INFORMED) if h.sid in quorum.voters]
+    informed = [h for h in leading.at_least(INFORMED) if h.sid in quorum.voters]
     held = {me: peer.holds, **{h.sid: h.holds for h in informed}}
     if quorum.voters <= held.keys():
         most = max(held.values())
@@ -113,19 +103,17 @@ def _is_first_start(peer: "Peer", leading: Leading) -> bool:
     return leading.by_marker
 
 
-def determine_new_epoch(peer: "Peer") -> None:
+def determine_new_epoch(peer: PeerState, leading: Leading) -> None:
     """DetermineNewEpoch: "a quorum Q of CEPOCH(e): e' later than any e received"."""
-    leading = peer.leading
-    assert leading is not None
     assert leading.epoch is None
-    informed = leading.at_least(Stage.INFORMED)
+    informed = leading.at_least(INFORMED)
     cepoch_recv = {h.sid for h in informed if not h.amnesiac}
     if not peer.amnesiac:
         cepoch_recv.add(peer.settings.sid)
     leading.first_start = _is_first_start(peer, leading)
     if not (peer.settings.quorum.contains(cepoch_recv) or leading.first_start):
         return
-    leading.epoch = 1 + max([peer.accepted_epoch, *(h.accepted_epoch for h in informed)])
+    leading.epoch = next_epoch(peer.accepted_epoch, *(h.accepted_epoch for h in informed))
     assert leading.epoch <= EPOCH_MAX
     connected = "a quorum of marked, empty voters" if leading.by_marker else "a quorum"
     peer.trace(f"{connected} is connected -> propose epoch {leading.epoch}")
@@ -139,105 +127,97 @@ def determine_new_epoch(peer: "Peer") -> None:
     peer.save_epochs(leading.epoch, peer.current_epoch)
 
 
-def leader_on_epochs_saved(peer: "Peer", now: int) -> None:
+def leader_on_epochs_saved(peer: PeerState, now: int, leading: Leading) -> None:
     """One of the leader's two promises is durable: acceptedEpoch first, currentEpoch later."""
-    leading = peer.leading
-    assert leading is not None
     assert leading.epoch is not None
     if not leading.epoch_accepted and peer.accepted_epoch == leading.epoch:
         leading.epoch_accepted = True
         if not peer.amnesiac or leading.first_start:
             leading.acke_recv.add(peer.settings.sid)
         for handler in list(leading.handlers.values()):
-            if handler.stage == Stage.INFORMED and handler.link in leading.handlers:
-                _propose_epoch(peer, now, handler)
-        determine_initial_history(peer, now)
+            if handler.stage == INFORMED and handler.link in leading.handlers:
+                _propose_epoch(peer, now, leading, handler)
+        determine_initial_history(peer, leading)
     elif not leading.epoch_current and peer.current_epoch == leading.epoch:
         leading.epoch_current = True
-        synchronization.leader_start(peer, now)
+        synchronization.leader_start(peer, now, leading)
 
 
-def _propose_epoch(peer: "Peer", now: int, handler: LearnerHandler) -> None:
+def _propose_epoch(peer: PeerState, now: int, leading: Leading, handler: LearnerHandler) -> None:
     """Send LEADERINFO, unless the learner has promised a higher epoch already."""
-    leading = peer.leading
-    assert leading is not None
     assert leading.epoch is not None
     assert leading.epoch_accepted, "LEADERINFO must not leave before acceptedEpoch is durable"
     if handler.accepted_epoch > leading.epoch:
-        peer.drop_learner(now, handler, f"it has accepted epoch {handler.accepted_epoch}, we lead {leading.epoch}")
+        peer.drop_learner(leading, handler, f"it has accepted epoch {handler.accepted_epoch}, we lead {leading.epoch}")
         if leading.established:
             peer.trace(f"server {handler.sid} can only follow a higher epoch -> renew the epoch")
-            broadcast.leader_want_renewal(peer, now, handler.accepted_epoch)
+            renewal.leader_want_renewal(peer, now, leading, handler.accepted_epoch)
         return
-    handler.stage = Stage.EPOCH_PROPOSED
+    handler.stage = EPOCH_PROPOSED
     peer.send(handler.link, msg.LeaderInfo(leading.epoch, peer.lineage))
 
 
-def leader_on_ackepoch(peer: "Peer", now: int, handler: LearnerHandler, message: msg.AckEpoch) -> None:
+def leader_on_ackepoch(
+    peer: PeerState, now: int, leading: Leading, handler: LearnerHandler, message: msg.AckEpoch
+) -> None:
     """LeaderProcessACKEPOCH."""
-    leading = peer.leading
-    assert leading is not None
-    if handler.stage != Stage.EPOCH_PROPOSED:
+    if handler.stage != EPOCH_PROPOSED:
         raise ProtocolError(f"ACKEPOCH in stage {handler.stage.name}")
     handler.position = (message.zxid, message.chain)
     acknowledged = leading.acknowledged.get(handler.sid, 0)
     if message.zxid < acknowledged and not handler.amnesiac:
         peer.trace(f"server {handler.sid} has {message.zxid:#x}, it acknowledged {acknowledged:#x} -> it lost its data")
         handler.amnesiac = True
-    if peer.phase == DISCOVERY:
+    if peer.phase is DISCOVERY:
         if _is_ahead(peer, handler, message):
-            _on_learner_ahead(peer, now, handler, message)
+            _on_learner_ahead(peer, leading, handler, message)
             return
-        handler.stage = Stage.EPOCH_ACCEPTED
-        if message.epoch != -1 and broadcast.counts(leading, handler):
+        handler.stage = EPOCH_ACCEPTED
+        if message.epoch != NO_VOTE and leading.counts(handler):
             leading.acke_recv.add(handler.sid)
-        elif message.epoch == -1:
-            _give_up_unless_possible(peer, now, f"server {handler.sid} had accepted epoch {leading.epoch} before")
+        elif message.epoch == NO_VOTE:
+            _give_up_unless_possible(peer, leading, f"server {handler.sid} had accepted epoch {leading.epoch} before")
             return
-        determine_initial_history(peer, now)
+        determine_initial_history(peer, leading)
     else:
-        handler.stage = Stage.EPOCH_ACCEPTED
-        synchronization.leader_sync_learner(peer, now, handler)
+        handler.stage = EPOCH_ACCEPTED
+        synchronization.leader_sync_learner(peer, leading, handler)
 
 
-def _is_ahead(peer: "Peer", handler: LearnerHandler, message: msg.AckEpoch) -> bool:
+def _is_ahead(peer: PeerState, handler: LearnerHandler, message: msg.AckEpoch) -> bool:
     """Whether the learner's history is newer than the leader's, which then must not become the initial history."""
-    if handler.amnesiac or handler.observer or message.epoch == -1:
+    if handler.amnesiac or handler.observer or message.epoch == NO_VOTE:
         return False
     return (message.epoch, message.zxid) > (peer.current_epoch, peer.history.last[0])
 
 
-def _on_learner_ahead(peer: "Peer", now: int, handler: LearnerHandler, message: msg.AckEpoch) -> None:
+def _on_learner_ahead(peer: PeerState, leading: Leading, handler: LearnerHandler, message: msg.AckEpoch) -> None:
     """F2: without a quorum that does not need this learner, there is nothing to wait for."""
-    leading = peer.leading
-    assert leading is not None
     mine = f"({peer.current_epoch}, {peer.history.last[0]:#x})"
     reason = f"it is ahead of the leader: ({message.epoch}, {message.zxid:#x}), the leader has {mine}"
-    peer.drop_learner(now, handler, reason)
-    _give_up_unless_possible(peer, now, f"server {handler.sid} is ahead")
+    peer.drop_learner(leading, handler, reason)
+    _give_up_unless_possible(peer, leading, f"server {handler.sid} is ahead")
 
 
-def _give_up_unless_possible(peer: "Peer", now: int, reason: str) -> None:
+def _give_up_unless_possible(peer: PeerState, leading: Leading, reason: str) -> None:
     """Elect again, unless the learners on open links can still accept the epoch as a quorum."""
-    leading = peer.leading
-    assert leading is not None
     possible = {
         h.sid
         for h in leading.handlers.values()
-        if broadcast.counts(leading, h) and (h.stage < Stage.EPOCH_ACCEPTED or h.sid in leading.acke_recv)
+        if leading.counts(h) and (h.stage < EPOCH_ACCEPTED or h.sid in leading.acke_recv)
     }
     if not peer.settings.quorum.contains(possible | {peer.settings.sid}):
-        peer.look(now, f"{reason}, and without it there is no quorum")
+        peer.look(f"{reason}, and without it there is no quorum")
 
 
-def on_voter_left(peer: "Peer", now: int, sid: int) -> None:
+def on_voter_left(peer: PeerState, sid: ServerId) -> None:
     """What a voter said in the election that led to our role is over: it elects again.
 
     Without this, whoever still counts on it would wait for initLimit."""
     leading, following = peer.leading, peer.following
     if following is not None:
         if sid == following.leader and following.epoch is None:
-            peer.look(now, f"server {sid} does not lead, it elects")
+            peer.look(f"server {sid} does not lead, it elects")
     elif leading is not None and not leading.established and leading.handler_of(sid) is None:
         peer.election.received.pop(sid, None)
         electors = {
@@ -245,16 +225,14 @@ def on_voter_left(peer: "Peer", now: int, sid: int) -> None:
             for elector, vote in peer.election.received.items()
             if vote.leader == peer.settings.sid and (not vote.amnesiac or leading.is_founder(vote))
         }
-        possible = electors | {h.sid for h in leading.handlers.values() if broadcast.counts(leading, h)}
+        possible = electors | {h.sid for h in leading.handlers.values() if leading.counts(h)}
         if not peer.settings.quorum.contains(possible | {peer.settings.sid}):
-            peer.look(now, f"server {sid} elects again, and without it there is no quorum")
+            peer.look(f"server {sid} elects again, and without it there is no quorum")
 
 
-def determine_initial_history(peer: "Peer", now: int) -> None:
+def determine_initial_history(peer: PeerState, leading: Leading) -> None:
     """DetermineInitialHistory: with a quorum of ACKEPOCHs, the leader's own history is the one to synchronize to."""
-    leading = peer.leading
-    assert leading is not None
-    if peer.phase != DISCOVERY or not leading.epoch_accepted or leading.current_saving:
+    if peer.phase is not DISCOVERY or not leading.epoch_accepted or leading.current_saving:
         return
     if not peer.settings.quorum.contains(leading.acke_recv):
         return
@@ -265,35 +243,10 @@ def determine_initial_history(peer: "Peer", now: int) -> None:
     peer.save_epochs(leading.epoch, leading.epoch)
 
 
-def leader_renew(peer: "Peer", now: int) -> None:
-    """Make a new epoch over the open links (F1): everything proposed is committed, clients stay where they are."""
-    leading = peer.leading
-    assert leading is not None
-    assert leading.epoch is not None
-    assert leading.established
-    assert peer.committed == peer.history.last[0]
-    for handler in list(leading.handlers.values()):
-        if not handler.served or handler.stage != Stage.UP_TO_DATE:
-            peer.drop_learner(now, handler, "the epoch is renewed")
-            continue
-        handler.stage = Stage.INFORMED
-        handler.accepted_epoch = leading.epoch
-        handler.decided = False
-        handler.acked = 0
-    leading.epoch = 1 + max(peer.accepted_epoch, leading.renewal_above)
-    leading.epoch_accepted = leading.current_saving = leading.epoch_current = False
-    leading.renewal_wanted = False
-    leading.acke_recv.clear()
-    leading.deadline = now + peer.settings.init_ms
-    peer.become(LEADING, DISCOVERY)
-    peer.trace(f"the epoch is renewed: {peer.current_epoch} -> {leading.epoch}")
-    peer.save_epochs(leading.epoch, peer.current_epoch)
-
-
 # -------------------------------------------------------------------------------------------------------- the learner
 
 
-def learner_start(peer: "Peer", now: int, leader: int, role: int) -> None:
+def learner_start(peer: PeerState, now: int, leader: ServerId, role: State) -> None:
     """The election named a leader: dial its quorum port."""
     peer.following = Following(leader, now + peer.settings.init_ms)
     early, peer.early = peer.early, {}
@@ -303,8 +256,9 @@ def learner_start(peer: "Peer", now: int, leader: int, role: int) -> None:
     peer.emit(ev.ConnectQuorum(leader))
 
 
-def learner_on_link_up(peer: "Peer", now: int, link: int, sid: int) -> None:
+def learner_on_link_up(peer: PeerState, link: Link, sid: ServerId) -> None:
     """ConnectAndFollowerSendCEPOCH."""
+    following = peer.following
     following = peer.following
     if following is None or following.link is not None or following.leader != sid:
         peer.emit(ev.CloseLink(link, "this server is not our leader any more"))
@@ -317,22 +271,20 @@ def learner_on_link_up(peer: "Peer", now: int, link: int, sid: int) -> None:
     )
 
 
-def learner_on_link_down(peer: "Peer", now: int) -> None:
+def learner_on_link_down(peer: PeerState, now: int, following: Following) -> None:
     """The leader is gone; before it was reached, dial again for a while: it may not know yet that it leads."""
-    following = peer.following
-    assert following is not None
     if following.epoch is None and following.dialled < DIAL_COUNT_MAX:
         following.link = None
         following.redial_at = now + REDIAL_MS
     else:
-        peer.look(now, f"the link to leader {following.leader} broke")
+        peer.look(f"the link to leader {following.leader} broke")
 
 
-def learner_on_leaderinfo(peer: "Peer", now: int, following: Following, message: msg.LeaderInfo) -> None:
+def learner_on_leaderinfo(peer: PeerState, now: int, following: Following, message: msg.LeaderInfo) -> None:
     """FollowerProcessNEWEPOCH: "if e' > f.p then f.p <- e'", durably, then the acknowledgement."""
     assert following.link is not None
-    if peer.phase == BROADCAST:
-        _renew(peer, following, message)
+    if peer.phase is BROADCAST:
+        renewal.learner_renew(peer, following, message)
     if following.epoch is not None:
         raise ProtocolError("a second LEADERINFO")
     if message.epoch < peer.accepted_epoch:
@@ -345,37 +297,27 @@ def learner_on_leaderinfo(peer: "Peer", now: int, following: Following, message:
     if peer.lineage != message.lineage:
         peer.lineage = message.lineage
         peer.amnesiac = True  # of the history of this lineage it holds nothing
-        peer.history.reset((0, genesis(message.lineage)))
+        peer.history.reset(beginning(message.lineage))
     if message.epoch > peer.accepted_epoch:
         peer.save_epochs(message.epoch, peer.current_epoch)
     else:
         following.epoch_saved = True
         # "equal -> not counted as a vote": the promise may have been given to another leader of the same number.
-        peer.send(following.link, msg.AckEpoch(-1, *peer.position()))
+        peer.send(following.link, msg.AckEpoch(NO_VOTE, *peer.position()))
 
 
-def _renew(peer: "Peer", following: Following, message: msg.LeaderInfo) -> None:
-    """The leader renews its epoch over the open link (F1): clients stay, and this member stays a learner."""
-    if not peer.accepted_epoch < message.epoch < EPOCH_MAX:
-        raise ProtocolError(f"renewal to epoch {message.epoch}, epoch {peer.accepted_epoch} is accepted here")
-    assert following.synchronized
-    following.epoch = None
-    following.epoch_saved = False
-    following.current_saving = False
-    following.synchronized = False
-    following.acked = 0
-    peer.become(peer.state, DISCOVERY)
-
-
-def learner_on_epochs_saved(peer: "Peer", now: int) -> None:
+def learner_on_epochs_saved(peer: PeerState, following: Following) -> None:
     """A promise of this learner is durable: acceptedEpoch in discovery, currentEpoch in synchronization."""
-    following = peer.following
-    assert following is not None
     assert following.link is not None
     if not following.epoch_saved and peer.accepted_epoch == following.epoch:
         following.epoch_saved = True
         assert peer.durable == peer.history.last[0], "ACKEPOCH names the last durable batch"
         peer.send(following.link, msg.AckEpoch(peer.current_epoch, *peer.position()))
     elif following.newleader is not None and peer.current_epoch == following.newleader[0]:
-        assert peer.phase == SYNCHRONIZATION
-        synchronization.learner_on_current_epoch_saved(peer, now)
+        assert peer.phase is SYNCHRONIZATION
+        synchronization.learner_on_current_epoch_saved(peer, following)
+
+
+def learner_on_refused(peer: PeerState, now: int, following: Following, message: msg.Refused) -> None:
+    """The leader says why it closes the link."""
+    peer.look(f"leader {following.leader} refused: {message.reason}")

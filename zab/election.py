@@ -24,11 +24,11 @@ from collections.abc import Callable
 
 import attrs
 
-from zab.history import FOUNDER, NOTHING
+from datatree.log.zxid import BEFORE_ALL, Epoch, Zxid
+from zab.ids import ServerId
 from zab.message import Notification
 from zab.quorum import Quorum
-
-LOOKING, FOLLOWING, LEADING, OBSERVING = range(4)
+from zab.states import FOLLOWING, FOUNDER, LEADING, LOOKING, NOTHING, Holds, State
 
 RESEND_MS_MIN = 200
 """ZooKeeper's minNotificationInterval: how long to wait for votes before sending one's own again."""
@@ -42,13 +42,13 @@ FINAL_WAIT_ROUND_TRIPS = 4
 class Vote:
     """A candidate: the server, the end of its history, and its currentEpoch."""
 
-    leader: int
-    zxid: int
-    epoch: int
+    leader: ServerId
+    zxid: Zxid
+    epoch: Epoch
     marked: bool = False
 
 
-def total_order(vote: Vote) -> tuple[int, int, bool, int]:
+def total_order(vote: Vote) -> tuple[Epoch, Zxid, bool, ServerId]:
     """Votes compare by epoch, then history, then server id; the largest wins (TotalOrderPredicate). Of two with nothing
     the marked one is better: it may lead a quorum of marked ones."""
     return vote.epoch, vote.zxid, vote.marked, vote.leader
@@ -70,31 +70,31 @@ class Standing:
     vote: Vote
     lineage: bytes
     amnesiac: bool
-    holds: int
+    holds: Holds
     marked: bool = False
 
 
 class Election:
     """One member's part in the election; `winner` is set when it is over."""
 
-    def __init__(self, sid: int, quorum: Quorum, send: Callable[[int, Notification], None]) -> None:
+    def __init__(self, sid: ServerId, quorum: Quorum, send: Callable[[ServerId, Notification], None]) -> None:
         self._sid = sid
         self._quorum = quorum
         self._send = send
         self.round = 0
-        self.state = LOOKING
+        self.state: State = LOOKING
         """What our notifications say; the peer sets it when its state changes."""
-        self.winner: int | None = None
-        self.standing = Standing(Vote(sid, 0, 0), b"", amnesiac=True, holds=NOTHING)
+        self.winner: ServerId | None = None
+        self.standing = Standing(Vote(sid, BEFORE_ALL, Epoch(0)), b"", amnesiac=True, holds=NOTHING)
         self.proposal = self.standing.vote
-        self.received: dict[int, Notification] = {}
+        self.received: dict[ServerId, Notification] = {}
         """Per voter, its newest notification of this round, our own included."""
-        self.out_of_election: dict[int, Notification] = {}
+        self.out_of_election: dict[ServerId, Notification] = {}
         """Per voter, what it said last while it followed or led."""
-        self.heard: set[int] = set()
+        self.heard: set[ServerId] = set()
         """Servers that sent a notification since they were unreachable last, in whatever round or state."""
-        self.unreachable: set[int] = set()
-        self.round_trips_ms: dict[int, int] = {}
+        self.unreachable: set[ServerId] = set()
+        self.round_trips_ms: dict[ServerId, int] = {}
         self._suspended = True
         self._decide_at: int | None = None
         self._resend_at = 0
@@ -127,7 +127,7 @@ class Election:
         self._broadcast(now)
         self._consider(now)
 
-    def settle(self, state: int, vote: Vote, standing: Standing) -> None:
+    def settle(self, state: State, vote: Vote, standing: Standing) -> None:
         """The election is over and led to this; from now on this vote is what others are told."""
         assert state != LOOKING
         self.state = state
@@ -150,7 +150,7 @@ class Election:
             self._resend_ms = min(2 * self._resend_ms, RESEND_MS_MAX)
             self._broadcast(now)
 
-    def on_link_up(self, now: int, sid: int, round_trip_ms: int) -> None:
+    def on_link_up(self, now: int, sid: ServerId, round_trip_ms: int) -> None:
         """A server is reachable: tell it where we stand."""
         self.unreachable.discard(sid)
         self.round_trips_ms[sid] = round_trip_ms
@@ -159,7 +159,7 @@ class Election:
                 self._send(sid, self._notification())
             self._consider(now)
 
-    def on_link_down(self, now: int, sid: int) -> None:
+    def on_link_down(self, now: int, sid: ServerId) -> None:
         """A server cannot be reached: there is nothing to wait for from it."""
         self.unreachable.add(sid)
         self.heard.discard(sid)
@@ -169,7 +169,7 @@ class Election:
 
     # ------------------------------------------------------------------------------------------------- notifications
 
-    def on_notification(self, now: int, sid: int, notification: Notification) -> None:
+    def on_notification(self, now: int, sid: ServerId, notification: Notification) -> None:
         """A vote arrived; answer whoever needs an answer, and count it if we are electing."""
         assert sid != self._sid
         assert not self._suspended
@@ -189,7 +189,7 @@ class Election:
         elif notification.state in (FOLLOWING, LEADING):
             self._on_established(now, sid, notification)
 
-    def has_left(self, sid: int, notification: Notification) -> bool:
+    def has_left(self, sid: ServerId, notification: Notification) -> bool:
         """Whether a voter elects anew: in another round than ours, or in ours with a vote worse than it had there."""
         if notification.state != LOOKING or notification.round != self.round:
             return notification.state == LOOKING
@@ -205,7 +205,7 @@ class Election:
             return notification.state != LOOKING and notification.lineage not in (b"", mine.lineage)
         return notification.lineage != mine.lineage
 
-    def _on_electing(self, now: int, sid: int, notification: Notification) -> None:
+    def _on_electing(self, now: int, sid: ServerId, notification: Notification) -> None:
         vote = vote_of(notification)
         if notification.round < self.round:
             if self._sid in self._quorum.voters:
@@ -232,7 +232,7 @@ class Election:
             return True  # an observer's own candidacy stands for nobody
         return total_order(vote) > total_order(self.proposal)
 
-    def _on_established(self, now: int, sid: int, notification: Notification) -> None:
+    def _on_established(self, now: int, sid: ServerId, notification: Notification) -> None:
         """Join an ensemble that has a leader (how a restarted member comes back)."""
         if notification.round == self.round:
             # It has moved on already, with the vote it had in this round: the vote still counts.
@@ -248,7 +248,7 @@ class Election:
             self.round = notification.round
             self._finish(notification.leader)
 
-    def _established(self, votes: dict[int, Notification], notification: Notification) -> bool:
+    def _established(self, votes: dict[ServerId, Notification], notification: Notification) -> bool:
         # Out of election only leader and epoch are compared: zxid and round of settled members differ (ZOOKEEPER-1732).
         agreeing = {
             sid
@@ -260,7 +260,7 @@ class Election:
         }
         return self._quorum.contains(agreeing) and self.check_leader(votes, notification)
 
-    def check_leader(self, votes: dict[int, Notification], notification: Notification) -> bool:
+    def check_leader(self, votes: dict[ServerId, Notification], notification: Notification) -> bool:
         """Whether the leader that others follow says so itself: a dead leader has followers for a while."""
         if notification.leader == self._sid:
             return notification.round == self.round
@@ -296,7 +296,7 @@ class Election:
             and all(n.lineage == candidate.lineage for n in holders.values())
         )
 
-    def _is_founded_by_markers(self, vote: Vote, supporters: set[int]) -> bool:
+    def _is_founded_by_markers(self, vote: Vote, supporters: set[ServerId]) -> bool:
         """A quorum of marked voters wants a marked leader, and nobody is left who could have a history (B3).
 
         Whoever hears of a history is not marked any more (`Peer`), so it is not looked for here."""
@@ -325,7 +325,7 @@ class Election:
             return False
         return True
 
-    def _finish(self, leader: int) -> None:
+    def _finish(self, leader: ServerId) -> None:
         assert leader in self._quorum.voters
         self._decide_at = None
         self.winner = leader

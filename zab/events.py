@@ -17,8 +17,11 @@ from typing import TypeAlias
 
 import attrs
 
-from datatree.log.batch import Batch
-from zab.message import Message, Notification
+from datatree.log.batch import Batch, Position
+from datatree.log.zxid import Epoch, Zxid
+from zab.ids import Link, ServerId
+from zab.message import Message, Notification, Ping, Request, Revalidate, Revalidated, Sync, Synced
+from zab.states import Phase, State
 
 # ---------------------------------------------------------------------------------------------- events: into the peer
 
@@ -27,7 +30,7 @@ from zab.message import Message, Notification
 class ElectionLinkUp:
     """Our election connection to a server is open, and its greeting took this long there and back."""
 
-    sid: int
+    sid: ServerId
     round_trip_ms: int
 
 
@@ -35,14 +38,14 @@ class ElectionLinkUp:
 class ElectionLinkDown:
     """The server refused our election connection, or it closed and could not be opened again."""
 
-    sid: int
+    sid: ServerId
 
 
 @attrs.define
 class NotificationReceived:
     """A server's vote arrived on the election port."""
 
-    sid: int
+    sid: ServerId
     notification: Notification
 
 
@@ -50,8 +53,8 @@ class NotificationReceived:
 class QuorumLinkUp:
     """A quorum connection is open: we dialled a leader (`inbound` false), or a learner dialled us."""
 
-    link: int
-    sid: int
+    link: Link
+    sid: ServerId
     inbound: bool
 
 
@@ -59,21 +62,21 @@ class QuorumLinkUp:
 class QuorumLinkDown:
     """A quorum connection broke."""
 
-    link: int
+    link: Link
 
 
 @attrs.define
 class DialFailed:
     """The quorum port of a server that we dialled cannot be reached, or it did not greet us."""
 
-    sid: int
+    sid: ServerId
 
 
 @attrs.define
 class MessageReceived:
     """A message arrived on a quorum link."""
 
-    link: int
+    link: Link
     message: Message
 
 
@@ -82,7 +85,7 @@ class Durable:
     """`AppendBatches` is done: the log is durable up to this zxid."""
 
     generation: int
-    zxid: int
+    zxid: Zxid
 
 
 @attrs.define
@@ -90,7 +93,7 @@ class LogCut:
     """`TruncateLog` or `ResetLog` is done, durably."""
 
     generation: int
-    zxid: int
+    zxid: Zxid
 
 
 @attrs.define
@@ -105,8 +108,8 @@ class EpochsSaved:
     """`SaveEpochs` is done, durably."""
 
     generation: int
-    accepted: int
-    current: int
+    accepted: Epoch
+    current: Epoch
 
 
 @attrs.define
@@ -118,10 +121,10 @@ class MemberSaved:
 
 @attrs.define
 class SnapshotInstalled:
-    """`FetchSnapshot` is done: the snapshot is durable, the tree is it, and the log is empty behind it."""
+    """`FetchSnapshot` is done: the snapshot is durable, the tree is it, and the log after it is empty."""
 
     generation: int
-    zxid: int
+    zxid: Zxid
     chain: bytes
     begins: bool = False
     """It is what its lineage began with."""
@@ -129,13 +132,13 @@ class SnapshotInstalled:
 
 @attrs.define
 class LogRead:
-    """The answer to `ReadLog`: the last batch end at or below the zxid asked for, and batches behind it.
+    """The answer to `ReadLog`: the last batch end at or below the zxid asked for, and batches after it.
 
     `position` is None when the zxid is older than what the log keeps.
     """
 
-    link: int
-    position: tuple[int, bytes] | None
+    link: Link
+    position: Position | None
     batches: list[Batch]
 
 
@@ -143,8 +146,8 @@ class LogRead:
 class SnapshotOffered:
     """The answer to `OfferSnapshot`: the newest valid snapshot of this member, held until the link closes."""
 
-    link: int
-    zxid: int
+    link: Link
+    zxid: Zxid
     chain: bytes
 
 
@@ -201,7 +204,7 @@ Event: TypeAlias = (
 class SendNotification:
     """Send this vote on the election connection to a server; only the newest one to each server matters."""
 
-    sid: int
+    sid: ServerId
     notification: Notification
 
 
@@ -209,14 +212,14 @@ class SendNotification:
 class ConnectQuorum:
     """Dial the quorum port of this server; answer with `QuorumLinkUp` or `DialFailed`."""
 
-    sid: int
+    sid: ServerId
 
 
 @attrs.define
 class Send:
     """Send one message on each of these quorum links."""
 
-    links: tuple[int, ...]
+    links: tuple[Link, ...]
     message: Message
 
 
@@ -224,7 +227,7 @@ class Send:
 class CloseLink:
     """Close a quorum link once what was sent on it is gone; no `QuorumLinkDown` follows."""
 
-    link: int
+    link: Link
     reason: str
 
 
@@ -241,7 +244,7 @@ class TruncateLog:
     """Cut the log after this position, newest files first; answer with `LogCut`."""
 
     generation: int
-    zxid: int
+    zxid: Zxid
     chain: bytes
     conflict: bool = False
     """What is cut differs from the leader's history at the same zxid: it is kept until somebody has seen it (A5)."""
@@ -263,8 +266,8 @@ class FetchSnapshot:
     """
 
     generation: int
-    sid: int
-    zxid: int
+    sid: ServerId
+    zxid: Zxid
     chain: bytes
     lineage: bytes
     conflict: bool = False
@@ -276,8 +279,8 @@ class SaveEpochs:
     """Replace acceptedEpoch, then currentEpoch; answer with `EpochsSaved`."""
 
     generation: int
-    accepted: int
-    current: int
+    accepted: Epoch
+    current: Epoch
 
 
 @attrs.define
@@ -297,13 +300,13 @@ class DrainLog:
 
 @attrs.define
 class ReadLog:
-    """Read at most this many bytes of batches behind this zxid from the log files, for a link; answer with `LogRead`.
+    """Read at most this many bytes of batches after this zxid from the log files, for a link; answer with `LogRead`.
 
     The host may wait with the answer while the link has much to send: it is the transfer's flow control.
     """
 
-    link: int
-    zxid: int
+    link: Link
+    zxid: Zxid
     bytes_max: int
 
 
@@ -311,7 +314,7 @@ class ReadLog:
 class OfferSnapshot:
     """Choose the snapshot that a learner shall fetch; answer with `SnapshotOffered`."""
 
-    link: int
+    link: Link
 
 
 @attrs.define
@@ -325,16 +328,16 @@ class Deliver:
 class MarkMoved:
     """The high-water mark that this member knows is at `zxid` now."""
 
-    zxid: int
+    zxid: Zxid
 
 
 @attrs.define
 class RoleChanged:
     """State or phase changed. `serving` says whether clients are served; `leader` is None while there is none."""
 
-    state: int
-    phase: str
-    leader: int | None
+    state: State
+    phase: Phase
+    leader: ServerId | None
     serving: bool
 
 
@@ -342,7 +345,7 @@ class RoleChanged:
 class AnswerPing:
     """The leader pinged: send `Ping` with the touched sessions and the digest on this link."""
 
-    link: int
+    link: Link
 
 
 @attrs.define
@@ -350,16 +353,19 @@ class SyncConfirmed:
     """A quorum confirmed, after the question, that it follows us; the mark was at `zxid` when it was asked."""
 
     token: int
-    zxid: int
+    zxid: Zxid
+
+
+MessageForMember: TypeAlias = Request | Revalidate | Revalidated | Sync | Synced | Ping
 
 
 @attrs.define
 class MemberMessage:
     """A message for the member, not for the protocol: Request, Revalidate, Revalidated, Sync, Synced or Ping."""
 
-    link: int
-    sid: int
-    message: Message
+    link: Link
+    sid: ServerId
+    message: MessageForMember
 
 
 @attrs.define

@@ -3,53 +3,68 @@
 `HANDLERS` and `IGNORED` together are the whole protocol's reaction to messages. A combination that is in neither
 breaks the protocol: the link is closed. The roles are LEADING and FOLLOWING (an observer handles messages as a
 follower does); a member that elects has no links but early ones, of which it keeps the FOLLOWERINFO.
+
+A leader's function is given the link's `LearnerHandler` beside the state of the role, and a learner's the state of its
+role; `_leader` and `_learner` let the type checker see that each function takes the message that it stands for.
 """
 
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import TypeAlias, TypeVar
 
-from zab import broadcast, discovery, synchronization
+from zab import broadcast, confirmation, discovery, heartbeat, synchronization
 from zab import message as msg
-from zab.election import FOLLOWING, LEADING
-from zab.roles import BROADCAST, DISCOVERY, SYNCHRONIZATION
+from zab.peer_state import PeerState
+from zab.roles import Following, Leading, LearnerHandler
+from zab.states import BROADCAST, DISCOVERY, FOLLOWING, LEADING, SYNCHRONIZATION, Phase, State
 
-Cell: TypeAlias = tuple[int, str, type[msg.Message]]
+Cell: TypeAlias = tuple[State, Phase, type[object]]
+M = TypeVar("M", bound=msg.Message)
 
 PHASES = (DISCOVERY, SYNCHRONIZATION, BROADCAST)
 
 
-def _in(role: int, phases: tuple[str, ...], kind: type[msg.Message], value: Any) -> dict[Cell, Any]:
-    return {(role, phase, kind): value for phase in phases}
+def _leader(
+    phases: tuple[Phase, ...],
+    kind: type[M],
+    handle: Callable[[PeerState, int, Leading, LearnerHandler, M], None],
+) -> dict[Cell, Callable[..., None]]:
+    return {(LEADING, phase, kind): handle for phase in phases}
+
+
+def _learner(
+    phases: tuple[Phase, ...], kind: type[M], handle: Callable[[PeerState, int, Following, M], None]
+) -> dict[Cell, Callable[..., None]]:
+    return {(FOLLOWING, phase, kind): handle for phase in phases}
 
 
 HANDLERS: dict[Cell, Callable[..., None]] = {
     # A learner may come at any time, and walks through all phases on its own link.
-    **_in(LEADING, PHASES, msg.FollowerInfo, discovery.leader_on_followerinfo),
-    **_in(LEADING, PHASES, msg.AckEpoch, discovery.leader_on_ackepoch),
-    **_in(LEADING, (SYNCHRONIZATION, BROADCAST), msg.Installed, synchronization.leader_on_installed),
-    **_in(LEADING, PHASES, msg.Ack, broadcast.leader_on_ack),
-    **_in(LEADING, PHASES, msg.Ping, broadcast.leader_on_ping),
-    **_in(LEADING, PHASES, msg.Confirmed, broadcast.leader_on_confirmed),
+    **_leader(PHASES, msg.FollowerInfo, discovery.leader_on_followerinfo),
+    **_leader(PHASES, msg.AckEpoch, discovery.leader_on_ackepoch),
+    **_leader((SYNCHRONIZATION, BROADCAST), msg.Installed, synchronization.leader_on_installed),
+    **_leader(PHASES, msg.Ack, synchronization.leader_on_ack),
+    **_leader(PHASES, msg.Ping, heartbeat.leader_on_ping),
+    **_leader(PHASES, msg.Confirmed, synchronization.leader_on_confirmed),
     # In discovery and synchronization only during the renewal of an epoch: clients stay, and go on asking.
-    **_in(LEADING, PHASES, msg.Request, broadcast.leader_pass_on),
-    **_in(LEADING, PHASES, msg.Revalidate, broadcast.leader_pass_on),
-    **_in(LEADING, PHASES, msg.Sync, broadcast.leader_pass_on),
+    **_leader(PHASES, msg.Request, broadcast.leader_pass_on),
+    **_leader(PHASES, msg.Revalidate, broadcast.leader_pass_on),
+    **_leader(PHASES, msg.Sync, broadcast.leader_pass_on),
     # LEADERINFO in broadcast is the renewal of the epoch.
-    **_in(FOLLOWING, (DISCOVERY, BROADCAST), msg.LeaderInfo, discovery.learner_on_leaderinfo),
-    **_in(FOLLOWING, (DISCOVERY,), msg.Diff, synchronization.learner_on_diff),
-    **_in(FOLLOWING, (DISCOVERY,), msg.Trunc, synchronization.learner_on_trunc),
-    **_in(FOLLOWING, (DISCOVERY,), msg.Snap, synchronization.learner_on_snap),
-    **_in(FOLLOWING, (SYNCHRONIZATION, BROADCAST), msg.Proposal, synchronization.learner_on_proposal),
-    **_in(FOLLOWING, (SYNCHRONIZATION,), msg.NewLeader, synchronization.learner_on_newleader),
-    **_in(FOLLOWING, (SYNCHRONIZATION,), msg.UpToDate, synchronization.learner_on_uptodate),
-    **_in(FOLLOWING, (BROADCAST,), msg.Commit, broadcast.learner_on_commit),
-    **_in(FOLLOWING, PHASES, msg.Ping, broadcast.learner_on_ping),
-    **_in(FOLLOWING, PHASES, msg.Confirm, broadcast.learner_on_confirm),
-    **_in(FOLLOWING, PHASES, msg.Refused, broadcast.learner_on_refused),
-    **_in(FOLLOWING, PHASES, msg.Revalidated, broadcast.learner_pass_on),
-    **_in(FOLLOWING, PHASES, msg.Synced, broadcast.learner_pass_on),
+    **_learner((DISCOVERY, BROADCAST), msg.LeaderInfo, discovery.learner_on_leaderinfo),
+    **_learner((DISCOVERY,), msg.Diff, synchronization.learner_on_diff),
+    **_learner((DISCOVERY,), msg.Trunc, synchronization.learner_on_trunc),
+    **_learner((DISCOVERY,), msg.Snap, synchronization.learner_on_snap),
+    **_learner((SYNCHRONIZATION, BROADCAST), msg.Proposal, synchronization.learner_on_proposal),
+    **_learner((SYNCHRONIZATION,), msg.NewLeader, synchronization.learner_on_newleader),
+    **_learner((SYNCHRONIZATION,), msg.UpToDate, synchronization.learner_on_uptodate),
+    **_learner((BROADCAST,), msg.Commit, broadcast.learner_on_commit),
+    **_learner(PHASES, msg.Ping, heartbeat.learner_on_ping),
+    **_learner(PHASES, msg.Confirm, confirmation.learner_on_confirm),
+    **_learner(PHASES, msg.Refused, discovery.learner_on_refused),
+    **_learner(PHASES, msg.Revalidated, broadcast.learner_pass_on),
+    **_learner(PHASES, msg.Synced, broadcast.learner_pass_on),
 }
 
 IGNORED: dict[Cell, str] = {
-    **_in(LEADING, (DISCOVERY,), msg.Installed, "the learner's link was reset by the renewal it did not hear of yet"),
+    (LEADING, DISCOVERY, msg.Installed): "the learner's link was reset by the renewal it did not hear of yet",
 }

@@ -14,12 +14,13 @@ Three systems build on this, and differ only in what "enough" means (`zab.quorum
 from collections.abc import Mapping
 from typing import TypeVar
 
+from zab.ids import ServerId
 from zab.quorum import Quorum
 
-Position = TypeVar("Position", bound=int)
+PositionT = TypeVar("PositionT", bound=int)
 
 
-def high_water_mark(quorum: Quorum, acknowledged: Mapping[int, Position], mark: Position) -> Position:
+def high_water_mark(quorum: Quorum, acknowledged: Mapping[ServerId, PositionT], mark: PositionT) -> PositionT:
     """The largest position that a quorum has acknowledged, from each voter's cumulative acknowledgement; `mark`, which
     is known already, if there is none above it."""
     positions = {position for server, position in acknowledged.items() if position > mark and server in quorum.voters}

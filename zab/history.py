@@ -12,13 +12,8 @@ from bisect import bisect_right
 from collections.abc import Iterable
 
 from datatree.log import batch as codec
-from datatree.log.batch import Batch, genesis
-
-Position = tuple[int, bytes]
-
-NOTHING, BEGINNING, FOUNDER, BATCHES = range(4)
-"""What a member holds: nothing; what its lineage began with, after a restore or a forced recovery; the same, and it is
-the one where forced recovery made it; or batches of its lineage, perhaps behind a snapshot."""
+from datatree.log.batch import Batch, Position, genesis
+from datatree.log.zxid import BEFORE_ALL, Zxid
 
 TRIMMED_PART = 8
 """A history that has become too large is trimmed by this part of its limit."""
@@ -26,7 +21,7 @@ TRIMMED_PART = 8
 
 def beginning(lineage: bytes) -> Position:
     """The position before any transaction; a member without a lineage yet has no chain."""
-    return 0, genesis(lineage) if lineage else bytes(codec.CHAIN_BYTES)
+    return BEFORE_ALL, genesis(lineage) if lineage else bytes(codec.CHAIN_BYTES)
 
 
 class History:
@@ -35,9 +30,9 @@ class History:
     def __init__(self, base: Position, batches: Iterable[Batch], bytes_max: int) -> None:
         self.base = base
         self.last = base
-        self._batches: dict[int, Batch] = {}
+        self._batches: dict[Zxid, Batch] = {}
         """By last zxid."""
-        self._ends: list[int] = []
+        self._ends: list[Zxid] = []
         """Those zxids, in order. They grow at the end alone: no sorted container is needed, which would cost more."""
         self._bytes = 0
         self._bytes_max = bytes_max
@@ -53,7 +48,7 @@ class History:
         self._bytes += len(batch.raw)
         self.last = zxid, batch.chain
 
-    def chain_at(self, zxid: int) -> bytes | None:
+    def chain_at(self, zxid: Zxid) -> bytes | None:
         """The chain at a position that is kept here, None for any other zxid."""
         if zxid == self.base[0]:
             return self.base[1]
@@ -74,8 +69,8 @@ class History:
         batch = self._batches[self._ends[index - 1]]
         return batch.zxid, batch.chain
 
-    def after(self, zxid: int, bytes_max: int) -> list[Batch]:
-        """The batches behind a position, in order: at least one if there is any, then up to `bytes_max`."""
+    def after(self, zxid: Zxid, bytes_max: int) -> list[Batch]:
+        """The batches after a position, in order: at least one if there is any, then up to `bytes_max`."""
         assert self.chain_at(zxid) is not None, hex(zxid)
         found: list[Batch] = []
         size = 0
@@ -87,14 +82,14 @@ class History:
             found.append(batch)
         return found
 
-    def between(self, low: int, high: int) -> list[Batch]:
+    def between(self, low: Zxid, high: Zxid) -> list[Batch]:
         """The batches with low < zxid <= high; `high` is a position."""
         assert self.chain_at(high) is not None, hex(high)
         ends = self._ends
         return [self._batches[end] for end in ends[bisect_right(ends, low) : bisect_right(ends, high)]]
 
     def truncate(self, position: Position) -> None:
-        """Cut everything behind a position that is kept here."""
+        """Cut everything after a position that is kept here."""
         assert self.holds(position), position
         while self._ends and self._ends[-1] > position[0]:
             self._bytes -= len(self._batches.pop(self._ends.pop()).raw)
@@ -107,7 +102,7 @@ class History:
         self._bytes = 0
         self.base = self.last = base
 
-    def trim(self, mark: int) -> None:
+    def trim(self, mark: Zxid) -> None:
         """Leave the oldest batches to the log files, never one above the mark; some at a time, which costs less."""
         if self._bytes <= self._bytes_max:
             return

@@ -12,6 +12,9 @@ from typing import Any, ClassVar, TypeAlias, get_args
 
 import attrs
 
+from datatree.log.zxid import EPOCH_MAX, Epoch, Zxid
+from zab.ids import ServerId
+from zab.states import Holds, State
 from zab.wire.records import (
     COUNT,
     INT32,
@@ -40,16 +43,20 @@ FRAME_SPARE_BYTES = 64 << 10
 
 REASON_BYTES_MAX = 1024
 
+NO_VOTE = Epoch(-1)
+"""The epoch in the ACKEPOCH of a learner that had accepted the epoch before, perhaps for another leader."""
+
 WRITE_HEAD = Struct(">qii")
 """In front of the body of a forwarded write: session id, cxid, opcode."""
 
 
 SERVER_ID = is_int(0, (1 << 63) - 1)
 ZXID = is_int(0, (1 << 63) - 1)
-EPOCH = is_int(0, (1 << 31) - 1)
-EPOCH_OR_NONE = is_int(-1, (1 << 31) - 1)
+EPOCH = is_int(0, EPOCH_MAX)
+EPOCH_OR_NO_VOTE = is_int(NO_VOTE, EPOCH_MAX)
 DIGEST = is_int(0, (1 << 64) - 1)
-HOLDS = is_int(0, 3)
+STATE = is_int(min(State), max(State))
+HOLDS = is_int(min(Holds), max(Holds))
 CHAIN = is_bytes(16, 16)
 IDENTITIES = is_list_of(is_row(is_bytes(0, 256), is_bytes(0, 4096)))
 
@@ -64,7 +71,7 @@ class Hello:
 
     TYPE: ClassVar[int] = 100
     version: int = checked(COUNT)
-    sid: int = checked(SERVER_ID)
+    sid: ServerId = checked(SERVER_ID)
 
 
 @attrs.define
@@ -72,15 +79,15 @@ class Notification:
     """A vote, on the election port (fast leader election)."""
 
     TYPE: ClassVar[int] = 0
-    state: int = checked(is_int(0, 3))
-    leader: int = checked(SERVER_ID)
-    zxid: int = checked(ZXID)
-    epoch: int = checked(EPOCH)
+    state: State = checked(STATE, State)
+    leader: ServerId = checked(SERVER_ID)
+    zxid: Zxid = checked(ZXID)
+    epoch: Epoch = checked(EPOCH)
     round: int = checked(COUNT)
     lineage: bytes = checked(_lineage)
     amnesiac: bool = checked(is_bool)
-    holds: int = checked(HOLDS)
-    """What the sender holds, from nothing to batches (`zab.history`)."""
+    holds: Holds = checked(HOLDS, Holds)
+    """What the sender holds, from nothing to batches."""
     marked: bool = checked(is_bool)
     """The sender holds nothing, and its operator said that it never did (B3)."""
     leader_marked: bool = checked(is_bool)
@@ -92,9 +99,9 @@ class FollowerInfo:
     """CEPOCH of the paper: a learner's promise so far, and who it is. ZooKeeper's FOLLOWERINFO and OBSERVERINFO."""
 
     TYPE: ClassVar[int] = 11
-    accepted_epoch: int = checked(EPOCH)
+    accepted_epoch: Epoch = checked(EPOCH)
     lineage: bytes = checked(_lineage)
-    holds: int = checked(HOLDS)
+    holds: Holds = checked(HOLDS, Holds)
     amnesiac: bool = checked(is_bool)
     observer: bool = checked(is_bool)
     marked: bool = checked(is_bool)
@@ -106,7 +113,7 @@ class LeaderInfo:
     """NEWEPOCH of the paper: the epoch that the prospective leader asks its learners to accept."""
 
     TYPE: ClassVar[int] = 17
-    epoch: int = checked(EPOCH)
+    epoch: Epoch = checked(EPOCH)
     lineage: bytes = checked(CHAIN)
 
 
@@ -114,12 +121,12 @@ class LeaderInfo:
 class AckEpoch:
     """ACK-E of the paper: the epoch is accepted, durably; here is where my history ends.
 
-    `epoch` is the learner's currentEpoch, or -1 when it had accepted this epoch before (then it is no vote for it).
+    `epoch` is the learner's currentEpoch, or `NO_VOTE`.
     """
 
     TYPE: ClassVar[int] = 18
-    epoch: int = checked(EPOCH_OR_NONE)
-    zxid: int = checked(ZXID)
+    epoch: Epoch = checked(EPOCH_OR_NO_VOTE)
+    zxid: Zxid = checked(ZXID)
     chain: bytes = checked(CHAIN)
 
 
@@ -128,7 +135,7 @@ class Diff:
     """Your history is a prefix of mine: what is missing follows."""
 
     TYPE: ClassVar[int] = 13
-    zxid: int = checked(ZXID)
+    zxid: Zxid = checked(ZXID)
 
 
 @attrs.define
@@ -136,7 +143,7 @@ class Trunc:
     """Cut your history after this position, which we both have; what is missing follows."""
 
     TYPE: ClassVar[int] = 14
-    zxid: int = checked(ZXID)
+    zxid: Zxid = checked(ZXID)
     chain: bytes = checked(CHAIN)
     conflict: bool = checked(is_bool)
     """Where your history ends, I have other bytes at the same zxid (A5)."""
@@ -147,7 +154,7 @@ class Snap:
     """Take this snapshot in place of your history; answer with `Installed`, then the rest follows."""
 
     TYPE: ClassVar[int] = 15
-    zxid: int = checked(ZXID)
+    zxid: Zxid = checked(ZXID)
     chain: bytes = checked(CHAIN)
     conflict: bool = checked(is_bool)
     """As in `Trunc`."""
@@ -158,7 +165,7 @@ class Installed:
     """The snapshot of `Snap` is durable and is my history now."""
 
     TYPE: ClassVar[int] = 23
-    zxid: int = checked(ZXID)
+    zxid: Zxid = checked(ZXID)
 
 
 @attrs.define
@@ -174,8 +181,8 @@ class NewLeader:
     """NEWLEADER of the paper: with everything up to `zxid` in your log, I lead epoch `epoch`."""
 
     TYPE: ClassVar[int] = 10
-    epoch: int = checked(EPOCH)
-    zxid: int = checked(ZXID)
+    epoch: Epoch = checked(EPOCH)
+    zxid: Zxid = checked(ZXID)
 
 
 @attrs.define
@@ -183,8 +190,8 @@ class Ack:
     """Everything up to `zxid` is durable here. With counter 0: ACK-LD, the answer to NEWLEADER of that epoch."""
 
     TYPE: ClassVar[int] = 3
-    epoch: int = checked(EPOCH)
-    zxid: int = checked(ZXID)
+    epoch: Epoch = checked(EPOCH)
+    zxid: Zxid = checked(ZXID)
 
 
 @attrs.define
@@ -192,7 +199,7 @@ class UpToDate:
     """COMMIT-LD of the paper: the epoch is established, and this is its high-water mark now."""
 
     TYPE: ClassVar[int] = 12
-    zxid: int = checked(ZXID)
+    zxid: Zxid = checked(ZXID)
 
 
 @attrs.define
@@ -200,7 +207,7 @@ class Commit:
     """The high-water mark is at `zxid` (cumulative)."""
 
     TYPE: ClassVar[int] = 4
-    zxid: int = checked(ZXID)
+    zxid: Zxid = checked(ZXID)
 
 
 @attrs.define
@@ -283,7 +290,7 @@ class Synced:
 
     TYPE: ClassVar[int] = 25
     tag: int = checked(COUNT)
-    zxid: int = checked(ZXID)
+    zxid: Zxid = checked(ZXID)
 
 
 Message: TypeAlias = (

@@ -17,15 +17,17 @@ from typing import Protocol
 
 import attrs
 
+from zab.ids import ServerId
+
 
 class Quorum(Protocol):
     """The rule of one configuration."""
 
     @property
-    def voters(self) -> frozenset[int]:
+    def voters(self) -> frozenset[ServerId]:
         """The servers that may decide: all with a weight above 0."""
 
-    def contains(self, servers: Set[int]) -> bool:
+    def contains(self, servers: Set[ServerId]) -> bool:
         """Whether these servers include a quorum; ids that are no voters count for nothing."""
 
 
@@ -33,13 +35,13 @@ class Quorum(Protocol):
 class Majority:
     """More than half of the voters."""
 
-    voters: frozenset[int]
+    voters: frozenset[ServerId]
 
-    def contains(self, servers: Set[int]) -> bool:
+    def contains(self, servers: Set[ServerId]) -> bool:
         return len(self.voters & servers) > len(self.voters) // 2
 
 
-def _voters_of(hierarchical: "Hierarchical") -> frozenset[int]:
+def _voters_of(hierarchical: "Hierarchical") -> frozenset[ServerId]:
     return frozenset(
         server for group in hierarchical.groups for server in group if hierarchical.weights.get(server, 1) > 0
     )
@@ -49,19 +51,19 @@ def _voters_of(hierarchical: "Hierarchical") -> frozenset[int]:
 class Hierarchical:
     """A majority of the groups of non-zero weight, each by more than half of its weight."""
 
-    groups: tuple[frozenset[int], ...]
-    weights: Mapping[int, int]
+    groups: tuple[frozenset[ServerId], ...]
+    weights: Mapping[ServerId, int]
     """Weight of a server; 1 where nothing is said. A server of weight 0 never decides anything."""
-    voters: frozenset[int] = attrs.field(init=False, default=attrs.Factory(_voters_of, takes_self=True))
+    voters: frozenset[ServerId] = attrs.field(init=False, default=attrs.Factory(_voters_of, takes_self=True))
 
     def __attrs_post_init__(self) -> None:
         seen = [server for group in self.groups for server in group]
         assert len(seen) == len(set(seen)), "a server stands in two groups"
 
-    def _weight(self, servers: Iterable[int]) -> int:
+    def _weight(self, servers: Iterable[ServerId]) -> int:
         return sum(self.weights.get(server, 1) for server in servers)
 
-    def contains(self, servers: Set[int]) -> bool:
+    def contains(self, servers: Set[ServerId]) -> bool:
         weights = [(self._weight(group), self._weight(group & servers)) for group in self.groups]
         weighted = [(total, present) for total, present in weights if total > 0]
         won = sum(present > total // 2 for total, present in weighted)
@@ -72,7 +74,7 @@ class Hierarchical:
 class AckQuorum:
     """At least `size` servers of the write set."""
 
-    voters: frozenset[int]
+    voters: frozenset[ServerId]
     """The write set: the servers that an entry is sent to."""
     size: int
     """BookKeeper's Qa, from 1 to the size of the write set."""
@@ -80,7 +82,7 @@ class AckQuorum:
     def __attrs_post_init__(self) -> None:
         assert 1 <= self.size <= len(self.voters), (self.size, self.voters)
 
-    def contains(self, servers: Set[int]) -> bool:
+    def contains(self, servers: Set[ServerId]) -> bool:
         return len(self.voters & servers) >= self.size
 
 
@@ -88,7 +90,7 @@ class AckQuorum:
 class InSync:
     """Every server of the in-sync set, as long as the set has at least `size_min` of them; else nobody."""
 
-    voters: frozenset[int]
+    voters: frozenset[ServerId]
     """The in-sync set, the leader included."""
     size_min: int = 1
     """Kafka's `min.insync.replicas`."""
@@ -96,5 +98,5 @@ class InSync:
     def __attrs_post_init__(self) -> None:
         assert self.size_min >= 1, self.size_min
 
-    def contains(self, servers: Set[int]) -> bool:
+    def contains(self, servers: Set[ServerId]) -> bool:
         return len(self.voters) >= self.size_min and self.voters <= servers

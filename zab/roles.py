@@ -10,10 +10,11 @@ from enum import IntEnum
 
 import attrs
 
-from zab.history import NOTHING
+from datatree.log.batch import Position
+from datatree.log.zxid import BEFORE_ALL, Epoch, Zxid
+from zab.ids import Link, ServerId
 from zab.message import Notification
-
-ELECTION, DISCOVERY, SYNCHRONIZATION, BROADCAST = "election", "discovery", "synchronization", "broadcast"
+from zab.states import NOTHING, Holds
 
 
 class ProtocolError(Exception):
@@ -41,40 +42,43 @@ class Stage(IntEnum):
     """It serves clients."""
 
 
+CONNECTED, INFORMED, EPOCH_PROPOSED, EPOCH_ACCEPTED, SYNCING, NEWLEADER_SENT, SYNCHRONIZED, UP_TO_DATE = Stage
+
+
 @attrs.define
 class Overdue:
     """Which zxid should be durable by now: the one that was the last a time limit ago, from samples at every ping."""
 
-    samples: deque[tuple[int, int]] = attrs.Factory(deque)
+    samples: deque[tuple[int, Zxid]] = attrs.Factory(deque)
 
-    def sample(self, now: int, zxid: int, limit_ms: int) -> int:
+    def sample(self, now: int, zxid: Zxid, limit_ms: int) -> Zxid:
         """Note that the history ends at `zxid` now; the zxid that was noted `limit_ms` ago, or 0."""
         self.samples.append((now, zxid))
         while len(self.samples) > 1 and self.samples[1][0] <= now - limit_ms:
             self.samples.popleft()
         noted_at, overdue = self.samples[0]
-        return overdue if noted_at <= now - limit_ms else 0
+        return overdue if noted_at <= now - limit_ms else BEFORE_ALL
 
 
 @attrs.define
 class LearnerHandler:
     """The leader's side of one link to one learner."""
 
-    link: int
-    sid: int
+    link: Link
+    sid: ServerId
     heard_at: int
     """When its last message came."""
-    stage: Stage = Stage.CONNECTED
+    stage: Stage = CONNECTED
     observer: bool = False
     amnesiac: bool = False
     """It lost its data: nothing it says counts before a confirmation round without it (B2)."""
-    holds: int = NOTHING
+    holds: Holds = NOTHING
     marked: bool = False
     """It holds nothing, and its operator said that it never did: it counts for a first start without every voter."""
-    accepted_epoch: int = 0
-    position: tuple[int, bytes] = (0, b"")
+    accepted_epoch: Epoch = Epoch(0)
+    position: Position = (BEFORE_ALL, b"")
     """The end of its history, as its ACKEPOCH told."""
-    cursor: int = 0
+    cursor: Zxid = BEFORE_ALL
     """Everything up to this zxid was sent on this link, or was there before."""
     conflict: bool = False
     """It has other bytes at the zxid where its history ends (A5)."""
@@ -86,9 +90,9 @@ class LearnerHandler:
     """SNAP was sent: INSTALLED is awaited."""
     served: bool = False
     """UPTODATE was sent on this link: it serves clients, also while the epoch is renewed."""
-    newleader_zxid: int = 0
-    """The end of the history that NEWLEADER stood behind."""
-    acked: int = 0
+    newleader_zxid: Zxid = BEFORE_ALL
+    """The end of the history that NEWLEADER came after."""
+    acked: Zxid = BEFORE_ALL
     """Its cumulative acknowledgement on this link, 0 before ACK-LD."""
     confirmed: int = 0
     """The newest confirmation round that it has answered."""
@@ -102,7 +106,7 @@ class Question:
 
     round: int
     token: int
-    mark: int
+    mark: Zxid
 
 
 @attrs.define
@@ -113,9 +117,9 @@ class Leading:
     """When it gives up unless the epoch is established."""
     next_ping: int
     next_tick: int
-    handlers: dict[int, LearnerHandler] = attrs.Factory(dict)
+    handlers: dict[Link, LearnerHandler] = attrs.Factory(dict)
     """By link."""
-    epoch: int | None = None
+    epoch: Epoch | None = None
     """The epoch that it determined, None before a quorum of CEPOCHs."""
     epoch_accepted: bool = False
     """Its own acceptedEpoch is durable at `epoch`: LEADERINFO may leave."""
@@ -126,23 +130,23 @@ class Leading:
     """The ensemble has never lived: until the epoch is established founders count though they are amnesiacs (B3)."""
     by_marker: bool = False
     """That was known from marked voters, not from all voters: only marked ones are founders."""
-    acke_recv: set[int] = attrs.Factory(set)
-    acknowledged: dict[int, int] = attrs.Factory(dict)
+    acke_recv: set[ServerId] = attrs.Factory(set)
+    acknowledged: dict[ServerId, Zxid] = attrs.Factory(dict)
     """Per server, the most that it ever acknowledged to this leader: to find a directory that was rolled back (B4)."""
     established: bool = False
     """A quorum has acknowledged NEWLEADER at least once under this leader: clients are served."""
     renewal_wanted: bool = False
     """Nothing is proposed any more; when all is committed the epoch is renewed over the open links (F1)."""
-    renewal_above: int = 0
+    renewal_above: Epoch = Epoch(0)
     """The renewed epoch has to be above this one, which some server has accepted."""
     confirm_round: int = 0
     questions: list[Question] = attrs.Factory(list)
-    outstanding: deque[tuple[int, int]] = attrs.Factory(deque)
+    outstanding: deque[tuple[Zxid, int]] = attrs.Factory(deque)
     """(zxid, bytes) of the batches that are not committed, or not durable here, oldest first."""
     outstanding_bytes: int = 0
     overdue: Overdue = attrs.Factory(Overdue)
 
-    def handler_of(self, sid: int) -> LearnerHandler | None:
+    def handler_of(self, sid: ServerId) -> LearnerHandler | None:
         """The handler of a server's present link."""
         for handler in self.handlers.values():
             if handler.sid == sid:
@@ -153,6 +157,10 @@ class Leading:
         """Whether this amnesiac counts, because the ensemble has never lived."""
         return self.first_start and (other.marked or not self.by_marker)
 
+    def counts(self, handler: LearnerHandler) -> bool:
+        """Whether a learner's acknowledgements count: a voter, no amnesiac, or a founder (B2, B3)."""
+        return not handler.observer and (not handler.amnesiac or self.is_founder(handler))
+
     def at_least(self, stage: Stage) -> list[LearnerHandler]:
         """The learners that have come this far."""
         return [handler for handler in self.handlers.values() if handler.stage >= stage]
@@ -162,25 +170,25 @@ class Leading:
 class Following:
     """State of a follower or observer, from the end of the election to the loss of its leader."""
 
-    leader: int
+    leader: ServerId
     deadline: int
     """When it gives up unless the leader is heard before."""
-    link: int | None = None
+    link: Link | None = None
     dialled: int = 1
     """How often it has dialled the leader's quorum port."""
     redial_at: int | None = None
-    epoch: int | None = None
+    epoch: Epoch | None = None
     """The epoch of LEADERINFO."""
     epoch_saved: bool = False
     fetching: bool = False
     """A snapshot is on its way."""
-    newleader: tuple[int, int] | None = None
+    newleader: tuple[Epoch, Zxid] | None = None
     """(epoch, zxid) of NEWLEADER, until its ACK has left."""
     current_saving: bool = False
     synchronized: bool = False
     """ACK-LD has left: acknowledgements of proposals may follow."""
     up_to_date: bool = False
     """UPTODATE has come: clients are served, also while the leader renews its epoch."""
-    acked: int = 0
+    acked: Zxid = BEFORE_ALL
     """The last zxid that an Ack was sent for."""
     overdue: Overdue = attrs.Factory(Overdue)

@@ -18,20 +18,25 @@ ones are dropped, and UPTODATE carries the leader's present mark.
 What the learner lacks is found by its position, zxid and chain hash together (A4, A5), never by the number alone.
 """
 
-from typing import TYPE_CHECKING
-
 from datatree.log import batch as codec
-from datatree.log.batch import Batch
-from datatree.log.zxid import epoch_of, make_zxid
-from zab import broadcast
+from datatree.log.batch import Batch, Position
+from datatree.log.zxid import COUNTER_MAX, Zxid, epoch_of, just_below, make_zxid
+from zab import broadcast, confirmation, renewal
 from zab import events as ev
 from zab import message as msg
-from zab.election import LEADING
-from zab.history import Position
-from zab.roles import BROADCAST, SYNCHRONIZATION, Following, LearnerHandler, ProtocolError, Stage
-
-if TYPE_CHECKING:
-    from zab.peer import Peer
+from zab.peer_state import PeerState
+from zab.roles import (
+    EPOCH_ACCEPTED,
+    NEWLEADER_SENT,
+    SYNCHRONIZED,
+    SYNCING,
+    UP_TO_DATE,
+    Following,
+    Leading,
+    LearnerHandler,
+    ProtocolError,
+)
+from zab.states import BROADCAST, LEADING, SYNCHRONIZATION
 
 PROPOSAL_BYTES_MAX = 256 << 10
 """How many bytes of batches go into one PROPOSAL while a learner catches up (H2)."""
@@ -39,39 +44,33 @@ PROPOSAL_BYTES_MAX = 256 << 10
 # --------------------------------------------------------------------------------------------------------- the leader
 
 
-def leader_start(peer: "Peer", now: int) -> None:
+def leader_start(peer: PeerState, now: int, leading: Leading) -> None:
     """A quorum has accepted the epoch, and the leader's currentEpoch is durable."""
-    leading = peer.leading
-    assert leading is not None
     assert peer.current_epoch == leading.epoch
     peer.become(LEADING, SYNCHRONIZATION)
     if peer.needs_member_record():
         assert leading.first_start or not peer.amnesiac
         peer.emit(ev.SaveMember(peer.generation, peer.lineage))
     for handler in list(leading.handlers.values()):
-        if handler.stage == Stage.EPOCH_ACCEPTED:
-            leader_sync_learner(peer, now, handler)
-    leader_try_to_establish(peer, now)
+        if handler.stage == EPOCH_ACCEPTED:
+            leader_sync_learner(peer, leading, handler)
+    leader_try_to_establish(peer, now, leading)
 
 
-def leader_on_member_saved(peer: "Peer", now: int) -> None:
-    leader_try_to_establish(peer, now)
-
-
-def leader_sync_learner(peer: "Peer", now: int, handler: LearnerHandler) -> None:
+def leader_sync_learner(peer: PeerState, leading: Leading, handler: LearnerHandler) -> None:
     """SyncFollower: choose DIFF, TRUNC or SNAP from the position that its ACKEPOCH told."""
-    assert handler.stage == Stage.EPOCH_ACCEPTED
-    handler.stage = Stage.SYNCING
+    assert handler.stage == EPOCH_ACCEPTED
+    handler.stage = SYNCING
     position = handler.position
     if position[0] < peer.history.base[0]:
         _read_log(peer, handler, position[0])  # older than memory: the log files know
         return
     floor = peer.history.floor(position[0])
     assert floor is not None
-    _decide(peer, handler, floor)
+    _decide(peer, leading, handler, floor)
 
 
-def _decide(peer: "Peer", handler: LearnerHandler, floor: Position) -> None:
+def _decide(peer: PeerState, leading: Leading, handler: LearnerHandler, floor: Position) -> None:
     """The learner shares our history at `floor` at the latest: the last position not above its own."""
     position = handler.position
     if floor == position:
@@ -80,9 +79,9 @@ def _decide(peer: "Peer", handler: LearnerHandler, floor: Position) -> None:
         if floor[0] == position[0]:
             handler.conflict = True
             peer.trace(f"ALARM: server {handler.sid} has other bytes than this leader at {floor[0]:#x}")
-            before = peer.history.floor(floor[0] - 1)
+            before = peer.history.floor(just_below(floor[0]))
             if before is None and floor[0] > 0:
-                _read_log(peer, handler, floor[0] - 1)
+                _read_log(peer, handler, just_below(floor[0]))
                 return
             if before is None:
                 peer.emit(ev.OfferSnapshot(handler.link))
@@ -91,58 +90,58 @@ def _decide(peer: "Peer", handler: LearnerHandler, floor: Position) -> None:
         peer.send(handler.link, msg.Trunc(*floor, handler.conflict))
     handler.decided = True
     handler.cursor = floor[0]
-    _stream(peer, handler)
+    _stream(peer, leading, handler)
 
 
 def leader_on_log_read(
-    peer: "Peer", now: int, handler: LearnerHandler, position: Position | None, batches: list[Batch]
+    peer: PeerState, leading: Leading, handler: LearnerHandler, position: Position | None, batches: list[Batch]
 ) -> None:
     """The log files answered: with the place where the learner left our history, or with more of what it lacks."""
     assert handler.reading
     handler.reading = False
     if position is None and handler.decided:
-        peer.drop_learner(now, handler, f"the log cannot be read on behind {handler.cursor:#x}")
+        peer.drop_learner(leading, handler, f"the log cannot be read on after {handler.cursor:#x}")
     elif position is None:
         peer.emit(ev.OfferSnapshot(handler.link))
     elif not handler.decided:
-        _decide(peer, handler, position)
+        _decide(peer, leading, handler, position)
     else:
         assert position[0] == handler.cursor, (position, handler.cursor)
         assert batches, "memory begins where the files end"
         _send_batches(peer, handler, batches)
-        _stream(peer, handler)
+        _stream(peer, leading, handler)
 
 
-def leader_on_snapshot_offered(peer: "Peer", now: int, handler: LearnerHandler, position: Position) -> None:
+def leader_on_snapshot_offered(peer: PeerState, leading: Leading, handler: LearnerHandler, position: Position) -> None:
     """What the learner lacks is not in the log any more: it fetches a snapshot, over a connection of its own (H4)."""
     assert not handler.decided
     if position[0] <= handler.position[0]:
-        # It would be taken back behind what it has, and perhaps has acknowledged.
-        peer.drop_learner(now, handler, f"the newest snapshot, {position[0]:#x}, is older than its history")
+        # It would be taken back below what it has, and perhaps has acknowledged.
+        peer.drop_learner(leading, handler, f"the newest snapshot, {position[0]:#x}, is older than its history")
         return
     handler.decided = handler.installing = True
     handler.cursor = position[0]
     peer.send(handler.link, msg.Snap(*position, handler.conflict))
 
 
-def leader_on_installed(peer: "Peer", now: int, handler: LearnerHandler, message: msg.Installed) -> None:
+def leader_on_installed(
+    peer: PeerState, now: int, leading: Leading, handler: LearnerHandler, message: msg.Installed
+) -> None:
     """The learner holds the snapshot: send what came after it."""
     if not handler.installing or message.zxid != handler.cursor:
         raise ProtocolError("INSTALLED of a snapshot that was not sent")
     handler.installing = False
-    _stream(peer, handler)
+    _stream(peer, leading, handler)
 
 
-def _read_log(peer: "Peer", handler: LearnerHandler, zxid: int) -> None:
+def _read_log(peer: PeerState, handler: LearnerHandler, zxid: Zxid) -> None:
     assert not handler.reading
     handler.reading = True
     peer.emit(ev.ReadLog(handler.link, zxid, PROPOSAL_BYTES_MAX))
 
 
-def _stream(peer: "Peer", handler: LearnerHandler) -> None:
-    """Send what the learner lacks, and NEWLEADER behind it."""
-    leading = peer.leading
-    assert leading is not None
+def _stream(peer: PeerState, leading: Leading, handler: LearnerHandler) -> None:
+    """Send what the learner lacks, and NEWLEADER after it."""
     assert leading.epoch is not None
     history = peer.history
     while handler.cursor < history.last[0]:
@@ -151,45 +150,73 @@ def _stream(peer: "Peer", handler: LearnerHandler) -> None:
             return
         _send_batches(peer, handler, history.after(handler.cursor, PROPOSAL_BYTES_MAX))
     assert handler.cursor == history.last[0]
-    assert handler.stage == Stage.SYNCING
-    handler.stage = Stage.NEWLEADER_SENT
+    assert handler.stage == SYNCING
+    handler.stage = NEWLEADER_SENT
     handler.newleader_zxid = history.last[0]
     peer.send(handler.link, msg.NewLeader(leading.epoch, history.last[0]))
 
 
-def _send_batches(peer: "Peer", handler: LearnerHandler, batches: list[Batch]) -> None:
+def _send_batches(peer: PeerState, handler: LearnerHandler, batches: list[Batch]) -> None:
     assert batches[0].zxid > handler.cursor
     handler.cursor = batches[-1].zxid
     peer.send(handler.link, msg.Proposal([batch.raw for batch in batches]))
 
 
-def leader_on_ackld(peer: "Peer", now: int, handler: LearnerHandler, message: msg.Ack) -> None:
+def leader_on_ack(peer: PeerState, now: int, leading: Leading, handler: LearnerHandler, message: msg.Ack) -> None:
+    """An ACK is bound to this epoch and this link (B5). With counter 0 it is that of NEWLEADER, else of proposals."""
+    epoch = leading.epoch
+    if message.epoch != epoch:
+        if epoch is not None and message.epoch < epoch and handler.served:
+            return  # it left before the learner heard of the renewal
+        raise ProtocolError(f"ACK of epoch {message.epoch} in epoch {epoch}")
+    if message.zxid & COUNTER_MAX or epoch_of(message.zxid) != epoch:
+        broadcast.leader_process_ack(peer, now, leading, handler, message.zxid)
+    else:
+        leader_on_ackld(peer, now, leading, handler)
+
+
+def leader_on_ackld(peer: PeerState, now: int, leading: Leading, handler: LearnerHandler) -> None:
     """LeaderProcessACKLD: the learner's history, epoch and record are durable."""
-    leading = peer.leading
-    assert leading is not None
-    if handler.stage != Stage.NEWLEADER_SENT:
+    if handler.stage != NEWLEADER_SENT:
         raise ProtocolError(f"ACK of NEWLEADER in stage {handler.stage.name}")
-    handler.stage = Stage.SYNCHRONIZED
+    handler.stage = SYNCHRONIZED
     handler.acked = leading.acknowledged[handler.sid] = handler.newleader_zxid
-    broadcast.leader_ask_to_confirm(peer, handler)
+    confirmation.leader_ask_to_confirm(peer, leading, handler)
     if leading.is_founder(handler):
         handler.amnesiac = False
     elif handler.amnesiac and not handler.observer:
-        handler.counts_after_round = broadcast.leader_confirm(peer)
-    if peer.phase == BROADCAST:
+        handler.counts_after_round = confirmation.leader_confirm(peer, leading)
+    if peer.phase is BROADCAST:
         _send_uptodate(peer, handler)
-        broadcast.leader_try_to_commit(peer, now)
+        broadcast.leader_try_to_commit(peer, now, leading)
     else:
-        leader_try_to_establish(peer, now)
+        leader_try_to_establish(peer, now, leading)
 
 
-def leader_try_to_establish(peer: "Peer", now: int) -> None:
+def leader_on_confirmed(
+    peer: PeerState, now: int, leading: Leading, handler: LearnerHandler, message: msg.Confirmed
+) -> None:
+    """A learner followed us when it answered, which was after the round began (`confirmation`). An amnesiac that is
+    confirmed by that has acknowledged NEWLEADER before; its acknowledgements count from now on (B2)."""
+    if message.round > leading.confirm_round:
+        raise ProtocolError(f"confirmation of round {message.round}, the newest is {leading.confirm_round}")
+    handler.confirmed = max(handler.confirmed, message.round)
+    for amnesiac in list(leading.handlers.values()):
+        after = amnesiac.counts_after_round
+        if after is not None and confirmation.is_confirmed(peer, leading, after):
+            peer.trace(f"a quorum without server {amnesiac.sid} confirms -> it counts again")
+            amnesiac.counts_after_round = None
+            amnesiac.amnesiac = False
+            leader_try_to_establish(peer, now, leading)
+            broadcast.leader_try_to_commit(peer, now, leading)
+    confirmation.leader_answer_questions(peer, leading)
+
+
+def leader_try_to_establish(peer: PeerState, now: int, leading: Leading) -> None:
     """ "Upon a quorum of ACK-LD": the initial history is committed, and the epoch is established."""
-    leading = peer.leading
-    assert leading is not None
-    if peer.phase != SYNCHRONIZATION or not leading.epoch_current or peer.needs_member_record():
+    if peer.phase is not SYNCHRONIZATION or not leading.epoch_current or peer.needs_member_record():
         return
-    ackld_recv = {h.sid for h in leading.at_least(Stage.SYNCHRONIZED) if broadcast.counts(leading, h)}
+    ackld_recv = {h.sid for h in leading.at_least(SYNCHRONIZED) if leading.counts(h)}
     if not peer.settings.quorum.contains(ackld_recv | {peer.settings.sid}):
         return
     assert peer.durable == peer.history.last[0]
@@ -199,15 +226,15 @@ def leader_try_to_establish(peer: "Peer", now: int) -> None:
     peer.trace(f"epoch {leading.epoch} is established by {sorted(ackld_recv | {peer.settings.sid})}")
     peer.settle_vote()
     peer.set_committed(peer.history.last[0])
-    for handler in leading.at_least(Stage.SYNCHRONIZED):
+    for handler in leading.at_least(SYNCHRONIZED):
         _send_uptodate(peer, handler)
     peer.deliver()
-    broadcast.leader_try_to_renew(peer, now)
+    renewal.leader_try_to_renew(peer, now, leading)
 
 
-def _send_uptodate(peer: "Peer", handler: LearnerHandler) -> None:
-    assert handler.stage == Stage.SYNCHRONIZED
-    handler.stage = Stage.UP_TO_DATE
+def _send_uptodate(peer: PeerState, handler: LearnerHandler) -> None:
+    assert handler.stage == SYNCHRONIZED
+    handler.stage = UP_TO_DATE
     handler.served = True
     peer.send(handler.link, msg.UpToDate(peer.committed))
 
@@ -215,7 +242,7 @@ def _send_uptodate(peer: "Peer", handler: LearnerHandler) -> None:
 # -------------------------------------------------------------------------------------------------------- the learner
 
 
-def _learner_begin(peer: "Peer", following: Following) -> None:
+def _learner_begin(peer: PeerState, following: Following) -> None:
     """The leader has its quorum of ACKEPOCHs and begins to send: only now may anything here be replaced."""
     assert following.epoch_saved
     peer.doubted_above = None
@@ -229,7 +256,7 @@ def _check_may_begin(following: Following) -> None:
         raise ProtocolError("synchronization before ACKEPOCH")
 
 
-def learner_on_diff(peer: "Peer", now: int, following: Following, message: msg.Diff) -> None:
+def learner_on_diff(peer: PeerState, now: int, following: Following, message: msg.Diff) -> None:
     """Everything we said we have, the leader has too."""
     _check_may_begin(following)
     position = peer.position()
@@ -239,8 +266,8 @@ def learner_on_diff(peer: "Peer", now: int, following: Following, message: msg.D
     _cut(peer, position)
 
 
-def learner_on_trunc(peer: "Peer", now: int, following: Following, message: msg.Trunc) -> None:
-    """What is behind this position was never committed."""
+def learner_on_trunc(peer: PeerState, now: int, following: Following, message: msg.Trunc) -> None:
+    """What comes after this position was never committed."""
     _check_may_begin(following)
     position = (message.zxid, message.chain)
     is_held = peer.history.holds(position)
@@ -257,16 +284,16 @@ def learner_on_trunc(peer: "Peer", now: int, following: Following, message: msg.
     if not is_held:
         # Both histories go on there with batches that nobody else has. What is below is offered next; to cut at the
         # mark at once could take away what is committed and was acknowledged here (ZOOKEEPER-4643).
-        common = peer.history.floor(message.zxid - 1)
+        common = peer.history.floor(just_below(message.zxid))
         assert common is not None
         peer.doubted_above = common[0]
-        peer.look(now, f"position {message.zxid:#x} of leader {following.leader} is not in this history")
+        peer.look(f"position {message.zxid:#x} of leader {following.leader} is not in this history")
         return
     _learner_begin(peer, following)
     _cut(peer, position)
 
 
-def _learner_note_conflict(peer: "Peer", following: Following, zxid: int) -> None:
+def _learner_note_conflict(peer: PeerState, following: Following, zxid: Zxid) -> None:
     """Only a broken invariant can make two batches of one zxid. "Above the known mark the learner's tail is set aside
     and it is synchronized, with an alarm" (A5)."""
     peer.conflict = True
@@ -276,8 +303,8 @@ def _learner_note_conflict(peer: "Peer", following: Following, zxid: int) -> Non
     )
 
 
-def _cut(peer: "Peer", position: Position) -> None:
-    """Cut the history behind a position, in memory now, on disk before anything that is appended later."""
+def _cut(peer: PeerState, position: Position) -> None:
+    """Cut the history after a position, in memory now, on disk before anything that is appended later."""
     if peer.history.last == position:
         return
     assert position[0] >= peer.committed, "nothing committed is ever cut"
@@ -289,7 +316,7 @@ def _cut(peer: "Peer", position: Position) -> None:
     peer.conflict = False
 
 
-def learner_on_snap(peer: "Peer", now: int, following: Following, message: msg.Snap) -> None:
+def learner_on_snap(peer: PeerState, now: int, following: Following, message: msg.Snap) -> None:
     """The leader's log begins after our history ends: take its snapshot instead."""
     _check_may_begin(following)
     assert following.epoch is not None
@@ -310,16 +337,14 @@ def learner_on_snap(peer: "Peer", now: int, following: Following, message: msg.S
     peer.emit(ev.FetchSnapshot(peer.generation, following.leader, *position, peer.lineage, peer.conflict))
 
 
-def learner_on_snapshot_installed(peer: "Peer", now: int) -> None:
-    following = peer.following
-    assert following is not None
+def learner_on_snapshot_installed(peer: PeerState, following: Following) -> None:
     assert following.link is not None
     assert following.fetching
     following.fetching = False
     peer.send(following.link, msg.Installed(peer.history.last[0]))
 
 
-def learner_on_proposal(peer: "Peer", now: int, following: Following, message: msg.Proposal) -> None:
+def learner_on_proposal(peer: PeerState, now: int, following: Following, message: msg.Proposal) -> None:
     """FollowerProcessPROPOSE, in synchronization and in broadcast: the next batch, a repeated one, or a broken link."""
     if following.fetching:
         raise ProtocolError("PROPOSAL while a snapshot is fetched")
@@ -337,11 +362,11 @@ def learner_on_proposal(peer: "Peer", now: int, following: Following, message: m
         broadcast.learner_raise_mark(peer, accepted[-1].mark, "the mark of a batch,")
 
 
-def _accept(peer: "Peer", following: Following, batch: Batch, length: int) -> bool:
+def _accept(peer: PeerState, following: Following, batch: Batch, length: int) -> bool:
     """Append one batch to the history; False when it is there already."""
     history = peer.history
     if length != len(batch.raw):
-        raise ProtocolError("bytes behind a batch")
+        raise ProtocolError("bytes after a batch")
     if batch.zxid <= history.last[0]:
         known = history.chain_at(batch.zxid)
         if known != batch.chain and (known is not None or batch.zxid > history.base[0]):
@@ -351,14 +376,14 @@ def _accept(peer: "Peer", following: Following, batch: Batch, length: int) -> bo
     if batch.epoch > following.epoch:
         raise ProtocolError(f"batch of epoch {batch.epoch} from the leader of epoch {following.epoch}")
     if not codec.follows(history.last[0], batch):
-        raise ProtocolError(f"gap: batch {batch.first:#x} behind {history.last[0]:#x}")
+        raise ProtocolError(f"gap: batch {batch.first:#x} after {history.last[0]:#x}")
     if not codec.continues(history.last[1], batch):
         raise ProtocolError(f"batch {batch.first:#x} does not continue the chain at {history.last[0]:#x}")
     history.append(batch)
     return True
 
 
-def learner_on_newleader(peer: "Peer", now: int, following: Following, message: msg.NewLeader) -> None:
+def learner_on_newleader(peer: PeerState, now: int, following: Following, message: msg.NewLeader) -> None:
     """FollowerProcessNEWLEADER: "history durable -> currentEpoch durable -> ACK" (ZOOKEEPER-4643, -4646)."""
     if message.epoch != following.epoch:
         raise ProtocolError(f"NEWLEADER of epoch {message.epoch} in epoch {following.epoch}")
@@ -367,13 +392,11 @@ def learner_on_newleader(peer: "Peer", now: int, following: Following, message: 
     if following.newleader is not None or following.synchronized or following.fetching:
         raise ProtocolError("NEWLEADER out of place")
     following.newleader = (message.epoch, message.zxid)
-    learner_try_to_ack_newleader(peer)
+    learner_try_to_ack_newleader(peer, following)
 
 
-def learner_try_to_ack_newleader(peer: "Peer") -> None:
-    """Go on with NEWLEADER when the history it stands behind is durable."""
-    following = peer.following
-    assert following is not None
+def learner_try_to_ack_newleader(peer: PeerState, following: Following) -> None:
+    """Go on with NEWLEADER when the history that it came after is durable."""
     assert following.newleader is not None
     epoch, zxid = following.newleader
     if peer.durable >= zxid and not following.current_saving:
@@ -381,20 +404,16 @@ def learner_try_to_ack_newleader(peer: "Peer") -> None:
         peer.save_epochs(peer.accepted_epoch, epoch)
 
 
-def learner_on_current_epoch_saved(peer: "Peer", now: int) -> None:
+def learner_on_current_epoch_saved(peer: PeerState, following: Following) -> None:
+    """The history and the epoch of NEWLEADER are durable; the member record is the last of its promises."""
     if peer.needs_member_record():
         peer.emit(ev.SaveMember(peer.generation, peer.lineage))
     else:
-        _ack_newleader(peer)
+        learner_ack_newleader(peer, following)
 
 
-def learner_on_member_saved(peer: "Peer", now: int) -> None:
-    _ack_newleader(peer)
-
-
-def _ack_newleader(peer: "Peer") -> None:
-    following = peer.following
-    assert following is not None
+def learner_ack_newleader(peer: PeerState, following: Following) -> None:
+    """ACK-LD: everything that it promises is durable. What became durable meanwhile is acknowledged with it."""
     assert following.link is not None
     assert following.newleader is not None
     epoch, zxid = following.newleader
@@ -405,10 +424,10 @@ def _ack_newleader(peer: "Peer") -> None:
     following.synchronized = True
     following.acked = zxid
     peer.send(following.link, msg.Ack(epoch, make_zxid(epoch, 0)))
-    broadcast.learner_ack(peer)
+    broadcast.learner_ack(peer, following)
 
 
-def learner_on_uptodate(peer: "Peer", now: int, following: Following, message: msg.UpToDate) -> None:
+def learner_on_uptodate(peer: PeerState, now: int, following: Following, message: msg.UpToDate) -> None:
     """FollowerProcessCOMMITLD: the epoch is established; everything up to the mark is committed."""
     if not following.synchronized:
         raise ProtocolError("UPTODATE before ACK of NEWLEADER")

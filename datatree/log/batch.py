@@ -33,9 +33,12 @@ zxid are the same history. Not here: limits on what a leader puts into a batch, 
 
 import struct
 from hashlib import blake2b
+from typing import TypeAlias
 from zlib import crc32
 
 from attrs import define
+
+from datatree.log.zxid import Epoch, Zxid, end_of
 
 VERSION = 1
 SNAPSHOT = 1
@@ -63,6 +66,10 @@ assert _HASHED_BYTES == 60
 assert HEADER_BYTES == 84
 
 
+Position: TypeAlias = tuple[Zxid, bytes]
+"""The last zxid of a batch, and the chain there."""
+
+
 class BatchError(ValueError):
     """Bytes that are no batch. `torn`: they end too early; else they are all there and wrong."""
 
@@ -76,22 +83,19 @@ class BatchError(ValueError):
 class Batch:
     """One batch with its header's fields; `raw` is the whole of it as it is sent and logged."""
 
-    epoch: int
-    first: int
+    epoch: Epoch
+    first: Zxid
     count: int
+    zxid: Zxid
+    """The last zxid: the position that this batch ends at."""
     time: int
     flags: int
-    mark: int
+    mark: Zxid
     applied: int
     digest: int
     digest_version: int
     chain: bytes
     raw: bytes
-
-    @property
-    def zxid(self) -> int:
-        """The last zxid: the position that this batch ends at."""
-        return self.first + self.count - 1
 
     @property
     def body(self) -> bytes:
@@ -111,7 +115,7 @@ def genesis(lineage: bytes) -> bytes:
     return blake2b(lineage, digest_size=CHAIN_BYTES).digest()
 
 
-def imported(lineage: bytes, zxid: int, digest: int) -> bytes:
+def imported(lineage: bytes, zxid: Zxid, digest: int) -> bytes:
     """The chain at `zxid` of a directory that begins with an imported snapshot whose tree has this digest."""
     assert len(lineage) == LINEAGE_BYTES
     return blake2b(lineage + struct.pack(">QQ", zxid, digest), digest_size=CHAIN_BYTES).digest()
@@ -120,12 +124,12 @@ def imported(lineage: bytes, zxid: int, digest: int) -> bytes:
 def build(
     previous_chain: bytes,
     *,
-    epoch: int,
-    first: int,
+    epoch: Epoch,
+    first: Zxid,
     count: int,
     time: int,
     flags: int,
-    mark: int,
+    mark: Zxid,
     applied: int,
     digest: int,
     body: bytes,
@@ -149,7 +153,8 @@ def build(
     chain = hasher.digest()
     head += _BODY_CRC.pack(chain, crc32(body))
     raw = b"".join((head, _CRC.pack(crc32(head)), body))
-    return Batch(epoch, first, count, time, flags, mark, applied, digest, digest_version, chain, raw)
+    zxid = end_of(first, count)
+    return Batch(epoch, first, count, zxid, time, flags, mark, applied, digest, digest_version, chain, raw)
 
 
 def parse(buffer: bytes | memoryview, offset: int = 0, limit: int = BODY_BYTES_MAX) -> Batch:
@@ -170,7 +175,8 @@ def parse(buffer: bytes | memoryview, offset: int = 0, limit: int = BODY_BYTES_M
     raw = bytes(buffer[offset : end + length])
     if crc32(memoryview(raw)[HEADER_BYTES:]) != body_crc:
         raise BatchError("checksum of the batch body does not match", torn=False)
-    return Batch(epoch, first, count, time, flags, mark, applied, digest, digest_version, chain, raw)
+    zxid = first + count - 1
+    return Batch(epoch, first, count, zxid, time, flags, mark, applied, digest, digest_version, chain, raw)
 
 
 def _check_header(
@@ -207,7 +213,7 @@ def continues(previous_chain: bytes, batch: Batch) -> bool:
     return hasher.digest() == batch.chain
 
 
-def follows(previous_zxid: int, batch: Batch) -> bool:
+def follows(previous_zxid: Zxid, batch: Batch) -> bool:
     """Whether the numbers of `batch` come right after `previous_zxid`: the next one, or the first of a later epoch."""
     if batch.first >> 32 == previous_zxid >> 32:
         return batch.first == previous_zxid + 1

@@ -47,7 +47,7 @@ from zlib import crc32
 
 from attrs import define, field
 
-from datatree.log.batch import HEADER_BYTES, LINEAGE_BYTES, Batch, BatchError, parse
+from datatree.log.batch import HEADER_BYTES, LINEAGE_BYTES, Batch, BatchError, Position, parse
 from datatree.log.disk import Disk
 from datatree.log.epochs import DIRECTORY
 from datatree.log.frame import FRAME_HEADER_BYTES, MAGIC, Bad, read_header, scan, seed_of
@@ -63,7 +63,6 @@ SPARSE_BYTES = 64 << 10
 """How far apart the entries of the index in memory are: what a read has to skip at most."""
 _READ_BYTES = 256 << 10
 
-Position = tuple[int, bytes]
 """A batch end: its zxid and the chain there."""
 
 assert SEGMENT_HEADER_BYTES == INDEX_HEADER_BYTES == 64

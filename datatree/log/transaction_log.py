@@ -23,7 +23,7 @@ from bisect import bisect_right
 from attrs import define, field
 
 from datatree.log.aside import CONFLICT, STALE, aside_path, set_aside, set_aside_logs
-from datatree.log.batch import CHAIN_BYTES, LINEAGE_BYTES, Batch, follows, genesis
+from datatree.log.batch import CHAIN_BYTES, LINEAGE_BYTES, Batch, Position, follows, genesis
 from datatree.log.disk import Disk, File
 from datatree.log.epochs import DIRECTORY, forget_member, save_mark
 from datatree.log.frame import FRAME_HEADER_BYTES, pack_frame, seed_of
@@ -31,13 +31,13 @@ from datatree.log.segment import (
     SEGMENT_HEADER_BYTES,
     Index,
     LogDamagedError,
-    Position,
     Segment,
     SegmentHeader,
     SparseIndex,
     index_path,
     log_path,
 )
+from datatree.log.zxid import BEFORE_ALL, Zxid
 
 SEGMENT_BYTES = 64 << 20
 """How large a file grows before the next one begins, and how much is preallocated: ZooKeeper's preAllocSize."""
@@ -58,7 +58,7 @@ class LogContents:
 
     lineage: bytes = b""
     segments: list[Segment] = field(factory=list)
-    last: Position = (0, bytes(CHAIN_BYTES))
+    last: Position = (BEFORE_ALL, bytes(CHAIN_BYTES))
     mark: int = 0
     damaged: bool = False
     """A part of it is unreadable: it may be read up to `last` and reset, but not continued."""
@@ -219,7 +219,7 @@ class TransactionLog:
 
     # Cutting.
 
-    def truncate(self, zxid: int, chain: bytes, *, conflict: bool = False) -> None:
+    def truncate(self, zxid: Zxid, chain: bytes, *, conflict: bool = False) -> None:
         """Cut off every batch above (zxid, chain), newest files first; durable when it returns.
 
         What is cut is kept beside the log, as stale files, which retention removes in time. With `conflict` it differs
@@ -268,7 +268,7 @@ class TransactionLog:
             segment.end, segment.last, segment.index = cut, position, None
             self.disk.sync_directory(DIRECTORY)
 
-    def reset(self, zxid: int, chain: bytes, lineage: bytes, *, conflict: bool = False) -> None:
+    def reset(self, zxid: Zxid, chain: bytes, lineage: bytes, *, conflict: bool = False) -> None:
         """Set the whole log aside and continue from (zxid, chain) of this lineage: after an installed snapshot, or from
         `genesis`. Durable when it returns. Which snapshots still belong to it is the caller's
         (`datatree.recovery.stale`). `conflict` is that of `truncate`. An OSError is final.
@@ -315,7 +315,7 @@ class TransactionLog:
             self._unless_kept(segments[at])
             return None
 
-    def read(self, after_zxid: int, bytes_max: int) -> list[Batch]:
+    def read(self, after_zxid: Zxid, bytes_max: int) -> list[Batch]:
         """The batches after this batch end, in order, as many as fit (but one at least, when there is any).
 
         Raises NotHeldError when they are older than what is kept, LogDamagedError when the files are not readable."""

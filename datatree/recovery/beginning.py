@@ -16,6 +16,7 @@ and the pipeline have them (`zab.pipeline.state.snapshot_output`).
 from datatree.log.batch import imported
 from datatree.log.disk import Disk
 from datatree.log.epochs import Member, save_epochs, save_member
+from datatree.log.zxid import Zxid
 from datatree.snapshot import SnapshotWriter
 from datatree.tree import DataTree
 
@@ -27,7 +28,7 @@ def begin_history(disk: Disk, tree: DataTree, zxid: int, lineage: bytes, server_
     assert zxid > tree.applied, "no zxid comes a second time"
     assert not disk.list("version-1")
     tree.applied = zxid
-    writer = SnapshotWriter(disk, tree.begin_snapshot(), lineage, imported(lineage, zxid, tree.digest))
+    writer = SnapshotWriter(disk, tree.begin_snapshot(), lineage, imported(lineage, Zxid(zxid), tree.digest))
     writer.write()
     epoch = zxid >> 32
     save_epochs(disk, epoch, epoch)

@@ -29,14 +29,13 @@ Deliberately not here: what a damaged or amnesiac member does about it (`zab.pee
 from attrs import define, field
 
 from datatree.log.aside import set_aside
-from datatree.log.batch import CHAIN_BYTES, Batch, follows, genesis, imported
+from datatree.log.batch import CHAIN_BYTES, Batch, Position, follows, genesis, imported
 from datatree.log.disk import Disk
 from datatree.log.epochs import COMMITTED, DIRECTORY, INITIALIZE, load_epochs, load_mark, load_member, take_marker
 from datatree.log.frame import Bad, Frame, Scan, scan
 from datatree.log.segment import (
     SEGMENT_HEADER_BYTES,
     Index,
-    Position,
     Segment,
     SegmentHeader,
     log_files,
@@ -44,6 +43,7 @@ from datatree.log.segment import (
     read_segment_header,
 )
 from datatree.log.transaction_log import SPARE, LogContents, write_segment
+from datatree.log.zxid import BEFORE_ALL, Zxid
 from datatree.record import RecordError
 from datatree.recovery.replay import Replay
 from datatree.recovery.stale import DAMAGED
@@ -222,7 +222,7 @@ class _Recovery:
         self.proven_zxid = 0
         self.beginning = 0
         self.segments: list[Segment] = []
-        self.start: Position = (0, genesis(lineage) if lineage else bytes(CHAIN_BYTES))
+        self.start: Position = (BEFORE_ALL, genesis(lineage) if lineage else bytes(CHAIN_BYTES))
         self.replay = Replay(DataTree(), self.start, recent_bytes)
         self._recent_bytes = recent_bytes
         self._bad_snapshots: list[int] = []
@@ -257,8 +257,8 @@ class _Recovery:
                 self._bad_snapshots.append(zxid)
                 self.problems.append(Damage(path, error.offset, error.reason, "what is before it is used"))
                 continue
-            self.start = header.zxid, header.chain
-            if header.chain == imported(header.lineage, header.zxid, tree.digest):
+            self.start = Zxid(header.zxid), header.chain
+            if header.chain == imported(header.lineage, self.start[0], tree.digest):
                 self.beginning = header.zxid
             self.replay = Replay(tree, self.start, self._recent_bytes)
             return

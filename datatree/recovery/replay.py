@@ -10,8 +10,7 @@ replay began; the tree stands at `mark`.
 from collections import deque
 
 from datatree.digest import DIGEST_VERSION
-from datatree.log.batch import Batch, continues, follows
-from datatree.log.segment import Position
+from datatree.log.batch import Batch, Position, continues, follows
 from datatree.record import decode_all
 from datatree.tree import DataTree
 
@@ -34,7 +33,7 @@ class Replay:
         """The first zxid at which the tree does not have the digest that its leader's had."""
         self._recent_bytes = recent_bytes
         self._recent_size = 0
-        self._digests = {start[0]: tree.digest}
+        self._digests: dict[int, int] = {start[0]: tree.digest}
 
     def continues(self, batch: Batch) -> bool:
         """Whether this batch is the next of the history, by number and by chain."""

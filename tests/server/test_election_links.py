@@ -9,11 +9,11 @@ import pytest
 import trio
 
 from zab.events import ElectionLinkDown, ElectionLinkUp, NotificationReceived
-from zab.history import NOTHING
 from zab.host.listener import open_listener
 from zab.message import PROTOCOL_VERSION, Ack, Hello, Notification, decode, encode
 from zab.server import election_links as module
 from zab.server.election_links import Address, ElectionLinks
+from zab.states import NOTHING
 from zab.wire.frames import frame
 
 PATIENCE_SECONDS = 5

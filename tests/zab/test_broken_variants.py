@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.zab import test_random_faults as faults
-from zab import broadcast, discovery, roles, synchronization
+from zab import broadcast, confirmation, discovery, roles, synchronization
 from zab import events as ev
 from zab import message as msg
 from zab import peer as peer_module
@@ -29,10 +29,9 @@ def acknowledge_before_durable(patch: pytest.MonkeyPatch) -> None:
     def eager(peer: Peer, effect: ev.Effect) -> None:
         emit(peer, effect)
         if isinstance(effect, ev.AppendBatches):
-            peer.durable = effect.batches[-1].zxid
-            if peer.following is not None:
-                broadcast.on_durable(peer, 0)
+            on_durable(peer, 0, ev.Durable(peer.generation, effect.batches[-1].zxid))
 
+    on_durable = peer_module._ON_EVENT[ev.Durable]
     patch.setattr(Peer, "emit", eager)
     patch.setitem(peer_module._ON_EVENT, ev.Durable, _ignore)
 
@@ -58,12 +57,13 @@ def current_epoch_before_history(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(discovery, "learner_on_epochs_saved", _only_when_due(discovery.learner_on_epochs_saved))
 
 
-def _only_when_due(on_epochs_saved: Callable[[Peer, int], None]) -> Callable[[Peer, int], None]:
-    def due(peer: Peer, now: int) -> None:
-        following = peer.following
-        assert following is not None
+Saved = Callable[[Peer, roles.Following], None]
+
+
+def _only_when_due(on_epochs_saved: Saved) -> Saved:
+    def due(peer: Peer, following: roles.Following) -> None:
         if not following.epoch_saved or following.current_saving:
-            on_epochs_saved(peer, now)
+            on_epochs_saved(peer, following)
 
     return due
 
@@ -100,19 +100,17 @@ def accept_any_batch_number(patch: pytest.MonkeyPatch) -> None:
 
 
 def newleader_before_the_history(patch: pytest.MonkeyPatch) -> None:
-    def lazy(peer: Peer, handler: object) -> None:
-        leading = peer.leading
-        assert leading is not None
-        handler.stage = Stage.NEWLEADER_SENT  # type: ignore[attr-defined]
-        handler.cursor = handler.newleader_zxid = peer.history.last[0]  # type: ignore[attr-defined]
-        peer.send(handler.link, synchronization.msg.NewLeader(leading.epoch or 0, peer.history.last[0]))  # type: ignore[attr-defined]
+    def lazy(peer: Peer, leading: roles.Leading, handler: roles.LearnerHandler) -> None:
+        handler.stage = Stage.NEWLEADER_SENT
+        handler.cursor = handler.newleader_zxid = peer.history.last[0]
+        peer.send(handler.link, msg.NewLeader(leading.epoch or 0, peer.history.last[0]))
 
     patch.setattr(synchronization, "_stream", lazy)
 
 
 def answer_a_sync_without_a_quorum(patch: pytest.MonkeyPatch) -> None:
     """ZOOKEEPER-1675: a leader that was deposed and does not know it answers what it knows."""
-    patch.setattr(broadcast, "_is_confirmed", lambda peer, leading, number: True)
+    patch.setattr(confirmation, "is_confirmed", lambda peer, leading, number: True)
 
 
 def apply_before_the_mark(patch: pytest.MonkeyPatch) -> None:

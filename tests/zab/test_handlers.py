@@ -7,9 +7,8 @@ import pytest
 from tests.zab.test_message import EXAMPLES
 from zab import events as ev
 from zab import message as msg
-from zab.election import FOLLOWING, LEADING
 from zab.handlers import HANDLERS, IGNORED, PHASES
-from zab.roles import BROADCAST
+from zab.states import BROADCAST, FOLLOWING, LEADING
 from zab.testing.peers import Ensemble
 
 

@@ -4,8 +4,8 @@ from random import Random
 
 import pytest
 
-from datatree.log.batch import Batch, build
-from zab.history import TRIMMED_PART, History, Position
+from datatree.log.batch import Batch, Position, build
+from zab.history import TRIMMED_PART, History
 
 BASE: Position = (0, bytes(16))
 BYTES_MAX = 4_000

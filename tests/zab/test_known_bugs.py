@@ -10,8 +10,8 @@ from datatree.log.batch import build, genesis
 from datatree.log.zxid import make_zxid
 from zab import events as ev
 from zab import message as msg
-from zab.election import FOLLOWING, LEADING, LOOKING, Vote, total_order
-from zab.history import BATCHES, NOTHING
+from zab.election import Vote, total_order
+from zab.states import BATCHES, FOLLOWING, LEADING, LOOKING, NOTHING
 from zab.testing.peers import Ensemble, histories
 
 

@@ -11,7 +11,7 @@ from datatree.log.zxid import counter_of, epoch_of
 from tests.zab.test_random_faults import disturb
 from zab import events as ev
 from zab import message as msg
-from zab.election import LEADING
+from zab.states import LEADING
 from zab.testing.peers import Ensemble, histories
 
 

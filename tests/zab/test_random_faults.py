@@ -8,9 +8,9 @@ from random import Random
 import pytest
 
 from zab import events as ev
-from zab.election import LEADING
 from zab.quorum import Hierarchical, Quorum
 from zab.roles import Stage
+from zab.states import LEADING
 from zab.testing.peers import Ensemble, histories
 
 QUORUMS: tuple[tuple[int, Quorum | None], ...] = (

@@ -12,9 +12,8 @@ from datatree.log.zxid import EPOCH_MAX, make_zxid
 from tests.zab.test_known_bugs import established, rejoining_with_held_storage
 from zab import events as ev
 from zab import message as msg
-from zab.election import LOOKING
-from zab.history import BATCHES
-from zab.roles import BROADCAST, Stage
+from zab.roles import Stage
+from zab.states import BATCHES, BROADCAST, LOOKING
 from zab.testing.peers import Disk, Ensemble, Server, histories
 
 LINEAGE = b"lineage of tests"

@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from zab import events as ev
-from zab.peer import STATE_NAMES
+from zab.states import STATE_NAMES
 from zab.testing.peers import Disk, Ensemble
 
 SCRIPTS = Path(__file__).parent.parent / "testdata" / "zab"

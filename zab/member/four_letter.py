@@ -16,7 +16,6 @@ from typing import Protocol
 import attrs
 
 from datatree.tree import DataTree
-from zab.election import FOLLOWING, LEADING, OBSERVING
 from zab.member.connection import ClientConnection, Clients
 from zab.member.metrics import Metrics, Summary
 from zab.member.processor import Processor
@@ -24,6 +23,7 @@ from zab.member.reads import ReadState
 from zab.member.sessions import Sessions
 from zab.member.settings import Config
 from zab.peer import Peer
+from zab.states import FOLLOWING, LEADING, OBSERVING
 
 VERSION = "3.9.5-zab, built on 2026-01-01 00:00 UTC"
 """Tools compare the number, so it is the one of the ZooKeeper whose protocol this is."""

@@ -26,6 +26,7 @@ from zab.events import (
     SaveMember,
     TruncateLog,
 )
+from zab.ids import Link
 from zab.jute.changes import PageStatus
 from zab.member.change_rows import Place, Row
 from zab.member.connection import ClientConnection
@@ -141,7 +142,7 @@ class FetchFailed:
 class NothingToOffer:
     """The answer to `OfferSnapshot` where there is no valid snapshot from which the log goes on."""
 
-    link: int
+    link: Link
 
 
 @attrs.define

@@ -41,7 +41,7 @@ from datatree.watches import WatchTable
 from session.identity import SessionIds
 from zab import events as ev
 from zab import message as msg
-from zab.election import LEADING, LOOKING
+from zab.ids import Link, ServerId
 from zab.member import four_letter
 from zab.member.cleanup import Cleanup
 from zab.member.connection import ClientConnection, Clients, Closing, Stage
@@ -66,7 +66,9 @@ from zab.member.reads import ReadState
 from zab.member.restore import restored_of, schedule_of, settings_of, tree_of
 from zab.member.sessions import Sessions
 from zab.member.settings import Config
-from zab.peer import Peer, Restored, Settings
+from zab.peer import Peer
+from zab.peer_state import Restored, Settings
+from zab.states import LEADING, LOOKING
 from zab.wire.frames import LENGTH_BYTES, FrameError
 
 APPLIED_COUNT_MAX = 500
@@ -106,12 +108,12 @@ class Member:
         self._early: list[ev.MemberMessage] = []
         self._cleanup: Cleanup | None = None
         self._snapshot_zxid: int | None = None
-        self._verdicts: list[tuple[int, msg.Revalidated]] = []
-        self._asked: list[tuple[int | None, int]] = []
-        self._questions: dict[int, list[tuple[int | None, int]]] = {}
-        self._missed: list[tuple[int, int]] = []
+        self._verdicts: list[tuple[Link, msg.Revalidated]] = []
+        self._asked: list[tuple[Link | None, int]] = []
+        self._questions: dict[int, list[tuple[Link | None, int]]] = {}
+        self._missed: list[tuple[Link, int]] = []
         """Sessions that learners asked for and that are not alive here: link and session."""
-        self._doubts: dict[int, tuple[list[ClientConnection], list[tuple[int, int]]]] = {}
+        self._doubts: dict[int, tuple[list[ClientConnection], list[tuple[Link, int]]]] = {}
         """What a leader may only say once a quorum has confirmed that it still leads: that these sessions are over."""
         self._token = 0
         self._is_stalled = False
@@ -182,7 +184,7 @@ class Member:
             else:
                 self._effects.append(effect)
 
-    def _send(self, link: int, message: msg.Message) -> None:
+    def _send(self, link: Link, message: msg.Message) -> None:
         self._effects.append(ev.Send((link,), message))
 
     def _trace(self, text: str) -> None:
@@ -305,22 +307,22 @@ class Member:
         elif self.peer.serving:
             self._early.append(effect)
 
-    def _leader_on_request(self, link: int, sid: int, message: msg.Request) -> None:
+    def _leader_on_request(self, link: Link, sid: ServerId, message: msg.Request) -> None:
         if not self.processor.submit_forwarded(message, sid):
             self._effects.append(ev.CloseLink(link, "it forwarded what no learner may"))
             self._tell(ev.QuorumLinkDown(link))
 
-    def _leader_on_revalidate(self, link: int, sid: int, message: msg.Revalidate) -> None:
+    def _leader_on_revalidate(self, link: Link, sid: ServerId, message: msg.Revalidate) -> None:
         self.metrics.connection_revalidate_count += 1
         if self.sessions.revalidate(message.session, max(0, message.timeout_ms), sid, self.now):
             self._verdicts.append((link, msg.Revalidated(message.session, True)))
         else:
             self._missed.append((link, message.session))
 
-    def _leader_on_sync(self, link: int, _sid: int, message: msg.Sync) -> None:
+    def _leader_on_sync(self, link: Link, _sid: ServerId, message: msg.Sync) -> None:
         self._asked.append((link, message.tag))
 
-    def _leader_on_ping(self, _link: int, sid: int, message: msg.Ping) -> None:
+    def _leader_on_ping(self, _link: Link, sid: ServerId, message: msg.Ping) -> None:
         own = self.digests.differs(message.applied, message.digest)
         if own is not None:
             self.metrics.digest_mismatches_count += 1
@@ -329,10 +331,10 @@ class Member:
             )
         self.sessions.learner_touched(message.touched, self.now)
 
-    def _learner_on_revalidated(self, _link: int, _sid: int, message: msg.Revalidated) -> None:
+    def _learner_on_revalidated(self, _link: Link, _sid: ServerId, message: msg.Revalidated) -> None:
         self.sessions.revalidated(message.session, message.valid, self.peer.history.last[0])
 
-    def _learner_on_synced(self, _link: int, _sid: int, message: msg.Synced) -> None:
+    def _learner_on_synced(self, _link: Link, _sid: ServerId, message: msg.Synced) -> None:
         self._synced.append((message.tag, message.zxid))
         self._finish_syncs()
 
@@ -535,7 +537,7 @@ _ON_EFFECT: dict[type, Callable[[Member, Any], None]] = {
 }
 """Effects of the peer that this member carries out, or looks at before it passes them on."""
 
-_ON_MESSAGE: dict[type, Callable[[Member, int, int, Any], None]] = {
+_ON_MESSAGE: dict[type, Callable[[Member, Link, ServerId, Any], None]] = {
     msg.Request: Member._leader_on_request,
     msg.Revalidate: Member._leader_on_revalidate,
     msg.Sync: Member._leader_on_sync,

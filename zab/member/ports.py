@@ -10,7 +10,9 @@ from typing import Protocol
 
 import attrs
 
+from datatree.log.zxid import Zxid
 from zab import events as ev
+from zab.ids import Link, ServerId
 from zab.member.connection import ClientConnection
 from zab.member.inputs import Answer, Input, LookBackSlice, ReadChanges, StorageEffect, TakeSnapshot
 from zab.message import Message, Notification
@@ -35,23 +37,23 @@ class Links(Protocol):
         """Append what happened on all links since the last turn, in the order of arrival on each."""
         ...
 
-    def send(self, links: Iterable[int], message: Message) -> None:
+    def send(self, links: Iterable[Link], message: Message) -> None:
         """Queue one message on each of these links; those that are gone are skipped."""
         ...
 
-    def close(self, link: int, reason: str) -> None:
+    def close(self, link: Link, reason: str) -> None:
         """Close a link once what was queued on it is sent; nothing is reported."""
         ...
 
-    def break_off(self, link: int, reason: str) -> None:
+    def break_off(self, link: Link, reason: str) -> None:
         """Close a link at once, as if it had broken."""
         ...
 
-    def break_off_dialled(self, sid: int, reason: str) -> None:
+    def break_off_dialled(self, sid: ServerId, reason: str) -> None:
         """The same, for the links that this member dialled to a server."""
         ...
 
-    def unsent_bytes(self, link: int) -> int:
+    def unsent_bytes(self, link: Link) -> int:
         """How much waits on a link; 0 when it is gone."""
         ...
 
@@ -74,7 +76,7 @@ class Links(Protocol):
 class Election(Protocol):
     """The election links."""
 
-    def send(self, sid: int, notification: Notification) -> None:
+    def send(self, sid: ServerId, notification: Notification) -> None:
         """Send a vote; it takes the place of one to that server that still waits."""
         ...
 
@@ -111,7 +113,7 @@ class StorageQueue(Protocol):
 
     def put(self, effect: StorageEffect) -> None: ...
 
-    def mark_moved(self, zxid: int) -> None:
+    def mark_moved(self, zxid: Zxid) -> None:
         """The high-water mark is here now: written down when the log is idle."""
         ...
 
@@ -123,7 +125,7 @@ class Tasks(Protocol):
         """What they, and the storage, have done since the last turn, in its order."""
         ...
 
-    def dial(self, sid: int) -> None:
+    def dial(self, sid: ServerId) -> None:
         """Open a quorum link to a server. What comes of it, the links report."""
         ...
 

@@ -6,13 +6,17 @@ member).
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from datatree.log.zxid import Epoch, Zxid
 from datatree.recovery.recover import Recovered
 from datatree.tree import DataTree
-from zab.history import BATCHES, BEGINNING, FOUNDER, NOTHING
+from zab.ids import ServerId
 from zab.member.settings import Config
 from zab.member.snapshot_schedule import SnapshotSchedule
-from zab.peer import Restored, Settings
+from zab.peer_state import Restored, Settings
 from zab.quorum import Hierarchical, Majority, Quorum
+from zab.states import BATCHES, BEGINNING, FOUNDER, NOTHING, Holds
 
 _STANDALONE_INIT_TICKS = 10
 _STANDALONE_SYNC_TICKS = 5
@@ -23,20 +27,24 @@ def quorum_of(config: Config) -> Quorum:
     """The rule of the ensemble; a standalone server is its own majority."""
     ensemble = config.ensemble
     if config.is_standalone:
-        return Majority(frozenset({config.server_id}))
+        return Majority(_servers({config.server_id}))
     if ensemble.groups:
-        groups = tuple(frozenset(members) for members in ensemble.groups.values())
-        return Hierarchical(groups, dict(ensemble.weights))
-    return Majority(ensemble.participants)
+        weights = {ServerId(sid): weight for sid, weight in ensemble.weights.items()}
+        return Hierarchical(tuple(map(_servers, ensemble.groups.values())), weights)
+    return Majority(_servers(ensemble.participants))
+
+
+def _servers(ids: Iterable[int]) -> frozenset[ServerId]:
+    return frozenset(map(ServerId, ids))
 
 
 def settings_of(config: Config) -> Settings:
     """The peer's view of the configuration."""
     return Settings(
-        sid=config.server_id,
+        sid=ServerId(config.server_id),
         quorum=quorum_of(config),
-        servers=frozenset({config.server_id, *config.ensemble.servers}),
-        observers=config.ensemble.observers,
+        servers=_servers({config.server_id, *config.ensemble.servers}),
+        observers=_servers(config.ensemble.observers),
         tick_ms=config.tick_time_ms,
         init_limit=config.init_limit_ticks or _STANDALONE_INIT_TICKS,
         sync_limit=config.sync_limit_ticks or _STANDALONE_SYNC_TICKS,
@@ -53,19 +61,19 @@ def restored_of(recovered: Recovered) -> Restored:
     accepted, current = recovered.epochs or (0, 0)
     return Restored(
         lineage=recovered.lineage,
-        accepted_epoch=accepted,
-        current_epoch=current,
-        mark=recovered.mark,
+        accepted_epoch=Epoch(accepted),
+        current_epoch=Epoch(current),
+        mark=Zxid(recovered.mark),
         base=recovered.base,
         batches=recovered.recent,
         amnesiac=recovered.amnesiac,
         holds=_holds(recovered),
         marked=recovered.marked,
-        beginning=recovered.beginning,
+        beginning=Zxid(recovered.beginning),
     )
 
 
-def _holds(recovered: Recovered) -> int:
+def _holds(recovered: Recovered) -> Holds:
     if recovered.empty:
         return NOTHING
     if recovered.last[0] != recovered.beginning:

@@ -30,6 +30,7 @@ from datatree.log.disk import Disk
 from datatree.log.epochs import Member, forget_member, save_epochs, save_member
 from datatree.log.segment import LogDamagedError
 from datatree.log.transaction_log import TransactionLog
+from datatree.log.zxid import BEFORE_ALL, Zxid
 from datatree.past_acls import PastAcls
 from datatree.record import RecordError
 from datatree.recovery.look_back import LookBack
@@ -137,15 +138,15 @@ class Storage:
                 self.log.truncate(effect.zxid, effect.chain, conflict=effect.conflict)
             return [LogCut(effect.generation, effect.zxid)]
         if isinstance(effect, ResetLog):
-            self._reset(0, genesis(effect.lineage), effect.lineage)
-            return [LogCut(effect.generation, 0)]
+            self._reset(BEFORE_ALL, genesis(effect.lineage), effect.lineage)
+            return [LogCut(effect.generation, BEFORE_ALL)]
         if isinstance(effect, InstallSnapshot):
             return self._install(effect.fetch)
         assert isinstance(effect, RollLog), effect
         self.log.roll()
         return []
 
-    def _reset(self, zxid: int, chain: bytes, lineage: bytes, *, conflict: bool = False) -> None:
+    def _reset(self, zxid: Zxid, chain: bytes, lineage: bytes, *, conflict: bool = False) -> None:
         with self._cutting:
             self.log.reset(zxid, chain, lineage, conflict=conflict)
             set_aside_snapshots(self.disk, lineage, zxid, chain)

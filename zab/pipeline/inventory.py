@@ -29,10 +29,11 @@ from zlib import crc32
 
 from attrs import define, evolve, field, frozen
 
+from datatree.log.batch import Position
 from datatree.log.disk import Disk
 from datatree.log.epochs import COMMITTED, MEMBER, load_mark, load_member
 from datatree.log.epochs import Member as MemberRecord
-from datatree.log.segment import SEGMENT_HEADER_BYTES, Position, SegmentHeader, read_segment_header
+from datatree.log.segment import SEGMENT_HEADER_BYTES, SegmentHeader, read_segment_header
 from datatree.snapshot import SnapshotHeader, read_snapshot_header
 from datatree.zookeeper.files import FILE_HEADER, LOG_MAGIC, VERSION, parse_file_name
 from zab.pipeline.decoding.damage import DAMAGED, FOREIGN, UNREADABLE, Damage
@@ -370,7 +371,7 @@ def _settle(member: Member) -> None:
         log = logs[number]
         logs[number] = evolve(log, cutoff=cutoff, following=following, is_newest=number == len(logs) - 1)
         if log.is_usable:
-            begins = log.previous[0] if log.previous is not None else None
+            begins: int | None = log.previous[0] if log.previous is not None else None
             if log.kind == "version-2":
                 begins = log.first - 1
             if begins is not None:

@@ -38,6 +38,7 @@ import trio
 
 from zab.events import ElectionLinkDown, ElectionLinkUp, NotificationReceived
 from zab.host.journal import Journal
+from zab.ids import ServerId
 from zab.message import PROTOCOL_VERSION, Hello, Message, Notification, decode, encode
 from zab.wire.frames import FrameError, FrameReader, frame
 from zab.wire.records import MessageError
@@ -107,7 +108,9 @@ class _FrameStream:
 class ElectionLinks:
     """The election links of one server. `send` belongs to trio's thread; `run` is a task."""
 
-    def __init__(self, sid: int, others: Mapping[int, Address], post: Post, *, connect_timeout_ms: int = 5000) -> None:
+    def __init__(
+        self, sid: ServerId, others: Mapping[ServerId, Address], post: Post, *, connect_timeout_ms: int = 5000
+    ) -> None:
         assert sid not in others
         self._sid = sid
         self._others = others
@@ -116,11 +119,11 @@ class ElectionLinks:
         self._outboxes = {other: _Outbox() for other in others}
         self._knocked = {other: trio.Event() for other in others}
         """Set when a server has connected to us."""
-        self._inbound: dict[int, trio.CancelScope] = {}
+        self._inbound: dict[ServerId, trio.CancelScope] = {}
         """Per server, what ends the receiver of its present connection."""
         self._strangers_count = 0
 
-    def send(self, sid: int, notification: Notification) -> None:
+    def send(self, sid: ServerId, notification: Notification) -> None:
         """Send this to a server, in place of what it was not sent yet."""
         outbox = self._outboxes.get(sid)
         if outbox is not None:
@@ -136,7 +139,7 @@ class ElectionLinks:
 
     # ------------------------------------------------------------------------------------------------------ outbound
 
-    async def _keep_open(self, sid: int) -> None:
+    async def _keep_open(self, sid: ServerId) -> None:
         is_down = False
         wait_seconds = REDIAL_SECONDS_MIN
         while True:
@@ -161,7 +164,7 @@ class ElectionLinks:
             self._post(ElectionLinkUp(sid, round_trip_ms))
             await self._deliver(sid, stream)
 
-    async def _dial(self, sid: int) -> tuple[_FrameStream, int]:
+    async def _dial(self, sid: ServerId) -> tuple[_FrameStream, int]:
         """Connect and greet; the second item is the round trip of the greeting in milliseconds, at least 1."""
         address = self._others[sid]
         with trio.fail_after(self._connect_timeout_ms / 1000):
@@ -179,7 +182,7 @@ class ElectionLinks:
                 undo.pop_all()
         return stream, int((trio.current_time() - sent_at) * 1000) + 1
 
-    async def _deliver(self, sid: int, stream: _FrameStream) -> None:
+    async def _deliver(self, sid: ServerId, stream: _FrameStream) -> None:
         """Send what is put into the outbox until the connection ends."""
         async with stream.stream, trio.open_nursery() as nursery:
             nursery.start_soon(self._wait_for_end, stream, nursery.cancel_scope)
@@ -214,7 +217,7 @@ class ElectionLinks:
         except (FrameError, MessageError) as error:
             journal.warning("election connection is closed", reason=str(error))
 
-    async def _greeted(self, stream: _FrameStream) -> int | None:
+    async def _greeted(self, stream: _FrameStream) -> ServerId | None:
         """Exchange greetings; None when there is no place for strangers, or this one is too slow."""
         if self._strangers_count >= STRANGERS_MAX:
             return None
@@ -230,7 +233,7 @@ class ElectionLinks:
         finally:
             self._strangers_count -= 1
 
-    async def _receive_from(self, sid: int, stream: _FrameStream) -> None:
+    async def _receive_from(self, sid: ServerId, stream: _FrameStream) -> None:
         self._knocked[sid].set()
         older = self._inbound.get(sid)
         if older is not None:
@@ -244,7 +247,7 @@ class ElectionLinks:
                 if self._inbound.get(sid) is scope:
                     del self._inbound[sid]
 
-    async def _receive_one(self, sid: int, stream: _FrameStream) -> None:
+    async def _receive_one(self, sid: ServerId, stream: _FrameStream) -> None:
         try:
             message = await stream.receive()
         except MessageError as error:

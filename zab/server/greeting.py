@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from socket import socket
 
 from zab.host.links import TakeOver
+from zab.ids import ServerId
 from zab.message import PROTOCOL_VERSION, Hello
 from zab.server.snapshot_transfer import SnapshotRequest
 from zab.wire.records import Codec, MessageError
@@ -22,7 +23,7 @@ _CODEC: Codec[Hello | SnapshotRequest] = Codec((Hello, SnapshotRequest))
 class Greeting:
     """How one server greets on its quorum links, and whom it takes up."""
 
-    def __init__(self, sid: int, servers: Iterable[int], serve: Callable[[socket, SnapshotRequest], None]) -> None:
+    def __init__(self, sid: ServerId, servers: Iterable[int], serve: Callable[[socket, SnapshotRequest], None]) -> None:
         """`servers` are the ids of the ensemble. `serve` gets the connections of those who want a snapshot."""
         self._sid = sid
         self._others = frozenset(servers) - {sid}

@@ -52,6 +52,7 @@ from zab.host.loop import Loop, SystemClock, now_ms, wall_ms
 from zab.host.memory import give_back_when_quiet
 from zab.host.posts import Posts
 from zab.host.sockets import ClientSockets
+from zab.ids import ServerId
 from zab.member.dialect import QUORUM_DIALECT, client_manners
 from zab.member.inputs import Answer, StorageFailed
 from zab.member.member import Member
@@ -289,12 +290,12 @@ class Server:
         if self.config.is_standalone:
             return None
         others = {
-            sid: Address(line.host, line.election_port)
+            ServerId(sid): Address(line.host, line.election_port)
             for sid, line in self.config.ensemble.servers.items()
             if sid != self.config.server_id
         }
         timeout_ms = self.config.election_connect_timeout_ms
-        return ElectionLinks(self.config.server_id, others, self.posts.put, connect_timeout_ms=timeout_ms)
+        return ElectionLinks(ServerId(self.config.server_id), others, self.posts.put, connect_timeout_ms=timeout_ms)
 
     def _turn(self, nursery: trio.Nursery, election: ElectionLinks | None) -> Turn:
         config = self.config
@@ -303,14 +304,14 @@ class Server:
         def serve_snapshot(sock: socket.socket, request: SnapshotRequest) -> None:
             nursery.start_soon(self.transfers.serve, sock, request)
 
-        greeting = Greeting(config.server_id, servers, serve_snapshot)
+        greeting = Greeting(ServerId(config.server_id), servers, serve_snapshot)
         self.links = Links(self.loop, QUORUM_DIALECT, greeting.hello(), greeting.greeted)
         tasks = Tasks(
             posts=self.posts,
             links=self.links,
             storage=self.storage,
             snapshotter=self.snapshotter,
-            quorum_addresses={sid: Address(line.host, line.quorum_port) for sid, line in servers.items()},
+            quorum_addresses={ServerId(sid): Address(line.host, line.quorum_port) for sid, line in servers.items()},
             server_id=config.server_id,
             connect_timeout_ms=config.connect_to_leader_limit_ms or config.election_connect_timeout_ms,
             stall_ms=self._stall_ms,

@@ -20,6 +20,7 @@ from zab.host.journal import Journal
 from zab.host.links import Links
 from zab.host.log_thread import LogThread
 from zab.host.posts import Posts
+from zab.ids import ServerId
 from zab.member.inputs import (
     Answer,
     FetchFailed,
@@ -37,11 +38,11 @@ from zab.server.election_links import Address
 from zab.server.failure import UNEXPECTED_ERROR, ServerFailedError
 from zab.server.snapshot_transfer import Fetcher, TransferError
 from zab.server.snapshotter import Snapshotter
+from zab.states import STATE_NAMES
 
 Spawn: TypeAlias = Callable[..., None]
 """Starts a task of the server: an async function and its arguments."""
 
-STATE_NAMES = ("looking", "following", "leading", "observing")
 
 journal = Journal("server")
 
@@ -54,7 +55,7 @@ class Tasks:
     links: Links[Message, Input]
     storage: Storage
     snapshotter: Snapshotter
-    quorum_addresses: dict[int, Address]
+    quorum_addresses: dict[ServerId, Address]
     server_id: int
     connect_timeout_ms: int
     stall_ms: int
@@ -69,10 +70,10 @@ class Tasks:
 
     # --------------------------------------------------------------------------------------------------------- dialling
 
-    def dial(self, sid: int) -> None:
+    def dial(self, sid: ServerId) -> None:
         self.spawn(self._dial, sid)
 
-    async def _dial(self, sid: int) -> None:
+    async def _dial(self, sid: ServerId) -> None:
         address = self.quorum_addresses[sid]
         try:
             with trio.fail_after(self.connect_timeout_ms / 1000):

@@ -20,7 +20,7 @@ from datatree.recovery.recover import recover
 from datatree.requests import OPEN_ACL, Create, PathKind, PathOnly, PathVersion, PathWatch, SetData
 from zab import events as ev
 from zab import message as msg
-from zab.election import FOLLOWING, LEADING
+from zab.ids import Link, ServerId
 from zab.jute.framing import request_frame
 from zab.jute.handshake import ConnectRequest, ConnectResponse
 from zab.jute.replies import ReplyHeader, WatcherEvent, decode_body
@@ -45,6 +45,7 @@ from zab.member.ports import Ports
 from zab.member.storage import Storage
 from zab.member.turn import Turn
 from zab.simulator.world.disk import FaultyDisk
+from zab.states import FOLLOWING, LEADING
 from zab.wire.frames import FrameReader, frame
 
 TICK_MS = 1000
@@ -150,7 +151,7 @@ class Server:
 
     def __init__(self, ensemble: "Ensemble", config: Config) -> None:
         self._ensemble = ensemble
-        self.sid = config.server_id
+        self.sid = ServerId(config.server_id)
         self.inputs: list[Answer] = []
         self.durable_held = False
         self.held: list[Answer] = []
@@ -241,7 +242,7 @@ class Server:
         answers, self.inputs = self.inputs, []
         return answers
 
-    def dial(self, sid: int) -> None:
+    def dial(self, sid: ServerId) -> None:
         self._ensemble.dial(self, sid)
 
     def read_log(self, effect: ev.ReadLog) -> None:
@@ -297,7 +298,7 @@ class MemoryElection:
         self._ensemble = ensemble
         self._server = server
 
-    def send(self, sid: int, notification: msg.Notification) -> None:
+    def send(self, sid: ServerId, notification: msg.Notification) -> None:
         if not {self._server.sid, sid} & self._ensemble.cut:
             vote = ev.NotificationReceived(self._server.sid, notification)
             self._ensemble.servers[sid].inputs.append(vote)
@@ -313,24 +314,24 @@ class MemoryLinks:
     def receive(self, inputs: list[Input]) -> None:
         """What comes over links is among the answers, in the order in which all of it came."""
 
-    def send(self, links: Iterable[int], message: msg.Message) -> None:
+    def send(self, links: Iterable[Link], message: msg.Message) -> None:
         for link in links:
             if link in self._ensemble.links:
                 self._ensemble.sent.append((self._server.sid, message))
                 self._ensemble.on_wire[link].append((self._server.sid, message))
 
-    def close(self, link: int, reason: str) -> None:
+    def close(self, link: Link, reason: str) -> None:
         self._ensemble.break_link(link, self._server.sid)
 
-    def break_off(self, link: int, reason: str) -> None:
+    def break_off(self, link: Link, reason: str) -> None:
         self._ensemble.break_link(link)
 
-    def break_off_dialled(self, sid: int, reason: str) -> None:
+    def break_off_dialled(self, sid: ServerId, reason: str) -> None:
         for link, ends in list(self._ensemble.links.items()):
             if ends == (self._server.sid, sid):
                 self._ensemble.break_link(link)
 
-    def unsent_bytes(self, link: int) -> int:
+    def unsent_bytes(self, link: Link) -> int:
         return 0
 
     def flush(self) -> None:
@@ -352,15 +353,15 @@ class Ensemble:
 
     def __init__(self, size: int = 1, start: bool = True, **lines: object) -> None:
         self.now = 1_000_000
-        self.links: dict[int, tuple[int, int]] = {}
+        self.links: dict[Link, tuple[ServerId, ServerId]] = {}
         self.cut: set[int] = set()
         """Servers whose links carry nothing for now."""
-        self.on_wire: dict[int, deque[tuple[int, msg.Message]]] = {}
+        self.on_wire: dict[Link, deque[tuple[ServerId, msg.Message]]] = {}
         self.clients: dict[ClientConnection, Client] = {}
-        self.servers: dict[int, Server] = {}
+        self.servers: dict[ServerId, Server] = {}
         self.sent: list[tuple[int, msg.Message]] = []
         """Everything that was sent between members: sender and message."""
-        for sid in range(1, size + 1):
+        for sid in map(ServerId, range(1, size + 1)):
             self.servers[sid] = Server(self, self._config(sid, size, lines))
         if size > 1:
             for sid, server in self.servers.items():
@@ -369,7 +370,7 @@ class Ensemble:
             self.start()
 
     @staticmethod
-    def _config(sid: int, size: int, lines: dict[str, object]) -> Config:
+    def _config(sid: ServerId, size: int, lines: dict[str, object]) -> Config:
         text = [f"dataDir=/nowhere/{sid}", "clientPort=2181", f"tickTime={TICK_MS}", "initLimit=10", "syncLimit=5"]
         if size > 1:
             text += [f"server.{n}=127.0.0.1:{2000 + n}:{3000 + n}" for n in range(1, size + 1)]
@@ -399,7 +400,7 @@ class Ensemble:
 
     def client(self, server: Server | None = None) -> Client:
         """A socket that is open, and nothing more."""
-        client = Client(server or self.servers[1], len(self.clients) + 1)
+        client = Client(server or self.servers[ServerId(1)], len(self.clients) + 1)
         self.clients[client.connection] = client
         return client
 
@@ -471,17 +472,17 @@ class Ensemble:
         server.inputs += server.held
         server.held = []
 
-    def dial(self, server: Server, sid: int) -> None:
+    def dial(self, server: Server, sid: ServerId) -> None:
         if {server.sid, sid} & self.cut:
             server.inputs.append(ev.DialFailed(sid))
             return
-        link = len(self.on_wire) + 1
+        link = Link(len(self.on_wire) + 1)
         self.links[link] = (server.sid, sid)
         self.on_wire[link] = deque()
         server.inputs.append(ev.QuorumLinkUp(link, sid, False))
         self.servers[sid].inputs.append(ev.QuorumLinkUp(link, server.sid, True))
 
-    def break_link(self, link: int, by: int | None = None) -> None:
+    def break_link(self, link: Link, by: ServerId | None = None) -> None:
         for sid in self.links.pop(link, ()):
             if sid != by:
                 self.servers[sid].inputs.append(ev.QuorumLinkDown(link))
@@ -493,7 +494,8 @@ class Ensemble:
                 continue
             while waiting:
                 sender, message = waiting.popleft()
-                receiver = sum(self.links[link]) - sender
+                one, two = self.links[link]
+                receiver = two if sender == one else one
                 decoded = msg.decode(msg.encode(message))
                 self.servers[receiver].inputs.append(ev.MessageReceived(link, decoded))
                 moved = True

@@ -8,13 +8,15 @@ from collections import deque
 from random import Random
 from typing import Any
 
-from datatree.log.batch import Batch, imported
+from datatree.log.batch import CHAIN_BYTES, Batch, Position, imported
+from datatree.log.zxid import BEFORE_ALL, Epoch, Zxid, end_of, epoch_of, make_zxid, next_epoch
 from zab import events as ev
 from zab import message as msg
-from zab.election import LEADING, LOOKING
-from zab.history import BATCHES, BEGINNING, FOUNDER, NOTHING
-from zab.peer import Peer, Restored, Settings, nothing
+from zab.ids import Link, ServerId
+from zab.peer import Peer
+from zab.peer_state import Restored, Settings, nothing
 from zab.quorum import Majority, Quorum
+from zab.states import BATCHES, BEGINNING, FOUNDER, LEADING, NOTHING
 
 TICK_MS = 100
 
@@ -24,13 +26,13 @@ class Disk:
 
     def __init__(self) -> None:
         self.lineage = b""
-        self.accepted = 0
-        self.current = 0
+        self.accepted = Epoch(0)
+        self.current = Epoch(0)
         self.member: bytes | None = None
-        self.base: tuple[int, bytes] = (0, bytes(16))
+        self.base: Position = (BEFORE_ALL, bytes(CHAIN_BYTES))
         self.batches: list[Batch] = []
-        self.mark = 0
-        self.beginning = 0
+        self.mark = BEFORE_ALL
+        self.beginning = BEFORE_ALL
         """The zxid that the lineage began with, where forced recovery or restore made it."""
         self.founder = False
         """Forced recovery, on this disk."""
@@ -47,9 +49,18 @@ class Disk:
         if 0 < last == self.beginning:
             holds = FOUNDER if self.founder and self.member is not None else BEGINNING
         if self.member is None:
-            blank, epochs = nothing(), (self.accepted, self.current)
-            marked = marker and holds == NOTHING
-            return Restored(self.lineage, *epochs, 0, blank.base, [], True, holds, marked, self.beginning)
+            return Restored(
+                self.lineage,
+                self.accepted,
+                self.current,
+                BEFORE_ALL,
+                nothing().base,
+                [],
+                amnesiac=True,
+                holds=holds,
+                marked=marker and holds == NOTHING,
+                beginning=self.beginning,
+            )
         marks = [batch.mark for batch in self.batches]
         mark = min(max([self.mark, self.base[0], *marks]), last)
         return Restored(
@@ -67,17 +78,17 @@ class Disk:
     def recover(self) -> None:
         """`zab recover --force`: all that is here is what a new lineage begins with."""
         last = self.batches[-1].zxid if self.batches else self.base[0]
-        self.accepted = self.current = max(self.accepted, last >> 32) + 1
+        self.accepted = self.current = next_epoch(self.accepted, epoch_of(last))
         self.lineage = self.member = imported(self.lineage, last, 0)
-        self.beginning, self.founder = self.accepted << 32 | 1, True
+        self.beginning, self.founder = make_zxid(self.accepted, 1), True
         self.base = self.beginning, imported(self.lineage, self.beginning, 0)
-        self.batches, self.mark = [], 0
+        self.batches, self.mark = [], BEFORE_ALL
 
 
 class Server:
     """One member: its peer while it is up, its disk always."""
 
-    def __init__(self, sid: int) -> None:
+    def __init__(self, sid: ServerId) -> None:
         self.sid = sid
         self.disk = Disk()
         self.peer: Peer | None = None
@@ -85,7 +96,7 @@ class Server:
         self.held: set[type] = set()
         """Kinds of storage effects that are not carried out for now."""
         self.applied: list[Batch] = []
-        self.synced: list[tuple[int, int]] = []
+        self.synced: list[tuple[int, Zxid]] = []
         self.member_messages: list[ev.MemberMessage] = []
         self.inbox: deque[ev.Event] = deque()
         """What happened to it while it was paused."""
@@ -96,32 +107,33 @@ class Ensemble:
     """Servers 1..n, and what is on its way between them."""
 
     def __init__(
-        self, size: int = 3, quorum: Quorum | None = None, observers: frozenset[int] = frozenset(), **settings: int
+        self, size: int = 3, quorum: Quorum | None = None, observers: frozenset[ServerId] = frozenset(), **settings: int
     ):
-        ids = frozenset(range(1, size + 1)) | observers
-        self.quorum = quorum or Majority(frozenset(range(1, size + 1)))
+        voters = frozenset(ServerId(sid) for sid in range(1, size + 1))
+        ids = voters | observers
+        self.quorum = quorum or Majority(voters)
         self.observers = observers
         self.settings = {"tick_ms": TICK_MS, "init_limit": 10, "sync_limit": 5, **settings}
         self.servers = {sid: Server(sid) for sid in sorted(ids)}
         self.now = 0
         self.trace: list[str] = []
-        self.cut: set[frozenset[int]] = set()
+        self.cut: set[frozenset[ServerId]] = set()
         """Pairs that cannot reach each other."""
-        self.links: dict[int, tuple[int, int]] = {}
+        self.links: dict[Link, tuple[ServerId, ServerId]] = {}
         """Open quorum links: number to (dialler, acceptor)."""
-        self.wires: dict[tuple[int, int], deque[msg.Message]] = {}
+        self.wires: dict[tuple[Link, ServerId], deque[msg.Message]] = {}
         """(link, receiver) to the messages on their way."""
-        self.votes: dict[tuple[int, int], deque[msg.Notification]] = {}
-        self.paused: set[int] = set()
+        self.votes: dict[tuple[ServerId, ServerId], deque[msg.Notification]] = {}
+        self.paused: set[ServerId] = set()
         """Servers that stand still: nothing reaches them, and no time passes for them."""
         self.rng: Random | None = None
         """With it, what is delivered next is drawn; without, storage comes before votes, and votes before messages."""
-        self._next_link = 1
+        self._links_count = 0
         self._starts = 0
 
     # ------------------------------------------------------------------------------------------------------- driving
 
-    def start(self, *sids: int) -> None:
+    def start(self, *sids: ServerId) -> None:
         for sid in sids or self.servers:
             server = self.servers[sid]
             assert server.peer is None
@@ -140,7 +152,7 @@ class Ensemble:
                 elif other.sid != sid:
                     self.step(sid, ev.ElectionLinkDown(other.sid))
 
-    def crash(self, *sids: int) -> None:
+    def crash(self, *sids: ServerId) -> None:
         for sid in sids:
             server = self.servers[sid]
             server.peer = None
@@ -155,7 +167,7 @@ class Ensemble:
             for other in self.up():
                 self.step(other, ev.ElectionLinkDown(sid))
 
-    def partition(self, one: int, two: int) -> None:
+    def partition(self, one: ServerId, two: ServerId) -> None:
         self.cut.add(frozenset((one, two)))
         for link, ends in list(self.links.items()):
             if set(ends) == {one, two}:
@@ -165,26 +177,26 @@ class Ensemble:
         self.step(one, ev.ElectionLinkDown(two))
         self.step(two, ev.ElectionLinkDown(one))
 
-    def heal(self, one: int, two: int) -> None:
+    def heal(self, one: ServerId, two: ServerId) -> None:
         self.cut.discard(frozenset((one, two)))
         if self.servers[one].peer is not None and self.servers[two].peer is not None:
             self.step(one, ev.ElectionLinkUp(two, 1))
             self.step(two, ev.ElectionLinkUp(one, 1))
 
-    def resume(self, sid: int) -> None:
+    def resume(self, sid: ServerId) -> None:
         """A paused server goes on: first with what happened to its connections, in order."""
         self.paused.discard(sid)
         inbox = self.servers[sid].inbox
         while inbox and sid not in self.paused:
             self.step(sid, inbox.popleft())
 
-    def wipe(self, sid: int) -> None:
+    def wipe(self, sid: ServerId) -> None:
         """A server that is down loses its disk."""
         server = self.servers[sid]
         assert server.peer is None
         server.disk, server.applied = Disk(), []
 
-    def cut_log(self, sid: int) -> None:
+    def cut_log(self, sid: ServerId) -> None:
         """What this server has applied goes from its log: a snapshot has it."""
         server = self.servers[sid]
         disk, applied = server.disk, self.peer(sid).delivered
@@ -193,28 +205,28 @@ class Ensemble:
                 disk.base = batch.zxid, batch.chain
         disk.batches = [batch for batch in disk.batches if batch.zxid > disk.base[0]]
 
-    def up(self) -> list[int]:
+    def up(self) -> list[ServerId]:
         return [sid for sid, server in self.servers.items() if server.peer is not None]
 
-    def peer(self, sid: int) -> Peer:
+    def peer(self, sid: ServerId) -> Peer:
         peer = self.servers[sid].peer
         assert peer is not None
         return peer
 
-    def leader(self) -> int | None:
+    def leader(self) -> ServerId | None:
         for sid in self.up():
             if self.peer(sid).state == LEADING and self.peer(sid).serving:
                 return sid
         return None
 
-    def propose(self, sid: int, body: bytes = b"x", count: int = 1) -> int:
+    def propose(self, sid: ServerId, body: bytes = b"x", count: int = 1) -> Zxid:
         peer = self.peer(sid)
         first = peer.next_zxid()
         assert first is not None
         self.step(sid, ev.Propose(body, count, 0, 0, peer.delivered, 0, 1))
-        return first + count - 1
+        return end_of(first, count)
 
-    def step(self, sid: int, event: ev.Event) -> None:
+    def step(self, sid: ServerId, event: ev.Event) -> None:
         server = self.servers[sid]
         if server.peer is None:
             return
@@ -270,7 +282,7 @@ class Ensemble:
             self.settle()
         self.now = end
 
-    def elect(self, ms: int = 3000) -> int:
+    def elect(self, ms: int = 3000) -> ServerId:
         """Run until somebody serves as leader."""
         for _ in range(ms // 10):
             self.run(10)
@@ -332,23 +344,23 @@ class Ensemble:
                 position = batch.zxid, batch.chain
         return ev.LogRead(effect.link, position, [b for b in disk.batches if b.zxid > position[0]][:2])
 
-    def _connect(self, sid: int, to: int) -> None:
+    def _connect(self, sid: ServerId, to: ServerId) -> None:
         if self.servers[to].peer is None or frozenset((sid, to)) in self.cut or to in self.paused:
             self.step(sid, ev.DialFailed(to))
             return
-        link = self._next_link
-        self._next_link += 1
+        self._links_count += 1
+        link = Link(self._links_count)
         self.links[link] = sid, to
         self.wires[link, sid] = deque()
         self.wires[link, to] = deque()
         self.step(to, ev.QuorumLinkUp(link, sid, inbound=True))
         self.step(sid, ev.QuorumLinkUp(link, to, inbound=False))
 
-    def _other(self, link: int, sid: int) -> int:
+    def _other(self, link: Link, sid: ServerId) -> ServerId:
         dialler, acceptor = self.links[link]
         return acceptor if sid == dialler else dialler
 
-    def _break(self, link: int, by: int | None) -> None:
+    def _break(self, link: Link, by: ServerId | None) -> None:
         """Close a link. What its closer had sent still arrives; the other way, and after a partition, nothing does."""
         ends = self.links.pop(link)
         for end in ends:
@@ -372,10 +384,10 @@ class Ensemble:
             disk.batches = [batch for batch in disk.batches if batch.zxid <= effect.zxid]
             self.step(server.sid, ev.LogCut(effect.generation, effect.zxid))
         elif isinstance(effect, ev.ResetLog):
-            disk.batches, disk.lineage, disk.mark = [], effect.lineage, 0
-            disk.base = (0, self.peer(server.sid).history.base[1])
+            disk.batches, disk.lineage, disk.mark = [], effect.lineage, BEFORE_ALL
+            disk.base = (BEFORE_ALL, self.peer(server.sid).history.base[1])
             server.applied = []
-            self.step(server.sid, ev.LogCut(effect.generation, 0))
+            self.step(server.sid, ev.LogCut(effect.generation, BEFORE_ALL))
         elif isinstance(effect, ev.FetchSnapshot):
             source = self.servers[effect.sid]
             if source.peer is None or source.disk.base != (effect.zxid, effect.chain):
@@ -387,7 +399,7 @@ class Ensemble:
             disk.batches, disk.base, disk.lineage = [], (effect.zxid, effect.chain), effect.lineage
             server.applied = [batch for batch in source.applied if batch.zxid <= effect.zxid]
             disk.mark = effect.zxid
-            disk.beginning = effect.zxid if effect.zxid == source.disk.beginning else 0
+            disk.beginning = effect.zxid if effect.zxid == source.disk.beginning else BEFORE_ALL
             begins = disk.beginning > 0
             self.step(server.sid, ev.SnapshotInstalled(effect.generation, effect.zxid, effect.chain, begins))
         elif isinstance(effect, ev.SaveEpochs):
@@ -407,9 +419,6 @@ class Ensemble:
             self._break(link, None)
 
 
-def histories(ensemble: Ensemble) -> set[tuple[int, bytes]]:
+def histories(ensemble: Ensemble) -> set[Position]:
     """The ends of the histories of all members that are up."""
     return {ensemble.peer(sid).history.last for sid in ensemble.up()}
-
-
-assert LOOKING == 0

@@ -25,11 +25,11 @@ class Dialect(Generic[Message, Input]):
     """The kinds of messages that overtake others on their link."""
     cut: Mapping[type[Any], Callable[[Any], Sequence[Message]]]
     """How large messages of these kinds become several."""
-    up: Callable[[int, int, bool], Input]
-    """A link to a server is open; that server dialled, or this one did."""
-    received: Callable[[int, Message], Input]
-    """A message came on a link."""
-    down: Callable[[int], Input]
-    """A link that was up is no more, and the service did not close it."""
-    refused: Callable[[int], Input]
-    """A server was dialled in vain."""
+    up: Callable[..., Input]
+    """Of a link, a server, and whether that server dialled: the link is open."""
+    received: Callable[..., Input]
+    """Of a link and a message: a message came on a link."""
+    down: Callable[..., Input]
+    """Of a link: a link that was up is no more, and the service did not close it."""
+    refused: Callable[..., Input]
+    """Of a server: a server was dialled in vain."""

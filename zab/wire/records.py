@@ -68,9 +68,9 @@ INT64 = is_int(-(1 << 63), (1 << 63) - 1)
 COUNT = is_int(0, (1 << 63) - 1)
 
 
-def checked(check: Check) -> Any:
-    """An attribute whose value on the wire has to hold this."""
-    return attrs.field(metadata={"check": check})
+def checked(check: Check, kind: Callable[[Any], Any] | None = None) -> Any:
+    """An attribute whose value on the wire has to hold this, and is then made one of this kind, such as an enum."""
+    return attrs.field(metadata={"check": check}, converter=kind)
 
 
 class Record(attrs.AttrsInstance, Protocol):

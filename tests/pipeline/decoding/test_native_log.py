@@ -192,7 +192,7 @@ def test_a_count_that_the_body_is_too_short_for_takes_one_batch() -> None:
     raw[12:16] = (0x7FFFFFFF).to_bytes(4, "big")
     raw[80:84] = crc32(raw[:80]).to_bytes(4, "big")
     batches = list(file.batches)
-    batches[7] = Batch(1, 0, 1, 0, 0, 0, 0, 0, 0, b"", bytes(raw))
+    batches[7] = Batch(1, 0, 1, 0, 0, 0, 0, 0, 0, 0, b"", bytes(raw))
     firsts, damage = by_frames(rewritten(file, batches))
     assert firsts == [batch.first for batch in file.batches if batch is not file.batches[7]]
     assert damage[0] == (file.offsets[7], file.offsets[7] + len(raw), "damaged")
@@ -213,7 +213,7 @@ def test_an_absurd_length_asks_for_no_memory(length: int) -> None:
     raw[4:8] = length.to_bytes(4, "big")
     raw[80:84] = crc32(raw[:80]).to_bytes(4, "big")
     batches = list(file.batches)
-    batches[7] = Batch(1, 0, 1, 0, 0, 0, 0, 0, 0, b"", bytes(raw))
+    batches[7] = Batch(1, 0, 1, 0, 0, 0, 0, 0, 0, 0, b"", bytes(raw))
     data = rewritten(file, batches)
     source = Bytes(data)
     found = FrameScan(source, FIRST, len(data), 0, window_bytes=500)
@@ -337,7 +337,7 @@ def test_fields_that_no_leader_writes_are_damage_whatever_their_checksums() -> N
         raw[at] = value
         raw[80:84] = crc32(raw[:80]).to_bytes(4, "big")
         batches = list(file.batches)
-        batches[5] = Batch(1, good.first, 1, 0, 0, 0, 0, 0, 0, b"", bytes(raw))
+        batches[5] = Batch(1, good.first, 1, good.first, 0, 0, 0, 0, 0, 0, b"", bytes(raw))
         firsts, damage = by_frames(rewritten(file, batches))
         assert good.first not in firsts, name
         assert damage[0][2] == "damaged", name

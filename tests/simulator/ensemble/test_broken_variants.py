@@ -21,7 +21,7 @@ from datatree.recovery.recover import _Recovery
 from datatree.tree import DataTree
 from datatree.watches import WatchTable
 from session.buckets import ExpirationBuckets
-from zab import broadcast, synchronization
+from zab import broadcast, confirmation, synchronization
 from zab import events as ev
 from zab import peer as peer_module
 from zab.cli.servers.simulate import CRASH, SAFETY, attempt
@@ -30,6 +30,7 @@ from zab.member.local import ANSWERS
 from zab.member.processor import _HEADER, Processor
 from zab.member.sessions import Sessions
 from zab.peer import Peer
+from zab.roles import Following
 from zab.simulator.ensemble.tasks import Tasks
 from zab.simulator.world.disk import FaultyDisk, FaultyFile
 from zab.simulator.world.log_thread import LogThread
@@ -45,8 +46,7 @@ def acknowledge_before_durable(patch: Patch) -> None:
     def eager(peer: Peer, effect: ev.Effect) -> None:
         emit(peer, effect)
         if isinstance(effect, ev.AppendBatches) and peer.following is not None:
-            peer.durable = effect.batches[-1].zxid
-            broadcast.on_durable(peer, 0)
+            on_durable(peer, 0, ev.Durable(peer.generation, effect.batches[-1].zxid))
 
     on_durable = peer_module._ON_EVENT[ev.Durable]
 
@@ -63,28 +63,25 @@ def current_epoch_before_history(patch: Patch) -> None:
     saved = synchronization.learner_on_current_epoch_saved
     put = LogThread.put
 
-    def early(peer: Peer) -> None:
-        following = peer.following
-        assert following is not None
+    def early(peer: Peer, following: Following) -> None:
         assert following.newleader is not None
         epoch, zxid = following.newleader
         if not following.current_saving:
             following.current_saving = True
             peer.save_epochs(peer.accepted_epoch, epoch)
         elif peer.current_epoch == epoch and peer.durable >= zxid:
-            once(peer, 0)
+            once(peer, following)
 
-    def when_both_are_durable(peer: Peer, now: int) -> None:
-        assert peer.following is not None
-        assert peer.following.newleader is not None
-        if peer.durable >= peer.following.newleader[1]:
-            once(peer, now)
+    def when_both_are_durable(peer: Peer, following: Following) -> None:
+        assert following.newleader is not None
+        if peer.durable >= following.newleader[1]:
+            once(peer, following)
 
-    def once(peer: Peer, now: int) -> None:
+    def once(peer: Peer, following: Following) -> None:
         epoch = peer.current_epoch
-        if not any(peer.following is other and epoch == passed_on_in for other, passed_on_in in passed_on):
-            passed_on.append((peer.following, epoch))
-            saved(peer, now)
+        if not any(following is other and epoch == passed_on_in for other, passed_on_in in passed_on):
+            passed_on.append((following, epoch))
+            saved(peer, following)
 
     passed_on: deque[Any] = deque(maxlen=20)
 
@@ -149,7 +146,7 @@ def count_an_amnesiac(patch: Patch) -> None:
 
 
 def sync_without_asking_the_quorum(patch: Patch) -> None:
-    patch.setattr(broadcast, "_is_confirmed", lambda peer, leading, number: True)
+    patch.setattr(confirmation, "is_confirmed", lambda peer, leading, number: True)
 
 
 def lose_a_watch(patch: Patch) -> None:

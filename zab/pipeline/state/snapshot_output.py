@@ -37,6 +37,7 @@ from datatree.digest import DIGEST_VERSION, MASK, part, session_part
 from datatree.log.batch import imported
 from datatree.log.disk import Disk
 from datatree.log.epochs import Member, save_epochs, save_member
+from datatree.log.zxid import Zxid
 from datatree.paths import CONFIG, QUOTA, ROOT, ZOOKEEPER, parent
 from datatree.quota import is_stats
 from datatree.snapshot import SnapshotWriter
@@ -196,7 +197,7 @@ def write_native(disk: Disk, state: State, lineage: bytes) -> Written:
     Raises PipelineError when the state is no tree, and OSError; then there is no snapshot."""
     survey = _Survey.of(state)
     cursor = _Cursor(survey)
-    chain = imported(lineage, state.zxid, cursor.digest)
+    chain = imported(lineage, Zxid(state.zxid), cursor.digest)
     writer = SnapshotWriter(disk, cast("SnapshotCursor", cursor), lineage, chain)
     try:
         writer.write()

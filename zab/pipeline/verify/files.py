@@ -197,7 +197,7 @@ class _Examination:
         self.task = task
         self.report = FileReport(task.span)
         log = task.span.file
-        self._last = log.previous[0] if log.previous is not None else None
+        self._last: int | None = log.previous[0] if log.previous is not None else None
         self._chain = log.previous[1] if log.previous is not None else None
         self._pieces: list[tuple[Integers, Integers, Words, Words]] = []
         self._index = self._load_index()

@@ -17,6 +17,7 @@ from random import Random
 from typing import Any, Final
 
 from datatree.opcodes import OpCode
+from zab.ids import ServerId
 from zab.jute.framing import FRAME_BYTES_MAX, NOTIFICATION_XID, PING_XID, request_frame
 from zab.jute.handshake import NO_PASSWORD, ConnectRequest, ConnectResponse
 from zab.jute.replies import ReplyHeader, WatcherEvent
@@ -93,7 +94,7 @@ class Client:
         there = self._ensemble.network.delay(self.number, sid)
         self._schedule.after(there, self._knock, sid, self._attempt)
 
-    def _knock(self, sid: int, attempt: int) -> None:
+    def _knock(self, sid: ServerId, attempt: int) -> None:
         if self._link is not None or attempt != self._attempt or self.is_silent:
             return
         process = self._ensemble.process(sid)

@@ -8,6 +8,7 @@ import attrs
 from datatree.log.batch import Batch, BatchError, parse
 from zab.member.connection import ClientConnection
 from zab.message import Proposal
+from zab.states import Holds, Phase, State
 
 BYTES_SHOWN = 24
 
@@ -23,6 +24,8 @@ def described(item: Any) -> str:
         return repr(shown) + (f"…{len(item)}" if len(item) > BYTES_SHOWN else "")
     if isinstance(item, int) and not isinstance(item, bool) and abs(item) >= 1 << 31:
         return f"{item:#x}"
+    if isinstance(item, (State, Phase, Holds)):
+        return repr(item.value)
     if isinstance(item, (list, tuple)):
         return "[" + ", ".join(map(described, item)) + "]"
     if isinstance(item, ClientConnection):

@@ -11,6 +11,7 @@ from typing import Final
 
 from zab import events as ev
 from zab import message as msg
+from zab.ids import ServerId
 from zab.simulator.world.links import FRAME_BYTES
 from zab.simulator.world.network import Wire
 from zab.simulator.world.process import Process
@@ -25,7 +26,7 @@ class ElectionLink:
 
     __slots__ = ("is_down", "is_up", "links", "outbox", "sid", "target", "wait_us", "waiting", "wire")
 
-    def __init__(self, links: ElectionLinks, sid: int) -> None:
+    def __init__(self, links: ElectionLinks, sid: ServerId) -> None:
         self.links = links
         self.sid = sid
         self.is_up = False
@@ -45,13 +46,14 @@ class ElectionLinks:
     def __init__(
         self,
         process: Process,
-        others: Iterable[int],
-        neighbour: Callable[[int], ElectionLinks | None],
+        others: Iterable[ServerId],
+        neighbour: Callable[[ServerId], ElectionLinks | None],
         connect_timeout_ms: int,
         tell: Callable[[ev.Event], None],
     ) -> None:
         """`neighbour` finds the links of the process of another server, None while there is none."""
         self._process = process
+        self._sid = ServerId(process.sid)
         self._neighbour = neighbour
         self._connect_timeout_ms = connect_timeout_ms
         self._tell = tell
@@ -62,7 +64,7 @@ class ElectionLinks:
         for link in self._links.values():
             self._dial(link)
 
-    def send(self, sid: int, notification: msg.Notification) -> None:
+    def send(self, sid: ServerId, notification: msg.Notification) -> None:
         """Send a vote, in place of one that still waits."""
         link = self._links[sid]
         process = self._process
@@ -103,7 +105,7 @@ class ElectionLinks:
         link.target = target
         link.wire = Wire(process.network, (process.sid, link.sid), lambda vote: target.receive(link, vote))
         self._tell(ev.ElectionLinkUp(link.sid, round_trip_ms))
-        target.knocked(link, process.sid)
+        target.knocked(link, self._sid)
         self._deliver(link)
 
     def _refused(self, link: ElectionLink) -> None:
@@ -121,7 +123,7 @@ class ElectionLinks:
             link.waiting += 1
             self._dial(link)
 
-    def knocked(self, link: ElectionLink, sid: int) -> None:
+    def knocked(self, link: ElectionLink, sid: ServerId) -> None:
         """A server has opened its connection to us, in place of any older one; so it is there to be dialled."""
         self._inbound[sid] = link
         own = self._links[sid]
@@ -130,13 +132,13 @@ class ElectionLinks:
 
     def receive(self, link: ElectionLink, notification: msg.Notification) -> None:
         """A vote arrived here."""
-        sid = link.links._process.sid
+        sid = link.links._sid
         if not self._process.dead and self._inbound.get(sid) is link:
             self._tell(ev.NotificationReceived(sid, notification))
 
     # -------------------------------------------------------------------------------------------------------- ending
 
-    def lose_to(self, sid: int) -> None:
+    def lose_to(self, sid: ServerId) -> None:
         """The connection to a server ends; it is dialled again at once."""
         link = self._links[sid]
         if not self._process.dead and link.is_up:
@@ -153,7 +155,7 @@ class ElectionLinks:
                 link.wire.cut()
             other = self._neighbour(link.sid)
             if other is not None and other is not self:
-                theirs = other._links[process.sid]
+                theirs = other._links[self._sid]
                 if theirs.is_up and theirs.target is self:
                     delay = silent_us if with_power else process.network.delay(process.sid, link.sid)
                     process.schedule.after(delay, other._lose, theirs, self)

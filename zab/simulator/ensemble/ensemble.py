@@ -5,6 +5,7 @@ from __future__ import annotations
 from random import Random
 
 from datatree.recovery.recover import Recovered
+from zab.ids import ServerId
 from zab.member.restore import quorum_of
 from zab.simulator.ensemble.machine import MemberMachine
 from zab.simulator.ensemble.observer import Observer
@@ -31,7 +32,7 @@ class Ensemble:
             sid: MemberMachine(world, profile, sid, Random(f"{profile.seed}/machine/{sid}"), self._boot)
             for sid in profile.sids
         }
-        observer.watch(quorum_of(self.machines[1].config), profile.sids, self.process)
+        observer.watch(quorum_of(next(iter(self.machines.values())).config), profile.sids, self.process)
 
     def _boot(self, machine: MemberMachine, recovered: Recovered) -> MemberProcess:
         rng = Random(f"{self.profile.seed}/member/{machine.number}/{machine.starts_count}")
@@ -43,7 +44,7 @@ class Ensemble:
         )
         return process
 
-    def process(self, sid: int) -> MemberProcess | None:
+    def process(self, sid: ServerId) -> MemberProcess | None:
         """The process of a server, None while there is none."""
         running = self.machines[sid].running
         assert running is None or isinstance(running, MemberProcess)

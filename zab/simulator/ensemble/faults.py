@@ -27,6 +27,7 @@ from random import Random
 from typing import Final
 
 from datatree.log.epochs import INITIALIZE
+from zab.ids import ServerId
 from zab.member.restore import quorum_of
 from zab.simulator.ensemble.client import Client
 from zab.simulator.ensemble.ensemble import Ensemble
@@ -189,7 +190,7 @@ class Faults:
 
     # --------------------------------------------------------------------------------------------------------- network
 
-    def _two(self) -> tuple[int, int]:
+    def _two(self) -> tuple[ServerId, ServerId]:
         one, two = self._rng.sample(self._profile.sids, 2)
         return one, two
 
@@ -227,7 +228,7 @@ class Faults:
         self._block([*pairs, *back], self._profile.sync_limit + 1)
         return True
 
-    def _block(self, pairs: list[tuple[int, int]], ticks_min: int = 0) -> None:
+    def _block(self, pairs: list[tuple[ServerId, ServerId]], ticks_min: int = 0) -> None:
         """Cut these directions, and mend them later; election connections are given up when that takes long."""
         network = self._ensemble.network
         for pair in pairs:
@@ -240,7 +241,7 @@ class Faults:
         self._ensemble.schedule.after(self._profile.tick_us * ticks_min + self._ticks(20), heal)
         self._ensemble.schedule.after(self._profile.tick_us * 10, self._give_up, pairs)
 
-    def _give_up(self, pairs: list[tuple[int, int]]) -> None:
+    def _give_up(self, pairs: list[tuple[ServerId, ServerId]]) -> None:
         for one, two in pairs:
             process = self._ensemble.process(one)
             if process is not None and (one, two) in self._ensemble.network.blocked:

@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING
 
 from attrs import define
 
-from datatree.log.batch import Batch, continues, follows
-from datatree.log.zxid import counter_of, epoch_of, make_zxid
+from datatree.log.batch import Batch, Position, continues, follows
+from datatree.log.zxid import BEFORE_ALL, Zxid, counter_of, epoch_of, make_zxid
 from datatree.record import Txn, decode_all
 from zab.simulator.ensemble.model import Model
 from zab.simulator.world.verdict import SafetyError
@@ -41,7 +41,7 @@ class Broadcast:
 
     batch: Batch
     txns: list[Txn]
-    predecessor: tuple[int, bytes]
+    predecessor: Position
 
 
 class History:
@@ -53,7 +53,7 @@ class History:
         """Epoch → the process that leads it."""
         self.broadcasts: dict[int, Broadcast] = {}
         """Last zxid of a batch → the batch."""
-        self.zxids: list[int] = []
+        self.zxids: list[Zxid] = []
         """The sequence: last zxids of the delivered batches."""
         self.chains: list[bytes] = []
         self.txns: dict[int, Txn] = {}
@@ -74,9 +74,9 @@ class History:
         """Session → the xid of its newest write in the sequence."""
 
     @property
-    def end(self) -> int:
+    def end(self) -> Zxid:
         """The last zxid that anybody has delivered."""
-        return self.zxids[-1] if self.zxids else 0
+        return self.zxids[-1] if self.zxids else BEFORE_ALL
 
     @property
     def end_txn(self) -> int:
@@ -95,7 +95,7 @@ class History:
         if other != process:
             raise SafetyError("leadership", f"epoch {epoch} is led by {other} and by {process}")
 
-    def broadcast(self, process: tuple[int, int], batch: Batch, predecessor: tuple[int, bytes]) -> list[Txn]:
+    def broadcast(self, process: tuple[int, int], batch: Batch, predecessor: Position) -> list[Txn]:
         """A primary broadcasts a batch on top of a history that ends at `predecessor`; its transactions."""
         self.leads(process, batch.epoch)
         if batch.zxid in self.broadcasts:

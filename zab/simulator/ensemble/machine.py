@@ -11,6 +11,7 @@ from random import Random
 
 from datatree.log.epochs import INITIALIZE, load_epochs, load_member
 from datatree.recovery.recover import Recovered, recover
+from zab.ids import ServerId
 from zab.simulator.ensemble.profile import Profile
 from zab.simulator.world.disk import PowerLossError
 from zab.simulator.world.machine import Machine, Running, World
@@ -20,11 +21,13 @@ from zab.simulator.world.verdict import SafetyError
 class MemberMachine(Machine):
     """One server of the ensemble, whether its process runs or not."""
 
+    number: ServerId
+
     def __init__(
         self,
         world: World,
         profile: Profile,
-        sid: int,
+        sid: ServerId,
         rng: Random,
         boot: Callable[[MemberMachine, Recovered], Running],
     ) -> None:

@@ -27,16 +27,16 @@ from datatree.recovery.recover import Recovered
 from datatree.tree import DataTree
 from zab import events as ev
 from zab import message as msg
-from zab.election import LEADING
+from zab.ids import ServerId
 from zab.member.connection import Stage
 from zab.member.inputs import ClientBytes, Input
 from zab.quorum import Quorum
-from zab.roles import BROADCAST
 from zab.simulator.ensemble.history import History
 from zab.simulator.ensemble.model import Model
 from zab.simulator.ensemble.process import MemberProcess
 from zab.simulator.ensemble.recorder import Recorder
 from zab.simulator.world.verdict import SafetyError
+from zab.states import BROADCAST, LEADING
 
 
 @define
@@ -73,16 +73,18 @@ class Observer:
         self.counts: Counter[str] = Counter()
         self.recorder: Recorder | None = None
         """Kept up to date of what clients ask and are told, if there is one."""
-        self._process: Callable[[int], MemberProcess | None]
+        self._process: Callable[[ServerId], MemberProcess | None]
         self._quorum: Quorum
-        self._promises: dict[int, Promises] = {}
+        self._promises: dict[ServerId, Promises] = {}
         self._initial: dict[int, int] = {}
         """Epoch → where its initial history ended, as NEWLEADER says."""
         self._digests: dict[int, int] = {}
         self._snapshots: dict[int, bytes] = {}
         self._heard: dict[MemberProcess, Heard] = {}
 
-    def watch(self, quorum: Quorum, sids: Sequence[int], process: Callable[[int], MemberProcess | None]) -> None:
+    def watch(
+        self, quorum: Quorum, sids: Sequence[ServerId], process: Callable[[ServerId], MemberProcess | None]
+    ) -> None:
         """Watch these servers; `process` finds the process of one, None while there is none."""
         self._quorum = quorum
         self._process = process
@@ -136,7 +138,7 @@ class Observer:
         self._heard.pop(process, None)
         self.count("power lost" if with_power else "killed")
 
-    def _durable(self, sid: int) -> int:
+    def _durable(self, sid: ServerId) -> int:
         process, promises = self._process(sid), self._promises[sid]
         return max(promises.lost, promises.durable if process is None else process.durable)
 

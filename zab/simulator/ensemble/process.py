@@ -18,6 +18,7 @@ from datatree.log.transaction_log import TransactionLog
 from datatree.recovery.recover import Recovered
 from zab import events as ev
 from zab import message as msg
+from zab.ids import ServerId
 from zab.member.dialect import QUORUM_DIALECT, client_manners
 from zab.member.inputs import Answer, Input, MemberEffect, StorageEffect
 from zab.member.member import Member
@@ -112,6 +113,7 @@ class StorageQueue:
 class MemberProcess(Process):
     """See the module. `neighbour` finds the process of another server, None while there is none."""
 
+    sid: ServerId
     machine: MemberMachine
     turn: Turn
 
@@ -120,8 +122,8 @@ class MemberProcess(Process):
         machine: MemberMachine,
         recovered: Recovered,
         rng: Random,
-        sids: Sequence[int],
-        neighbour: Callable[[int], MemberProcess | None],
+        sids: Sequence[ServerId],
+        neighbour: Callable[[ServerId], MemberProcess | None],
         judges: Judges,
     ) -> None:
         super().__init__(machine)
@@ -168,14 +170,14 @@ class MemberProcess(Process):
         super().start()
 
     def _links_of(self, sid: int) -> Links[msg.Message, Input] | None:
-        process = self._neighbour(sid)
+        process = self._neighbour(ServerId(sid))
         return None if process is None else process.links
 
-    def _tasks_of(self, sid: int) -> Tasks | None:
+    def _tasks_of(self, sid: ServerId) -> Tasks | None:
         process = self._neighbour(sid)
         return None if process is None else process.tasks
 
-    def _election_of(self, sid: int) -> ElectionLinks | None:
+    def _election_of(self, sid: ServerId) -> ElectionLinks | None:
         process = self._neighbour(sid)
         return None if process is None else process.election
 

@@ -13,6 +13,7 @@ from random import Random
 
 import attrs
 
+from zab.ids import ServerId
 from zab.member.config import Config, parse
 from zab.simulator.world.schedule import MS
 
@@ -94,9 +95,9 @@ class Profile:
         return self.tick_ms * MS
 
     @property
-    def sids(self) -> list[int]:
+    def sids(self) -> list[ServerId]:
         """Voters, then observers."""
-        return list(range(1, self.voters + self.observers + 1))
+        return [ServerId(sid) for sid in range(1, self.voters + self.observers + 1)]
 
     def config(self, sid: int) -> Config:
         """The configuration of one member, read by the server's own parser."""

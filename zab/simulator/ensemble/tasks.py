@@ -19,6 +19,7 @@ from typing import Final, Protocol
 from datatree.recovery.retention import purge
 from datatree.snapshot import SnapshotWriter, snapshot_path
 from zab import events as ev
+from zab.ids import ServerId
 from zab.member.config import Config
 from zab.member.inputs import (
     Answer,
@@ -56,8 +57,8 @@ class Tasks:
         process: Process,
         storage: Storage,
         config: Config,
-        dial: Callable[[int], None],
-        neighbour: Callable[[int], Tasks | None],
+        dial: Callable[[ServerId], None],
+        neighbour: Callable[[ServerId], Tasks | None],
         watcher: Watcher,
     ) -> None:
         self._process = process

@@ -1,0 +1,100 @@
+"""Signs of life: each side of a quorum link knows within its limit that the other is gone.
+
+    leader                                  learner
+      PING twice a tick                 ->    answers, with its touched sessions and the digest of its tree
+      at every tick: who is silent, who     at every PING: has its own log kept up?
+      does not acknowledge, is a quorum     at its deadline: the leader was not heard
+      left?
+
+Limits: `initLimit` until a learner is synchronized, `syncLimit` from then on; a log, the own one too, that is not
+durable up to where the history ended `syncLimit` ago counts as gone (C4).
+"""
+
+from datatree.log.zxid import BEFORE_ALL
+from zab import events as ev
+from zab import message as msg
+from zab.peer_state import PeerState
+from zab.roles import SYNCHRONIZED, SYNCING, Following, Leading, LearnerHandler
+from zab.states import BROADCAST
+
+# --------------------------------------------------------------------------------------------------------- the leader
+
+
+def leader_on_time(peer: PeerState, now: int, leading: Leading) -> None:
+    """Ping twice a tick; at every tick see who is silent, who does not acknowledge, and whether a quorum is left."""
+    if not leading.established and now >= leading.deadline:
+        if _a_quorum_is_coming(peer, leading):
+            leading.deadline = now + peer.settings.init_ms
+            return
+        peer.look(f"epoch {leading.epoch} has no quorum within initLimit")
+        return
+    if now >= leading.next_ping:
+        leading.next_ping = now + peer.settings.tick_ms // 2
+        links = tuple(h.link for h in leading.handlers.values() if h.stage >= SYNCING or h.served)
+        if links:
+            peer.emit(ev.Send(links, msg.Ping(peer.committed, BEFORE_ALL, 0, [])))
+    if now >= leading.next_tick:
+        leading.next_tick = now + peer.settings.tick_ms
+        _leader_tick(peer, now, leading)
+
+
+def _a_quorum_is_coming(peer: PeerState, leading: Leading) -> bool:
+    """Whether the epoch only waits for learners whose history is on the way: a transfer fails when it makes no
+    progress, and then its link breaks; not when it is long (H4)."""
+    coming = [h for h in leading.at_least(SYNCING) if leading.counts(h)]
+    return any(h.stage == SYNCING for h in coming) and peer.settings.quorum.contains(
+        {h.sid for h in coming} | {peer.settings.sid}
+    )
+
+
+def _leader_tick(peer: PeerState, now: int, leading: Leading) -> None:
+    settings = peer.settings
+    overdue = leading.overdue.sample(now, peer.history.last[0], settings.sync_ms)
+    for handler in list(leading.handlers.values()):
+        limit_ms = settings.sync_ms if handler.stage >= SYNCHRONIZED else settings.init_ms
+        if now - handler.heard_at > limit_ms:
+            peer.drop_learner(leading, handler, f"silent for {now - handler.heard_at} ms")
+        elif handler.stage >= SYNCHRONIZED and handler.acked < min(overdue, handler.cursor):
+            peer.drop_learner(leading, handler, f"has not acknowledged {overdue:#x} within syncLimit")
+    if peer.durable < overdue:
+        peer.look(f"own log is not durable up to {overdue:#x} within syncLimit")
+    elif leading.established:
+        alive = {h.sid for h in leading.handlers.values() if h.served and leading.counts(h)}
+        if not settings.quorum.contains(alive | {settings.sid}):
+            peer.look(f"only {sorted(alive)} follow, which is no quorum")
+        elif peer.phase is not BROADCAST and now >= leading.deadline:
+            peer.look(f"epoch {leading.epoch} is not renewed within initLimit")
+
+
+def leader_on_ping(peer: PeerState, now: int, leading: Leading, handler: LearnerHandler, message: msg.Ping) -> None:
+    """The learner lives; what it reports of sessions and digest is the member's."""
+    if handler.served:
+        peer.emit(ev.MemberMessage(handler.link, handler.sid, message))
+
+
+# -------------------------------------------------------------------------------------------------------- the learner
+
+
+def learner_heard(peer: PeerState, now: int, following: Following) -> None:
+    """Any message is a sign of life of the leader."""
+    settings = peer.settings
+    following.deadline = now + (settings.sync_ms if following.up_to_date else settings.init_ms)
+
+
+def learner_on_ping(peer: PeerState, now: int, following: Following, message: msg.Ping) -> None:
+    """Answer; and leave when the own log has not kept up within syncLimit (C4)."""
+    assert following.link is not None
+    peer.emit(ev.AnswerPing(following.link))
+    overdue = following.overdue.sample(now, peer.history.last[0], peer.settings.sync_ms)
+    if peer.durable < min(overdue, peer.history.last[0]):
+        peer.look(f"own log is not durable up to {overdue:#x} within syncLimit")
+
+
+def learner_on_time(peer: PeerState, now: int, following: Following) -> None:
+    """Dial again, or give the leader up."""
+    if now >= following.deadline:
+        peer.look(f"leader {following.leader} was not heard for its limit")
+    elif following.redial_at is not None and now >= following.redial_at:
+        following.redial_at = None
+        following.dialled += 1
+        peer.emit(ev.ConnectQuorum(following.leader))

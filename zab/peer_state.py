@@ -1,0 +1,323 @@
+"""The state of one peer, and its outbox: what the phases read and change.
+
+Each phase module is a set of functions on a `PeerState`, which gives them what they share: the history with its marks,
+the epochs and the lineage, what the disk is known to hold, the state of the role (`zab.roles`), and the outbox in which
+a step collects its effects. `zab.peer.Peer` is a `PeerState` that takes events; no phase knows it.
+
+Invariants, checked after every step (`invariants`):
+    acceptedEpoch >= currentEpoch, acceptedEpoch >= epoch of the last batch; neither ever falls
+    delivered <= min(high-water mark, own durable log) <= last
+    the state of a role is there exactly while the member has that role
+
+Not here: what an event or a message does.
+"""
+
+from random import Random
+
+import attrs
+
+from datatree.log.batch import CHAIN_BYTES, LINEAGE_BYTES, Batch, Position
+from datatree.log.zxid import BEFORE_ALL, Epoch, Zxid, epoch_of
+from zab import events as ev
+from zab import message as msg
+from zab.election import Election, Standing, Vote
+from zab.history import History, beginning
+from zab.ids import Link, ServerId
+from zab.quorum import Quorum
+from zab.roles import Following, Leading, LearnerHandler
+from zab.states import (
+    BATCHES,
+    BEGINNING,
+    ELECTION,
+    FOLLOWING,
+    FOUNDER,
+    LEADING,
+    LOOKING,
+    NOTHING,
+    OBSERVING,
+    TRANSITIONS,
+    Holds,
+    Phase,
+    State,
+)
+
+REASON_CHARACTERS_MAX = 200
+"""How much of a reason goes into a REFUSED."""
+
+
+@attrs.frozen
+class Settings:
+    """What a peer knows of its ensemble; times in milliseconds."""
+
+    sid: ServerId
+    quorum: Quorum
+    servers: frozenset[ServerId]
+    """Every server of the configuration: voters, servers of weight 0, and observers."""
+    observers: frozenset[ServerId] = frozenset()
+    tick_ms: int = 2000
+    init_limit: int = 10
+    sync_limit: int = 5
+    counter_limit: int = 0xFFF00000
+    """At this counter the leader renews its epoch (F1)."""
+    batches_in_flight_max: int = 64
+    unsynced_bytes_max: int = 64 << 20
+    recent_bytes_max: int = 8 << 20
+    """How much committed history stays in memory for learners that come back."""
+
+    @property
+    def init_ms(self) -> int:
+        return self.init_limit * self.tick_ms
+
+    @property
+    def sync_ms(self) -> int:
+        return self.sync_limit * self.tick_ms
+
+
+@attrs.frozen
+class Restored:
+    """What recovery found on disk."""
+
+    lineage: bytes
+    """16 bytes, or empty when there is none yet."""
+    accepted_epoch: Epoch
+    current_epoch: Epoch
+    mark: Zxid
+    """The highest known high-water mark; the tree stands there."""
+    base: Position
+    batches: list[Batch]
+    """The newest part of the history, from `base` on, to the end of the durable log."""
+    amnesiac: bool
+    holds: Holds
+    marked: bool = False
+    """The operator said, for this start, that this member never had data: there was a file `initialize` (B3)."""
+    beginning: Zxid = BEFORE_ALL
+    """The zxid with which the lineage began, where that is known; 0 is the usual one."""
+
+
+def nothing() -> Restored:
+    """The state of a member that has never lived."""
+    base = (BEFORE_ALL, bytes(CHAIN_BYTES))
+    return Restored(b"", Epoch(0), Epoch(0), BEFORE_ALL, base, [], amnesiac=True, holds=NOTHING)
+
+
+class PeerState:
+    """One member: where it stands, what it holds, and the effects of the step that is under way."""
+
+    def __init__(self, settings: Settings, restored: Restored, rng: Random) -> None:
+        self.settings = settings
+        self.rng = rng
+        self.effects: list[ev.Effect] = []
+        self.state: State = LOOKING
+        self.phase: Phase = ELECTION
+        self.lineage = restored.lineage
+        self.accepted_epoch = restored.accepted_epoch
+        self.current_epoch = restored.current_epoch
+        self.amnesiac = restored.amnesiac
+        self.recorded_lineage = b"" if restored.amnesiac else restored.lineage
+        """The lineage in the member record: the one whose history this member is known to hold."""
+        self.doubted_above: Zxid | None = None
+        """A leader of our lineage did not know our batches above this one: it is reported as our end (A4)."""
+        self.conflict = False
+        """A leader has other bytes than this member at the same zxid: what goes is to be kept (A5)."""
+        self.beginning = restored.beginning
+        self._held_at_start = restored.holds
+        self._is_marker_valid = restored.marked
+        if restored.amnesiac:
+            # What an amnesiac may still have on disk proves nothing; it is kept until a leader replaces it.
+            self.history = History(beginning(restored.lineage), [], settings.recent_bytes_max)
+            self.committed = BEFORE_ALL
+        else:
+            self.history = History(restored.base, restored.batches, settings.recent_bytes_max)
+            self.committed = restored.mark
+        self.delivered = self.committed
+        self.durable = self.history.last[0]
+        self.generation = 0
+        """Of storage effects: it ends with every cut of the log, and when a role is left."""
+        self.leading: Leading | None = None
+        self.following: Following | None = None
+        self.early: dict[Link, tuple[ServerId, msg.FollowerInfo | None]] = {}
+        """Links of learners that dialled before this member knew that it leads: server id, and what it said."""
+        self.draining = False
+        """A role is left; the election begins when the log is drained."""
+        self.halted = False
+        self.election = Election(settings.sid, settings.quorum, self._send_notification)
+        assert self.accepted_epoch >= self.current_epoch
+
+    # -------------------------------------------------------------------------------------------------- where it stands
+
+    @property
+    def serving(self) -> bool:
+        """Whether clients may be served: in broadcast, or in the renewal of an epoch that came from there."""
+        if self.leading is not None:
+            return self.leading.established
+        return self.following is not None and self.following.up_to_date
+
+    @property
+    def leader(self) -> ServerId | None:
+        """The server that this member follows, itself included."""
+        if self.leading is not None:
+            return self.settings.sid
+        return self.following.leader if self.following is not None else None
+
+    @property
+    def is_voter(self) -> bool:
+        return self.settings.sid in self.settings.quorum.voters
+
+    def position(self) -> Position:
+        """Where this member says that its history ends."""
+        if self.doubted_above is None:
+            return self.history.last
+        position = self.history.floor(self.doubted_above)
+        assert position is not None
+        return position
+
+    @property
+    def marked(self) -> bool:
+        """Whether the operator's word that this member never had data still counts (B3)."""
+        return self._is_marker_valid and self.amnesiac and self.holds == NOTHING
+
+    @property
+    def holds(self) -> Holds:
+        """From nothing to batches. What an amnesiac found on its disk is not in `self.history`."""
+        last = self.history.last[0]
+        if last == 0:
+            return self._held_at_start
+        if last != self.beginning:
+            return BATCHES
+        return FOUNDER if self._held_at_start == FOUNDER and not self.amnesiac else BEGINNING
+
+    def needs_member_record(self) -> bool:
+        return self.amnesiac or self.recorded_lineage != self.lineage
+
+    def standing(self) -> Standing:
+        zxid = self.history.last[0]
+        vote = Vote(self.settings.sid, zxid, self.current_epoch if not self.amnesiac else Epoch(0), self.marked)
+        return Standing(vote, self.lineage, self.amnesiac, self.holds, self.marked)
+
+    # ---------------------------------------------------------------------------------------------------------- outbox
+
+    def emit(self, effect: ev.Effect) -> None:
+        self.effects.append(effect)
+
+    def trace(self, text: str) -> None:
+        self.effects.append(ev.Trace(text))
+
+    def send(self, link: Link, message: msg.Message) -> None:
+        self.effects.append(ev.Send((link,), message))
+
+    def _send_notification(self, sid: ServerId, notification: msg.Notification) -> None:
+        self.emit(ev.SendNotification(sid, notification))
+
+    def halt(self, reason: str) -> None:
+        """Stop for good: going on would break a promise, or destroy evidence."""
+        self.halted = True
+        self.emit(ev.Halt(reason))
+
+    # ------------------------------------------------------------------------------------------- history and promises
+
+    def set_committed(self, zxid: Zxid) -> None:
+        """Raise the known high-water mark; it never falls within a lineage."""
+        assert zxid >= self.committed, (zxid, self.committed)
+        if zxid > self.committed:
+            self.committed = zxid
+            self.emit(ev.MarkMoved(zxid))
+
+    def deliver(self) -> None:
+        """Hand out what is committed and durable here: "applied <= min(high-water mark, own durable log)"."""
+        limit = min(self.committed, self.durable)
+        if limit <= self.delivered:
+            return
+        position = self.history.floor(limit)
+        assert position is not None
+        batches = self.history.between(self.delivered, position[0])
+        if batches:
+            self.delivered = position[0]
+            self.emit(ev.Deliver(batches))
+            self.history.trim(self.delivered)
+
+    def save_epochs(self, accepted: Epoch, current: Epoch) -> None:
+        assert accepted >= self.accepted_epoch
+        assert current >= self.current_epoch
+        assert accepted >= current
+        self.emit(ev.SaveEpochs(self.generation, accepted, current))
+
+    def adopt_lineage(self, lineage: bytes) -> None:
+        """Take the leader's lineage in place of none, or of one that holds nothing; what is on disk is set aside."""
+        assert len(lineage) == LINEAGE_BYTES
+        assert self.history.last[0] == 0
+        self.lineage = lineage
+        self.history.reset(beginning(lineage))
+        self.durable = self.delivered = self.committed = BEFORE_ALL
+        self.generation += 1
+        self.emit(ev.ResetLog(self.generation, lineage))
+
+    # --------------------------------------------------------------------------------------------------- role changes
+
+    def become(self, state: State, phase: Phase) -> None:
+        """The one place where state and phase change."""
+        assert (state, phase) in TRANSITIONS[self.state, self.phase], (self.state, self.phase, state, phase)
+        self.state, self.phase = state, phase
+        self.emit(ev.RoleChanged(state, phase, self.leader, self.serving))
+
+    def look(self, reason: str) -> None:
+        """Leave the role, for this reason, and elect."""
+        assert self.state != LOOKING or self.generation == 0, "a member that elects leaves no role, but it may start"
+        self.trace(f"{reason} -> elect")
+        self.generation += 1
+        for link in self.leading.handlers if self.leading is not None else ():
+            self.emit(ev.CloseLink(link, reason))
+        if self.following is not None and self.following.link is not None:
+            self.emit(ev.CloseLink(self.following.link, reason))
+        self.leading = self.following = None
+        if self.state != LOOKING:
+            self.become(LOOKING, ELECTION)
+        self.election.suspend()
+        self.draining = True
+        self.emit(ev.DrainLog(self.generation))
+
+    def hear_of_history(self, now: int, sid: ServerId) -> bool:
+        """Some server has a history, or tells of one: the ensemble has lived, and markers count for nothing in this
+        run. Whether a role was left because of that."""
+        if not self.marked:
+            return False
+        self._is_marker_valid = False
+        reason = f"server {sid} tells of a history: the file initialize does not count"
+        if self.state != LOOKING:
+            self.look(reason)
+            return True
+        self.trace(reason)
+        if not self.draining:
+            self.election.start(now, self.standing())
+        return False
+
+    def settle_vote(self) -> None:
+        """Others are told the vote of the established epoch from now on (ZOOKEEPER-1732)."""
+        leader = self.leader
+        assert leader is not None
+        vote = Vote(leader, self.history.last[0], self.current_epoch)
+        self.election.settle(self.state, vote, self.standing())
+
+    def drop_learner(self, leading: Leading, handler: LearnerHandler, reason: str, *, close: bool = True) -> None:
+        """Forget a learner, with all that was counted because of its link."""
+        assert self.leading is leading
+        self.trace(f"learner {handler.sid} is dropped: {reason}")
+        del leading.handlers[handler.link]
+        leading.acke_recv.discard(handler.sid)
+        if close:
+            self.send(handler.link, msg.Refused(reason[:REASON_CHARACTERS_MAX]))
+            self.emit(ev.CloseLink(handler.link, reason))
+
+    # ----------------------------------------------------------------------------------------------------- invariants
+
+    def invariants(self) -> None:
+        """What must hold after every step."""
+        last = self.history.last[0]
+        assert self.accepted_epoch >= self.current_epoch
+        assert self.accepted_epoch >= epoch_of(last)
+        assert self.delivered <= self.durable <= last, (self.delivered, self.durable, last)
+        assert self.delivered <= self.committed
+        assert self.history.base[0] <= self.delivered
+        assert (self.leading is not None) == (self.state is LEADING)
+        assert (self.following is not None) == (self.state is FOLLOWING or self.state is OBSERVING)
+        if self.leading is not None and self.leading.established:
+            assert self.committed <= last
