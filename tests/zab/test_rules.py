@@ -13,7 +13,7 @@ from tests.zab.test_known_bugs import established, rejoining_with_held_storage
 from zab import events as ev
 from zab import message as msg
 from zab.roles import Stage
-from zab.states import BATCHES, BROADCAST, LOOKING
+from zab.states import BATCHES, BROADCAST, LOOKING, NOTHING
 from zab.testing.peers import Disk, Ensemble, Server, histories
 
 LINEAGE = b"lineage of tests"
@@ -555,6 +555,52 @@ def test_a_member_with_a_history_does_not_run_after_a_leader_of_another_lineage_
 def test_the_first_start_is_over_when_the_epoch_is_established() -> None:
     ensemble, leader = established()
     assert not ensemble.peer(leader).leading.first_start  # type: ignore[union-attr]
+
+
+def test_an_early_learner_with_a_history_ends_the_role_of_a_marked_leader_with_all_its_links() -> None:
+    """Another learner, which had dialled early too, met a role that was over."""
+    ensemble = Ensemble(observers=frozenset({4, 5}))
+    for server in ensemble.servers.values():
+        server.disk.marker = True
+    ensemble.start(1, 2, 3)
+    peer = ensemble.peer(3)
+    for link, info in (
+        (1004, msg.FollowerInfo(0, bytes(16), BATCHES, False, True, False)),
+        (1005, msg.FollowerInfo(0, b"", NOTHING, True, True, False)),
+    ):
+        ensemble.step(3, ev.QuorumLinkUp(link, link - 1000, inbound=True))
+        ensemble.step(3, ev.MessageReceived(link, info))
+    assert len(peer.early) == 2
+    until(ensemble, lambda: not peer.early)
+    assert peer.state == LOOKING
+    assert not peer.marked
+    assert ensemble.trace[-1] == "3: server 4 tells of a history: the file initialize does not count -> elect"
+
+
+def test_an_ack_before_there_is_an_epoch_closes_its_link_alone() -> None:
+    ensemble = Ensemble()
+    ensemble.start()
+    until(ensemble, lambda: ensemble.peer(3).leading)
+    leading = ensemble.peer(3).leading
+    assert leading is not None
+    assert leading.epoch is None
+    ensemble.step(3, ev.QuorumLinkUp(1000, 1, inbound=True))
+    ensemble.step(3, ev.MessageReceived(1000, msg.Ack(1, 1)))
+    assert ensemble.peer(3).leading is leading
+    assert 1000 not in leading.handlers
+
+
+def test_a_dial_of_another_leader_that_failed_is_not_that_of_the_present_one() -> None:
+    ensemble = Ensemble()
+    ensemble.start()
+    until(ensemble, lambda: ensemble.peer(1).following)
+    following = ensemble.peer(1).following
+    assert following is not None
+    following.link = None
+    ensemble.step(1, ev.DialFailed(2))
+    assert following.redial_at is None
+    ensemble.step(1, ev.DialFailed(following.leader))
+    assert following.redial_at is not None
 
 
 def test_a_member_record_of_another_lineage_is_none() -> None:

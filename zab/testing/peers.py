@@ -1,7 +1,20 @@
-"""A few peers in one thread: FIFO links, storage that answers when told to, and a trace.
+"""Peers in one thread: the protocol alone, with links, disks and time in the hands of the test.
 
-Everything waits in a queue until it is delivered, so a test decides what is lost, held back or done. The simulator
-(`zab.simulator`) runs whole members with real logs; this runs peers alone, and is small enough to be read in one go.
+    ensemble = Ensemble(3)
+    ensemble.start()
+    leader = ensemble.elect()
+    zxid = ensemble.propose(leader, b"a batch")
+    ensemble.settle()
+    assert all(server.applied[-1].zxid == zxid for server in ensemble.servers.values())
+
+Every message, vote and storage effect waits in a queue until it is delivered. `settle` delivers all of them at one
+moment, `run` lets time pass, `deliver_one` takes a single step. Between them a test looks at the queues (`wires`,
+`votes`, `Server.storage`), holds a kind of storage effect back (`Server.held`), pauses a server, crashes it or cuts it
+off, and reads what each peer said (`trace`). Time is in milliseconds and begins at 0; nothing is random unless `rng` is
+set. After each step the peer checks its own invariants.
+
+The simulator (`zab.simulator`) runs whole members with real logs, clients and checkers; `zab.testing.members` runs
+whole members step by step.
 """
 
 from collections import deque
@@ -20,18 +33,26 @@ from zab.states import BATCHES, BEGINNING, FOUNDER, LEADING, NOTHING
 
 TICK_MS = 100
 
+LOG_READ_COUNT_MAX = 2
+"""Batches in the answer to one `ReadLog`: few, so that catching up takes several."""
+
 
 class Disk:
-    """What one server has on disk, in memory: it survives a crash up to what was made durable."""
+    """What one server has on its disk. It outlives a crash, up to what was made durable before."""
 
     def __init__(self) -> None:
         self.lineage = b""
+        """Of the log and the snapshots; empty before there is one."""
         self.accepted = Epoch(0)
         self.current = Epoch(0)
         self.member: bytes | None = None
+        """The lineage in the member record, None without a record: the server is an amnesiac."""
         self.base: Position = (BEFORE_ALL, bytes(CHAIN_BYTES))
+        """Where the log begins: everything up to here is in a snapshot."""
         self.batches: list[Batch] = []
+        """The log."""
         self.mark = BEFORE_ALL
+        """The highest known high-water mark."""
         self.beginning = BEFORE_ALL
         """The zxid that the lineage began with, where forced recovery or restore made it."""
         self.founder = False
@@ -86,25 +107,33 @@ class Disk:
 
 
 class Server:
-    """One member: its peer while it is up, its disk always."""
+    """One server: its peer while it is up, its disk always, and what the peer has delivered."""
 
     def __init__(self, sid: ServerId) -> None:
         self.sid = sid
         self.disk = Disk()
         self.peer: Peer | None = None
         self.storage: deque[ev.Effect] = deque()
+        """Storage effects that are not carried out yet, first in first out."""
         self.held: set[type] = set()
-        """Kinds of storage effects that are not carried out for now."""
+        """Kinds of storage effects that are not carried out for now; one of them holds up all after it."""
         self.applied: list[Batch] = []
+        """Everything that was delivered, by this process or known as committed at its start."""
         self.synced: list[tuple[int, Zxid]] = []
+        """(token, mark) of each `SyncConfirmed`."""
         self.member_messages: list[ev.MemberMessage] = []
+        """What came for the member, not for the protocol."""
         self.inbox: deque[ev.Event] = deque()
         """What happened to it while it was paused."""
         self.halted: str | None = None
+        """Why the peer stopped for good."""
 
 
 class Ensemble:
-    """Servers 1..n, and what is on its way between them."""
+    """Servers 1 to `size`, the observers, and what is on its way between all of them.
+
+    Without a `quorum` it is the majority of the servers 1 to `size`. Further settings are those of
+    `zab.peer_state.Settings`, as keyword arguments."""
 
     def __init__(
         self, size: int = 3, quorum: Quorum | None = None, observers: frozenset[ServerId] = frozenset(), **settings: int
@@ -117,6 +146,7 @@ class Ensemble:
         self.servers = {sid: Server(sid) for sid in sorted(ids)}
         self.now = 0
         self.trace: list[str] = []
+        """What the peers said, each with its server id before it."""
         self.cut: set[frozenset[ServerId]] = set()
         """Pairs that cannot reach each other."""
         self.links: dict[Link, tuple[ServerId, ServerId]] = {}
@@ -124,6 +154,7 @@ class Ensemble:
         self.wires: dict[tuple[Link, ServerId], deque[msg.Message]] = {}
         """(link, receiver) to the messages on their way."""
         self.votes: dict[tuple[ServerId, ServerId], deque[msg.Notification]] = {}
+        """(sender, receiver) to the votes on their way."""
         self.paused: set[ServerId] = set()
         """Servers that stand still: nothing reaches them, and no time passes for them."""
         self.rng: Random | None = None
@@ -134,6 +165,7 @@ class Ensemble:
     # ------------------------------------------------------------------------------------------------------- driving
 
     def start(self, *sids: ServerId) -> None:
+        """Start these servers, or all, from what is on their disks, and connect them to the others that are up."""
         for sid in sids or self.servers:
             server = self.servers[sid]
             assert server.peer is None
@@ -153,6 +185,7 @@ class Ensemble:
                     self.step(sid, ev.ElectionLinkDown(other.sid))
 
     def crash(self, *sids: ServerId) -> None:
+        """End the processes of these servers: what is not durable is lost, and their links break."""
         for sid in sids:
             server = self.servers[sid]
             server.peer = None
@@ -168,6 +201,7 @@ class Ensemble:
                 self.step(other, ev.ElectionLinkDown(sid))
 
     def partition(self, one: ServerId, two: ServerId) -> None:
+        """Cut two servers off from each other; what is on its way between them is lost."""
         self.cut.add(frozenset((one, two)))
         for link, ends in list(self.links.items()):
             if set(ends) == {one, two}:
@@ -178,6 +212,7 @@ class Ensemble:
         self.step(two, ev.ElectionLinkDown(one))
 
     def heal(self, one: ServerId, two: ServerId) -> None:
+        """End their partition."""
         self.cut.discard(frozenset((one, two)))
         if self.servers[one].peer is not None and self.servers[two].peer is not None:
             self.step(one, ev.ElectionLinkUp(two, 1))
@@ -206,20 +241,24 @@ class Ensemble:
         disk.batches = [batch for batch in disk.batches if batch.zxid > disk.base[0]]
 
     def up(self) -> list[ServerId]:
+        """The servers whose process runs."""
         return [sid for sid, server in self.servers.items() if server.peer is not None]
 
     def peer(self, sid: ServerId) -> Peer:
+        """The peer of a server that is up."""
         peer = self.servers[sid].peer
         assert peer is not None
         return peer
 
     def leader(self) -> ServerId | None:
+        """A server that serves as leader; there may be one more, which does not know yet that it is deposed."""
         for sid in self.up():
             if self.peer(sid).state == LEADING and self.peer(sid).serving:
                 return sid
         return None
 
     def propose(self, sid: ServerId, body: bytes = b"x", count: int = 1) -> Zxid:
+        """Let this leader propose one batch; the last zxid of it."""
         peer = self.peer(sid)
         first = peer.next_zxid()
         assert first is not None
@@ -227,6 +266,8 @@ class Ensemble:
         return end_of(first, count)
 
     def step(self, sid: ServerId, event: ev.Event) -> None:
+        """Give a server an event, and carry out what its peer wants. One that is down hears nothing; one that is
+        paused hears it later."""
         server = self.servers[sid]
         if server.peer is None:
             return
@@ -299,9 +340,9 @@ class Ensemble:
             server.storage.append(effect)
         elif isinstance(effect, ev.SendNotification):
             if frozenset((sid, effect.sid)) not in self.cut and self.servers[effect.sid].peer is not None:
-                self.votes.setdefault((sid, effect.sid), deque()).append(
-                    msg.decode(msg.encode(effect.notification))  # type: ignore[arg-type]
-                )
+                vote = msg.decode(msg.encode(effect.notification))
+                assert isinstance(vote, msg.Notification)
+                self.votes.setdefault((sid, effect.sid), deque()).append(vote)
         elif isinstance(effect, ev.ConnectQuorum):
             self._connect(sid, effect.sid)
         elif isinstance(effect, ev.Send):
@@ -342,7 +383,7 @@ class Ensemble:
         for batch in disk.batches:
             if batch.zxid <= effect.zxid:
                 position = batch.zxid, batch.chain
-        return ev.LogRead(effect.link, position, [b for b in disk.batches if b.zxid > position[0]][:2])
+        return ev.LogRead(effect.link, position, [b for b in disk.batches if b.zxid > position[0]][:LOG_READ_COUNT_MAX])
 
     def _connect(self, sid: ServerId, to: ServerId) -> None:
         if self.servers[to].peer is None or frozenset((sid, to)) in self.cut or to in self.paused:
