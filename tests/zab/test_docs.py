@@ -6,6 +6,7 @@ from typing import get_args
 
 import pytest
 
+from tests.tidy.sources import module_of, modules_imported
 from zab import events as ev
 from zab import message as msg
 from zab.handlers import HANDLERS
@@ -34,6 +35,15 @@ def test_every_message_has_its_row_with_its_number_and_handlers() -> None:
         named = {name for name in re.findall(r"`(\w+)`", handlers) if name.startswith(("leader_", "learner_"))}
         used = {handler.__name__ for (_, _, handled), handler in HANDLERS.items() if handled is kind}
         assert used <= named, kind
+
+
+def test_each_module_imports_only_what_comes_before_it_on_the_page() -> None:
+    order = TEXT.split("imports only what comes before it here:\n\n```\n")[1].split("```")[0].split()
+    modules = {module_of(path): path for path in (ROOT / "zab").glob("*.py") if path.stem != "__init__"}
+    assert sorted(f"zab.{name}" for name in order) == sorted(modules)
+    for place, name in enumerate(order):
+        own = {module.removeprefix("zab.") for module in modules_imported(modules[f"zab.{name}"]) & modules.keys()}
+        assert own <= set(order[:place]), name
 
 
 def test_every_file_that_is_named_exists() -> None:

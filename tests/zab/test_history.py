@@ -11,7 +11,7 @@ BASE: Position = (0, bytes(16))
 BYTES_MAX = 4_000
 
 
-def batch_behind(position: Position, rng: Random) -> Batch:
+def batch_after(position: Position, rng: Random) -> Batch:
     zxid, chain = position
     epoch, first = zxid >> 32 or 1, zxid + 1
     if not zxid or rng.random() < 0.1:
@@ -43,7 +43,7 @@ def test_it_answers_as_a_list_of_its_batches_does(seed: int) -> None:
     for _ in range(300):
         action = rng.random()
         if action < 0.7:
-            batch = batch_behind(history.last, rng)
+            batch = batch_after(history.last, rng)
             history.append(batch)
             kept.append(batch)
         elif action < 0.8:
@@ -66,9 +66,9 @@ def test_it_answers_as_a_list_of_its_batches_does(seed: int) -> None:
         low, high = sorted((rng.choice(known)[0], rng.choice(known)[0]))
         assert history.between(low, high) == [batch for batch in kept if low < batch.zxid <= high]
         size = rng.randrange(600)
-        behind = [batch for batch in kept if batch.zxid > low]
-        fitting = [count for count in range(len(behind) + 1) if sum(len(b.raw) for b in behind[:count]) <= size]
-        assert history.after(low, size) == behind[: max(1, *fitting)]
+        rest = [batch for batch in kept if batch.zxid > low]
+        fitting = [count for count in range(len(rest) + 1) if sum(len(b.raw) for b in rest[:count]) <= size]
+        assert history.after(low, size) == rest[: max(1, *fitting)]
 
 
 def test_what_is_trimmed_is_a_part_of_it_and_never_above_the_mark() -> None:
@@ -76,7 +76,7 @@ def test_what_is_trimmed_is_a_part_of_it_and_never_above_the_mark() -> None:
     history = History(BASE, [], BYTES_MAX)
     size = 0
     while size <= BYTES_MAX:
-        history.append(batch_behind(history.last, rng))
+        history.append(batch_after(history.last, rng))
         size = sum(len(batch.raw) for batch in history.between(0, history.last[0]))
     history.trim(0)
     assert history.base == BASE
@@ -85,8 +85,8 @@ def test_what_is_trimmed_is_a_part_of_it_and_never_above_the_mark() -> None:
     assert BYTES_MAX - BYTES_MAX // TRIMMED_PART - 300 < left <= BYTES_MAX - BYTES_MAX // TRIMMED_PART
 
 
-def test_nothing_is_left_behind_a_reset() -> None:
-    history = History(BASE, [batch_behind(BASE, Random(1))], BYTES_MAX)
+def test_nothing_is_left_after_a_reset() -> None:
+    history = History(BASE, [batch_after(BASE, Random(1))], BYTES_MAX)
     old = history.last
     history.reset((7 << 32 | 9, b"c" * 16))
     assert history.chain_at(old[0]) is None

@@ -146,7 +146,7 @@ def test_3642_an_interrupted_snapshot_changes_nothing_that_is_voted_with() -> No
     assert ensemble.peer(follower).history.last == peer.history.last
 
 
-def test_3104_newleader_comes_behind_the_history() -> None:
+def test_3104_newleader_comes_after_the_history() -> None:
     ensemble, leader = established()
     follower = next(sid for sid in ensemble.servers if sid != leader)
     ensemble.crash(follower)
@@ -162,7 +162,7 @@ def test_3104_newleader_comes_behind_the_history() -> None:
         order += [type(m) for m in wire if isinstance(m, msg.Proposal | msg.NewLeader) and type(m) not in order]
         if msg.NewLeader in order and not proposed:
             proposed = True
-            ensemble.propose(leader)  # while it is synchronized: comes behind NEWLEADER
+            ensemble.propose(leader)  # while it is synchronized: comes after NEWLEADER
         assert ensemble.deliver_one()
     assert order == [msg.Proposal, msg.NewLeader]
     ensemble.run(20)

@@ -124,7 +124,7 @@ def test_script(path: Path, request: pytest.FixtureRequest) -> None:
             produced += [line, *said]
             said, commands = [], False
         elif not line:
-            assert not said, "commands without ---- behind them"
+            assert not said, "commands without ---- after them"
             produced.append(line)
             commands = True
         elif commands:
