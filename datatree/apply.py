@@ -1,4 +1,4 @@
-"""Applying a transaction to the tree: one function per type, called by `DataTree.apply` alone.
+"""Applying a transaction to the tree: one function per type, called by `DataTree.apply` alone (E2 pure apply).
 
 Each installs what the transaction says and computes nothing that could have been refused: that was done when it was
 prepared, against the same state. So what cannot be installed (a znode that is missing or there already, a child that

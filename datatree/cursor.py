@@ -1,10 +1,11 @@
 """An exact view of a tree at one moment, read in slices while writes go on.
 
-The path map of a tree is 256 dicts. When a cursor begins, it owns none of them; a write to a dict that the cursor has
-not taken yet first gives it a copy, and the cursor itself copies the others as it comes to them. Znodes are immutable,
-so the 256 copies together are the tree of that moment. Each is turned into a sorted run, and the runs are merged in
-slices: the keys of one run cut the path order into ranges, and each range is gathered from all runs and sorted. Copies
-and runs are kept as tuples of atoms, since dicts and lists of a million items would occupy the garbage collector.
+The path map of a tree is 256 dicts (E1 sharded map). When a cursor begins, it owns none of them; a write to a dict that
+the cursor has not taken yet first gives it a copy, and the cursor itself copies the others as it comes to them. Znodes
+are immutable, so the 256 copies together are the tree of that moment. Each is turned into a sorted run, and the runs
+are merged in slices: the keys of one run cut the path order into ranges, and each range is gathered from all runs and
+sorted. Copies and runs are kept as tuples of atoms, since dicts and lists of a million items would occupy the garbage
+collector.
 
 Invariants: what the slices hold is the tree at `zxid`, no earlier and no later; paths ascend, so a parent comes before
 its children. One cursor at a time. It may be read and closed by another thread than the one that writes: a dict is

@@ -12,7 +12,8 @@ behind. A session without an owner, after a new leader started, takes the first 
 
 The session clock: it follows `now`, but by at most one interval at a time, so what the process did not see is not
 counted against sessions. A leader that was paused for an hour has an hour of touches waiting in its sockets, and
-must read them before it may call anybody dead. So `expired` runs last in a turn, and this clock, not `now`, decides.
+must read them before it may call anybody dead. So `expired` runs last in a turn, and this clock, not `now`, decides
+(G1 expiry last).
 The price is that a session may live longer than its timeout by as much as the process was late.
 
 Invariants:

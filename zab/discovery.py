@@ -92,7 +92,8 @@ def leader_on_followerinfo(
 
 def _is_first_start(peer: PeerState, leading: Leading) -> bool:
     """Every voter is connected, and none has anything; or at most what forced recovery made, which this leader has, and
-    where it was made is among them. Or a quorum is marked, and nobody was heard of who has anything (B3)."""
+    where it was made is among them. Or a quorum is marked, and nobody was heard of who has anything (B3 first
+    start)."""
     quorum, me = peer.settings.quorum, peer.settings.sid
     informed = [h for h in leading.at_least(INFORMED) if h.sid in quorum.voters]
     held = {me: peer.holds, **{h.sid: h.holds for h in informed}}
@@ -192,7 +193,7 @@ def _is_ahead(peer: PeerState, handler: LearnerHandler, message: msg.AckEpoch) -
 
 
 def _on_learner_ahead(peer: PeerState, leading: Leading, handler: LearnerHandler, message: msg.AckEpoch) -> None:
-    """F2: without a quorum that does not need this learner, there is nothing to wait for."""
+    """F2 final wait: without a quorum that does not need this learner, there is nothing to wait for."""
     mine = f"({peer.current_epoch}, {peer.history.last[0]:#x})"
     reason = f"it is ahead of the leader: ({message.epoch}, {message.zxid:#x}), the leader has {mine}"
     peer.drop_learner(leading, handler, reason)

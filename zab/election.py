@@ -5,8 +5,8 @@ current proposal, what was received in this round, and what members that are not
 (currentEpoch, last zxid, marked, server id). The election ends when a quorum votes for the same candidate and nobody
 who could know a better one is left to hear, or when a quorum already follows a leader who says that it leads.
 
-Invariants: a proposal only improves within a round; an amnesiac member (one that lost its data, `decisions` B2) is
-never counted, except at the very first start (B3). There are two ways to know that it is one:
+Invariants: a proposal only improves within a round; an amnesiac member (one that lost its data, `decisions` B2
+amnesiacs) is never counted, except at the very first start (B3 first start). There are two ways to know that it is one:
 
 - every voter is present and none has a batch; at most it has what its lineage began with, after a forced recovery;
 - a quorum of empty voters is *marked*: their operators said, with the file `initialize`, that they never had data. A
@@ -14,8 +14,8 @@ never counted, except at the very first start (B3). There are two ways to know t
   is wrong, it counts only once everybody else who can be reached was heard, and never when one of them has a history.
 
 Safety does not rest on this phase. Discovery refuses a leader that lacks history; a wrong or early result here costs
-time, never data. That is why the final wait may be short (F2): it ends as soon as every voter has sent the vote about
-to win, or is known to be unreachable.
+time, never data. That is why the final wait may be short (F2 final wait): it ends as soon as every voter has sent the
+vote about to win, or is known to be unreachable.
 
 Not here: connections, and what the winner does (`discovery`).
 """
@@ -199,7 +199,7 @@ class Election:
     def _of_another_lineage(self, notification: Notification) -> bool:
         mine = self.standing
         if mine.holds == NOTHING or not mine.lineage:
-            return False  # "A lineage without any batch binds nobody" (A7)
+            return False  # "A lineage without any batch binds nobody" (A7 lineage)
         if notification.holds == NOTHING:
             # Whoever leads or follows has taken a lineage, which this member cannot take.
             return notification.state != LOOKING and notification.lineage not in (b"", mine.lineage)
@@ -278,7 +278,7 @@ class Election:
         return self._quorum.contains(proven) or self._is_founded_by_markers(vote, supporters)
 
     def is_first_start(self, vote: Vote) -> bool:
-        """All voters are here and none has a batch of a lineage: this one has never lived (B3).
+        """All voters are here and none has a batch of a lineage: this one has never lived (B3 first start).
 
         If forced recovery made a beginning, it begins with that: its candidate has it, for sure, and nobody has another
         one. Without the founder it might have lived, and lost the others."""
@@ -297,7 +297,8 @@ class Election:
         )
 
     def _is_founded_by_markers(self, vote: Vote, supporters: set[ServerId]) -> bool:
-        """A quorum of marked voters wants a marked leader, and nobody is left who could have a history (B3).
+        """A quorum of marked voters wants a marked leader, and nobody is left who could have a history (B3 first
+        start).
 
         Whoever hears of a history is not marked any more (`Peer`), so it is not looked for here."""
         marked = {sid for sid in supporters if self.received[sid].marked}

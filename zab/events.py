@@ -7,8 +7,8 @@ Two rules bind the host.
 
 - Effects on storage (the classes in `STORAGE_EFFECTS`) go through one first-in first-out queue. They are carried out
   one after the other, each durably, and are answered in that order by an event with the same generation. A failure of
-  one of them is final: the process ends. The peer ignores answers of an older generation, except for the fact that
-  they state.
+  one of them is final: the process ends. The peer ignores answers of an older generation (C3 generations),
+  except for the fact that they state.
 - A link is an integer that names one connection of one process run, never reused. Links are first-in first-out; a link
   that breaks is reported once, by `QuorumLinkDown`, and nothing of it is delivered afterwards.
 """
@@ -247,7 +247,8 @@ class TruncateLog:
     zxid: Zxid
     chain: bytes
     conflict: bool = False
-    """What is cut differs from the leader's history at the same zxid: it is kept until somebody has seen it (A5)."""
+    """What is cut differs from the leader's history at the same zxid: it is kept until somebody has seen it (A5
+    conflicts)."""
 
 
 @attrs.define

@@ -7,7 +7,7 @@
       left?
 
 Limits: `initLimit` until a learner is synchronized, `syncLimit` from then on; a log, the own one too, that is not
-durable up to where the history ended `syncLimit` ago counts as gone (C4).
+durable up to where the history ended `syncLimit` ago counts as gone (C4 stalled disk).
 """
 
 from datatree.log.zxid import BEFORE_ALL
@@ -40,7 +40,7 @@ def leader_on_time(peer: PeerState, now: int, leading: Leading) -> None:
 
 def _a_quorum_is_coming(peer: PeerState, leading: Leading) -> bool:
     """Whether the epoch only waits for learners whose history is on the way: a transfer fails when it makes no
-    progress, and then its link breaks; not when it is long (H4)."""
+    progress, and then its link breaks; not when it is long (H4 slow learners)."""
     coming = [h for h in leading.at_least(SYNCING) if leading.counts(h)]
     return any(h.stage == SYNCING for h in coming) and peer.settings.quorum.contains(
         {h.sid for h in coming} | {peer.settings.sid}
@@ -82,7 +82,7 @@ def learner_heard(peer: PeerState, now: int, following: Following) -> None:
 
 
 def learner_on_ping(peer: PeerState, now: int, following: Following, message: msg.Ping) -> None:
-    """Answer; and leave when the own log has not kept up within syncLimit (C4)."""
+    """Answer; and leave when the own log has not kept up within syncLimit (C4 stalled disk)."""
     assert following.link is not None
     peer.emit(ev.AnswerPing(following.link))
     overdue = following.overdue.sample(now, peer.history.last[0], peer.settings.sync_ms)

@@ -89,7 +89,7 @@ class Notification:
     holds: Holds = checked(HOLDS, Holds)
     """What the sender holds, from nothing to batches."""
     marked: bool = checked(is_bool)
-    """The sender holds nothing, and its operator said that it never did (B3)."""
+    """The sender holds nothing, and its operator said that it never did (B3 first start)."""
     leader_marked: bool = checked(is_bool)
     """So does the server that it votes for."""
 
@@ -146,7 +146,7 @@ class Trunc:
     zxid: Zxid = checked(ZXID)
     chain: bytes = checked(CHAIN)
     conflict: bool = checked(is_bool)
-    """Where your history ends, I have other bytes at the same zxid (A5)."""
+    """Where your history ends, I have other bytes at the same zxid (A5 conflicts)."""
 
 
 @attrs.define
@@ -320,8 +320,8 @@ Message: TypeAlias = (
 )
 
 URGENT: frozenset[type[Message]] = frozenset({Ack, Ping, Confirm, Confirmed})
-"""What does not wait on a link for proposals and requests (H2). An ACK of NEWLEADER is an `Ack` like those that follow
-it, so none overtakes it."""
+"""What does not wait on a link for proposals and requests (H2 turn budget). An ACK of NEWLEADER is an `Ack` like those
+that follow it, so none overtakes it."""
 
 MESSAGES: tuple[type[Message], ...] = get_args(Message)
 

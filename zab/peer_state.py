@@ -58,7 +58,7 @@ class Settings:
     init_limit: int = 10
     sync_limit: int = 5
     counter_limit: int = 0xFFF00000
-    """At this counter the leader renews its epoch (F1)."""
+    """At this counter the leader renews its epoch (F1 renewal)."""
     batches_in_flight_max: int = 64
     unsynced_bytes_max: int = 64 << 20
     recent_bytes_max: int = 8 << 20
@@ -89,7 +89,8 @@ class Restored:
     amnesiac: bool
     holds: Holds
     marked: bool = False
-    """The operator said, for this start, that this member never had data: there was a file `initialize` (B3)."""
+    """The operator said, for this start, that this member never had data: there was a file `initialize` (B3 first
+    start)."""
     beginning: Zxid = BEFORE_ALL
     """The zxid with which the lineage began, where that is known; 0 is the usual one."""
 
@@ -116,9 +117,10 @@ class PeerState:
         self.recorded_lineage = b"" if restored.amnesiac else restored.lineage
         """The lineage in the member record: the one whose history this member is known to hold."""
         self.doubted_above: Zxid | None = None
-        """A leader of our lineage did not know our batches above this one: it is reported as our end (A4)."""
+        """A leader of our lineage did not know our batches above this one: it is reported as our end (A4 batch
+        ends)."""
         self.conflict = False
-        """A leader has other bytes than this member at the same zxid: what goes is to be kept (A5)."""
+        """A leader has other bytes than this member at the same zxid: what goes is to be kept (A5 conflicts)."""
         self.beginning = restored.beginning
         self._held_at_start = restored.holds
         self._is_marker_valid = restored.marked
@@ -173,7 +175,7 @@ class PeerState:
 
     @property
     def marked(self) -> bool:
-        """Whether the operator's word that this member never had data still counts (B3)."""
+        """Whether the operator's word that this member never had data still counts (B3 first start)."""
         return self._is_marker_valid and self.amnesiac and self.holds == NOTHING
 
     @property

@@ -1,4 +1,5 @@
-"""The renewal of an epoch: from broadcast back to discovery over the links that are open; no client notices (F1).
+"""The renewal of an epoch: from broadcast back to discovery over the links that are open; no client notices (F1
+renewal).
 
 The leader renews its epoch when the epoch's counter runs out, or when a server can only follow a higher epoch than the
 leader's, because it has accepted one. It proposes nothing more; once everything proposed is committed it takes a new

@@ -71,7 +71,7 @@ class LearnerHandler:
     stage: Stage = CONNECTED
     observer: bool = False
     amnesiac: bool = False
-    """It lost its data: nothing it says counts before a confirmation round without it (B2)."""
+    """It lost its data: nothing it says counts before a confirmation round without it (B2 amnesiacs)."""
     holds: Holds = NOTHING
     marked: bool = False
     """It holds nothing, and its operator said that it never did: it counts for a first start without every voter."""
@@ -81,7 +81,7 @@ class LearnerHandler:
     cursor: Zxid = BEFORE_ALL
     """Everything up to this zxid was sent on this link, or was there before."""
     conflict: bool = False
-    """It has other bytes at the zxid where its history ends (A5)."""
+    """It has other bytes at the zxid where its history ends (A5 conflicts)."""
     decided: bool = False
     """DIFF, TRUNC or SNAP was sent."""
     reading: bool = False
@@ -127,16 +127,18 @@ class Leading:
     """Its own currentEpoch is durable at `epoch`: it may count itself for NEWLEADER."""
     current_saving: bool = False
     first_start: bool = False
-    """The ensemble has never lived: until the epoch is established founders count though they are amnesiacs (B3)."""
+    """The ensemble has never lived: until the epoch is established founders count though they are amnesiacs (B3 first
+    start)."""
     by_marker: bool = False
     """That was known from marked voters, not from all voters: only marked ones are founders."""
     acke_recv: set[ServerId] = attrs.Factory(set)
     acknowledged: dict[ServerId, Zxid] = attrs.Factory(dict)
-    """Per server, the most that it ever acknowledged to this leader: to find a directory that was rolled back (B4)."""
+    """Per server, the most that it ever acknowledged to this leader: to find a directory that was rolled back (B4
+    rollbacks)."""
     established: bool = False
     """A quorum has acknowledged NEWLEADER at least once under this leader: clients are served."""
     renewal_wanted: bool = False
-    """Nothing is proposed any more; when all is committed the epoch is renewed over the open links (F1)."""
+    """Nothing is proposed any more; when all is committed the epoch is renewed over the open links (F1 renewal)."""
     renewal_above: Epoch = Epoch(0)
     """The renewed epoch has to be above this one, which some server has accepted."""
     confirm_round: int = 0
@@ -158,7 +160,8 @@ class Leading:
         return self.first_start and (other.marked or not self.by_marker)
 
     def counts(self, handler: LearnerHandler) -> bool:
-        """Whether a learner's acknowledgements count: a voter, no amnesiac, or a founder (B2, B3)."""
+        """Whether a learner's acknowledgements count: a voter, no amnesiac, or a founder (B2 amnesiacs, B3 first
+        start)."""
         return not handler.observer and (not handler.amnesiac or self.is_founder(handler))
 
     def at_least(self, stage: Stage) -> list[LearnerHandler]:

@@ -15,7 +15,8 @@ everything it promises is durable; from NEWLEADER on, a learner gets every propo
 Three holes in the informal protocol text are closed by that: proposals go to whoever was sent NEWLEADER, repeated
 ones are dropped, and UPTODATE carries the leader's present mark.
 
-What the learner lacks is found by its position, zxid and chain hash together (A4, A5), never by the number alone.
+What the learner lacks is found by its position, zxid and chain hash together (A4 batch ends, A5 conflicts), never by
+the number alone.
 """
 
 from datatree.log import batch as codec
@@ -39,7 +40,7 @@ from zab.roles import (
 from zab.states import BROADCAST, LEADING, SYNCHRONIZATION
 
 PROPOSAL_BYTES_MAX = 256 << 10
-"""How many bytes of batches go into one PROPOSAL while a learner catches up (H2)."""
+"""How many bytes of batches go into one PROPOSAL while a learner catches up (H2 turn budget)."""
 
 # --------------------------------------------------------------------------------------------------------- the leader
 
@@ -113,7 +114,8 @@ def leader_on_log_read(
 
 
 def leader_on_snapshot_offered(peer: PeerState, leading: Leading, handler: LearnerHandler, position: Position) -> None:
-    """What the learner lacks is not in the log any more: it fetches a snapshot, over a connection of its own (H4)."""
+    """What the learner lacks is not in the log any more: it fetches a snapshot, over a connection of its own (H4 slow
+    learners)."""
     assert not handler.decided
     if position[0] <= handler.position[0]:
         # It would be taken back below what it has, and perhaps has acknowledged.
@@ -163,7 +165,8 @@ def _send_batches(peer: PeerState, handler: LearnerHandler, batches: list[Batch]
 
 
 def leader_on_ack(peer: PeerState, now: int, leading: Leading, handler: LearnerHandler, message: msg.Ack) -> None:
-    """An ACK is bound to this epoch and this link (B5). With counter 0 it is that of NEWLEADER, else of proposals."""
+    """An ACK is bound to this epoch and this link (B5 link marks). With counter 0 it is that of NEWLEADER, else of
+    proposals."""
     epoch = leading.epoch
     if message.epoch != epoch:
         if epoch is not None and message.epoch < epoch and handler.served:
@@ -197,7 +200,7 @@ def leader_on_confirmed(
     peer: PeerState, now: int, leading: Leading, handler: LearnerHandler, message: msg.Confirmed
 ) -> None:
     """A learner followed us when it answered, which was after the round began (`confirmation`). An amnesiac that is
-    confirmed by that has acknowledged NEWLEADER before; its acknowledgements count from now on (B2)."""
+    confirmed by that has acknowledged NEWLEADER before; its acknowledgements count from now on (B2 amnesiacs)."""
     if message.round > leading.confirm_round:
         raise ProtocolError(f"confirmation of round {message.round}, the newest is {leading.confirm_round}")
     handler.confirmed = max(handler.confirmed, message.round)
@@ -295,7 +298,7 @@ def learner_on_trunc(peer: PeerState, now: int, following: Following, message: m
 
 def _learner_note_conflict(peer: PeerState, following: Following, zxid: Zxid) -> None:
     """Only a broken invariant can make two batches of one zxid. "Above the known mark the learner's tail is set aside
-    and it is synchronized, with an alarm" (A5)."""
+    and it is synchronized, with an alarm" (A5 conflicts)."""
     peer.conflict = True
     peer.trace(
         f"ALARM: leader {following.leader} has other bytes than this server at {zxid:#x}; "

@@ -28,7 +28,8 @@ Format, big-endian, version 1 (84 bytes of header, then the body):
     chain(0) = BLAKE2b-128(lineage id), or BLAKE2b-128(lineage id || zxid || digest) after an import
 
 Invariants: a batch is immutable; it never crosses epochs; two histories of one lineage with the same chain at the same
-zxid are the same history. Not here: limits on what a leader puts into a batch, and the records inside the body.
+zxid are the same history (A6 chain). Not here: limits on what a leader puts into a batch, and the records inside the
+body.
 """
 
 import struct

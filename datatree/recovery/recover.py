@@ -7,12 +7,12 @@
 2. The log continues it only if the chain says so: the first batch after the snapshot hashes on from the snapshot's
    chain, and every batch from the one before, across files. Where files overlap the later one counts.
 3. Batches up to the highest high-water mark found (in any batch, in `committed`, or the snapshot itself) are applied,
-   no others: the tree holds committed transactions only. The rest is `pending` until a leader's mark covers it.
+   no others (A3 committed tree). The rest is `pending` until a leader's mark covers it.
 4. What was written after the last sync mark reads fine from the page cache and may be gone with the next power cut: it
-   is copied into a file of its own and synced before it counts.
+   is copied into a file of its own and synced before it counts (C1 failed syncs).
 5. The operator's file `initialize` is taken away; it counts where nothing contradicts it.
 
-What is not as it should be is one of these:
+What is not as it should be is one of these (C2 torn or damaged):
 
     torn      never promised to be durable (`datatree.log.frame` says how that is known); cut off, silently
     stale     does not connect to the snapshot, or is of another lineage: an installed snapshot has left it; set aside

@@ -171,7 +171,7 @@ class Storage:
     # ------------------------------------------------------------------------------------------------------------- idle
 
     def idle(self) -> None:
-        """Nothing was appended for a while. Raises OSError: final."""
+        """Nothing was appended for a while: write down the mark (A8 idle mark). Raises OSError: final."""
         if self.log.lineage:
             self.log.set_mark(self.mark)
             self.log.idle()
