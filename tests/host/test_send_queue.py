@@ -40,7 +40,7 @@ def test_whole_pieces_arrive_each_kind_in_its_order_however_little_the_socket_ta
             (queue.push_urgent if way == "urgent" else queue.push)(piece)
             queue.flush(sink.send)
         assert queue.unsent_bytes == total - len(sink.taken)
-    sink.takes.extend([1 << 20] * (len(pieces) + 1))
+    sink.takes = deque([1 << 20] * (len(pieces) + 1))
     for _ in range(len(pieces) + 1):
         queue.flush(sink.send)
     assert len(sink.taken) == total
