@@ -179,6 +179,8 @@ def committed(simulation: FollowedSimulation, follower: Follower) -> list[tuple]
     return rows
 
 
+@pytest.mark.hunt
+@pytest.mark.slow
 def test_each_change_is_told_once_whatever_happens(monkeypatch: pytest.MonkeyPatch) -> None:
     reached: Counter[str] = Counter()
     real = Storage.read_for_changes
