@@ -134,6 +134,7 @@ def test_columns_that_are_not_asked_for_are_not_made(data: bytes) -> None:
     assert rows_of(data, schema) == [{"path": row["path"], "mzxid": row["mzxid"]} for row in rows_of(data)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "data",
     [NATIVE, VERSION_2, gzip.compress(VERSION_2), snapped(VERSION_2)],
@@ -207,6 +208,7 @@ def with_right_checksums(data: bytes, random: Random) -> bytes:
     return head + struct.pack(">I", checksum) + entries + bytes(4) + trailer + struct.pack(">I", crc32(trailer))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("data", [NATIVE, VERSION_2], ids=["native", "version-2"])
 def test_whatever_has_the_right_checksums_is_rows_or_damage(data: bytes) -> None:
     """And what are rows can be written as a tree that loads, or is none."""

@@ -27,6 +27,8 @@ from zab.pipeline.report.page import page
 from zab.pipeline.report.plots import bytes_text, count_text, milliseconds_text
 from zab.pipeline.report.sentences import sentences
 
+pytestmark = pytest.mark.slow
+
 MADE = datetime.datetime(2026, 11, 21, tzinfo=datetime.UTC)
 VOID = {"meta", "br", "link", "img", "input", "hr"}
 
