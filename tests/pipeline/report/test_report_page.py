@@ -9,6 +9,7 @@ from html.parser import HTMLParser
 
 import pytest
 from attrs import evolve
+from matplotlib.figure import Figure
 
 from tests.pipeline.rigs.report_sample import BUCKETS, HOSTILE, SINCE, sample_facts
 from zab.pipeline.report.facts import (
@@ -24,7 +25,7 @@ from zab.pipeline.report.facts import (
     printable,
 )
 from zab.pipeline.report.page import page
-from zab.pipeline.report.plots import bytes_text, count_text, milliseconds_text
+from zab.pipeline.report.plots import SHAPES, Shape, _date_axis, bytes_text, count_text, milliseconds_text
 from zab.pipeline.report.sentences import sentences
 
 pytestmark = pytest.mark.slow
@@ -218,6 +219,15 @@ def test_buckets_are_round_and_few(since_ms: int, until_ms: int, width_ms: int) 
     found = bucket_milliseconds(since_ms, until_ms)
     assert until_ms // found - since_ms // found + 1 <= BUCKETS_MAX
     assert found == width_ms
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.name)
+def test_a_scale_of_any_length_has_dates_below(shape: Shape) -> None:
+    """matplotlib warns, and draws dozens, where it finds no interval for as many as fit."""
+    axes = Figure().subplots()
+    for factor in range(200):
+        _date_axis(axes, shape, Scale(MADE, int(1000 * 1.1**factor), 1))
+        assert 1 <= len(axes.get_xticks()) <= shape.date_count + 1, factor
 
 
 def test_texts_are_made_visible() -> None:

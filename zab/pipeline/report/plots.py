@@ -224,7 +224,11 @@ def _numbers(times: Sequence[datetime.datetime]) -> list[float]:
 
 
 def _date_axis(axes: Axes, shape: Shape, scale: Scale) -> None:
-    locator = AutoDateLocator(minticks=3, maxticks=shape.date_count, tz=datetime.UTC)  # type: ignore[no-untyped-call]
+    # Three dates at least, unless five are the most: just below three minutes, days or years it finds no dates between.
+    fewest = min(3, shape.date_count // 2)
+    locator = AutoDateLocator(  # type: ignore[no-untyped-call]
+        minticks=fewest, maxticks=shape.date_count, tz=datetime.UTC
+    )
     formatter = ConciseDateFormatter(  # type: ignore[no-untyped-call]
         locator, tz=datetime.UTC, formats=_DATES, offset_formats=_DATES_BESIDE
     )
