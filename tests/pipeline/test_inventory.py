@@ -19,7 +19,7 @@ from tests.pipeline.rigs.log_builder import (
     write_version2,
 )
 from zab.pipeline.errors import PipelineError
-from zab.pipeline.inventory import Inventory, Member, inventory, shown_dirs
+from zab.pipeline.inventory import Inventory, MemberFiles, inventory, shown_dirs
 from zab.pipeline.places import Place
 
 OTHER = bytes(range(16, 32))
@@ -42,7 +42,7 @@ def names(found: Inventory) -> list[tuple[str, str]]:
     return [(member.ensemble, member.member) for member in found.members]
 
 
-def only(found: Inventory) -> Member:
+def only(found: Inventory) -> MemberFiles:
     (member,) = found.members
     return member
 

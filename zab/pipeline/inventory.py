@@ -40,7 +40,7 @@ from zab.pipeline.decoding.damage import DAMAGED, FOREIGN, UNREADABLE, Damage
 from zab.pipeline.errors import PipelineError
 from zab.pipeline.places import Entry, Place, open_place, shown
 
-__all__ = ["Dirs", "Inventory", "LogFile", "LogKind", "Member", "SnapshotFile", "inventory"]
+__all__ = ["Dirs", "Inventory", "LogFile", "LogKind", "MemberFiles", "SnapshotFile", "inventory"]
 
 Dirs: TypeAlias = str | PathLike[str] | Iterable[str | PathLike[str]]
 LogKind: TypeAlias = Literal["native", "version-2"]
@@ -114,8 +114,9 @@ class SnapshotFile:
 
 
 @define
-class Member:
-    """One member's files, by rising zxid. `committed` is the high-water mark that it keeps beside its native logs."""
+class MemberFiles:
+    """What one member's directory holds: its files, by rising zxid, and whose they are. `committed` is the high-water
+    mark that the member keeps beside its native logs."""
 
     ensemble: str
     member: str
@@ -129,15 +130,15 @@ class Member:
 
 @define
 class Inventory:
-    """All members found, by ensemble and member; `dirs` are the names that were given."""
+    """The files of all members found, by ensemble and member; `dirs` are the names that were given."""
 
-    members: list[Member]
+    members: list[MemberFiles]
     dirs: list[str]
 
     @property
-    def ensembles(self) -> dict[str, list[Member]]:
+    def ensembles(self) -> dict[str, list[MemberFiles]]:
         """The members of each ensemble."""
-        found: dict[str, list[Member]] = {}
+        found: dict[str, list[MemberFiles]] = {}
         for member in self.members:
             found.setdefault(member.ensemble, []).append(member)
         return found
@@ -172,7 +173,7 @@ def split_dirs(dirs: Dirs) -> list[tuple[str | None, str]]:
 def inventory(dirs: Dirs) -> Inventory:
     """The members in these directories. Raises PipelineError: a directory that does not exist or holds nothing to
     read, or that mixes what cannot be read together."""
-    found: list[tuple[str | None, Member]] = []
+    found: list[tuple[str | None, MemberFiles]] = []
     listed = split_dirs(dirs)
     seen: set[str] = set()
     for name, text in listed:
@@ -194,7 +195,7 @@ def inventory(dirs: Dirs) -> Inventory:
 # Finding the directories.
 
 
-def _members(place: Place) -> Iterator[Member]:
+def _members(place: Place) -> Iterator[MemberFiles]:
     kind = place.kind()
     if kind == "file":
         raise PipelineError(f"{place} is a file; name the directory that it is in")
@@ -228,8 +229,8 @@ def _holds_files(directory: Place) -> bool:
     return any(parse_file_name(entry.name) is not None for entry in directory.list())
 
 
-def _member(directory: Place, entries: list[Entry]) -> Member | None:
-    """The member whose files these are; None when they are none of ours and none of ZooKeeper's."""
+def _member(directory: Place, entries: list[Entry]) -> MemberFiles | None:
+    """The files of the member that has this directory; None when they are neither ours nor ZooKeeper's."""
     files = {entry.name: entry for entry in entries if not entry.is_directory}
     named = [(entry, name) for entry in files.values() if (name := parse_file_name(entry.name)) is not None]
     with ThreadPoolExecutor(_READERS) as pool:
@@ -243,7 +244,7 @@ def _member(directory: Place, entries: list[Entry]) -> Member | None:
     if not kinds:
         return None
     kind = kinds.pop()
-    member = Member("", "", kind, directory)
+    member = MemberFiles("", "", kind, directory)
     for (entry, name), head in zip(named, heads, strict=True):
         if name.kind == "snapshot":
             member.snapshots.append(_snapshot(entry, kind, name.zxid, head))
@@ -325,7 +326,7 @@ class _OneDirectory:
 # One member.
 
 
-def _identify(member: Member, files: dict[str, Entry]) -> None:
+def _identify(member: MemberFiles, files: dict[str, Entry]) -> None:
     """Its number, lineage and mark; without a number, its directory's name."""
     directory = member.directory
     above = directory.parent if directory.name in _DIRECTORY else directory
@@ -358,7 +359,7 @@ def _my_id(directory: Place) -> str | None:
     return text if text.isdecimal() else None
 
 
-def _settle(member: Member) -> None:
+def _settle(member: MemberFiles) -> None:
     """What a file's place among the others says about it."""
     logs = member.logs
     for number, log in enumerate(logs):
@@ -382,9 +383,9 @@ def _settle(member: Member) -> None:
 # All members.
 
 
-def _named(found: Sequence[tuple[str | None, Member]]) -> list[Member]:
+def _named(found: Sequence[tuple[str | None, MemberFiles]]) -> list[MemberFiles]:
     """The members with the names of their ensembles, each name of a member once."""
-    unnamed: dict[str, list[Member]] = {}
+    unnamed: dict[str, list[MemberFiles]] = {}
     for name, member in found:
         if name is not None:
             member.ensemble = name
@@ -402,14 +403,14 @@ def _named(found: Sequence[tuple[str | None, Member]]) -> list[Member]:
     return [member for _, member in found]
 
 
-def _name_version2(members: list[Member], depth: int) -> None:
+def _name_version2(members: list[MemberFiles], depth: int) -> None:
     """Members of ZooKeeper below one directory are one ensemble, with that directory's name, if no two of them have
     the same number; else what lies below each directory in it is looked at by itself."""
     ways = [_way(member) for member in members]
     while len({tuple(way[: depth + 1]) for way in ways}) == 1 and depth < min(map(len, ways)) - 1:
         depth += 1
     if len({member.member for member in members}) < len(members) and len(members) > 1:
-        below: dict[tuple[str, ...], list[Member]] = {}
+        below: dict[tuple[str, ...], list[MemberFiles]] = {}
         for way, member in zip(ways, members, strict=True):
             below.setdefault(tuple(way[: depth + 1]), []).append(member)
         if len(below) > 1:
@@ -421,7 +422,7 @@ def _name_version2(members: list[Member], depth: int) -> None:
         member.ensemble = name or str(_above(member.directory))
 
 
-def _way(member: Member) -> list[str]:
+def _way(member: MemberFiles) -> list[str]:
     """The names on the way from the root to the member's data directory."""
     directory = member.directory
     return (directory.parent if directory.name in _DIRECTORY else directory).path.split("/")
@@ -432,9 +433,9 @@ def _above(directory: Place) -> Place:
     return directory.parent.parent if directory.name in _DIRECTORY else directory.parent
 
 
-def _check_named(found: Sequence[tuple[str | None, Member]]) -> None:
+def _check_named(found: Sequence[tuple[str | None, MemberFiles]]) -> None:
     """An ensemble is one: of one kind and one history."""
-    ensembles: dict[str, list[Member]] = {}
+    ensembles: dict[str, list[MemberFiles]] = {}
     for _, member in found:
         for other in ensembles.setdefault(member.ensemble, []):
             both = f"{other.directory} and {member.directory} are both taken for the ensemble {member.ensemble}, "
@@ -448,7 +449,7 @@ def _check_named(found: Sequence[tuple[str | None, Member]]) -> None:
         ensembles[member.ensemble].append(member)
 
 
-def _is_of_other_history(one: Member, other: Member) -> bool:
+def _is_of_other_history(one: MemberFiles, other: MemberFiles) -> bool:
     """Whether all log files of ZooKeeper that begin with the same zxid begin with different records."""
     known = {log.first: log.first_record for log in one.logs if log.first_record}
     same = [log.first_record == known[log.first] for log in other.logs if log.first_record and log.first in known]

@@ -19,7 +19,7 @@ from tests.pipeline.rigs.log_builder import (
     write_version2,
 )
 from zab.pipeline.errors import PipelineError
-from zab.pipeline.inventory import Member, inventory
+from zab.pipeline.inventory import MemberFiles, inventory
 from zab.pipeline.reading.visible import Survey, epoch_ends, mark, survey, visible_epochs
 
 SECOND = (2 << 32) + 1
@@ -29,7 +29,7 @@ def txns(count: int, first: int = FIRST, *, native: bool = True) -> list[Txn]:
     return random_txns(random.Random(first), count, first, native=native)
 
 
-def member(directory: Path) -> Member:
+def member(directory: Path) -> MemberFiles:
     (found,) = inventory(directory).members
     return found
 

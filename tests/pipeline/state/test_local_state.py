@@ -20,7 +20,7 @@ from datatree.zookeeper.state import ZooKeeperState
 from tests.pipeline.rigs import damage
 from tests.pipeline.rigs.ensembles import Directories, is_torn
 from zab.pipeline.errors import PipelineError
-from zab.pipeline.inventory import Member, inventory
+from zab.pipeline.inventory import MemberFiles, inventory
 from zab.pipeline.reading.planning import Range
 from zab.pipeline.reading.snapshot_choice import Chosen, examine
 from zab.pipeline.state.local_state import LocalLogs, local_moment, local_state
@@ -41,18 +41,18 @@ def dirs_of(directories: Directories) -> list[str]:
     return [f"e={member}" for member in directories.members]
 
 
-def members_of(dirs: Sequence[str]) -> tuple[Member, ...]:
+def members_of(dirs: Sequence[str]) -> tuple[MemberFiles, ...]:
     return tuple(inventory(dirs).members)
 
 
-def without_snapshots(members: Sequence[Member], zxid: int) -> tuple[Member, ...]:
+def without_snapshots(members: Sequence[MemberFiles], zxid: int) -> tuple[MemberFiles, ...]:
     """As if nobody had taken a snapshot at this zxid or later."""
     return tuple(
         evolve(member, snapshots=[file for file in member.snapshots if file.zxid < zxid]) for member in members
     )
 
 
-def state_at(members: tuple[Member, ...], at: int) -> tuple[Moment, ZooKeeperState]:
+def state_at(members: tuple[MemberFiles, ...], at: int) -> tuple[Moment, ZooKeeperState]:
     moment = moment_of(LocalLogs(members), members, at)
     return moment, local_state(moment)
 
@@ -66,7 +66,7 @@ def everything(state: ZooKeeperState) -> tuple[int, dict[bytes, object], dict[in
     return state.zxid, znodes_of(state), state.sessions
 
 
-def changing_sessions(members: tuple[Member, ...], zxid: int) -> set[int]:
+def changing_sessions(members: tuple[MemberFiles, ...], zxid: int) -> set[int]:
     """Sessions that are created or closed at just that moment; none in a snapshot of ours.
 
     ZooKeeper copies the sessions before it looks which zxid the snapshot is of, in another thread than the one that

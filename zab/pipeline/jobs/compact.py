@@ -29,7 +29,7 @@ from zab.pipeline.decoding.arrays import Integers
 from zab.pipeline.decoding.damage import Damage
 from zab.pipeline.decoding.transactions import record_batches
 from zab.pipeline.errors import PipelineError
-from zab.pipeline.inventory import Dirs, Inventory, Member, inventory
+from zab.pipeline.inventory import Dirs, Inventory, MemberFiles, inventory
 from zab.pipeline.jobs.compact_output import Done, Output, partition
 from zab.pipeline.places import Place
 from zab.pipeline.reading.planning import Range, Task, plan, read_task
@@ -157,7 +157,7 @@ def compact_with(
     return results
 
 
-def _checked(output: Output, ensemble: str, members: Sequence[Member]) -> Done | None:
+def _checked(output: Output, ensemble: str, members: Sequence[MemberFiles]) -> Done | None:
     """What is there of an ensemble; it has to be the same one."""
     partition(ensemble, 0, "")
     done = output.manifest.ensembles.get(ensemble)
@@ -173,12 +173,12 @@ def _checked(output: Output, ensemble: str, members: Sequence[Member]) -> Done |
     return done
 
 
-def _lineage(members: Sequence[Member]) -> str | None:
+def _lineage(members: Sequence[MemberFiles]) -> str | None:
     return next((member.lineage.hex() for member in members if member.lineage is not None), None)
 
 
 def _added(
-    ensemble: str, members: Sequence[Member], reports: Sequence[TaskReport], before: Done | None
+    ensemble: str, members: Sequence[MemberFiles], reports: Sequence[TaskReport], before: Done | None
 ) -> tuple[Compacted, Done | None]:
     """What the tasks wrote of an ensemble, and what is there of it then; None if that is as it was."""
     runs = sorted(run for report in reports for run in report.runs)

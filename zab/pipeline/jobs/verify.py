@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 import pyarrow as pa
 from attrs import evolve
 
-from zab.pipeline.inventory import Dirs, Inventory, Member, inventory
+from zab.pipeline.inventory import Dirs, Inventory, MemberFiles, inventory
 from zab.pipeline.reading.planning import TASK_BYTES
 from zab.pipeline.reading.spans import Span
 from zab.pipeline.schema import Column, arrow_schema, ddl
@@ -183,7 +183,7 @@ def find_in_snapshots(found: Inventory, reports: Sequence[SnapshotReport]) -> li
     return findings
 
 
-def _buckets(members: Sequence[Member]) -> tuple[int, tuple[int, ...]]:
+def _buckets(members: Sequence[MemberFiles]) -> tuple[int, tuple[int, ...]]:
     """How wide the buckets are, as a power of two, and where they are cut: at the beginnings of the members."""
     largest = max(sum(log.size for log in member.logs) for member in members) if members else 0
     shift = _SHIFT_MIN

@@ -15,7 +15,7 @@ from attrs import frozen
 
 from zab.pipeline.decoding.transactions import Transactions
 from zab.pipeline.errors import PipelineError
-from zab.pipeline.inventory import Dirs, Inventory, Member, inventory
+from zab.pipeline.inventory import Dirs, Inventory, MemberFiles, inventory
 from zab.pipeline.reading.planning import Range, Task, plan, read_task
 
 __all__ = ["Kept", "check_range"]
@@ -101,11 +101,11 @@ def check_range(dirs: Dirs, wanted: Range, *, uncommitted: bool = False) -> None
         raise PipelineError(f"nothing is kept of what was asked for, {_range_text(wanted)}: {listed}")
 
 
-def _tasks(found: Inventory, members: list[Member], wanted: Range, uncommitted: bool) -> list[Task]:
+def _tasks(found: Inventory, members: list[MemberFiles], wanted: Range, uncommitted: bool) -> list[Task]:
     return plan(Inventory(members, found.dirs), wanted, members="one", uncommitted=uncommitted)
 
 
-def _is_found(found: Inventory, members: list[Member], wanted: Range, uncommitted: bool) -> bool:
+def _is_found(found: Inventory, members: list[MemberFiles], wanted: Range, uncommitted: bool) -> bool:
     """Whether the times of ZooKeeper's leaders went back so far that something lies within the bounds all the same."""
     if members[0].kind == "native" or (wanted.time_min is None and wanted.time_max is None):
         return False

@@ -18,7 +18,7 @@ from attrs import evolve, frozen
 from zab.pipeline.decoding.damage import Damage
 from zab.pipeline.decoding.transactions import TIME_MS_MAX, Transactions, record_batches
 from zab.pipeline.errors import PipelineError
-from zab.pipeline.inventory import Inventory, LogFile, Member
+from zab.pipeline.inventory import Inventory, LogFile, MemberFiles
 from zab.pipeline.reading.covering import Cover, cover
 from zab.pipeline.reading.spans import Span, transactions
 from zab.pipeline.reading.visible import Survey, epoch_ends, mark, survey, visible_epochs
@@ -122,7 +122,7 @@ class _Limits:
     visible: tuple[tuple[int, int], ...] | None = None
 
 
-def _visible(group: list[Member], surveys: list[Survey], limits: _Limits) -> _Limits:
+def _visible(group: list[MemberFiles], surveys: list[Survey], limits: _Limits) -> _Limits:
     if group[0].kind == "native":
         known = mark(surveys)
         until = known if limits.until is None else min(limits.until, known)
@@ -143,7 +143,7 @@ def _lowest(log: LogFile) -> int:
     return log.previous[0] if log.previous is not None else log.first - 1
 
 
-def _spans(member: Member, limits: _Limits, known: Survey) -> Iterator[Span]:
+def _spans(member: MemberFiles, limits: _Limits, known: Survey) -> Iterator[Span]:
     """The files of a member that have something of the range."""
     for log in member.logs:
         is_below = log.cutoff is not None and log.cutoff <= limits.after

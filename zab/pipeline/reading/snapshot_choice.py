@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from attrs import frozen
 
 from zab.pipeline.decoding.snapshot_rows import Examined, Label, SnapshotDamageError, SnapshotRows, open_snapshot
-from zab.pipeline.inventory import Member, SnapshotFile
+from zab.pipeline.inventory import MemberFiles, SnapshotFile
 
 __all__ = ["Choice", "Chosen", "Problem", "choose", "examine", "opened"]
 
@@ -22,7 +22,7 @@ __all__ = ["Choice", "Chosen", "Problem", "choose", "examine", "opened"]
 class Problem:
     """A snapshot that cannot be read: member, file, offset and reason."""
 
-    member: Member
+    member: MemberFiles
     file: SnapshotFile
     offset: int
     reason: str
@@ -35,7 +35,7 @@ class Problem:
 class Chosen:
     """A whole snapshot and whose it is."""
 
-    member: Member
+    member: MemberFiles
     file: SnapshotFile
     examined: Examined
 
@@ -76,7 +76,7 @@ def opened(file: SnapshotFile) -> SnapshotRows:
     return open_snapshot(read, str(place))
 
 
-def examine(member: Member, file: SnapshotFile) -> Chosen | Problem:
+def examine(member: MemberFiles, file: SnapshotFile) -> Chosen | Problem:
     """Read all of a snapshot: whether it is whole."""
     try:
         return Chosen(member, file, opened(file).examine())
@@ -84,7 +84,7 @@ def examine(member: Member, file: SnapshotFile) -> Chosen | Problem:
         return Problem(member, file, error.offset, error.reason)
 
 
-def choose(members: Sequence[Member], zxid: int | None = None, *, exact: bool = False) -> Choice:
+def choose(members: Sequence[MemberFiles], zxid: int | None = None, *, exact: bool = False) -> Choice:
     """The newest whole snapshot at or below `zxid` (None: the newest); with `exact` it has no effects of later ones."""
     problems: list[Problem] = []
     for member, file in _newest_first(members, zxid):
@@ -96,7 +96,7 @@ def choose(members: Sequence[Member], zxid: int | None = None, *, exact: bool = 
     return Choice(None, tuple(problems))
 
 
-def _newest_first(members: Iterable[Member], zxid: int | None) -> list[tuple[Member, SnapshotFile]]:
+def _newest_first(members: Iterable[MemberFiles], zxid: int | None) -> list[tuple[MemberFiles, SnapshotFile]]:
     found = [
         (member, file)
         for member in members

@@ -27,7 +27,7 @@ from pyspark.sql.types import StructType
 
 from zab.pipeline.decoding.snapshot_rows import Label, SnapshotDamageError
 from zab.pipeline.errors import PipelineError
-from zab.pipeline.inventory import Dirs, Inventory, Member, SnapshotFile, inventory
+from zab.pipeline.inventory import Dirs, Inventory, MemberFiles, SnapshotFile, inventory
 from zab.pipeline.reading.snapshot_choice import Problem, choose, examine, opened
 from zab.pipeline.schema import DAMAGE, SESSIONS, ZNODES, Column, arrow_schema, ddl
 
@@ -67,7 +67,7 @@ def choose_tasks(found: Inventory, at: int | None, members: Members) -> list[Sna
     return tasks
 
 
-def _nothing(name: str, members: Sequence[Member], at: int | None, problems: Sequence[Problem]) -> str:
+def _nothing(name: str, members: Sequence[MemberFiles], at: int | None, problems: Sequence[Problem]) -> str:
     kept = sorted({file.zxid for member in members for file in member.snapshots})
     reach = "" if at is None else f" at or below {at:#x}"
     said = f"; there are {', '.join(map(hex, kept))}" if kept else ""

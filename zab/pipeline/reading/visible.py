@@ -23,7 +23,7 @@ from zab.pipeline.decoding.damage import Damage
 from zab.pipeline.decoding.native_log import Block, FrameScan, IndexScan
 from zab.pipeline.decoding.version2_log import RecordBlock, RecordScan
 from zab.pipeline.errors import PipelineError
-from zab.pipeline.inventory import LogFile, Member
+from zab.pipeline.inventory import LogFile, MemberFiles
 from zab.pipeline.places import OpenFile
 from zab.pipeline.reading.spans import read_index
 
@@ -44,7 +44,7 @@ class Survey:
     turns: list[tuple[int, int]] = field(factory=list)
 
 
-def survey(member: Member) -> Survey:
+def survey(member: MemberFiles) -> Survey:
     """Read the end of a member's logs: the newest file, of ZooKeeper's also those in which an epoch ends. Damage in
     them is not told here. Raises PipelineError when a file cannot be read at all."""
     found = Survey(mark=member.committed)
@@ -59,7 +59,7 @@ def survey(member: Member) -> Survey:
     return found
 
 
-def _survey_native(found: Survey, member: Member, logs: list[LogFile]) -> None:
+def _survey_native(found: Survey, member: MemberFiles, logs: list[LogFile]) -> None:
     for log in reversed(logs):
         with log.place.open() as file:
             if _survey_end(found, log, file):
@@ -92,7 +92,7 @@ def _survey_end(found: Survey, log: LogFile, file: OpenFile) -> bool:
     return True
 
 
-def _survey_version2(found: Survey, member: Member, logs: list[LogFile]) -> None:
+def _survey_version2(found: Survey, member: MemberFiles, logs: list[LogFile]) -> None:
     for log, later in pairwise([*logs, None]):
         assert log is not None
         if later is not None and later.first >> 32 == log.first >> 32:

@@ -10,7 +10,7 @@ first transaction in the logs, else the oldest whole one. What it says of the ti
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from zab.pipeline.inventory import Dirs, Member, inventory
+from zab.pipeline.inventory import Dirs, MemberFiles, inventory
 from zab.pipeline.reading.snapshot_choice import Chosen, choose
 from zab.pipeline.reading.snapshot_source import SnapshotTask, read_tasks
 from zab.pipeline.state.moment import beginning_zxid
@@ -30,7 +30,7 @@ def read_before(
     return read_tasks(spark, tasks, columns=columns, sessions=sessions) if tasks else None
 
 
-def _before(members: Sequence[Member]) -> Chosen | None:
+def _before(members: Sequence[MemberFiles]) -> Chosen | None:
     firsts = [log.first for member in members for log in member.logs if log.is_usable]
     if firsts and min(firsts) == beginning_zxid(members):
         return None

@@ -27,7 +27,7 @@ from zab.pipeline.decoding.slices import Integers
 from zab.pipeline.decoding.snapshot_rows import SnapshotDamageError
 from zab.pipeline.decoding.transactions import Transactions, record_batches
 from zab.pipeline.errors import PipelineError
-from zab.pipeline.inventory import Dirs, Inventory, Member, inventory
+from zab.pipeline.inventory import Dirs, Inventory, MemberFiles, inventory
 from zab.pipeline.reading.planning import Range, plan, read_task
 from zab.pipeline.reading.snapshot_choice import Chosen, opened
 from zab.pipeline.schema import SESSIONS, arrow_schema
@@ -50,7 +50,7 @@ _PLAIN: Final = types_with(Effect.DELETE, Effect.SET_DATA)
 class LocalLogs:
     """The logs of one ensemble, each transaction once, read in this process (`zab.pipeline.state.moment.Logs`)."""
 
-    members: tuple[Member, ...]
+    members: tuple[MemberFiles, ...]
     uncommitted: bool = False
 
     def batches(self, columns: Sequence[str], wanted: Range) -> Iterator[pa.RecordBatch]:

@@ -23,7 +23,7 @@ from attrs import define, frozen
 
 from zab.pipeline.decoding.snapshot_rows import Label
 from zab.pipeline.errors import PipelineError
-from zab.pipeline.inventory import Inventory, LogFile, LogKind, Member
+from zab.pipeline.inventory import Inventory, LogFile, LogKind, MemberFiles
 from zab.pipeline.places import Place
 from zab.pipeline.reading.snapshot_choice import Chosen, Problem, choose
 from zab.pipeline.reading.visible import mark, survey, visible_epochs
@@ -70,7 +70,7 @@ class Logs(Protocol):
 class Moment:
     """One moment of one ensemble: the state is `base` and the transactions behind it up to `zxid`."""
 
-    members: tuple[Member, ...]
+    members: tuple[MemberFiles, ...]
     zxid: int
     time: datetime | None
     """Of the last transaction; None when there is none behind the snapshot."""
@@ -110,7 +110,7 @@ def whole_ms(time: datetime) -> int:
     return (aware - _BEGAN) // timedelta(milliseconds=1)
 
 
-def ensembles_of(found: Inventory) -> list[tuple[Member, ...]]:
+def ensembles_of(found: Inventory) -> list[tuple[MemberFiles, ...]]:
     """The members of each ensemble."""
     return [tuple(members) for members in found.ensembles.values()]
 
@@ -119,7 +119,7 @@ def ensembles_of(found: Inventory) -> list[tuple[Member, ...]]:
 class _Kept:
     """What the files of an ensemble say of themselves."""
 
-    members: Sequence[Member]
+    members: Sequence[MemberFiles]
     end: int
     """The last zxid in the logs that may be shown; 0 without any."""
     known: list[int]
@@ -128,7 +128,7 @@ class _Kept:
     """Snapshots that cannot be read, as far as they were looked at."""
 
     @classmethod
-    def of(cls, members: Sequence[Member], *, uncommitted: bool) -> "_Kept":
+    def of(cls, members: Sequence[MemberFiles], *, uncommitted: bool) -> "_Kept":
         """Raises PipelineError."""
         known = {file.zxid for member in members for file in member.snapshots}
         if not any(member.logs for member in members):
@@ -166,7 +166,7 @@ class _Kept:
 
 
 def moment_of(
-    logs: Logs, members: Sequence[Member], at: int | datetime | None = None, *, uncommitted: bool = False
+    logs: Logs, members: Sequence[MemberFiles], at: int | datetime | None = None, *, uncommitted: bool = False
 ) -> Moment:
     """The moment `at` of the ensemble that these are the members of. Raises PipelineError."""
     kept = _Kept.of(members, uncommitted=uncommitted)
@@ -220,11 +220,11 @@ def _wanted(logs: Logs, kept: _Kept, at: int | datetime | None) -> int:
     return found
 
 
-def _name(members: Sequence[Member]) -> str:
+def _name(members: Sequence[MemberFiles]) -> str:
     return f"ensemble {members[0].ensemble}"
 
 
-def beginning_zxid(members: Sequence[Member]) -> int | None:
+def beginning_zxid(members: Sequence[MemberFiles]) -> int | None:
     """The zxid of the very first transaction of the ensemble, if the logs say that they have it."""
     for member in members:
         for log in member.logs[:1]:
@@ -233,7 +233,7 @@ def beginning_zxid(members: Sequence[Member]) -> int | None:
     return 1 << 32 | 1 if members[0].kind == "version-2" else None
 
 
-def _is_from_the_beginning(members: Sequence[Member], first: int) -> bool:
+def _is_from_the_beginning(members: Sequence[MemberFiles], first: int) -> bool:
     return first == beginning_zxid(members)
 
 
@@ -273,7 +273,7 @@ def _missing(last: int, following: int, wanted: int, kept: _Kept) -> str:
     )
 
 
-def _last_epoch(members: Sequence[Member], kept: _Kept, zxid: int) -> int:
+def _last_epoch(members: Sequence[MemberFiles], kept: _Kept, zxid: int) -> int:
     said = [log.first >> 32 for member in members for log in member.logs]
     for member in members:
         for name in _EPOCH_FILES:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from attrs import frozen
 
-from zab.pipeline.inventory import Dirs, Inventory, Member, inventory
+from zab.pipeline.inventory import Dirs, Inventory, MemberFiles, inventory
 from zab.pipeline.reading.log_source import LogSource, pack_plan
 from zab.pipeline.reading.options import PLAN
 from zab.pipeline.reading.planning import Range, plan
@@ -49,7 +49,7 @@ class _SparkLogs:
     """The logs of one ensemble, read by Spark (`zab.pipeline.state.moment.Logs`)."""
 
     spark: "SparkSession"
-    members: tuple[Member, ...]
+    members: tuple[MemberFiles, ...]
     uncommitted: bool
 
     def read(self, columns: Sequence[str], wanted: Range) -> DataFrame:
@@ -101,7 +101,7 @@ def state_of(
 
 def state_of_members(
     spark: "SparkSession",
-    members: Sequence[Member],
+    members: Sequence[MemberFiles],
     at: int | datetime | None = None,
     *,
     uncommitted: bool = False,

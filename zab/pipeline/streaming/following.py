@@ -30,7 +30,7 @@ from typing import Final, TypeVar
 from attrs import define, field, frozen
 
 from zab.pipeline.errors import PipelineError
-from zab.pipeline.inventory import Dirs, Inventory, LogFile, Member, inventory
+from zab.pipeline.inventory import Dirs, Inventory, LogFile, MemberFiles, inventory
 from zab.pipeline.reading.spans import Span
 from zab.pipeline.reading.visible import Survey, visible_epochs
 from zab.pipeline.streaming.chart import Chart, follows
@@ -84,10 +84,10 @@ class Route:
 class MemberLogs:
     """One member's log files and what is known of them."""
 
-    found: Member
+    found: MemberFiles
     charts: dict[str, Chart] = field(factory=dict)
 
-    def settle(self, found: Member) -> None:
+    def settle(self, found: MemberFiles) -> None:
         """Take over what an inventory found; charts of files that are still the same stay."""
         charts = {}
         for log in found.logs:
@@ -201,7 +201,7 @@ class Ensemble:
         found = [chart.log for logs in self.members.values() for chart in logs.in_order]
         return sorted(found, key=lambda log: log.first)
 
-    def settle(self, found: Sequence[Member]) -> None:
+    def settle(self, found: Sequence[MemberFiles]) -> None:
         """Take over what an inventory found."""
         before = self.lineage if self.members else ""
         self.members = {one.member: self.members.get(one.member, MemberLogs(one)) for one in found}
@@ -380,7 +380,7 @@ class Following:
             time.sleep(_INVENTORY_PAUSE_SECONDS)
         return inventory(self.dirs)
 
-    def _check(self, members: Sequence[Member]) -> None:
+    def _check(self, members: Sequence[MemberFiles]) -> None:
         if members[0].kind == "version-2" and len(members) == 1 and not self.uncommitted:
             raise PipelineError(
                 f"{members[0].directory} is one member of ZooKeeper alone, whose log does not say what is committed: "

@@ -17,7 +17,7 @@ from attrs import define, evolve, field
 
 from zab.pipeline.decoding.arrays import Integers, Mask
 from zab.pipeline.decoding.damage import TORN, Damage
-from zab.pipeline.inventory import Member, SnapshotFile
+from zab.pipeline.inventory import MemberFiles, SnapshotFile
 from zab.pipeline.verify.files import Epoch, FileReport, Hole
 from zab.pipeline.verify.findings import COUNTER, Drill, Finding, between, differ, follows
 
@@ -43,7 +43,7 @@ class _Lost:
 class MemberHistory:
     """One member: what it holds, in order, and what is wrong with that by itself."""
 
-    member: Member
+    member: MemberFiles
     reports: list[FileReport]
     findings: list[Finding] = field(factory=list)
     holes: list[_Lost] = field(factory=list)

@@ -20,7 +20,7 @@ from attrs import evolve
 from datatree.paths import CONFIG
 from zab.pipeline.decoding.snapshot_rows import Label
 from zab.pipeline.errors import PipelineError
-from zab.pipeline.inventory import Member
+from zab.pipeline.inventory import MemberFiles
 from zab.pipeline.reading.snapshot_source import SnapshotTask, read_tasks
 from zab.pipeline.schema import ZNODES
 from zab.pipeline.sql import F
@@ -40,7 +40,7 @@ _STATS: Final = "/zookeeper_stats"
 
 
 def verify_replay(
-    spark: "SparkSession", members: Sequence[Member], reports: Sequence[SnapshotReport], *, newest: int = 1
+    spark: "SparkSession", members: Sequence[MemberFiles], reports: Sequence[SnapshotReport], *, newest: int = 1
 ) -> Iterator[Finding]:
     """The findings of one ensemble. reports: of all its snapshots. newest: how many are compared."""
     whole = {report.file.zxid: report for report in reports if report.exact_from is not None}
@@ -51,7 +51,7 @@ def verify_replay(
 class _Replay:
     """One snapshot and the logs that lead to it."""
 
-    def __init__(self, spark: "SparkSession", members: Sequence[Member], report: SnapshotReport) -> None:
+    def __init__(self, spark: "SparkSession", members: Sequence[MemberFiles], report: SnapshotReport) -> None:
         self._spark = spark
         self._members = members
         self._report = report
@@ -79,7 +79,7 @@ class _Replay:
         sentence = f"compared with {since} and the {moment.txn_count} transactions behind it, up to {self._at:#x}"
         yield self._report.finding("replayed", sentence, deviation=False)
 
-    def _state(self, members: Sequence[Member]) -> StateAt:
+    def _state(self, members: Sequence[MemberFiles]) -> StateAt:
         """The state where the snapshot is exact, from what these members have."""
         is_alone = not self._is_native and len(members) == 1
         return state_of_members(self._spark, members, self._at, uncommitted=is_alone)

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from attrs import frozen
 
 from datatree.snapshot import TRAILER_BYTES
-from zab.pipeline.inventory import Member, SnapshotFile
+from zab.pipeline.inventory import MemberFiles, SnapshotFile
 from zab.pipeline.reading.snapshot_choice import Problem, examine
 from zab.pipeline.verify.findings import Finding
 
@@ -26,7 +26,7 @@ __all__ = ["SnapshotReport", "SnapshotTask", "compare_snapshots", "examine_snaps
 class SnapshotTask:
     """A snapshot and whose it is."""
 
-    member: Member
+    member: MemberFiles
     file: SnapshotFile
 
 
@@ -47,7 +47,7 @@ class SnapshotReport:
         return Finding(self.ensemble, self.member, place, self.offset, self.file.zxid, kind, deviation, sentence)
 
 
-def snapshot_tasks(members: Iterable[Member]) -> list[SnapshotTask]:
+def snapshot_tasks(members: Iterable[MemberFiles]) -> list[SnapshotTask]:
     """One for each snapshot of the members' own histories."""
     return [
         SnapshotTask(member, file)
