@@ -1,4 +1,4 @@
-"""What the user of the pipeline is told when an input cannot be used."""
+"""What the user of the pipeline reads when an input cannot be used."""
 
 __all__ = ["PipelineError"]
 

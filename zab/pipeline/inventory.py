@@ -1,17 +1,16 @@
 """What is in the directories that a job is given: ensembles, their members, and the log and snapshot files of each.
 
 A DIR is a path or URI, or `NAME=DIR` to name the ensemble. It may be a member's data directory (with `version-1` or
-`version-2` in it), that directory itself, a directory of log files alone, or a directory of such, down to DEPTH_MAX.
-What kind a file is of, its first bytes say.
+`version-2` in it), one of these two, a directory of log files alone, or a directory with such directories in it, down
+to DEPTH_MAX. The first bytes of a file say of what kind it is.
 
     kind        names                               ensemble, unless named         member
     native      version-1/log.…, snapshot.…         the lineage id                 server id of the `member` record
     version-2   version-2/log.…, snapshot.…[.gz]    the directory that all are in  `myid`
 
-A member without such a number has the name of its directory; members of one ensemble that would have the same name have
-their directory behind it.
-
-Members of ZooKeeper are taken for one ensemble as long as no two of them have the same number.
+A member without such a number has the name of its directory. Where members of one ensemble would have the same name,
+the path of the directory is added to it. Members of ZooKeeper are taken for one ensemble as long as no two of them have
+the same number.
 
 Invariants: the log files of a member rise by the zxid in their names; nothing is written, no lock is taken, and members
 may be running. What is wrong with a single file is said in `LogFile.problem`; what makes a directory unusable is a
@@ -65,7 +64,7 @@ class LogFile:
     Of native files: `lineage`, `previous` (the position that it continues) and `header_crc` are what its header says,
     None when that is unreadable; batches above `cutoff` are void, because a later file begins there; `has_index` says
     that a sidecar index lies beside it. Of ZooKeeper's: `first_record` is the checksum and length of the first one.
-    `following` is the zxid behind which the next file goes on, as far as that is known. `problem` is what is wrong with
+    `following` is the zxid after which the next file goes on, as far as that is known. `problem` is what is wrong with
     the file as a whole; with one of kind foreign or unreadable nothing of it is read."""
 
     place: Place

@@ -83,7 +83,7 @@ def version_of(java: Path) -> int | None:
 
 
 def parse_version(text: str) -> int | None:
-    """The feature version in the output of `java -version`; before Java 9 it stood behind `1.`."""
+    """The feature version in the output of `java -version`; before Java 9 it followed `1.`."""
     found = re.search(r'version "(?:1\.)?(\d+)', text)
     return int(found[1]) if found else None
 

@@ -3,11 +3,11 @@
     write(frame, "changes.parquet")           one file; the ending says what it holds
     write(frame, "s3://bucket/changes", "csv")    a directory of parts, part-00000.csv and on
 
-Spark's tasks write their parts side by side, through `pyarrow.fs`, into a directory aside of the target; the driver
-then gives it the target's name, or joins the parts to the one file. The rows are in the order of the frame.
+Spark's tasks write their parts side by side, through `pyarrow.fs`, into a directory beside the target. The driver then
+gives it the target's name, or joins the parts to the one file. The rows are in the order of the frame.
 
 JSON is one object per line, with every column; CSV begins with the names. Times are text in UTC, to the millisecond;
-binary is base64 in both, as `zab log --json` has it; a list is JSON text in CSV. There, null is nothing at all, and the
+binary is base64 in both, as `zab log --json` has it; a list is JSON text in CSV. In CSV, null is an empty field and the
 empty text is "".
 
 Invariants: nothing is under the target's name until everything is written; what fails, leaves nothing behind. On a disk
@@ -76,7 +76,7 @@ class Target:
         return sum(row["rows"] for row in found)
 
     def write_bytes(self, data: bytes) -> None:
-        """Write a file that is no table. Raises PipelineError."""
+        """Write a file that is not a table. Raises PipelineError."""
         assert self.is_file
         self.check()
         system = self.place.file_system
@@ -256,7 +256,7 @@ def _write_part(batches: Iterable[pa.RecordBatch], *, target: Target, aside: Pla
 
     task = TaskContext.get()
     assert task is not None, "parts are written by tasks"
-    # A task that is tried again writes another file; only one of both is named to the driver.
+    # A task that is tried again writes another file; the driver gets the name of one of them.
     name = f"{task.partitionId()}-{task.taskAttemptId()}"
     rows = write_table(batches, aside / name, target.format, part_of=target.place)
     if rows:
@@ -275,7 +275,7 @@ def write_table(
 ) -> int:
     """Write the rows of these batches to one file, which is not made if there are none; return how many.
 
-    Raises PipelineError; part_of: what it names, where the file is but a part of it."""
+    Raises PipelineError. part_of: what the error names, where the file is only a part of that."""
     rows = 0
     named = part_of or place
     with contextlib.ExitStack() as opened:
@@ -283,7 +283,7 @@ def write_table(
         for batch in batches:
             if not batch.num_rows:
                 continue
-            # What the batches' producer raises is no error of the output.
+            # What the producer of the batches raises is not an error of the output.
             with _plainly(named):
                 if write_batch is None:
                     write_batch = opened.enter_context(_OPEN[format](place, batch.schema))
@@ -356,7 +356,7 @@ def _join_json(whole: Place, parts: list[Place], schema: pa.Schema) -> None:
 
 
 def _join_csv(whole: Place, parts: list[Place], schema: pa.Schema) -> None:
-    """Every part begins with the names, which are kept of the first."""
+    """Every part begins with the names; only those of the first are kept."""
     names = pa.BufferOutputStream()
     with pa.csv.CSVWriter(names, schema):
         pass

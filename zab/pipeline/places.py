@@ -74,8 +74,8 @@ class Place:
     def _authority(self) -> str:
         """What a URI has between its scheme and the path in the file system, such as the host of an hdfs."""
         _, own = _file_system(self.root)
-        behind = _shown(self.root).partition("://")[2].rstrip("/")
-        return behind[: len(behind) - len(own)] if behind.endswith(own) else ""
+        rest = _shown(self.root).partition("://")[2].rstrip("/")
+        return rest[: len(rest) - len(own)] if rest.endswith(own) else ""
 
     @property
     def file_system(self) -> Any:
@@ -148,7 +148,7 @@ class OpenFile:
 
 
 def without_query(text: str) -> str:
-    """A path as it is, a URI without what stands behind its path."""
+    """A path as it is, a URI without what follows its path."""
     return text.partition("?")[0] if _URI.match(text) else text
 
 

@@ -96,7 +96,7 @@ DAMAGE: Final = (
     Column("member", "string", "as in the log"),
     Column("file", "string", "whole path or URI"),
     Column("offset", "bigint", "of the first bad byte"),
-    Column("end", "bigint", "behind the bad stretch, where reading goes on; null when nothing behind it can be read"),
+    Column("end", "bigint", "where reading goes on after the bad stretch; null when nothing after it can be read"),
     Column("kind", "string", "torn, damaged, gap, foreign or unreadable"),
     Column("reason", "string", "a sentence"),
 )

@@ -2,7 +2,7 @@
 
 A worker's Python needs what the extra `zab[pipeline]` installs (pyarrow, numpy, pandas, attrs, cbor2), but not the
 project itself: Spark hands it this archive. It comes before an installed copy on the workers' path, so that driver and
-workers always run the same code. The same sources make the same bytes, and the name has their checksum.
+workers always run the same code. The same sources make the same bytes, and the name contains their checksum.
 """
 
 import importlib

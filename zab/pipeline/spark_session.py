@@ -3,10 +3,10 @@
     with job_session() as spark:                                        this machine, all its cores
     with job_session("spark://10.0.0.1:7077,10.0.0.2:7077") as spark:   a standalone cluster; the package goes along
 
-Under `spark-submit`, Java and the cluster are given already, and what was given to it counts: only settings that it
-does not have are added. Where a session runs in this process already, it is used, and left running.
+Under `spark-submit`, Java and the cluster are given already, and its settings win: only settings that it does not have
+are added. Where a session runs in this process already, it is used, and left running.
 
-Invariants: the process's environment is as before when the session stands, whatever Spark needed there to start; the
+Invariants: once the session runs, the process's environment is as it was before, whatever Spark needed in it; the
 workers run this very Python (where `PYSPARK_PYTHON` does not name another for a cluster) and this very code; a local
 session listens on the loopback interface alone.
 
@@ -172,7 +172,8 @@ def _recommended(url: str, progress: bool) -> dict[str, str]:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": str(progress).lower(),
         "spark.sql.adaptive.enabled": "true",
-        # Where in Python a column was made, classes of its own for each session: a tenth of a short query's time.
+        # The next two, which note where in Python a column was made and give each session classes of its own, cost a
+        # tenth of a short query's time.
         "spark.python.sql.dataFrameDebugging.enabled": "false",
         "spark.sql.artifact.isolation.enabled": "false",
         "spark.sql.session.timeZone": "UTC",

@@ -22,7 +22,7 @@ __all__ = [
 ]
 
 COUNTER_MAX: Final = 2**31 - 1
-"""Of the counter that names sequential children: a signed number of 32 bits, which wraps behind it."""
+"""Of the counter that names sequential children: a signed number of 32 bits, which wraps after it."""
 
 _MICROSECONDS: Final = 1000
 
@@ -34,7 +34,7 @@ def parent_path(path: SqlColumn) -> SqlColumn:
 
 
 def base_name(path: SqlColumn) -> SqlColumn:
-    """What stands behind the last slash."""
+    """What follows the last slash."""
     return F.substring_index(path, "/", -1)
 
 
@@ -48,7 +48,7 @@ def in_subtree(path: SqlColumn, root: str) -> SqlColumn:
 def sequence_number(path: SqlColumn, version: SqlColumn) -> SqlColumn:
     """The number in the name of a sequential znode; null for any other name.
 
-    version: of its create, the parent's counter behind it; where that is null, ten digits at the end will do."""
+    version: of its create, the parent's counter after it; where that is null, ten digits at the end will do."""
     counter = version.cast("bigint")
     number = F.when(counter == -COUNTER_MAX - 1, F.lit(COUNTER_MAX).cast("bigint")).otherwise(counter - 1)
     digits = F.regexp_extract(path, r"(\d{10})$", 1)

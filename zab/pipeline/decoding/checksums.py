@@ -1,7 +1,7 @@
 """Checks many small stored checksums with one pass over all the bytes they cover.
 
 A call of `zlib.crc32` on a hundred bytes costs more than the hundred bytes. The checksum of a concatenation follows
-from the checksums of its pieces, so the pieces are put together, summed in one call, and compared with what the stored
+from the checksums of its pieces, so the pieces are joined, summed in one call, and compared with what the stored
 checksums say the sum must be:
 
     CRC-32    crc(a ‖ b) = shift(crc(a), len(b)) ^ crc(b), where shift multiplies by x^(8n) modulo the polynomial
@@ -95,16 +95,16 @@ def _combined_equal(crcs: Crcs, length: int) -> int:
 
 def combined_crc(crcs: Crcs, lengths: Integers) -> int:
     """The CRC-32 of the pieces one after the other."""
-    behind = np.cumsum(lengths[::-1])[::-1] - lengths
-    small = behind % _STRIDE
+    after = np.cumsum(lengths[::-1])[::-1] - lengths
+    small = after % _STRIDE
     octets = np.ascontiguousarray(crcs, dtype="<u4").view(np.uint8).reshape(-1, 4)
     tables = _small_shifts().reshape(-1)
     row = small * 1024
     near = tables.take(row + octets[:, 0])
     for byte in range(1, 4):
         near ^= tables.take(row + (256 * byte + octets[:, byte].astype(np.int64)))
-    # Now each piece is as if a whole number of strides stood behind it.
-    stride = behind // _STRIDE
+    # Now each piece is as if a whole number of strides came after it.
+    stride = after // _STRIDE
     starts = np.flatnonzero(np.diff(stride, prepend=-1))
     far = np.zeros(int(stride.max(initial=0)) + 1, dtype=np.uint32)
     if len(starts):
@@ -130,9 +130,9 @@ def adlers_match(data: bytes | memoryview, lengths: Integers, adlers: Crcs) -> b
     high = (adlers >> np.uint32(16)).astype(np.int64)
     if (low >= _ADLER).any() or (high >= _ADLER).any():
         return False
-    behind = (np.cumsum(lengths[::-1])[::-1] - lengths) % _ADLER
+    after = (np.cumsum(lengths[::-1])[::-1] - lengths) % _ADLER
     # A piece begins at 1; in the whole, at what came before it, which each of its bytes adds once to the high half.
     plain = (low - 1) % _ADLER
     total_low = (1 + int(plain.sum())) % _ADLER
-    total_high = (int((high - lengths).sum()) + int((plain * behind % _ADLER).sum()) + int(lengths.sum())) % _ADLER
+    total_high = (int((high - lengths).sum()) + int((plain * after % _ADLER).sum()) + int(lengths.sum())) % _ADLER
     return adler32(data) == total_high << 16 | total_low

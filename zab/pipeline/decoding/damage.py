@@ -1,5 +1,7 @@
-"""What a log reader says of bytes that it cannot read, and of zxids that do not follow each other: it goes on behind
-them, and says so."""
+"""What a log reader says of bytes that it cannot read, and of zxids that do not follow each other.
+
+It reads on after them.
+"""
 
 from typing import Final, Literal, TypeAlias
 
@@ -17,7 +19,7 @@ TORN: Final = "torn"
 DAMAGED: Final = "damaged"
 """Bytes that were durable once and are not what they were."""
 GAP: Final = "gap"
-"""Transactions are missing between what is before the offset and what is behind it, or come in the wrong order."""
+"""Transactions are missing between what is before the offset and what is after it, or come in the wrong order."""
 FOREIGN: Final = "foreign"
 """The file is of another history than the directory."""
 UNREADABLE: Final = "unreadable"
@@ -26,7 +28,7 @@ UNREADABLE: Final = "unreadable"
 
 @frozen
 class Damage:
-    """A stretch of one file. `end` is where reading goes on; None when nothing behind `offset` can be read."""
+    """A stretch of one file. `end` is where reading goes on; None when nothing after `offset` can be read."""
 
     offset: int
     end: int | None
@@ -45,8 +47,8 @@ class Order:
     last: int | None
 
     def check(self, firsts: Integers, lasts: Integers, starts: Integers, ends: Integers) -> tuple[Mask, list[Damage]]:
-        """Which of these ranges of zxids, at least one, come behind what was before, and what is to be said of the
-        others and of gaps. `starts` and `ends` are their places in the file."""
+        """Which of these ranges of zxids, at least one, rise above what came before; and the damage, which is those
+        that do not, and gaps. `starts` and `ends` are their places in the file."""
         before = np.maximum.accumulate(np.concatenate((np.array([self.last or 0]), lasts[:-1])))
         follows = np.where(firsts >> 32 == before >> 32, firsts == before + 1, firsts & _COUNTER == 1)
         rises = firsts > before
@@ -54,12 +56,12 @@ class Order:
         damage: list[Damage] = []
         for number in np.flatnonzero(rises & ~follows).tolist():
             offset, first, last = int(starts[number]), int(firsts[number]), int(before[number])
-            damage.append(Damage(offset, offset, GAP, f"the log goes on at zxid {first:#x} behind {last:#x}"))
+            damage.append(Damage(offset, offset, GAP, f"the log goes on at zxid {first:#x} after {last:#x}"))
         # Those that come one after the other are one stretch.
         late = np.flatnonzero(np.diff(~rises, prepend=False, append=False)).tolist()
         for begin, stop in zip(late[0::2], late[1::2], strict=True):
             first, upto, last = int(firsts[begin]), int(lasts[stop - 1]), int(before[begin])
-            reason = f"zxids {first:#x} to {upto:#x} stand behind {last:#x}"
+            reason = f"zxids {first:#x} to {upto:#x} come after {last:#x}"
             damage.append(Damage(int(starts[begin]), int(ends[stop - 1]), DAMAGED, reason))
         self.last = int(max(before[-1], lasts[-1]))
         return rises, damage

@@ -5,9 +5,9 @@ A file is read in windows of a fixed size. Two ways through it find the batches 
     FrameScan     from frame to frame (`datatree.log.frame`), for every file; finds all that is wrong with it
     IndexScan     by the sidecar index, for closed files; skips what is outside a range of zxids or times unread
 
-Both yield blocks, the batches of a window with their headers in columns, in the order of the file, and before each
-block what is wrong with its window, as `Damage`. All
-checksums of a window are checked together (`checksums`); where they do not match, one by one.
+Both yield blocks in the order of the file: the batches of a window, with their headers in columns. Before each block
+comes what is wrong with its window, as `Damage`. All checksums of a window are checked together (`checksums`); where
+they do not match, one by one.
 
 Invariants: a batch in a block has its header and body checksum, lies in its epoch, and comes after the one before it.
 Memory does not depend on the file: a window, or one batch where that is larger. Deliberately not here: the transactions
@@ -156,7 +156,7 @@ def _bad_bodies(data: bytes, starts: Integers, lengths: Integers, crcs: Crcs) ->
 
 
 def _wrong_heads(block: Block, ends: Integers) -> Mask:
-    """Whose header cannot be believed: it has not its checksum, or says what cannot be."""
+    """Whose header cannot be trusted: its checksum is wrong, or it says what cannot be."""
     beyond = block.at + HEADER_BYTES + block.length > ends
     return _bad_heads(block.heads, HEADER_BYTES) | ~_sound_fields(block) | beyond
 
@@ -188,7 +188,7 @@ class FrameScan:
     """The batches of a file from the frame at `start` up to `end` (the size of the file, or less).
 
     `first` is the zxid in the file's name. `is_newest`: no later file says that this one ended, so that its end may be
-    torn. When the iteration is over, `stop` is the offset behind the last readable frame, `synced` the largest sync
+    torn. When the iteration is over, `stop` is the offset after the last readable frame, `synced` the largest sync
     mark in the frames, `last` the last zxid."""
 
     file: Readable
@@ -243,14 +243,14 @@ class FrameScan:
         for region in sorted({*regions[heads].tolist(), *np.flatnonzero(stops != ends).tolist()}):
             bad = np.flatnonzero(heads & (regions == region))
             if len(bad):
-                # Its length cannot be believed, so that nothing behind it in the frame can be found.
+                # Its length cannot be trusted, so nothing after it in the frame can be found.
                 offset, reason = int(batches[bad[0]]), _reason(block, int(bad[0]))
                 keep &= (regions != region) | (batches < offset)
             else:
                 offset = int(stops[region])
                 found = self._cut_short(data, base, offset, int(ends[region]))
                 if found is None:
-                    # The batch goes on behind the window, and the frame with it.
+                    # The batch goes on beyond the window, and the frame with it.
                     at = base + offset
                     continue
                 reason = found
@@ -271,7 +271,7 @@ class FrameScan:
             self.stop = max(self.stop, min(at, self.end))
 
     def _frames(self, data: bytes, base: int) -> tuple[Integers, Integers, Integers, int]:
-        """Where the batches of each frame in the window begin and end (it may be behind the window), where the frame
+        """Where the batches of each frame in the window begin and end (perhaps beyond the window), where the frame
         begins, and the offset in the file where the next frame should be."""
         at = 0
         starts, ends, frames = [], [], []
@@ -331,7 +331,7 @@ class FrameScan:
 
     def _cut_short(self, data: bytes, base: int, at: int, frame_end: int) -> str | None:
         """What is wrong with the batch at `at`, which is not wholly in its frame or window; None when it goes on
-        behind the window."""
+        beyond the window."""
         if at + HEADER_BYTES > frame_end:
             return f"batch header cut short: {frame_end - at} of {HEADER_BYTES} bytes"
         if at + HEADER_BYTES > len(data):
@@ -362,7 +362,7 @@ class FrameScan:
         return True
 
     def _later_frames(self, offset: int) -> Iterator[tuple[int, int]]:
-        """(offset, synced) of the frames behind `offset`, found by their headers."""
+        """(offset, synced) of the frames after `offset`, found by their headers."""
         while offset < self.end:
             data = self.file.read(offset, min(self.window_bytes, self.end - offset))
             at = 0
@@ -378,7 +378,7 @@ class FrameScan:
 
 @define(eq=False)
 class BatchIndex:
-    """The sidecar index of a closed file, in columns: offset, last zxid and time of every batch; `end` is behind the
+    """The sidecar index of a closed file, in columns: offset, last zxid and time of every batch; `end` is after the
     last frame."""
 
     offsets: Integers

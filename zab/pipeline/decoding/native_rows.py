@@ -5,7 +5,7 @@ become one array with fields. What has no fixed layout (ACLs other than the open
 code of a refused operation) is decoded once for each distinct value; multis are decoded one by one.
 
 Invariant: what `datatree.record` refuses does not become a row. A batch in which one record is not as it should be is
-left out as a whole and named; all of its checksums were right, so that a faulty or hostile leader made it.
+left out as a whole and named. Its checksums were all right, so a faulty or hostile leader made it.
 """
 
 from typing import Any, Final
@@ -188,7 +188,7 @@ def _limited(offsets: Integers, limits: Integers, bad: Mask) -> Integers:
 
 
 def _owners(rows: Transactions, data: bytes, end: Integers, is_create: Mask, wrong: Mask, bad: Mask) -> None:
-    """The owner is the last thing in a create."""
+    """The owner is the last field of a create."""
     bad |= is_create & wrong
     which = np.flatnonzero(is_create & ~wrong)
     if not len(which):
@@ -213,7 +213,7 @@ def _not_text(data: bytes, path: tuple[Integers, Integers]) -> Mask:
 
 @define(eq=False)
 class _Rests:
-    """What stands behind the data, where it is more than a null or an owner."""
+    """What follows the data, where it is more than a null or an owner."""
 
     rows: Transactions
     at: Integers

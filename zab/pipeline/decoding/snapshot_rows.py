@@ -7,15 +7,15 @@
 
 Columns are made for about a mebibyte of the file at a time, out of the offsets of the znodes in it, and only those that
 the schema has. A snapshot of ZooKeeper does not say how many children a znode has: where `num_children` or `cversion`
-is asked for, the file is read twice, and memory holds the count for each znode that has children. Else memory does not
-depend on the size of the file, gzip-compressed or not.
+is asked for, the file is read twice, and memory holds the count for each znode that has children. Otherwise memory does
+not depend on the size of the file, compressed or not.
 
 A snapshot of ZooKeeper is fuzzy (`datatree.zookeeper.snapshot`): it may hold effects of transactions above the zxid in
 its name. `Examined.exact_from` is the zxid at which a replay from it is exact at the earliest.
 
-Invariants: what is not as the format says ends in `SnapshotDamageError` with the place; batches that came before it are
-good as far as their checksum reaches, but only a reading that ends without it was of a whole snapshot. A length in a
-file never makes it take more memory than `ZNODE_BYTES_MAX`.
+Invariants: what is not as the format says raises `SnapshotDamageError` with the place. Batches that came before it are
+good as far as their checksum reaches, but a snapshot is known to be whole only when its reading ends without an error.
+A length in a file never makes it take more memory than `ZNODE_BYTES_MAX`.
 
 Deliberately not here: where files are (`zab.pipeline.places`), which one to take, and Spark.
 """
@@ -389,7 +389,7 @@ class _NativeScan:
 
 
 class Version2Rows:
-    """A snapshot of ZooKeeper, compressed with gzip, with snappy or not."""
+    """A snapshot of ZooKeeper: compressed with gzip or snappy, or not compressed."""
 
     kind: str = "version-2"
 
@@ -451,7 +451,7 @@ class Version2Rows:
         return columns
 
     def _child_counts(self) -> dict[str, int]:
-        """How many children each znode has that has some, by its path in the file ("" for the root)."""
+        """The count of children of each znode that has any, by its path in the file ("" for the root)."""
         counts: dict[str, int] = {}
         for window in self._windows(self._reader()):
             paths = window.paths()
@@ -503,7 +503,7 @@ class _Window:
         return slices(self.data, self.path_ends + 4, self._stats())
 
     def stat(self) -> NDArray[Any]:
-        """The fixed part behind the data."""
+        """The fixed part after the data."""
         return records(self.data, self._stats(), _ZOOKEEPER_STAT)
 
     def _stats(self) -> Integers:

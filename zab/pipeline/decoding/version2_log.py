@@ -1,8 +1,8 @@
 """ZooKeeper's log files window by window: whole records whose checksums are right, and what is wrong in between.
 
-The format is told by `datatree.zookeeper.log`. The end of a file is a length of zero with nothing but zeros behind it
-(preallocated space), the physical end, or a torn record, behind which there is no intact one. A record whose checksum
-does not match, or that looks torn but has an intact one behind it, is damage.
+The format is described in `datatree.zookeeper.log`. The end of a file is a length of zero with nothing but zeros after
+it (preallocated space), the physical end, or a torn record, after which there is no intact one. A record whose checksum
+does not match, or that looks torn but has an intact one after it, is damage.
 
 Invariants: a record in a block has its checksum, and comes after the one before it. Memory does not depend on the file:
 a window, or one record where that is larger. Deliberately not here: the transactions in the records (`version2_rows`).
@@ -72,7 +72,7 @@ class RecordBlock:
 @define(eq=False)
 class RecordScan:
     """The records of a file from the one at `start` up to `end` (the size of the file, or less). When the iteration is
-    over, `stop` is the offset behind the last readable record, `last` the last zxid."""
+    over, `stop` is the offset after the last readable record, `last` the last zxid."""
 
     file: Readable
     end: int
@@ -119,7 +119,7 @@ class RecordScan:
         lengths = integers(data, at + 8, ">i4")
         ended = np.frombuffer(data, np.uint8)[at + FRAME_BYTES + lengths] == _TRAILER
         if not ended.all():
-            # Its length cannot be believed, so neither can the place of the next one.
+            # Its length cannot be trusted, so neither can the place of the next one.
             count = int(np.argmin(ended))
             stop, at, lengths = int(at[count]), at[:count], lengths[:count]
         following = base + stop
@@ -132,7 +132,7 @@ class RecordScan:
         return RecordBlock(data, base, at[keep], lengths[keep], checksums[keep], zxids), following
 
     def _goes_on(self, data: bytes, base: int, at: int) -> bool:
-        """Whether the record at `at`, which is not wholly in the window, may be behind it."""
+        """Whether the record at `at`, which is not wholly in the window, may go on beyond it."""
         left = self.end - base - at
         if at + FRAME_BYTES > len(data):
             self._needed = FRAME_BYTES
@@ -175,7 +175,7 @@ class RecordScan:
         return right
 
     def _next_record(self, offset: int) -> tuple[bool, int | None]:
-        """(whether only zeros are behind `offset`, where the next intact record behind it begins)."""
+        """(whether only zeros follow `offset`, where the next intact record after it begins)."""
         is_zero, at = True, offset
         while at < self.end:
             data = self.file.read(at, min(self.window_bytes, self.end - at))

@@ -1,12 +1,12 @@
 """Records of ZooKeeper's log into columns of transactions: all records of a block at once.
 
-A payload begins with 32 bytes of fixed layout; behind them each type has its own fields, most of them of variable
+A payload begins with 32 bytes of fixed layout. After them each type has its own fields, most of them of variable
 length (`datatree.zookeeper.log` has the table). They are read type by type, one field of all records after the other;
 ACL lists entry by entry, all lists side by side, and turned into text once for each distinct one. Multis, closeSessions
-and what does not look as expected here is decoded one by one by `datatree.zookeeper.log`.
+and records that look unusual are decoded one by one by `datatree.zookeeper.log`.
 
-Invariant: what `datatree.zookeeper.log` refuses does not become a row, and is named; its checksum was right, so that it
-was written like that.
+Invariant: what `datatree.zookeeper.log` refuses does not become a row, and is named. Its checksum was right, so it was
+written like that.
 """
 
 from typing import Any, Final
@@ -32,7 +32,7 @@ __all__ = ["decode_records"]
 _HEAD: Final = np.dtype([("session", ">i8"), ("cxid", ">i4"), ("zxid", ">i8"), ("time", ">i8"), ("type", ">i4")])
 _DIGEST_BYTES: Final = 12
 _ACL_ENTRIES_MAX: Final = 64
-"""A longer list is decoded by itself."""
+"""A longer list is decoded alone."""
 _CREATES: Final = types_with(Effect.CREATE)
 _WITH_PATH: Final = tuple(types_with(Effect.CREATE, Effect.DELETE, Effect.SET_DATA, Effect.SET_ACL))
 
@@ -193,10 +193,10 @@ class _Decoder:
         rows.owner[lasting] = ttls + (ttl_owner(1) - 1)
 
     def _digests(self) -> None:
-        """Behind the body there is nothing, or the digest of the tree."""
-        behind = self.end - self.at
-        with_digest = np.flatnonzero((behind == _DIGEST_BYTES) & ~self.odd)
-        self.odd |= (behind != 0) & (behind != _DIGEST_BYTES)
+        """After the body there is nothing, or the digest of the tree."""
+        left = self.end - self.at
+        with_digest = np.flatnonzero((left == _DIGEST_BYTES) & ~self.odd)
+        self.odd |= (left != 0) & (left != _DIGEST_BYTES)
         self.odd[with_digest] |= self._integers(with_digest, ">i4") != DIGEST_VERSION
 
     def _one_by_one(self) -> dict[int, str]:
@@ -212,7 +212,7 @@ class _Decoder:
         return wrong
 
     def _put(self, row: int, start: int, payload: bytes, txn: Txn) -> None:
-        """One transaction that was decoded by itself."""
+        """One transaction that was decoded alone."""
         rows = self.rows
         rows.number[row] = txn.number
         for bounds in (rows.path, rows.value):

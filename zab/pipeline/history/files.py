@@ -5,11 +5,11 @@
 
 One row is one operation of one client, or one part of a multi. What a recorder has to keep to:
 
-- Every write to the znodes that are to be checked is recorded, also one whose reply never came (`unknown`); what the
+- Every write to the znodes that are to be checked is recorded, also one whose reply never came (`unknown`). What the
   ensemble does by itself (the end of a session deletes its ephemerals) is a row without client and times.
 - `invoked` is read before the request is sent, `returned` after its reply was received, both from one clock.
 - `operation` counts the requests of a session in the order in which they were sent.
-- The more of `zxid`, `mzxid` and `version` is there, the cheaper and the sharper the check.
+- The more rows have `zxid`, `mzxid` and `version`, the cheaper and sharper is the check.
 
 Invariants: a file appears under its name when it is complete; memory holds one row group. Needs pyarrow, not Spark.
 """
@@ -140,7 +140,7 @@ def read_history(paths: Iterable[str | Path]) -> pa.Table:
 
 
 def check_file(path: str) -> None:
-    """Raises PipelineError for a local path with nothing to read; URIs and patterns are for whoever reads them."""
+    """Raises PipelineError for a local path with nothing to read; URIs and patterns are left to their reader."""
     if "://" not in path and "*" not in path and not Path(path).exists():
         raise PipelineError(f"{path} does not exist")
 

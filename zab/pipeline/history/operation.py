@@ -32,8 +32,8 @@ _VALUE_SHOWN: Final = 24
 class Operation:
     """See the columns of a history for the meaning of each field; times are in ns of one clock for all clients.
 
-    `since` is no column: the checker fills it in for what has to show the newest state, with the time from which it
-    does: for a write its own beginning, for a read that of the last `sync` of its session before it.
+    `since` is not a column. The checker fills it in for operations that have to show a recent state: all that was known
+    at that time. For a write it is its own beginning, for a read that of the last `sync` of its session before it.
     """
 
     session: int

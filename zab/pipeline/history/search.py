@@ -1,25 +1,25 @@
-"""Whether some order of operations on one znode explains them all: the search of Wing and Gong, with Lowe's memory.
+"""Whether some order of operations on one znode explains them all: the search of Wing and Gong, as Lowe memoizes it.
 
     linearize(operations) -> an order, or None when there is none
 
-What the znode was in the beginning is not known. An order is right when
+The state of the znode at the beginning is unknown. An order is right when
 
 - each operation does to the state what its reply says, where the reply says anything: a create finds no znode and makes
-  version 0, a set raises the version by one, what demands a version finds it, a read shows the state, a refusal with
-  NODEEXISTS, NONODE or BADVERSION is justified by it;
+  version 0, a set raises the version by one, an operation that demands a version finds it, a read shows the state, and
+  a refusal with NODEEXISTS, NONODE or BADVERSION is justified by the state;
 - an operation that returned before another was sent is before it. Only writes, refusals and reads with a `since` have
-  to show what was new when they began; other reads may be as old as they like;
-- operations of one session that were answered stand as the session sent them;
-- writes stand by their zxids, and a read or refusal with a zxid stands behind exactly the writes up to that; a zxid
-  that reads alone show belongs to a write whose reply did not say it;
-- a write of unknown outcome may be anywhere behind its beginning, or nowhere.
+  to show what was new when they began; other reads may show any older state;
+- operations of one session that were answered come in the order in which the session sent them;
+- writes come in the order of their zxids; a read or refusal with a zxid comes after exactly the writes up to that zxid;
+  a zxid that only reads show belongs to a write whose reply did not say it;
+- a write of unknown outcome may be anywhere after its beginning, or nowhere.
 
-A read that changes nothing that is known is taken as soon as it may be: it never hinders what comes after. A write of
-unknown outcome is taken only when something that is due could not come without it. All else is tried, and a pair of
-(operations taken, state) only once. The number of such pairs is limited: SearchLimitError.
+A read that adds nothing to what is known is taken as soon as possible, because it never excludes a later choice. A
+write of unknown outcome is taken only when an operation that is due could not come without it. All other choices are
+tried, but a pair of (operations taken, state) only once. The number of such pairs is limited: SearchLimitError.
 
-`loose` is for the search of a smallest witness: writes that are not given, but may happen at any time and as often as
-one likes, so that what still has no order has none whatever those did.
+`loose` is for the search for a smallest witness: writes that are left out, but may happen at any time and any number of
+times. Operations that have no order even so have none whatever those writes did.
 """
 
 from bisect import bisect_left, bisect_right
@@ -79,7 +79,7 @@ class _Place:
 
 
 _Choice: TypeAlias = tuple[_Place, State, int]
-"""An operation, the state behind it, and how many keys are passed then."""
+"""An operation, the state after it, and how many keys are passed then."""
 
 
 @define(eq=False)
@@ -101,7 +101,7 @@ class _Search:
     """The keys are the zxids that are known of writes, by answers or because reads show them, in their order.
 
     The operations of a session that were answered are a chain, of which only the first that is left can come next.
-    Alone stand writes of unknown outcome and what no session did."""
+    Writes of unknown outcome, and what no session did, stand alone."""
 
     def __init__(self, operations: Sequence[Operation], loose: Loose, steps_max: int) -> None:
         self._loose = loose
@@ -255,7 +255,7 @@ class _Search:
         return (1 << bisect_right(self._alone_starts, due)) - 1
 
     def _read_on(self, point: _Point, place: _Place, due: int) -> bool:
-        """Take this operation, and those of its session behind it, as long as they are reads that change nothing.
+        """Take this operation, and those of its session after it, as long as they are reads that change nothing.
 
         Returns whether it was taken."""
         count = len(point.order)
@@ -274,8 +274,8 @@ class _Search:
     def _optional_choices(self, point: _Point, due: int, lacking: list[Operation]) -> Iterator[_Choice]:
         """Writes of unknown outcome that may come next.
 
-        One that changes nothing for the operations that are due can come later just as well, or never; and of several
-        that nothing tells apart, it does not matter which."""
+        One that changes nothing for the operations that are due can come later just as well, or never. Of several that
+        are alike in everything, any one will do."""
         free = self._open(due) & self._optional & ~point.taken
         shown = self._shown.get(point.ranked)
         first = None if shown is None else self._first_shown[shown]
@@ -311,9 +311,9 @@ class _Search:
         """What may come of this operation, if it comes next."""
         one = place.operation
         after = place.transition(one, state)
-        behind_loose = loosely(one, self._loose) if self._loose is not NOTHING else None
-        for each in (after, behind_loose):
-            if each is None or (each is behind_loose and behind_loose == after):
+        after_loose = loosely(one, self._loose) if self._loose is not NOTHING else None
+        for each in (after, after_loose):
+            if each is None or (each is after_loose and after_loose == after):
                 continue
             if not place.is_write and each is after:
                 if place.rank in (None, ranked):
@@ -356,7 +356,7 @@ def linearize(
 
 
 def smallest(operations: Sequence[Operation]) -> list[Operation]:
-    """Of operations without a right order, some that have none by themselves, whatever the writes among the others did.
+    """Of operations without a right order, a few that have none either, whatever the writes among the others did.
 
     None of them can be left out. Pieces are left out by halves first, as long as what is left has no order.
     """

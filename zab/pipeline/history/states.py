@@ -1,10 +1,10 @@
-"""What one operation says about a znode: the state before it, and the state behind it, as far as its reply tells.
+"""What one operation says about a znode: the state before it, and the state after it, as far as its reply tells.
 
 A znode is absent, or it has a value, a version and the zxid that wrote them; each of these may be unknown, and what is
-unknown agrees with everything. The transition of an operation is a function: state before -> state behind, or None when
+unknown agrees with everything. The transition of an operation is a function: state before -> state after, or None when
 the reply says that the state was another one.
 
-`Loose` stands for writes that are left out of a search, but may happen at any time and as often as one likes.
+`Loose` is for writes that are left out of a search, but may happen at any time and any number of times.
 Deliberately not here: orders of operations (`zab.pipeline.history.search`).
 """
 
@@ -61,7 +61,7 @@ class Loose:
 
     @classmethod
     def of(cls, operations: Iterable[Operation]) -> "Loose":
-        """What these may have done; those without effect may not."""
+        """What these operations may have done; those without effect are passed over."""
         writes = [one for one in operations if one.kind in WRITES and one.status != FAILED]
         return cls(
             frozenset(one.value for one in writes if one.kind != DELETE),

@@ -1,4 +1,4 @@
-"""The versions of a znode along its writes: what each write found, what it made, and which versions nobody made.
+"""The versions of a znode along its writes: what each write found and made, and which versions no known write made.
 
 A create makes version 0, a set one more than it found. A version between two writes that no known write made was made
 by a set of unknown outcome: each such *slot* needs one of its own.
@@ -13,8 +13,8 @@ from attrs import define
 from zab.pipeline.history.operation import CREATE, DELETE, SET, Operation
 
 __all__ = [
-    "Behind",
     "Slot",
+    "StateAfter",
     "agree",
     "could_make",
     "found_version",
@@ -23,13 +23,13 @@ __all__ = [
     "problem_of",
     "says_version",
     "unfilled_slots",
-    "version_behind",
+    "version_after",
 ]
 
 
 @define(eq=False)
-class Behind:
-    """The znode behind a write, as far as it is known; `by` is that write, None where nothing is known."""
+class StateAfter:
+    """The znode after a write, as far as it is known; `by` is that write, None where nothing is known."""
 
     by: Operation | None = None
     present: bool | None = None
@@ -47,17 +47,17 @@ class Slot:
 def unfilled_slots(slots: list[Slot], makers: list[tuple[Operation, int]]) -> list[Slot]:
     """The slots that stay empty when each gets a set of its own, as many as can be. slots: by rising place.
 
-    makers: sets of unknown outcome, each with the place that it has to be behind. One that demands a version fits that
+    makers: sets of unknown outcome, each with the place that it has to be after. One that demands a version fits that
     one alone; of these, what is bound latest chooses first, and takes the earliest slot, which is the hardest to fill.
     """
     left = list(slots)
     free: list[int] = []
-    for one, behind in sorted(makers, key=lambda maker: -maker[1]):
+    for one, after in sorted(makers, key=lambda maker: -maker[1]):
         if one.expected is None or one.expected < 0:
-            free.append(behind)
+            free.append(after)
             continue
         for number, slot in enumerate(left):
-            if slot.version == one.expected + 1 and slot.place > behind:
+            if slot.version == one.expected + 1 and slot.place > after:
                 del left[number]
                 break
     free.sort()
@@ -71,8 +71,8 @@ def unfilled_slots(slots: list[Slot], makers: list[tuple[Operation, int]]) -> li
     return unfilled
 
 
-def problem_of(state: Behind, write: Operation) -> str | None:
-    """Why this write cannot come behind the state, whatever sets were in between."""
+def problem_of(state: StateAfter, write: Operation) -> str | None:
+    """Why this write cannot come after the state, whatever sets were in between."""
     if write.kind == CREATE:
         if state.present:
             return "created, and created again without a delete in between"
@@ -83,11 +83,11 @@ def problem_of(state: Behind, write: Operation) -> str | None:
     if write.kind == SET and (write.version == 0 or not agree(before, write.demand)):
         return f"a set made version {write.version}" + ("" if before == -1 else f" where it demanded {write.expected}")
     if before is not None and state.version is not None and before < state.version:
-        return f"a {write.kind} found version {before} behind version {state.version}"
+        return f"a {write.kind} found version {before} after version {state.version}"
     return None
 
 
-def missing_versions(state: Behind, write: Operation) -> range:
+def missing_versions(state: StateAfter, write: Operation) -> range:
     """The versions between the state and what the write found."""
     before = None if write.kind == CREATE else found_version(write)
     if before is None or state.version is None:
@@ -103,14 +103,14 @@ def found_version(write: Operation) -> int | None:
 
 
 def made_version(write: Operation) -> int | None:
-    """The version behind a create or set, if it says so."""
+    """The version after a create or set, if it says so."""
     if write.kind == CREATE:
         return 0
     found = found_version(write)
     return None if found is None else found + 1
 
 
-def version_behind(state: Behind, write: Operation, *, exact: bool) -> int | None:
+def version_after(state: StateAfter, write: Operation, *, exact: bool) -> int | None:
     """`exact`: nothing may have happened in between."""
     if write.kind == DELETE:
         return None

@@ -8,7 +8,7 @@ operations that contradict each other, or one alone. A *place* is the count of w
                          reply from a later zxid shows what was before it
     write order          a write or refusal stands before something that was answered before it was sent, or that its
                          own session had asked for earlier
-    stale synced read    a read behind a `sync` shows less than was known to any client before the sync was sent
+    stale synced read    a read after a `sync` shows less than was known to any client before the sync was sent
     non-monotonic read   a session is shown less than it was shown, or than it wrote, before
     phantom value        what nobody wrote is read, versions are there that nobody made, or the future is shown
     refused write seen   what was refused is there after all
@@ -21,7 +21,7 @@ search of `zab.pipeline.history.search` decides, and the witness is made as smal
     not linearizable     no order of the operations explains them all
     undecided            too many orders to try all of them: not a violation, but not shown to be right either
 
-Invariants: what is found is a contradiction whatever the writes of unknown outcome did. What is read from before the
+Invariants: what is found is a contradiction whatever the writes of unknown outcome did. A value that is read before the
 first write of a history is taken for what was there before the history. Deliberately not here: what concerns sessions
 across znodes (`zab.pipeline.jobs.history`).
 """
@@ -37,8 +37,8 @@ from zab.pipeline.history.operation import CREATE, DELETE, FAILED, GET, OK, SET,
 from zab.pipeline.history.search import SearchLimitError, linearize, smallest
 from zab.pipeline.history.states import NODEEXISTS, NONODE, is_constraint, is_refusal, observes_absence
 from zab.pipeline.history.versions import (
-    Behind,
     Slot,
+    StateAfter,
     agree,
     could_make,
     found_version,
@@ -47,7 +47,7 @@ from zab.pipeline.history.versions import (
     problem_of,
     says_version,
     unfilled_slots,
-    version_behind,
+    version_after,
 )
 
 __all__ = ["KINDS", "SHOWN_MAX", "UNDECIDED", "Violation", "check_znode"]
@@ -57,7 +57,7 @@ KINDS: Final = (
     "lost write", "write order", "stale synced read", "non-monotonic read", "phantom value", "refused write seen",
     "two states", "unjustified refusal", "not linearizable", UNDECIDED,
 )  # fmt: skip
-# Of each kind, on one znode: what comes behind the first ones mostly follows from them.
+# Of each kind, on one znode: what comes after the first ones mostly follows from them.
 SHOWN_MAX: Final = 10
 
 _LAST_PART: Final = 1 << 31
@@ -66,7 +66,7 @@ _FAR: Final = 1 << 62
 
 @define(eq=False)
 class Violation:
-    """What is wrong with the operations on a znode: `witness` are those that contradict each other, by their time."""
+    """What is wrong with the operations on a znode. `witness` has those that contradict each other, by their time."""
 
     path: str
     kind: str
@@ -122,7 +122,7 @@ def _search(path: str, operations: Sequence[Operation]) -> list[Violation]:
 
 @define(eq=False)
 class _Znode:
-    """The operations of one znode with a known order of writes. `is_ambiguous` when unknown writes leave it open."""
+    """The operations of one znode with a known order of writes; `is_ambiguous` where unknown outcomes leave it open."""
 
     path: str
     operations: list[Operation]
@@ -130,14 +130,14 @@ class _Znode:
     writes: list[Operation] = field(factory=list)
     """In the order of their zxids."""
     keys: list[tuple[int, int]] = field(factory=list)
-    states: list[Behind] = field(factory=list)
-    """Behind each place: `states[0]` is the beginning, `states[n]` is behind `writes[n - 1]`."""
+    states: list[StateAfter] = field(factory=list)
+    """After each place: `states[0]` is the beginning, `states[n]` is after `writes[n - 1]`."""
     place_of: dict[int, int] = field(factory=dict)
     """id of an operation → its place."""
     unseen: list[Operation] = field(factory=list)
     """Writes of unknown outcome that no read shows."""
     prior_count: int = 0
-    """How many of `writes` stand for what was there before the history."""
+    """How many of `writes` represent what was there before the history."""
 
     def violations(self) -> Iterator[Violation]:
         self._order([one for one in self.operations if one.kind in WRITES and one.status == OK])
@@ -173,10 +173,10 @@ class _Znode:
         return self.writes[place - 1] if place and self.keys[place - 1][0] == zxid else None
 
     def _bind_reads(self) -> Iterator[Violation]:
-        """Find the write behind each zxid that reads show; a write of unknown outcome that is seen has happened.
+        """Find the write that has each zxid shown by reads. A write of unknown outcome that is seen has happened.
 
-        Values tell most of these apart, so what was read with its value comes first. Where one of several had to be
-        chosen, what does not fit any more may be due to the choice."""
+        Values distinguish most of these, so reads that have a value come first. Where one of several writes had to be
+        chosen, a later contradiction may come from that choice."""
         shown: dict[int, list[Operation]] = defaultdict(list)
         for one in self.operations:
             if one.kind not in WRITES and one.status == OK:
@@ -264,7 +264,7 @@ class _Znode:
 
     def _replay(self) -> Iterator[Violation]:
         """Each write finds what the one before it left; versions that are missing were made by unseen sets."""
-        state = Behind()
+        state = StateAfter()
         self.states = [state] * (self.prior_count + 1)
         slots: list[Slot] = []
         may_replace = any(one.kind != SET for one in self.unseen)
@@ -281,7 +281,7 @@ class _Znode:
                 self.is_ambiguous = True
             else:
                 yield self._violation("lost write", problem, state.by, write)
-            state = Behind(write, write.kind != DELETE, version_behind(state, write, exact=not self.unseen))
+            state = StateAfter(write, write.kind != DELETE, version_after(state, write, exact=not self.unseen))
             if may_hide and state.present and state.version is None:
                 self.is_ambiguous = True
             self.states.append(state)
@@ -359,7 +359,7 @@ class _Znode:
             yield self._violation(kind, sentence, *witness)
 
     def _may_hide(self, place: int) -> bool:
-        """Whether an unseen write may have been done right behind the writes up to this place."""
+        """Whether an unseen write may have been done right after the writes up to this place."""
         if any(one.kind != SET for one in self.unseen):
             return True
         following = self.writes[place] if place < len(self.writes) else None
@@ -373,7 +373,7 @@ class _Znode:
         return _Told([one for one in self.operations if id(one) in self.place_of], self.place_of)
 
     def _real_time(self) -> Iterator[Violation]:
-        """What was known before an operation was sent, it may not undo."""
+        """An operation may not undo what was known before it was sent."""
         told = self._told()
         for one in self.operations:
             known = told.before(one) if id(one) in self.place_of else None
@@ -386,7 +386,7 @@ class _Znode:
                     yield self._violation("write order", sentence, known, one)
             elif known_place > place:
                 kind = "write order" if one.kind in WRITES else "stale synced read"
-                what = "a refusal" if one.kind in WRITES else "a read behind a sync"
+                what = "a refusal" if one.kind in WRITES else "a read after a sync"
                 yield self._violation(kind, f"{what} shows less than was known before", known, one)
 
     def _sessions(self) -> Iterator[Violation]:

@@ -2,9 +2,9 @@
 
     audit(log, subtree="/app", since=...)
 
-`log` has each transaction once (`members="one"`). The old value is that of the last change before, also from before
-the bounds: so give a log that begins earlier, and filter here. What is older than the log is not known, unless
-`znodes`, rows of snapshots, has it: a znode says of itself which transaction wrote its data, so any snapshot serves.
+`log` has each transaction once (`members="one"`). The old value is that of the last change before, also from before the
+bounds: so give a log that begins earlier, and filter here. What is older than the log is unknown, unless `znodes`, rows
+of snapshots, has it. A znode says which transaction wrote its data, so any snapshot will do.
 
 `AUDIT` has the columns of the result.
 
@@ -49,7 +49,7 @@ AUDIT: Final = (
 _SEED: Final = "seed"
 _REFUSED: Final = "refused"
 _ERROR_TYPE: Final = -1
-_BEHIND_ALL_PARTS: Final = 2**31 - 1
+_AFTER_ALL_PARTS: Final = 2**31 - 1
 
 
 def audit(
@@ -90,9 +90,9 @@ def _path_filter(path: str | None, subtree: str | None) -> SqlColumn:
 
 
 def _seeds(znodes: DataFrame) -> DataFrame:
-    """What snapshots know, as rows of the transactions that wrote it: behind what the log itself has of these."""
-    order = F.struct(F.col("mzxid").alias("zxid"), F.lit(_BEHIND_ALL_PARTS).alias("part"))
-    # When a changed ACL was set, a snapshot does not say.
+    """What snapshots know, as rows of the transactions that wrote it; they come after the log's own rows of these."""
+    order = F.struct(F.col("mzxid").alias("zxid"), F.lit(_AFTER_ALL_PARTS).alias("part"))
+    # A snapshot does not say when a changed ACL was set.
     acl = F.when(F.col("aversion") == 0, F.col("acl"))
     return znodes.select(
         "ensemble",

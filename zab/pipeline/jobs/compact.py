@@ -3,15 +3,15 @@
     compact(spark, dirs, out) -> list[Compacted]         what was added, by ensemble
     spark.read.parquet(out)                              the rows of LOG, and `day`
 
-The output (`compact_output`) is partitioned by ensemble, epoch and day (of UTC); a run begins behind the
-last zxid that is in it and ends with what may be shown (`reading.visible`). Each task reads one stretch of the
-logs and writes its files itself, so no row goes through Spark's own memory; rows are in the order of the history.
+The output (`compact_output`) is partitioned by ensemble, epoch and day (of UTC). A run begins after the last zxid that
+is in it and ends with what may be shown (`reading.visible`). Each task reads one stretch of the logs and writes its
+files itself, so no row goes through Spark's own memory. Rows are in the order of the history.
 
-Nothing is left out in silence: where transactions are missing that no member given has, the run ends before it changes
-anything and says which, unless `allow_holes` is set; then the manifest keeps them.
+Nothing is left out silently. Where transactions are missing that no member given has, the run ends before it changes
+anything and says which, unless `allow_holes` is set; then the manifest lists them.
 
-Invariants: a row is in the output once, whatever is killed when. Memory of a task: some row groups. A transaction that
-comes later than others of its day is in a file of its own, in the same partition.
+Invariants: a row is in the output once, whichever process is killed at any time. Memory of a task: some row groups. A
+transaction that comes later than others of its day is in a file of its own, in the same partition.
 """
 
 from collections.abc import Callable, Sequence
@@ -294,7 +294,7 @@ class _PartFile:
     def __init__(self, aside: Place, schema: pa.Schema) -> None:
         import secrets
 
-        # A task that is tried again writes other files; only those of one attempt are told to the driver.
+        # A task that is tried again writes other files; the driver gets the names of one attempt only.
         self._name = f"{secrets.token_hex(8)}.parquet"
         self._stream: Any = aside.file_system.open_output_stream((aside / self._name).path)
         self._writer: Any = pq.ParquetWriter(self._stream, schema, compression="zstd")
@@ -331,5 +331,5 @@ class _PartFile:
 
 
 def _day(number: int) -> str:
-    """The day of UTC so many days behind 1970; what no calendar has becomes its first or last one."""
+    """The day of UTC so many days after 1970; what no calendar has becomes its first or last one."""
     return date.fromordinal(min(max(number + _EPOCH_DAY, 1), date.max.toordinal())).isoformat()

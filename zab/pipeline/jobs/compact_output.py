@@ -4,8 +4,8 @@
     OUT/_manifest.json          what is done, by ensemble: first and last zxid, transactions, rows, files, holes
     OUT/_aside-…                what a run is writing
 
-What begins with an underscore no reader of Parquet looks at. A run is committed in four steps, so that whatever kills
-it, every transaction is there once when the next run has begun:
+Readers of Parquet ignore names that begin with an underscore. A run is committed in four steps, so that wherever it is
+killed, every transaction is there once when the next run has begun:
 
     1. every file is complete in the aside directory        killed before: the next run removes that directory
     2. the manifest says which files go where (`pending`)   from here on the next run goes on with the renames
@@ -55,7 +55,7 @@ class Done:
 
 @define
 class Manifest:
-    """`pending`: renames (from, to), below OUT, that are to be done; `ensembles` says what is there behind them."""
+    """`pending`: renames (from, to), below OUT, that are to be done; `ensembles` says what is there after them."""
 
     ensembles: dict[str, Done] = field(factory=dict)
     pending: list[tuple[str, str]] = field(factory=list)

@@ -10,7 +10,7 @@ The commands delete first, children before their parents, then create and change
 is not text is given as base64, what is long through a pipe. Lines that begin with # name what no command can do:
 
 - an ephemeral lives with the session that makes it, and a command's session ends with it;
-- another kind of znode is another znode: one that keeps children cannot be made anew;
+- a znode of another kind has to be made anew, which is impossible while it keeps children;
 - data can be set to nothing only by making the znode anew;
 - ACLs that `zab acl set` cannot say: an empty one, a comma in an id, permissions without a letter.
 
@@ -73,8 +73,7 @@ class Change(NamedTuple):
 
 
 def diff(before: "DataFrame", after: "DataFrame") -> "DataFrame":
-    """Rows of DIFF; both arguments have rows of ZNODES, each of one state of
-    the same ensembles."""
+    """Rows of DIFF; both arguments have rows of ZNODES, each of one state of the same ensembles."""
     names = ("data", "acl", "owner", "num_children", "czxid", "mzxid", "mtime")
     kept = F.col("path") != CONFIG.decode()
     left, right = (

@@ -69,9 +69,9 @@ def follow(
 ) -> None:
     """Write the transactions of these directories into Parquet files in `out`, and go on as more come.
 
-    starting: `earliest`, `latest` or the first zxid wanted; a checkpoint that has begun knows better. rate:
-    transactions in a batch at most. once: return when all is written that is there now; else it ends with an error or
-    a KeyboardInterrupt, which comes out when the stream has stopped. every: seconds between batches. columns: of
+    starting: `earliest`, `latest` or the first zxid wanted; a checkpoint that has begun overrides it. rate:
+    transactions in a batch at most. once: return when all is written that is there now; otherwise it ends with an error
+    or a KeyboardInterrupt, which is raised once the stream has stopped. every: seconds between batches. columns: of
     `schema.LOG`, else all. on_progress: called after batches with something new. Paths are local ones or URIs that
     Spark takes. Raises PipelineError."""
     out, checkpoint = _absolute(out), _absolute(checkpoint)
@@ -128,7 +128,7 @@ def _start(stream: "DataFrame", out: str, checkpoint: str, once: bool, every: fl
 
 @contextlib.contextmanager
 def _full_disk_named(out: str, checkpoint: str) -> Iterator[None]:
-    """Raise PipelineError for the exception of Spark's that says so, somewhere."""
+    """Raise PipelineError where Spark's exception says somewhere that a disk is full."""
     from pyspark.errors import PySparkException
 
     try:
@@ -160,8 +160,8 @@ def _run(query: "StreamingQuery", on_progress: Callable[[Progress], None] | None
 
 @contextlib.contextmanager
 def _interrupts() -> Iterator[list[int]]:
-    """The SIGINTs that come in the block, noted where nothing is torn: in the middle of a call to the JVM, one would
-    leave the connection unusable, and say so on standard error."""
+    """The SIGINTs that come in the block, noted and not raised: in the middle of a call to the JVM, one would leave the
+    connection unusable, with messages on standard error."""
     noted: list[int] = []
     if threading.current_thread() is not threading.main_thread():
         yield noted
@@ -195,7 +195,7 @@ def _absolute(path: str) -> str:
 
 @contextlib.contextmanager
 def _lock(checkpoint: str) -> Iterator[None]:
-    """Nobody else writes with this checkpoint meanwhile; a process that was killed does not any more."""
+    """No other process writes with this checkpoint meanwhile; the lock of a process that was killed is free."""
     try:
         os.makedirs(checkpoint, exist_ok=True)
         file = open(os.path.join(checkpoint, _LOCK), "ab")  # noqa: SIM115 - closed below
@@ -252,7 +252,7 @@ def _named(files: "_Files", metadata: str) -> Iterator[str]:
 
 
 class _Files:
-    """Few and small files wherever Spark can write, through its own file systems."""
+    """A few small files, wherever Spark can write, through its own file systems."""
 
     def __init__(self, spark: "SparkSession") -> None:
         self._jvm: Any = spark.sparkContext._jvm

@@ -3,9 +3,9 @@
     history(read_histories(spark, files)) -> a row for each violation; none: the history keeps its promises
     check_table(read_history(files))      -> the same without Spark
 
-Two passes over the rows, each with one shuffle. By session: which reads stand behind a `sync`, and that the zxids of
-replies never fall. By znode: `zab.pipeline.history.znode`. Linearizability is local, so each znode is judged by itself;
-operations of different histories meet nowhere.
+Two passes over the rows, each with one shuffle. By session: which reads come after a `sync`, and that the zxids of
+replies never fall. By znode: `zab.pipeline.history.znode`. Linearizability is local, so each znode is judged alone.
+Operations of different histories are never compared.
 
 Invariants: a pass holds the operations of one znode, no more. Deliberately not here: the format (`history.files`).
 """
@@ -31,7 +31,7 @@ __all__ = ["VIOLATIONS", "check_table", "history", "read_histories"]
 VIOLATIONS: Final = (
     Column("history", "string", "name of the run"),
     Column("path", "string", "of the znode"),
-    Column("kind", "string", "lost write, write order, stale synced read, non-monotonic read, ...; undecided is none"),
+    Column("kind", "string", "lost write, write order, stale synced read, non-monotonic read, ..., or undecided"),
     Column("violation", "boolean", "false for undecided: too many orders to try all of them"),
     Column("sentence", "string", "what is wrong"),
     Column("witness", "array<string>", "the operations that show it, by their time; no smaller set does"),

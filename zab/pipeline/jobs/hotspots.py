@@ -200,7 +200,7 @@ def _churn(changes: DataFrame, short_ms: int) -> DataFrame:
 
 
 def _skew(changes: DataFrame) -> DataFrame:
-    """By way of a histogram, how many have how many writes: it is short, whatever the count of paths."""
+    """Made from a histogram of how many have how many writes, which is short whatever the count of paths."""
     kinds = F.array(
         F.struct(F.lit("path").alias("of"), F.col("path").alias("name")),
         F.struct(F.lit("session").alias("of"), F.format_string("0x%x", "session").alias("name")),

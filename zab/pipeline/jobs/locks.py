@@ -9,12 +9,12 @@ is the order in which they were created. Names say more: kazoo (`<uuid>__lock__`
 (`_c_<uuid>-lock-`, `-latch-`, `-lease-`, `__READ__`, `__WRIT__`), and the plain forms of the recipes (`n_`, `lock-`,
 `read-`, `write-`). Group membership can look the same: such names have the role `other`.
 
-A contender holds an exclusive lock from the moment that nobody is before it in the queue; a reader, that nobody but
-readers is; a lease, at once, since the log does not say how many there are. That is when the log gives it the lock: its
-client learns it a moment later, which no log has.
+A contender holds an exclusive lock from the moment when nobody is before it in the queue. A reader holds it when only
+readers are before it. A lease is held at once, because the log does not say how many there are. This is when the log
+gives it the lock: its client learns it a moment later, which is in no log.
 
-A contender that was there before the log begins is known by its delete alone, or from `znodes`, rows of snapshots. What
-neither has is not seen, and those behind it seem to hold the lock.
+A contender that was there before the log begins is known only by its delete, or from `znodes`, rows of snapshots. One
+that neither has is not seen, and those behind it in the queue seem to hold the lock.
 """
 
 import datetime
@@ -70,7 +70,7 @@ QUEUE: Final = (
     Column("previous_leaving", "string", "how that one left"),
     Column("handover_ms", "bigint", "where it had waited: from the last sign of life of the holder before it (its "
            "leaving; if it expired, its last write, at most its timeout earlier) to the turn of this one"),
-    Column("free_ms", "bigint", "where it had not: how long nobody had held it"),
+    Column("free_ms", "bigint", "where it had not waited: how long nobody had held the lock"),
     Column("session_ended", "timestamp", "end of its session; null if still open"),
     Column("session_ended_zxid", "bigint", "of the closeSession"),
 )  # fmt: skip
@@ -90,7 +90,7 @@ LOCKS: Final = (
     Column("held_ms_max", "bigint", "longest of them"),
     Column("handover_ms", "bigint", "median of the hand-overs to a waiting contender"),
     Column("handover_ms_max", "bigint", "longest of them"),
-    Column("ahead_max", "bigint", "longest queue that one found"),
+    Column("ahead_max", "bigint", "longest queue that a contender found"),
     Column("holder", "bigint", "a session that holds it at the end of the log; null if none does"),
 )  # fmt: skip
 OVERLAPS: Final = (
@@ -105,9 +105,9 @@ OVERLAPS: Final = (
     Column("next_session", "bigint", "its session"),
     Column("began", "timestamp", "when the next one's turn came"),
     Column("began_zxid", "bigint", "of that"),
-    Column("ended", "timestamp", "when one of both was surely none any more; null if that is not in the log"),
+    Column("ended", "timestamp", "when one of the two had surely ceased to hold it; null if that is not in the log"),
     Column("ended_by", "string", "session ended, entered again, or next left"),
-    Column("overlap_ms", "bigint", "at most so long"),
+    Column("overlap_ms", "bigint", "how long that may have lasted at most"),
 )  # fmt: skip
 
 _CLOSE_TYPE: Final = -11
@@ -368,6 +368,6 @@ def overlaps(queue: DataFrame) -> DataFrame:
     )
 
 
-def _ending(zxid: SqlColumn, time: SqlColumn, by: str, behind: SqlColumn) -> SqlColumn:
-    """What ends an overlap, if it is there and came behind the removal."""
-    return F.when(zxid > behind, F.struct(zxid.alias("zxid"), time.alias("time"), F.lit(by).alias("by")))
+def _ending(zxid: SqlColumn, time: SqlColumn, by: str, after: SqlColumn) -> SqlColumn:
+    """What ends an overlap, if it is there and came after the removal."""
+    return F.when(zxid > after, F.struct(zxid.alias("zxid"), time.alias("time"), F.lit(by).alias("by")))

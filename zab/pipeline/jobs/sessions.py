@@ -3,14 +3,14 @@
     lives = sessions(log)
     waves(lives)                    many that expired within a few seconds, and the ephemerals they took along
 
-`log` has each transaction once (`members="one"`). How a session ended, the log says by the number of the request: what
-a client sends has a number, the leader's own closeSession of an expired session has 0. A client may begin to count at
-0, though; so a close with number 0 that came before the session's timeout could have run out is a client's as well.
+`log` has each transaction once (`members="one"`). The number of the request says how a session ended: what a client
+sends has a number, the leader's own closeSession of an expired session has 0. A client may begin to count at 0, though,
+so a close with number 0 that came before the session's timeout could have run out is a client's as well.
 
-Of what a session does the log has its writes alone. It was heard last at its last write *or later*: reads and pings
-leave nothing behind. So `silent_ms` is at most that; of an expired session it is at least the timeout.
+Of what a session does, the log has only the writes. It was heard last at its last write *or later*: reads and pings are
+not in a log. So it was silent for `silent_ms` at most; for an expired session that is at least the timeout.
 
-`known`, rows of sessions of snapshots, tells of sessions that were opened before the log begins.
+`known`, rows of sessions of snapshots, has sessions that were opened before the log begins.
 """
 
 import datetime
@@ -98,7 +98,7 @@ def _lives(rows: DataFrame) -> DataFrame:
     is_open, is_close = F.col("type") == _OPEN_TYPE, F.col("type") == _CLOSE_TYPE
     is_taken = is_close & (F.col("kind") == DELETE)
     is_refused = F.col("type") == _REFUSED_TYPE
-    # What a session asks for behind its end is refused, and is no sign of its life.
+    # What a session asks for after its end is refused, and is not a sign of life.
     is_alive = F.col("zxid").isNotNull() & ~is_close & ~(is_refused & (F.col("error") == _SESSION_EXPIRED))
     is_request = is_alive & ~is_open & F.coalesce(F.col("part") == 0, F.lit(True))
     is_ephemeral = (F.col("kind") == CREATE) & (F.col("owner") == F.col("session"))

@@ -6,13 +6,13 @@ Every log file is read once, by one task, and becomes a few numbers (`verify.fil
 (`verify.compare`); only the stretches of zxids that differ are read again, batch by batch. So the cost is that of
 reading the files, and what travels is small: two digests for each member and bucket of 65,536 zxids or more.
 
-Looked at are: the checksums of everything; zxids that rise without a gap, in a file and from file to file; where epochs
-begin and end; that equal zxids have equal bytes on all members; with `chains`, that every batch continues the one
-before it; with `snapshots`, that snapshots are whole and equal on all members (`verify.snapshots`); with `replays`,
-that the newest are what the logs make of older ones (`verify.replay`).
+It checks all checksums; that zxids rise without a gap, in a file and from file to file; where epochs begin and end;
+that equal zxids have equal bytes on all members; with `chains`, that every batch continues the one before it; with
+`snapshots`, that snapshots are whole and equal on all members (`verify.snapshots`); with `replays`, that the newest
+snapshots are what the logs make of older ones (`verify.replay`).
 
-Less at the end (a member that lags) or at the beginning (a shorter retention) is no deviation. ZooKeeper's logs say
-nothing of their end: a tail that is gone there looks like a lag, and is stated with its place.
+A member that has less at the end (it lags) or at the beginning (it keeps less) does not deviate. ZooKeeper's logs say
+nothing about their end: a tail that is lost there looks like a lag, and is stated with its place.
 
 Invariants: nothing is written, members may be running. Memory: a window in a worker, the numbers of all buckets in the
 driver, at most some 200,000 for each member.
@@ -53,7 +53,7 @@ VERIFY: Final = (
     Column("offset", "bigint", "in the file"),
     Column("zxid", "bigint", "of the transaction, or the first of those, that the row is about"),
     Column("kind", "string", "damaged, gap, differs, ..."),
-    Column("deviation", "boolean", "false for what is stated, and may be so"),
+    Column("deviation", "boolean", "false for what is only stated: it is no fault"),
     Column("sentence", "string", "what was found"),
 )
 
@@ -176,7 +176,7 @@ def find(
 
 
 def find_in_snapshots(found: Inventory, reports: Sequence[SnapshotReport]) -> list[Finding]:
-    """Every finding of the members' snapshots by themselves and beside each other."""
+    """Every finding of the members' snapshots, each alone and compared with each other."""
     findings: list[Finding] = []
     for ensemble in found.ensembles:
         findings += compare_snapshots([report for report in reports if report.ensemble == ensemble])
@@ -225,7 +225,7 @@ def _compare_parts(parts: tuple[_Key, Iterable[Held]]) -> list[Finding]:
 
 
 def _without_echoes(findings: list[Finding]) -> list[Finding]:
-    """Behind contents that differ the chains differ: that says nothing new."""
+    """Without the chains that differ only because contents before them differ."""
     first: dict[str, int] = {}
     for one in findings:
         if one.kind == "differs":

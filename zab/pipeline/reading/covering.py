@@ -1,7 +1,7 @@
 """Each transaction of an ensemble once, from several members' logs.
 
 One member's log is read; what is missing or damaged in it comes from the next one's, for exactly those zxids, and what
-is missing there from the one after. So a damaged block costs no more than itself.
+is missing there from the one after. So a damaged block costs no other rows.
 
     is something missing between the zxids a and b?
     same epoch              b is not a + 1
@@ -62,9 +62,9 @@ def cover(wanted: Cover, *, use_index: bool = True) -> Generator[Found, None, bo
                     is_whole &= yield from _fill(hole, damage, use_index)
                 yield span, shown(span, rows)
                 reached = int(rows.zxid[-1])
-            # What is wrong with a window is told before its rows.
-            behind = int(found.position[-1])
-            damage = [(other, one) for other, one in damage if other is span and one.offset > behind]
+            # What is wrong with a window comes before its rows.
+            read_to = int(found.position[-1])
+            damage = [(other, one) for other, one in damage if other is span and one.offset > read_to]
     if reached < wanted.until and is_missing(reached, wanted.until + 1, ends):
         hole = evolve(wanted, members=others, after=reached)
         is_whole &= yield from _fill(hole, damage, use_index)

@@ -1,10 +1,11 @@
-"""Whether bounds that a user gives have anything to do with what is kept: a question of its own, because what lies
-outside gives no rows, and no rows look like an answer.
+"""Whether the bounds that a user gives overlap with what is kept.
+
+This is checked because bounds that do not overlap would give no rows, and no rows look like an answer.
 
     check_range(dirs, Range.of(…))      raises PipelineError, with what is kept, when nothing can lie within
 
-Only the beginning and the end of each ensemble's logs are read for it, in this process. Times of our leaders never go
-back; ZooKeeper's may, when the leader changes: there all logs are read before the answer is no.
+Only the beginning and the end of each ensemble's logs are read for it, in this process. In our logs times never go
+back. In ZooKeeper's they may, when the leader changes, so all logs are read before the answer is no.
 """
 
 from collections.abc import Iterable, Iterator

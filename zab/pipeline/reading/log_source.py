@@ -143,7 +143,7 @@ class _LogReader(_Reader):
 
 
 def _check_there(span: Span, damage: Damage) -> None:
-    """A file that was there when the read was planned, and is not any more, is no damage that could be looked up."""
+    """Raises PipelineError for a file that has gone since the read was planned: nobody could look up that damage."""
     if damage.kind == UNREADABLE and span.file.problem is None:
         raise PipelineError(f"{span.file.place}: {damage.reason}; read the directory again")
 

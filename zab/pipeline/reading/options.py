@@ -13,7 +13,7 @@ from zab.pipeline.reading.planning import Members, Range
 __all__ = ["PLAN", "Options"]
 
 PLAN: Final = "zab.plan"
-"""The option that a plan made beforehand comes in, so that a wrong directory is told before Spark starts anything."""
+"""The option that has a plan made beforehand: so a wrong directory is reported before Spark starts anything."""
 
 
 @frozen

@@ -1,7 +1,7 @@
 """Which spans of which files make up what a job asked for, cut into tasks.
 
-Everything is looked up once, before the first row is read: so what one DataFrame shows is one moment of a log that is
-being written. Files that lie outside of the range of zxids are left out by their names and headers; inside a file, its
+Everything is looked up once, before the first row is read, so one DataFrame shows one moment of a log that is being
+written. Files that lie outside of the range of zxids are left out by their names and headers; inside a file, its
 index does the same (`native_log`).
 
 Invariants: the spans of a task are of one member, in the order of the history. A task is one file, or as many small
@@ -33,14 +33,14 @@ _BEGIN: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 @frozen
 class Task:
-    """What one of Spark's tasks reads: spans one after the other, or a range of zxids out of several members."""
+    """What one of Spark's tasks reads: spans one after the other, or a range of zxids from several members."""
 
     spans: tuple[Span, ...] = ()
     cover: Cover | None = None
 
 
 def _ms(time: datetime | int | None, *, upwards: bool) -> int | None:
-    """A time in ms since 1970; one without a zone is UTC. What lies between two is the one that is within the bound."""
+    """A time in ms since 1970; one without a zone is UTC. A time between two ms becomes the one within the bound."""
     if not isinstance(time, datetime):
         return time
     aware = time if time.tzinfo is not None else time.replace(tzinfo=UTC)
@@ -139,7 +139,7 @@ def _visible(group: list[MemberFiles], surveys: list[Survey], limits: _Limits) -
 
 
 def _lowest(log: LogFile) -> int:
-    """Below or at which zxid nothing is in the file."""
+    """The zxid at or below which the file holds nothing."""
     return log.previous[0] if log.previous is not None else log.first - 1
 
 
@@ -243,12 +243,12 @@ def _reach(span: Span, known: Survey) -> _Reach:
 
 
 def _holding(reaches: list[_Reach], zxid: int) -> _Reach | None:
-    """The file in which the transaction behind this zxid is."""
+    """The file in which the transaction after this zxid is."""
     return next((reach for reach in reaches if reach.low <= zxid < reach.high), None)
 
 
 def _upto(reaches: list[_Reach], at: int, end: int) -> int:
-    """How far a task goes that begins behind `at`: to the end of a file, or of several small ones."""
+    """How far a task goes that begins after `at`: to the end of a file, or of several small ones."""
     size = 0
     while at < end:
         reach = _holding(reaches, at)
@@ -260,7 +260,7 @@ def _upto(reaches: list[_Reach], at: int, end: int) -> int:
 
 
 def _cover(reaches: list[list[_Reach]], first: int, after: int, until: int) -> Cover:
-    """All that any member has of this range, that of `first` to be read first."""
+    """What all members have of this range; the logs of member `first` are read first."""
     order = [first, *(number for number in range(len(reaches)) if number != first)]
     members = (
         tuple(reach.span for reach in reaches[number] if reach.low < until and reach.high > after) for number in order

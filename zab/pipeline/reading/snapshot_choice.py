@@ -1,11 +1,10 @@
 """Which snapshot to begin with: the newest one that is whole, among those of an ensemble's members.
 
-A snapshot counts when all of it can be read and every checksum is right, which is looked at here, newest first, until
-one does. What is passed over on the way is told as `Problem`, never left out in silence. Where a state is to be put
-together from it, a snapshot of ZooKeeper also has to be exact at or below the zxid wanted: it may hold effects of
-later transactions.
+A snapshot counts when all of it can be read and every checksum is right. Snapshots are read newest first until one
+counts; those that did not are reported, each as a `Problem`. Where a state is built on it, a snapshot of ZooKeeper also
+has to be exact at or below the zxid wanted, because it may hold effects of later transactions.
 
-Deliberately not here: the logs behind a snapshot.
+Deliberately not here: the logs after a snapshot.
 """
 
 from collections.abc import Iterable, Sequence
@@ -47,7 +46,7 @@ class Chosen:
 
 @frozen
 class Choice:
-    """The snapshot to take, None when there is none, and those that are newer and cannot be read."""
+    """The snapshot to take (None when there is none), and the newer ones that cannot be read."""
 
     chosen: Chosen | None
     problems: tuple[Problem, ...]

@@ -9,9 +9,9 @@
     members    one (default): one snapshot of each ensemble; all: one of each member
     sessions   true: rows of SESSIONS instead of ZNODES
 
-One task reads one file. The columns are those of the schema that was asked for, and only they are made. Which files
-these are is settled when the DataFrame is made, and each was read as a whole then: a damaged one is passed over for an
-older one, and told by `snapshot_damage`. What is damaged after that ends the job.
+One task reads one file. The columns are those of the schema that was asked for, and only they are made. The files are
+chosen when the DataFrame is made, and each is read as a whole then: instead of a damaged one an older one is taken, and
+`snapshot_damage` reports it. A file that is damaged later ends the job.
 """
 
 import base64
@@ -38,7 +38,7 @@ __all__ = ["Members", "SnapshotSource", "SnapshotTask", "read_snapshot", "read_t
 
 Members: TypeAlias = Literal["all", "one"]
 PLAN: Final = "zab.plan"
-"""The option that a choice made beforehand comes in, so that a wrong directory is told before Spark starts anything."""
+"""The option that has a choice made beforehand: so a wrong directory is reported before Spark starts anything."""
 _OPTIONS: Final = frozenset({"dirs", "path", "at", "members", "sessions", PLAN})
 
 

@@ -7,8 +7,8 @@ workers, so that all tasks of one DataFrame read what was there when it was made
     transactions    the same, decoded to columns; and Damage
     batches         `pyarrow.RecordBatch`es of chosen columns; Damage goes to a callable
 
-Invariants: rows come in the order of the file; what is not shown is either outside of the span's limits or told as
-Damage. Memory is bounded by a window (`native_log.WINDOW_BYTES`) or the largest batch. Deliberately not here: which
+Invariants: rows come in the order of the file; what is not shown is either outside of the span's limits or reported
+as Damage. Memory is bounded by a window (`native_log.WINDOW_BYTES`) or the largest batch. Deliberately not here: which
 spans make up a history (`planning`).
 """
 
@@ -123,10 +123,10 @@ def _end(log: LogFile, scan: FrameScan | RecordScan) -> Iterator[Damage]:
     last, following = scan.last, log.following
     if last is None or following is None or last >= following:
         return
-    # What the last transaction of an epoch of ZooKeeper's was, the next epoch's first does not say.
+    # In ZooKeeper's log, the first zxid of an epoch does not say what the last one of the epoch before was.
     is_new_epoch = log.kind == "version-2" and following & 0xFFFF_FFFF == 0
     if not is_new_epoch:
-        reason = f"the next file goes on behind zxid {following:#x}, this one ends with {last:#x}"
+        reason = f"the next file goes on after zxid {following:#x}, this one ends with {last:#x}"
         yield Damage(scan.stop, scan.stop, GAP, reason)
 
 
@@ -192,7 +192,7 @@ def batches(
 ) -> Iterator[pa.RecordBatch]:
     """The rows of the span with these columns of `schema.LOG`, at most some 16,384 rows at a time.
 
-    `on_damage` is called with what is wrong with the file, before the rows behind it come; it may raise."""
+    `on_damage` is called with what is wrong with the file, before the rows after it come; it may raise."""
     for found in transactions(span, use_index=use_index):
         if isinstance(found, Damage):
             if on_damage is not None:

@@ -6,8 +6,9 @@ that another member knows is about that member's history; it holds for this one 
 there was one leader. (A leader that was deposed has transactions at its end that are smaller than the marks of those
 that went on without them.)
 
-ZooKeeper's logs do not: there what a majority of the given members has counts (`datatree.zookeeper.majority`). With one
-member alone nothing is known, and the caller has to say that uncommitted transactions may be shown.
+ZooKeeper's logs do not say it: there, what a majority of the given members has is committed
+(`datatree.zookeeper.majority`). From one member alone nothing is known, and the caller has to say that uncommitted
+transactions may be shown.
 
 Deliberately not here: whether histories agree (`verify`).
 """
@@ -32,7 +33,7 @@ __all__ = ["Survey", "epoch_ends", "mark", "survey", "visible_epochs"]
 
 @define
 class Survey:
-    """What reading the ends of a member's logs found. `ends`: by the name of a file, the offset behind its last
+    """What reading the ends of a member's logs found. `ends`: by the name of a file, the offset after its last
     readable batch or record; `last`: the last zxid, 0 without any; `mark`: the high-water mark that the member knows
     (native); `epochs`: the last zxid of each epoch that it has (version-2), or knows to be committed (native);
     `turns`: (last zxid of an epoch, first of the next one) in its log (version-2)."""
@@ -46,7 +47,7 @@ class Survey:
 
 def survey(member: MemberFiles) -> Survey:
     """Read the end of a member's logs: the newest file, of ZooKeeper's also those in which an epoch ends. Damage in
-    them is not told here. Raises PipelineError when a file cannot be read at all."""
+    them is not reported here. Raises PipelineError when a file cannot be read at all."""
     found = Survey(mark=member.committed)
     usable = [log for log in member.logs if log.is_usable]
     try:

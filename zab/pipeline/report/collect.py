@@ -93,7 +93,7 @@ class Bounds:
 
 @frozen
 class _Reading:
-    """What is read, and how. bare_closes: as the jobs want to know it. `say` is told what is being counted."""
+    """What is read, and how. bare_closes: as the jobs take it. `say` is called with what is being counted."""
 
     spark: "SparkSession"
     dirs: Dirs
@@ -119,8 +119,8 @@ def collect(
     say: Callable[[str], None] = lambda _text: None,
 ) -> list[EnsembleFacts]:
     """The facts of the ensembles in these directories, largest first. bounds: of what is counted; the health is that of
-    all files. snapshots: these are checked, too. say: is told what comes next. Raises PipelineError, also when there
-    are no transactions within the bounds."""
+    all files. snapshots: these are checked, too. say: called with what comes next. Raises PipelineError, also when
+    there are no transactions within the bounds."""
     found = inventory(dirs)
     reading = _Reading(spark, dirs, bounds or Bounds(), uncommitted, may_have_bare_closes(dirs), say)
     epochs = _epochs(reading)
@@ -370,7 +370,7 @@ def _sessions(reading: _Reading, scale: Scale) -> dict[str, Sessions]:
 
 
 def _lives(lives: DataFrame, scale: Scale) -> dict[str, Sessions]:
-    # A session is counted where it was opened and where it ended; without a bucket stand the totals.
+    # A session is counted where it was opened and where it ended; rows without a bucket are the totals.
     steps = F.array(
         F.struct(F.lit("there").alias("event"), F.lit(-1).alias("bucket")),
         F.when(
@@ -509,7 +509,7 @@ def _tree(reading: _Reading, ensemble: str, found: Inventory) -> dict[str, Sizes
     try:
         tasks = choose_tasks(found, reading.bounds.zxid_max, "one")
     except PipelineError:
-        # No snapshot at or below the bound, or none that is whole; what is wrong with it, `verify` says.
+        # No snapshot at or below the bound, or none that is whole; `verify` says what is wrong with it.
         return {}
     znodes = read_tasks(reading.spark, tasks, columns=("zxid", "path", "data"))
     rows = (
@@ -564,7 +564,7 @@ def _totals(reading: _Reading, scale: Scale) -> _Totals:
 
 
 def _time_of(totals: _Totals, scale: Scale, ensemble: str, zxid: int) -> datetime.datetime | None:
-    """The beginning of the bucket that a zxid lies in; None if it is behind all of them."""
+    """The beginning of the bucket that a zxid lies in; None if it is after all of them."""
     for bucket, total in sorted(totals.get(ensemble, {}).items()):
         if zxid <= total.last_zxid:
             return scale.starts[bucket]

@@ -1,9 +1,9 @@
-"""What the report says about one ensemble: small aggregates, made by Spark, drawn and told without it.
+"""What the report says about one ensemble: small aggregates, made by Spark, shown without it.
 
 Everything here fits into memory whatever the size of the directories: series have at most `BUCKETS_MAX` points, lists
-at most `ROWS_MAX` entries. Texts come from the data as they are: whoever shows them escapes them, `printable` first.
+at most `ROWS_MAX` entries. Texts come from the data as they are: the page escapes them, after `printable`.
 
-Not here: how the facts are found (`collect`), drawn (`plots`) and told (`page`).
+Not here: how the facts are found (`collect`), drawn (`plots`) and written (`page`).
 """
 
 import datetime
@@ -39,7 +39,7 @@ BUCKETS_MAX: Final = 120
 ROWS_MAX: Final = 15
 
 KINDS: Final = ("create", "change", "delete", "session", "refused")
-"""What transactions are told apart by in the report; the parts of a multi count one by one."""
+"""The kinds of transactions that the report distinguishes; the parts of a multi count one by one."""
 
 _STEPS_MS: Final = (
     *(100, 200, 500, 1_000, 2_000, 5_000, 10_000, 15_000, 30_000),
@@ -225,8 +225,8 @@ class Problem:
 
 @frozen
 class Health:
-    """`problems` are the first ROWS_MAX of `problem_count`; `stated` is what is so and may be so. `checked` says what
-    was looked at."""
+    """`problems` are the first ROWS_MAX of `problem_count`; `stated` are no faults. `checked` says what was
+    looked at."""
 
     problems: tuple[Problem, ...] = ()
     problem_count: int = 0

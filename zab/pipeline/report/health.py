@@ -64,7 +64,7 @@ def _problem(row: "Row", time_of: TimeOf) -> Problem:
 
 
 def _checked(members: int, *, snapshots: bool) -> str:
-    what = "Checked were all checksums, that no transaction is missing or out of order, and the chains of batches"
+    what = "Checked: all checksums; that no transaction is missing or out of order; the chains of batches"
     if members > 1:
-        what += f"; and that all {members} members hold the same bytes"
-    return f"{what}; and that snapshots are what the logs say." if snapshots else f"{what}. Snapshots were not read."
+        what += f"; that all {members} members hold the same bytes"
+    return f"{what}; that snapshots are what the logs say." if snapshots else f"{what}. Snapshots were not read."

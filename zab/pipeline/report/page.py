@@ -2,12 +2,12 @@
 
     page(ensembles, made=…, source=…) -> str        facts in, HTML out; needs no Spark
 
-On top of each ensemble stands what there is to say in plain sentences, worst first; then numbers, then plots, each with
-its table behind a fold. Nothing outside the page is referred to, and its own policy forbids it to load anything; there
-is no script. Everything that comes from the data goes through `printable` and `html.escape`.
+The part of an ensemble begins with plain sentences, worst first. Numbers follow, then plots, each with a table that can
+be unfolded. The page refers to nothing outside of it, its own policy forbids it to load anything, and it has no script.
+Everything that comes from the data goes through `printable` and `html.escape`.
 
-Not here: finding the facts (`collect`), drawing (`plots`), the page's frame and its colours
-(`report.html`), which sentences there are (`sentences`).
+Not here: finding the facts (`collect`), drawing (`plots`), the page's frame and its colours (`report.html`), which
+sentences there are (`sentences`).
 """
 
 import datetime
@@ -46,7 +46,7 @@ def page(ensembles: Sequence[EnsembleFacts], *, made: datetime.datetime, source:
         body=body,
         footer=escape(
             f"Made by zab{version and f' {version}'} on {made_text}, all times in UTC, from {printable(source, 600)}. "
-            "Counted are committed transactions, each once, however many members hold it; the parts of a multi count "
+            "It counts committed transactions, each once, however many members hold it; the parts of a multi count "
             "one by one."
         ),
     )
@@ -103,7 +103,7 @@ def _section(title: str, plot: Plot | None, caption: str, tables: Sequence[str] 
 
 
 def _table(summary: str, heads: Sequence[str], rows: Sequence[Sequence[Cell]], numbers: frozenset[int]) -> str:
-    """A table behind a fold; the columns in `numbers` are numbers, the others hold paths and names."""
+    """A table that can be unfolded; the columns in `numbers` are numbers, the others hold paths and names."""
     if not rows:
         return ""
 
@@ -180,11 +180,11 @@ def _problems(problems: Sequence[Problem], count: int) -> str:
 
 
 def _stated(findings: Sequence[Problem]) -> str:
-    """What is no problem, behind a fold."""
+    """What is no problem, in a list that can be unfolded."""
     if not findings:
         return ""
     items = "".join(f"<li>{_text(finding.kind)}: {_finding(finding)}</li>" for finding in findings)
-    return f"<details><summary>What else is so, and may be so</summary><ul>{items}</ul></details>"
+    return f"<details><summary>Other findings, which are no problem</summary><ul>{items}</ul></details>"
 
 
 def _finding(problem: Problem) -> str:

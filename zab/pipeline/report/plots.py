@@ -5,10 +5,10 @@
 Every plot is drawn twice, for a wide and for a narrow screen; the page shows one of them. It is drawn in sentinel
 colours that nothing else uses, and each is replaced by a CSS variable of the page, so that light and dark are the
 page's business. What matplotlib writes around the drawing (document type, metadata, comments, names of namespaces) is
-dropped. Of its ids those that are referred to are kept, with a prefix that `scope`, unique on the page, is part of.
+dropped. Only ids that are referred to are kept, with a prefix that contains `scope`, which is unique on the page.
 
-Texts from the data are never read as formulas, and are escaped by the XML writer; `facts.printable` has made
-them visible and short before.
+Texts from the data are never read as formulas. `facts.printable` makes them visible and short, and the XML writer
+escapes them.
 
 Not here: what the numbers mean (`facts`), the text around the plots (`page`).
 """
@@ -95,7 +95,7 @@ _SETTINGS: Final[Any] = {
     "figure.facecolor": "none",
     "axes.facecolor": "none",
 }
-# By the largest unit that changes from label to label, from years to seconds; and what stands beside the axis.
+# By the largest unit that changes from label to label, from years to seconds; and what is written beside the axis.
 _DATES: Final = ["%Y", "%b", "%d", "%H:%M", "%H:%M", "%H:%M:%S.%f"]
 _DATES_BESIDE: Final = ["", "%Y", "%Y-%m", "%Y-%m-%d", "%Y-%m-%d", "%Y-%m-%d"]
 _SVG: Final = "{http://www.w3.org/2000/svg}"
@@ -415,7 +415,7 @@ def _coverage_colour(share: float | None) -> str | None:
 
 
 def _runs(colours: Sequence[str | None]) -> list[tuple[str, int, int]]:
-    """(colour, first, behind the last) of neighbours of one colour: drawn in one piece they show no seams."""
+    """(colour, first, end) of neighbours of one colour, without the one at `end`: drawn as one, they show no seams."""
     runs: list[tuple[str, int, int]] = []
     for index, colour in enumerate(colours):
         if colour is not None and runs and runs[-1][0] == colour and runs[-1][2] == index:
@@ -436,8 +436,8 @@ def replicas(facts: EnsembleFacts, scope: str) -> Plot | None:
         figure, axes = _figure(shape, 0.75 + 0.5 * len(members))
         starts = _numbers(scale.starts)
         for row, member in enumerate(members):
-            for colour, first, behind in _runs([_coverage_colour(share) for share in member.coverage]):
-                stretch = (starts[first], starts[behind] - starts[first])
+            for colour, first, end in _runs([_coverage_colour(share) for share in member.coverage]):
+                stretch = (starts[first], starts[end] - starts[first])
                 axes.broken_barh([stretch], (-row - 0.24, 0.36), color=colour, linewidth=0)
             times = [p.time for p in facts.health.problems if p.member == member.member and p.time is not None]
             # Without points it would still take part in the layout, at the origin of the figure.

@@ -1,6 +1,6 @@
 """What the report says in words: the sentences on top of an ensemble, worst first.
 
-A sentence is a list of pieces, each plain, strong, or code; code comes from the data, and whoever shows it escapes it.
+A sentence is a list of pieces, each plain, strong, or code; code comes from the data, and the page escapes it.
 """
 
 import datetime

@@ -1,10 +1,11 @@
-"""What snapshots tell of the time before the logs begin, for jobs that need to know what was there.
+"""What snapshots say about the time before the logs begin, for jobs that need to know what was there.
 
     znodes = read_before(spark, dirs)                       rows of ZNODES, or None
     sessions = read_before(spark, dirs, sessions=True)      rows of SESSIONS, or None
 
-Of each ensemble whose logs do not go back to its beginning, one snapshot: the newest whole one that is not behind the
-first transaction in the logs, else the oldest whole one. What it says of the time since, the jobs find in the logs too.
+One snapshot is read for each ensemble whose logs do not go back to its beginning: the newest whole one that is not
+later than the first transaction in the logs, else the oldest whole one. What it says about later times is also in the
+logs.
 """
 
 from collections.abc import Iterable, Sequence

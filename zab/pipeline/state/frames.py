@@ -5,7 +5,7 @@
     last_zxid(log, at)                   the zxid that a moment means: the last transaction at or below it
 
 A moment is a zxid, or a time: then it means the last transaction whose time is at or below it. In logs of ours times
-never run backwards; in those of ZooKeeper a new leader's clock may be behind, and the rule stays the same one.
+never run backwards; in those of ZooKeeper a new leader's clock may be behind; the rule is the same.
 
     log ──────── at most two events a transaction ─┐
     znodes ───── one event, or two ────────────────┴─ by path, sorted ── replay_batches ── rows
@@ -13,7 +13,7 @@ never run backwards; in those of ZooKeeper a new leader's clock may be behind, a
 One pass over the log, one shuffle; what a worker holds is one znode and the names of its children
 (`zab.pipeline.state.replay`). Refused writes and refused multis change nothing.
 
-The log has to hold every transaction behind the snapshot up to the moment, each once; whether it does is not looked at
+The log has to hold every transaction after the snapshot up to the moment, each once. Whether it does is not checked
 here (`zab.pipeline.state.moment` plans both). A snapshot of ZooKeeper has to be exact at or below the moment.
 """
 

@@ -3,9 +3,9 @@
     local_moment(dirs, at) -> Moment            which snapshot, which transactions (`zab.pipeline.state.moment`)
     local_state(moment) -> ZooKeeperState       the state there
 
-The snapshot is loaded, and the transactions behind it are applied one after the other, by the tolerant rules of
-`datatree.zookeeper.state`, which over an exact snapshot of ours do what a member does. Memory holds the tree, as that
-of any member that is to serve it; logs are read a piece at a time. `frames` does the same on a cluster.
+The snapshot is loaded, and the transactions after it are applied one after the other, by the tolerant rules of
+`datatree.zookeeper.state`, which over an exact snapshot of ours do what a member does. Memory holds the tree, as in a
+member that serves it; logs are read a piece at a time. `frames` does the same on a cluster.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -98,16 +98,16 @@ def _epoch(rows: pa.RecordBatch, zxids: Integers, at: Integers) -> Epoch:
     )
 
 
-def _joined(before: Epoch | None, behind: Epoch) -> Epoch:
+def _joined(before: Epoch | None, after: Epoch) -> Epoch:
     if before is None:
-        return behind
-    later = max(before, behind, key=lambda epoch: epoch.last)
+        return after
+    later = max(before, after, key=lambda epoch: epoch.last)
     return Epoch(
-        min(before.first, behind.first),
+        min(before.first, after.first),
         later.last,
-        before.count + behind.count,
+        before.count + after.count,
         later.time,
-        before.unlisted_count + behind.unlisted_count,
+        before.unlisted_count + after.unlisted_count,
     )
 
 

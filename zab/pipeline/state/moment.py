@@ -8,8 +8,8 @@ below it. The rules:
 1. A time means the last transaction whose time is at or below it.
 2. The state begins with the newest whole snapshot that is exact at or below that zxid; without one, with nothing, if
    the logs go back to the beginning of the ensemble.
-3. Every transaction from there to the moment has to be in the logs, once the members' logs have filled each other up:
-   the first is the next one behind the snapshot or the first of its epoch, no epoch has a hole, none ends early.
+3. Every transaction from there to the moment has to be in the logs, where what one member lacks may come from another:
+   the first is the next one after the snapshot or the first of its epoch, no epoch has a hole, none ends early.
 4. Anything else is a PipelineError that names what is kept.
 
 `Logs` reads the logs for this: with Spark (`state_of`), or in this process (`local_state`).
@@ -68,21 +68,21 @@ class Logs(Protocol):
 
 @frozen
 class Moment:
-    """One moment of one ensemble: the state is `base` and the transactions behind it up to `zxid`."""
+    """One moment of one ensemble: the state is `base` and the transactions after it up to `zxid`."""
 
     members: tuple[MemberFiles, ...]
     zxid: int
     time: datetime | None
-    """Of the last transaction; None when there is none behind the snapshot."""
+    """Of the last transaction; None when there is none after the snapshot."""
     base: Chosen | None
     """None: from nothing."""
     is_closing_listed: bool
     problems: tuple[Problem, ...]
     """Snapshots that were passed over because they cannot be read."""
     txn_count: int
-    """How many transactions are between."""
+    """How many transactions are between the two."""
     last_epoch: int
-    """The latest epoch that the members' files say anything of, committed or not."""
+    """The latest epoch that the members' files mention, committed or not."""
 
     @property
     def ensemble(self) -> str:
@@ -123,7 +123,7 @@ class _Kept:
     end: int
     """The last zxid in the logs that may be shown; 0 without any."""
     known: list[int]
-    """Zxids of transactions that the names and headers of files prove to have been, rising."""
+    """Zxids that had a transaction, as the names and headers of files prove; rising."""
     problems: tuple[Problem, ...] = ()
     """Snapshots that cannot be read, as far as they were looked at."""
 
@@ -145,7 +145,7 @@ class _Kept:
         else:
             ends = visible_epochs(surveys)
             end = max(ends.values(), default=0)
-        # A file begins behind a transaction; but the log of a deposed leader may go on where its epoch had ended.
+        # A file begins after a transaction; but the log of a deposed leader may go on where its epoch had ended.
         begun = {log.first - 1 for log in logs if log.first - 1 <= min(end, ends.get(log.first >> 32, end))}
         return cls(members, end, sorted({*known, *ends.values(), *begun}))
 
@@ -238,7 +238,7 @@ def _is_from_the_beginning(members: Sequence[MemberFiles], first: int) -> bool:
 
 
 def _check_whole(epochs: Sequence[Epoch], after: int, kept: _Kept, wanted: int) -> None:
-    """Every transaction behind `after` is there, as far as the files can tell."""
+    """Every transaction after `after` is there, as far as the files can tell."""
     last = after
     for epoch in epochs:
         follows = epoch.first == last + 1 or (epoch.number > last >> 32 and epoch.first & _COUNTER == 1)
@@ -253,7 +253,7 @@ def _check_whole(epochs: Sequence[Epoch], after: int, kept: _Kept, wanted: int) 
             )
         last = epoch.last
     for zxid in kept.known:
-        # All of its epoch up to it have been, and some of them would belong to the state.
+        # All transactions of its epoch up to it existed, and some of them belong to the state.
         if zxid > last and zxid & _COUNTER and max(last + 1, zxid >> 32 << 32 | 1) <= wanted:
             raise PipelineError(_missing(last, min(zxid, wanted) + 1, wanted, kept))
 

@@ -1,7 +1,7 @@
 """The tree at one moment, path by path: what a snapshot said of a znode, then what happened to it, in order.
 
 A transaction touches a path and its parent, so it becomes at most two *events*, and those of one path suffice to replay
-it: no tree is needed, and any number of workers may share the paths.
+it. No tree is needed, and any number of workers may share the paths.
 
     kind           of                              what it does to the znode
     ZNODE          a row of the snapshot           is there, with this stat
@@ -57,7 +57,7 @@ __all__ = [
     "replay_batches",
 ]
 
-# In the order in which they count where zxid and part are the same: the snapshot's rows have neither.
+# In the order in which they apply where zxid and part are the same: the snapshot's rows have neither.
 ZNODE, CHILD, CREATE, DELETE, SET_DATA, SET_ACL, CLOSE, CHILD_CREATED, CHILD_DELETED, CHILD_CLOSED = range(10)
 
 BASE_COLUMNS: Final = (

@@ -5,10 +5,10 @@
     write_version_2(disk, state)              version-2/snapshot.<zxid>, exact (`datatree.zookeeper.snapshot`)
     found_version_2(disk, epoch)              acceptedEpoch, currentEpoch
 
-A state is whatever can be gone through several times by rising path (`State.znodes`): a tree in memory, or rows that
-Spark has sorted, spooled on disk. It is gone through three times: to count children and to find the lists of
-permissions, to sum the digest (it stands in the head of a native file, by way of the chain), and to write. Memory holds
-what has to be known in advance: the count of each znode that has children, the ACLs, and the sessions.
+A state is anything that can be iterated several times by rising path (`State.znodes`): a tree in memory, or rows that
+Spark has sorted, spooled on disk. It is iterated three times: to count children and to find the lists of permissions,
+to sum the digest (the header of a native file contains it, by way of the chain), and to write. Memory holds what has to
+be known in advance: the count of each znode that has children, the ACLs, and the sessions.
 
 What is written is a state that a member can go on from, which is more than rows:
 
@@ -19,7 +19,7 @@ What is written is a state that a member can go on from, which is more than rows
 The chain of a native file begins a new history: that of the lineage id, zxid and digest
 (`datatree.log.batch.imported`). Files become visible under their names when they are durable.
 
-Deliberately not here: where the directories are and what stands in them already (`zab.cli.new_members`), and the real
+Deliberately not here: where the directories are and what is in them already (`zab.cli.new_members`), and the real
 disk.
 """
 
@@ -182,7 +182,7 @@ class _Cursor:
             visible_cversion(znode.cversion, count), znode.aversion, visible_owner(znode.owner),
             len(data) if data else 0, count, znode.pzxid,
         )  # fmt: skip
-        # What the digest is of the znode is known to nobody who reads a snapshot.
+        # Snapshots do not hold the digest of a znode, and the writer does not use it.
         return data, self._ids[znode.acl], stat, znode.owner, znode.cversion, 0
 
     def _digest(self, znode: SnapshotZnode) -> int:

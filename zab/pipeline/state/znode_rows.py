@@ -1,7 +1,7 @@
 """Rows of ZNODES as znodes, one after the other, and a state that Spark has sorted, spooled on the driver's disk.
 
     as_znodes(batch)                    the znodes of one batch
-    spooled(znodes, file)               the rows of a DataFrame by rising path, to be gone through as often as needed
+    spooled(znodes, file)               the rows of a DataFrame by rising path, to be iterated as often as needed
 
 Spark sorts; the driver takes partition after partition, each as Arrow batches, and keeps them in one file: its memory
 holds one partition, made small enough for that. Paths are compared as bytes, by Spark as in the files of members.
@@ -55,7 +55,7 @@ def as_znodes(batch: pa.RecordBatch) -> Iterator[SnapshotZnode]:
 
 
 def spooled(znodes: "DataFrame", file: Path) -> Callable[[], Iterator[SnapshotZnode]]:
-    """Write the rows, sorted by path, to `file` (the caller removes it), and return what goes through them.
+    """Write the rows, sorted by path, to `file` (the caller removes it), and return what iterates them.
 
     znodes: rows of ZNODES of one state; evaluated once. Raises OSError."""
     from pyspark import StorageLevel

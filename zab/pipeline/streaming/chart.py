@@ -1,7 +1,7 @@
 """What is in one log file, as far as it has been looked at: which zxids, with which gaps, and where to begin reading.
 
-A chart of a file that is being written grows: `advance` looks at what came since the last time, nothing twice. One of a
-closed native file is made from its index. A chart has only a few entries, whatever the size of the file:
+The chart of a file that is being written grows: `advance` looks only at what came since the last time. That of a closed
+native file is made from its index. A chart has only a few entries, whatever the size of the file:
 
     runs     stretches of zxids of one epoch without a gap; `joined` says that nothing is missing before the stretch
     stakes   frames (native) or records (version-2) that reading may begin at, with the last zxid before each
@@ -30,7 +30,7 @@ from zab.pipeline.reading.spans import AnyBlock, read_index
 __all__ = ["Chart", "Run", "follows"]
 
 SLICE_BYTES: Final = 4 << 20
-"""How much is looked at in one go: what is between two stakes at most, but for larger batches."""
+"""How much is looked at in one go. Two stakes are no further apart, unless a batch is larger."""
 _STAKE_BYTES: Final = 64 << 10
 """How far apart stakes are at least."""
 _SEEN_BYTES: Final = 28
@@ -53,9 +53,9 @@ def follows(zxid: int, first: int) -> bool:
 
 @define(eq=False)
 class Chart:
-    """See the module. `stop` is the offset behind the last readable frame or record, `mark` the largest high-water mark
+    """See the module. `stop` is the offset after the last readable frame or record, `mark` the largest high-water mark
     in a batch. `holes` says what is wrong right before a run, by the first zxid of the run; `end_damage` what is wrong
-    behind the last one, as far as is known."""
+    after the last one, as far as is known."""
 
     log: LogFile
     runs: list[Run] = field(factory=list)
@@ -128,7 +128,7 @@ class Chart:
 
     def _look(self, file: OpenFile, end: int, *, is_all: bool) -> bool:
         """Look at what is between `stop` and `end`; whether anything readable was there. Bytes cut off at `end` are
-        looked at again, with what comes behind them."""
+        looked at again, with what comes after them."""
         log, start, before = self.log, self.stop, self.last
         scan: FrameScan | RecordScan
         if log.kind == "native":
@@ -150,7 +150,7 @@ class Chart:
             self.stakes.append((start, before))
             self._seen = file.read(start, _SEEN_BYTES)
         self.stop = scan.stop
-        # What is whole of a frame that is not is looked at again, with the rest of it.
+        # The whole batches of a frame that is not whole yet are looked at again, with the rest of it.
         blocks = [block.only(block.base + block.at < scan.stop) for block in blocks]
         self._add([block for block in blocks if len(block)], [one for one in damage if one.offset < scan.stop])
         return True
@@ -184,11 +184,11 @@ class Chart:
     # Asking it.
 
     def reach(self, zxid: int, limit: Callable[[int, int], int]) -> int:
-        """The last zxid up to which nothing is missing behind `zxid`; `zxid` itself when what follows is not here.
+        """The last zxid up to which nothing is missing after `zxid`; `zxid` itself when what follows is not here.
 
-        `limit(before, first)` is the last zxid that may be shown of the run with `first` in it, behind `before`."""
+        `limit(before, first)` is the last zxid that may be shown of the run with `first` in it, after `before`."""
         at = zxid
-        for run in self._runs_behind(zxid):
+        for run in self._runs_after(zxid):
             goes_on = run.first <= at or run.first == at + 1 or (run.joined and follows(at, run.first))
             shown = min(run.last, limit(at, run.first)) if goes_on else 0
             if shown <= at:
@@ -200,13 +200,13 @@ class Chart:
 
     def between(self, after: int, until: int) -> tuple[tuple[int, int], ...]:
         """(first, last) of the stretches of zxids in (after, until]."""
-        runs = self._runs_behind(after)
+        runs = self._runs_after(after)
         return tuple((max(run.first, after + 1), min(run.last, until)) for run in runs if run.first <= until)
 
     def nth(self, after: int, count: int) -> int:
-        """The zxid of the transaction that is so many behind `after`, or the last one."""
+        """The zxid of the transaction that is so many after `after`, or the last one."""
         zxid = after
-        for run in self._runs_behind(after):
+        for run in self._runs_after(after):
             begin = max(run.first - 1, after)
             zxid = min(run.last, begin + count)
             count -= zxid - begin
@@ -215,11 +215,11 @@ class Chart:
         return zxid
 
     def stake(self, zxid: int) -> int:
-        """Where in the file to begin reading what comes behind `zxid`."""
+        """Where in the file to begin reading what comes after `zxid`."""
         at = bisect_right(self.stakes, zxid, key=lambda stake: stake[1]) - 1
         return self.stakes[at][0] if at > 0 else 0
 
-    def _runs_behind(self, zxid: int) -> list[Run]:
+    def _runs_after(self, zxid: int) -> list[Run]:
         return self.runs[bisect_right(self.runs, zxid, key=lambda run: run.last) :]
 
 
@@ -231,6 +231,6 @@ def _firsts(block: AnyBlock) -> Integers:
 
 
 def _next(begins: Mask, at: int) -> int:
-    """The place behind `at` where something begins."""
+    """The place after `at` where something begins."""
     found = np.flatnonzero(begins[at + 1 :])
     return at + 1 + int(found[0]) if len(found) else len(begins)

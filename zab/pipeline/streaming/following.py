@@ -3,11 +3,11 @@
     following = Following(["/var/lib/zab1", "/var/lib/zab2"])
     following.poll()
     ensemble = following.ensembles["…"]
-    route = ensemble.route(ensemble.earliest())      # legs: stretches of files, one behind the other
+    route = ensemble.route(ensemble.earliest())      # legs: stretches of files, one after the other
     ensemble.obstacle(route.end)                     # why it goes no further, where it should
 
-Directories may be those of running members, or such that logs are shipped to: files grow, roll, are cut and purged
-while they are followed. Any member serves, and what one lacks another gives, so that each transaction comes once.
+The directories may be those of running members, or ones that logs are shipped to: files grow, roll, are cut and purged
+while they are followed. Any member will do. What one lacks comes from another, and each transaction comes once.
 
 Invariants:
 - A route goes on from its position without a gap: by the numbers within an epoch, by the headers of the files and the
@@ -134,7 +134,7 @@ class MemberLogs:
         return found
 
     def ends_of_epochs(self) -> Iterator[tuple[int, int]]:
-        """(last zxid of an epoch, first of the next one) wherever nothing is missing in between."""
+        """(last zxid of an epoch, first of the next one) where nothing is missing in between."""
         charts = self.in_order
         for number, chart in enumerate(charts):
             for run, following in pairwise(chart.runs):
@@ -145,7 +145,7 @@ class MemberLogs:
                 if first >> 32 != chart.last >> 32 and follows(chart.last, first) and chart.end_damage is None:
                     yield chart.last, first
 
-    def chart_behind(self, zxid: int) -> Chart | None:
+    def chart_after(self, zxid: int) -> Chart | None:
         """Of the file that goes on from `zxid`, as far as their headers and names say."""
         below = [chart for chart in self.in_order if chart.lowest <= zxid]
         if not below:
@@ -211,14 +211,14 @@ class Ensemble:
             self.epochs = {}
 
     def advance(self) -> None:
-        """Look at what has come in all logs. A file that is gone meanwhile is told by the next listing."""
+        """Look at what has come in all logs. A file that is gone by then is noticed at the next listing."""
         for logs in self.members.values():
             _unless_gone(logs.advance)
         if self.kind == "version-2":
             self.epochs = visible_epochs([logs.survey() for logs in self.members.values()])
             for logs in self.members.values():
                 for last, following in logs.ends_of_epochs():
-                    # A history that goes on with what is committed is committed up to there.
+                    # Where a history goes on with what is committed, all of it up to there is committed.
                     if following <= self.epochs.get(following >> 32, 0):
                         self._learn(last)
             return
@@ -266,7 +266,7 @@ class Ensemble:
         return Route(after, tuple(legs))
 
     def _leg(self, after: int, until: int, count_max: int, avoid: Collection[str]) -> Leg | None:
-        """The stretch of one file behind `after`: of the member that was read last, or else the one that has most."""
+        """The stretch of one file after `after`: of the member that was read last, or else the one that has most."""
         best: Leg | None = None
         names = sorted(self.members.keys() - set(avoid), key=lambda name: (name != self._preferred, name))
         for name in names:
@@ -279,7 +279,7 @@ class Ensemble:
 
     def _leg_of(self, name: str, after: int, until: int, count_max: int) -> Leg | None:
         logs = self.members[name]
-        chart = logs.chart_behind(after)
+        chart = logs.chart_after(after)
         if chart is None:
             return None
         chart.advance()
@@ -302,7 +302,7 @@ class Ensemble:
             return lambda _before, first: max(mark, self.epochs.get(first >> 32, 0))
 
         def limit(before: int, first: int) -> int:
-            # Where an epoch begins, all that may be shown of the one before has to have been.
+            # A new epoch is shown once all that may be shown of the one before has been.
             is_complete = before >> 32 == first >> 32 or before >= self.epochs.get(before >> 32, 0)
             return self.epochs.get(first >> 32, 0) if is_complete else 0
 
@@ -328,9 +328,9 @@ class Ensemble:
 
 def _obstacle(logs: MemberLogs, after: int) -> str:
     """What a member has in place of what follows `after`."""
-    chart = logs.chart_behind(after)
-    behind = next((other for other in logs.in_order if other.lowest > after), None)
-    goes_on = f"and {behind.log.name} goes on from {behind.lowest:#x}" if behind is not None else "and ends there"
+    chart = logs.chart_after(after)
+    later = next((other for other in logs.in_order if other.lowest > after), None)
+    goes_on = f"and {later.log.name} goes on from {later.lowest:#x}" if later is not None else "and ends there"
     if chart is None:
         return f"{logs.found.directory} has nothing of it, {goes_on}"
     there = chart.reach(after, lambda _before, _first: _NO_LIMIT)
@@ -344,7 +344,7 @@ def _obstacle(logs: MemberLogs, after: int) -> str:
 
 
 def _unless_gone(look: Callable[[], _T]) -> _T | None:
-    """What it finds; None when a file is gone, as the next listing will tell. Raises PipelineError."""
+    """What it finds; None when a file is gone, as the next listing will show. Raises PipelineError."""
     try:
         return look()
     except FileNotFoundError:
@@ -362,7 +362,8 @@ class Following:
     ensembles: dict[str, Ensemble] = field(factory=dict)
 
     def poll(self) -> None:
-        """Look at what there is now. Raises PipelineError: as `inventory`, and for logs whose end nobody can tell."""
+        """Look at what there is now. Raises PipelineError: as `inventory`, and for logs that do not say what is
+        committed."""
         found = self._inventory()
         for name, members in found.ensembles.items():
             self._check(members)

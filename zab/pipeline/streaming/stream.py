@@ -12,13 +12,13 @@ An offset is a zxid for each ensemble, so that a checkpoint stays good while fil
     {"version": 1, "ensembles": {"<name>": {"zxid": 4294967396, "lineage": "<32 hex digits>"}}}
 
 ZooKeeper's ensembles, which have no lineage, have `segment` and `begins` in its place: a log file that was read, and
-how it begins. Directories that do not fit to this are refused: the checkpoint is of another history.
+how it begins. Directories that do not match are refused: the checkpoint is of another history.
 
-Batch 0 is always empty: it writes the zxid that the stream starts at into the checkpoint. (Spark keeps the end of a
-batch only; a start that is looked up again after a crash, as `latest`, would be another one.)
+Batch 0 is always empty: it writes the zxid that the stream starts at into the checkpoint. (Spark keeps only the end of
+a batch. A start such as `latest` would be another zxid if it were looked up again after a crash.)
 
-Invariants: a batch has exactly the transactions between its two offsets, whenever and however often it is read; where
-one member's file turns out to be damaged, another gives the rest, and without another the batch fails.
+Invariants: a batch has exactly the transactions between its two offsets, whenever and however often it is read. Where
+one member's file turns out to be damaged, the rest comes from another; without another the batch fails.
 """
 
 import time
@@ -198,7 +198,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         positions = self._checked(start)
         left = limit.max_rows if isinstance(limit, ReadMaxRows) else _NO_LIMIT
         reached = dict(positions)
-        # Each its share first; what is not used up, the others may have.
+        # First each ensemble gets its share; the others may use what is left of it.
         for share in (max(1, left // max(1, len(positions))), left):
             for name in sorted(positions):
                 left -= self._go_on(reached, name, min(share, left))

@@ -1,10 +1,10 @@
 """What the files of an ensemble's members say together: holes, ends, epochs, chains, and where the contents differ.
 
-    history = MemberHistory(member, reports)      one member: its files in order, and what is wrong by themselves
+    history = MemberHistory(member, reports)      one member: its files in order, and what is wrong with them alone
     Comparison(histories, ...)                    all members of an ensemble: findings, and `drills`, to be looked into
 
-Invariants: a hole in a history is told once, with the damage that made it, if there is any. What one member lacks is
-told of that member; where members stand against each other, of those in the minority. Deliberately not here: the
+Invariants: a hole in a history is reported once, with the damage that made it, if there is any. What one member lacks
+is reported for that member; where members contradict each other, for those in the minority. Deliberately not here: the
 reading of files (`zab.pipeline.verify.files`), and what differs within a stretch (`zab.pipeline.verify.held`).
 """
 
@@ -24,9 +24,9 @@ from zab.pipeline.verify.findings import COUNTER, Drill, Finding, between, diffe
 __all__ = ["Comparison", "MemberHistory"]
 
 DRILLS_MAX = 1_000
-# Of those that are told one by one, at one place; and in one file.
+# Of those that are reported one by one, at one place; and in one file.
 DAMAGE_MAX: Final = 10
-HOLES_TOLD_MAX = 100
+HOLES_REPORTED_MAX = 100
 
 
 @define(eq=False)
@@ -41,7 +41,7 @@ class _Lost:
 
 @define(eq=False)
 class MemberHistory:
-    """One member: what it holds, in order, and what is wrong with that by itself."""
+    """One member: what it holds, in order, and what is wrong with that alone."""
 
     member: MemberFiles
     reports: list[FileReport]
@@ -123,7 +123,7 @@ class MemberHistory:
             else:
                 self._explain(pending, None)
             for number, hole in enumerate(holes):
-                if number == HOLES_TOLD_MAX:
+                if number == HOLES_REPORTED_MAX:
                     sentence = f"{len(holes) - number} more holes in this file, up to zxid {holes[-1].following:#x}"
                     self._add("gap", sentence, report, hole.offset, hole.after + 1)
                     self.holes += [_Lost(each.after, each.following, report, each.offset) for each in holes[number:]]
@@ -132,9 +132,9 @@ class MemberHistory:
                 mine = [one for one in damage if hole.start <= one.offset <= hole.offset]
                 self._hole(hole, report, [(report, one) for one in mine])
                 damage = [one for one in damage if one not in mine]
-            behind = [one for one in damage if one.offset >= report.end]
-            self._explain([(report, one) for one in damage if one not in behind], None)
-            pending = [(report, one) for one in behind]
+            at_end = [one for one in damage if one.offset >= report.end]
+            self._explain([(report, one) for one in damage if one not in at_end], None)
+            pending = [(report, one) for one in at_end]
             before = report
         self._explain(pending, None)
 
@@ -157,7 +157,7 @@ class MemberHistory:
                 self._add("chain", sentence, report, 0, report.first)
             return None
         if report.first <= before.last:
-            sentence = f"zxid {report.first:#x} stands behind {before.last:#x}, with which {before.span.file.name} ends"
+            sentence = f"zxid {report.first:#x} comes after {before.last:#x}, with which {before.span.file.name} ends"
             self._add("order", sentence, report, first_offset, report.first)
             return None
         return None if follows(before.last, report.first) else Hole(before.last, report.first, 0, first_offset)
@@ -176,7 +176,7 @@ class MemberHistory:
         self._add("gap", sentence, report, hole.offset, hole.after + 1)
 
     def _snapshot_between(self, hole: Hole) -> SnapshotFile | None:
-        """A snapshot that the log goes on behind. A member of ours that gets one sets all of its log aside; one of
+        """A snapshot after which the log goes on. A member of ours that gets one sets all of its log aside; one of
         ZooKeeper's keeps it, and it cannot be told from a member that has lost the files in between."""
         if self.member.kind == "native":
             return None
@@ -190,7 +190,7 @@ class MemberHistory:
         for number, (report, one) in enumerate(damage):
             if hole is not None and number == 0:
                 sentence = f"{one.reason}; {between(hole.after, hole.following)}"
-                # The end of a file that others go on behind was not torn off while it was written.
+                # The end of a file after which others go on was not torn off while it was written.
                 kind = "gap" if one.kind == TORN else one.kind
                 self._add(kind, sentence, report, one.offset, hole.after + 1)
             elif one.kind == TORN:
@@ -256,7 +256,7 @@ class MemberHistory:
         return None if parts is None else max(part.last for part, _ in parts)
 
     def continued(self, epoch: int) -> tuple[Epoch, FileReport] | None:
-        """Where its log goes on behind an epoch that it holds; None when it does not, or only behind a hole."""
+        """Where its log goes on after an epoch that it holds; None when it does not, or only after a hole."""
         end = self.end_of(epoch)
         later = [each for number, each in self.epochs.items() if number > epoch]
         if end is None or not later or any(hole.after == end for hole in self.holes):
@@ -272,7 +272,7 @@ class MemberHistory:
 
 
 class Comparison:
-    """The members of one ensemble beside each other."""
+    """The members of one ensemble, compared with each other."""
 
     def __init__(self, histories: Sequence[MemberHistory], shift: int, cuts: Sequence[int]) -> None:
         self.histories = [one for one in histories if one.last is not None]
@@ -341,7 +341,7 @@ class Comparison:
                 self._beyond(one, agreed, "uncommitted", sentence, deviation=False)
 
     def _beyond(self, one: MemberHistory, zxid: int, kind: str, sentence: str, *, deviation: bool = True) -> None:
-        """A finding at what stands behind `zxid`; its offset is found when it is looked into."""
+        """A finding at what comes after `zxid`; its offset is found when it is looked into."""
         report = one.report_of(zxid + 1)
         self.findings.append(one.finding(kind, sentence, report, None, zxid + 1, deviation=deviation))
 

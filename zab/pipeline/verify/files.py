@@ -1,4 +1,4 @@
-"""One log file of one member, examined: what comparing it with others needs, and what is wrong with it by itself.
+"""One log file of one member, examined: what comparing it with others needs, and what is wrong with it alone.
 
     examine(Task(span, ...)) -> FileReport           the whole file, no transaction decoded
     held(span, ranges) -> Held                       each batch or record in some ranges of zxids, to name what differs
@@ -11,7 +11,7 @@ hold the same have the same digests; two that differ have the same ones with a c
 
 A bucket is named by its lowest zxid: a multiple of 2^shift, or one of `cuts`, where the history of some member begins.
 
-Invariants: memory is a window and the numbers of the batches; what is told does not depend on the sidecar index.
+Invariants: memory is a window and the numbers of the batches; the report does not depend on the sidecar index.
 Deliberately not here: what reports of several files say together (`zab.pipeline.verify.compare`).
 """
 
@@ -35,7 +35,7 @@ __all__ = ["Buckets", "Chain", "Epoch", "FileReport", "Held", "Hole", "Task", "W
 Words: TypeAlias = npt.NDArray[np.uint64]
 
 BROKEN_MAX = 1_000
-"""How many batches of a file are told that do not continue the chain."""
+"""How many batches of a file that do not continue the chain are reported."""
 HOLES_MAX = 10_000
 """How many holes of a file are kept."""
 
@@ -92,7 +92,7 @@ def _firsts(block: AnyBlock) -> Integers:
 
 
 def _ends(block: AnyBlock) -> Integers:
-    """The offsets in the file behind the batches or records."""
+    """The offsets in the file after the batches or records."""
     start = block.base + block.at
     if not isinstance(block, Block):
         return start + _RECORD_OVERHEAD + block.length
@@ -114,7 +114,7 @@ class Task:
 
 @frozen
 class Hole:
-    """Behind zxid `after` the file goes on at `following`, at this offset; nothing from `start` on to there is read."""
+    """After zxid `after` the file goes on at `following`, at this offset; nothing from `start` on to there is read."""
 
     after: int
     following: int
@@ -153,7 +153,7 @@ class Buckets:
 
 @define(eq=False)
 class FileReport:
-    """See the module. `first` and `last` zxid are None when nothing of the file is readable. `end`: behind the last
+    """See the module. `first` and `last` zxid are None when nothing of the file is readable. `end`: after the last
     readable batch or record. `mark`: the largest high-water mark in it. `last_chain`: of the last batch."""
 
     span: Span
@@ -180,7 +180,7 @@ def examine(task: Task) -> FileReport:
     """Read the whole file of the task."""
     log = task.span.file
     if log.kind == "version-2":
-        # What the file holds is of interest even where it belongs under another name.
+        # What the file holds counts even where its name is wrong.
         task = evolve(task, span=evolve(task.span, start=len(LOG_HEADER), file=evolve(log, cutoff=None)))
     run = _Examination(task)
     for found in blocks(task.span, use_index=False):
@@ -271,7 +271,7 @@ class _Examination:
         self._check_index(offsets, lasts, heads["time"].astype(np.int64))
 
     def _check_chains(self, block: Block, offsets: Integers) -> None:
-        """Hash every batch. Behind a hole the chain begins anew with what the batch says."""
+        """Hash every batch. After a hole the chain begins anew with what the batch says."""
         view = memoryview(block.data)
         starts, lengths = block.at.tolist(), block.heads["length"].tolist()
         told = block.heads["chain"].tobytes()

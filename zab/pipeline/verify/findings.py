@@ -1,6 +1,6 @@
-"""The rows of `verify`, and what is said in them.
+"""The rows of `verify`, and the kinds of findings that they have.
 
-A *deviation* (`DEVIATIONS`, by kind) is what may not be. What merely is so is stated (`STATED`).
+A *deviation* (`DEVIATIONS`, by kind) is a fault. What is only stated (`STATED`) is no fault.
 
 Invariants: every finding has the place: the member, and where there is one, the file, the offset in it and the zxid.
 """
@@ -27,8 +27,8 @@ DEVIATIONS: Final = {
     "order": "zxids that do not rise",
     "shortened": "the log ends below what the member itself says was durable",
     "chain": "a batch does not continue the hash chain of the one before it",
-    "missing": "at the end of an epoch, what the others hold",
-    "extra": "at the end of an epoch, what no other holds, and by its mark was committed",
+    "missing": "transactions at the end of an epoch that the others hold",
+    "extra": "transactions at the end of an epoch that no other holds, though by its mark they were committed",
     "differs": "the same zxid, other bytes",
     "snapshot": "one that is damaged, of another history, or not what the log makes of the one before",
 }
@@ -38,9 +38,9 @@ STATED: Final = {
     "replayed": "what a snapshot was compared with, or why it was not",
     "lags": "less at the end than other members",
     "begins": "less at the beginning than other members",
-    "torn": "an end that was never promised",
-    "uncommitted": "an end that was given up",
-    "installed": "what is not in ZooKeeper's log a snapshot stands for",
+    "torn": "an end that was never acknowledged",
+    "uncommitted": "an end that was never committed",
+    "installed": "transactions that ZooKeeper's log lacks, with a snapshot in their place",
     "refused": "a refused multi, written in two ways that mean the same",
 }
 
@@ -70,7 +70,7 @@ class Drill:
 
 
 def follows(before: int, first: int) -> bool:
-    """Whether `first` is the zxid that comes right behind `before`."""
+    """Whether `first` is the zxid that comes right after `before`."""
     return first == before + 1 if first >> 32 == before >> 32 else first > before and first & COUNTER == 1
 
 

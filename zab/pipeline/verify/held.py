@@ -2,11 +2,11 @@
 
     compare_held(drill, parts) -> Findings        parts: what the files of all members hold of the stretch
 
-Of a zxid that has other bytes on some member, the members in the minority are named, all of them if there is no
-majority. The place is exact: the first record of the batch that differs, or the batch where only its header does.
+Where members have other bytes at a zxid, those in the minority are named, or all if there is no majority. The place is
+exact: the first record of the batch that differs, or the batch where only its header does.
 
 ZooKeeper writes a refused multi in two ways: it marks the parts of the transaction as refused when it applies it, and a
-member that has not logged it by then logs the marks. Both mean that nothing was done, so that is stated, no deviation.
+member that has not logged it by then logs the marks. Both mean that nothing was done, so this is not a deviation.
 
 Invariants: what is read again is no more than the batches that differ. Deliberately not here: what is missing
 (`zab.pipeline.verify.compare`).
@@ -144,7 +144,7 @@ class _Stretch:
         return holders
 
     def take_refused(self, blamed: Integers) -> Iterator[Finding]:
-        """Refused multis that differ in the marks of their parts alone; nobody is blamed for those any more."""
+        """Refused multis that differ in the marks of their parts alone; no member is blamed for them."""
         for at in np.flatnonzero(blamed).tolist():
             found = {number: self.members[number].read(int(self.places[number, at])) for number in self._holders(at)}
             meant = {_refused_multi(payload) for payload in found.values()}
@@ -158,7 +158,8 @@ class _Stretch:
     def different(self, blamed: Integers) -> Iterator[Finding]:
         """One finding for each member and each run of batches that it does not have as the others.
 
-        What ends a run is a batch that members agree on; where they cut batches otherwise, only one may have some."""
+        A batch that members agree on ends a run. One that only one member has does not: it may only be cut
+        otherwise."""
         at = np.flatnonzero(blamed)
         agreed = np.cumsum((blamed == 0) & ((self.places >= 0).sum(axis=0) > 1))
         cuts = np.flatnonzero((np.diff(agreed[at]) > 0) | (np.diff(blamed[at]) != 0)) + 1

@@ -2,12 +2,12 @@
 
     verify_replay(spark, members, reports, newest=1) -> Findings
 
-The newest whole snapshots of an ensemble are looked at. Each is compared with the state (`state.frames`) that the
-logs lead to from an older snapshot, or from the beginning. A snapshot of ZooKeeper is exact at no zxid of its own
-while it was taken under load: then both, it and the older one, are replayed to where it is exact.
+The newest whole snapshots of an ensemble are looked at. Each is compared with the state (`state.frames`) that the logs
+lead to from an older snapshot, or from the beginning. A snapshot of ZooKeeper that was taken under load is exact at no
+zxid of its own: then both, it and the older one, are replayed to where it is exact.
 
-Left out is what is a server's own and not the ensemble's: ZooKeeper's text of /zookeeper/config and the sums of
-quotas; and of its snapshots the sessions, which it copies at another moment than the znodes.
+What belongs to one server and not to the ensemble is left out: ZooKeeper's text of /zookeeper/config and the sums of
+quotas. So are the sessions in its snapshots, which it copies at another moment than the znodes.
 
 Invariants: where logs do not suffice for a replay, that is stated, never passed over. Memory is Spark's.
 """
@@ -76,7 +76,7 @@ class _Replay:
             yield from self._told(_different(held[1], made.sessions, "session", ("timeout",)), "session")
         moment = made.moments[0]
         since = "the beginning" if moment.base is None else moment.base.file.name
-        sentence = f"compared with {since} and the {moment.txn_count} transactions behind it, up to {self._at:#x}"
+        sentence = f"compared with {since} and the {moment.txn_count} transactions after it, up to {self._at:#x}"
         yield self._report.finding("replayed", sentence, deviation=False)
 
     def _state(self, members: Sequence[MemberFiles]) -> StateAt:
