@@ -1,13 +1,13 @@
 """Expiration buckets: which of many ids are due, found without looking at the others.
 
 An id that may stay silent for `timeout_ms` from now on is put into the bucket of the first multiple of the interval I
-that lies strictly behind that moment:
+that lies strictly after that moment:
 
     round_up(t) = (t // I + 1) * I
     bucket(id)  = round_up(now + timeout_ms), again at every touch
 
-One pointer moves along the buckets. It starts at round_up(start); when the time reaches it, the ids of its bucket are
-due and it moves on by I. So an id is due in (timeout, timeout + I] after its last touch.
+One pointer moves along the buckets. It starts at round_up(start). When the time reaches it, the ids of its bucket are
+due and it moves on by I. So an id is due between timeout (exclusive) and timeout + I after its last touch.
 
 Invariants:
 - An id is in at most one bucket, and `_bucket_of` says in which; empty buckets do not exist.
@@ -37,7 +37,7 @@ class ExpirationBuckets:
         self._bucket_of: dict[int, int] = {}
 
     def round_up(self, time: int) -> int:
-        """The first multiple of the interval strictly behind `time`."""
+        """The first multiple of the interval strictly after `time`."""
         return (time // self.interval_ms + 1) * self.interval_ms
 
     def __len__(self) -> int:

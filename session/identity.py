@@ -10,7 +10,8 @@ The time is that of the wall clock, so that a reboot does not repeat ids (a mono
 exists all the same is refused by the leader, and the server takes the next.
 
 Top bytes 80 and ff are never used: a stored owner with these marks a container or a TTL znode. Servers with such an id
-use 00, which no other server has; two of them in one ensemble may at worst draw the same id, and are refused as above.
+use 00, which no other server has. Two of them in one ensemble may at worst make the same id; the later one is refused
+as above.
 
 The password is BLAKE2b-128 of the id (8 bytes, big-endian), keyed with a key that is made of the ensemble's lineage id.
 So every member can check it, nothing is stored, and a password of another ensemble does not fit.

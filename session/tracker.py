@@ -7,14 +7,13 @@ everything that its client sends, and closing from the moment at which its end i
 unknown session is refused: its client is too late.
 
 Owner: the connection of a learner, or the leader itself, through which the session was last created or attached. A
-request that comes through another owner is refused as moved: the client that sent it has left that connection
-behind. A session without an owner, after a new leader started, takes the first one that sends a request.
+request that comes through another owner is refused as moved: its client has reconnected elsewhere since. After a new
+leader started, a session has no owner; the first one that sends a request of it becomes its owner.
 
-The session clock: it follows `now`, but by at most one interval at a time, so what the process did not see is not
-counted against sessions. A leader that was paused for an hour has an hour of touches waiting in its sockets, and
-must read them before it may call anybody dead. So `expired` runs last in a turn, and this clock, not `now`, decides
-(G1 expiry last).
-The price is that a session may live longer than its timeout by as much as the process was late.
+The session clock follows `now`, but by at most one interval at a time, so time in which the process did not run is not
+counted against sessions. A leader that was paused for an hour has an hour of touches waiting in its sockets, and must
+read them before it may expire a session. So `expired` runs last in a turn (G1 expiry last), and this clock, not `now`,
+decides. The price is that a session may outlive its timeout by as much as the process was late.
 
 Invariants:
 - No session is due before its full timeout of the session clock has passed since its last touch.
@@ -104,7 +103,7 @@ class SessionTracker:
         return True
 
     def expired(self, now: int) -> list[int]:
-        """The sessions that are due; each is closing from now on, and comes out once. To be called last in a turn."""
+        """The sessions that are due, each once; they are closing from now on. To be called last in a turn."""
         self._advance(now)
         due = self._buckets.expire(self._clock)
         for id_ in due:
@@ -142,13 +141,13 @@ class SessionTracker:
         return True
 
     def disown(self, owner: Hashable) -> None:
-        """The link to `owner` is gone: its sessions take the next one that sends a request."""
+        """The link to `owner` is gone: its sessions take as owner the next one that sends a request."""
         for tracked in self._sessions.values():
             if tracked.owner == owner:
                 tracked.owner = None
 
     def admit(self, id_: int, requester: Hashable) -> Admission:
-        """Whether a request of the session that came through `requester` may go on."""
+        """Whether a request of the session that came through `requester` is admitted."""
         tracked = self._sessions.get(id_)
         if tracked is None or tracked.is_closing:
             return Admission.EXPIRED
@@ -177,7 +176,7 @@ class SessionTracker:
 
 
 class TouchTable:
-    """What a learner heard of global sessions since it last answered a PING of the leader. It expires none."""
+    """Which global sessions a learner heard from since it last answered a PING of the leader. It expires none."""
 
     def __init__(self) -> None:
         self._touched: dict[int, int] = {}
@@ -190,6 +189,6 @@ class TouchTable:
         self._touched[id_] = timeout_ms
 
     def drain(self) -> dict[int, int]:
-        """Session -> timeout (ms) of all that was heard; the table is empty then."""
+        """Session -> timeout (ms) of all that were heard; the table is empty afterwards."""
         touched, self._touched = self._touched, {}
         return touched

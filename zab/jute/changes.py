@@ -6,17 +6,17 @@ Format, in jute's types:
     change  zxid long, part int, time long (ms since 1970), session long, kind int, path string, data buffer,
             version int, owner long
 
-Kind, part, version and owner are those of `datatree.changes`. (zxid, part) of the page is the place to ask on from:
-everything up to it is in this page, in earlier ones, or not for the one who asked. `lineage` names the history that
-the place is in.
+Kind, part, version and owner are those of `datatree.changes`. (zxid, part) of the page is the place from which to ask
+for the next one: everything up to it is in this page, in earlier ones, or not to be shown to this client. `lineage`
+names the history that the place is in.
 
-    status  0 GIVEN      the changes behind the place that was asked for, as far as they go
+    status  0 GIVEN      the changes after the place that was asked for, as far as they go
             1 OLDER      that place is older than what this server can answer; `oldest` is the first from which it can,
                          and 0 in every other page
-            2 BEYOND     it is behind the last transaction that this server has applied, `zxid`
-            3 ELSEWHERE  it is in no history that this server has: another lineage, or a zxid that nothing has
+            2 BEYOND     that place is after the last transaction that this server has applied, `zxid`
+            3 ELSEWHERE  that place is in no history that this server has: another lineage, or a zxid that nothing has
 
-Of a page that is not GIVEN, `changes` is empty.
+In a page that is not GIVEN, `changes` is empty.
 
 Deliberately not here: what is in a page (`zab.member.changes`).
 """

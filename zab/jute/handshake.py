@@ -8,11 +8,11 @@ Format, in jute's types:
                        [read-only bool]
 
 The read-only byte came with ZooKeeper 3.4. A server that does not find it in the request takes it as false and leaves
-it out of its answer, since such a client does not expect it. A session id of 0 asks for a new session. A timeout of 0
+it out of its answer, because such a client does not expect it. A session id of 0 asks for a new session. A timeout of 0
 in the answer says that the session is not (or no longer) valid; id and password are zero then.
 
-Invariants: a request that ends anywhere but before or behind the read-only byte, or goes on behind it, is read up to
-there; what is missing raises `JuteError`. A null password reads as an empty one: no session has it.
+Invariants: a request may end before or after the read-only byte; bytes after it are ignored, and a request that is too
+short raises `JuteError`. A null password reads as an empty one, which no session has.
 
 Deliberately not here: when to accept what (`zab.server`), ids and passwords (`session.identity`).
 """

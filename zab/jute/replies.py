@@ -5,7 +5,7 @@ Format, in jute's types, after the frame's length:
     reply           xid int, zxid long, error int, body; no body when the error is not 0
     notification    the same header with xid -1 and error 0, then type int, state int, path string
 
-Bodies by operation code (Stat is 68 bytes, made and read by whoever knows a znode; here they pass as they are):
+Bodies by operation code (Stat is 68 bytes, which `datatree.znode` makes and reads; here they pass unchanged):
 
      1 create, 502 createIfNotExists     path string
     15, 19, 21 create2, …                path string, Stat
@@ -232,7 +232,7 @@ class WatcherEvent:
 class MultiResult:
     """One part of a multi's answer: `value` is what the body of `opcode` decodes to, None when `error` is not 0.
 
-    A refused part has opcode -1. Part of a refused multi and error 0: it was fine and is undone.
+    A refused part has opcode -1. In a refused multi, error 0 means that the part itself was fine; it was undone.
     """
 
     opcode: int
