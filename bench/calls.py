@@ -3,8 +3,8 @@
     python -m bench.calls [--seconds S] [--top N]
 
 Three members on loopback count every call of their loop's thread while the load generator writes 100 bytes at a time.
-The counts are exact; only how the writes fall into turns depends on the machine, most of all with many in flight. Turns
-that serve no write (pings, the begin and the end of the count) are divided over all writes of the run.
+The counts are exact. Only the number of writes in a turn depends on the machine, most of all with many in flight. Turns
+without a write (pings, the beginning and the end of the count) are divided among all writes of the run.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What is measured: the cells of the table, and one run of the load generator for one of them.
 
 A cell is an operation, a value size, connections × requests in flight on each, and where the connections go: to a
-follower or to the leader for the shallow ones (the way of a request counts there, so like is compared with like), over
-all members for the deep ones.
+follower or to the leader for the shallow ones (there the path of a request matters, so like is compared with like),
+over all members for the deep ones.
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
     python -m bench.compare [--rounds N] [--seconds S] [--cells PATTERN ...] [--quick] [--against-itself] [--no-readme]
 
 Both ensembles run on loopback for the whole time, with the same zoo.cfg (`maxClientCnxns=0`), ZooKeeper with -Xmx512m.
-Both are warmed up with 12 s of load. In each round every cell is run on both, the side that begins changing from round
-to round, so that what happens to the machine happens to both. Memory is read freshly started and one minute after the
-last load; then leaders are killed. The page bench/README.md and bench/build/comparison.json get the result.
+Both are warmed up with 12 s of load. In each round every cell is run on both. The side that begins changes from round
+to round, so that what happens to the machine happens to both. Memory is read after the start and one minute after the
+last load; then leaders are killed. The result is written to bench/README.md and bench/build/comparison.json.
 
 `--against-itself` puts ZooKeeper on both sides: the ratios then show what the method adds of its own.
 Everything started here is ended here, by its process id, whatever happens.
@@ -95,7 +95,7 @@ def _ours(options: argparse.Namespace, directory: Path) -> contextlib.AbstractCo
 
 
 def _warm_up(side: ZooKeeperEnsemble, seconds: float) -> None:
-    """Load of every kind: a virtual machine compiles what it has seen often."""
+    """Load of every kind, because a virtual machine compiles what runs often."""
     for operation in ("set", "get", "create", "mix"):
         run_load(side.hosts, Cell(operation, 30, 100, "all"), seconds=seconds / 4, warmup_seconds=0)
 
@@ -108,7 +108,7 @@ def _measure_cells(comparison: Comparison, sides: list[ZooKeeperEnsemble], optio
             results: dict[int, Result] = {}
             for index in (0, 1) if turn % 2 == 0 else (1, 0):
                 hosts = hosts_of(measured.cell, sides[index])
-                # What the run before left to the disk must not be paid for by this one.
+                # Writes that the run before left to the disk must not slow down this one.
                 os.sync()
                 results[index] = run_load(
                     hosts, measured.cell, seconds=options.seconds, warmup_seconds=RUN_WARMUP_SECONDS
@@ -166,7 +166,7 @@ def _git(*arguments: str) -> str:
 
 
 def _save(comparison: Comparison) -> None:
-    """What was found so far, also when the run was broken off."""
+    """What was found so far, also when the run was interrupted."""
     (BUILD / "comparison.json").write_text(json.dumps(dataclasses.asdict(comparison), indent=1))
 
 

@@ -1,8 +1,7 @@
 """One member that counts its calls: `python -m bench.counted_member OUTPUT FILE`, else as `python -m zab.server FILE`.
 
-SIGUSR1 begins to count in the loop's thread, SIGUSR2 ends it and writes OUTPUT: a JSON array of
-`[function, calls, is_python]`.
-The counts are exact: the interpreter's own hook is told of each call.
+SIGUSR1 begins to count in the loop's thread. SIGUSR2 ends it and writes OUTPUT, a JSON array of
+`[function, calls, is_python]`. The counts are exact: the interpreter calls its own hook for each call.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Time without a leader: from `kill -9` of it to the first write that a survivor acknowledges.
 
-One prober per survivor opens a session and writes, again and again, as a client does that has lost its server; the
+One prober per survivor opens a session and writes, again and again, as a client does that has lost its server. The
 first reply of all ends the measurement. It speaks the protocol itself, so that no client library's back-off counts.
 """
 
@@ -25,7 +25,8 @@ _OPEN_ACL = struct.pack(">ii", 1, 31) + struct.pack(">i5si6s", 5, b"world", 6, b
 
 
 def measure_failover(ensemble: ZooKeeperEnsemble) -> float:
-    """Kills the leader and returns the seconds until a write succeeds again; then the member is back and follows."""
+    """Kills the leader and returns the seconds until a write succeeds again. Then starts the member again: it
+    follows."""
     _write_once(ensemble.leader().client_port, _CREATE)
     leader = ensemble.leader()
     survivors = [member.client_port for member in ensemble.members if member is not leader]
@@ -63,7 +64,7 @@ def _probe(port: int, succeeded: threading.Event, moments: list[float]) -> None:
 
 
 def _write_once(port: int, operation: int) -> float:
-    """One session with one write; the moment of the reply. Raises OSError when anything stands in its way."""
+    """One session with one write; the moment of the reply. Raises OSError when it fails."""
     with socket.create_connection(("127.0.0.1", port), ANSWER_SECONDS) as connection:
         connection.settimeout(ANSWER_SECONDS)
         connection.sendall(_HANDSHAKE)

@@ -1,11 +1,11 @@
-"""A history of clients that work beside the load: three of our members, the load generator, and clients that record.
+"""A history of clients that run during the load: three of our members, the load generator, and clients that record.
 
     python -m bench.history FILE.parquet [--seconds S] [--cell KEY] [--clients N]
 
 The load is a cell of the benchmark (`--cell`, as `bench.compare` names it; `none` for no load), on znodes of its own.
-Beside it, N clients write, read and sync a few znodes that they share, record what they were told, and write it as
-Parquet. Then the history is checked, as `zab pipeline history FILE` does; exit code 1 if a promise was broken.
-Everything started here is ended here.
+Meanwhile N clients write, read and sync a few znodes that they share, record the replies, and write them as Parquet.
+Then the history is checked, as `zab pipeline history FILE` does; exit code 1 if a promise was broken. Everything
+started here is ended here.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def run(ensemble: ZooKeeperEnsemble, seconds: float, cell: str, client_count: int) -> list[Operation]:
-    """What the recording clients were told while the load was there."""
+    """What the recording clients were told during the load."""
     ports = [member.client_port for member in ensemble.members]
     founder = RecordingClient(0, ports, 0)
     founder.once(ports[0], [Request(Kind.CREATE, "/chaos", "root")])

@@ -42,7 +42,7 @@ struct frame {
     uint32_t sequence; /* offset of the sequence digits from the start, 0: none */
 };
 
-/* The requests of one connection, repeated for ever. */
+/* The requests of one connection, repeated endlessly. */
 struct ring {
     uint8_t *bytes;
     struct frame *frames;

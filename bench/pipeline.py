@@ -3,10 +3,10 @@
     python -m bench.pipeline [--transactions N] [--rounds N] [--quick] [--no-page]
 
 Makes native logs of two million transactions with datatree's own encoder, in segments of 64 MiB with their indexes, in
-batches of 1, 10 and 100, and the same transactions as a log of ZooKeeper; `verify` compares three members with the same
-files each. Everything is measured in CPU seconds of the
-whole process tree (driver, JVM and workers), since other work on the machine falsifies anything else; a figure is the
-median of the rounds, in turns. The page bench/PIPELINE.md gets the result.
+batches of 1, 10 and 100, and the same transactions as a log of ZooKeeper. `verify` compares three members that have the
+same files. Everything is measured in CPU seconds of the whole process tree (driver, JVM and workers), because other
+work on the machine distorts anything else. A figure is the median of alternating rounds. The result is written to
+bench/PIPELINE.md.
 """
 
 from __future__ import annotations
@@ -258,7 +258,7 @@ def _write_parquet(path: Path, spans: Sequence[Span]) -> None:
 
 
 def _worker_memory(spark: SparkSession, directory: Path) -> list[tuple[str, float]]:
-    """The most memory that a Python worker had, behind a small directory and behind a large one."""
+    """The most memory that a Python worker had, of a small directory and of a large one."""
     (directory / "one segment" / "version-1").mkdir(parents=True)
     first = next((directory / "batches of 100" / "version-1").glob("log.*[0-9a-f]"))
     os.link(first, directory / "one segment" / "version-1" / first.name)
@@ -348,7 +348,7 @@ def _page(
     for title in dict.fromkeys(run.title for run in through):
         cells = [_cell(run.rate / 1e6) for run in through if run.title == title]
         lines.append(f"| {title} | {' | '.join(cells)} |")
-    held = ", ".join(f"{mib:.0f} MiB behind {name}" for name, mib in memory)
+    held = ", ".join(f"{mib:.0f} MiB for {name}" for name, mib in memory)
     lines += ["", f"The most memory of a Python worker: {held}.", ""]
     lines += _verify_table(options.transactions, compared)
     return "\n".join(lines) + "\n"

@@ -1,4 +1,4 @@
-"""From measurements to the page: medians with quartiles, the tables, and where they stand in bench/README.md."""
+"""From measurements to the page: medians with quartiles, the tables, and their place in bench/README.md."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Comparison:
 
 
 def quartiles(values: Sequence[float]) -> tuple[float, float, float]:
-    """(first quartile, median, third quartile); of one value, three times that."""
+    """(first quartile, median, third quartile); of a single value, that value three times."""
     if len(values) == 1:
         return values[0], values[0], values[0]
     first, median, third = statistics.quantiles(values, n=4, method="inclusive")
