@@ -90,7 +90,7 @@ class SessionTracker:
         self._buckets.touch(id_, self._clock, timeout_ms)
 
     def touch(self, id_: int, timeout_ms: int | None, now: int) -> bool:
-        """The session's client was heard. False: there is no such session any more.
+        """The session's client was heard. False: the session is over or unknown.
 
         `timeout_ms` is the one negotiated on its present connection; None: the one that it was created with.
         """
@@ -133,7 +133,7 @@ class SessionTracker:
         return None if tracked is None else tracked.owner
 
     def set_owner(self, id_: int, owner: Hashable) -> bool:
-        """The session is attached through `owner` now. False: there is no such session any more."""
+        """The session is attached through `owner` now. False: the session is over or unknown."""
         tracked = self._sessions.get(id_)
         if tracked is None or tracked.is_closing:
             return False

@@ -192,8 +192,8 @@ def test_one_member_of_zookeeper_alone(zab: Zab, name: str, zookeeper_directorie
 def test_a_range_outside_of_what_is_kept(
     zab: Zab, name: str, zab_directories: Directories, quiet_spark: SparkSession, tmp_path: Path
 ) -> None:
-    dirs, behind = dirs_of(zab_directories), f"{zab_directories.last_zxid + 1:#x}"
-    assert behind in zab.refused(name, dirs, tmp_path / "out", "--zxid-min", behind)
+    dirs, beyond = dirs_of(zab_directories), f"{zab_directories.last_zxid + 1:#x}"
+    assert beyond in zab.refused(name, dirs, tmp_path / "out", "--zxid-min", beyond)
     if name == "audit":
         assert "2099" in zab.refused(name, dirs, tmp_path / "out", "--since", "2099-01-01T00:00:00Z")
         assert "1999" in zab.refused(name, dirs, tmp_path / "out", "--until", "1999-01-01T00:00:00Z")

@@ -72,7 +72,7 @@ def store() -> Iterator[Store]:
             ("AWS_ACCESS_KEY_ID", "test"),
             ("AWS_SECRET_ACCESS_KEY", "test"),
             ("AWS_EC2_METADATA_DISABLED", "true"),
-            # This store keeps the checksum behind a body that comes in chunks as a part of it.
+            # This store keeps the checksum after a body that comes in chunks as a part of it.
             ("AWS_REQUEST_CHECKSUM_CALCULATION", "when_required"),
         ):
             patch.setenv(name, value)

@@ -404,7 +404,7 @@ def _named(found: Sequence[tuple[str | None, MemberFiles]]) -> list[MemberFiles]
 
 def _name_version2(members: list[MemberFiles], depth: int) -> None:
     """Members of ZooKeeper below one directory are one ensemble, with that directory's name, if no two of them have
-    the same number; else what lies below each directory in it is looked at by itself."""
+    the same number; else what lies below each directory in it is looked at separately."""
     ways = [_way(member) for member in members]
     while len({tuple(way[: depth + 1]) for way in ways}) == 1 and depth < min(map(len, ways)) - 1:
         depth += 1

@@ -72,7 +72,7 @@ class Place:
         return f"{self.root.partition('://')[0].lower()}://{self._authority()}{self.path}"
 
     def _authority(self) -> str:
-        """What a URI has between its scheme and the path in the file system, such as the host of an hdfs."""
+        """What a URI has between its scheme and the path in the file system, such as the host of an HDFS."""
         _, own = _file_system(self.root)
         rest = _shown(self.root).partition("://")[2].rstrip("/")
         return rest[: len(rest) - len(own)] if rest.endswith(own) else ""

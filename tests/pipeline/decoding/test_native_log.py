@@ -63,17 +63,17 @@ def expected(data: bytes, *, newest: bool = False) -> Found:
         if newest and part.offset >= found.synced:
             damage.append((part.at, None, "torn"))
             break
-        behind = part.at
-        while (length := body_length(data, behind, part.end)) is not None:
-            # Recovery gives up the rest of the frame; a reader goes on behind a body that is damaged.
-            end = behind + HEADER_BYTES + length
+        at = part.at
+        while (length := body_length(data, at, part.end)) is not None:
+            # Recovery gives up the rest of the frame; a reader goes on after a body that is damaged.
+            end = at + HEADER_BYTES + length
             try:
-                batches.append(parse(data[:end], behind))
+                batches.append(parse(data[:end], at))
             except BatchError:
-                damage.append((behind, end, "damaged"))
-            behind = end
-        if behind < part.end:
-            damage.append((behind, part.end, "damaged"))
+                damage.append((at, end, "damaged"))
+            at = end
+        if at < part.end:
+            damage.append((at, part.end, "damaged"))
     return [batch.first for batch in batches], damage
 
 
@@ -121,9 +121,9 @@ def test_a_scan_goes_on_from_where_another_one_stopped() -> None:
         first = FrameScan(Bytes(file.data[:cut]), FIRST, cut, 0, True)
         before, _ = read(first)
         assert first.stop in file.frames
-        behind, damage = read(FrameScan(Bytes(file.data), FIRST, len(file.data), first.last, True, first.stop))
+        after, damage = read(FrameScan(Bytes(file.data), FIRST, len(file.data), first.last, True, first.stop))
         assert damage == []
-        assert sorted({*before, *behind}) == [batch.first for batch in file.batches]
+        assert sorted({*before, *after}) == [batch.first for batch in file.batches]
 
 
 @pytest.mark.parametrize("newest", [False, True])

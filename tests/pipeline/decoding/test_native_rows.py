@@ -270,7 +270,7 @@ def test_rows_where_a_mask_is_set() -> None:
 
 @pytest.mark.parametrize("cut", range(1, 12))
 def test_a_record_that_ends_in_the_middle_of_a_field_is_malformed(cut: int) -> None:
-    """At the very end of the buffer, too, where the bytes behind it are not there to be read."""
+    """At the very end of the buffer, too, where the bytes after it are not there to be read."""
     txn = Txn(FIRST, TIME, SESSION, 0, 5, 1, b"/a", b"xyz", None)
     raw = encode(txn)[:-cut]
     body = raw[:1] + (len(raw) - 5).to_bytes(4, "big") + raw[5:]

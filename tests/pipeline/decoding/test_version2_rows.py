@@ -107,8 +107,8 @@ def test_a_create_of_very_old_files_has_no_parents_cversion() -> None:
 
 def test_digests_of_other_versions_are_read_over() -> None:
     payload = payload_of(Txn(FIRST, TIME, SESSION, 1, 5, 4, b"/a", b"x", None))
-    for behind in (struct.pack(">iq", 1, 5), struct.pack(">i", 1) + b"\0\0\0\x03abc"):
-        (row,), damage = read([payload + behind])
+    for rest in (struct.pack(">iq", 1, 5), struct.pack(">i", 1) + b"\0\0\0\x03abc"):
+        (row,), damage = read([payload + rest])
         assert (row["path"], row["data"], row["version"], damage) == ("/a", b"x", 4, [])
 
 

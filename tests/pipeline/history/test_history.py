@@ -116,9 +116,9 @@ def test_a_right_history_has_no_violation_in_whatever_order_it_was_recorded() ->
         # Two writes in the wrong order: by time, by session.
         ("write order", changed(A, 8, invoked=0, returned=1), [(A, 2), (A, 8)]),
         ("write order", changed(A, 5, operation=20), [(A, 8), (A, 20)]),
-        # A read behind a sync that does not show what was known when the sync was sent.
+        # A read after a sync that does not show what was known when the sync was sent.
         ("stale synced read", changed(B, 3, value=b"0", version=0, mzxid=1, zxid=1), [(A, 2), (B, 3)]),
-        # A session is shown the past: behind a read, behind its own write.
+        # A session is shown the past: after a read, after its own write.
         ("non-monotonic read", changed(B, 1, operation=9), [(B, 8), (B, 9)]),
         # Nobody wrote this; it shows the future; there are versions that nobody made.
         ("phantom value", changed(B, 4, value=b"9"), [(B, 4)]),

@@ -23,7 +23,7 @@ def kinds(path: Path, operations: Sequence[Operation], replicas: Sequence[Replic
 def test_a_right_run_is_recorded_as_one(tmp_path: Path) -> None:
     path = tmp_path / "run.parquet"
     assert kinds(path, good_history(), good_replicas()) == set()
-    # Each member reads both znodes at last, behind a sync.
+    # Each member reads both znodes at last, after a sync.
     assert read_history([path]).num_rows == len(good_history()) + 3 * 3
 
 

@@ -119,7 +119,7 @@ with job_session() as spark:
 
 
 def test_a_program_is_submitted(driver: Driver, zab_directories: Directories, tmp_path: Path) -> None:
-    """With the archive behind `--py-files`; it asks for no cluster, since it has been given one."""
+    """With the archive given to `--py-files`; it asks for no cluster, since it has been given one."""
     for name in JOBS:
         driver.of(name)
     assert driver.process.wait(60) == 0, "it has all cores until it ends"

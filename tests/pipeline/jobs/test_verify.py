@@ -314,7 +314,7 @@ def test_a_file_full_of_holes_is_told_in_a_hundred_lines(tmp_path: Path) -> None
     assert len(gaps) == 101
     assert "149 more holes in this file" in gaps[-1].sentence
     broken = [one for one in deviations([directory]) if one.kind == "chain"]
-    assert broken == [], "what stands behind a hole proves nothing"
+    assert broken == [], "what comes after a hole proves nothing"
 
 
 def test_a_missing_directory_is_a_clear_error(tmp_path: Path) -> None:
@@ -381,7 +381,7 @@ def test_damage_is_named(copy: Directories, inject: Callable[[Directories], Inje
     injected = inject(copy)
     findings = deviations(copy.members)
     if copy.kind != NATIVE and not findings:
-        # Where the log goes on behind a snapshot, a file that is gone looks like a snapshot that was sent.
+        # Where the log goes on after a snapshot, a file that is gone looks like a snapshot that was sent.
         findings = [one for one in found(copy.members) if one.kind == "installed" and one.member == "2"]
         assert injected.what == "a file removed"
     hit = named(findings, injected)

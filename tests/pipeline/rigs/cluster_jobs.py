@@ -25,7 +25,7 @@ from zab.pipeline.spark_session import job_session
 
 
 def inputs(name: str, job: Job, out: Path, dirs: list[str]) -> list[str]:
-    """What stands behind the name."""
+    """What follows the name."""
     if name == "history":
         write_history(out / "clients.parquet", good_history(Random(1), 100))
         return [str(out / "clients.parquet")]

@@ -150,7 +150,7 @@ def flip_byte(directories: Directories, member: int = 0, where: str = "record") 
     if where == "file":
         _flip(log.path, 1)
         return Injected(what, member, log.path, 0, len(LOG_HEADER), None, frozenset({DAMAGED, UNREADABLE, FOREIGN}))
-    # The payload begins behind checksum and length; its data, before the version and the digest.
+    # The payload begins after checksum and length; its data, before the version and the digest.
     _flip(log.path, start + 8 if where == "header" else start + 12 + 44 + len(record.txn.path))
     return Injected(what, member, log.path, start, end, (zxid, zxid), frozenset({DAMAGED}))
 
@@ -236,7 +236,7 @@ def remove_record(directories: Directories, member: int = 0) -> Injected:
         frame = log.frame_of(batch.zxid)
         log.replace_batch(batch.zxid, None)
         log.write()
-        # Readers may name the batch behind the gap, or the end of the one before it.
+        # Readers may name the batch after the gap, or the end of the one before it.
         following = min(offset for zxid, offset in log.offsets.items() if zxid > batch.zxid)
         start = min(frame.offset, at)
         return Injected(
@@ -335,7 +335,7 @@ def _zxids_of(directories: Directories, path: Path) -> tuple[int, int]:
 
 
 def remove_segment(directories: Directories, member: int = 0) -> Injected:
-    """A log file in the middle is gone: its place is behind the end of the one before, or before the next."""
+    """A log file in the middle is gone: its place is after the end of the one before, or before the next."""
     files = directories.logs(member)
     path = middle_file(directories, member)
     zxids = _zxids_of(directories, path)
@@ -468,7 +468,7 @@ def mixed_versions(directories: Directories, other: Directories, member: int = 0
 
 
 def empty_segment(directories: Directories, member: int = 0, *, newest: bool = True) -> Path:
-    """A log file of no bytes: behind the others, as a crash leaves it, or in place of one in the middle."""
+    """A log file of no bytes: after the others, as a crash leaves it, or in place of one in the middle."""
     if not newest:
         path = middle_file(directories, member)
         path.write_bytes(b"")

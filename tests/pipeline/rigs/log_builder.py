@@ -108,7 +108,7 @@ def in_batches(txns: Sequence[Txn], *sizes: int) -> list[list[Txn]]:
 
 
 def as_batch(previous: tuple[int, bytes], txns: Sequence[Txn], mark: int | None = None) -> Batch:
-    """The batch of these transactions behind a position; by default everything before it is committed."""
+    """The batch of these transactions after a position; by default everything before it is committed."""
     first, body = txns[0].zxid, b"".join(map(encode, txns))
     known = previous[0] if mark is None else mark
     return build(

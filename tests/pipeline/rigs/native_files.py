@@ -82,7 +82,7 @@ class NativeLog:
         return next(frame for frame in self.frames if any(batch.zxid == zxid for batch in frame.batches))
 
     def write(self) -> None:
-        """With the frames as they are now. What was preallocated behind them is cut."""
+        """With the frames as they are now. What was preallocated after them is cut."""
         seed = seed_of(self.header.first)
         pieces = [self.header.pack()]
         at = SEGMENT_HEADER_BYTES
@@ -128,7 +128,7 @@ def with_records(batch: Batch, change: Callable[[Txn], Txn]) -> bytes:
 
 
 def rechained(previous: bytes, batch: Batch) -> Batch:
-    """`batch` with the chain that it has behind `previous`."""
+    """`batch` with the chain that it has after `previous`."""
     from hashlib import blake2b
 
     hasher = blake2b(previous + batch.raw[:_HASHED_BYTES] + batch.body, digest_size=len(previous))

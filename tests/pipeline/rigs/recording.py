@@ -1,6 +1,6 @@
 """The history of a run as Parquet: what the clients were told, and what the members hold at last.
 
-What a member holds is there as a read behind a sync, by a session of its own, after everything else: so a write that
+What a member holds is there as a read after a sync, by a session of its own, after everything else: so a write that
 was acknowledged and is gone at the end is a violation of the history alone.
 """
 

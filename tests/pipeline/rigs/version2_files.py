@@ -31,7 +31,7 @@ class Record:
 
 @dataclass
 class Version2Log:
-    """One file; zeros behind the records are kept in `padding`."""
+    """One file; zeros after the records are kept in `padding`."""
 
     path: Path
     records: list[Record] = field(default_factory=list)
@@ -54,7 +54,7 @@ class Version2Log:
 
     @property
     def end(self) -> int:
-        """Behind the last record."""
+        """After the last record."""
         return self.records[-1].offset + len(self.records[-1].raw) if self.records else len(LOG_HEADER)
 
     def find(self, zxid: int) -> Record:

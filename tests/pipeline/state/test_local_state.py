@@ -220,7 +220,7 @@ def test_a_damaged_snapshot_is_passed_over_and_named(directories: Directories, t
 
 
 def test_what_a_kill_left_holds_all_that_was_acknowledged(directories: Directories) -> None:
-    """The mark of ours follows the last transactions on disk: up to it they are surely committed, behind it perhaps."""
+    """The mark of ours follows the last transactions on disk: up to it they are surely committed, after it perhaps."""
     dirs = [f"e={member}" for member in directories.killed]
     surely, perhaps = local_moment(dirs), local_moment(dirs, uncommitted=True)
     assert surely.zxid <= perhaps.zxid

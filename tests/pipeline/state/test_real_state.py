@@ -44,7 +44,7 @@ def transactions(directories: Directories) -> dict[int, Txn]:
 
 
 def load(directories: Directories, path: Path, txns: dict[int, Txn]) -> ZooKeeperState:
-    """The content of a snapshot. What ZooKeeper's holds of transactions behind its zxid is completed: it is exact at
+    """The content of a snapshot. What ZooKeeper's holds of transactions after its zxid is completed: it is exact at
     the zxid beside its digest, which becomes the state's."""
     if directories.kind == NATIVE:
         disk = RealDisk(str(path.parent.parent), lock=False)
@@ -54,8 +54,8 @@ def load(directories: Directories, path: Path, txns: dict[int, Txn]) -> ZooKeepe
     zxid = int(path.name.partition(".")[2], 16)
     state = ZooKeeperState.load(reader, zxid)
     assert reader.digest_zxid is not None
-    for behind in sorted(one for one in txns if zxid < one <= reader.digest_zxid):
-        state.apply(txns[behind])
+    for later in sorted(one for one in txns if zxid < one <= reader.digest_zxid):
+        state.apply(txns[later])
     return state
 
 

@@ -187,7 +187,7 @@ def test_sums_of_quotas_are_left_out() -> None:
 
 @pytest.mark.parametrize("last", [7, (1 << 31) - 1, -(1 << 31)])
 def test_logs_without_the_parents_cversion_count_it(last: int) -> None:
-    """As those of ZooKeeper before 3.3.5; what comes behind the largest number is smaller, and changes nothing."""
+    """As those of ZooKeeper before 3.3.5; what comes after the largest number is smaller, and changes nothing."""
     events = [
         event(
             b"/",

@@ -66,7 +66,7 @@ def test_state_of_ours_at_a_zxid_from_a_snapshot(spark: SparkSession, zab_direct
 
 
 def test_state_of_zookeepers_at_a_time_from_a_snapshot(spark: SparkSession, zookeeper_directories: Directories) -> None:
-    """At the zxid of a snapshot there is no transaction to tell the time: a moment behind it has one."""
+    """At the zxid of a snapshot there is no transaction to tell the time: a moment after it has one."""
     dirs = dirs_of(zookeeper_directories)
     acknowledged = (write.zxid for write in reversed(zookeeper_directories.writes))
     at = next(zxid for zxid in acknowledged if zxid <= zookeeper_directories.killed_zxid and time_of(dirs, zxid))

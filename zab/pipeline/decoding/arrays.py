@@ -90,7 +90,7 @@ def walk(
 def _in_order(
     count: int, steps: list[tuple[Integers, Integers]], singly: list[tuple[int, list[int]]]
 ) -> tuple[Integers, Integers]:
-    """Region by region: what the steps side by side found, the n-th record of each, then what was found singly."""
+    """Region by region: what the parallel steps found, the n-th record of each, then what was found one by one."""
     if len(steps) == 1 and not singly:
         return steps[0][1], steps[0][0]
     counts = np.zeros(count, dtype=np.int64)

@@ -2,11 +2,11 @@
 
 A multi is one transaction that does several things or none. In the rows of the pipeline each part is a row, with the
 zxid, time, session, cxid and checksum of the whole and a type, path and so on of its own; `part` counts from 0. A multi
-that was refused did nothing, whatever its parts are in the log: ZooKeeper logs the parts before the refused one as if
-they had been done, so that here every part of it becomes an error, with code 0 where the part itself was fine. An empty
-multi stays one row, of type 14.
+that was refused did nothing, whatever its parts are in the log, because ZooKeeper logs the parts before the refused one
+as if they had been done. So every part of it becomes an error here, with code 0 where the part itself was fine. An
+empty multi stays one row, of type 14.
 
-Multis are taken apart one by one: their parts are of no fixed layout.
+Multis are decoded one by one, because their parts have no fixed layout.
 """
 
 from typing import Any, Final
@@ -63,7 +63,7 @@ def _add(columns: dict[str, list[Any]], parts: tuple[Part, ...]) -> None:
     is_refused = any(kind == OpCode.ERROR for kind, *_ in parts)
     for index, (kind, number, path, data, rest) in enumerate(parts):
         if is_refused:
-            # ZooKeeper leaves bytes of the operation where the code of a part that was fine would be.
+            # Where a part was fine, ZooKeeper leaves bytes of the operation in the place of the code.
             error = number if kind == OpCode.ERROR and number < 0 else 0
             values: tuple[Any, ...] = (OpCode.ERROR, index, _text(path), None, None, None, None, None, error, None)
         else:

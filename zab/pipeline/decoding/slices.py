@@ -67,7 +67,7 @@ def timestamps(times_ms: NDArray[Any]) -> pa.TimestampArray:
 
 
 def parents(paths: pa.StringArray) -> pa.BinaryArray:
-    """What stands before the last "/" of each path, "" directly below the root; every path must have a "/"."""
+    """What comes before the last "/" of each path, "" directly below the root; every path must have a "/"."""
     count = len(paths)
     if not count:
         return pa.array([], pa.binary())

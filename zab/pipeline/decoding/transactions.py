@@ -1,4 +1,4 @@
-"""Transactions in columns, whichever kind of log they come from, and the rows of `schema.LOG` made of them.
+"""Transactions in columns, from either kind of log, and the rows of `schema.LOG` made of them.
 
 A decoder (`native_rows`, `version2_rows`) says where in a buffer the fields of n transactions are; here they become
 record batches with any choice of columns. Only the columns that are asked for are made. A multi becomes one row for
@@ -10,7 +10,7 @@ each of its parts (`multi`).
     codes           for each transaction, an index into a short list of distinct values; 0 is null
 
 Invariants: rows are in the order of the log; all parts of a multi are in the same record batch. Deliberately not here:
-any check; what arrives is well-formed.
+any check; the input is well-formed.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -64,7 +64,8 @@ class Source:
 
 @define(eq=False)
 class Transactions:
-    """n transactions; see the module. `version` is number without what only errors and sessions mean by it."""
+    """n transactions; see the module. `version` is `number` where that is a version; errors and sessions have another
+    meaning for it."""
 
     data: bytes
     position: Integers

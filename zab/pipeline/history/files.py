@@ -125,7 +125,7 @@ def write_history(path: str | Path, operations: Iterable[Operation], *, name: st
 
 
 def read_history(paths: Iterable[str | Path]) -> pa.Table:
-    """The rows of these files, columns as in HISTORY. Raises PipelineError for what is no history."""
+    """The rows of these files, columns as in HISTORY. Raises PipelineError for files that are not a history."""
     tables = []
     for path in paths:
         try:

@@ -6,7 +6,7 @@ operations that contradict each other, or one alone. A *place* is the count of w
 
     lost write           an acknowledged write is not there: two writes made one version, a version went back, or a
                          reply from a later zxid shows what was before it
-    write order          a write or refusal stands before something that was answered before it was sent, or that its
+    write order          a write or refusal comes before something that was answered before it was sent, or that its
                          own session had asked for earlier
     stale synced read    a read after a `sync` shows less than was known to any client before the sync was sent
     non-monotonic read   a session is shown less than it was shown, or than it wrote, before
@@ -15,7 +15,7 @@ operations that contradict each other, or one alone. A *place* is the count of w
     two states           one zxid, and two values, versions or writes
     unjustified refusal  NODEEXISTS, NONODE or BADVERSION, and the znode was not so
 
-Where the order is not known (a reply carried no zxid, or writes of unknown outcome could stand in several places), the
+Where the order is not known (a reply carried no zxid, or writes of unknown outcome could be in several places), the
 search of `zab.pipeline.history.search` decides, and the witness is made as small as can be:
 
     not linearizable     no order of the operations explains them all
@@ -390,7 +390,7 @@ class _Znode:
                 yield self._violation(kind, f"{what} shows less than was known before", known, one)
 
     def _sessions(self) -> Iterator[Violation]:
-        """A session's operations stand in its order."""
+        """A session's operations come in the order in which it sent them."""
         sessions: dict[int, list[Operation]] = defaultdict(list)
         for one in self.operations:
             if one.session and one.status != UNKNOWN and id(one) in self.place_of:

@@ -71,7 +71,7 @@ class Manifest:
 
     @classmethod
     def unpack(cls, data: bytes, where: str) -> "Manifest":
-        """Raises PipelineError for what is no manifest of this version."""
+        """Raises PipelineError for data that is not a manifest of this version."""
         try:
             found = json.loads(data)
             if found["format"] != _FORMAT or found["version"] != VERSION:

@@ -6,8 +6,8 @@
 A change is one of data, ACL or stored owner (what kind of znode it is); `recreated` says that it was deleted and made
 again in between. Versions and times alone are no change.
 
-The commands delete first, children before their parents, then create and change, parents before their children. What
-is not text is given as base64, what is long through a pipe. Lines that begin with # name what no command can do:
+The commands delete first, children before their parents, then create and change, parents before their children. What is
+not text is given as base64, what is long through a pipe. Lines that begin with # name changes that no command can make:
 
 - an ephemeral lives with the session that makes it, and a command's session ends with it;
 - a znode of another kind has to be made anew, which is impossible while it keeps children;

@@ -7,9 +7,9 @@ each batch into new files and then names them, in one step, in `_spark_metadata`
 `spark.read.parquet` reads. A batch that was killed half-way may leave files that are named nowhere; on local disks they
 are removed at the next start, so that other readers see each transaction once, too.
 
-Invariants: output and checkpoint belong together, each holds the same id, and neither is used with another: Spark would
-take batches of a new checkpoint for ones that the output already has, and drop them. Two processes do not write to one
-output (on local disks, where a lock says so).
+Invariants: output and checkpoint belong together, each holds the same id, and neither is used with another. Otherwise
+Spark would take batches of a new checkpoint for ones that the output already has, and drop them. Two processes do not
+write to one output (on local disks, where a lock says so).
 
 Deliberately not here: the stream itself (`streaming.stream`), and the command line.
 """

@@ -3,10 +3,10 @@
     changes = znode_changes(log)        creates, deletes, new data, new ACLs, in any order
     lives = znode_lives(changes)        from each create to the delete that ended it
 
-A multi has its parts already; a closeSession becomes one delete for each ephemeral that it took along. Where the log
-does not list them (`paths` is null: ZooKeeper before 3.6, or `closeSessionTxn.enabled=false`), a delete is assumed for
-each ephemeral that the session ever made, and dropped again unless that znode is there and the session's: this needs a
-second look at the log, which `bare_closes=False` saves where the log is known to have none of those.
+The parts of a multi are rows already. A closeSession becomes one delete for each ephemeral that it deleted. Where the
+log does not list them (`paths` is null: ZooKeeper before 3.6, or `closeSessionTxn.enabled=false`), a delete is assumed
+for each ephemeral that the session ever made, and dropped unless that znode exists then and is the session's. This
+needs a second pass over the log, which `bare_closes=False` saves where the log is known to have no such closeSession.
 
     kind      create, set, acl or delete
     order     struct (zxid, part): the order of changes; the deletes of one closeSession are at one moment
@@ -72,7 +72,7 @@ def znode_changes(log: DataFrame, *, bare_closes: bool = True, others: bool = Fa
 def _with_assumed_deletes(log: DataFrame, changes: DataFrame, others: bool) -> DataFrame:
     is_bare_close = (F.col("type") == _CLOSE_SESSION) & F.col("paths").isNull()
     is_ephemeral = F.col("type").isin(*_KINDS[CREATE]) & (F.col("owner") == F.col("session")) & (F.col("session") != 0)
-    # Single columns, not one struct: Spark 4.3.0 loses fields of a struct that stands beside an explode.
+    # Single columns, not one struct: Spark 4.3.0 loses fields of a struct that is selected beside an explode.
     assumed = (
         log.where(is_bare_close | is_ephemeral)
         .groupBy("ensemble", "session")
@@ -92,7 +92,7 @@ def _with_assumed_deletes(log: DataFrame, changes: DataFrame, others: bool) -> D
             }
         )
     )
-    # What has no path would all be in one window.
+    # Rows without a path would all be in one window.
     key: list[SqlColumn | str] = [
         "ensemble",
         "path",

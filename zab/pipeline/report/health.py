@@ -27,7 +27,7 @@ def health(
 ) -> dict[str, Health]:
     """Of each ensemble that was found in these directories. snapshots: they are read too, and compared with the replay
     of the logs. Raises PipelineError."""
-    # `verify` has them in their order, which a table of Spark does not keep by itself.
+    # `verify` returns them in order, which a table of Spark does not keep.
     findings = verify(spark, dirs, snapshots=snapshots).withColumn("order", F.monotonically_increasing_id())
     of_kind = Window.partitionBy("ensemble", "deviation")
     rows = (

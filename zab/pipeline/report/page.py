@@ -180,7 +180,7 @@ def _problems(problems: Sequence[Problem], count: int) -> str:
 
 
 def _stated(findings: Sequence[Problem]) -> str:
-    """What is no problem, in a list that can be unfolded."""
+    """Findings that are no problem, in a list that can be unfolded."""
     if not findings:
         return ""
     items = "".join(f"<li>{_text(finding.kind)}: {_finding(finding)}</li>" for finding in findings)

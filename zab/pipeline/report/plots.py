@@ -139,7 +139,7 @@ def _plot(scope: str, name: str, title: str, alt: str, draw: Draw) -> Plot:
 
 
 def _svg(figure: Figure, prefix: str, alt: str) -> str:
-    """The drawing as one element that can stand in HTML."""
+    """The drawing as one element for an HTML page."""
     buffer = io.BytesIO()
     figure.savefig(buffer, format="svg", bbox_inches="tight", pad_inches=0.04, metadata={"Date": None})
     root = ElementTree.fromstring(buffer.getvalue())

@@ -150,7 +150,7 @@ def _loaded(base: Chosen) -> ZooKeeperState:
 
 
 def _with_parents(znodes: Iterable[SnapshotZnode]) -> Iterator[SnapshotZnode]:
-    """The same; a znode without a parent before it is no part of a tree."""
+    """The same znodes. Raises PipelineError for one whose parent does not come before it."""
     seen: set[bytes] = set()
     for znode in znodes:
         if znode.path != ROOT and parent(znode.path) not in seen:

@@ -15,11 +15,11 @@ it. No tree is needed, and any number of workers may share the paths.
     CHILD_DELETED  delete*, closeSession below it  pzxid; one child less
     CHILD_CLOSED   closeSession without paths      as CHILD_DELETED, if that child belongs to that session
 
-Events come sorted by path, zxid, part and kind. On a znode that is not there they do nothing, but for CREATE. These are
-the rules of `datatree.zookeeper.state`, which make a fuzzy snapshot of ZooKeeper exact; over an exact snapshot, where
-every event does what it says, they are those of `datatree.apply`. With `exact`, children are counted; without it, their
-names are remembered, because a fuzzy snapshot may hold a child already whose creation is still to come: one list of
-children at a time, so memory holds the longest one.
+Events come sorted by path, zxid, part and kind. On a znode that is not there only CREATE has an effect. These are the
+rules of `datatree.zookeeper.state`, which make a fuzzy snapshot of ZooKeeper exact. Over an exact snapshot, where every
+event does what it says, they are those of `datatree.apply`. With `exact`, children are counted. Without it, their names
+are remembered, because a fuzzy snapshot may already hold a child whose creation is still to come. Memory holds one list
+of children at a time.
 
 Invariants: a znode's row depends on its own events alone. Data of quota sums (`zookeeper_stats`) is empty in the rows:
 the sums follow from the znodes, and ZooKeeper writes them without a transaction.
@@ -81,7 +81,7 @@ _TIMES: Final = frozenset({"ctime", "mtime"})
 
 @define
 class Replay:
-    """One znode's life. `path` is whose; all of it begins anew with the next path. Times are whatever is given."""
+    """One znode's life. `path` is whose; everything starts over with the next path. Times are as given."""
 
     exact: bool
     path: str = ""

@@ -108,7 +108,7 @@ class _Survey:
         return survey
 
     def digest(self, of: Callable[[SnapshotZnode], int]) -> int:
-        """The sum over what is written. Raises PipelineError when that is no tree."""
+        """The sum over what is written. Raises PipelineError when that is not a tree."""
         total, missing = 0, {*self.children, ROOT, ZOOKEEPER, QUOTA}
         for znode in self.znodes():
             missing.discard(znode.path)
@@ -173,7 +173,7 @@ class _Cursor:
             yield held
 
     def close(self) -> None:
-        """There is no tree to let go of."""
+        """There is nothing to release."""
 
     def _znode(self, znode: SnapshotZnode) -> Znode:
         count, data = self._survey.children.get(znode.path, 0), znode.data
@@ -194,7 +194,7 @@ class _Cursor:
 def write_native(disk: Disk, state: State, lineage: bytes) -> Written:
     """Write the state as the snapshot that a history of `lineage` begins with; `version-1` must be there.
 
-    Raises PipelineError when the state is no tree, and OSError; then there is no snapshot."""
+    Raises PipelineError when the state is not a tree, and OSError; then there is no snapshot."""
     survey = _Survey.of(state)
     cursor = _Cursor(survey)
     chain = imported(lineage, Zxid(state.zxid), cursor.digest)

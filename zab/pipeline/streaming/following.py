@@ -311,7 +311,8 @@ class Ensemble:
     # Where it goes no further.
 
     def kept_from(self, after: int) -> int | None:
-        """None when something that follows `after` is kept, or may still come; else the oldest position there is."""
+        """None when something that follows `after` is kept, or may still come; else the oldest position that is
+        kept."""
         lowest = [chart.lowest for logs in self.members.values() for chart in logs.in_order]
         return min(lowest) if lowest and min(lowest) > after else None
 

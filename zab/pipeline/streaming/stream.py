@@ -222,7 +222,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return route.count
 
     def _begin(self) -> Offset:
-        """Where the stream starts. Raises PipelineError when that is not kept any more."""
+        """Where the stream starts. Raises PipelineError when that is no longer kept."""
         positions: dict[str, Position] = {}
         for ensemble in self.following.ensembles.values():
             self._note_beginning(ensemble, positions)
@@ -289,7 +289,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return parts
 
     def _legs(self, ensemble: Ensemble, after: int, until: int) -> Sequence[Leg]:
-        """All that lies between two positions. Raises PipelineError when it is not there any more."""
+        """All that lies between two positions. Raises PipelineError when it is no longer there."""
         route = ensemble.route(after, until=until)
         if route.end < until:
             self.following.poll()

@@ -177,7 +177,7 @@ class MemberHistory:
 
     def _snapshot_between(self, hole: Hole) -> SnapshotFile | None:
         """A snapshot after which the log goes on. A member of ours that gets one sets all of its log aside; one of
-        ZooKeeper's keeps it, and it cannot be told from a member that has lost the files in between."""
+        ZooKeeper's keeps it, and it cannot be distinguished from a member that has lost the files in between."""
         if self.member.kind == "native":
             return None
         for snapshot in self.member.snapshots:

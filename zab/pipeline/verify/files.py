@@ -6,8 +6,8 @@
 A report has, for each *bucket* of zxids, the count of transactions and two digests: of the contents (all that a batch
 says but its chain; zxid, length and Adler-32 of a record of ZooKeeper's) and of the chains. The digest of a bucket is
 the exclusive or of 64 bits for each batch, so it does not matter how a member cut its history into files. Members that
-hold the same have the same digests; two that differ have the same ones with a chance of 2^-64 (and where a checksum of
-32 bits is all that is known of the content, of 2^-32 for each batch that differs).
+hold the same have the same digests. Two that differ have the same ones with a chance of 2^-64 (or, where only a
+checksum of 32 bits is known of the content, of 2^-32 for each batch that differs).
 
 A bucket is named by its lowest zxid: a multiple of 2^shift, or one of `cuts`, where the history of some member begins.
 

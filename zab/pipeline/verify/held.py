@@ -55,7 +55,7 @@ class _Part:
         return str(self.held[int(self.which[at])].span.file.place)
 
     def read(self, at: int) -> bytes:
-        """The whole batch, or the payload of the record; empty when it cannot be read any more."""
+        """The whole batch, or the payload of the record; empty when it can no longer be read."""
         log = self.held[int(self.which[at])].span.file
         offset = int(self.offset[at])
         try:
@@ -213,9 +213,9 @@ def _first_record(raw: bytes, other: bytes) -> tuple[int, int] | None:
 
 
 def _refused_multi(payload: bytes) -> bytes | None:
-    """The payload with all parts marked as refused; None if it is no multi with a refused part.
+    """The payload with all parts marked as refused; None if it is not a multi with a refused part.
 
-    payload: as `datatree.zookeeper.log` tells; a part is its type, the length of its body, and that."""
+    payload: as `datatree.zookeeper.log` describes it; a part is its type, the length of its body, and the body."""
     if payload[_TYPE_AT : _TYPE_AT + 4] != _LENGTH.pack(OpCode.MULTI):
         return None
     marked = bytearray(payload)
