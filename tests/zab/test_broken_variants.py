@@ -4,6 +4,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from datatree.log.epochs import load_member, save_epochs, save_member
+from datatree.snapshot import snapshot_files
 from tests.zab import test_random_faults as faults
 from zab import broadcast, confirmation, discovery, roles, synchronization
 from zab import events as ev
@@ -12,9 +14,10 @@ from zab import peer as peer_module
 from zab.election import Election, Vote
 from zab.handlers import HANDLERS
 from zab.history import History
+from zab.member.inputs import StorageEffect
 from zab.peer import Peer
 from zab.roles import Stage
-from zab.testing.peers import Disk, Server
+from zab.testing.lone_peer import Process
 
 SEEDS = 300
 
@@ -39,21 +42,21 @@ def acknowledge_before_durable(patch: pytest.MonkeyPatch) -> None:
 def current_epoch_before_history(patch: pytest.MonkeyPatch) -> None:
     """ZOOKEEPER-4643: the epoch file overtakes the history; the acknowledgement itself still waits for both."""
     on_newleader = synchronization.learner_on_newleader
-    carry_out = faults.Ensemble._carry_out
+    put = Process.put
 
     def early(peer: Peer, now: int, following: roles.Following, message: msg.NewLeader) -> None:
         peer.save_epochs(peer.accepted_epoch, message.epoch)
         on_newleader(peer, now, following, message)
 
-    def overtake(ensemble: faults.Ensemble, server: Server, effect: ev.Effect) -> None:
+    def overtake(process: Process, effect: StorageEffect) -> None:
         if isinstance(effect, ev.SaveEpochs) and effect.current == effect.accepted:
-            server.disk.current = max(server.disk.current, effect.current)
-        carry_out(ensemble, server, effect)
+            save_epochs(process.storage.disk, effect.accepted, effect.current)
+        put(process, effect)
 
     for cell, handler in HANDLERS.items():
         if handler is on_newleader:
             patch.setitem(HANDLERS, cell, early)
-    patch.setattr(faults.Ensemble, "_carry_out", overtake)
+    patch.setattr(Process, "put", overtake)
     patch.setattr(discovery, "learner_on_epochs_saved", _only_when_due(discovery.learner_on_epochs_saved))
 
 
@@ -85,12 +88,11 @@ def count_an_amnesiac(patch: pytest.MonkeyPatch) -> None:
         crash(ensemble, *sids)
         for sid in sids:
             server = ensemble.servers[sid]
-            lineage, base = server.disk.lineage, server.disk.base
-            if server.disk.member is not None and base[0] == 0:
-                server.disk = Disk()
-                server.disk.member = server.disk.lineage = lineage
-                server.disk.base = base
-                server.applied = []
+            member = load_member(server.disk)
+            if member is not None and not snapshot_files(server.disk):
+                server.wipe()
+                save_epochs(server.disk, 0, 0)
+                save_member(server.disk, member)
 
     patch.setattr(faults.Ensemble, "crash", wipe)
 

@@ -8,6 +8,7 @@ import pytest
 
 from datatree.log.batch import build, genesis
 from datatree.log.zxid import make_zxid
+from datatree.recovery.recover import examine
 from zab import events as ev
 from zab import message as msg
 from zab.election import Vote, total_order
@@ -59,9 +60,9 @@ def test_the_history_is_durable_before_newleader_is_acknowledged(ticket: int) ->
 
 def test_4643_current_epoch_is_written_after_the_history() -> None:
     ensemble, _, follower = rejoining_with_held_storage(ev.AppendBatches)
-    kinds = [type(effect) for effect in ensemble.servers[follower].storage]
-    assert ev.AppendBatches in kinds
-    assert not any(isinstance(e, ev.SaveEpochs) and e.current == e.accepted for e in ensemble.servers[follower].storage)
+    waiting = ensemble.servers[follower].to_store
+    assert ev.AppendBatches in map(type, waiting)
+    assert not any(isinstance(effect, ev.SaveEpochs) and effect.current == effect.accepted for effect in waiting)
 
 
 def test_4394_no_commit_is_sent_before_uptodate() -> None:
@@ -128,19 +129,18 @@ def test_3642_an_interrupted_snapshot_changes_nothing_that_is_voted_with() -> No
         ensemble.propose(leader)
         ensemble.run(20)
     # The leader's log begins at a snapshot now: what the follower lacks is in no log any more.
-    disk, peer = ensemble.servers[leader].disk, ensemble.peer(leader)
-    disk.base = disk.batches[-1].zxid, disk.batches[-1].chain
-    disk.batches = []
-    peer.history.reset(disk.base)
+    peer = ensemble.peer(leader)
+    ensemble.servers[leader].take_snapshot()
+    peer.history.reset(peer.history.last)
     ensemble.servers[follower].held.add(ev.FetchSnapshot)
     ensemble.start(follower)
     ensemble.run(100)
     assert ensemble.peer(follower).following.fetching  # type: ignore[union-attr]
     ensemble.crash(follower)
     ensemble.servers[follower].held.clear()
-    restored = ensemble.servers[follower].disk.restored()
-    assert restored.base[0] == 0
-    assert restored.batches == []
+    found = examine(ensemble.servers[follower].disk)
+    assert found.empty
+    assert not found.amnesiac
     ensemble.start(follower)
     ensemble.run(300)
     assert ensemble.peer(follower).history.last == peer.history.last
@@ -241,7 +241,7 @@ def test_4352_a_learner_without_any_history_gets_all_of_it() -> None:
     ensemble.run(20)
     follower = next(sid for sid in ensemble.servers if sid != leader)
     ensemble.crash(follower)
-    ensemble.servers[follower].disk = type(ensemble.servers[follower].disk)()
+    ensemble.servers[follower].wipe()
     ensemble.start(follower)
     ensemble.run(500)
     assert ensemble.servers[follower].applied == ensemble.servers[leader].applied
@@ -277,8 +277,7 @@ def test_accepted_at_leaderinfo_current_at_newleader(ticket: int) -> None:
     order = []
     while ensemble.deliver_one():
         for sid in (1, 2):
-            disk = ensemble.servers[sid].disk
-            entry = (sid, disk.accepted, disk.current)
+            entry = (sid, *ensemble.servers[sid].epochs)
             if entry not in order:
                 order.append(entry)
     for sid in (1, 2):
@@ -389,7 +388,7 @@ def test_specification_issue_2_a_repeated_proposal_is_dropped() -> None:
     assert link is not None
     ensemble.step(follower, ev.MessageReceived(link, msg.Proposal([batch.raw])))
     assert link in ensemble.links
-    assert not ensemble.servers[follower].storage
+    assert not ensemble.servers[follower].to_store
     assert [b.zxid for b in ensemble.servers[follower].applied].count(batch.zxid) == 1
 
 

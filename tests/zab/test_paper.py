@@ -7,11 +7,12 @@ from random import Random
 import pytest
 
 from datatree.log.batch import Batch
-from datatree.log.zxid import counter_of, epoch_of
+from datatree.log.zxid import counter_of, epoch_of, make_zxid
 from tests.zab.test_random_faults import disturb
 from zab import events as ev
 from zab import message as msg
 from zab.states import LEADING
+from zab.testing.lone_peer import transactions
 from zab.testing.peers import Ensemble, histories
 
 
@@ -26,9 +27,9 @@ class Recorder(Ensemble):
         self.delivered_at_broadcast: dict[int, list[int]] = {}
         """zxid -> what its primary had delivered before it broadcast"""
 
-    def propose(self, sid: int, body: bytes = b"x", count: int = 1) -> int:
+    def propose(self, sid: int, data: bytes = b"x", count: int = 1) -> int:
         before = [batch.zxid for batch in self.servers[sid].applied]
-        zxid = super().propose(sid, body, count)
+        zxid = super().propose(sid, data, count)
         batch = self.peer(sid).history.last if sid in self.up() else (zxid, b"")
         self.broadcasts[zxid] = sid, batch[1]
         self.delivered_at_broadcast[zxid] = before
@@ -157,7 +158,7 @@ def test_l_1_1_the_new_epoch_is_later_than_any_promise_of_a_quorum() -> None:
     """ "Step l.1.1: Upon receiving CEPOCH(e) messages from a quorum Q of followers, l proposes NEWEPOCH(e') to the
     followers in Q; the epoch number e' is such that it is later than any e received in a CEPOCH message." """
     ensemble = Ensemble(3)
-    ensemble.servers[1].disk.accepted = 7
+    ensemble.servers[1].accept(7)
     ensemble.start()
     ensemble.elect()
     assert ensemble.peer(ensemble.leader() or 0).epoch == 8
@@ -170,7 +171,7 @@ def test_f_1_2_the_promise_is_made_before_the_acknowledgement() -> None:
     ensemble.start()
     for sender, _, acknowledgement in until(ensemble, msg.AckEpoch):
         assert isinstance(acknowledgement, msg.AckEpoch)
-        assert ensemble.servers[sender].disk.accepted == 1
+        assert ensemble.servers[sender].epochs[0] == 1
         assert acknowledgement.epoch == ensemble.peer(sender).current_epoch
         assert acknowledgement.zxid == ensemble.peer(sender).history.last[0]
 
@@ -187,7 +188,7 @@ def test_l_1_2_the_initial_history_is_the_newest_of_the_quorum() -> None:
     ensemble.crash(2, 3)
     ensemble.start(1, 2)
     assert ensemble.elect() == 2
-    assert ensemble.servers[1].applied[-1].body == b"x"
+    assert ensemble.servers[1].applied[-1].body == transactions(make_zxid(1, 1), 1, b"x")
 
 
 def test_f_2_1_the_epoch_becomes_current_with_the_history_in_place() -> None:
@@ -202,8 +203,8 @@ def test_f_2_1_the_epoch_becomes_current_with_the_history_in_place() -> None:
     for sender, _, acknowledgement in until(ensemble, msg.Ack):
         assert isinstance(acknowledgement, msg.Ack)
         assert counter_of(acknowledgement.zxid) == 0
-        assert ensemble.servers[sender].disk.current == 1
-        assert ensemble.servers[sender].disk.batches[-1].zxid == ensemble.peer(leader).history.last[0]
+        assert ensemble.servers[sender].epochs[1] == 1
+        assert ensemble.servers[sender].logged[-1].zxid == ensemble.peer(leader).history.last[0]
 
 
 def test_l_2_2_commit_is_sent_when_a_quorum_has_acknowledged_newleader() -> None:

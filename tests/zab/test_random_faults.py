@@ -46,7 +46,7 @@ def check(ensemble: Ensemble, committed: dict[int, bytes]) -> None:
     for server in ensemble.servers.values():
         ends = [batch.zxid for batch in server.applied]
         assert ends == sorted(set(ends))
-        assert not server.disk.conflicts, "two batches of one zxid"
+        assert not server.conflicts, "two batches of one zxid"
         for batch in server.applied:
             assert committed.setdefault(batch.zxid, batch.chain) == batch.chain, (
                 f"{server.sid} differs at {batch.zxid:#x}"
@@ -86,11 +86,11 @@ def disturb(ensemble: Ensemble, rng: Random) -> None:
 
 
 def crash(ensemble: Ensemble, rng: Random, sid: int) -> None:
-    """A server goes down; its mark is not synced, and may be lost with it."""
+    """A server goes down, perhaps with its power: then what is not synced, as its mark, may be lost with it."""
     if sid in ensemble.up():
         ensemble.crash(sid)
         if rng.random() < 0.5:
-            ensemble.servers[sid].disk.mark = 0
+            ensemble.servers[sid].disk.crash(rng)
 
 
 def disturb_more(ensemble: Ensemble, rng: Random, syncs: Syncs, told: int) -> None:
@@ -101,9 +101,11 @@ def disturb_more(ensemble: Ensemble, rng: Random, syncs: Syncs, told: int) -> No
         if leading:
             syncs.ask(ensemble, rng.choice(leading), told)
     elif choice < 0.55 and ensemble.up():
-        ensemble.cut_log(rng.choice(ensemble.up()))
-    elif choice < 0.75 and len(ensemble.paused) < 2 and ensemble.up():
+        ensemble.servers[rng.choice(ensemble.up())].take_snapshot()
+    elif choice < 0.65 and len(ensemble.paused) < 2 and ensemble.up():
         ensemble.paused.add(rng.choice(ensemble.up()))
+    elif choice < 0.75:
+        ensemble.servers[rng.choice(list(ensemble.servers))].held ^= {ev.AppendBatches}  # a slow disk, or no more
     elif choice < 0.9 and ensemble.paused:
         ensemble.resume(rng.choice(sorted(ensemble.paused)))
     else:
@@ -126,15 +128,18 @@ def wipe(ensemble: Ensemble, rng: Random) -> None:
     others = ensemble.quorum.voters - {sid}
     if others <= sound and ensemble.quorum.contains(others):
         ensemble.crash(*[one for one in [sid] if one in ensemble.up()])
-        ensemble.wipe(sid)
+        ensemble.servers[sid].wipe()
         # One that is put in whenever a directory is empty lies; a quorum still knows better.
-        ensemble.servers[sid].disk.marker = rng.random() < 0.3
+        if rng.random() < 0.3:
+            ensemble.servers[sid].leave_marker()
         if rng.random() < 0.7:
             ensemble.start(sid)
 
 
 def recover(ensemble: Ensemble) -> None:
     """Faults stop; everybody must agree soon."""
+    for server in ensemble.servers.values():
+        server.held.clear()
     for sid in list(ensemble.paused):
         ensemble.resume(sid)
     for pair in list(ensemble.cut):
@@ -161,7 +166,7 @@ def found_with_markers(ensemble: Ensemble, rng: Random) -> None:
     rng.shuffle(voters)
     count = next(n for n in range(1, len(voters) + 1) if ensemble.quorum.contains(set(voters[:n])))
     for sid in voters[:count]:
-        ensemble.servers[sid].disk.marker = True
+        ensemble.servers[sid].leave_marker()
     ensemble.start(*voters[:count])
     ensemble.elect()
 
@@ -189,8 +194,8 @@ def run_with_markers_that_lie(seed: int) -> None:
     wiped = voters[: rng.randint(count, len(voters) - 1)]
     others = [sid for sid in ensemble.servers if sid not in wiped]
     for sid in wiped:
-        ensemble.wipe(sid)
-        ensemble.servers[sid].disk.marker = True
+        ensemble.servers[sid].wipe()
+        ensemble.servers[sid].leave_marker()
     ensemble.rng = rng
     if rng.random() < 0.5:
         come_first(ensemble, rng, others, wiped)
@@ -199,7 +204,7 @@ def run_with_markers_that_lie(seed: int) -> None:
     ensemble.run(5000)
     assert ensemble.leader() is None, "\n".join(ensemble.trace[-30:])
     for sid in others:
-        assert ensemble.servers[sid].disk.batches
+        assert ensemble.servers[sid].logged
 
 
 def come_first(ensemble: Ensemble, rng: Random, others: list[int], wiped: list[int]) -> None:
@@ -244,8 +249,7 @@ def run(seed: int) -> None:
         found_with_markers(ensemble, rng)
     elif seed % 4 == 1:
         founder = ensemble.servers[rng.choice(sorted(ensemble.quorum.voters))]
-        founder.disk.lineage = bytes(16)
-        founder.disk.recover()
+        founder.recover_by_force()
         ensemble.start()
     else:
         ensemble.start()

@@ -8,13 +8,16 @@ from collections.abc import Callable
 import pytest
 
 from datatree.log.batch import Batch, build, genesis
+from datatree.log.epochs import Member, save_epochs, save_member
+from datatree.log.transaction_log import LogContents, TransactionLog
 from datatree.log.zxid import EPOCH_MAX, make_zxid
 from tests.zab.test_known_bugs import established, rejoining_with_held_storage
 from zab import events as ev
 from zab import message as msg
 from zab.roles import Stage
 from zab.states import BATCHES, BROADCAST, LOOKING, NOTHING
-from zab.testing.peers import Disk, Ensemble, Server, histories
+from zab.testing.lone_peer import Server, transactions
+from zab.testing.peers import Ensemble, histories
 
 LINEAGE = b"lineage of tests"
 
@@ -24,20 +27,23 @@ class SlowReader(Ensemble):
 
     def __init__(self, size: int = 3, **settings: int) -> None:
         super().__init__(size, **settings)
-        self.reads: list[tuple[int, ev.ReadLog]] = []
-        self.offers: list[tuple[int, ev.OfferSnapshot]] = []
+        for server in self.servers.values():
+            server.held |= {ev.ReadLog, ev.OfferSnapshot}
 
-    def _carry_out(self, server: Server, effect: ev.Effect) -> None:
-        if isinstance(effect, ev.ReadLog):
-            self.reads.append((server.sid, effect))
-        elif isinstance(effect, ev.OfferSnapshot):
-            self.offers.append((server.sid, effect))
-        else:
-            super()._carry_out(server, effect)
+    def reader(self) -> Server | None:
+        """Who is asked to read its log."""
+        readers = [server for server in self.servers.values() if server.tasks]
+        return readers[0] if readers and isinstance(readers[0].tasks[0], ev.ReadLog) else None
+
+    def take_read(self) -> ev.ReadLog:
+        reader = self.reader()
+        assert reader is not None
+        return reader.tasks.popleft()  # type: ignore[return-value]
 
     def answer_read(self) -> None:
-        sid, effect = self.reads.pop(0)
-        self.step(sid, self._read(self.servers[sid], effect))
+        reader = self.reader()
+        assert reader is not None
+        self.do(reader, reader.tasks.popleft())
 
 
 def link_of(ensemble: Ensemble, leader: int, sid: int) -> int:
@@ -62,13 +68,18 @@ def followers(ensemble: Ensemble, leader: int) -> list[int]:
     return [sid for sid in ensemble.servers if sid != leader]
 
 
-def a_disk(epochs: tuple[int, int], batches: list[Batch], mark: int = 0, lineage: bytes = LINEAGE) -> Disk:
-    disk = Disk()
-    disk.lineage = disk.member = lineage
-    disk.accepted, disk.current = epochs
-    disk.base = 0, genesis(lineage)
-    disk.batches, disk.mark = batches, mark
-    return disk
+def fill(
+    server: Server, epochs: tuple[int, int], batches: list[Batch], mark: int = 0, lineage: bytes = LINEAGE
+) -> None:
+    """The server, which is down, gets a disk with this history."""
+    server.wipe()
+    save_epochs(server.disk, *epochs)
+    save_member(server.disk, Member(lineage, server.sid))
+    log = TransactionLog(server.disk, LogContents(lineage, last=(0, genesis(lineage))), segment_bytes=1)
+    for batch in batches:
+        log.append([batch])
+    log.set_mark(mark)
+    log.close()
 
 
 def chained(*zxids: tuple[int, int]) -> list[Batch]:
@@ -77,8 +88,11 @@ def chained(*zxids: tuple[int, int]) -> list[Batch]:
     for epoch, counter in zxids:
         first = make_zxid(epoch, counter)
         batches.append(
-            build(chain, epoch=epoch, first=first, count=1, time=0, flags=0, mark=0, applied=0, digest=0, body=b"x")
-        )
+            build(
+                chain, epoch=epoch, first=first, count=1, time=0, flags=0, mark=0, applied=0, digest=0,
+                body=transactions(first, 1, b"x"), digest_version=0,
+            )
+        )  # fmt: skip
         chain = batches[-1].chain
     return batches
 
@@ -162,9 +176,9 @@ def test_installed_without_a_snapshot_ends_the_link() -> None:
         ensemble.propose(leader)
         ensemble.run(20)
     ensemble.start(follower)
-    until(ensemble, lambda: ensemble.reads)
+    until(ensemble, ensemble.reader)
     ensemble.answer_read()
-    assert ensemble.reads
+    assert ensemble.reader()
     link = link_of(ensemble, leader, follower)
     handler = ensemble.peer(leader).leading.handlers[link]  # type: ignore[union-attr]
     ensemble.step(leader, ev.MessageReceived(link, msg.Installed(handler.cursor)))
@@ -223,7 +237,7 @@ def test_the_epoch_is_renewed_for_a_learner_with_a_higher_promise_also_when_noth
     ensemble, leader = established()
     follower = followers(ensemble, leader)[0]
     ensemble.crash(follower)
-    ensemble.servers[follower].disk.accepted = 7
+    ensemble.servers[follower].accept(7)
     ensemble.start(follower)
     ensemble.run(1000)
     assert ensemble.leader() == leader
@@ -236,8 +250,8 @@ def test_a_second_wish_for_a_higher_epoch_during_the_renewal_is_not_forgotten() 
     ensemble, leader = established(5)
     one, two = followers(ensemble, leader)[:2]
     ensemble.crash(one, two)
-    ensemble.servers[one].disk.accepted = 7
-    ensemble.servers[two].disk.accepted = 12
+    ensemble.servers[one].accept(7)
+    ensemble.servers[two].accept(12)
     ensemble.start(one)
     until(ensemble, lambda: ensemble.peer(leader).phase != BROADCAST)
     ensemble.start(two)
@@ -262,7 +276,7 @@ def test_an_amnesiac_counts_although_the_others_were_slower() -> None:
     ensemble.propose(leader)
     ensemble.run(50)
     ensemble.crash(1, 2, 3)
-    ensemble.servers[1].disk = Disk()
+    ensemble.servers[1].wipe()
     ensemble.start(1, 2, 3)
     until(ensemble, lambda: (it := ensemble.peer(2).following) and it.newleader)
     ensemble.servers[2].held.add(ev.SaveEpochs)
@@ -285,7 +299,7 @@ def test_a_leader_whom_only_an_unconfirmed_amnesiac_follows_steps_down() -> None
     ensemble.propose(leader)
     ensemble.run(50)
     ensemble.crash(wiped)
-    ensemble.servers[wiped].disk = Disk()
+    ensemble.servers[wiped].wipe()
     ensemble.servers[wiped].held.add(ev.SaveMember)
     ensemble.start(wiped)
     ensemble.run(60)
@@ -307,10 +321,8 @@ def test_a_snapshot_may_take_longer_than_initlimit() -> None:
     for _ in range(3):
         ensemble.propose(leader)
         ensemble.run(20)
+    ensemble.servers[leader].take_snapshot()
     ensemble.crash(two, leader)
-    disk = ensemble.servers[leader].disk
-    disk.base = disk.batches[-1].zxid, disk.batches[-1].chain
-    disk.batches = []
     ensemble.servers[one].held.add(ev.FetchSnapshot)
     ensemble.start(leader, one)
     ensemble.run(4000)
@@ -361,10 +373,10 @@ def test_a_snapshot_that_is_older_than_the_learner_is_not_sent() -> None:
         ensemble.propose(leader)
         ensemble.run(20)
     ensemble.start(follower)
-    until(ensemble, lambda: ensemble.reads)
-    _, effect = ensemble.reads.pop()
+    until(ensemble, ensemble.reader)
+    effect = ensemble.take_read()
     ensemble.step(leader, ev.LogRead(effect.link, None, []))  # the file is damaged
-    ensemble.step(leader, ev.SnapshotOffered(effect.link, 0, ensemble.servers[leader].disk.base[1]))
+    ensemble.step(leader, ev.SnapshotOffered(effect.link, 0, genesis(ensemble.peer(leader).lineage)))
     ensemble.settle()
     assert ensemble.servers[follower].halted is None
     assert effect.link not in ensemble.links
@@ -380,9 +392,9 @@ def test_a_log_that_cannot_be_read_on_ends_the_link() -> None:
         ensemble.propose(leader)
         ensemble.run(20)
     ensemble.start(follower)
-    until(ensemble, lambda: ensemble.reads)
+    until(ensemble, ensemble.reader)
     ensemble.answer_read()
-    _, effect = ensemble.reads.pop()
+    effect = ensemble.take_read()
     ensemble.step(leader, ev.LogRead(effect.link, None, []))
     assert effect.link not in ensemble.links
 
@@ -396,9 +408,9 @@ def two_histories() -> Ensemble:
     Server 3 has led epoch 4 from a history that goes on in epoch 2.
     """
     ensemble = Ensemble(3)
-    ensemble.servers[1].disk = a_disk((3, 3), chained((1, 1), (1, 2), (3, 1), (3, 2)))
-    ensemble.servers[2].disk = a_disk((2, 1), chained((1, 1), (1, 2)))
-    ensemble.servers[3].disk = a_disk((4, 4), chained((1, 1), (1, 2), (2, 1), (2, 2)))
+    fill(ensemble.servers[1], (3, 3), chained((1, 1), (1, 2), (3, 1), (3, 2)))
+    fill(ensemble.servers[2], (2, 1), chained((1, 1), (1, 2)))
+    fill(ensemble.servers[3], (4, 4), chained((1, 1), (1, 2), (2, 1), (2, 2)))
     return ensemble
 
 
@@ -408,7 +420,7 @@ def test_a_tail_is_cut_where_the_histories_part_not_where_the_mark_is() -> None:
     ensemble.start()
     ensemble.elect()
     ensemble.run(300)
-    assert [batch.zxid for batch in ensemble.servers[1].disk.batches] == [make_zxid(1, 1), make_zxid(1, 2)]
+    assert [batch.zxid for batch in ensemble.servers[1].logged] == [make_zxid(1, 1), make_zxid(1, 2)]
     ensemble.servers[1].held.clear()
     ensemble.run(1000)
     assert ensemble.servers[1].applied == ensemble.servers[3].applied
@@ -434,11 +446,16 @@ def parted(first_of_one: int, mark_of_one: int, length_of_one: int = 1) -> Ensem
     chain = own[-1].chain if own else genesis(LINEAGE)
     for counter in range(first_of_one, first_of_one + length_of_one):
         first = make_zxid(1, counter)
-        own.append(build(chain, epoch=1, first=first, count=1, time=0, flags=0, mark=0, applied=0, digest=0, body=b"y"))
+        own.append(
+            build(
+                chain, epoch=1, first=first, count=1, time=0, flags=0, mark=0, applied=0, digest=0,
+                body=transactions(first, 1, b"y"), digest_version=0,
+            )
+        )  # fmt: skip
         chain = own[-1].chain
-    ensemble.servers[1].disk = a_disk((1, 1), own, mark=make_zxid(1, mark_of_one) if mark_of_one else 0)
+    fill(ensemble.servers[1], (1, 1), own, mark=make_zxid(1, mark_of_one) if mark_of_one else 0)
     for sid in (2, 3):
-        ensemble.servers[sid].disk = a_disk((1, 1), shared)
+        fill(ensemble.servers[sid], (1, 1), shared)
     return ensemble
 
 
@@ -447,12 +464,12 @@ def parted(first_of_one: int, mark_of_one: int, length_of_one: int = 1) -> Ensem
 def test_other_bytes_at_the_same_zxid_are_set_aside_with_an_alarm(first: int, length: int) -> None:
     """A5: no legal run makes two batches of one zxid; so what is cut then is evidence, and not only cut."""
     ensemble = parted(first, mark_of_one=first - 1, length_of_one=length)
-    own = ensemble.servers[1].disk.batches[first - 1 :]
+    own = ensemble.servers[1].logged[first - 1 :]
     ensemble.start(2, 3)
     ensemble.elect()
     ensemble.start(1)
     ensemble.run(3000)
-    assert [batch.raw for batch in ensemble.servers[1].disk.conflicts] == [batch.raw for batch in own]
+    assert [batch.raw for batch in ensemble.servers[1].conflicts] == [batch.raw for batch in own]
     assert len(histories(ensemble)) == 1
     assert ensemble.peer(1).serving
     assert any(line.startswith("1: ALARM: leader") for line in ensemble.trace)
@@ -467,7 +484,7 @@ def test_other_bytes_at_the_same_zxid_at_or_below_the_mark_stop_the_learner() ->
     ensemble.start(1)
     ensemble.run(1000)
     assert "is committed up to 0x100000002" in (ensemble.servers[1].halted or "")
-    assert [batch.zxid for batch in ensemble.servers[1].disk.batches] == [make_zxid(1, 1), make_zxid(1, 2)]
+    assert [batch.zxid for batch in ensemble.servers[1].logged] == [make_zxid(1, 1), make_zxid(1, 2)]
     assert any("ALARM: server 1 has other bytes" in line for line in ensemble.trace)
 
 
@@ -482,7 +499,7 @@ def test_a_tail_that_nobody_else_has_numbered_is_no_conflict() -> None:
     ensemble.start(leader)
     ensemble.run(1000)
     assert len(histories(ensemble)) == 1
-    assert ensemble.servers[leader].disk.conflicts == []
+    assert ensemble.servers[leader].conflicts == []
     assert not any("ALARM" in line for line in ensemble.trace)
 
 
@@ -493,22 +510,20 @@ def test_other_bytes_are_set_aside_too_where_a_snapshot_takes_their_place() -> N
     for _ in range(3):
         ensemble.propose(leader)
     ensemble.run(50)
-    ensemble.cut_log(leader)
+    ensemble.servers[leader].take_snapshot()
     server = ensemble.servers[follower]
-    server.disk.batches = [
-        build(
-            server.disk.base[1], epoch=1, first=make_zxid(1, 1), count=1, time=0, flags=0, mark=0, applied=0, digest=0,
-            body=b"other",
-        )
-    ]  # fmt: skip
+    other = build(
+        genesis(server.lineage), epoch=1, first=make_zxid(1, 1), count=1, time=0, flags=0, mark=0, applied=0, digest=0,
+        body=transactions(make_zxid(1, 1), 1, b"other"), digest_version=0,
+    )  # fmt: skip
+    fill(server, (1, 1), [other], lineage=server.lineage)
     ensemble.start(follower)
     peer = ensemble.peer(follower)
     until(ensemble, lambda: peer.following and peer.following.epoch_saved)
-    ensemble.step(
-        follower, ev.MessageReceived(peer.link_to_leader, msg.Snap(*ensemble.servers[leader].disk.base, True))
-    )  # type: ignore[arg-type]
+    snapshot = msg.Snap(*ensemble.peer(leader).history.last, True)
+    ensemble.step(follower, ev.MessageReceived(peer.link_to_leader, snapshot))  # type: ignore[arg-type]
     ensemble.settle()
-    assert [batch.zxid for batch in server.disk.conflicts] == [make_zxid(1, 1)]
+    assert [batch.zxid for batch in server.conflicts] == [make_zxid(1, 1)]
     assert not peer.conflict
 
 
@@ -516,7 +531,7 @@ def test_a_leader_that_has_only_heard_of_its_lineage_begins_its_log_with_it() ->
     """The leader before told it the lineage, and failed before it sent anything."""
     ensemble = Ensemble()
     for server in ensemble.servers.values():
-        server.disk.marker = True
+        server.leave_marker()
     for sid in (1, 2):
         ensemble.servers[sid].held.add(ev.SaveEpochs)
     ensemble.start()
@@ -527,7 +542,7 @@ def test_a_leader_that_has_only_heard_of_its_lineage_begins_its_log_with_it() ->
     assert ensemble.elect() == 2
     ensemble.propose(2)
     ensemble.run(50)
-    assert ensemble.servers[2].disk.lineage == ensemble.peer(2).lineage != b""
+    assert ensemble.servers[2].lineage == ensemble.peer(2).lineage != b""
     assert ensemble.peer(1).committed > 0
 
 
@@ -538,8 +553,8 @@ def test_a_member_with_a_history_does_not_run_after_a_leader_of_another_lineage_
     ensemble.run(50)
     ensemble.crash(1, 2, 3)
     for sid in (1, 2):
-        ensemble.wipe(sid)
-        ensemble.servers[sid].disk.marker = True
+        ensemble.servers[sid].wipe()
+        ensemble.servers[sid].leave_marker()
     ensemble.start(1, 2)
     assert ensemble.elect() == 2
     said = len(ensemble.trace)
@@ -549,7 +564,7 @@ def test_a_member_with_a_history_does_not_run_after_a_leader_of_another_lineage_
     ensemble.propose(2)
     ensemble.run(5000)
     assert not ensemble.peer(3).serving
-    assert ensemble.servers[3].disk.batches
+    assert ensemble.servers[3].logged
 
 
 def test_the_first_start_is_over_when_the_epoch_is_established() -> None:
@@ -561,7 +576,7 @@ def test_an_early_learner_with_a_history_ends_the_role_of_a_marked_leader_with_a
     """Another learner, which had dialled early too, met a role that was over."""
     ensemble = Ensemble(observers=frozenset({4, 5}))
     for server in ensemble.servers.values():
-        server.disk.marker = True
+        server.leave_marker()
     ensemble.start(1, 2, 3)
     peer = ensemble.peer(3)
     for link, info in (
@@ -609,7 +624,7 @@ def test_a_member_record_of_another_lineage_is_none() -> None:
     ensemble.propose(3)
     ensemble.run(50)
     ensemble.crash(1, 3)
-    ensemble.servers[1].disk = a_disk((1, 1), [], lineage=b"another lineage.")
+    fill(ensemble.servers[1], (1, 1), [], lineage=b"another lineage.")
     ensemble.start(1, 2)
     ensemble.run(3000)
     assert ensemble.leader() is None
@@ -636,8 +651,8 @@ def test_what_ack_of_newleader_promised_is_remembered() -> None:
     ensemble.crash(follower)
     zxid = ensemble.propose(leader)
     ensemble.run(20)
-    older = ensemble.servers[follower].disk
-    ensemble.servers[follower].disk = a_disk((older.accepted, older.current), [], lineage=older.lineage)
+    server = ensemble.servers[follower]
+    fill(server, server.epochs, [], lineage=server.lineage)
     ensemble.start(follower)
     ensemble.run(300)
     assert ensemble.peer(leader).leading.acknowledged[follower] == zxid  # type: ignore[union-attr]

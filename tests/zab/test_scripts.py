@@ -20,7 +20,7 @@ import pytest
 
 from zab import events as ev
 from zab.states import STATE_NAMES
-from zab.testing.peers import Disk, Ensemble
+from zab.testing.peers import Ensemble
 
 SCRIPTS = Path(__file__).parent.parent / "testdata" / "zab"
 
@@ -80,19 +80,15 @@ class Script:
         self.ensemble.servers[int(sid)].held.clear()
 
     def do_wipe(self, sid: str) -> None:
-        assert self.ensemble.servers[int(sid)].peer is None
-        self.ensemble.servers[int(sid)].disk = Disk()
+        self.ensemble.servers[int(sid)].wipe()
 
     def do_mark(self, *sids: str) -> None:
         for sid in sids:
             assert self.ensemble.servers[int(sid)].peer is None
-            self.ensemble.servers[int(sid)].disk.marker = True
+            self.ensemble.servers[int(sid)].leave_marker()
 
     def do_recover(self, sid: str) -> None:
-        server = self.ensemble.servers[int(sid)]
-        assert server.peer is None
-        server.disk.recover()
-        server.applied = []
+        self.ensemble.servers[int(sid)].recover_by_force()
 
     def do_sync(self, sid: str, token: str) -> None:
         self.ensemble.step(int(sid), ev.SyncRequested(int(token)))

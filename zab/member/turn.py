@@ -36,16 +36,18 @@ Not here: what the member makes of its inputs (`member`), and what the ports do.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, Protocol
 
 from zab import events as ev
+from zab.member.connection import ClientConnection
 from zab.member.inputs import (
     FOR_THE_TURN,
     FetchFailed,
     Input,
     InstallSnapshot,
     LookBackSlice,
+    MemberEffect,
     NothingToOffer,
     ReadChanges,
     RollLog,
@@ -56,7 +58,6 @@ from zab.member.inputs import (
     StorageFailed,
     TakeSnapshot,
 )
-from zab.member.member import Member
 from zab.member.ports import Ports
 
 READ_AHEAD_BYTES: Final = 1 << 20
@@ -66,10 +67,41 @@ TURN_NS: Final = 4_000_000
 """How long a turn shall last at most: clients are read no longer than this."""
 
 
+class Connections(Protocol):
+    """The connections that a step left something to do for."""
+
+    @property
+    def dirty(self) -> Iterable[ClientConnection]: ...
+
+
+class Retention(Protocol):
+    """How often files are removed; 0 is never."""
+
+    @property
+    def purge_interval_hours(self) -> int: ...
+
+
+class Stepped(Protocol):
+    """What a turn drives: a `Member`, or a part of one in a test."""
+
+    @property
+    def clients(self) -> Connections: ...
+
+    @property
+    def config(self) -> Retention: ...
+
+    @property
+    def has_more(self) -> bool: ...
+
+    def step(self, now: int, wall: int, inputs: Sequence[Input]) -> list[MemberEffect]: ...
+
+    def next_deadline(self) -> int: ...
+
+
 class Turn:
     """The turns of one member. Everything without an underscore may be looked at."""
 
-    def __init__(self, member: Member, ports: Ports) -> None:
+    def __init__(self, member: Stepped, ports: Ports) -> None:
         self.member = member
         self._monotonic_ns = ports.clock.monotonic_ns
         self._wall_ms = ports.clock.wall_ms

@@ -31,7 +31,6 @@ from zab.member.inputs import (
     ClientBytes,
     ClientClosed,
     ClientConnected,
-    Input,
     LookBackSlice,
     LookedBack,
     NothingToOffer,
@@ -46,6 +45,7 @@ from zab.member.storage import Storage
 from zab.member.turn import Turn
 from zab.simulator.world.disk import FaultyDisk
 from zab.states import FOLLOWING, LEADING
+from zab.testing.ports import DirectClients, DirectLinks
 from zab.wire.frames import FrameReader, frame
 
 TICK_MS = 1000
@@ -146,7 +146,7 @@ class Client:
         return [(kind, path) for _, _, kind, path in events]
 
 
-class Server:
+class Server(DirectClients):
     """One member with its turn, and what it is to be told next. It is all of its own ports but the links."""
 
     def __init__(self, ensemble: "Ensemble", config: Config) -> None:
@@ -199,10 +199,7 @@ class Server:
     def wall_ms(self) -> int:
         return self._ensemble.now + self.wall_offset_ms
 
-    # Clients. What they send is among the answers, in the order in which all of it came.
-
-    def receive(self, inputs: list[Input], until_ns: int) -> None:
-        pass
+    # Clients.
 
     def flush(self, dirty: Iterable[ClientConnection], now: int) -> None:
         for connection in list(dirty):
@@ -214,19 +211,6 @@ class Server:
                 client.take(b"".join(connection.take_output()))
             if connection.closing:
                 client.is_closed = True
-
-    def accept(self, now: int) -> None:
-        pass
-
-    def adapt_budget(self, turn_ns: int) -> None:
-        pass
-
-    def next_deadline(self) -> int | None:
-        return None
-
-    @property
-    def is_idle(self) -> bool:
-        return True
 
     # Storage.
 
@@ -304,15 +288,12 @@ class MemoryElection:
             self._ensemble.servers[sid].inputs.append(vote)
 
 
-class MemoryLinks:
+class MemoryLinks(DirectLinks):
     """The quorum links of one server."""
 
     def __init__(self, ensemble: "Ensemble", server: Server) -> None:
         self._ensemble = ensemble
         self._server = server
-
-    def receive(self, inputs: list[Input]) -> None:
-        """What comes over links is among the answers, in the order in which all of it came."""
 
     def send(self, links: Iterable[Link], message: msg.Message) -> None:
         for link in links:
@@ -330,22 +311,6 @@ class MemoryLinks:
         for link, ends in list(self._ensemble.links.items()):
             if ends == (self._server.sid, sid):
                 self._ensemble.break_link(link)
-
-    def unsent_bytes(self, link: Link) -> int:
-        return 0
-
-    def flush(self) -> None:
-        pass
-
-    def accept(self, now: int) -> None:
-        pass
-
-    def next_deadline(self) -> int | None:
-        return None
-
-    @property
-    def is_idle(self) -> bool:
-        return True
 
 
 class Ensemble:

@@ -1,0 +1,417 @@
+"""One server of `zab.testing.peers`: a peer without its member, in the turn and over the storage of production.
+
+`LonePeer` takes a member's place in `zab.member.turn.Turn`. `Process` is what lives from a start to a crash: the peer,
+its turn with all ports, and a real `Storage`. `Server` outlives it: the disk, and what the peer has delivered.
+
+Storage effects and tasks wait in the server's queues until the ensemble carries them out.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from random import Random
+from typing import Final, Protocol, TypeAlias
+
+import attrs
+
+from datatree.log.aside import CONFLICT
+from datatree.log.batch import Batch, imported
+from datatree.log.disk import Disk
+from datatree.log.epochs import DIRECTORY, INITIALIZE, load_epochs, save_epochs
+from datatree.log.frame import Frame, scan
+from datatree.log.segment import SEGMENT_HEADER_BYTES, index_path
+from datatree.log.transaction_log import TransactionLog
+from datatree.log.zxid import Epoch, Zxid, epoch_of, make_zxid, next_epoch
+from datatree.opcodes import OpCode
+from datatree.record import Txn, decode_all, encode
+from datatree.recovery.beginning import begin_history
+from datatree.recovery.recover import Recovered, examine, recover
+from datatree.snapshot import SnapshotWriter, fetch_path, snapshot_files, snapshot_path
+from datatree.tree import DataTree
+from zab import events as ev
+from zab import message as msg
+from zab.ids import Link, ServerId
+from zab.member.inputs import (
+    Answer,
+    FetchFailed,
+    Input,
+    LookBackSlice,
+    MemberEffect,
+    NothingToOffer,
+    ReadChanges,
+    SnapshotFetched,
+    StorageEffect,
+    TakeSnapshot,
+    TreeInstalled,
+)
+from zab.member.ports import Ports
+from zab.member.restore import restored_of, tree_of
+from zab.member.storage import Storage
+from zab.member.turn import Turn
+from zab.peer import Peer
+from zab.peer_state import Settings
+from zab.simulator.world.disk import FaultyDisk
+from zab.testing.ports import DirectClients, DirectLinks
+
+LOG_READ_BYTES_MAX: Final = 300
+"""In the answer to one `ReadLog`, about two batches: so few that catching up takes several."""
+_WALL: Final = 1_700_000_000_000
+_NEVER: Final = 1 << 62
+
+Task: TypeAlias = ev.FetchSnapshot | ev.ReadLog | ev.OfferSnapshot
+
+
+def transactions(first: int, count: int, data: bytes) -> bytes:
+    """The body of a batch: this many times, the root gets these bytes."""
+    one = Txn(0, 0, 0, 0, int(OpCode.SET_DATA), 0, b"/", data, None)
+    return b"".join(encode(attrs.evolve(one, zxid=zxid)) for zxid in range(first, first + count))
+
+
+class World(Protocol):
+    """What a process reaches beyond itself."""
+
+    now: int
+
+    def connect(self, sid: ServerId, to: ServerId) -> None: ...
+
+    def send(self, sid: ServerId, links: Iterable[Link], message: msg.Message) -> None: ...
+
+    def vote(self, sid: ServerId, to: ServerId, vote: msg.Notification) -> None: ...
+
+    def close(self, link: Link, by: ServerId | None) -> None: ...
+
+    def close_dialled(self, sid: ServerId, to: ServerId) -> None: ...
+
+    def say(self, text: str) -> None: ...
+
+    def crash(self, *sids: ServerId) -> None: ...
+
+
+class Server:
+    """One server: its process while it is up, its disk always, and what the peer has delivered."""
+
+    def __init__(self, sid: ServerId) -> None:
+        self.sid = sid
+        self.disk = FaultyDisk()
+        self.process: Process | None = None
+        self.to_store: deque[StorageEffect] = deque()
+        """Storage effects that are not carried out yet, first in first out."""
+        self.tasks: deque[Task] = deque()
+        """Reads and transfers that are not done yet."""
+        self.held: set[type] = set()
+        """Kinds of storage effects and tasks that wait for now; one of them holds up all after it in its queue."""
+        self.applied: list[Batch] = []
+        """Everything that was delivered, by this process or known as committed at its start."""
+        self.synced: list[tuple[int, Zxid]] = []
+        """(token, mark) of each `SyncConfirmed`."""
+        self.member_messages: list[ev.MemberMessage] = []
+        """What came for the member, not for the protocol."""
+        self.inbox: deque[ev.Event] = deque()
+        """What happened to it while it was paused."""
+        self.halted: str | None = None
+        """Why the peer stopped for good."""
+
+    @property
+    def peer(self) -> Peer | None:
+        return None if self.process is None else self.process.alone.peer
+
+    # ---------------------------------------------------------------------------------------- what is on the disk
+
+    @property
+    def epochs(self) -> tuple[int, int]:
+        """acceptedEpoch and currentEpoch."""
+        return load_epochs(self.disk) or (0, 0)
+
+    @property
+    def logged(self) -> list[Batch]:
+        """What its log files hold."""
+        log = TransactionLog(self.disk, examine(self.disk).log)
+        return log.read_from(log.first_position[0], 1 << 40)[1]
+
+    @property
+    def lineage(self) -> bytes:
+        """Of the log and the snapshots; empty before there is one."""
+        return examine(self.disk).lineage
+
+    @property
+    def conflicts(self) -> list[Batch]:
+        """Batches that were set aside because a leader had others at the same zxid."""
+        batches: list[Batch] = []
+        for name in self.disk.list(DIRECTORY):
+            if CONFLICT in name:
+                data = self.disk.read(f"{DIRECTORY}/{name}")
+                parts = scan(data, int(name.split(".")[1], 16), SEGMENT_HEADER_BYTES).parts
+                batches += [batch for part in parts if isinstance(part, Frame) for batch in part.batches]
+        return batches
+
+    def accept(self, epoch: int) -> None:
+        """It has promised this epoch to somebody."""
+        save_epochs(self.disk, epoch, self.epochs[1])
+
+    def leave_marker(self) -> None:
+        """The operator makes a file `initialize`."""
+        self.disk.replace(INITIALIZE, b"")
+
+    def wipe(self) -> None:
+        """While it is down, it loses its disk."""
+        assert self.process is None
+        self.disk, self.applied = FaultyDisk(), []
+
+    def recover_by_force(self) -> None:
+        """`zab recover --force`: all that is here is what a new lineage begins with."""
+        assert self.process is None
+        found = examine(self.disk)
+        for batch in found.pending:
+            for txn in decode_all(batch.body, batch.first, batch.count):
+                found.tree.apply(txn)
+        last = found.last[0]
+        zxid = make_zxid(next_epoch(Epoch(self.epochs[0]), epoch_of(last)), 1)
+        self.wipe()
+        begin_history(self.disk, found.tree, zxid, imported(found.lineage or bytes(16), last, 0), self.sid)
+
+    def take_snapshot(self) -> None:
+        """A snapshot of what this server has applied takes the place of its log up to there, and of older snapshots."""
+        assert self.process is not None
+        tree, storage = self.process.alone.tree, self.process.storage
+        zxid, chain = self.process.alone.position
+        if zxid == 0 or self.disk.exists(snapshot_path(zxid)):
+            return
+        SnapshotWriter(self.disk, tree.begin_snapshot(), storage.log.lineage, chain).write()
+        storage.log.roll()
+        gone = [segment.path for segment in storage.log.segments if segment.last[0] <= zxid]
+        storage.log.release(set(gone))
+        gone += [snapshot_path(older) for older in snapshot_files(self.disk) if older < zxid]
+        for path in gone + [index_path(path) for path in gone]:
+            if self.disk.exists(path):
+                self.disk.remove(path)
+        self.disk.sync_directory(DIRECTORY)
+
+
+@attrs.define
+class Dirty:
+    """Connections of clients: none."""
+
+    dirty: tuple[()] = ()
+
+
+@attrs.define
+class Purging:
+    """What a turn asks of a configuration: retention is off, tests remove files themselves."""
+
+    purge_interval_hours: int = 0
+
+
+class LonePeer:
+    """In a member's place: a peer alone. What would be the member's is kept for the test to look at.
+
+    Time passes when the test says so, by a `TimePassed` of its own, and not whenever a deadline is over."""
+
+    clients = Dirty()
+    config = Purging()
+    has_more = False
+
+    def __init__(self, server: Server, settings: Settings, recovered: Recovered, rng: Random) -> None:
+        restored = restored_of(recovered)
+        self.peer = Peer(settings, restored, rng)
+        self.tree = tree_of(recovered)
+        self._server = server
+        self._start = self.peer.history.base
+        server.applied = [batch for batch in restored.batches if batch.zxid <= self.peer.delivered]
+
+    @property
+    def position(self) -> tuple[Zxid, bytes]:
+        """Where its tree is."""
+        return (self._server.applied[-1].zxid, self._server.applied[-1].chain) if self._server.applied else self._start
+
+    def step(self, now: int, wall: int, inputs: Sequence[Input]) -> list[MemberEffect]:
+        effects: list[MemberEffect] = []
+        for event in inputs:
+            if isinstance(event, TreeInstalled):
+                self.tree = event.tree
+                continue
+            if isinstance(event, ev.SnapshotInstalled):
+                self._start, self._server.applied = (event.zxid, event.chain), []
+            assert isinstance(event, ev.Event)
+            for effect in self.peer.step(now, event):
+                effects += self._keep(effect)
+        return effects
+
+    def _keep(self, effect: ev.Effect) -> list[ev.Effect]:
+        """What is left of an effect for the turn."""
+        server = self._server
+        if isinstance(effect, ev.Deliver):
+            for batch in effect.batches:
+                for txn in decode_all(batch.body, batch.first, batch.count):
+                    self.tree.apply(txn)
+            server.applied += effect.batches
+        elif isinstance(effect, ev.SyncConfirmed):
+            server.synced.append((effect.token, effect.zxid))
+        elif isinstance(effect, ev.MemberMessage):
+            server.member_messages.append(effect)
+        elif isinstance(effect, ev.AnswerPing):
+            return [ev.Send((effect.link,), msg.Ping(0, 0, 0, []))]
+        else:
+            if isinstance(effect, ev.ResetLog):
+                self.tree, server.applied = DataTree(), []
+                self._start = self.peer.history.base
+            return [effect]
+        return []
+
+    def next_deadline(self) -> int:
+        deadline = self.peer.next_deadline()
+        return _NEVER if deadline is None else deadline
+
+
+class Process(DirectClients):
+    """A server's process from a start to a crash. It is all of its own ports but the links."""
+
+    def __init__(self, world: World, server: Server, settings: Settings, rng: Random) -> None:
+        self._world = world
+        self._server = server
+        self._answers: list[Answer] = []
+        self._is_in_turn = False
+        recovered = recover(server.disk, server.sid)
+        assert not recovered.damage, recovered.damage
+        self.alone = LonePeer(server, settings, recovered, rng)
+        # Each append has a file of its own, so that a snapshot can take the place of exactly what is in it.
+        log = TransactionLog(server.disk, recovered.log, segment_bytes=1)
+        self.storage = Storage(
+            server.disk, log, server.sid, lambda sentence, reason: self.error(f"{sentence}: {reason}")
+        )
+        links = Links(world, server.sid)
+        self._turn = Turn(self.alone, Ports(self, links, links.election, self, self, self, self))
+
+    def take(self, event: Answer) -> None:
+        """Tell the peer, and take turns until nothing is left to be told."""
+        self._answers.append(event)
+        if self._is_in_turn:
+            return
+        self._is_in_turn = True
+        while self._answers and self._server.process is self:
+            self._turn.take()
+        self._is_in_turn = False
+
+    def perform(self, effect: StorageEffect) -> None:
+        """Carry out one storage effect."""
+        if isinstance(effect, ev.AppendBatches):
+            assert self.storage.log.lineage == self.alone.peer.lineage, "a history begins with its lineage"
+        answers = self.storage.perform([effect])
+        self._note_mark()
+        self._answers += answers[:-1]
+        for answer in answers[-1:]:
+            self.take(answer)
+
+    def do(self, task: Task, source: Disk | None) -> None:
+        """Do what waited; `source` is the disk of the server that a snapshot is fetched from, None when it is down."""
+        if isinstance(task, ev.ReadLog):
+            self.take(self.storage.read_log(attrs.evolve(task, bytes_max=LOG_READ_BYTES_MAX)))
+        elif isinstance(task, ev.OfferSnapshot):
+            self.take(self.storage.offer_snapshot(task) or NothingToOffer(task.link))
+        elif source is None or not source.exists(snapshot_path(task.zxid)):
+            self.take(FetchFailed(task, "it is not there"))
+        else:
+            self._server.disk.replace(fetch_path(task.zxid), source.read(snapshot_path(task.zxid)))
+            self.take(SnapshotFetched(task))
+
+    def _note_mark(self) -> None:
+        """With nothing to do, the log is idle."""
+        if not self._server.to_store:
+            self.storage.idle()
+
+    # Clock.
+
+    def monotonic_ns(self) -> int:
+        return self._world.now * 1_000_000
+
+    def wall_ms(self) -> int:
+        return self._world.now + _WALL
+
+    # Storage.
+
+    def put(self, effect: StorageEffect) -> None:
+        self._server.to_store.append(effect)
+
+    def mark_moved(self, zxid: Zxid) -> None:
+        self.storage.mark = zxid
+        self._note_mark()
+
+    # Tasks.
+
+    def take_answers(self) -> list[Answer]:
+        answers, self._answers = self._answers, []
+        return answers
+
+    def dial(self, sid: ServerId) -> None:
+        self._world.connect(self._server.sid, sid)
+
+    def read_log(self, effect: ev.ReadLog) -> None:
+        self._server.tasks.append(effect)
+
+    def offer_snapshot(self, effect: ev.OfferSnapshot) -> None:
+        self._server.tasks.append(effect)
+
+    def fetch(self, effect: ev.FetchSnapshot) -> None:
+        self._server.tasks.append(effect)
+
+    def stop_fetching(self) -> None:
+        tasks = self._server.tasks
+        for task in [task for task in tasks if isinstance(task, ev.FetchSnapshot)]:
+            tasks.remove(task)
+
+    def read_for_changes(self, effect: ReadChanges | LookBackSlice) -> None:
+        raise NotImplementedError("a peer has no clients")
+
+    def take_snapshot(self, effect: TakeSnapshot) -> None:
+        raise NotImplementedError("a peer takes no snapshots; a test does, by `Server.take_snapshot`")
+
+    def purge(self, in_use: frozenset[int]) -> None:
+        raise NotImplementedError("retention is off")
+
+    # Operator.
+
+    def trace(self, text: str) -> None:
+        self._world.say(f"{self._server.sid}: {text}")
+
+    def error(self, sentence: str, **pairs: object) -> None:
+        self.trace(" ".join([sentence, *(f"{name}={value}" for name, value in pairs.items())]))
+
+    def role_changed(self, effect: ev.RoleChanged) -> None:
+        pass
+
+    def stop(self, reason: str) -> None:
+        self._server.halted = reason
+        self._world.say(f"{self._server.sid} halts: {reason}")
+        self._world.crash(self._server.sid)
+
+
+class Links(DirectLinks):
+    """The quorum links of one process, and its election links."""
+
+    def __init__(self, world: World, sid: ServerId) -> None:
+        self._world = world
+        self._sid = sid
+        self.election = Election(world, sid)
+
+    def send(self, links: Iterable[Link], message: msg.Message) -> None:
+        self._world.send(self._sid, links, message)
+
+    def close(self, link: Link, reason: str) -> None:
+        self._world.close(link, self._sid)
+
+    def break_off(self, link: Link, reason: str) -> None:
+        self._world.close(link, None)
+
+    def break_off_dialled(self, sid: ServerId, reason: str) -> None:
+        self._world.close_dialled(self._sid, sid)
+
+
+@attrs.define
+class Election:
+    """The election links of one process."""
+
+    world: World
+    sid: ServerId
+
+    def send(self, sid: ServerId, notification: msg.Notification) -> None:
+        self.world.vote(self.sid, sid, notification)
