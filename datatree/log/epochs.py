@@ -50,7 +50,7 @@ _CRC = struct.Struct(">I")
 
 
 @frozen
-class Member:
+class MemberRecord:
     """The record that a member holds a synchronized history of `lineage`."""
 
     lineage: bytes
@@ -93,13 +93,13 @@ def load_epochs(disk: Disk) -> tuple[int, int] | None:
     return (accepted, current) if accepted >= current else None
 
 
-def save_member(disk: Disk, member: Member) -> None:
+def save_member(disk: Disk, member: MemberRecord) -> None:
     """Make it durable that this member is synchronized."""
     assert len(member.lineage) == LINEAGE_BYTES
     _save(disk, MEMBER, f"{member.lineage.hex()} {member.server_id}{_FOUNDER if member.founder else ''}")
 
 
-def load_member(disk: Disk) -> Member | None:
+def load_member(disk: Disk) -> MemberRecord | None:
     """The member record, or None when it is missing or unreadable."""
     line = _load(disk, MEMBER)
     if line is None:
@@ -107,7 +107,7 @@ def load_member(disk: Disk) -> Member | None:
     lineage, _, server_id = line.removesuffix(_FOUNDER).partition(" ")
     if len(lineage) != 2 * LINEAGE_BYTES or not server_id.isdecimal():
         return None
-    return Member(bytes.fromhex(lineage), int(server_id), line.endswith(_FOUNDER))
+    return MemberRecord(bytes.fromhex(lineage), int(server_id), line.endswith(_FOUNDER))
 
 
 def forget_member(disk: Disk) -> None:

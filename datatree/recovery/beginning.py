@@ -15,7 +15,7 @@ and the pipeline have them (`zab.pipeline.state.snapshot_output`).
 
 from datatree.log.batch import imported
 from datatree.log.disk import Disk
-from datatree.log.epochs import Member, save_epochs, save_member
+from datatree.log.epochs import MemberRecord, save_epochs, save_member
 from datatree.log.zxid import Zxid
 from datatree.snapshot import SnapshotWriter
 from datatree.tree import DataTree
@@ -32,5 +32,5 @@ def begin_history(disk: Disk, tree: DataTree, zxid: int, lineage: bytes, server_
     writer.write()
     epoch = zxid >> 32
     save_epochs(disk, epoch, epoch)
-    save_member(disk, Member(lineage, server_id, founder=True))
+    save_member(disk, MemberRecord(lineage, server_id, founder=True))
     return writer.path

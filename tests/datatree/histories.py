@@ -3,7 +3,7 @@
 from random import Random
 
 from datatree.log.batch import Batch, build, genesis
-from datatree.log.epochs import Member, save_epochs, save_member
+from datatree.log.epochs import MemberRecord, save_epochs, save_member
 from datatree.log.transaction_log import LogContents, TransactionLog
 from datatree.record import Txn, decode_all, encode
 from datatree.recovery.recover import Recovered, recover
@@ -87,7 +87,7 @@ def reopened(disk: FaultyDisk, **options: int) -> tuple[Recovered, TransactionLo
 def synchronized(disk: FaultyDisk) -> None:
     """Give the disk the records of a member that counts."""
     save_epochs(disk, 1, 1)
-    save_member(disk, Member(LINEAGE, 1))
+    save_member(disk, MemberRecord(LINEAGE, 1))
 
 
 def snapshot(disk: FaultyDisk, tree: DataTree, chain: bytes) -> str:

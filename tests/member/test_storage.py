@@ -4,8 +4,7 @@ import pytest
 
 from datatree.changes import WHOLE
 from datatree.log.batch import build, genesis, imported
-from datatree.log.epochs import Member as MemberRecord
-from datatree.log.epochs import load_epochs, load_mark, load_member, save_member
+from datatree.log.epochs import MemberRecord, load_epochs, load_mark, load_member, save_member
 from datatree.log.transaction_log import TransactionLog
 from datatree.record import Txn, encode
 from datatree.recovery.recover import recover

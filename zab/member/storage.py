@@ -27,7 +27,7 @@ from typing import Protocol
 
 from datatree.log.batch import genesis, imported
 from datatree.log.disk import Disk
-from datatree.log.epochs import Member, forget_member, save_epochs, save_member
+from datatree.log.epochs import MemberRecord, forget_member, save_epochs, save_member
 from datatree.log.segment import LogDamagedError
 from datatree.log.transaction_log import TransactionLog
 from datatree.log.zxid import BEFORE_ALL, Zxid
@@ -129,7 +129,7 @@ class Storage:
             save_epochs(self.disk, effect.accepted, effect.current)
             return [EpochsSaved(effect.generation, effect.accepted, effect.current)]
         if isinstance(effect, SaveMember):
-            save_member(self.disk, Member(effect.lineage, self._server_id))
+            save_member(self.disk, MemberRecord(effect.lineage, self._server_id))
             return [MemberSaved(effect.generation)]
         if isinstance(effect, DrainLog):
             return [LogDrained(effect.generation)]

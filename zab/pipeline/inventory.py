@@ -30,8 +30,7 @@ from attrs import define, evolve, field, frozen
 
 from datatree.log.batch import Position
 from datatree.log.disk import Disk
-from datatree.log.epochs import COMMITTED, MEMBER, load_mark, load_member
-from datatree.log.epochs import Member as MemberRecord
+from datatree.log.epochs import COMMITTED, MEMBER, MemberRecord, load_mark, load_member
 from datatree.log.segment import SEGMENT_HEADER_BYTES, SegmentHeader, read_segment_header
 from datatree.snapshot import SnapshotHeader, read_snapshot_header
 from datatree.zookeeper.files import FILE_HEADER, LOG_MAGIC, VERSION, parse_file_name

@@ -9,7 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from datatree.log.epochs import Member, forget_member, load_epochs, load_member, save_epochs, save_mark, save_member
+from datatree.log.epochs import (
+    MemberRecord,
+    forget_member,
+    load_epochs,
+    load_member,
+    save_epochs,
+    save_mark,
+    save_member,
+)
 from datatree.log.transaction_log import LogContents, TransactionLog
 from datatree.recovery.recover import recover
 from tests.cli.commands import Result, call
@@ -34,7 +42,7 @@ def lived(directory: Path, log_directory: Path | None = None, *, clean: bool = T
     """The directory of member 3, which has stopped."""
     disk, author = RealDisk(str(directory), str(log_directory or directory)), Author(epoch=2)
     save_epochs(disk, 4, 2)
-    save_member(disk, Member(LINEAGE, 3))
+    save_member(disk, MemberRecord(LINEAGE, 3))
     log = TransactionLog(disk, LogContents(LINEAGE, [], START, 0))
     for batch in author.write(TXNS):
         log.append([batch])
@@ -263,4 +271,4 @@ def test_a_failure_on_the_way_leaves_the_old_history_in_its_place(
     assert done.code == 1
     assert done.err == f"zab: {tmp_path}/x: No space left on device\n"
     assert below(tmp_path) == before
-    assert load_member(RealDisk(str(tmp_path), lock=False)) == Member(LINEAGE, 3)
+    assert load_member(RealDisk(str(tmp_path), lock=False)) == MemberRecord(LINEAGE, 3)

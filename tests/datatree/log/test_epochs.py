@@ -4,7 +4,7 @@ from zlib import crc32
 import pytest
 
 from datatree.log.epochs import (
-    Member,
+    MemberRecord,
     forget_member,
     load_epochs,
     load_mark,
@@ -28,27 +28,27 @@ def test_nothing_saved_is_nothing():
 def test_records_read_back():
     disk = FaultyDisk()
     save_epochs(disk, 7, 5)
-    save_member(disk, Member(LINEAGE, 3))
+    save_member(disk, MemberRecord(LINEAGE, 3))
     save_mark(disk, LINEAGE, 99)
     disk.sync_directory("version-1")
     assert load_epochs(disk) == (7, 5)
-    assert load_member(disk) == Member(LINEAGE, 3)
+    assert load_member(disk) == MemberRecord(LINEAGE, 3)
     assert load_mark(disk) == (LINEAGE, 99)
 
 
 def test_a_founder_says_so_in_its_record():
     disk = FaultyDisk()
-    save_member(disk, Member(LINEAGE, 3, founder=True))
+    save_member(disk, MemberRecord(LINEAGE, 3, founder=True))
     assert disk.read("version-1/member").startswith(b"000102030405060708090a0b0c0d0e0f 3 founder\n")
-    assert load_member(disk) == Member(LINEAGE, 3, founder=True)
-    save_member(disk, Member(LINEAGE, 3))
-    assert load_member(disk) == Member(LINEAGE, 3, founder=False)
+    assert load_member(disk) == MemberRecord(LINEAGE, 3, founder=True)
+    save_member(disk, MemberRecord(LINEAGE, 3))
+    assert load_member(disk) == MemberRecord(LINEAGE, 3, founder=False)
 
 
 def test_files_are_as_documented():
     disk = FaultyDisk()
     save_epochs(disk, 12, 11)
-    save_member(disk, Member(LINEAGE, 3))
+    save_member(disk, MemberRecord(LINEAGE, 3))
     save_mark(disk, LINEAGE, 1 << 32)
     assert disk.read("version-1/acceptedEpoch") == b"12\n%08x\n" % crc32(b"acceptedEpoch 12")
     assert disk.read("version-1/currentEpoch").startswith(b"11\n")
@@ -60,7 +60,7 @@ def test_files_are_as_documented():
 def test_every_flipped_bit_and_every_cut_is_noticed(name):
     disk = FaultyDisk()
     save_epochs(disk, 12, 11)
-    save_member(disk, Member(LINEAGE, 3))
+    save_member(disk, MemberRecord(LINEAGE, 3))
     save_mark(disk, LINEAGE, 77)
     path = f"version-1/{name}"
     load = {"member": load_member, "committed": load_mark}.get(name, load_epochs)
@@ -117,7 +117,7 @@ def test_unchanged_epoch_is_not_written_again():
 def test_forgotten_member_stays_forgotten():
     for seed in range(5):
         disk = FaultyDisk()
-        save_member(disk, Member(LINEAGE, 3))
+        save_member(disk, MemberRecord(LINEAGE, 3))
         forget_member(disk)
         forget_member(disk)
         disk.crash(Random(seed))

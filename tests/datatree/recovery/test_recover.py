@@ -6,7 +6,7 @@ from random import Random
 import pytest
 
 from datatree.log.batch import HEADER_BYTES, build, genesis
-from datatree.log.epochs import Member, load_member, save_epochs, save_mark, save_member
+from datatree.log.epochs import MemberRecord, load_member, save_epochs, save_mark, save_member
 from datatree.log.frame import Scan, pack_frame, seed_of
 from datatree.log.segment import SEGMENT_HEADER_BYTES, SegmentHeader, log_files, log_path
 from datatree.log.transaction_log import TransactionLog, write_segment
@@ -140,7 +140,7 @@ def test_a_history_begins_with_a_tree():
     assert (recovered.tree.digest, recovered.tree.znode_count) == (digest, znode_count)
     assert recovered.beginning == recovered.last[0] == zxid
     assert recovered.founder
-    assert load_member(disk) == Member(lineage, 7, founder=True)
+    assert load_member(disk) == MemberRecord(lineage, 7, founder=True)
 
 
 def test_only_the_first_snapshot_of_a_lineage_is_its_beginning():
@@ -703,5 +703,5 @@ def test_member_that_lost_the_medium_is_amnesiac():
 def test_member_record_says_which_server():
     disk = FaultyDisk()
     save_epochs(disk, 1, 1)
-    save_member(disk, Member(LINEAGE, 7))
+    save_member(disk, MemberRecord(LINEAGE, 7))
     assert not recover(disk, server_id=7).amnesiac

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from datatree.log.batch import Batch, build
-from datatree.log.epochs import Member as MemberRecord
-from datatree.log.epochs import save_epochs, save_mark, save_member
+from datatree.log.epochs import MemberRecord, save_epochs, save_mark, save_member
 from datatree.log.segment import SegmentHeader
 from datatree.log.transaction_log import LogContents, TransactionLog
 from datatree.record import Txn, encode

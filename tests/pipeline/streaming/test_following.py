@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from datatree.log.batch import Batch, build, genesis
-from datatree.log.epochs import Member as MemberRecord
-from datatree.log.epochs import save_member
+from datatree.log.epochs import MemberRecord, save_member
 from datatree.log.frame import pack_frame, seed_of
 from datatree.log.segment import SEGMENT_HEADER_BYTES, SegmentHeader, log_files, log_path, read_segment_header
 from datatree.log.transaction_log import LogContents, TransactionLog

@@ -36,7 +36,7 @@ from datatree.cursor import SnapshotCursor
 from datatree.digest import DIGEST_VERSION, MASK, part, session_part
 from datatree.log.batch import imported
 from datatree.log.disk import Disk
-from datatree.log.epochs import Member, save_epochs, save_member
+from datatree.log.epochs import MemberRecord, save_epochs, save_member
 from datatree.log.zxid import Zxid
 from datatree.paths import CONFIG, QUOTA, ROOT, ZOOKEEPER, parent
 from datatree.quota import is_stats
@@ -212,7 +212,7 @@ def found_native(disk: Disk, lineage: bytes, server_id: int, epoch: int) -> None
 
     Epochs up to `epoch` are over: its next leader begins the one after. The member's record comes last."""
     save_epochs(disk, epoch, epoch)
-    save_member(disk, Member(lineage, server_id))
+    save_member(disk, MemberRecord(lineage, server_id))
 
 
 def write_version_2(disk: Disk, state: State) -> Written:
