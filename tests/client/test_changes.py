@@ -8,10 +8,10 @@ import trio
 import trio.testing
 from trio.testing import MockClock
 
-from datatree.changes import WHOLE
 from datatree.errors import ErrorCode
 from datatree.opcodes import OpCode
 from datatree.requests import GetChanges, decode
+from datatree.txn_changes import WHOLE
 from tests.client.scripted import ConnectionEndedError, Peer, ScriptedServers
 from tests.client.test_connection import frames, get, opened
 from zab.client import (
@@ -30,7 +30,7 @@ from zab.client import (
 )
 from zab.client.connection import XID_MIN
 from zab.client.requests import Answered, Request
-from zab.jute.changes import PageStatus, change_bytes, page_body
+from zab.jute.change_pages import PageStatus, change_bytes, page_body
 from zab.jute.handshake import ConnectResponse
 from zab.jute.replies import data_reply, decode_body, path_body, reply
 from zab.wire.frames import frame

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from datatree.changes import ACL_CHANGED, CREATED, DATA_CHANGED, DELETED, WHOLE
 from datatree.opcodes import OpCode
+from datatree.txn_changes import ACL_CHANGED, CREATED, DATA_CHANGED, DELETED, WHOLE
 from tests.rigs.zab_server import zab_servers
-from zab.jute.changes import PageStatus
+from zab.jute.change_pages import PageStatus
 from zab.jute.framing import CHANGES_XID_MAX
 
 ROOT = Path(__file__).parents[2]

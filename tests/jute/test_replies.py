@@ -9,7 +9,7 @@ from datatree.errors import ErrorCode
 from datatree.jute import JuteError
 from datatree.opcodes import OpCode
 from datatree.requests import OPEN_ACL
-from zab.jute.changes import ChangePage, PageStatus, change_bytes, page_body
+from zab.jute.change_pages import ChangePage, PageStatus, change_bytes, page_body
 from zab.jute.replies import (
     STAT_BYTES,
     MultiResult,

@@ -2,7 +2,6 @@
 
 import pytest
 
-from datatree.changes import WHOLE
 from datatree.log.batch import build, genesis, imported
 from datatree.log.epochs import MemberRecord, load_epochs, load_mark, load_member, save_member
 from datatree.log.transaction_log import TransactionLog
@@ -10,6 +9,7 @@ from datatree.record import Txn, encode
 from datatree.recovery.recover import recover
 from datatree.snapshot import SnapshotWriter, fetch_path, snapshot_path
 from datatree.tree import DataTree
+from datatree.txn_changes import WHOLE
 from tests.member.storage_setup import LINEAGE, batches_from, open_storage, say_nothing
 from zab.events import (
     AppendBatches,
@@ -30,7 +30,7 @@ from zab.events import (
     SnapshotOffered,
     TruncateLog,
 )
-from zab.jute.changes import PageStatus
+from zab.jute.change_pages import PageStatus
 from zab.member.inputs import LookBackSlice, LookedBack, ReadChanges, TreeInstalled
 from zab.member.storage import InstallSnapshot, RollLog, SnapshotUnusable
 

@@ -6,9 +6,9 @@ from contextlib import asynccontextmanager
 import pytest
 import trio
 
-from datatree.changes import WHOLE
 from datatree.snapshot import SnapshotWriter, snapshot_path
 from datatree.tree import DataTree
+from datatree.txn_changes import WHOLE
 from tests.member.storage_setup import LINEAGE, batches_from, open_storage
 from zab import events as ev
 from zab.host.log_thread import LogThread

@@ -36,7 +36,7 @@ from typing import Any
 
 import trio
 
-from datatree.changes import WHOLE
+from datatree.txn_changes import WHOLE
 from zab.client.exceptions import (
     BadArgumentsError,
     ChangesLostError,
@@ -48,7 +48,7 @@ from zab.client.operations import Operations
 from zab.client.records import Change, ChangeKind, Place
 from zab.client.requests import Request
 from zab.client.runtime import Call, Runtime
-from zab.jute.changes import ChangePage, PageStatus
+from zab.jute.change_pages import ChangePage, PageStatus
 
 __all__ = ["Changes"]
 

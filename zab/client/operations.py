@@ -43,7 +43,7 @@ from zab.client.requests import Registration, Request
 from zab.client.session import Session
 from zab.client.watcher import Watcher
 from zab.client.watches import MODE_TABLES, Table
-from zab.jute.changes import ChangePage
+from zab.jute.change_pages import ChangePage
 from zab.jute.replies import MultiResult, decode_body
 
 __all__ = ["CONFIG_PATH", "Operation", "Operations"]

@@ -52,7 +52,7 @@ from attrs import define
 from datatree.jute import NULL, JuteError, Reader, Writer
 from datatree.opcodes import MULTI_READS, MULTI_WRITES, OpCode
 from datatree.requests import WireAcl, acl_from, acl_to
-from zab.jute.changes import read_page
+from zab.jute.change_pages import read_page
 from zab.jute.framing import NOTIFICATION_XID
 
 __all__ = [

@@ -1,7 +1,7 @@
 """From batches to the rows of a page of changes: pure, for the loop and for the worker that reads the log alike.
 
-A place is (zxid, part), as in `datatree.changes`; rows are in the order of their places. What of them somebody may see
-is for `changes` to say: a row has the path for that, and its bytes ready to be sent.
+A place is (zxid, part), as in `datatree.txn_changes`; rows are in the order of their places. `change_feed` decides which
+of them a client may see: a row has the path for that, and its bytes ready to be sent.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
-from datatree.changes import WHOLE, changes_of
 from datatree.log.batch import Batch
 from datatree.paths import ROOT
 from datatree.record import decode_all
-from zab.jute.changes import change_bytes
+from datatree.txn_changes import WHOLE, changes_of
+from zab.jute.change_pages import change_bytes
 
 Place: TypeAlias = tuple[int, int]
 Row: TypeAlias = tuple[int, int, bytes, bytes]

@@ -27,7 +27,7 @@ from zab.events import (
     TruncateLog,
 )
 from zab.ids import Link
-from zab.jute.changes import PageStatus
+from zab.jute.change_pages import PageStatus
 from zab.member.change_rows import Place, Row
 from zab.member.connection import ClientConnection
 

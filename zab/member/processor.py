@@ -24,8 +24,8 @@ Invariants:
 The leader keeps the transactions that it proposed, with the connections they came from, until they are committed: it
 neither decodes them again nor looks for whom to answer. Learners decode when they apply.
 
-Not here: how reads are answered (`reads`, `local`), the feed of changes, which keeps no order (`changes`), handshakes
-and the owners of sessions (`sessions`), what a transaction says (`datatree.prepare`) and does (`datatree.tree`), and
+Not here: how reads are answered (`reads`, `local`), the feed of changes, which keeps no order (`change_feed`),
+handshakes and the owners of sessions (`sessions`), what a transaction says (`datatree.prepare`) and does (`datatree.tree`), and
 who proposes and commits (`zab.peer`).
 """
 
@@ -51,7 +51,7 @@ from datatree.requests import CreateSession
 from zab import message as msg
 from zab.events import Propose
 from zab.jute.replies import notification, reply
-from zab.member.changes import Changes
+from zab.member.change_feed import Changes
 from zab.member.connection import ClientConnection, Closing, Identity
 from zab.member.local import ANSWERS, PROMPT, UNKNOWN, sync_reply
 from zab.member.reads import UNDECODABLE, Answer, ConnectionEnds, ReadState

@@ -64,7 +64,7 @@ from zab.events import (
     SnapshotOffered,
     TruncateLog,
 )
-from zab.jute.changes import PageStatus
+from zab.jute.change_pages import PageStatus
 from zab.member.change_rows import gather, is_known, rows_of, start_of
 from zab.member.inputs import (
     Answer,

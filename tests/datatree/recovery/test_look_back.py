@@ -3,7 +3,6 @@
 import pytest
 from attrs import evolve
 
-from datatree.changes import changes_of
 from datatree.log.batch import build
 from datatree.log.transaction_log import TransactionLog
 from datatree.past_acls import LISTS_MAX, PastAcls
@@ -13,6 +12,7 @@ from datatree.recovery.look_back import LookBack
 from datatree.recovery.retention import purge
 from datatree.snapshot import SnapshotError, guarded_znodes, load_snapshot, snapshot_files, snapshot_path
 from datatree.tree import DataTree
+from datatree.txn_changes import changes_of
 from tests.datatree.histories import fresh_log, snapshot
 from tests.datatree.zookeeper.histories import history
 from zab.simulator.world.disk import FaultyDisk

@@ -10,15 +10,15 @@ from random import Random
 import pytest
 
 from datatree.acl import SUPER
-from datatree.changes import WHOLE, changes_of
 from datatree.opcodes import OpCode
 from datatree.requests import GetChanges
-from zab.jute.changes import PageStatus
+from datatree.txn_changes import WHOLE, changes_of
+from zab.jute.change_pages import PageStatus
 from zab.jute.framing import CHANGES_XID_MAX, PING_XID, request_frame
 from zab.jute.handshake import NO_PASSWORD, ConnectRequest, ConnectResponse
 from zab.jute.replies import ReplyHeader, decode_body
-from zab.member import change_rows, changes, storage
-from zab.member.changes import Changes
+from zab.member import change_feed, change_rows, storage
+from zab.member.change_feed import Changes
 from zab.member.inputs import ReadChanges
 from zab.member.storage import Storage
 from zab.simulator.ensemble.simulation import Simulation
@@ -210,12 +210,12 @@ def tell_twice(patch: pytest.MonkeyPatch) -> None:
     def gather(found, after, prefix, bytes_max):
         return real(found, after if after[1] == WHOLE else (after[0], after[1] - 1), prefix, bytes_max)
 
-    patch.setattr(changes, "gather", gather)
+    patch.setattr(change_feed, "gather", gather)
     patch.setattr(storage, "gather", gather)
 
 
 def lose_parts(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(changes, "start_of", lambda place: place[0])
+    patch.setattr(change_feed, "start_of", lambda place: place[0])
     patch.setattr(storage, "start_of", lambda place: place[0])
 
 

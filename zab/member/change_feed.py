@@ -25,7 +25,7 @@ Invariants:
 - One connection has at most `maxChangesPerConnection` requests here, a page is no larger than `maxChangesPageBytes` and
   one change; none waits longer than `maxChangesWaitMs`, rounded up to the turn that finds it.
 
-Not here: the bytes (`zab.jute.changes`), the reading (`storage`).
+Not here: the bytes (`zab.jute.change_pages`), the reading (`storage`).
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ from collections import deque
 import attrs
 
 from datatree.acl import OPEN, READ, SUPER, permits
-from datatree.changes import WHOLE
 from datatree.errors import ErrorCode
 from datatree.log.batch import Batch
 from datatree.opcodes import OpCode
 from datatree.past_acls import PastAcls
 from datatree.paths import ROOT
 from datatree.requests import GetChanges, decode
+from datatree.txn_changes import WHOLE
 from datatree.znode import ACL
 from zab.history import History
-from zab.jute.changes import PageStatus, page_body
+from zab.jute.change_pages import PageStatus, page_body
 from zab.jute.framing import CHANGES_XID_MAX
 from zab.jute.replies import reply
 from zab.member.change_rows import Place, Row, gather, is_known, rows_of, start_of

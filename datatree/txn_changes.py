@@ -15,7 +15,7 @@ in the order of all changes, and `WHOLE` stands for the place after the last par
 Invariant: the changes of a transaction are the znodes that applying it touches by name; what it does to their parents
 (cversion, pzxid) follows from them.
 
-Deliberately not here: who may see a change (`zab.member.changes`), and its bytes (`zab.jute.changes`).
+Deliberately not here: who may see a change (`zab.member.change_feed`), and its bytes (`zab.jute.change_pages`).
 """
 
 from typing import Any, Final, TypeAlias

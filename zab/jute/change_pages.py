@@ -6,7 +6,7 @@ Format, in jute's types:
     change  zxid long, part int, time long (ms since 1970), session long, kind int, path string, data buffer,
             version int, owner long
 
-Kind, part, version and owner are those of `datatree.changes`. (zxid, part) of the page is the place from which to ask
+Kind, part, version and owner are those of `datatree.txn_changes`. (zxid, part) of the page is the place from which to ask
 for the next one: everything up to it is in this page, in earlier ones, or not to be shown to this client. `lineage`
 names the history that the place is in.
 
@@ -18,7 +18,7 @@ names the history that the place is in.
 
 In a page that is not GIVEN, `changes` is empty.
 
-Deliberately not here: what is in a page (`zab.member.changes`).
+Deliberately not here: what is in a page (`zab.member.change_feed`).
 """
 
 from collections.abc import Sequence
@@ -28,8 +28,8 @@ from typing import Final, TypeAlias
 
 from attrs import define
 
-from datatree.changes import ACL_CHANGED, CREATED, DATA_CHANGED, DELETED, Change
 from datatree.jute import NULL, JuteError, Reader
+from datatree.txn_changes import ACL_CHANGED, CREATED, DATA_CHANGED, DELETED, Change
 
 __all__ = ["ChangePage", "PageStatus", "Row", "change_bytes", "page_body", "read_page"]
 

@@ -6,13 +6,13 @@ from random import Random
 import pytest
 
 from datatree.acl import digest_identity
-from datatree.changes import ACL_CHANGED, CREATED, DATA_CHANGED, DELETED, WHOLE
 from datatree.errors import ErrorCode
 from datatree.opcodes import OpCode
 from datatree.past_acls import PastAcls
 from datatree.requests import OPEN_ACL, AddAuth, Create, GetChanges, Multi, NoBody, PathVersion, SetAcl, SetData
-from zab.jute.changes import ChangePage, PageStatus
-from zab.member import changes as module
+from datatree.txn_changes import ACL_CHANGED, CREATED, DATA_CHANGED, DELETED, WHOLE
+from zab.jute.change_pages import ChangePage, PageStatus
+from zab.member import change_feed as module
 from zab.member.change_rows import is_within
 from zab.member.inputs import ChangesRead, LookBackSlice, ReadChanges
 from zab.testing.members import TICK_MS, Client, Ensemble, Server

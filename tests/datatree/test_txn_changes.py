@@ -2,10 +2,10 @@
 
 import pytest
 
-from datatree.changes import ACL_CHANGED, CREATED, DATA_CHANGED, DELETED, changes_of
 from datatree.past_acls import LISTS_MAX, PastAcls
 from datatree.record import Txn
 from datatree.tree import DataTree
+from datatree.txn_changes import ACL_CHANGED, CREATED, DATA_CHANGED, DELETED, changes_of
 from datatree.znode import CONTAINER_OWNER, STAT_LAYOUT, ttl_owner
 from tests.datatree.zookeeper.histories import history
 
