@@ -26,9 +26,9 @@ from datatree.record import AclList
 from datatree.tree import DataTree
 from datatree.znode import CHECKED
 
-__all__ = ["Change", "Outstanding"]
+__all__ = ["ChangeRecord", "Outstanding"]
 
-Change: TypeAlias = tuple[int, bool, int, int, int, int, AclList, int, int]
+ChangeRecord: TypeAlias = tuple[int, bool, int, int, int, int, AclList, int, int]
 # Quotas that a change counts for, znodes and bytes that it adds to each.
 Charge: TypeAlias = tuple[tuple[bytes, ...], int, int]
 
@@ -56,7 +56,7 @@ class Outstanding:
 
     def __init__(self, tree: DataTree) -> None:
         self._tree = tree
-        self.changes: dict[bytes, Change] = {}
+        self.changes: dict[bytes, ChangeRecord] = {}
         self.created: dict[int, int] = {}
         self.closing: dict[int, int] = {}
         self._queue: deque[tuple[int, bytes, int, Charge | None]] = deque()
@@ -74,7 +74,7 @@ class Outstanding:
         """How many changes of a path are outstanding."""
         return len(self._queue)
 
-    def view(self, path: bytes) -> Change | None:
+    def view(self, path: bytes) -> ChangeRecord | None:
         """The znode at `path` as it will be, or None if there will be none."""
         change = self.changes.get(path)
         if change is not None:
@@ -85,7 +85,7 @@ class Outstanding:
         version, aversion, length, children_count = CHECKED.unpack(znode[2])
         return 0, True, version, znode[4], aversion, children_count, self._tree.acls.lists[znode[1]], znode[3], length
 
-    def put(self, path: bytes, change: Change, charge: Charge | None = None) -> None:
+    def put(self, path: bytes, change: ChangeRecord, charge: Charge | None = None) -> None:
         """`change` is how the znode at `path` will be; that it has come or gone is said by `own` and `disown`."""
         if self._journal is None:
             self.changes[path] = change

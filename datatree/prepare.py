@@ -52,7 +52,7 @@ from datatree.acl import (
 from datatree.errors import ErrorCode, Refused
 from datatree.jute import JuteError
 from datatree.opcodes import MULTI_WRITES, OpCode
-from datatree.outstanding import Change, Charge, Outstanding
+from datatree.outstanding import ChangeRecord, Charge, Outstanding
 from datatree.paths import RESERVED, ROOT, is_text, is_valid, is_valid_name, parent, sequential_name
 from datatree.quota import enclosing, is_stats
 from datatree.record import Part, Txn
@@ -378,7 +378,7 @@ class Prepare:
         self._remove(path, change, zxid)
         return _DELETE, 0, path, None, None
 
-    def _remove(self, path: bytes, change: Change, zxid: int) -> None:
+    def _remove(self, path: bytes, change: ChangeRecord, zxid: int) -> None:
         above = parent(path)
         holder = self.outstanding.view(above)
         assert holder is not None

@@ -418,7 +418,7 @@ def test_whoever_leaves_while_it_is_read_for_leaves_nothing_behind() -> None:
     for feed in feeds:
         feed.client.close()
     ensemble.settle()
-    changes = server.member.processor.changes
+    changes = server.member.processor.change_feed
     assert not changes.is_any
     assert not changes.is_due
     assert changes.next_deadline is None
@@ -667,7 +667,7 @@ def test_looking_back_takes_turns_with_other_reads_and_outlives_who_asked() -> N
     server.answer_read()
     ensemble.settle()
     assert past.complete_from == 0
-    assert not server.member.processor.changes.is_any
+    assert not server.member.processor.change_feed.is_any
     server.reads_held = False
     assert paths(Feed(ensemble, client).drain()) == [b"/app", *names]
 
@@ -747,7 +747,7 @@ def test_a_request_that_is_none_is_refused() -> None:
     assert ensemble.do(client, client.request(OpCode.GET_CHANGES, negative, -20))[0][1] == ErrorCode.BADARGUMENTS
     short = client.request(OpCode.GET_CHANGES, body[:-1], -21)
     assert ensemble.do(client, short) == [(-21, ErrorCode.MARSHALLINGERROR, None)]
-    assert not ensemble.servers[1].member.processor.changes.is_any
+    assert not ensemble.servers[1].member.processor.change_feed.is_any
     place = GetChanges(applied(ensemble), WHOLE, b"", b"/", 1000, 5000).encode()
     assert ensemble.do(client, client.request(OpCode.GET_CHANGES, place, -22)) == []
     assert ensemble.do(client, client.request(OpCode.GET_CHANGES, place, -22))[0][1] == ErrorCode.BADARGUMENTS
@@ -821,7 +821,7 @@ def test_whatever_is_asked_is_answered_once_and_harms_nobody(seed: int) -> None:
         client.say(client.request(OpCode.PING, b"", -2))
     assert not client.is_closed
     assert sorted(xid for xid, error, _ in client.replies() if not error and xid < -2) == sorted(xids)
-    assert not ensemble.servers[1].member.processor.changes.is_any
+    assert not ensemble.servers[1].member.processor.change_feed.is_any
 
 
 def test_a_batch_is_decoded_once_for_all_who_follow(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -845,7 +845,7 @@ def test_a_member_that_stops_to_serve_forgets_its_followers() -> None:
     leader: Server = ensemble.leader
     client = ensemble.session(leader)
     Feed(ensemble, client, (applied(ensemble), WHOLE), wait_ms=60_000).ask()
-    changes = leader.member.processor.changes
+    changes = leader.member.processor.change_feed
     assert changes.is_any
     for link in list(ensemble.links):
         ensemble.break_link(link)
@@ -861,7 +861,7 @@ def test_a_member_that_stops_to_serve_forgets_its_followers() -> None:
 def test_nobody_pays_who_does_not_follow() -> None:
     ensemble = Ensemble(1)
     client = ensemble.session()
-    changes = ensemble.servers[1].member.processor.changes
+    changes = ensemble.servers[1].member.processor.change_feed
     changes.turn = None  # type: ignore[assignment]  # would fail if it were called
     fill_names = [client.create(b"/%d" % number) for number in range(20)]
     assert len(ensemble.do(client, *fill_names, client.get(b"/1"))) == 21

@@ -76,7 +76,7 @@ class Asked:
     is_over: bool = False
 
 
-class Changes:
+class ChangeFeed:
     """The requests of this member. Everything of it happens inside of a step."""
 
     def __init__(self, state: ReadState) -> None:

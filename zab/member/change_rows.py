@@ -1,7 +1,7 @@
 """From batches to the rows of a page of changes: pure, for the loop and for the worker that reads the log alike.
 
-A place is (zxid, part), as in `datatree.txn_changes`; rows are in the order of their places. `change_feed` decides which
-of them a client may see: a row has the path for that, and its bytes ready to be sent.
+A place is (zxid, part), as in `datatree.txn_changes`; rows are in the order of their places. `change_feed` decides
+which of them a client may see: a row has the path for that, and its bytes ready to be sent.
 """
 
 from __future__ import annotations

@@ -159,14 +159,14 @@ class Member:
     def has_more(self) -> bool:
         """Whether the turn's budgets left something for the next one. To be asked after the host has sent what there
         was to send, since that makes room for more."""
-        return bool(self._committed) or self.processor.changes.is_due or self.limits.is_any_with_room_again
+        return bool(self._committed) or self.processor.change_feed.is_due or self.limits.is_any_with_room_again
 
     def next_deadline(self) -> int:
         """When the next step is due although nothing happens."""
         if self.has_more:
             return self.now
         deadlines = [self.limits.next_deadline]
-        for deadline in (self.peer.next_deadline(), self.processor.changes.next_deadline):
+        for deadline in (self.peer.next_deadline(), self.processor.change_feed.next_deadline):
             if deadline is not None:
                 deadlines.append(deadline)
         if self.serving and self.sessions.tracker is not None:
@@ -207,7 +207,7 @@ class Member:
                 self._lead_turn()
             else:
                 self._follow_turn()
-        changes = self.processor.changes
+        changes = self.processor.change_feed
         if changes.is_any and self.serving:
             self._effects += changes.turn(self.now, self.peer.history, self.peer.lineage, self.applied)
         self.limits.end_turn(self.now, is_loaded=self._is_loaded)
@@ -520,8 +520,8 @@ _ON_INPUT: dict[type, Callable[[Member, Any], None]] = {
     SnapshotTaken: Member._on_snapshot_taken,
     SnapshotFailed: Member._on_snapshot_failed,
     TreeInstalled: Member._on_tree_installed,
-    ChangesRead: lambda member, event: member.processor.changes.read(event),
-    LookedBack: lambda member, event: member.processor.changes.looked_back(event),
+    ChangesRead: lambda member, event: member.processor.change_feed.read(event),
+    LookedBack: lambda member, event: member.processor.change_feed.looked_back(event),
     ev.TimePassed: lambda _member, _event: None,
 }
 """Inputs that are not the peer's. It is told of time at the beginning of each step, whoever woke the member."""

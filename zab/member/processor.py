@@ -25,8 +25,8 @@ The leader keeps the transactions that it proposed, with the connections they ca
 neither decodes them again nor looks for whom to answer. Learners decode when they apply.
 
 Not here: how reads are answered (`reads`, `local`), the feed of changes, which keeps no order (`change_feed`),
-handshakes and the owners of sessions (`sessions`), what a transaction says (`datatree.prepare`) and does (`datatree.tree`), and
-who proposes and commits (`zab.peer`).
+handshakes and the owners of sessions (`sessions`), what a transaction says (`datatree.prepare`) and does
+(`datatree.tree`), and who proposes and commits (`zab.peer`).
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from datatree.requests import CreateSession
 from zab import message as msg
 from zab.events import Propose
 from zab.jute.replies import notification, reply
-from zab.member.change_feed import Changes
+from zab.member.change_feed import ChangeFeed
 from zab.member.connection import ClientConnection, Closing, Identity
 from zab.member.local import ANSWERS, PROMPT, UNKNOWN, sync_reply
 from zab.member.reads import UNDECODABLE, Answer, ConnectionEnds, ReadState
@@ -106,7 +106,7 @@ class Processor:
         self.sessions = sessions
         self.schedule = schedule
         self.server_id = server_id
-        self.changes = Changes(state)
+        self.change_feed = ChangeFeed(state)
         switched_off = frozenset() if state.config.create_if_not_exists_enabled else {_CREATE_IF_NOT_EXISTS}
         self._writes = _WRITES - switched_off
         """What is a write when a client of this member asks for it."""
@@ -180,7 +180,7 @@ class Processor:
             self._answer(connection, prompt, xid, frame)
             return
         if opcode == _GET_CHANGES:
-            self.changes.ask(connection, xid, frame, self.now)
+            self.change_feed.ask(connection, xid, frame, self.now)
             return
         if opcode == _SYNC:
             connection.sync_tags.append(self.sync_tag)
@@ -453,7 +453,7 @@ class Processor:
         connection.held.clear()
         self.choked.pop(connection, None)
         self.state.watches.close(connection)
-        self.changes.forget(connection)
+        self.change_feed.forget(connection)
 
     def drop_role(self) -> None:
         """Leave what a leader or learner had under way: none of it goes to the next leader (G2 former roles)."""

@@ -18,7 +18,7 @@ from zab.jute.framing import CHANGES_XID_MAX, PING_XID, request_frame
 from zab.jute.handshake import NO_PASSWORD, ConnectRequest, ConnectResponse
 from zab.jute.replies import ReplyHeader, decode_body
 from zab.member import change_feed, change_rows, storage
-from zab.member.change_feed import Changes
+from zab.member.change_feed import ChangeFeed
 from zab.member.inputs import ReadChanges
 from zab.member.storage import Storage
 from zab.simulator.ensemble.simulation import Simulation
@@ -220,12 +220,12 @@ def lose_parts(patch: pytest.MonkeyPatch) -> None:
 
 
 def tell_what_is_not_committed(patch: pytest.MonkeyPatch) -> None:
-    real = Changes.turn
+    real = ChangeFeed.turn
 
     def turn(self, now, history, lineage, applied):
         return real(self, now, history, lineage, history.last[0])
 
-    patch.setattr(Changes, "turn", turn)
+    patch.setattr(ChangeFeed, "turn", turn)
 
 
 @pytest.mark.parametrize("break_it", [tell_twice, lose_parts, tell_what_is_not_committed])
