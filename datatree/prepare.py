@@ -80,7 +80,7 @@ from datatree.znode import (
     wrapped,
 )
 
-__all__ = ["Prepare", "PrepareSettings", "Request"]
+__all__ = ["Prepare", "PrepareSettings", "WriteRequest"]
 
 _ANY_VERSION: Final = -1
 
@@ -134,7 +134,7 @@ class PrepareSettings:
 
 
 @define
-class Request:
+class WriteRequest:
     """A write: who asks (`session`, and the `identities` of its connection), which (`cxid`), and what.
 
     The ensemble's own requests have no identities: createSession (body: the timeout), closeSession of an expired
@@ -148,7 +148,7 @@ class Request:
     identities: tuple[Identity, ...]
 
 
-_Operation: TypeAlias = Callable[[int, Any, Request, int], Part]
+_Operation: TypeAlias = Callable[[int, Any, WriteRequest, int], Part]
 
 
 class Prepare:
@@ -182,7 +182,7 @@ class Prepare:
         # A check alone changes nothing, and ZooKeeper could not read what it logged for one (ZOOKEEPER-2623).
         self._operations = {int(opcode): each for opcode, each in operations.items() if opcode != OpCode.CHECK}
 
-    def prepare(self, request: Request, zxid: int, time: int) -> Txn:
+    def prepare(self, request: WriteRequest, zxid: int, time: int) -> Txn:
         """The transaction of `request`, with this zxid and time (ms); an error transaction if it is refused."""
         assert zxid > self._last, f"prepared {zxid:#x} after {self._last:#x}"
         self._last = zxid
@@ -206,7 +206,7 @@ class Prepare:
         """The tree has applied everything up to `zxid`."""
         self.outstanding.applied(zxid)
 
-    def _admit(self, request: Request) -> None:
+    def _admit(self, request: WriteRequest) -> None:
         """A session that is not in the tree, or is closing there."""
         if request.opcode == _CREATE_SESSION or request.opcode == _DELETE_CONTAINER:
             return
@@ -216,7 +216,7 @@ class Prepare:
         if closed or not self._settings.local_sessions:
             raise Refused(ErrorCode.SESSIONEXPIRED)
 
-    def _refusal(self, request: Request, zxid: int, time: int, code: ErrorCode) -> Txn:
+    def _refusal(self, request: WriteRequest, zxid: int, time: int, code: ErrorCode) -> Txn:
         path = b""
         if request.opcode in self._operations and code != ErrorCode.MARSHALLINGERROR:
             path = _path_asked_for(request)
@@ -224,11 +224,11 @@ class Prepare:
 
     # The checks that operations share.
 
-    def _permit(self, acl: AclList, mask: int, request: Request) -> None:
+    def _permit(self, acl: AclList, mask: int, request: WriteRequest) -> None:
         if not permits(acl, mask, request.identities) and not self._settings.skip_acl:
             raise Refused(ErrorCode.NOAUTH)
 
-    def _fix_up(self, acl: tuple[WireAcl, ...] | None, request: Request) -> AclList:
+    def _fix_up(self, acl: tuple[WireAcl, ...] | None, request: WriteRequest) -> AclList:
         fixed = fix_up(acl, request.identities, self._settings.acl_schemes, self._acl_room)
         self._acl_room -= size_of(fixed or ())
         return fixed
@@ -255,7 +255,7 @@ class Prepare:
 
     # The operations: (opcode, body, request, zxid) -> type, number, path, data, rest.
 
-    def _set_data(self, _opcode: int, body: SetData, request: Request, zxid: int) -> Part:
+    def _set_data(self, _opcode: int, body: SetData, request: WriteRequest, zxid: int) -> Part:
         path, data = body.path, body.data
         change = self.outstanding.view(path)
         if change is None:
@@ -276,7 +276,7 @@ class Prepare:
         self.outstanding.put(path, after, charge)
         return _SET_DATA, number, path, data, None
 
-    def _create(self, opcode: int, body: Create, request: Request, zxid: int) -> Part:
+    def _create(self, opcode: int, body: Create, request: WriteRequest, zxid: int) -> Part:
         flags = body.flags
         owner = self._owner(opcode, body, request) if flags or opcode not in _FLAGLESS else 0
         path = body.path
@@ -319,7 +319,7 @@ class Prepare:
             self.outstanding.own(path, owner, zxid)
         return opcode, number, path, body.data, (acl, owner)
 
-    def _create_if_not_exists(self, _opcode: int, body: Create, request: Request, zxid: int) -> Part:
+    def _create_if_not_exists(self, _opcode: int, body: Create, request: WriteRequest, zxid: int) -> Part:
         if not self._settings.create_if_not_exists:
             raise Refused(ErrorCode.UNIMPLEMENTED)
         # As in ClickHouse Keeper: the znode that a sequential create makes never exists.
@@ -334,7 +334,7 @@ class Prepare:
         # Not null, which tells it from the check of a client (`datatree.record`).
         return _CHECK, found[2], body.path, b"", None
 
-    def _owner(self, opcode: int, body: Create, request: Request) -> int:
+    def _owner(self, opcode: int, body: Create, request: WriteRequest) -> int:
         """The stored owner of the znode to be created, by operation and flags."""
         flags = body.flags
         if flags not in _FLAGS[opcode]:
@@ -359,7 +359,7 @@ class Prepare:
         if self.outstanding.ephemeral_bytes(session) + len(path) + 4 > self._settings.ephemeral_path_bytes_max:
             raise Refused(ErrorCode.QUOTAEXCEEDED)
 
-    def _delete(self, _opcode: int, body: PathVersion, request: Request, zxid: int) -> Part:
+    def _delete(self, _opcode: int, body: PathVersion, request: WriteRequest, zxid: int) -> Part:
         path = body.path
         if 0x2F not in path or 0 in path or path in RESERVED or not is_text(path):
             raise Refused(ErrorCode.BADARGUMENTS)
@@ -389,7 +389,7 @@ class Prepare:
         if change[7] and is_ephemeral(change[7]):
             self.outstanding.disown(path, change[7], zxid)
 
-    def _delete_container(self, _opcode: int, body: PathOnly, request: Request, zxid: int) -> Part:
+    def _delete_container(self, _opcode: int, body: PathOnly, request: WriteRequest, zxid: int) -> Part:
         # No permission is checked here, so no client may get this far.
         if request.session:
             raise Refused(ErrorCode.UNIMPLEMENTED)
@@ -403,7 +403,7 @@ class Prepare:
         self._remove(body.path, change, zxid)
         return _DELETE_CONTAINER, 0, body.path, None, None
 
-    def _set_acl(self, _opcode: int, body: SetAcl, request: Request, zxid: int) -> Part:
+    def _set_acl(self, _opcode: int, body: SetAcl, request: WriteRequest, zxid: int) -> Part:
         change = self.outstanding.view(body.path)
         if change is None and not is_valid(body.path):
             raise Refused(ErrorCode.BADARGUMENTS)
@@ -419,7 +419,7 @@ class Prepare:
         self.outstanding.put(body.path, after)
         return _SET_ACL, number, body.path, None, (acl,)
 
-    def _check(self, _opcode: int, body: PathVersion, request: Request, _zxid: int) -> Part:
+    def _check(self, _opcode: int, body: PathVersion, request: WriteRequest, _zxid: int) -> Part:
         change = self.outstanding.view(body.path)
         if change is None:
             raise _missing(body.path)
@@ -428,7 +428,7 @@ class Prepare:
             raise Refused(ErrorCode.BADVERSION)
         return _CHECK, change[2], body.path, None, None
 
-    def _multi(self, _opcode: int, body: Multi, request: Request, zxid: int) -> Part:
+    def _multi(self, _opcode: int, body: Multi, request: WriteRequest, zxid: int) -> Part:
         parts: list[Part] = []
         self.outstanding.begin()
         for opcode, part_body in body.parts:
@@ -440,10 +440,10 @@ class Prepare:
         self.outstanding.commit()
         return _MULTI, 0, b"", None, tuple(parts)
 
-    def _reconfig(self, _opcode: int, _body: Body, _request: Request, _zxid: int) -> Part:
+    def _reconfig(self, _opcode: int, _body: Body, _request: WriteRequest, _zxid: int) -> Part:
         raise Refused(ErrorCode.RECONFIGDISABLED)
 
-    def _create_session(self, _opcode: int, body: CreateSession, request: Request, zxid: int) -> Part:
+    def _create_session(self, _opcode: int, body: CreateSession, request: WriteRequest, zxid: int) -> Part:
         session = request.session
         if not is_ephemeral(session):
             raise Refused(ErrorCode.BADARGUMENTS)
@@ -452,7 +452,7 @@ class Prepare:
         self.outstanding.create_session(session, zxid)
         return _CREATE_SESSION, body.timeout_ms, b"", None, None
 
-    def _close_session(self, _opcode: int, _body: Body, request: Request, zxid: int) -> Part:
+    def _close_session(self, _opcode: int, _body: Body, request: WriteRequest, zxid: int) -> Part:
         session = request.session
         paths = self.outstanding.ephemerals(session)
         for path in paths:
@@ -468,7 +468,7 @@ def _missing(path: bytes) -> Refused:
     return Refused(ErrorCode.NONODE if is_valid(path) else ErrorCode.BADARGUMENTS)
 
 
-def _path_asked_for(request: Request) -> bytes:
+def _path_asked_for(request: WriteRequest) -> bytes:
     """The path in a request, or "" if it has none that can be written down."""
     try:
         path = getattr(decode(request.opcode, request.body), "path", b"")

@@ -29,7 +29,7 @@ from zab.client import (
     connect,
 )
 from zab.client.connection import XID_MIN
-from zab.client.requests import Answered, Request
+from zab.client.requests import Answered, ClientRequest
 from zab.jute.change_pages import PageStatus, change_bytes, page_body
 from zab.jute.handshake import ConnectResponse
 from zab.jute.replies import data_reply, decode_body, path_body, reply
@@ -396,11 +396,11 @@ async def test_what_is_no_place_or_no_prefix_is_refused_at_once(
 # ------------------------------------------------------------------------------------------ their xids, on a connection
 
 
-def ask() -> Request[object]:
+def ask() -> ClientRequest[object]:
     def read(payload: bytes, offset: int) -> object:
         return decode_body(OpCode.GET_CHANGES, payload, offset)
 
-    return Request(OpCode.GET_CHANGES, GetChanges(1, WHOLE, b"", b"/", 1, 1).encode(), read)
+    return ClientRequest(OpCode.GET_CHANGES, GetChanges(1, WHOLE, b"", b"/", 1, 1).encode(), read)
 
 
 def test_changes_are_answered_out_of_order_by_their_xids() -> None:

@@ -6,7 +6,7 @@ from datatree.opcodes import OpCode
 from datatree.requests import PathOnly, PathWatch
 from zab.client.connection import XID_MAX, Connection, Phase
 from zab.client.exceptions import PeerProtocolError
-from zab.client.requests import Answered, Event, Expired, Notified, Opened, Request
+from zab.client.requests import Answered, ClientRequest, Event, Expired, Notified, Opened
 from zab.jute.handshake import ConnectRequest, ConnectResponse
 from zab.jute.replies import data_reply, decode_body, notification, reply
 from zab.wire.frames import frame
@@ -34,11 +34,11 @@ def opened(now: int = 0) -> Connection:
     return connection
 
 
-def get(path: bytes = b"/a") -> Request[object]:
+def get(path: bytes = b"/a") -> ClientRequest[object]:
     def decode(payload: bytes, offset: int) -> object:
         return decode_body(OpCode.GET_DATA, payload, offset)
 
-    return Request(OpCode.GET_DATA, PathWatch(path, False).encode(), decode)
+    return ClientRequest(OpCode.GET_DATA, PathWatch(path, False).encode(), decode)
 
 
 def frames(data: bytes) -> list[tuple[int, int, bytes]]:
@@ -123,7 +123,7 @@ def test_answers_mean_the_same_byte_by_byte() -> None:
 
 def test_auth_and_watches_have_xids_of_their_own_and_do_not_disturb_the_order() -> None:
     connection = opened()
-    auth: Request[None] = Request(OpCode.AUTH, b"", lambda _payload, _offset: None)
+    auth: ClientRequest[None] = ClientRequest(OpCode.AUTH, b"", lambda _payload, _offset: None)
     connection.send_auth(auth)
     connection.restore_watches(OpCode.SET_WATCHES, b"watches")
     connection.send(get())
@@ -221,7 +221,7 @@ def test_long_sessions_ping_every_ten_seconds() -> None:
 
 def test_a_busy_connection_does_not_ping() -> None:
     connection = opened()
-    connection.send(Request(OpCode.SYNC, PathOnly(b"/").encode(), lambda _payload, _offset: None))
+    connection.send(ClientRequest(OpCode.SYNC, PathOnly(b"/").encode(), lambda _payload, _offset: None))
     connection.take(2000)
     connection.poll(3500)
     assert connection.take(3500) == b""

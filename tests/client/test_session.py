@@ -10,7 +10,7 @@ from datatree.requests import AddAuth, PathWatch, SetWatches, decode
 from tests.client.test_connection import PASSWORD, STAT, frames, get, welcome
 from zab.client.exceptions import AuthFailedError, ConnectionLossError, NoNodeError, PeerProtocolError
 from zab.client.records import EventType, State, WatchEvent
-from zab.client.requests import Became, Done, Effect, Registration, Request, Tell
+from zab.client.requests import Became, ClientRequest, Done, Effect, Registration, Tell
 from zab.client.session import Session, auth_request
 from zab.client.watches import Table
 from zab.jute.handshake import ConnectRequest, ConnectResponse
@@ -46,7 +46,7 @@ def states(effects: Iterable[Effect]) -> list[State]:
     return [effect.state for effect in effects if isinstance(effect, Became)]
 
 
-def watched_get(watcher: str, path: bytes = b"/a", missing: Table | None = None) -> Request[Any]:
+def watched_get(watcher: str, path: bytes = b"/a", missing: Table | None = None) -> ClientRequest[Any]:
     request = get(path)
     request.registration = Registration(path, watcher, Table.DATA, missing)
     return request
@@ -246,8 +246,8 @@ def test_a_path_outside_of_the_chroot_keeps_its_name() -> None:
 # Releasing watchers.
 
 
-def persistent(watcher: str, table: Table = Table.RECURSIVE) -> Request[Any]:
-    nothing: Request[Any] = Request(OpCode.ADD_WATCH, b"", lambda _payload, _offset: None)
+def persistent(watcher: str, table: Table = Table.RECURSIVE) -> ClientRequest[Any]:
+    nothing: ClientRequest[Any] = ClientRequest(OpCode.ADD_WATCH, b"", lambda _payload, _offset: None)
     nothing.registration = Registration(b"/a", watcher, table)
     return nothing
 

@@ -7,7 +7,7 @@ import pytest
 from datatree.acl import digest_identity
 from datatree.errors import ErrorCode as E
 from datatree.opcodes import OpCode
-from datatree.prepare import Prepare, PrepareSettings, Request
+from datatree.prepare import Prepare, PrepareSettings, WriteRequest
 from datatree.record import Txn
 from datatree.requests import (
     OPEN_ACL,
@@ -54,7 +54,7 @@ class Leader:
     ) -> Txn:
         self.zxid += 1
         raw = body if isinstance(body, bytes) else body.encode()
-        txn = self.prepare.prepare(Request(session, cxid, opcode, raw, identities), self.zxid, self.zxid * 10)
+        txn = self.prepare.prepare(WriteRequest(session, cxid, opcode, raw, identities), self.zxid, self.zxid * 10)
         self.waiting.append(txn)
         return txn
 
@@ -577,4 +577,4 @@ class TestDeleteContainer:
 def test_a_refused_write_takes_its_zxid_and_zxids_only_grow(leader: Leader) -> None:
     assert leader.set(b"/missing").zxid == leader.zxid
     with pytest.raises(AssertionError, match="prepared"):
-        leader.prepare.prepare(Request(S, 1, 5, b"", ()), leader.zxid, 0)
+        leader.prepare.prepare(WriteRequest(S, 1, 5, b"", ()), leader.zxid, 0)

@@ -7,7 +7,7 @@ import pytest
 from datatree.errors import ErrorCode as E
 from datatree.opcodes import OpCode
 from datatree.paths import parent
-from datatree.prepare import Prepare, PrepareSettings, Request
+from datatree.prepare import Prepare, PrepareSettings, WriteRequest
 from datatree.quota import Limits, is_limits, is_stats, quota_path, render
 from datatree.record import Txn
 from datatree.requests import OPEN_ACL, Body, Create, CreateSession, Multi, PathVersion, SetData
@@ -60,7 +60,7 @@ class Leader:
     def ask(self, opcode: int, body: Body) -> Txn:
         """Prepare, and leave outstanding."""
         self.zxid += 1
-        txn = self.prepare.prepare(Request(SESSION, 1, opcode, body.encode(), ()), self.zxid, 0)
+        txn = self.prepare.prepare(WriteRequest(SESSION, 1, opcode, body.encode(), ()), self.zxid, 0)
         self.waiting.append(txn)
         return txn
 

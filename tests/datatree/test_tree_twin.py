@@ -14,7 +14,7 @@ from attrs import define, field
 
 from datatree.errors import ErrorCode as E
 from datatree.opcodes import OpCode
-from datatree.prepare import Prepare, PrepareSettings, Request
+from datatree.prepare import Prepare, PrepareSettings, WriteRequest
 from datatree.record import Txn, decode, encode
 from datatree.requests import (
     OPEN_ACL,
@@ -145,7 +145,7 @@ class Twin:
             self.rows[path[: path.rindex(b"/")] or b"/"].pzxid = zxid
         self.sessions.remove(session)
 
-    def execute(self, request: Request, body: object, zxid: int, time: int) -> tuple:
+    def execute(self, request: WriteRequest, body: object, zxid: int, time: int) -> tuple:
         """(error, path, stat or None, results or None), as an Outcome should say it."""
         session = request.session
         if request.opcode == OpCode.CREATE_SESSION:
@@ -213,7 +213,7 @@ def operation(random: Random) -> tuple[int, object]:
             return OpCode.CHECK, PathVersion(path, version)
 
 
-def request(random: Random, sessions: list[int], twin: Twin) -> tuple[Request, object]:
+def request(random: Random, sessions: list[int], twin: Twin) -> tuple[WriteRequest, object]:
     """The next request. `sessions` are all ids so far; an id that was closed is never created again."""
     session = random.choice(sessions[-4:])
     identities = random.choice([(LOCAL,), (LOCAL, BOB)])
@@ -235,7 +235,7 @@ def request(random: Random, sessions: list[int], twin: Twin) -> tuple[Request, o
             opcode, body = OpCode.CHECK, None
             while opcode == OpCode.CHECK:
                 opcode, body = operation(random)
-    return Request(session, 7, opcode, body.encode(), identities), body
+    return WriteRequest(session, 7, opcode, body.encode(), identities), body
 
 
 def outcome_of(result: Outcome) -> tuple:

@@ -46,7 +46,7 @@ from zab.client.exceptions import (
 )
 from zab.client.operations import Operations
 from zab.client.records import Change, ChangeKind, Place
-from zab.client.requests import Request
+from zab.client.requests import ClientRequest
 from zab.client.runtime import Call, Runtime
 from zab.jute.change_pages import ChangePage, PageStatus
 
@@ -147,7 +147,7 @@ class Changes:
         await self._runtime.call(self._operations.sync("/").request())
         return self._runtime.session.last_zxid, WHOLE
 
-    def _request(self, place: tuple[int, int]) -> Request[Any]:
+    def _request(self, place: tuple[int, int]) -> ClientRequest[Any]:
         settings = self._runtime.settings
         bytes_max, wait_ms = settings.changes_bytes_max, settings.changes_wait_ms
         return self._operations.changes(place, self._lineage, self._prefix, bytes_max, wait_ms).request()

@@ -39,7 +39,7 @@ from datatree.jute import JuteError
 from datatree.opcodes import OpCode
 from zab.client.exceptions import PeerProtocolError
 from zab.client.records import EventType
-from zab.client.requests import Answered, Event, Expired, Notified, Opened, Request
+from zab.client.requests import Answered, ClientRequest, Event, Expired, Notified, Opened
 from zab.jute.framing import AUTH_XID, CHANGES_XID_MAX, NOTIFICATION_XID, PING_XID, SET_WATCHES_XID, request_frame
 from zab.jute.handshake import ConnectRequest, ConnectResponse
 from zab.jute.replies import ReplyHeader, WatcherEvent
@@ -68,9 +68,9 @@ class Connection:
         self.unsent_bytes = 0
         self._frames = FrameReader(frame_bytes_max)
         self._unsent: list[bytes] = []
-        self._unanswered: deque[tuple[int, Request[Any]]] = deque()
-        self._auths: deque[Request[Any]] = deque()
-        self._changes: dict[int, Request[Any]] = {}
+        self._unanswered: deque[tuple[int, ClientRequest[Any]]] = deque()
+        self._auths: deque[ClientRequest[Any]] = deque()
+        self._changes: dict[int, ClientRequest[Any]] = {}
         self._watch_restores_count = 0
         self._next_xid = 1
         self._next_changes_xid = CHANGES_XID_MAX
@@ -95,7 +95,7 @@ class Connection:
 
     # Out.
 
-    def send(self, request: Request[Any]) -> None:
+    def send(self, request: ClientRequest[Any]) -> None:
         """Queues the request after the earlier ones."""
         assert self.phase is Phase.OPEN
         xid = self._next_xid
@@ -103,14 +103,14 @@ class Connection:
         self._unanswered.append((xid, request))
         self._queue(request_frame(xid, request.opcode, request.body))
 
-    def send_auth(self, request: Request[Any]) -> None:
+    def send_auth(self, request: ClientRequest[Any]) -> None:
         """Queues an add_auth, which is answered out of the order of the other requests."""
         assert self.phase is Phase.OPEN
         assert request.opcode == OpCode.AUTH
         self._auths.append(request)
         self._queue(request_frame(AUTH_XID, request.opcode, request.body))
 
-    def send_changes(self, request: Request[Any]) -> None:
+    def send_changes(self, request: ClientRequest[Any]) -> None:
         """Queues a getChanges, which is answered out of the order of the other requests."""
         assert self.phase is Phase.OPEN
         assert request.opcode == OpCode.GET_CHANGES
@@ -227,7 +227,7 @@ class Connection:
             self._queue(request_frame(PING_XID, OpCode.PING, b""))
             self._last_sent = now
 
-    def end(self) -> list[Request[Any]]:
+    def end(self) -> list[ClientRequest[Any]]:
         """The connection is gone. Returns every request without an answer, in their order."""
         self.phase = Phase.ENDED
         lost = [*self._auths, *(request for _, request in self._unanswered), *self._changes.values()]

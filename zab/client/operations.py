@@ -39,7 +39,7 @@ from datatree.requests import (
 )
 from zab.client.exceptions import BadArgumentsError, request_error
 from zab.client.records import Acl, Identity, Stat, WatchKind, WatchMode
-from zab.client.requests import Registration, Request
+from zab.client.requests import ClientRequest, Registration
 from zab.client.session import Session
 from zab.client.watcher import Watcher
 from zab.client.watches import MODE_TABLES, Table
@@ -72,13 +72,13 @@ class Operation(Generic[T]):
     path: str | None = None
     registration: Registration | None = None
 
-    def request(self) -> Request[T]:
+    def request(self) -> ClientRequest[T]:
         opcode, shape = self.opcode, self.shape
 
         def decode(payload: bytes, offset: int) -> T:
             return shape(decode_body(opcode, payload, offset))
 
-        return Request(opcode, self.body.encode(), decode, self.path, self.registration)
+        return ClientRequest(opcode, self.body.encode(), decode, self.path, self.registration)
 
 
 class Operations:

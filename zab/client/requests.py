@@ -1,8 +1,8 @@
 """One request in the client's hands, and what the client learns from a connection. Pure data.
 
-A `Request` carries everything that the moment of its reply needs: how to read the reply's body, and which watch counts
-as registered from then on. So the connection decodes and registers in the order of the bytes, and the task that asked
-only picks up a result.
+A `ClientRequest` carries everything that the moment of its reply needs: how to read the reply's body, and which watch
+counts as registered from then on. So the connection decodes and registers in the order of the bytes, and the task that
+asked only picks up a result.
 
 Events are what a `Connection` reports, effects what a `Session` wants done; both are closed sets.
 """
@@ -19,6 +19,7 @@ from zab.client.watches import Table
 __all__ = [
     "Answered",
     "Became",
+    "ClientRequest",
     "Decode",
     "Done",
     "Effect",
@@ -26,7 +27,6 @@ __all__ = [
     "Notified",
     "Opened",
     "Registration",
-    "Request",
     "Tell",
 ]
 
@@ -47,7 +47,7 @@ class Registration:
 
 
 @define(eq=False)
-class Request(Generic[T]):
+class ClientRequest(Generic[T]):
     """`path` is the caller's own name of what it is about, for error messages; `body` is encoded already."""
 
     opcode: int
@@ -76,7 +76,7 @@ class Expired:
 class Answered:
     """`error` is the code of the reply's header; `result` what `decode` made of the body, None after an error."""
 
-    request: Request[Any]
+    request: ClientRequest[Any]
     error: int
     zxid: int
     result: Any
@@ -98,7 +98,7 @@ Event: TypeAlias = Opened | Expired | Answered | Notified
 class Done:
     """The request is over: with a result, or with an error."""
 
-    request: Request[Any]
+    request: ClientRequest[Any]
     result: Any = None
     error: RequestError | None = None
 

@@ -44,7 +44,7 @@ from zab.client.exceptions import (
 from zab.client.hosts import HostOrder
 from zab.client.link import Dial, Link, now_ms
 from zab.client.records import State, WatchEvent, WatchKind
-from zab.client.requests import Became, Done, Effect, Request, Tell
+from zab.client.requests import Became, ClientRequest, Done, Effect, Tell
 from zab.client.session import Session, close_request
 from zab.client.settings import Settings
 from zab.client.watcher import Watcher
@@ -116,24 +116,24 @@ class Runtime:
         # A cancelled block still has to close its session, which takes the tasks of the connection.
         self._life = trio.CancelScope(shield=True)
         self._opened_at: int | None = None
-        self._calls: dict[Request[Any], Call] = {}
+        self._calls: dict[ClientRequest[Any], Call] = {}
         self._gate = trio.lowlevel.ParkingLot()
         self._state_changes: WeakSet[StateChanges] = WeakSet()
         self._watchers: WeakSet[Watcher] = WeakSet()
 
     # Requests.
 
-    async def call(self, request: Request[T]) -> T:
+    async def call(self, request: ClientRequest[T]) -> T:
         """The request's result. Raises as the module says."""
         await self._pass(request)
         return await self._exchange(request)
 
-    async def ask(self, request: Request[Any]) -> Call:
+    async def ask(self, request: ClientRequest[Any]) -> Call:
         """Sends the request; who cancels the wait for its answer still gets it when it waits again."""
         await self._pass(request)
         return self._send(request)
 
-    async def _pass(self, request: Request[Any]) -> None:
+    async def _pass(self, request: ClientRequest[Any]) -> None:
         """Returns when the request may be sent."""
         if len(request.body) > self.settings.request_bytes_max:
             detail = f"a request of {len(request.body)} bytes is above request_bytes_max"
@@ -143,18 +143,18 @@ class Runtime:
         if self._gate or not self._has_room:
             await self._pass_gate(request)
 
-    def post(self, request: Request[Any]) -> None:
+    def post(self, request: ClientRequest[Any]) -> None:
         """Sends a request whose answer nobody waits for. Only while connected; not held back by the gate."""
         self.session.submit(request)
         assert self._link is not None
         self._link.wake()
 
-    def _send(self, request: Request[Any]) -> Call:
+    def _send(self, request: ClientRequest[Any]) -> Call:
         call = self._calls[request] = Call()
         self.post(request)
         return call
 
-    async def _exchange(self, request: Request[T]) -> T:
+    async def _exchange(self, request: ClientRequest[T]) -> T:
         call = self._send(request)
         try:
             result: T = await call.answer()
@@ -172,7 +172,7 @@ class Runtime:
             and connection.unsent_bytes < self.settings.unsent_bytes_max
         )
 
-    async def _pass_gate(self, request: Request[Any]) -> None:
+    async def _pass_gate(self, request: ClientRequest[Any]) -> None:
         if len(self._gate) >= self.settings.waiting_count_max:
             raise ThrottledError(request.path, detail=f"{len(self._gate)} requests of this client wait already")
         wait_ms = self.settings.request_wait_ms or self.session.session_timeout_ms

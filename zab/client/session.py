@@ -31,7 +31,7 @@ from datatree.requests import AddAuth, NoBody, PathKind
 from zab.client.connection import Connection
 from zab.client.exceptions import AuthFailedError, ConnectionLossError, request_error
 from zab.client.records import EventType, State, WatchEvent, WatchKind
-from zab.client.requests import Answered, Became, Done, Effect, Expired, Notified, Opened, Request, Tell
+from zab.client.requests import Answered, Became, ClientRequest, Done, Effect, Expired, Notified, Opened, Tell
 from zab.client.watches import Table, WatchRegistry
 from zab.jute.handshake import ConnectRequest
 
@@ -58,12 +58,12 @@ def _nothing(_buffer: bytes, _offset: int) -> None:
     """Reads a reply that has no body, or none that matters."""
 
 
-def auth_request(scheme: str, credentials: bytes) -> Request[None]:
-    return Request(OpCode.AUTH, AddAuth(scheme.encode(), credentials).encode(), _nothing)
+def auth_request(scheme: str, credentials: bytes) -> ClientRequest[None]:
+    return ClientRequest(OpCode.AUTH, AddAuth(scheme.encode(), credentials).encode(), _nothing)
 
 
-def close_request() -> Request[None]:
-    return Request(OpCode.CLOSE_SESSION, NoBody().encode(), _nothing)
+def close_request() -> ClientRequest[None]:
+    return ClientRequest(OpCode.CLOSE_SESSION, NoBody().encode(), _nothing)
 
 
 class Session:
@@ -89,7 +89,7 @@ class Session:
         self._read_only = read_only
         self._identities = list(identities or [])
         self._chroot = chroot
-        self._restoring: set[Request[Any]] = set()
+        self._restoring: set[ClientRequest[Any]] = set()
         self._seen_writable = resume is not None
 
     # The connection comes and goes.
@@ -131,7 +131,7 @@ class Session:
 
     # Requests.
 
-    def submit(self, request: Request[Any]) -> None:
+    def submit(self, request: ClientRequest[Any]) -> None:
         """Sends the request on the connection, which is open."""
         assert self.state.is_connected
         assert self.connection is not None
@@ -147,7 +147,7 @@ class Session:
         if (scheme, credentials) not in self._identities:
             self._identities.append((scheme, credentials))
 
-    def release(self, watcher: object) -> list[Request[Any]]:
+    def release(self, watcher: object) -> list[ClientRequest[Any]]:
         """Forgets a watcher. Returns the requests that tell the server of persistent watches nobody waits for now."""
         requests = []
         for table, path in self.watches.release(watcher):
@@ -157,7 +157,7 @@ class Session:
             # Somebody else's registration of the same watch is on its way and would be removed with it.
             if not self.connection.is_registering(path, table):
                 body = PathKind(path, kind).encode()
-                requests.append(Request(OpCode.REMOVE_WATCHES, body, _nothing, self.outer_path(path)))
+                requests.append(ClientRequest(OpCode.REMOVE_WATCHES, body, _nothing, self.outer_path(path)))
         return requests
 
     # Bytes.
@@ -244,7 +244,7 @@ class Session:
             self.watches.clear()
 
 
-def _table(request: Request[Any], error: int) -> Table | None:
+def _table(request: ClientRequest[Any], error: int) -> Table | None:
     """Where the reply registers the request's watch."""
     assert request.registration is not None
     if error == ErrorCode.OK:

@@ -45,7 +45,7 @@ from datatree.errors import ErrorCode
 from datatree.log.batch import Batch
 from datatree.opcodes import LOGGED_AS, WRITES, OpCode
 from datatree.outcome import Outcome, Trigger
-from datatree.prepare import Prepare, Request
+from datatree.prepare import Prepare, WriteRequest
 from datatree.record import Txn, decode_all, encode
 from datatree.requests import CreateSession
 from zab import message as msg
@@ -75,7 +75,7 @@ _CREATE_IF_NOT_EXISTS = int(OpCode.CREATE_IF_NOT_EXISTS)
 
 
 @attrs.define(eq=False)
-class Write(Request):
+class Write(WriteRequest):
     """A write on its way to becoming a transaction."""
 
     connection: ClientConnection | None

@@ -8,7 +8,7 @@ from random import Random
 from attrs import evolve
 
 from datatree.opcodes import OpCode
-from datatree.prepare import Prepare, PrepareSettings, Request
+from datatree.prepare import Prepare, PrepareSettings, WriteRequest
 from datatree.record import Txn
 from datatree.requests import OPEN_ACL, Create, CreateSession, Multi, NoBody, PathVersion, SetAcl, SetData
 from datatree.tree import DataTree
@@ -60,7 +60,7 @@ def history(seed: int, count: int) -> tuple[list[Txn], DataTree]:
                 opcode, body = OpCode.SET_ACL, SetAcl(random.choice(PATHS), random.choice(ACLS), -1)
             case _:
                 opcode, body = _operation(random)
-        txn = prepare.prepare(Request(session, zxid & 99, opcode, body.encode(), IDENTITIES), zxid, 10_000 + zxid)
+        txn = prepare.prepare(WriteRequest(session, zxid & 99, opcode, body.encode(), IDENTITIES), zxid, 10_000 + zxid)
         tree.apply(txn)
         prepare.applied(zxid)
         txns.append(txn)

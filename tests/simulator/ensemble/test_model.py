@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from datatree.prepare import Prepare, PrepareSettings, Request
+from datatree.prepare import Prepare, PrepareSettings, WriteRequest
 from datatree.record import Txn, decode, encode
 from datatree.requests import CreateSession
 from datatree.tree import DataTree
@@ -25,14 +25,14 @@ def committed(seed: int, count: int) -> list[tuple[Txn, DataTree]]:
     steps: list[tuple[Txn, DataTree]] = []
     for zxid in range(1, count + 1):
         if zxid <= len(SESSIONS):
-            request = Request(SESSIONS[zxid - 1], 0, -10, CreateSession(1000).encode(), ())
+            request = WriteRequest(SESSIONS[zxid - 1], 0, -10, CreateSession(1000).encode(), ())
         elif rng.random() < 0.02:
-            request = Request(rng.choice(SESSIONS), 0, -11, b"", ())
+            request = WriteRequest(rng.choice(SESSIONS), 0, -11, b"", ())
         else:
             opcode, body = wishes.draw()
             while opcode not in (1, 2, 5, 7, 14, 15, 19, 21):
                 opcode, body = wishes.draw()
-            request = Request(rng.choice(SESSIONS), zxid, opcode, body.encode(), ())
+            request = WriteRequest(rng.choice(SESSIONS), zxid, opcode, body.encode(), ())
         txn, _ = decode(encode(prepare.prepare(request, zxid, 1000 + zxid)), 0)
         steps.append((txn, tree))
         tree.apply(txn)
