@@ -56,7 +56,7 @@ class EnsembleError(Exception):
         self.exit_code = exit_code
 
 
-class MemberProcess:
+class LocalMember:
     """One member: its id, ports, directory and process."""
 
     def __init__(self, server_id: int, directory: Path, client_port: int, quorum_port: int, election_port: int) -> None:
@@ -123,7 +123,7 @@ class LocalEnsemble:
         self._refuse_taken(range(client_port, client_port + size))
         taken = set(range(client_port, client_port + size))
         self.members = [
-            MemberProcess(
+            LocalMember(
                 number,
                 directory.absolute() / str(number),
                 client_port + number - 1,
@@ -155,7 +155,7 @@ class LocalEnsemble:
         for member in self.members:
             member.start()
 
-    def _write_files(self, member: MemberProcess) -> None:
+    def _write_files(self, member: LocalMember) -> None:
         member.directory.mkdir(parents=True, exist_ok=True)
         (member.directory / "myid").write_text(f"{member.server_id}\n")
         lines = [
@@ -235,7 +235,7 @@ class LocalEnsemble:
             for member in self.members:
                 nursery.start_soon(self._report_end, member, say)
 
-    async def _report_end(self, member: MemberProcess, say: Say) -> None:
+    async def _report_end(self, member: LocalMember, say: Say) -> None:
         import trio
 
         assert member.process is not None
