@@ -28,7 +28,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from random import Random
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar, get_args
 
 from datatree.digest import DIGEST_VERSION
 from datatree.log.batch import Batch
@@ -510,38 +510,63 @@ class Member:
 _CLOSE_SESSION_SPARE_BYTES = 64 << 10
 """What a closeSession needs in its frame beside the paths of the session's ephemerals."""
 
-_ON_CLIENT: dict[type, Callable[[Member, Any], None]] = {
-    ClientConnected: Member._on_connected,
-    ClientBytes: Member._on_bytes,
-    ClientClosed: Member._on_closed,
-}
+E = TypeVar("E", bound=Input | ev.Effect)
+M = TypeVar("M", bound=ev.MessageForMember)
 
-_ON_INPUT: dict[type, Callable[[Member, Any], None]] = {
-    SnapshotTaken: Member._on_snapshot_taken,
-    SnapshotFailed: Member._on_snapshot_failed,
-    TreeInstalled: Member._on_tree_installed,
-    ChangesRead: lambda member, event: member.processor.change_feed.read(event),
-    LookedBack: lambda member, event: member.processor.change_feed.looked_back(event),
-    ev.TimePassed: lambda _member, _event: None,
-}
+
+def _on(kind: type[E], take: Callable[[Member, E], None]) -> tuple[type[object], Callable[[Member, Any], None]]:
+    return kind, take
+
+
+def _on_message(
+    kind: type[M], take: Callable[[Member, Link, ServerId, M], None]
+) -> tuple[type[object], Callable[[Member, Link, ServerId, Any], None]]:
+    return kind, take
+
+
+_ON_CLIENT = dict(
+    (
+        _on(ClientConnected, Member._on_connected),
+        _on(ClientBytes, Member._on_bytes),
+        _on(ClientClosed, Member._on_closed),
+    )
+)
+
+_ON_INPUT = dict(
+    (
+        _on(SnapshotTaken, Member._on_snapshot_taken),
+        _on(SnapshotFailed, Member._on_snapshot_failed),
+        _on(TreeInstalled, Member._on_tree_installed),
+        _on(ChangesRead, lambda member, event: member.processor.change_feed.read(event)),
+        _on(LookedBack, lambda member, event: member.processor.change_feed.looked_back(event)),
+        _on(ev.TimePassed, lambda _member, _event: None),
+    )
+)
 """Inputs that are not the peer's. It is told of time at the beginning of each step, whoever woke the member."""
+assert _ON_CLIENT.keys() | _ON_INPUT.keys() | set(get_args(ev.Event)) == set(get_args(Input))
 
-_ON_EFFECT: dict[type, Callable[[Member, Any], None]] = {
-    ev.Deliver: Member._on_deliver,
-    ev.RoleChanged: Member._on_role_changed,
-    ev.ResetLog: Member._on_reset_log,
-    ev.AnswerPing: Member._on_answer_ping,
-    ev.SyncConfirmed: Member._on_sync_confirmed,
-    ev.MemberMessage: Member._on_member_message,
-    ev.Halt: Member._on_halt,
-}
+_ON_EFFECT = dict(
+    (
+        _on(ev.Deliver, Member._on_deliver),
+        _on(ev.RoleChanged, Member._on_role_changed),
+        _on(ev.ResetLog, Member._on_reset_log),
+        _on(ev.AnswerPing, Member._on_answer_ping),
+        _on(ev.SyncConfirmed, Member._on_sync_confirmed),
+        _on(ev.MemberMessage, Member._on_member_message),
+        _on(ev.Halt, Member._on_halt),
+    )
+)
 """Effects of the peer that this member carries out, or looks at before it passes them on."""
+assert _ON_EFFECT.keys() <= set(get_args(ev.Effect))
 
-_ON_MESSAGE: dict[type, Callable[[Member, Link, ServerId, Any], None]] = {
-    msg.Request: Member._leader_on_request,
-    msg.Revalidate: Member._leader_on_revalidate,
-    msg.Sync: Member._leader_on_sync,
-    msg.Ping: Member._leader_on_ping,
-    msg.Revalidated: Member._learner_on_revalidated,
-    msg.Synced: Member._learner_on_synced,
-}
+_ON_MESSAGE = dict(
+    (
+        _on_message(msg.Request, Member._leader_on_request),
+        _on_message(msg.Revalidate, Member._leader_on_revalidate),
+        _on_message(msg.Sync, Member._leader_on_sync),
+        _on_message(msg.Ping, Member._leader_on_ping),
+        _on_message(msg.Revalidated, Member._learner_on_revalidated),
+        _on_message(msg.Synced, Member._learner_on_synced),
+    )
+)
+assert _ON_MESSAGE.keys() == set(get_args(ev.MessageForMember))

@@ -37,12 +37,13 @@ Not here: what the member makes of its inputs (`member`), and what the ports do.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 from zab import events as ev
 from zab.member.connection import ClientConnection
 from zab.member.inputs import (
     FOR_THE_TURN,
+    Answer,
     FetchFailed,
     Input,
     InstallSnapshot,
@@ -269,36 +270,47 @@ class Turn:
         self._operator.role_changed(effect)
 
 
-_CARRY_OUT: dict[type, Callable[[Turn, Any], None]] = {
-    ev.SendNotification: Turn._send_notification,
-    ev.ConnectQuorum: Turn._connect_quorum,
-    ev.Send: Turn._send,
-    ev.CloseLink: Turn._close_link,
-    ev.AppendBatches: Turn._store,
-    ev.TruncateLog: Turn._store,
-    ev.ResetLog: Turn._store,
-    ev.SaveEpochs: Turn._store,
-    ev.SaveMember: Turn._store,
-    ev.DrainLog: Turn._store,
-    ev.FetchSnapshot: Turn._fetch_snapshot,
-    ev.ReadLog: Turn._read_log,
-    ev.OfferSnapshot: Turn._offer_snapshot,
-    ev.MarkMoved: Turn._mark_moved,
-    ev.Halt: Turn._halt,
-    ev.Trace: Turn._trace,
-    ev.RoleChanged: Turn._role_changed,
-    TakeSnapshot: Turn._take_snapshot,
-    ReadChanges: Turn._read_for_changes,
-    LookBackSlice: Turn._read_for_changes,
-}
+E = TypeVar("E", bound=MemberEffect | Answer)
 
-_ON_ANSWER: dict[type, Callable[[Turn, Any], None]] = {
-    StorageFailed: Turn._on_storage_failed,
-    SnapshotTaken: Turn._on_snapshot_taken,
-    ev.SnapshotOffered: Turn._on_snapshot_offered,
-    NothingToOffer: Turn._on_nothing_to_offer,
-    SnapshotFetched: Turn._on_snapshot_fetched,
-    FetchFailed: Turn._on_fetch_failed,
-    SnapshotUnusable: Turn._on_snapshot_unusable,
-}
+
+def _on(kind: type[E], take: Callable[[Turn, E], None]) -> tuple[type[object], Callable[[Turn, Any], None]]:
+    return kind, take
+
+
+_CARRY_OUT = dict(
+    (
+        _on(ev.SendNotification, Turn._send_notification),
+        _on(ev.ConnectQuorum, Turn._connect_quorum),
+        _on(ev.Send, Turn._send),
+        _on(ev.CloseLink, Turn._close_link),
+        _on(ev.AppendBatches, Turn._store),
+        _on(ev.TruncateLog, Turn._store),
+        _on(ev.ResetLog, Turn._store),
+        _on(ev.SaveEpochs, Turn._store),
+        _on(ev.SaveMember, Turn._store),
+        _on(ev.DrainLog, Turn._store),
+        _on(ev.FetchSnapshot, Turn._fetch_snapshot),
+        _on(ev.ReadLog, Turn._read_log),
+        _on(ev.OfferSnapshot, Turn._offer_snapshot),
+        _on(ev.MarkMoved, Turn._mark_moved),
+        _on(ev.Halt, Turn._halt),
+        _on(ev.Trace, Turn._trace),
+        _on(ev.RoleChanged, Turn._role_changed),
+        _on(TakeSnapshot, Turn._take_snapshot),
+        _on(ReadChanges, Turn._read_for_changes),
+        _on(LookBackSlice, Turn._read_for_changes),
+    )
+)
+
+_ON_ANSWER = dict(
+    (
+        _on(StorageFailed, Turn._on_storage_failed),
+        _on(SnapshotTaken, Turn._on_snapshot_taken),
+        _on(ev.SnapshotOffered, Turn._on_snapshot_offered),
+        _on(NothingToOffer, Turn._on_nothing_to_offer),
+        _on(SnapshotFetched, Turn._on_snapshot_fetched),
+        _on(FetchFailed, Turn._on_fetch_failed),
+        _on(SnapshotUnusable, Turn._on_snapshot_unusable),
+    )
+)
 """Answers that the turn itself has to do with. The member is told of all that are not `FOR_THE_TURN`."""

@@ -10,7 +10,7 @@ These are ports of `zab.member.turn`, which says when each is used. Their answer
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import attrs
 import trio
@@ -39,6 +39,8 @@ from zab.server.failure import UNEXPECTED_ERROR, ServerFailedError
 from zab.server.snapshot_transfer import Fetcher, TransferError
 from zab.server.snapshotter import Snapshotter
 from zab.states import STATE_NAMES
+
+E = TypeVar("E")
 
 Spawn: TypeAlias = Callable[..., None]
 """Starts a task of the server: an async function and its arguments."""
@@ -99,7 +101,7 @@ class Tasks:
     def _offer(self, effect: ev.OfferSnapshot) -> ev.SnapshotOffered | NothingToOffer:
         return self.storage.offer_snapshot(effect) or NothingToOffer(effect.link)
 
-    async def _answer(self, read: Callable[[object], Answer], effect: object) -> None:
+    async def _answer(self, read: Callable[[E], Answer], effect: E) -> None:
         self.posts.put(await trio.to_thread.run_sync(read, effect))
 
     # -------------------------------------------------------------------------------------------------------- snapshots
