@@ -18,14 +18,18 @@ Invariants:
 `now` is milliseconds of a monotonic clock. Deliberately not here: what an id is, and what happens when it is due.
 """
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
+from typing import Generic, TypeVar
 
 from sortedcontainers import SortedDict
 
 __all__ = ["ExpirationBuckets"]
 
 
-class ExpirationBuckets:
+IdType = TypeVar("IdType", bound=Hashable)
+
+
+class ExpirationBuckets(Generic[IdType]):
     """Ids by the time at which they are due. `start` is the time at which the pointer starts."""
 
     def __init__(self, interval_ms: int, start: int) -> None:
@@ -33,8 +37,8 @@ class ExpirationBuckets:
         self.interval_ms = interval_ms
         self.next_due = self.round_up(start)
         # Ids as keys, in the order in which they came, so that expiry is the same in every run of the simulator.
-        self._buckets: SortedDict[int, dict[int, None]] = SortedDict()
-        self._bucket_of: dict[int, int] = {}
+        self._buckets: SortedDict[int, dict[IdType, None]] = SortedDict()
+        self._bucket_of: dict[IdType, int] = {}
 
     def round_up(self, time: int) -> int:
         """The first multiple of the interval strictly after `time`."""
@@ -43,10 +47,10 @@ class ExpirationBuckets:
     def __len__(self) -> int:
         return len(self._bucket_of)
 
-    def __contains__(self, id_: int) -> bool:
+    def __contains__(self, id_: IdType) -> bool:
         return id_ in self._bucket_of
 
-    def touch(self, id_: int, now: int, timeout_ms: int) -> None:
+    def touch(self, id_: IdType, now: int, timeout_ms: int) -> None:
         """Puts the id, known or not, where it is due `timeout_ms` after `now`."""
         assert timeout_ms >= 0
         # `round_up`, written out: this is called for every request of every client.
@@ -65,13 +69,13 @@ class ExpirationBuckets:
         else:
             bucket[id_] = None
 
-    def remove(self, id_: int) -> None:
+    def remove(self, id_: IdType) -> None:
         """Forgets the id; nothing happens if it is not there."""
         due = self._bucket_of.pop(id_, None)
         if due is not None:
             self._leave(id_, due)
 
-    def expire(self, now: int) -> list[int]:
+    def expire(self, now: int) -> list[IdType]:
         """The ids of the pointer's bucket, which are forgotten, if its time has come; at most one bucket a call."""
         if now < self.next_due:
             return []
@@ -81,7 +85,7 @@ class ExpirationBuckets:
             del self._bucket_of[id_]
         return list(bucket)
 
-    def sets(self) -> Iterator[tuple[int, list[int]]]:
+    def sets(self) -> Iterator[tuple[int, list[IdType]]]:
         """Each bucket's time with its ids, in order; for the `dump` command."""
         for due, ids in self._buckets.items():
             yield due, list(ids)
@@ -90,7 +94,7 @@ class ExpirationBuckets:
     def bucket_count(self) -> int:
         return len(self._buckets)
 
-    def _leave(self, id_: int, due: int) -> None:
+    def _leave(self, id_: IdType, due: int) -> None:
         bucket = self._buckets[due]
         del bucket[id_]
         if not bucket:

@@ -21,9 +21,27 @@ Deliberately not here: the clock, and whether the session of an id is alive (`se
 
 from hashlib import blake2b
 from hmac import compare_digest
-from typing import Final
+from typing import Final, NewType
 
-__all__ = ["PASSWORD_BYTES", "SessionIds", "key_of", "negotiate", "password", "valid_password"]
+__all__ = [
+    "NO_SESSION",
+    "PASSWORD_BYTES",
+    "SessionId",
+    "SessionIds",
+    "key_of",
+    "negotiate",
+    "password",
+    "valid_password",
+]
+
+SessionId = NewType("SessionId", int)
+"""The id of a session, for the type checker. Transactions (`datatree`) and messages have it as an `int`.
+
+An `int` becomes one when a session begins, moves or ends, never for a write or a read.
+"""
+
+NO_SESSION: Final = SessionId(0)
+"""In a handshake the wish for a new session; in a transaction the ensemble itself."""
 
 PASSWORD_BYTES: Final = 16
 LINEAGE_BYTES: Final = 16
@@ -46,14 +64,14 @@ class SessionIds:
         self._top = 0 if top in _TAKEN_TOPS else top
         self._low = (wall_ms & _TIME_MASK) << 16
 
-    def next(self) -> int:
+    def next(self) -> SessionId:
         """An id that this server did not give out before; never 0, which asks for a new session."""
         low = self._low
         self._low = (low + 1) & _LOW_MASK
         unsigned = self._top << 56 | low
         if unsigned == 0:
             return self.next()
-        return unsigned - (1 << 64) if self._top & 0x80 else unsigned
+        return SessionId(unsigned - (1 << 64) if self._top & 0x80 else unsigned)
 
 
 def key_of(lineage: bytes) -> bytes:
@@ -62,15 +80,15 @@ def key_of(lineage: bytes) -> bytes:
     return blake2b(lineage, digest_size=_KEY_BYTES, person=_PERSON).digest()
 
 
-def password(key: bytes, session: int) -> bytes:
+def password(key: bytes, session: SessionId) -> bytes:
     """The 16 bytes that prove that a client was given this session. `key` is what `key_of` returned."""
     assert len(key) == _KEY_BYTES
     return blake2b(session.to_bytes(8, "big", signed=True), digest_size=PASSWORD_BYTES, key=key).digest()
 
 
-def valid_password(key: bytes, session: int, offered: bytes) -> bool:
+def valid_password(key: bytes, session: SessionId, offered: bytes) -> bool:
     """Whether the client may attach to the session. No password opens session 0."""
-    return session != 0 and compare_digest(password(key, session), offered)
+    return session != NO_SESSION and compare_digest(password(key, session), offered)
 
 
 def negotiate(timeout_ms: int, least_ms: int, most_ms: int) -> int:

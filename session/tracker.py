@@ -30,6 +30,7 @@ from enum import Enum
 from attrs import define
 
 from session.buckets import ExpirationBuckets
+from session.identity import SessionId
 
 __all__ = ["Admission", "SessionTracker", "TouchTable"]
 
@@ -56,12 +57,12 @@ class SessionTracker:
 
     def __init__(self, interval_ms: int, now: int) -> None:
         self.interval_ms = interval_ms
-        self._sessions: dict[int, _Tracked] = {}
+        self._sessions: dict[SessionId, _Tracked] = {}
         self._seen = now
         self._clock = now
-        self._buckets = ExpirationBuckets(interval_ms, now)
+        self._buckets: ExpirationBuckets[SessionId] = ExpirationBuckets(interval_ms, now)
 
-    def restart(self, sessions: Mapping[int, int], now: int) -> None:
+    def restart(self, sessions: Mapping[SessionId, int], now: int) -> None:
         """A new leader starts to serve: every session (id -> timeout in ms) has its full timeout, and no owner."""
         self._seen = self._clock = now
         self._buckets = ExpirationBuckets(self.interval_ms, now)
@@ -72,24 +73,24 @@ class SessionTracker:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def __contains__(self, id_: int) -> bool:
+    def __contains__(self, id_: SessionId) -> bool:
         return id_ in self._sessions
 
-    def is_alive(self, id_: int) -> bool:
+    def is_alive(self, id_: SessionId) -> bool:
         """Tracked and not closing."""
         tracked = self._sessions.get(id_)
         return tracked is not None and not tracked.is_closing
 
     # Life.
 
-    def track(self, id_: int, timeout_ms: int, now: int, owner: Hashable | None = None) -> None:
+    def track(self, id_: SessionId, timeout_ms: int, now: int, owner: Hashable | None = None) -> None:
         """A new session. Its id is free: a createSession of an id in use was refused before it came here."""
         assert id_ not in self._sessions, f"session {id_:#x} is tracked already"
         self._sessions[id_] = _Tracked(timeout_ms, owner)
         self._advance(now)
         self._buckets.touch(id_, self._clock, timeout_ms)
 
-    def touch(self, id_: int, timeout_ms: int | None, now: int) -> bool:
+    def touch(self, id_: SessionId, timeout_ms: int | None, now: int) -> bool:
         """The session's client was heard. False: the session is over or unknown.
 
         `timeout_ms` is the one negotiated on its present connection; None: the one that it was created with.
@@ -102,7 +103,7 @@ class SessionTracker:
         self._buckets.touch(id_, self._clock, tracked.timeout_ms if timeout_ms is None else timeout_ms)
         return True
 
-    def expired(self, now: int) -> list[int]:
+    def expired(self, now: int) -> list[SessionId]:
         """The sessions that are due, each once; they are closing from now on. To be called last in a turn."""
         self._advance(now)
         due = self._buckets.expire(self._clock)
@@ -112,7 +113,7 @@ class SessionTracker:
             tracked.is_closing = True
         return due
 
-    def close(self, id_: int) -> bool:
+    def close(self, id_: SessionId) -> bool:
         """The end of the session is about to be proposed. False: it is unknown, or closing already."""
         tracked = self._sessions.get(id_)
         if tracked is None or tracked.is_closing:
@@ -121,18 +122,18 @@ class SessionTracker:
         self._buckets.remove(id_)
         return True
 
-    def remove(self, id_: int) -> None:
+    def remove(self, id_: SessionId) -> None:
         """The session's end is committed. Nothing happens if it is not tracked."""
         if self._sessions.pop(id_, None) is not None:
             self._buckets.remove(id_)
 
     # Owners.
 
-    def owner(self, id_: int) -> Hashable | None:
+    def owner(self, id_: SessionId) -> Hashable | None:
         tracked = self._sessions.get(id_)
         return None if tracked is None else tracked.owner
 
-    def set_owner(self, id_: int, owner: Hashable) -> bool:
+    def set_owner(self, id_: SessionId, owner: Hashable) -> bool:
         """The session is attached through `owner` now. False: the session is over or unknown."""
         tracked = self._sessions.get(id_)
         if tracked is None or tracked.is_closing:
@@ -146,7 +147,7 @@ class SessionTracker:
             if tracked.owner == owner:
                 tracked.owner = None
 
-    def admit(self, id_: int, requester: Hashable) -> Admission:
+    def admit(self, id_: SessionId, requester: Hashable) -> Admission:
         """Whether a request of the session that came through `requester` is admitted."""
         tracked = self._sessions.get(id_)
         if tracked is None or tracked.is_closing:
@@ -162,7 +163,7 @@ class SessionTracker:
         """The `now` by which `expired` is to be called again; what comes later than that is not counted."""
         return self._seen + max(1, self._buckets.next_due - self._clock)
 
-    def sets(self) -> Iterator[tuple[int, list[int]]]:
+    def sets(self) -> Iterator[tuple[int, list[SessionId]]]:
         """Each bucket, as the `now` at which it is due if the process is never late, with its sessions, in order."""
         ahead = self._seen - self._clock
         for due, ids in self._buckets.sets():
@@ -179,16 +180,16 @@ class TouchTable:
     """Which global sessions a learner heard from since it last answered a PING of the leader. It expires none."""
 
     def __init__(self) -> None:
-        self._touched: dict[int, int] = {}
+        self._touched: dict[SessionId, int] = {}
 
     def __len__(self) -> int:
         return len(self._touched)
 
-    def touch(self, id_: int, timeout_ms: int) -> None:
+    def touch(self, id_: SessionId, timeout_ms: int) -> None:
         """The client of the session was heard on a connection with this timeout."""
         self._touched[id_] = timeout_ms
 
-    def drain(self) -> dict[int, int]:
+    def drain(self) -> dict[SessionId, int]:
         """Session -> timeout (ms) of all that were heard; the table is empty afterwards."""
         touched, self._touched = self._touched, {}
         return touched

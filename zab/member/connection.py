@@ -29,6 +29,7 @@ from typing import TypeAlias
 
 import attrs
 
+from session.identity import NO_SESSION, SessionId
 from zab.wire.frames import FrameReader
 
 Identity: TypeAlias = tuple[bytes, bytes]
@@ -93,7 +94,7 @@ class ClientConnection:
     """Counted in `Clients`."""
 
     stage: Stage = Stage.GREETING
-    session: int = 0
+    session: SessionId = NO_SESSION
     timeout_ms: int = 0
     """Negotiated on this connection."""
     has_read_only_byte: bool = True
@@ -146,7 +147,7 @@ class Clients:
         """A limit of 0 is none."""
         self.all: dict[ClientConnection, None] = {}
         """In the order in which they came: sets of connections are dicts, so that a run can be repeated exactly."""
-        self.by_session: dict[int, ClientConnection] = {}
+        self.by_session: dict[SessionId, ClientConnection] = {}
         self.dirty: dict[ClientConnection, None] = {}
         """Connections with output, or to be closed, paused or read from again: the host looks at each after a step."""
         self._per_host: Counter[str] = Counter()
@@ -167,7 +168,7 @@ class Clients:
         self._per_host[connection.host] += 1
         return True
 
-    def attach(self, connection: ClientConnection, session: int) -> None:
+    def attach(self, connection: ClientConnection, session: SessionId) -> None:
         """The session is served on this connection from now on; an older connection of it here is closed."""
         older = self.by_session.get(session)
         if older is not None and older is not connection:

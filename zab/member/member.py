@@ -38,7 +38,7 @@ from datatree.recovery.recover import Recovered
 from datatree.requests import PathOnly
 from datatree.tree import DataTree
 from datatree.watches import WatchTable
-from session.identity import SessionIds
+from session.identity import NO_SESSION, SessionId, SessionIds
 from zab import events as ev
 from zab import message as msg
 from zab.ids import Link, ServerId
@@ -111,9 +111,9 @@ class Member:
         self._verdicts: list[tuple[Link, msg.Revalidated]] = []
         self._asked: list[tuple[Link | None, int]] = []
         self._questions: dict[int, list[tuple[Link | None, int]]] = {}
-        self._missed: list[tuple[Link, int]] = []
+        self._missed: list[tuple[Link, SessionId]] = []
         """Sessions that learners asked for and that are not alive here: link and session."""
-        self._doubts: dict[int, tuple[list[ClientConnection], list[tuple[Link, int]]]] = {}
+        self._doubts: dict[int, tuple[list[ClientConnection], list[tuple[Link, SessionId]]]] = {}
         """What a leader may only say once a quorum has confirmed that it still leads: that these sessions are over."""
         self._token = 0
         self._is_stalled = False
@@ -224,7 +224,7 @@ class Member:
             processor.submit(session, 0, OpCode.CLOSE_SESSION, b"", None)
         if self._cleanup is not None:
             for path in self._cleanup.due(self.tree, self.now, self._wall):
-                processor.submit(0, 0, OpCode.DELETE_CONTAINER, PathOnly(path).encode(), None)
+                processor.submit(NO_SESSION, 0, OpCode.DELETE_CONTAINER, PathOnly(path).encode(), None)
         processor.submit_new_sessions()
         for proposal in processor.proposals(self.peer.next_zxid, self._wall):
             self.metrics.proposal_count += 1
@@ -314,10 +314,11 @@ class Member:
 
     def _leader_on_revalidate(self, link: Link, sid: ServerId, message: msg.Revalidate) -> None:
         self.metrics.connection_revalidate_count += 1
-        if self.sessions.revalidate(message.session, max(0, message.timeout_ms), sid, self.now):
-            self._verdicts.append((link, msg.Revalidated(message.session, True)))
+        session = SessionId(message.session)
+        if self.sessions.revalidate(session, max(0, message.timeout_ms), sid, self.now):
+            self._verdicts.append((link, msg.Revalidated(session, True)))
         else:
-            self._missed.append((link, message.session))
+            self._missed.append((link, session))
 
     def _leader_on_sync(self, link: Link, _sid: ServerId, message: msg.Sync) -> None:
         self._asked.append((link, message.tag))
@@ -332,7 +333,7 @@ class Member:
         self.sessions.learner_touched(message.touched, self.now)
 
     def _learner_on_revalidated(self, _link: Link, _sid: ServerId, message: msg.Revalidated) -> None:
-        self.sessions.revalidated(message.session, message.valid, self.peer.history.last[0])
+        self.sessions.revalidated(SessionId(message.session), message.valid, self.peer.history.last[0])
 
     def _learner_on_synced(self, _link: Link, _sid: ServerId, message: msg.Synced) -> None:
         self._synced.append((message.tag, message.zxid))

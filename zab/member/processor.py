@@ -48,6 +48,7 @@ from datatree.outcome import Outcome, Trigger
 from datatree.prepare import Prepare, WriteRequest
 from datatree.record import Txn, decode_all, encode
 from datatree.requests import CreateSession
+from session.identity import SessionId
 from zab import message as msg
 from zab.events import Propose
 from zab.jute.replies import notification, reply
@@ -285,7 +286,7 @@ class Processor:
         flags = self.schedule.flags_of(len(txns), size)
         return Propose(b"".join(records), len(txns), time, flags, tree.applied, tree.digest, DIGEST_VERSION)
 
-    def submit(self, session: int, cxid: int, opcode: int, body: bytes, owner: int | None) -> None:
+    def submit(self, session: SessionId, cxid: int, opcode: int, body: bytes, owner: int | None) -> None:
         """A write that no connection here waits for: a learner's, or the ensemble's own."""
         self.intake.append(Write(session, cxid, opcode, body, (), None, owner))
 
@@ -363,7 +364,8 @@ class Processor:
             assert len(own.txns) == batch.count
             return own.txns, own.connections
         txns = decode_all(batch.body, batch.first, batch.count)
-        served, waiting = self.clients.by_session.get, self._waiting
+        served: Callable[[Any], ClientConnection | None] = self.clients.by_session.get
+        waiting = self._waiting
         # One by one, since what is answered first changes who waits for what.
         return txns, (waiting(found, txn) if (found := served(txn.session)) is not None else None for txn in txns)
 
@@ -417,7 +419,7 @@ class Processor:
     def _session_changed(self, txn: Txn) -> None:
         """A session was created, or could not be, or was closed."""
         if txn.type == _CLOSE_SESSION:
-            self.sessions.closed(txn.session)
+            self.sessions.closed(SessionId(txn.session))
         elif _opcode_of(txn) == _CREATE_SESSION:
             self.sessions.created(txn, txn.type == _ERROR, self.state.tree.sessions)
 

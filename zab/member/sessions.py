@@ -32,12 +32,13 @@ Not here: the clock of expiry, ids and passwords (`session`), which sessions exi
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from datatree.errors import ErrorCode
 from datatree.jute import JuteError
 from datatree.opcodes import OpCode
 from datatree.record import Txn
-from session.identity import SessionIds, key_of, negotiate, password, valid_password
+from session.identity import SessionId, SessionIds, key_of, negotiate, password, valid_password
 from session.tracker import Admission, SessionTracker, TouchTable
 from zab import message as msg
 from zab.jute.handshake import ConnectRequest, ConnectResponse
@@ -62,15 +63,15 @@ class Sessions:
         self.tracker: SessionTracker | None = None
         """The leader's; None on learners."""
         self._touches = TouchTable()
-        self._wanted: list[tuple[int, int]] = []
+        self._wanted: list[tuple[SessionId, int]] = []
         self._revalidations: list[msg.Revalidate] = []
         self._established: list[ClientConnection] = []
         self._doubted: list[ClientConnection] = []
 
     # ----------------------------------------------------------------------------------------------------------- roles
 
-    def lead(self, lineage: bytes, sessions: Mapping[int, int], now: int) -> None:
-        """Serve as leader: every session has its full timeout from now on."""
+    def lead(self, lineage: bytes, sessions: Mapping[Any, int], now: int) -> None:
+        """Serve as leader: every session of the tree (id -> timeout in ms) has its full timeout from now on."""
         self._key = key_of(lineage)
         self.tracker = SessionTracker(self._config.tick_time_ms, now)
         self.tracker.restart(sessions, now)
@@ -124,7 +125,7 @@ class Sessions:
         self._wanted.append((session, connection.timeout_ms))
 
     def _reattach(self, connection: ClientConnection, request: ConnectRequest, now: int) -> None:
-        session = request.session_id
+        session = SessionId(request.session_id)
         if not valid_password(self._key, session, request.password):
             self._refuse(connection)
             return
@@ -142,7 +143,7 @@ class Sessions:
         if connection.stage is Stage.CONNECTING and not connection.closing:
             self._refuse(connection)
 
-    def revalidated(self, session: int, valid: bool, newest: int) -> None:
+    def revalidated(self, session: SessionId, valid: bool, newest: int) -> None:
         """The leader's verdict. All that came through an older connection of the session was proposed by `newest`."""
         connection = self._clients.by_session.get(session)
         if connection is None or connection.stage is not Stage.CONNECTING or connection.closing:
@@ -155,12 +156,13 @@ class Sessions:
 
     def created(self, txn: Txn, refused: bool, known: Mapping[int, int]) -> None:
         """A createSession is applied; this server's own carry its id."""
-        connection = self._clients.by_session.get(txn.session)
+        session = SessionId(txn.session)
+        connection = self._clients.by_session.get(session)
         if txn.cxid != self._config.server_id or connection is None or connection.closing:
             return
         assert connection.stage is Stage.CONNECTING
         if refused:
-            del self._clients.by_session[txn.session]
+            del self._clients.by_session[session]
             self._create(connection, known)
         else:
             self._accept(connection)
@@ -184,7 +186,7 @@ class Sessions:
 
     # --------------------------------------------------------------------------------------- for the turn's other steps
 
-    def take_wanted(self) -> list[tuple[int, int]]:
+    def take_wanted(self) -> list[tuple[SessionId, int]]:
         """New sessions, id and timeout in ms, that are to be created."""
         wanted, self._wanted = self._wanted, []
         return wanted
@@ -206,7 +208,7 @@ class Sessions:
 
     # ------------------------------------------------------------------------------------------------ the leader's part
 
-    def refusal(self, session: int, opcode: int, owner: int | None) -> int:
+    def refusal(self, session: SessionId, opcode: int, owner: int | None) -> int:
         """Why a write of a session may not come through this server: SESSIONEXPIRED, SESSIONMOVED, or 0 for none."""
         if owner is None or opcode == _CREATE_SESSION:
             return 0
@@ -218,21 +220,21 @@ class Sessions:
         """The leader has made a createSession or closeSession."""
         assert self.tracker is not None
         if txn.type == _CREATE_SESSION:
-            self.tracker.track(txn.session, txn.number, now, owner)
+            self.tracker.track(SessionId(txn.session), txn.number, now, owner)
         elif txn.type == _CLOSE_SESSION:
-            self.tracker.close(txn.session)
+            self.tracker.close(SessionId(txn.session))
 
-    def revalidate(self, session: int, timeout_ms: int, owner: int, now: int) -> bool:
+    def revalidate(self, session: SessionId, timeout_ms: int, owner: int, now: int) -> bool:
         """A client is back with its session, on this server: whether it is alive; then that server owns it."""
         assert self.tracker is not None
         return self.tracker.touch(session, timeout_ms, now) and self.tracker.set_owner(session, owner)
 
-    def expired(self, now: int) -> list[int]:
+    def expired(self, now: int) -> list[SessionId]:
         """Sessions that were silent for their whole timeout; each is closing from now on (G1 expiry last)."""
         return self.tracker.expired(now) if self.tracker is not None else []
 
-    def learner_touched(self, rows: list[list[int]], now: int) -> None:
-        """What a learner heard of its sessions."""
+    def learner_touched(self, rows: list[list[Any]], now: int) -> None:
+        """What a learner heard of its sessions: rows of session and timeout (ms), as they came."""
         assert self.tracker is not None
         for session, timeout_ms in rows:
             self.tracker.touch(session, max(0, timeout_ms), now)
@@ -250,7 +252,7 @@ class Sessions:
         """Rows of session and timeout (ms) for the leader."""
         return [list(row) for row in self._touches.drain().items()]
 
-    def closed(self, session: int) -> None:
+    def closed(self, session: SessionId) -> None:
         """A closeSession is applied: whoever still serves the session here stops."""
         if self.tracker is not None:
             self.tracker.remove(session)

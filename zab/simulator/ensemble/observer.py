@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from attrs import define
 
@@ -234,7 +235,7 @@ class Observer:
         now = process.machine.now_ms
         learners = process.peer.learners
         tracker = process.member.sessions.tracker
-        sessions: list[int] = []
+        sessions: list[Any] = []
         for event in inputs:
             if isinstance(event, ClientBytes):
                 connection = event.connection
