@@ -192,7 +192,7 @@ def decode_all(body: bytes, first: int, count: int) -> list[Txn]:
         txns.append(txn)
         offset = after
     if offset != len(body):
-        raise RecordError(f"{len(body) - offset} bytes behind the last of {count} records")
+        raise RecordError(f"{len(body) - offset} bytes after the last of {count} records")
     return txns
 
 
@@ -247,7 +247,7 @@ def _encode_rest(kind: int, rest: Any) -> bytes:
 def _decode_rest(kind: int, buffer: bytes, at: int, end: int, offset: int) -> Any:
     """The rest between `at` and `end` of the record at `offset`; it must be the one encoding of what it says."""
     if end > len(buffer) or at >= end:
-        raise RecordError(f"record at offset {offset}: its end {end} lies before its rest, or behind the buffer")
+        raise RecordError(f"record at offset {offset}: its end {end} lies before its rest, or past the buffer")
     if kind in _CREATES and at + 2 + _OWNER_BYTES == end and buffer.startswith(_OPEN_PAIR, at):
         head, owner = _OWNER.unpack_from(buffer, at + 2)
         if head == _LONG and owner >= 0:

@@ -98,7 +98,7 @@ class Scan:
 
     @property
     def end(self) -> int:
-        """Behind the last readable frame, or 0."""
+        """Where the last readable frame ends; 0 without one."""
         return max((part.end for part in self.parts if isinstance(part, Frame)), default=0)
 
 

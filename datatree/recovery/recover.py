@@ -395,7 +395,7 @@ class _Recovery:
         elif self._connected or begins_later:
             reason = f"batch {batch.first:#x} does not continue the chain at {last:#x}"
             if not follows(last, batch):
-                reason = f"gap: the history goes on at {batch.first:#x} behind {last:#x}"
+                reason = f"gap: the history goes on at {batch.first:#x} after {last:#x}"
             self.damage.append(Damage(file.path, offset, reason, _REPLACE))
         else:
             self._diverged = True

@@ -197,7 +197,7 @@ class SnapshotReader:
             self.last_zxid = stream.read_long("the last zxid")
             self._seal("last zxid")
         if stream.available(1):
-            raise stream.error("bytes behind the last seal")
+            raise stream.error("bytes after the last seal")
 
     def _read_digest(self) -> None:
         stream = self._stream
@@ -217,7 +217,7 @@ class SnapshotReader:
             reason = f"checksum of the {what} does not match: {found:#x} in the file, {expected:#x} computed"
             raise stream.error(reason, offset)
         if stream.take(len(_END), f"the end of the {what}") != _END:
-            raise stream.error(f"no end mark behind the {what}", offset + 8)
+            raise stream.error(f"no end mark after the {what}", offset + 8)
 
 
 def open_snapshot(disk: Disk, path: str) -> SnapshotReader:

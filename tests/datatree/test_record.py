@@ -205,7 +205,7 @@ class TestBody:
             decode_all(self.body, 0x1_0000_0002, len(TXNS))
 
     def test_with_bytes_behind_the_last_record_is_refused(self) -> None:
-        with pytest.raises(RecordError, match="bytes behind the last of 19 records"):
+        with pytest.raises(RecordError, match="bytes after the last of 19 records"):
             decode_all(self.body, 0x1_0000_0001, len(TXNS) - 1)
 
     def test_with_fewer_records_than_counted_is_refused(self) -> None:

@@ -95,7 +95,7 @@ class Ensemble:
         return frozenset(server_id for server_id, line in self.servers.items() if line.role is role)
 
     def __str__(self) -> str:
-        """The canonical text: lines by id, the version last and without a newline behind it."""
+        """The canonical text: lines by id, the version last, without a newline at the end."""
         lines = [str(self.servers[server_id]) for server_id in sorted(self.servers)]
         lines += [f"group.{gid}={':'.join(map(str, ids))}" for gid, ids in sorted(self.groups.items())]
         if self.groups:

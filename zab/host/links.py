@@ -12,7 +12,7 @@ else than a link, who takes the connection over.
 
 Every link is read in every turn, whatever else is too much: limits act where the clients are connected. Otherwise
 acknowledgements would wait for forwarded requests, nothing would commit, and the limit would never clear (H1 links
-always read links always read).
+always read).
 
 Two send queues a link (H2 turn budget): urgent messages overtake the others, and the order within each queue is kept.
 Messages that the dialect cuts go out in pieces, between which urgent ones find their place.

@@ -9,14 +9,14 @@
       ^  └──> parked at the end             parked ──> ready when more is applied, answered when its wait is over
       └─────> looking back                  looking back ──> ready when it is known what guarded the older paths
 
-A request is answered once, out of the order of the other requests of its connection: its xid is its own. So nothing
-waits behind it, and it takes no place among them.
+A request is answered once, independently of the order of the other requests of its connection: its xids are a range of
+their own. No other request waits for it.
 
-Who sees what: a change is told to whoever may READ the znode by every list that has guarded its path since, as with a
-watch, the present one included. What guarded a path that is gone, the tree remembers (`past_acls`) from where it was
-loaded on. When somebody asks from further back, the files are read for it, once, a slice at a time (`LookBackSlice`);
-from before what they can tell, only the superuser is told, who passes every list. Nothing is left out silently: who
-cannot be told what there is from a place on gets OLDER.
+Who sees what: a client is told of a change if every ACL that has guarded the path since, the present one included, lets
+it READ the znode. The tree remembers the ACLs of paths that are gone (`past_acls`), from the zxid at which it was
+loaded. For a request from further back the files are read, once, a slice at a time (`LookBackSlice`). What is older
+than the files is told to the superuser alone, who passes every ACL. Nothing is left out silently: a client that cannot
+be told everything from a place on gets OLDER.
 
 Invariants:
 - Nothing above what the tree has applied is told, so nothing that is not committed.
@@ -55,7 +55,7 @@ from zab.member.reads import BODY_AT, UNDECODABLE, ReadState
 TURN_COUNT_MAX = 1_000
 """Changes looked at in a turn, of all requests: two or three milliseconds."""
 REQUEST_COUNT = 8
-"""What a request itself counts for, as much as looking at so many changes."""
+"""A request costs as much of the budget as this many changes, whatever it finds."""
 INLINE_BYTES_MAX = 16 << 10
 """Batches up to this size are decoded in the loop, where a thread would take longer to be woken."""
 
@@ -77,7 +77,7 @@ class Asked:
 
 
 class ChangeFeed:
-    """The requests of this member. Everything of it happens inside of a step."""
+    """The getChanges requests of this member. All its methods are called inside a step."""
 
     def __init__(self, state: ReadState) -> None:
         self._state = state
@@ -86,18 +86,18 @@ class ChangeFeed:
         self._parked: dict[Asked, None] = {}
         self._queued: deque[Asked] = deque()
         self._looking: list[Asked] = []
-        """Who waits for what the files say of older lists."""
+        """Requests that wait for what the files say of older ACLs."""
         self._reading: Asked | LookBackSlice | None = None
         self._look: tuple[PastAcls, int] | None = None
-        """What older lists are looked for, and up to where; None before and behind that."""
+        """The memory of ACLs that is being filled, and up to which zxid; None while nobody looks back."""
         self._looked: PastAcls | None = None
-        """For what they were looked for already."""
+        """The memory of ACLs for which all files were read already."""
         self._is_look_next = False
         self._rows: dict[int, list[Row]] = {}
-        """Of the batches decoded in this turn, by last zxid: many clients follow the same end."""
+        """The rows of batches decoded in this turn, by last zxid: many clients follow the same end."""
         self._applied = 0
         self.next_deadline: int | None = None
-        """When some wait may be over; None while nobody waits."""
+        """When the next wait is over; None while no request is parked."""
 
     @property
     def is_any(self) -> bool:
@@ -106,13 +106,13 @@ class ChangeFeed:
 
     @property
     def is_due(self) -> bool:
-        """Whether the turn's budget has left something for the next turn."""
+        """Whether the turn's budget left requests for the next turn."""
         return bool(self._ready)
 
     # ---------------------------------------------------------------------------------------------------- coming, going
 
     def ask(self, connection: ClientConnection, xid: int, frame: bytes, now: int) -> None:
-        """A getChanges came."""
+        """Take in a getChanges, or refuse it."""
         config, clients, applied = self._state.config, self._state.clients, self._state.tree.applied
         try:
             body = decode(OpCode.GET_CHANGES, frame, BODY_AT)
@@ -136,7 +136,7 @@ class ChangeFeed:
             del self._asked[connection]
 
     def forget(self, connection: ClientConnection) -> None:
-        """A connection is gone, and its requests with it."""
+        """A connection is gone: drop its requests."""
         for asked in self._asked.pop(connection, {}).values():
             asked.is_over = True
             self._parked.pop(asked, None)
@@ -147,7 +147,7 @@ class ChangeFeed:
             self.next_deadline = None
 
     def read(self, answer: ChangesRead) -> None:
-        """What was read for the request whose turn it was."""
+        """Take the worker's answer for the request that it read for."""
         asked, self._reading = self._reading, None
         assert isinstance(asked, Asked), "nothing is read that nobody asked for"
         if not asked.is_over:
@@ -155,7 +155,7 @@ class ChangeFeed:
             self._ready.appendleft(asked)
 
     def looked_back(self, answer: LookedBack) -> None:
-        """What was found of older lists, or that there is more to read."""
+        """Take what was found of older ACLs; `past` is None while there is more to read."""
         wanted, self._reading = self._reading, None
         assert isinstance(wanted, LookBackSlice), "nothing is read that nobody asked for"
         assert self._look is not None
@@ -168,7 +168,7 @@ class ChangeFeed:
     # ---------------------------------------------------------------------------------------------------------- a turn
 
     def turn(self, now: int, history: History, lineage: bytes, applied: int) -> list[ReadChanges | LookBackSlice]:
-        """Bring the requests forward, as far as the budget of a turn goes; what is to be read."""
+        """Advance the requests, as far as the budget of a turn goes. Returns what a worker has to read."""
         if applied != self._applied:
             self._applied = applied
             self._ready.extend(self._parked)
@@ -187,7 +187,7 @@ class ChangeFeed:
         return self._start_read(history)
 
     def _advance(self, asked: Asked, now: int, history: History, lineage: bytes) -> int:
-        """One request: how many changes were looked at for it."""
+        """Advance one request. Returns how many changes were looked at for it."""
         start = start_of(asked.place)
         read, asked.read = asked.read, None
         if asked.lineage and asked.lineage != lineage:
@@ -217,10 +217,10 @@ class ChangeFeed:
         return 0
 
     def _in_memory(self, asked: Asked, history: History) -> list[Batch]:
-        """As many of the batches behind its place as fit into a page; none when memory does not reach back so far."""
+        """As many of the batches after its place as fit into a page; none when memory does not reach back so far."""
         floor = history.floor(start_of(asked.place))
-        behind = [] if floor is None else history.after(floor[0], asked.bytes_max)
-        return [batch for batch in behind if batch.zxid <= self._applied]
+        following = [] if floor is None else history.after(floor[0], asked.bytes_max)
+        return [batch for batch in following if batch.zxid <= self._applied]
 
     def _look_through(self, asked: Asked, batches: list[Batch], now: int, lineage: bytes) -> int:
         found = []
@@ -234,18 +234,18 @@ class ChangeFeed:
         return sum(len(rows) for _, rows in found)
 
     def _take_up(self, asked: Asked, read: ChangesRead, now: int, lineage: bytes) -> int:
-        """What the worker has read for it."""
+        """Use what the worker has read for a request."""
         if read.is_damaged:
             self._finish(asked, ErrorCode.DATAINCONSISTENCY)
         elif read.status is not PageStatus.GIVEN:
             self._refuse(asked, read.status, lineage, read.oldest)
         else:
-            assert read.place > asked.place, "a log that is known to go on has nothing behind this place"
+            assert read.place > asked.place, "a log that is known to go on has nothing after this place"
             self._tell(asked, read.rows, read.place, now, lineage)
         return len(read.rows)
 
     def _tell(self, asked: Asked, rows: list[Row], place: Place, now: int, lineage: bytes) -> None:
-        """Answer with what of the rows its client may see; with nothing of them, go on behind them."""
+        """Answer with the rows that its client may see; if it may see none of them, go on after them."""
         told = rows if self._sees_all(asked.connection) else [row for row in rows if self._may_see(asked, row)]
         asked.place = place
         if told or now >= asked.until:
@@ -260,7 +260,7 @@ class ChangeFeed:
             self._parked[asked] = None
 
     def _start_read(self, history: History) -> list[ReadChanges | LookBackSlice]:
-        """Have the next one read, when the one before is done; looking back takes turns with the others."""
+        """Start the next read when the one before is done; looking back alternates with the other reads."""
         if self._reading is not None:
             return []
         while self._queued and not (self._looking and self._is_look_next):
@@ -283,7 +283,7 @@ class ChangeFeed:
         return self._state.config.skip_acl or SUPER in connection.identities
 
     def _known_from(self, asked: Asked) -> int:
-        """The zxid behind which it is known what its client may see."""
+        """The zxid from which on it is known what its client may see."""
         return 0 if self._sees_all(asked.connection) else self._state.tree.past_acls.complete_from
 
     def _may_see(self, asked: Asked, row: Row) -> bool:

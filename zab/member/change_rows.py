@@ -1,4 +1,4 @@
-"""From batches to the rows of a page of changes: pure, for the loop and for the worker that reads the log alike.
+"""The rows of a page of changes, made from batches; used by the loop and by the worker that reads the log.
 
 A place is (zxid, part), as in `datatree.txn_changes`; rows are in the order of their places. `change_feed` decides
 which of them a client may see: a row has the path for that, and its bytes ready to be sent.
@@ -38,8 +38,8 @@ def is_within(path: bytes, prefix: bytes) -> bool:
 def gather(
     found: Iterable[tuple[int, list[Row]]], after: Place, prefix: bytes, bytes_max: int
 ) -> tuple[list[Row], Place]:
-    """The rows within `prefix` and behind `after`, at least one if there is any, then up to `bytes_max`; and the place
-    up to which there are no others. `found` has batches: the last zxid of each, and its rows."""
+    """The rows within `prefix` and after the place `after`: at least one if there is any, then up to `bytes_max`; and
+    the place up to which there are no others. `found` has the last zxid and the rows of each batch."""
     rows: list[Row] = []
     size, place = 0, after
     for zxid, candidates in found:
@@ -54,12 +54,12 @@ def gather(
 
 
 def start_of(place: Place) -> int:
-    """The zxid behind which to read for what is behind a place: the transaction itself is read again for its parts."""
+    """The zxid after which to read for what follows a place. A place within a transaction has it read again."""
     zxid, part = place
     return zxid if part == WHOLE else zxid - 1
 
 
-def is_known(place: Place, floor: int, behind: Sequence[Batch]) -> bool:
-    """Whether a history has the zxid of a place: `floor` is its batch end at or below `start_of`, then come these."""
+def is_known(place: Place, floor: int, following: Sequence[Batch]) -> bool:
+    """Whether a history has the zxid of a place. `floor` is its batch end at or below `start_of`; `following` come next."""
     zxid = place[0]
-    return zxid == floor or bool(behind and behind[0].first <= zxid)
+    return zxid == floor or bool(following and following[0].first <= zxid)

@@ -173,7 +173,7 @@ class TakeSnapshot:
 
 @attrs.define
 class ReadChanges:
-    """Read what changed behind a place, within a path and up to a zxid; answer with `ChangesRead`.
+    """Read what changed after a place, within a path and up to a zxid; answer with `ChangesRead`.
 
     Out of these batches; when there are none, out of the log files, at most `bytes_max` of them. One at a time.
     """

@@ -4,7 +4,7 @@
     next_deadline()                       when a step is wanted although nothing happened
     clients.dirty                         after a step: connections to be flushed, paused, read from again or closed
 
-The order of a turn, whatever the order of its inputs (H2 turn budget: acknowledgements never wait behind clients):
+The order of a turn, whatever the order of its inputs (H2 turn budget: acknowledgements never wait for clients):
 
     1  what the peer is told: links, messages, storage; its effects, among them what is committed
     2  committed batches are applied and answered, up to a budget; the rest is first in the next turn
@@ -143,7 +143,7 @@ class Member:
                 from_clients.append((on_client, event))
             else:
                 _ON_INPUT.get(type(event), Member._tell)(self, event)
-        # Behind what arrived: after a pause of this process, who is silent is not who was not read.
+        # After what arrived: when this process was paused, an unread link must not count as a silent one.
         deadline = self.peer.next_deadline()
         if deadline is not None and deadline <= now:
             self._tell(ev.TimePassed())
@@ -241,7 +241,7 @@ class Member:
                 self._doubts[self._token], self._missed = (doubted, self._missed), []
             self._tell(ev.SyncRequested(self._token))
         if not self._is_stalled:
-            # Behind every proposal of what came through older connections of these sessions (`fence`).
+            # After every proposal of what came through older connections of these sessions (`fence`).
             verdicts, self._verdicts = self._verdicts, []
             for link, verdict in verdicts:
                 if link in self.peer.learners:

@@ -1,13 +1,13 @@
 """The way of a request through a member, from a client's frame to its answer; read top to bottom.
 
     a read    receive ───────────────────────────────────> answered in the same turn
-                 └─ behind a write of its session ─> waits ─────────────────────┐
+                 └─ after a write of its session ──> waits ─────────────────────┐
     a write   receive ─> waits ─────────────────────────────────────────────────┤
                  └─> intake ─> on the leader: proposals (a turn is one batch)   │
                           └──> on a learner: forward (a turn is one message)    │
                                   ┌─────────────────────────────────────────────┘
               committed batch ─> deliver: for each transaction
-                                    apply ─> watch events ─> the reply ─> the reads that stood behind it
+                                    apply ─> watch events ─> the reply ─> the reads that stood after it
 
 Invariants:
 - A connection's output has, for transaction z: the watch events of z, the reply of z, the reads of that session that
@@ -393,7 +393,7 @@ class Processor:
         return self.state.config.skip_acl or permits(acl, READ, connection.identities)
 
     def _answer_write(self, connection: ClientConnection, txn: Txn, outcome: Outcome) -> int:
-        """The reply of a write, then the reads behind it; how long the write has waited, in ms."""
+        """Send the reply of a write, then the reads after it. Returns how long the write has waited, in ms."""
         pending = connection.pending
         xid, opcode, frame, since = pending.popleft()
         assert not frame, "a transaction answers a write"

@@ -87,7 +87,7 @@ def tree_of(recovered: Recovered) -> DataTree:
 
 
 def schedule_of(config: Config, recovered: Recovered) -> SnapshotSchedule:
-    """The snapshot schedule, with what the log holds behind the newest snapshot already counted."""
+    """The snapshot schedule, with what the log holds after the newest snapshot already counted."""
     size_kib = config.snap_size_limit_kib
     schedule = SnapshotSchedule(count_max=config.snap_count, bytes_max=size_kib * 1024 if size_kib > 0 else _NO_LIMIT)
     if not recovered.amnesiac:

@@ -192,7 +192,7 @@ class Sessions:
         return wanted
 
     def take_revalidations(self) -> list[msg.Revalidate]:
-        """Questions to the leader; they go behind all writes of older connections of these sessions."""
+        """Questions to the leader; they are sent after all writes of older connections of these sessions."""
         questions, self._revalidations = self._revalidations, []
         return questions
 

@@ -1,4 +1,4 @@
-"""When to take a snapshot: the leader flags a batch, and every member takes one behind it (E3 same snapshots).
+"""When to take a snapshot: the leader flags a batch, and every member takes one after it (E3 same snapshots).
 
 Every member counts what it applied since the last flagged batch, so that whoever leads next goes on from there.
 

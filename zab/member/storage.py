@@ -220,11 +220,11 @@ class Storage:
             batches = effect.batches
             if not batches:
                 with self._cutting:
-                    floor, behind = self.log.read_from(start_of(effect.place), effect.bytes_max)
+                    floor, following = self.log.read_from(start_of(effect.place), effect.bytes_max)
                     oldest = self.log.first_position[0]
                 if floor is None:
                     return ChangesRead(PageStatus.OLDER, oldest=oldest)
-                batches = [batch for batch in behind if batch.zxid <= effect.upto]
+                batches = [batch for batch in following if batch.zxid <= effect.upto]
                 if not is_known(effect.place, floor[0], batches):
                     return ChangesRead(PageStatus.ELSEWHERE)
             found = ((batch.zxid, rows_of(batch, effect.prefix)) for batch in batches)

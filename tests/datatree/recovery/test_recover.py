@@ -444,7 +444,7 @@ def test_missing_file_is_a_gap():
     disk.remove(gone.path)
     recovered = recover(disk)
     (damage,) = recovered.damage
-    assert f"gap: the history goes on at {log.segments[3].first:#x} behind {gone.previous[0]:#x}" in damage.reason
+    assert f"gap: the history goes on at {log.segments[3].first:#x} after {gone.previous[0]:#x}" in damage.reason
     assert recovered.last == gone.previous
 
 

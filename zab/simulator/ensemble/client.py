@@ -1,7 +1,7 @@
 """A simulated client: it speaks ZooKeeper's wire protocol with the real codecs, and judges every answer.
 
 It connects to any server, keeps its session across connections as a real client does (the same xids go on, watches are
-moved with setWatches, a server that is behind what it has seen is refused by that server), asks several things at once,
+moved with setWatches, a server that is behind what the client has seen refuses it), asks several things at once,
 pings when it is silent, and leaves a server that does not answer for two thirds of its timeout.
 
 What it does wrong, at the rates of the run's profile: it breaks its connection, moves to another server, goes silent

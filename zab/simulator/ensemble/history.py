@@ -148,7 +148,7 @@ class History:
         end = self.end
         if not follows(end, batch):
             rule = "local_primary_order" if epoch_of(end) == batch.epoch else "global_primary_order"
-            raise SafetyError(rule, f"{who} delivers {batch.first:#x}+{batch.count} behind {end:#x}")
+            raise SafetyError(rule, f"{who} delivers {batch.first:#x}+{batch.count} after {end:#x}")
         if self.chains and not continues(self.chains[-1], batch):
             raise SafetyError("agreement", f"the chain of {batch.first:#x} does not continue that of {end:#x}")
         self._primary_integrity(who, batch)
@@ -172,7 +172,7 @@ class History:
             return  # what comes late through an older connection is refused with SESSIONMOVED
         newest = self._last_xid.get(txn.session, 0)
         if txn.cxid <= newest:
-            raise SafetyError("order", f"xid {txn.cxid} of {txn.session:#x} at {txn.zxid:#x}, behind its xid {newest}")
+            raise SafetyError("order", f"xid {txn.cxid} of {txn.session:#x} at {txn.zxid:#x}, after its xid {newest}")
         self._last_xid[txn.session] = txn.cxid
 
     def _primary_integrity(self, who: str, batch: Batch) -> None:

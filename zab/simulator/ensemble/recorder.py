@@ -41,8 +41,8 @@ _KINDS: Final = {
 }
 _MULTIS: Final = frozenset({int(OpCode.MULTI), int(OpCode.MULTI_READ)})
 _NO_REQUESTS: Final = frozenset({int(OpCode.ERROR), int(OpCode.CREATE_SESSION), int(OpCode.CLOSE_SESSION)})
-# Of the parts of a refused multi: which of them was refused for what reason stands in the answer, but each part is
-# judged behind those before it, which nobody else sees.
+# The answer of a refused multi says which part was refused, and why. Each part is judged in the state that the parts
+# before it made, which nobody else sees.
 _REFUSED_AS_A_WHOLE: Final = int(ErrorCode.RUNTIMEINCONSISTENCY)
 
 

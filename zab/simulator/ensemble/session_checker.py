@@ -3,7 +3,7 @@
     acked writes never lost          what is acknowledged is in the delivered sequence, as it was asked, with that zxid
     refused writes never reappear    what is refused is there as a refusal, with that error
     monotonic reads                  the zxids of a session's messages never fall, whatever server answers
-    read your writes                 follows: a read behind a write has a zxid of at least the write's; and one before
+    read your writes                 follows: a read after a write has a zxid of at least the write's; and one before
                                      it, in the same connection, a lower one (A1 output order)
     reads                            a read is the state at its zxid, bit for bit: data, stat, children
     sync                             a sync that returns has a zxid of at least all that any client was told before it

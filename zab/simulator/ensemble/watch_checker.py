@@ -5,7 +5,7 @@ came. With every message that comes it goes on to that message's zxid through th
 (`model`), and so knows which events have to have come before it:
 
     no event comes before the reply that registered its watch       it is not among the expected ones
-    no watch is lost                                                 a message comes for a zxid behind an expected event
+    no watch is lost                                                 a message comes for a zxid after an expected event
     none fires twice                                                 the second one is not expected
     the order is that of the transactions                            the oldest expected event is the next to come
 
@@ -32,7 +32,7 @@ class WatchChecker:
     def __init__(self, model: Model) -> None:
         self._model = model
         self._at = 0
-        """How many of the model's triggers are behind us."""
+        """How many of the model's triggers have been looked at."""
         self._expected: deque[tuple[int, int, bytes]] = deque()
         self.data: dict[bytes, bool] = {}
         """Data watches, and whether the znode was there when the watch was set."""
