@@ -175,7 +175,7 @@ def explicit(acl: AclList) -> tuple[Acl, ...]:
 
 
 def masked(acl: tuple[Acl, ...]) -> tuple[Acl, ...]:
-    """The list as one sees it who may not administrate it: the hashes of digest ids become "x"."""
+    """The list as shown without the permission ADMIN: the hashes of digest ids become "x"."""
     return tuple(
         (perms, scheme, name.partition(b":")[0] + b":x") if scheme == b"digest" else (perms, scheme, name)
         for perms, scheme, name in acl

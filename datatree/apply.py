@@ -292,7 +292,7 @@ def apply_multi(tree: TreeState, txn: Txn, triggers: list[Trigger]) -> list[Part
     results: list[PartResult] = []
     for kind, number, path, data, rest in txn.rest:
         stat = OPERATIONS[kind](tree, txn.zxid, txn.time, path, data, number, rest, triggers)
-        # What a createIfNotExists found is answered as what it makes.
+        # A createIfNotExists that found its znode is answered like one that made it.
         results.append((kind if kind != _CHECK or data is None else _CREATE, 0, path, stat))
     return results
 

@@ -68,8 +68,7 @@ class PastAcls:
                     yield ended[at + 1]  # type: ignore[misc]  # lists at odd ones
 
     def prepend(self, older: "PastAcls", upto: int) -> None:
-        """Take in what is known of the time before, up to `upto`; of no use when that does not reach to here any
-        more."""
+        """Take in what is known of the time before, up to `upto`; ignored if that is no longer where this begins."""
         if upto != self.complete_from:
             return
         merged = older._ended.copy()

@@ -107,7 +107,7 @@ _FLAGS: Final[dict[int, Container[int]]] = {
 }
 _EPHEMERAL: Final = (1, 3)
 _SEQUENTIAL: Final = (2, 3, 6)
-# They need not carry any: then the znode is nobody's.
+# Without flags the znode is persistent.
 _FLAGLESS: Final = frozenset({_CREATE, int(OpCode.CREATE2)})
 
 

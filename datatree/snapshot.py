@@ -89,7 +89,7 @@ assert HEADER_BYTES == TRAILER_BYTES == 64
 
 
 class SnapshotError(Exception):
-    """A snapshot file cannot be used; nothing of it was."""
+    """A snapshot file cannot be used; no part of it was."""
 
     def __init__(self, path: str, offset: int, reason: str) -> None:
         super().__init__(f"{path} at offset {offset}: {reason}")

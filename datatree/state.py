@@ -84,7 +84,7 @@ class TreeState:
     # Reading.
 
     def get(self, path: bytes) -> Znode | None:
-        """The znode at `path` as a reader sees it, or None. Its tuple stays as it is for ever."""
+        """The znode at `path` as a reader sees it, or None. The tuple never changes."""
         znode = self.shards[crc32(path) & 255].get(path)
         if path in self.rendered and znode is not None:
             return self._render(path, znode)

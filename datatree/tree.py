@@ -78,7 +78,7 @@ class DataTree(TreeState):
         """
         gc.collect()
         for shard in self.shards:
-            # The collector may have let go of the dict, and can only freeze what it has: a list makes it take hold.
+            # Only what the collector tracks can be frozen; a list in the dict has it tracked again.
             cast("dict[bytes, object]", shard)[b""] = []
             del shard[b""]
         gc.freeze()

@@ -38,7 +38,7 @@ def leader_confirm(peer: PeerState, leading: Leading) -> int:
 
 
 def leader_ask_to_confirm(peer: PeerState, leading: Leading, handler: LearnerHandler) -> None:
-    """A learner is synchronized: if somebody waits for confirmations, those who were asked may be gone."""
+    """A learner is synchronized. If somebody waits for confirmations, ask it too: those who were asked may be gone."""
     assert handler.stage == SYNCHRONIZED
     if leading.questions or any(h.counts_after_round is not None for h in leading.handlers.values()):
         peer.send(handler.link, msg.Confirm(leading.confirm_round))

@@ -91,9 +91,9 @@ def leader_on_followerinfo(
 
 
 def _is_first_start(peer: PeerState, leading: Leading) -> bool:
-    """Every voter is connected, and none has anything; or at most what forced recovery made, which this leader has, and
-    where it was made is among them. Or a quorum is marked, and nobody was heard of who has anything (B3 first
-    start)."""
+    """Whether a lineage may begin here (B3 first start). Either every voter is connected and none has more than what
+    forced recovery made; that, this leader has to have, and the voter where it was made has to be among them. Or a
+    quorum is marked, and nobody was heard of who has anything."""
     quorum, me = peer.settings.quorum, peer.settings.sid
     informed = [h for h in leading.at_least(INFORMED) if h.sid in quorum.voters]
     held = {me: peer.holds, **{h.sid: h.holds for h in informed}}

@@ -5,8 +5,8 @@ current proposal, what was received in this round, and what members that are not
 (currentEpoch, last zxid, marked, server id). The election ends when a quorum votes for the same candidate and nobody
 who could know a better one is left to hear, or when a quorum already follows a leader who says that it leads.
 
-Invariants: a proposal only improves within a round; an amnesiac member (one that lost its data, `decisions` B2
-amnesiacs) is never counted, except at the very first start (B3 first start). There are two ways to know that it is one:
+Invariants: a proposal only improves within a round; an amnesiac member (one that lost its data, B2 amnesiacs) is never
+counted, except at the very first start (B3 first start). There are two ways to know that it is one:
 
 - every voter is present and none has a batch; at most it has what its lineage began with, after a forced recovery;
 - a quorum of empty voters is *marked*: their operators said, with the file `initialize`, that they never had data. A
@@ -103,7 +103,7 @@ class Election:
     # ------------------------------------------------------------------------------------------------------- running
 
     def suspend(self) -> None:
-        """The role is left, the election not begun: our last vote is nobody's business any more, and nothing ends."""
+        """The role is left, the election not begun: our last vote is told to nobody any more, and no election ends."""
         self.state = LOOKING
         self.winner = None
         self._suspended = True

@@ -6,7 +6,8 @@ leader's, because it has accepted one. It proposes nothing more; once everything
 epoch and begins discovery again. Its learners hear of that by a LEADERINFO in broadcast, and walk through discovery and
 synchronization once more. Nobody elects, nobody's history changes, and clients stay where they are.
 
-ZooKeeper's leader gives up when its counter runs out, and its learner that has promised a higher epoch knocks for ever.
+ZooKeeper's leader gives up when its counter runs out, and a learner of it that has promised a higher epoch dials in
+vain.
 """
 
 from datatree.log.zxid import BEFORE_ALL, EPOCH_MAX, Epoch, next_epoch

@@ -6,7 +6,7 @@
 Nothing reads them again; `datatree.recovery.retention` removes the stale ones in time, the others stay for somebody to
 look at. So no conflicting file takes the place of an earlier one: it gets a number.
 
-Not here: snapshots that do not fit to the log any more (`datatree.recovery.stale`).
+Not here: snapshots that no longer fit the log (`datatree.recovery.stale`).
 """
 
 from datatree.log.disk import Disk

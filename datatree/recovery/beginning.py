@@ -24,7 +24,7 @@ from datatree.tree import DataTree
 def begin_history(disk: Disk, tree: DataTree, zxid: int, lineage: bytes, server_id: int) -> str:
     """Make an empty directory that of a member which holds all of a new history: this tree, at `zxid`. Its path.
 
-    Raises OSError: then the directory is of no use."""
+    Raises OSError: then the directory must not be used."""
     assert zxid > tree.applied, "no zxid comes a second time"
     assert not disk.list("version-1")
     tree.applied = zxid

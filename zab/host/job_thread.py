@@ -3,7 +3,7 @@
     run(job)            do it after what is queued; a job deals with its own errors
     pause, in_slices    for jobs, which end soon once the thread is closing
 
-None of this is allowed on the log thread, whose every millisecond is a write that waits, nor in the loop.
+None of this may run on the log thread, where each millisecond delays a write, nor in the loop.
 
 Not here: what the jobs do.
 """

@@ -1,16 +1,16 @@
 """Links: the connections between the servers of one service, inside the loop's selector.
 
-What is said on them, and what the service is told of them, is handed in (`Dialect`). A link is a number, never reused.
+The messages, and what the service is told of links, are handed in (`Dialect`). A link is a number, never reused.
 
     adopt(sock, sid)    a connection that we dialled: greet, wait for the greeting, then it is up
     on the listener     the same, the other way round
     receive(inputs)     what arrived, in the order of arrival; then what became of links and dials
     send(links, message), close(link, reason), flush()
 
-The first frame each way is a greeting. It says which server speaks; or, where somebody has dialled who wants something
-else than a link, who takes the connection over.
+The first frame each way is a greeting, which says which server speaks. A caller that wants something else than a link
+says that instead, and its connection is handed over (`TakeOver`).
 
-Every link is read in every turn, whatever else is too much: limits act where the clients are connected. Otherwise
+Every link is read in every turn, whatever limit is reached: limits act where the clients are connected. Otherwise
 acknowledgements would wait for forwarded requests, nothing would commit, and the limit would never clear (H1 links
 always read).
 
@@ -88,8 +88,8 @@ class Link(Watched):
     def receive(self) -> bytes:
         """What the socket has.
 
-        After a few bytes it is mostly empty, and the selector says so if it is not: a call to find out costs more than
-        the turn that it saves now and then.
+        A short read has mostly emptied it; if not, the selector reports it again. Another call to find out costs more
+        than the turn that it saves now and then.
         """
         pieces = []
         for _ in range(RECEIVE_CALLS_MAX):
@@ -154,7 +154,7 @@ class Links(Generic[Message, Input]):
         return link
 
     def accept(self, now: int) -> None:
-        """At the end of a turn: take in who knocked; listen again once a pause is over."""
+        """At the end of a turn: accept new connections; listen again once a pause is over."""
         listener = self._listener
         if listener is None or not listener.ready:
             if listener is not None and listener.resume_at is not None:
@@ -181,7 +181,7 @@ class Links(Generic[Message, Input]):
     def _receive(self, link: Link, inputs: list[Input]) -> None:
         data = link.receive()
         if link.closing:
-            # The service has let go of it: what still comes is nobody's, only its end matters.
+            # The service has closed it: what still comes is dropped, only its end matters.
             if link.at_end:
                 self._drop(link)
             return
@@ -306,7 +306,7 @@ class Links(Generic[Message, Input]):
             self._lose(link, reason)
 
     def _finish(self, link: Link) -> None:
-        """All is sent. A close with unread bytes would reset the connection and take our last words with it: say that
+        """All is sent. A close with unread bytes would reset the connection and lose what was sent last: say that
         nothing follows, and wait for the other side to close."""
         try:
             link.socket.shutdown(socket.SHUT_WR)

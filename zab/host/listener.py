@@ -1,4 +1,4 @@
-"""A listening socket in the loop: it says that somebody knocked, and is accepted from at the end of the turn.
+"""A listening socket in the loop: it notes that connections wait, which are accepted at the end of the turn.
 
 When the process is out of file descriptors (EMFILE) or the system of buffers, an accept fails and the socket stays
 readable. The listener then leaves the selector for `PAUSE_MS`, so that the loop does not spin; the connections wait in
@@ -25,7 +25,7 @@ journal = Journal("listener")
 
 
 class Listener(Watched):
-    """`ready` after somebody knocked; `resume_at` while accepting is paused."""
+    """`ready` while connections wait; `resume_at` while accepting is paused."""
 
     def __init__(self, loop: Loop, sock: socket.socket) -> None:
         super().__init__(sock)

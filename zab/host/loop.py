@@ -97,7 +97,7 @@ class Loop:
     def __init__(self) -> None:
         self._selector = selectors.DefaultSelector()
         self._watched: dict[Watched, None] = {}
-        """Those that wait for nothing now, too."""
+        """All sockets, also those that wait for nothing now."""
         self._discarded: list[Watched] = []
         self._stopping = False
         self._asleep = False

@@ -92,7 +92,7 @@ class ClientSockets(Generic[C, Input]):
         self._listeners.append(Listener(self._loop, sock))
 
     def accept(self, now: int) -> None:
-        """Take in who knocked; let a listener whose pause is over listen again."""
+        """Accept new connections; let a listener whose pause is over listen again."""
         for listener in self._listeners:
             if listener.ready:
                 for sock, address in listener.accept():
@@ -142,7 +142,7 @@ class ClientSockets(Generic[C, Input]):
         except OSError:
             data = b""
         if client in self._closing:
-            # Nobody reads what still comes; its end is what is waited for.
+            # What still comes is dropped: only its end is waited for.
             if not data:
                 self._drop(client)
         elif data:
@@ -206,7 +206,7 @@ class ClientSockets(Generic[C, Input]):
                 self._loop.watch(client, interest)
 
     def _close_when_sent(self, client: ClientSocket[C], now: int) -> None:
-        """A close with unread bytes would reset the connection and take the last answers with it: say that nothing
+        """A close with unread bytes would reset the connection and lose the last answers: say that nothing
         follows, read on, and close when the other side has closed."""
         self._closing.setdefault(client, now + CLOSING_MS)
         if client.queue.unsent_bytes:

@@ -59,7 +59,7 @@ def start_of(place: Place) -> int:
     return zxid if part == WHOLE else zxid - 1
 
 
-def is_known(place: Place, floor: int, following: Sequence[Batch]) -> bool:
-    """Whether a history has the zxid of a place. `floor` is its batch end at or below `start_of`; `following` come next."""
+def is_known(place: Place, floor: int, batches: Sequence[Batch]) -> bool:
+    """Whether a history has the zxid of a place: `floor` is its batch end at or below `start_of`; then come these."""
     zxid = place[0]
-    return zxid == floor or bool(following and following[0].first <= zxid)
+    return zxid == floor or bool(batches and batches[0].first <= zxid)

@@ -3,8 +3,8 @@
     parse(text, filename, ...) -> Config    raises ConfigError(file, line, reason)
 
 Every key may be written with `zookeeper.` before it, as the Java property that it is in ZooKeeper. A key set twice has
-its last value, as in Java. What cannot be meant (a value of the wrong kind or out of bounds, fields that contradict one
-another, server lines that are none) is refused. Keys that are unknown, or belong to what is not built, are collected in
+its last value, as in Java. What makes no sense (a value of the wrong kind or out of bounds, fields that contradict one
+another, malformed server lines) is refused. Keys that are unknown, or belong to what is not built, are collected in
 `Config.warnings` and refuse nothing.
 
 Standalone: no server line, or one participant while `standaloneEnabled`; there is no quorum, and the server id is 1.

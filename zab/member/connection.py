@@ -2,7 +2,7 @@
 
 A connection is plain state. What may happen to it depends on its stage:
 
-    GREETING      nothing has come yet but, perhaps, part of a ConnectRequest or of a four-letter word
+    GREETING      nothing has come yet, except perhaps part of a ConnectRequest or of a four-letter word
     CONNECTING    its session is being created, or checked by the leader; what comes meanwhile is held back
     SERVED        it has a session: requests are answered
     (closing)     in any stage: nothing is read or written any more, and at the end of the turn it is forgotten

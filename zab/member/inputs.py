@@ -1,5 +1,5 @@
-"""What goes into a `Member` beside the events of its peer, and what comes out of it beside the peer's effects; and what
-its turn (`zab.member.turn`) takes and gives on top of that.
+"""The inputs of a `Member` besides the events of its peer, its effects besides those of its peer, and what its turn
+(`zab.member.turn`) adds to both.
 
 One step of the member takes all inputs of one turn. Effects are answered with later inputs, as `zab.events` says for
 those of the peer.

@@ -22,7 +22,7 @@ from zab.member.settings import Config
 
 
 class Limits:
-    """Who is held because of which limit."""
+    """Which connections are held, and by which limit."""
 
     def __init__(self, config: Config, clients: Clients, metrics: Metrics, *, voter_count: int, now: int) -> None:
         self._config = config
@@ -35,7 +35,7 @@ class Limits:
         """When silence is looked for again."""
 
     def is_loaded(self, outstanding_count: int, is_stalled: bool) -> bool:
-        """Whether too much is in process to take more from who waits already."""
+        """Whether so much is in process that a connection with unanswered requests may send no more."""
         return outstanding_count > self._outstanding_count_max or is_stalled
 
     def hold_loaded(self, connection: ClientConnection) -> None:

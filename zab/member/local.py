@@ -84,7 +84,7 @@ def reconfig_disabled(state: ReadState, _connection: ClientConnection, xid: int,
 
 
 def sync_reply(state: ReadState, _connection: ClientConnection, xid: int, frame: bytes) -> bytes:
-    """The path comes back; when the sync is done is for the processor to know."""
+    """The reply carries the path. The processor decides when the sync is done."""
     body = decode(OpCode.SYNC, frame, BODY_AT)
     assert isinstance(body, PathOnly)
     return reply(xid, state.tree.applied, 0, path_body(body.path))

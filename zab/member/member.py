@@ -114,7 +114,7 @@ class Member:
         self._missed: list[tuple[Link, SessionId]] = []
         """Sessions that learners asked for and that are not alive here: link and session."""
         self._doubts: dict[int, tuple[list[ClientConnection], list[tuple[Link, SessionId]]]] = {}
-        """What a leader may only say once a quorum has confirmed that it still leads: that these sessions are over."""
+        """Sessions that this leader may declare over only once a quorum has confirmed that it still leads."""
         self._token = 0
         self._is_stalled = False
         """Writes are left from the last turn, since nothing may be proposed."""
@@ -196,7 +196,7 @@ class Member:
         self.clients.close_all()
 
     def _end_turn(self) -> None:
-        """What happens once a turn, for everything that came in it."""
+        """What happens once a turn, after all of its inputs."""
         for connection in self.sessions.take_established():
             held, connection.held = connection.held, []
             if held and not connection.closing:
@@ -301,7 +301,7 @@ class Member:
     # ---------------------------------------------------------------------------------------- messages for the member
 
     def _on_member_message(self, effect: ev.MemberMessage) -> None:
-        """A message of a member that is served, or serves; while this member catches up, it waits."""
+        """A message of the leader or of a learner, for this member. It waits while this member catches up."""
         if self.serving:
             _ON_MESSAGE[type(effect.message)](self, effect.link, effect.sid, effect.message)
         elif self.peer.serving:
@@ -363,7 +363,7 @@ class Member:
             self._take_snapshot(batch)
 
     def _check_digest(self, batch: Batch) -> None:
-        """The leader says what the tree was like somewhere before; a tree that was not must not go on (E5 digests)."""
+        """Halt if the leader's digest at an earlier batch end is another than that of this tree (E5 digests)."""
         own = self.digests.differs(batch.applied, batch.digest) if batch.digest_version == DIGEST_VERSION else None
         if own is not None:
             self.metrics.digest_mismatches_count += 1
@@ -392,7 +392,7 @@ class Member:
         self._install(event.tree)
 
     def _install(self, tree: DataTree) -> None:
-        """Another tree takes the place of the one before; nobody is served meanwhile."""
+        """Replace the tree. No client is served meanwhile."""
         assert not self.serving
         tree.config = str(self.config.ensemble).encode()
         tree.past_acls.count_max = self.config.max_past_acls
@@ -406,7 +406,7 @@ class Member:
     # roles
 
     def _start_serving(self) -> None:
-        """Open to clients, when the peer serves and everything that was committed before is applied."""
+        """Begin to serve clients, once the peer serves and everything that was committed before is applied."""
         if self.serving or self._committed or self.halted or not self.peer.serving:
             return
         self.serving = True
@@ -421,7 +421,7 @@ class Member:
             self._on_member_message(message)
 
     def _stop_serving(self) -> None:
-        """Close to clients; nothing that was under way goes to the next leader (G2 former roles)."""
+        """Stop serving clients; nothing that was under way goes to the next leader (G2 former roles)."""
         self.serving = self._is_stalled = False
         self.clients.close_all()
         self.processor.drop_role()
@@ -459,7 +459,7 @@ class Member:
         if connection.closing or not connection.is_ours:
             return
         if connection.stage is not Stage.GREETING:
-            # Who says byte after byte of a handshake does not keep the connection with it.
+            # The bytes of an unfinished handshake do not count: sent one by one, they would keep the connection open.
             connection.idle_ticks = 0
         self.metrics.bytes_received_count += len(event.data)
         try:
@@ -471,7 +471,7 @@ class Member:
             self._on_frames(connection, frames)
 
     def _on_no_frame(self, connection: ClientConnection, error: FrameError) -> None:
-        """A length that no frame has. As the first bytes of a connection it may be a four-letter word."""
+        """There is no valid length of a frame. At the start of a connection it may be a four-letter word."""
         is_first = connection.stage is Stage.GREETING and not error.frames
         word = error.length.to_bytes(LENGTH_BYTES, "big", signed=True)
         text = four_letter.answer(self, word) if is_first else None

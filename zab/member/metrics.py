@@ -1,8 +1,8 @@
 """What a member counts about itself, for `mntr`, `srvr` and `stat`: plain numbers, raised where the event happens.
 
-The names are ZooKeeper's, without the prefix `zk_`. A latency is a `Summary` in milliseconds: of a write from the turn
-in which it came to the one in which it was answered; of a read that waits for nothing it is 0, since a turn has one
-time.
+The names are ZooKeeper's, without the prefix `zk_`. A latency is a `Summary` in milliseconds. That of a write is the
+time from the turn in which it came to the one in which it was answered. That of a read which does not wait is 0, since
+a turn has one time.
 
 Counters begin with the process and only grow, but for `reset` (`srst`).
 

@@ -62,7 +62,7 @@ class Links(Protocol):
         ...
 
     def accept(self, now: int) -> None:
-        """Let in who knocked."""
+        """Accept new connections."""
         ...
 
     def next_deadline(self) -> int | None: ...
@@ -93,11 +93,11 @@ class Clients(Protocol):
         ...
 
     def accept(self, now: int) -> None:
-        """Let in who knocked."""
+        """Accept new connections."""
         ...
 
     def adapt_budget(self, turn_ns: int) -> None:
-        """The turn took this long."""
+        """Adapt the budget to how long the turn took."""
         ...
 
     def next_deadline(self) -> int | None: ...
@@ -119,10 +119,10 @@ class StorageQueue(Protocol):
 
 
 class Tasks(Protocol):
-    """What is done beside the turns, by tasks and threads."""
+    """The work done beside the turns, by tasks and threads."""
 
     def take_answers(self) -> list[Answer]:
-        """What they, and the storage, have done since the last turn, in its order."""
+        """The answers of tasks and storage since the last turn, in the order in which they came."""
         ...
 
     def dial(self, sid: ServerId) -> None:
@@ -153,7 +153,7 @@ class Tasks(Protocol):
 
 
 class Operator(Protocol):
-    """Whoever runs this member, and reads what it says."""
+    """The operator, who runs this member and reads its journal."""
 
     def trace(self, text: str) -> None:
         """What happened and why."""

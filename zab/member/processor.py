@@ -84,8 +84,8 @@ class Write(WriteRequest):
     owner: int | None
     """The server through which it came; None: the leader itself asks, and owns every session."""
     refused: int = 0
-    """Why the leader does not let it in, found when it came: a session that comes back to a server must not make good
-    what was left there when it went away, while writes have to wait."""
+    """The error with which the leader refuses it; 0 for none. Decided when the write arrives: while it
+    waits, its session may come back to this server, which must not make valid what was left here before."""
 
 
 @attrs.define(eq=False)

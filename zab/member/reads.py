@@ -4,7 +4,7 @@
 
 `frame` is the payload that arrived: xid and opcode in its first 8 bytes, then the body (`datatree.requests`). A
 function may raise what decoding raises; whoever calls it answers MARSHALLINGERROR then. None of them validates a path:
-one that no znode can have is simply not there, and an empty one is an alias of the root, as in ZooKeeper.
+an invalid one is answered as a znode that does not exist, and an empty one is an alias of the root, as in ZooKeeper.
 
     operation                     refused with                          watch, when asked for
     exists                        NONODE; NOAUTH without READ           set unless NOAUTH: on what is not there, too
@@ -154,7 +154,7 @@ def _get_children(state: ReadState, connection: ClientConnection, xid: int, fram
 
 
 def get_acl(state: ReadState, connection: ClientConnection, xid: int, frame: bytes) -> bytes:
-    """Hashes are masked for whoever may not administrate the list."""
+    """Hashes are masked for clients without the permission ADMIN."""
     tree = state.tree
     znode, error = _permitted(state, connection, _path_only(frame, OpCode.GET_ACL), READ | ADMIN)
     if znode is None:

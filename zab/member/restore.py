@@ -1,4 +1,4 @@
-"""What a peer is made of, out of the configuration and of what recovery found on disk.
+"""The settings and the restored state of a peer, out of the configuration and of what recovery found on disk.
 
 Not here: recovery itself (`datatree.recovery.recover`), and what is done about damage (the host, before there is a
 member).

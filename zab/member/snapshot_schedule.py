@@ -51,6 +51,6 @@ class SnapshotSchedule:
         return False
 
     def drop_role(self) -> None:
-        """What was proposed and not committed may never be."""
+        """Forget what was proposed and not committed: it may never be committed."""
         self._proposed_count = self._proposed_bytes = 0
         self._flag_in_flight = False

@@ -10,7 +10,7 @@ A turn, in this order (H2 turn budget):
     5  everything is sent, once for each socket. With something to store: quorum links, then the storage gets its work,
        then clients; so followers write while this member does. With nothing to store: clients first, since whoever
        waits for an answer comes first
-    6  log reads begin whose links have room (H4 slow learners); whoever knocked is let in
+    6  log reads begin whose links have room (H4 slow learners); new connections are accepted
 
 | effect | what becomes of it |
 |---|---|
@@ -65,7 +65,7 @@ READ_AHEAD_BYTES: Final = 1 << 20
 """Unsent bytes on a link above which log reads for it wait."""
 
 TURN_NS: Final = 4_000_000
-"""How long a turn shall last at most: clients are read no longer than this."""
+"""How long a turn may last: clients are read no longer than this."""
 
 
 class Connections(Protocol):

@@ -130,7 +130,7 @@ class ElectionLinks:
             outbox.put(notification)
 
     async def run(self, listening: socket.socket) -> None:
-        """Keep all links, for ever. `listening` is bound to this server's election port."""
+        """Keep all links until cancelled. `listening` is bound to this server's election port."""
         listener = trio.SocketListener(trio.socket.from_stdlib_socket(listening))
         async with trio.open_nursery() as nursery:
             nursery.start_soon(trio.serve_listeners, self._serve, [listener])
@@ -152,7 +152,7 @@ class ElectionLinks:
                     )
                     self._post(ElectionLinkDown(sid))
                 is_down = True
-                # Two servers that lost each other do not go on in step.
+                # At random, so that two servers that lost each other do not dial in step.
                 with trio.move_on_after(wait_seconds * random.uniform(0.8, 1.2)):
                     await self._knocked[sid].wait()
                     self._knocked[sid] = trio.Event()

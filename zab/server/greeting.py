@@ -21,7 +21,7 @@ _CODEC: Codec[Hello | SnapshotRequest] = Codec((Hello, SnapshotRequest))
 
 
 class Greeting:
-    """How one server greets on its quorum links, and whom it takes up."""
+    """How one server greets on its quorum links, and which connections it accepts."""
 
     def __init__(self, sid: ServerId, servers: Iterable[int], serve: Callable[[socket, SnapshotRequest], None]) -> None:
         """`servers` are the ids of the ensemble. `serve` gets the connections of those who want a snapshot."""

@@ -8,7 +8,7 @@
     └── short ones, started by turns (`Tasks`):
         dial          one for each ConnectQuorum     ends with a socket or without one
         read, offer   one for each ReadLog, …        ends with its answer in `Posts`
-        fetch         one for a snapshot on its way  ends when it is whole, given up or of no use any more
+        fetch         one for a snapshot on its way  ends when it is whole, given up or no longer needed
         transfer      one for each learner served    ends with the connection
     threads: log (`LogThread`), snapshots (`Snapshotter`), journal; trio's own for files and names
 
@@ -189,7 +189,7 @@ async def _bind(config: Config) -> Sockets:
 
 
 async def _listen(host: str, port: int, exit_code: int, tries: int, backlog_count: int = -1) -> socket.socket:
-    """Bind; with `tries` 0 for ever. The process before may still hold the port."""
+    """Bind; with `tries` 0 until it succeeds. The process before may still hold the port."""
     attempt = 0
     while True:
         attempt += 1
@@ -359,7 +359,7 @@ class Server:
             journal.info("removed old files", count=len(removed))
 
     def close(self) -> None:
-        """Stop the threads and close everything. The disk is waited for, but not for ever."""
+        """Stop the threads and close everything. The disk is waited for, up to a limit."""
         self._sockets.close()
         self.snapshotter.close(STOP_SECONDS)
         if not self.log_thread.close(STOP_SECONDS):

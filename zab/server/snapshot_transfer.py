@@ -38,7 +38,7 @@ VERSION = 1
 PIECE_BYTES = 256 << 10
 ANSWER_BYTES_MAX = 4096
 REASON_CHARACTERS_MAX = 1000
-"""So many fit into an answer, whatever they are."""
+"""A reason is cut to this length: so many characters fit into an answer, whichever they are."""
 REDIAL_SECONDS = 0.1
 
 journal = Journal("snapshot_transfer")

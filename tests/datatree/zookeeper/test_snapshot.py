@@ -159,8 +159,8 @@ def test_error_names_file_and_offset() -> None:
     assert str(caught.value).startswith(f"snapshot.c8: offset {caught.value.offset}: ")
 
 
-def test_bytes_behind_the_last_seal_are_refused() -> None:
-    with pytest.raises(ZooKeeperFileError, match="behind the last seal"):
+def test_bytes_after_the_last_seal_are_refused() -> None:
+    with pytest.raises(ZooKeeperFileError, match="after the last seal"):
         read(FILE + b"\x00")
 
 

@@ -5,7 +5,7 @@ moved with setWatches, a server that is behind what the client has seen refuses 
 pings when it is silent, and leaves a server that does not answer for two thirds of its timeout.
 
 What it does wrong, at the rates of the run's profile: it breaks its connection, moves to another server, goes silent
-until its session is over, stops to read, or closes its session and begins a new one.
+until its session is over, stops reading, or closes its session and begins a new one.
 
 Not here: what it asks (`requests`), and what the answers have to be (`session_checker`).
 """
@@ -70,9 +70,9 @@ class Client:
         self._failed_count = 0
         """Attempts since it was connected last."""
         self.is_silent = False
-        """It is dead to the world until a later moment."""
+        """It is silent until a later moment."""
         self.is_gone = False
-        """It never comes back."""
+        """It is silent for good."""
         self.has_faults = True
         self.acknowledged_count = 0
         self.is_asking = True
@@ -110,7 +110,7 @@ class Client:
         self._send(frame(request.encode()))
 
     def _connect_later(self) -> None:
-        """At once, nearly; then less and less often."""
+        """Try again: almost at once at first, then after ever longer waits."""
         self._failed_count += 1
         wait = self._tick_us * min(0.04 * 2**self._failed_count, 1.5)
         self._schedule.after(int(wait * (0.2 + self._rng.random())), self._connect)
@@ -245,12 +245,12 @@ class Client:
         self._lost()
 
     def _stay_silent(self) -> None:
-        """Without a word, long enough for the session to end, or nearly."""
+        """Go silent for long enough that the session ends, or nearly does."""
         self.is_silent = True
         self._schedule.after(int(self._timeout_ms * MS * (0.5 + 2 * self._rng.random())), self.wake)
 
     def wake(self) -> None:
-        """Come back to life."""
+        """End the silence."""
         if self.is_silent and not self.is_gone:
             self.is_silent = False
             self._disconnect()

@@ -77,7 +77,7 @@ class ObservedMember(Member):
 
 
 class Operator:
-    """What the member says, as lines of the trace; nobody here may have to stop."""
+    """What the member reports, as lines of the trace. A member that halts is a failure of the run."""
 
     def __init__(self, process: MemberProcess) -> None:
         self._process = process

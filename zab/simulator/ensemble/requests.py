@@ -63,7 +63,7 @@ class Requests:
             self._weights[KINDS.index("sync")] = sum(self._weights)
 
     def first(self) -> list[tuple[int, Any]]:
-        """What makes a fresh ensemble worth anything."""
+        """The znodes that the other requests are about."""
         return [(int(OpCode.CREATE), Create(path, self._data(), OPEN_ACL, 0)) for path in TOPS]
 
     def draw(self) -> tuple[int, Any]:

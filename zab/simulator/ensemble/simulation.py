@@ -140,7 +140,7 @@ class Simulation:
         )
 
     def _state(self) -> str:
-        """Where everybody is, for whoever wonders why there is no progress."""
+        """Where every member is, to see why there is no progress."""
         lines = [f"delivered up to {self.observer.history.end:#x}"]
         for sid in self.ensemble.machines:
             process = self.ensemble.process(sid)

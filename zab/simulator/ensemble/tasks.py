@@ -42,7 +42,7 @@ SLICES_MAX: Final = 150
 
 
 class Watcher(Protocol):
-    """Whoever looks at the files."""
+    """The checkers that are shown files."""
 
     def snapshot_written(self, sid: int, zxid: int, data: bytes) -> None: ...
 

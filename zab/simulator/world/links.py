@@ -169,7 +169,7 @@ class Links(Generic[Message, Input]):
         return 0 if end is None or end.out is None else end.out.queued_bytes
 
     def accept(self, now: int) -> None:
-        """Whoever knocks is let in at once here."""
+        """Nothing to do: connections are accepted at once here."""
 
     def next_deadline(self) -> int | None:
         return None

@@ -121,7 +121,7 @@ class ClientSockets(Generic[ConnectionType, Input]):
                     self._pass_on(link, link.inbox.popleft())
 
     def accept(self, now: int) -> None:
-        """Whoever knocks is let in at once here."""
+        """Nothing to do: connections are accepted at once here."""
 
     def adapt_budget(self, turn_ns: int) -> None:
         """Everything that came is read here."""
