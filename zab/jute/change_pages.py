@@ -6,8 +6,8 @@ Format, in jute's types:
     change  zxid long, part int, time long (ms since 1970), session long, kind int, path string, data buffer,
             version int, owner long
 
-Kind, part, version and owner are those of `datatree.txn_changes`. (zxid, part) of the page is the place from which to ask
-for the next one: everything up to it is in this page, in earlier ones, or not to be shown to this client. `lineage`
+Kind, part, version and owner are those of `datatree.txn_changes`. (zxid, part) of the page is the place from which to
+ask for the next one: everything up to it is in this page, in earlier ones, or not to be shown to this client. `lineage`
 names the history that the place is in.
 
     status  0 GIVEN      the changes after the place that was asked for, as far as they go
