@@ -15,7 +15,7 @@ more after authentication, ("super", "") for the superuser, who passes every che
     sasl    a Kerberos name, a[/b][@REALM]            if equal
 
 Invariants: `AclTable` counts one reference per znode; the digest of a list depends on its content alone.
-Deliberately not here: how a connection gets its identities (`zab.server`).
+Deliberately not here: how a connection gets its identities (`zab.member`).
 """
 
 import re

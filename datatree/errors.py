@@ -7,7 +7,7 @@ this table.
 
 The Java client throws on a code that it does not know, so a server never answers with a number outside this table.
 
-Deliberately not here: what happens to the connection after an error (`zab.server`), and the errors of files and of
+Deliberately not here: what happens to the connection after an error (`zab.member`), and the errors of files and of
 the protocol between members, which never reach a client.
 """
 

@@ -27,7 +27,7 @@ The checks of each operation stand in ZooKeeper's order; the first that fails gi
 A version of -1 in a request matches any. A multi is checked part by part against the view that the parts before it
 leave; if one is refused, nothing of the others remains.
 
-Deliberately not here: who owns a session (`session`), and which requests reach the leader at all (`zab.server`).
+Deliberately not here: who owns a session (`session`), and which requests reach the leader at all (`zab.member`).
 """
 
 from collections.abc import Callable, Container

@@ -30,7 +30,7 @@ Cost: nothing is looked up while no watch exists, and ancestors are walked only 
 Limit: `maxWatchesPerConnection`, checked by the server through `count` after each request that adds; a single
 setWatches, bounded by its frame, may overshoot it. A connection above it is closed.
 
-Deliberately not here: when events are put into a connection's output (`zab.server`), permissions (`datatree.acl`), and
+Deliberately not here: when events are put into a connection's output (`zab.member`), permissions (`datatree.acl`), and
 the client's own tables.
 """
 

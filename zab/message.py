@@ -4,7 +4,7 @@ One frame (`zab.wire.frames`) is one record (`zab.wire.records`): the type numbe
 order. The type numbers are ZooKeeper's packet numbers where it has the packet. The first frame on every link, in both
 directions, is a `Hello` with the protocol version.
 
-Not here: what a message means (the phase modules), and how frames travel (`zab.server`).
+Not here: what a message means (the phase modules), and how frames travel (`zab.host`).
 """
 
 from struct import Struct

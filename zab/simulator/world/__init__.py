@@ -9,5 +9,5 @@
     links, sockets, log_thread, job_thread      what `zab.host` has under these names, for such a process
     verdict       how a run can fail
 
-Imports `datatree.log` alone.
+Imports `zab.wire` alone.
 """
