@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from datatree.log.batch import Batch, build, genesis
-from datatree.log.epochs import Member, save_epochs, save_member
+from datatree.log.epochs import MemberRecord, save_epochs, save_member
 from datatree.log.transaction_log import LogContents, TransactionLog
 from datatree.log.zxid import EPOCH_MAX, make_zxid
 from tests.zab.test_known_bugs import established, rejoining_with_held_storage
@@ -74,7 +74,7 @@ def fill(
     """The server, which is down, gets a disk with this history."""
     server.wipe()
     save_epochs(server.disk, *epochs)
-    save_member(server.disk, Member(lineage, server.sid))
+    save_member(server.disk, MemberRecord(lineage, server.sid))
     log = TransactionLog(server.disk, LogContents(lineage, last=(0, genesis(lineage))), segment_bytes=1)
     for batch in batches:
         log.append([batch])
