@@ -64,8 +64,7 @@ class Source:
 
 @define(eq=False)
 class Transactions:
-    """n transactions; see the module. `version` is `number` where that is a version; errors and sessions have another
-    meaning for it."""
+    """n transactions; see the module. `number` is a version, an error code or a timeout, as the type says."""
 
     data: bytes
     position: Integers
