@@ -101,7 +101,7 @@ def leader_on_log_read(
     assert handler.reading
     handler.reading = False
     if position is None and handler.decided:
-        peer.drop_learner(leading, handler, f"the log cannot be read on after {handler.cursor:#x}")
+        peer.drop_learner(leading, handler, f"the log cannot be read on behind {handler.cursor:#x}")
     elif position is None:
         peer.emit(ev.OfferSnapshot(handler.link))
     elif not handler.decided:
