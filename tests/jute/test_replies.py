@@ -11,6 +11,7 @@ from datatree.opcodes import OpCode
 from datatree.requests import OPEN_ACL
 from zab.jute.change_pages import ChangePage, PageStatus, change_bytes, page_body
 from zab.jute.replies import (
+    _DECODERS,
     STAT_BYTES,
     MultiResult,
     ReplyHeader,
@@ -147,6 +148,10 @@ BODIES = [
     (OpCode.CLOSE_SESSION, b"", "", None),
 ]
 IDS = [f"{row[0].name}-{index}" for index, row in enumerate(BODIES)]
+
+
+def test_the_table_has_every_body():
+    assert {int(row[0]) for row in BODIES} >= set(_DECODERS)
 
 
 @pytest.mark.parametrize(("opcode", "body", "raw", "value"), BODIES, ids=IDS)

@@ -8,7 +8,7 @@ import pytest
 from datatree.acl import digest_identity
 from datatree.errors import ErrorCode
 from datatree.jute import Writer
-from datatree.opcodes import OpCode
+from datatree.opcodes import MULTI_READS, READS, OpCode
 from datatree.requests import OPEN_ACL, AddAuth, Multi, PathKind, PathOnly, PathWatch, SetAcl, SetData, SetWatches
 from datatree.znode import STAT_LAYOUT
 from zab.testing.members import Client, Ensemble
@@ -87,29 +87,39 @@ def test_children_come_with_and_without_the_stat(ensemble: Ensemble, client: Cli
     assert ask(ensemble, client, OpCode.GET_CHILDREN, path_watch(b"/a/c")) == (0, [])
 
 
-PATH_READS: list[tuple[OpCode, Callable[[bytes], bytes]]] = [
-    (OpCode.EXISTS, path_watch),
-    (OpCode.GET_DATA, path_watch),
-    (OpCode.GET_CHILDREN, path_watch),
-    (OpCode.GET_CHILDREN2, path_watch),
-    (OpCode.GET_ACL, lambda path: PathOnly(path).encode()),
-    (OpCode.GET_ALL_CHILDREN_NUMBER, lambda path: PathOnly(path).encode()),
-]
+def unwatched(path: bytes) -> PathWatch:
+    return PathWatch(path, False)
 
 
-@pytest.mark.parametrize(("opcode", "body"), PATH_READS, ids=lambda value: getattr(value, "name", ""))
-def test_every_read_refuses_what_is_missing_or_forbidden(
-    ensemble: Ensemble, client: Client, opcode: OpCode, body: Callable[[bytes], bytes]
-) -> None:
-    assert ask(ensemble, client, opcode, body(b"/missing")) == (ErrorCode.NONODE, None)
-    assert ask(ensemble, client, opcode, body(b"no-slash")) == (ErrorCode.NONODE, None)
-    assert ask(ensemble, client, opcode, body(b"/bob")) == (ErrorCode.NOAUTH, None)
-    assert ask(ensemble, client, opcode, body(b"/read"))[0] == 0
-    assert ask(ensemble, client, opcode, body(b""))[0] == 0
+PATH_READS: dict[OpCode, Callable[[bytes], PathOnly | PathWatch]] = {
+    OpCode.EXISTS: unwatched,
+    OpCode.GET_DATA: unwatched,
+    OpCode.GET_CHILDREN: unwatched,
+    OpCode.GET_CHILDREN2: unwatched,
+    OpCode.GET_ACL: PathOnly,
+    OpCode.GET_ALL_CHILDREN_NUMBER: PathOnly,
+}
+"""The reads of one znode, with what makes their body of its path."""
+
+
+def test_every_read_of_a_znode_is_tested_here() -> None:
+    assert set(PATH_READS) == READS - {OpCode.GET_EPHEMERALS, OpCode.MULTI_READ}
+
+
+@pytest.mark.parametrize("opcode", PATH_READS)
+def test_every_read_refuses_what_is_missing_or_forbidden(ensemble: Ensemble, client: Client, opcode: OpCode) -> None:
+    def read(path: bytes) -> tuple[int, Any]:
+        return ask(ensemble, client, opcode, PATH_READS[opcode](path).encode())
+
+    assert read(b"/missing") == (ErrorCode.NONODE, None)
+    assert read(b"no-slash") == (ErrorCode.NONODE, None)
+    assert read(b"/bob") == (ErrorCode.NOAUTH, None)
+    assert read(b"/read")[0] == 0
+    assert read(b"")[0] == 0
     nobody_may = ErrorCode.OK if opcode == OpCode.GET_ACL else ErrorCode.NOAUTH
-    assert ask(ensemble, client, opcode, body(b"/admin"))[0] == nobody_may
+    assert read(b"/admin")[0] == nobody_may
     nul = ErrorCode.BADARGUMENTS if opcode == OpCode.EXISTS else ErrorCode.NONODE
-    assert ask(ensemble, client, opcode, body(b"/a\0")) == (nul, None)
+    assert read(b"/a\0") == (nul, None)
     for bad in (b"", b"\xff\xff\xff\xff\x00", b"\x00\x00\x00\x08/a", b"\x80\x00\x00\x00"):
         assert ask(ensemble, client, opcode, bad) == (ErrorCode.MARSHALLINGERROR, None)
     assert not client.is_closed
@@ -189,6 +199,16 @@ def test_ephemerals_are_those_of_the_session_below_the_prefix(ensemble: Ensemble
     for prefix, paths in [(b"", [b"/a/e1", b"/e2"]), (b"/", [b"/a/e1", b"/e2"]), (b"/a/e", [b"/a/e1"]), (b"/x", [])]:
         assert ask(ensemble, client, OpCode.GET_EPHEMERALS, Writer().string(prefix).getvalue()) == (0, paths)
     assert ask(ensemble, client, OpCode.GET_EPHEMERALS, b"\xff\xff\xff\xff")[1] == [b"/a/e1", b"/e2"]
+
+
+@pytest.mark.parametrize("opcode", sorted(MULTI_READS))
+def test_a_part_of_a_multi_read_says_what_the_same_read_says_alone(
+    ensemble: Ensemble, client: Client, opcode: OpCode
+) -> None:
+    wanted = PATH_READS[opcode](b"/a")
+    alone = ask(ensemble, client, opcode, wanted.encode())
+    error, (part,) = ask(ensemble, client, OpCode.MULTI_READ, Multi(((int(opcode), wanted),)).encode())
+    assert (error, part.opcode, (part.error, part.value)) == (0, opcode, alone)
 
 
 def test_each_part_of_a_multi_read_stands_alone(ensemble: Ensemble, client: Client) -> None:
