@@ -1,4 +1,4 @@
-"""The jobs of `zab pipeline` about what clients did: `audit`, `hotspots`, `sessions`, `locks`."""
+"""The jobs of `zab pipeline` about what clients did."""
 
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any, Final

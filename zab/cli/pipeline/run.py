@@ -90,7 +90,7 @@ class Run:
         }
 
     def log(self, columns: Iterable[str] | None = None, *, past: bool = False) -> "DataFrame":
-        """The transactions within the bounds, each once. Raises PipelineError."""
+        """The transactions within the bounds, each once, a multi as a row for each part. Raises PipelineError."""
         from zab.pipeline.inventory import inventory
         from zab.pipeline.reading.frames import read_log
 
