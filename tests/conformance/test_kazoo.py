@@ -440,6 +440,8 @@ def test_election(root: str) -> None:
 def test_barrier(zk: KazooClient, other: KazooClient) -> None:
     barrier = Barrier(zk, "/barrier")
     barrier.create()
+    # The other client's member may not have applied that yet: then there is nothing to wait for.
+    other.sync("/")
     passed = threading.Event()
     waiting = threading.Thread(target=lambda: Barrier(other, "/barrier").wait(PATIENCE_SECONDS) and passed.set())
     waiting.start()
