@@ -1,10 +1,10 @@
 """How many calls a write costs: Python's and C's, counted in the loop of the leader and of the followers.
 
-    python -m bench.calls [--seconds S] [--top N]
+    python -m bench.calls [--writes N] [--top N]
 
 Three members on loopback count every call of their loop's thread while the load generator writes 100 bytes at a time.
-The counts are exact. Only the number of writes in a turn depends on the machine, most of all with many in flight. Turns
-without a write (pings, the beginning and the end of the count) are divided among all writes of the run.
+The counts are exact. Only the number of writes in a turn depends on the machine, most of all with many in flight. What
+is no write (pings, sessions that open and close, the znodes of the generator) is divided among all writes of the run.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from bench.cells import Cell, hosts_of, run_load
+from bench.cells import Cell, hosts_of, run_operations
 from tests.rigs.zab_server import zab_servers
 from tests.rigs.zookeeper_server import ZooKeeperMember
 
@@ -32,7 +32,7 @@ Counts = list[tuple[str, int, bool]]
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.calls", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--seconds", type=float, default=1.0, help="of each run (1)")
+    parser.add_argument("--writes", type=int, default=1000, help="of each connection (1000)")
     parser.add_argument("--top", type=int, default=0, help="functions to name for each member (0)")
     options = parser.parse_args()
     print(f"{'load':<30} {'member':<9} {'writes':>7} {'Python calls':>13} {'C calls':>8}   each write")
@@ -44,11 +44,11 @@ def main() -> int:
         for cell in CELLS:
             leader = ensemble.leader()
             hosts = hosts_of(cell, ensemble)
-            run_load(hosts, cell, seconds=0.5, warmup_seconds=0)
+            run_operations(hosts, cell, options.writes // 2)
             for member in ensemble.members:
                 _tell(member, signal.SIGUSR1)
-            result = run_load(hosts, cell, seconds=options.seconds, warmup_seconds=0)
-            writes = round(result.per_second * options.seconds)
+            run_operations(hosts, cell, options.writes)
+            writes = cell.connections * options.writes
             for member in ensemble.members:
                 counts = _collect(member)
                 role = "leader" if member is leader else "follower"

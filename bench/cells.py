@@ -78,11 +78,19 @@ def hosts_of(cell: Cell, ensemble: ZooKeeperEnsemble) -> str:
 
 
 def run_load(hosts: str, cell: Cell, *, seconds: float, warmup_seconds: float) -> Result:
-    """One run of the generator. Raises CalledProcessError when a connection failed."""
+    """One run of the generator for so long. Raises CalledProcessError when a connection failed."""
+    return _run_load(hosts, cell, "--warmup", str(warmup_seconds), "--seconds", str(seconds))
+
+
+def run_operations(hosts: str, cell: Cell, operations: int) -> Result:
+    """As many operations on each connection, however long they take."""
+    return _run_load(hosts, cell, "--warmup", "0", "--operations", str(operations))
+
+
+def _run_load(hosts: str, cell: Cell, *limits: str) -> Result:
     command = [str(BUILD / "load"), "--servers", hosts, "--op", cell.operation]
     command += ["--connections", str(cell.connections), "--flight", str(cell.flight), "--size", str(cell.size_bytes)]
-    command += ["--warmup", str(warmup_seconds), "--seconds", str(seconds)]
-    done = subprocess.run(command, stdout=subprocess.PIPE, check=True)
+    done = subprocess.run([*command, *limits], stdout=subprocess.PIPE, check=True)
     answer: dict[str, Any] = json.loads(done.stdout)
     return Result(answer["per_second"], answer["p50_us"], answer["p99_us"], answer["errors"])
 

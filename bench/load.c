@@ -1,11 +1,12 @@
 /* A load generator for servers that speak ZooKeeper's client protocol: one thread, one epoll, frames made beforehand.
 
    load --servers HOST:PORT[,HOST:PORT...] --op set|get|create|mix [--connections C] [--flight F] [--size BYTES]
-        [--warmup SECONDS] [--seconds SECONDS]
+        [--warmup SECONDS] [--seconds SECONDS | --operations N]
 
    C connections are spread round robin over the servers; each has its own session and its own znode /bench/c<number>,
    and keeps F requests in flight. `mix` is nine getData to one setData. `create` makes children of the own znode, which
-   are deleted afterwards, outside of the measured time. After a warm-up, replies are counted for the given time.
+   are deleted afterwards, outside of the measured time. After a warm-up, replies are counted for the given time, or until
+   each connection has had N of them.
 
    The frames of a connection form a ring of at least F slots. A slot is used again only after its reply has come, so a
    frame may be changed in place (the sequence number of a create) although the kernel took it only in part. Replies are
@@ -70,6 +71,7 @@ static struct {
     const char *op;
     int connections, flight, size;
     double warmup, seconds;
+    long operations; /* of each connection; 0: as many as the time allows */
     struct sockaddr_storage servers[64];
     socklen_t server_lengths[64];
     int server_count;
@@ -440,7 +442,7 @@ static void set_blocking(struct connection *all, bool blocking)
 static void print_result(double seconds)
 {
     double mean = counted ? (double)latency_sum_ns / (double)counted / 1000 : 0;
-    printf("{\"op\": \"%s\", \"connections\": %d, \"flight\": %d, \"size\": %d, \"seconds\": %.3f, ", options.op,
+    printf("{\"op\": \"%s\", \"connections\": %d, \"flight\": %d, \"size\": %d, \"seconds\": %.6f, ", options.op,
            options.connections, options.flight, options.size, seconds);
     printf("\"operations\": %llu, \"errors\": %llu, \"per_second\": %.1f, ", (unsigned long long)counted,
            (unsigned long long)errors, (double)counted / seconds);
@@ -453,7 +455,7 @@ static void print_result(double seconds)
 static void usage(void)
 {
     fprintf(stderr, "usage: load --servers HOST:PORT[,...] --op set|get|create|mix [--connections C] [--flight F]\n"
-                    "            [--size BYTES] [--warmup SECONDS] [--seconds SECONDS]\n");
+                    "            [--size BYTES] [--warmup SECONDS] [--seconds SECONDS | --operations N]\n");
     exit(2);
 }
 
@@ -494,6 +496,8 @@ static void parse_options(int count, char **arguments)
             options.warmup = atof(value);
         else if (!strcmp(name, "--seconds"))
             options.seconds = atof(value);
+        else if (!strcmp(name, "--operations"))
+            options.operations = atol(value);
         else
             usage();
     }
@@ -501,7 +505,7 @@ static void parse_options(int count, char **arguments)
                  !strcmp(options.op, "mix");
     if (!known || !options.server_count || options.connections < 1 || options.connections > 99999 ||
         options.flight < 1 || options.flight > 100000 || options.size < 0 || options.size > 1000000 ||
-        options.seconds <= 0 || options.warmup < 0)
+        options.seconds <= 0 || options.warmup < 0 || options.operations < 0)
         usage();
 }
 
@@ -530,10 +534,18 @@ int main(int count, char **arguments)
     }
     set_blocking(all, false);
 
-    run(all, options.flight, now_ns() + (uint64_t)(options.warmup * 1e9), false);
+    if (options.warmup > 0)
+        run(all, options.flight, now_ns() + (uint64_t)(options.warmup * 1e9), false);
+    if (options.operations)
+        drain(all, options.flight);
     errors = 0;
     uint64_t start = now_ns();
-    run(all, options.flight, start + (uint64_t)(options.seconds * 1e9), true);
+    if (options.operations) {
+        for (int i = 0; i < options.connections; i++)
+            all[i].limit = all[i].begun + (uint64_t)options.operations;
+        run(all, options.flight, 0, true);
+    } else
+        run(all, options.flight, start + (uint64_t)(options.seconds * 1e9), true);
     double seconds = (double)(now_ns() - start) / 1e9;
     uint64_t errors_counted = errors;
     drain(all, options.flight);
