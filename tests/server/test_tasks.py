@@ -27,11 +27,12 @@ from zab.member.inputs import (
     TreeInstalled,
 )
 from zab.member.ports import Ports
+from zab.member.threaded_storage import ThreadedStorage
 from zab.member.turn import READ_AHEAD_BYTES, Turn
 from zab.server.election_links import Address
 from zab.server.failure import ServerFailedError
 from zab.server.snapshotter import Snapshotter
-from zab.server.tasks import JournalOperator, StorageQueue, Tasks
+from zab.server.tasks import JournalOperator, Tasks
 from zab.wire.manners import Manners
 
 PATIENCE_SECONDS = 10
@@ -160,7 +161,7 @@ class Parts:
             spawn=spawn,
             purge=self.taken.append,
         )
-        queue = StorageQueue(self.storage, self.log_thread)
+        queue = ThreadedStorage(self.storage, self.log_thread)
         operator = JournalOperator(self.roles.append)
         self.turn = Turn(self.member, Ports(SystemClock(), self.links, None, self.clients, queue, tasks, operator))
 

@@ -90,7 +90,7 @@ class Member:
         self.peer = make_peer(settings_of(config), restored_of(recovered), rng)
         self.sessions = Sessions(config, self.clients, self.metrics, SessionIds(config.server_id, wall))
         self.state = ReadState(config, tree_of(recovered), WatchTable(), self.clients, self.metrics)
-        self.processor = Processor(self.state, self.sessions, schedule_of(config, recovered), config.server_id)
+        self.processor = Processor(self.state, self.sessions, schedule_of(config, recovered))
         voter_count = len(self.peer.settings.quorum.voters)
         self.limits = Limits(config, self.clients, self.metrics, voter_count=voter_count, now=now)
         self.digests = Digests()

@@ -51,6 +51,7 @@ from datatree.requests import CreateSession
 from session.identity import SessionId
 from zab import message as msg
 from zab.events import Propose
+from zab.ids import ServerId
 from zab.jute.replies import notification, reply
 from zab.member.change_feed import ChangeFeed
 from zab.member.connection import ClientConnection, Closing, Identity
@@ -81,7 +82,7 @@ class Write(WriteRequest):
 
     connection: ClientConnection | None
     """Whom to answer; None: somebody else's client, or nobody."""
-    owner: int | None
+    owner: ServerId | None
     """The server through which it came; None: the leader itself asks, and owns every session."""
     refused: int = 0
     """The error with which the leader refuses it; 0 for none. Decided when the write arrives: while it
@@ -100,13 +101,13 @@ class Proposed:
 class Processor:
     """The requests of this member: those that wait, those that are on their way, and what becomes of them."""
 
-    def __init__(self, state: ReadState, sessions: Sessions, schedule: SnapshotSchedule, server_id: int) -> None:
+    def __init__(self, state: ReadState, sessions: Sessions, schedule: SnapshotSchedule) -> None:
         self.state = state
         self.clients = state.clients
         self.metrics = state.metrics
         self.sessions = sessions
         self.schedule = schedule
-        self.server_id = server_id
+        self.server_id = ServerId(state.config.server_id)
         self.change_feed = ChangeFeed(state)
         switched_off = frozenset() if state.config.create_if_not_exists_enabled else {_CREATE_IF_NOT_EXISTS}
         self._writes = _WRITES - switched_off
@@ -286,11 +287,11 @@ class Processor:
         flags = self.schedule.flags_of(len(txns), size)
         return Propose(b"".join(records), len(txns), time, flags, tree.applied, tree.digest, DIGEST_VERSION)
 
-    def submit(self, session: SessionId, cxid: int, opcode: int, body: bytes, owner: int | None) -> None:
+    def submit(self, session: SessionId, cxid: int, opcode: int, body: bytes, owner: ServerId | None) -> None:
         """A write that no connection here waits for: a learner's, or the ensemble's own."""
         self.intake.append(Write(session, cxid, opcode, body, (), None, owner))
 
-    def submit_forwarded(self, request: msg.Request, owner: int) -> bool:
+    def submit_forwarded(self, request: msg.Request, owner: ServerId) -> bool:
         """The writes that a learner forwarded. False, and none of them is in: one is of a kind that it may not send."""
         refusal = self.sessions.refusal
         writes: list[Write] = []

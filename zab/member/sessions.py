@@ -41,6 +41,7 @@ from datatree.record import Txn
 from session.identity import SessionId, SessionIds, key_of, negotiate, password, valid_password
 from session.tracker import Admission, SessionTracker, TouchTable
 from zab import message as msg
+from zab.ids import ServerId
 from zab.jute.handshake import ConnectRequest, ConnectResponse
 from zab.member.connection import ClientConnection, Clients, Closing, Hold, Stage
 from zab.member.metrics import Metrics
@@ -59,6 +60,7 @@ class Sessions:
         self._clients = clients
         self._metrics = metrics
         self._ids = ids
+        self._server_id = ServerId(config.server_id)
         self._key = b""
         self.tracker: SessionTracker | None = None
         """The leader's; None on learners."""
@@ -133,7 +135,7 @@ class Sessions:
         if self.tracker is None:
             self._metrics.revalidate_count += 1
             self._revalidations.append(msg.Revalidate(session, connection.timeout_ms))
-        elif self.revalidate(session, connection.timeout_ms, self._config.server_id, now):
+        elif self.revalidate(session, connection.timeout_ms, self._server_id, now):
             self._accept(connection)
         else:
             self._doubted.append(connection)
@@ -158,7 +160,7 @@ class Sessions:
         """A createSession is applied; this server's own carry its id."""
         session = SessionId(txn.session)
         connection = self._clients.by_session.get(session)
-        if txn.cxid != self._config.server_id or connection is None or connection.closing:
+        if txn.cxid != self._server_id or connection is None or connection.closing:
             return
         assert connection.stage is Stage.CONNECTING
         if refused:
@@ -208,7 +210,7 @@ class Sessions:
 
     # ------------------------------------------------------------------------------------------------ the leader's part
 
-    def refusal(self, session: SessionId, opcode: int, owner: int | None) -> int:
+    def refusal(self, session: SessionId, opcode: int, owner: ServerId | None) -> int:
         """Why a write of a session may not come through this server: SESSIONEXPIRED, SESSIONMOVED, or 0 for none."""
         if owner is None or opcode == _CREATE_SESSION:
             return 0
@@ -216,7 +218,7 @@ class Sessions:
         admission = self.tracker.admit(session, owner)
         return 0 if admission is _ADMITTED else _REFUSALS[admission]
 
-    def proposed(self, txn: Txn, owner: int | None, now: int) -> None:
+    def proposed(self, txn: Txn, owner: ServerId | None, now: int) -> None:
         """The leader has made a createSession or closeSession."""
         assert self.tracker is not None
         if txn.type == _CREATE_SESSION:
@@ -224,7 +226,7 @@ class Sessions:
         elif txn.type == _CLOSE_SESSION:
             self.tracker.close(SessionId(txn.session))
 
-    def revalidate(self, session: SessionId, timeout_ms: int, owner: int, now: int) -> bool:
+    def revalidate(self, session: SessionId, timeout_ms: int, owner: ServerId, now: int) -> bool:
         """A client is back with its session, on this server: whether it is alive; then that server owns it."""
         assert self.tracker is not None
         return self.tracker.touch(session, timeout_ms, now) and self.tracker.set_owner(session, owner)

@@ -398,7 +398,7 @@ class Config:
         8 * _MIB,
         BYTES,
         "bytes",
-        "Ours. Batches kept in memory for learners that are a little behind; older ones come from files.",
+        "Ours. Batches kept in memory for learners that lack little; older ones come from files.",
     )
     counter_limit: int = setting(
         "counterLimit",

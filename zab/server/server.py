@@ -59,13 +59,14 @@ from zab.member.member import Member
 from zab.member.ports import Ports
 from zab.member.settings import Config
 from zab.member.storage import Storage
+from zab.member.threaded_storage import ThreadedStorage
 from zab.member.turn import Turn
 from zab.server.election_links import Address, ElectionLinks
 from zab.server.failure import BIND_ERROR, DATA_DIRECTORY_ERROR, UNEXPECTED_ERROR, ServerFailedError
 from zab.server.greeting import Greeting
 from zab.server.snapshot_transfer import SnapshotRequest, TransferServer
 from zab.server.snapshotter import Snapshotter
-from zab.server.tasks import JournalOperator, StorageQueue, Tasks
+from zab.server.tasks import JournalOperator, Tasks
 
 BIND_RETRY_SECONDS = 1.0
 STOP_SECONDS = 5.0
@@ -323,7 +324,7 @@ class Server:
             links=self.links,
             election=election,
             clients=self.clients,
-            storage=StorageQueue(self.storage, self.log_thread),
+            storage=ThreadedStorage(self.storage, self.log_thread),
             tasks=tasks,
             operator=JournalOperator(self._role_changed),
         )

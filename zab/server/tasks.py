@@ -1,7 +1,6 @@
-"""What a member's turn begins and does not wait for, on trio: tasks, worker threads, the log thread, the journal.
+"""What a member's turn begins and does not wait for, on trio: tasks, worker threads, the journal.
 
     Tasks           dials, reads for learners and for the feed of changes, fetches snapshots, has them written
-    StorageQueue    the log thread in front of the storage
     JournalOperator the journal, and the end of the process
 
 These are ports of `zab.member.turn`, which says when each is used. Their answers are put into `Posts`.
@@ -18,7 +17,6 @@ import trio
 from zab import events as ev
 from zab.host.journal import Journal
 from zab.host.links import Links
-from zab.host.log_thread import LogThread
 from zab.host.posts import Posts
 from zab.ids import ServerId
 from zab.member.inputs import (
@@ -29,7 +27,6 @@ from zab.member.inputs import (
     NothingToOffer,
     ReadChanges,
     SnapshotFetched,
-    StorageEffect,
     TakeSnapshot,
 )
 from zab.member.storage import Storage
@@ -133,19 +130,6 @@ class Tasks:
         if self._fetching is scope:
             self._fetching = None
             self.posts.put(answer)
-
-
-class StorageQueue:
-    """See `zab.member.ports.StorageQueue`."""
-
-    def __init__(self, storage: Storage, log_thread: LogThread[StorageEffect, Answer]) -> None:
-        self._storage = storage
-        self._log_thread = log_thread
-        self.put = log_thread.put
-
-    def mark_moved(self, zxid: int) -> None:
-        self._storage.mark = zxid
-        self._log_thread.nudge()
 
 
 @attrs.define

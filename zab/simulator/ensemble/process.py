@@ -20,10 +20,11 @@ from zab import events as ev
 from zab import message as msg
 from zab.ids import ServerId
 from zab.member.dialect import QUORUM_DIALECT, client_manners
-from zab.member.inputs import Answer, Input, MemberEffect, StorageEffect
+from zab.member.inputs import Input, MemberEffect
 from zab.member.member import Member
 from zab.member.ports import Ports
 from zab.member.storage import Storage
+from zab.member.threaded_storage import ThreadedStorage
 from zab.member.turn import Turn
 from zab.peer import Peer
 from zab.simulator.ensemble.election_links import ElectionLinks
@@ -97,19 +98,6 @@ class Operator:
         raise SafetyError("no member halts", f"server {self._process.sid}: {reason}")
 
 
-class StorageQueue:
-    """The log thread in front of the storage."""
-
-    def __init__(self, storage: Storage, log_thread: LogThread[StorageEffect, Answer]) -> None:
-        self._storage = storage
-        self._log_thread = log_thread
-        self.put = log_thread.put
-
-    def mark_moved(self, zxid: int) -> None:
-        self._storage.mark = zxid
-        self._log_thread.nudge()
-
-
 class MemberProcess(Process):
     """See the module. `neighbour` finds the process of another server, None while there is none."""
 
@@ -148,7 +136,7 @@ class MemberProcess(Process):
             links=self.links,
             election=self.election,
             clients=self.clients,
-            storage=StorageQueue(storage, LogThread(self, storage, self.tasks.post)),
+            storage=ThreadedStorage(storage, LogThread(self, storage, self.tasks.post)),
             tasks=self.tasks,
             operator=Operator(self),
         )
