@@ -7,6 +7,9 @@ SEED   ?= 0
 SEEDS  ?= 2000
 CHAOS_SECONDS ?= 300
 
+# Tests start hundreds of processes, and each would compile every module again.
+export PYTHONDONTWRITEBYTECODE :=
+
 # Three workers to two cores: much is waiting for servers that elect, expire and restart.
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print(3 * os.cpu_count() // 2)')
 
@@ -24,10 +27,15 @@ $(VENV)/test.stamp: pyproject.toml $(VENV)/run.stamp
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test]'
 	@touch $@
 
+# Java classes, parsed and checked, from which the JVMs of tests start in half the time.
+CLASSES := $(VENV)/share/zab/spark-classes.jsa $(VENV)/share/zab/zookeeper-classes.jsa
+$(CLASSES): $(VENV)/share/zab/%-classes.jsa: $(VENV)/test.stamp
+	$(BIN)/python -m tests.rigs.java_archives $*
+
 run: $(VENV)/run.stamp
 	$(BIN)/zab ensemble --size 3 --data data --client-port 2181
 
-test: $(VENV)/test.stamp
+test: $(VENV)/test.stamp $(CLASSES)
 	$(BIN)/python -m pytest -n $(WORKERS)
 
 # No Java, no Spark, no process of a test's own, few seeds.

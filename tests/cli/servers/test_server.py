@@ -125,11 +125,11 @@ def test_member_that_dies_is_reported_and_the_others_go_on(tmp_path: Path) -> No
 
 
 def test_client_port_in_use_is_said(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        code, out, err = end(command("ensemble", "--data", str(tmp_path), "--client-port", str(port - 1)))
+    port = client_port(3)
+    with socket.create_server(("127.0.0.1", port + 1)):
+        code, out, err = end(command("ensemble", "--data", str(tmp_path), "--client-port", str(port)))
     assert (code, out) == (1, "")
-    assert f"port {port} is in use" in err
+    assert f"port {port + 1} is in use" in err
 
 
 def test_member_that_cannot_start_ends_the_ensemble_with_its_exit_code(tmp_path: Path) -> None:

@@ -28,30 +28,23 @@ from pathlib import Path
 from typing import Any
 
 from tests.rigs.ports import free_ports
+from tests.rigs.quick_java import quick_java
 from zab.pipeline.java import spark_java_home
 from zab.pipeline.spark_session import spark_home
 
 HEAD, WORKER = "org.apache.spark.deploy.master.Master", "org.apache.spark.deploy.worker.Worker"
-QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+_LOGGING = Path(__file__).with_name("log4j2.properties")
+JAVA_OPTIONS = " ".join([*quick_java("spark"), f"-Dlog4j2.configurationFile={_LOGGING}"])
 WORKER_MEMORY = "600m"
 EXECUTOR_SETTINGS = {
     "spark.executor.memory": "512m",
-    "spark.executor.extraJavaOptions": QUICK_JAVA,
-    "spark.driver.extraJavaOptions": QUICK_JAVA,
+    "spark.executor.extraJavaOptions": JAVA_OPTIONS,
+    "spark.driver.extraJavaOptions": JAVA_OPTIONS,
     "spark.sql.shuffle.partitions": "2",
     "spark.default.parallelism": "2",
 }
 """For the drivers of tests: two executors of one core each, small, and quick to start."""
 
-_LOGGING = """\
-rootLogger.level = warn
-rootLogger.appenderRef.console.ref = console
-appender.console.type = Console
-appender.console.name = console
-appender.console.target = SYSTEM_ERR
-appender.console.layout.type = PatternLayout
-appender.console.layout.pattern = %d{HH:mm:ss.SSS} %-5p %c{1}: %m%n%ex
-"""
 _START_SECONDS = 60.0
 _STOP_SECONDS = 10.0
 _PROBE_SECONDS = 0.05
@@ -220,10 +213,8 @@ def _end(cluster: Cluster) -> None:
 
 
 def _environment(directory: Path, java_home: Path, zookeeper_hosts: str | None) -> dict[str, str]:
-    conf = directory / "conf"
-    conf.mkdir(parents=True, exist_ok=True)
-    (conf / "log4j2.properties").write_text(_LOGGING)
-    options = [QUICK_JAVA]
+    directory.mkdir(parents=True, exist_ok=True)
+    options = [JAVA_OPTIONS]
     if zookeeper_hosts is not None:
         options += [
             "-Dspark.deploy.recoveryMode=ZOOKEEPER",
@@ -234,7 +225,6 @@ def _environment(directory: Path, java_home: Path, zookeeper_hosts: str | None) 
         **{name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))},
         "JAVA_HOME": str(java_home),
         "PYSPARK_PYTHON": sys.executable,
-        "SPARK_CONF_DIR": str(conf),
         "SPARK_DAEMON_JAVA_OPTS": " ".join(options),
         "SPARK_DAEMON_MEMORY": "256m",
         "SPARK_HOME": str(spark_home()),

@@ -1,0 +1,36 @@
+"""How the tests start Java: compiled quickly rather than well, and with classes from an archive.
+
+A Spark driver loads some 15,000 classes, which is half of what a short job costs. An archive (Java's class data
+sharing) has them parsed and checked. It fits the runtime and the jars that it was made with; another runtime goes
+without it, and so does everybody while it is not there. `tests.rigs.java_archives` makes it.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Final
+
+_QUICK: Final = (
+    "-XX:TieredStopAtLevel=1",
+    "-XX:+UseSerialGC",
+    "-XX:+UnlockDiagnosticVMOptions",
+    "-XX:-BytecodeVerificationRemote",
+)
+_IN_SILENCE: Final = "-Xlog:cds*=off"
+
+
+def archive_of(program: str) -> Path:
+    """Where the classes of `spark` or `zookeeper` are kept: as long as the virtual environment."""
+    return Path(sys.prefix, "share", "zab", f"{program}-classes.jsa")
+
+
+def quick_java(program: str) -> list[str]:
+    """Options of a JVM that runs `spark` or `zookeeper` for the time of a test."""
+    archive = archive_of(program)
+    return [*_QUICK, f"-XX:SharedArchiveFile={archive}", _IN_SILENCE] if archive.exists() else [*_QUICK]
+
+
+def archiving_java(archive: Path) -> list[str]:
+    """Options of a JVM that writes the classes it took into `archive` when it ends."""
+    return [*_QUICK, f"-XX:ArchiveClassesAtExit={archive}", _IN_SILENCE]
