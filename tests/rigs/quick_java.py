@@ -2,7 +2,8 @@
 
 A Spark driver loads some 15,000 classes, which is half of what a short job costs. An archive (Java's class data
 sharing) has them parsed and checked. It fits the runtime and the jars that it was made with; another runtime goes
-without it, and so does everybody while it is not there. `tests.rigs.java_archives` makes it.
+without it, and so does everybody while it is not there, or empty, since not every runtime makes one.
+`tests.rigs.java_archives` makes it.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ def archive_of(program: str) -> Path:
 def quick_java(program: str) -> list[str]:
     """Options of a JVM that runs `spark` or `zookeeper` for the time of a test."""
     archive = archive_of(program)
-    return [*_QUICK, f"-XX:SharedArchiveFile={archive}", _IN_SILENCE] if archive.exists() else [*_QUICK]
+    if not archive.exists() or not archive.stat().st_size:
+        return [*_QUICK]
+    return [*_QUICK, f"-XX:SharedArchiveFile={archive}", _IN_SILENCE]
 
 
 def archiving_java(archive: Path) -> list[str]:

