@@ -91,10 +91,13 @@ class Neighbour(threading.Thread):
 
 
 def processor_seconds(pids: list[int]) -> float:
-    """What these processes have used so far, in user and system mode; nothing for those that were killed."""
+    """What these processes have used so far, in user and system mode; nothing for those that were killed.
+
+    Who is killed before its file is opened has none; who is killed after that cannot be read (ESRCH).
+    """
     ticks = 0
     for pid in pids:
-        with contextlib.suppress(FileNotFoundError):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
             fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
             ticks += int(fields[11]) + int(fields[12])
     return ticks / os.sysconf("SC_CLK_TCK")
