@@ -72,7 +72,8 @@ class Neighbour(threading.Thread):
 
     def run(self) -> None:
         try:
-            while not self._done.wait(0.002):
+            # One round at least: a short block may be over before this thread has begun.
+            while not self.rounds_count or not self._done.wait(0.002):
                 before = processor_seconds(self._pids)
                 assert self._wire.ask(*set_data(self._path, b"x" * 100)).error == 0
                 assert self._wire.ask(*get(self._path)).error == 0
