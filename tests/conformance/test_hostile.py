@@ -190,7 +190,12 @@ def test_strange_beginnings_disturb_nobody(ours: ZooKeeperEnsemble) -> None:
 
 
 def test_connections_per_address_are_limited(tmp_path: Path) -> None:
-    configuration = {"maxClientCnxns": 10, "nio.sessionlessCnxnTimeout": 400, "tickTime": 200}
+    configuration = {
+        "maxClientCnxns": 10,
+        "nio.sessionlessCnxnTimeout": 1500,
+        "tickTime": 200,
+        "maxSessionTimeout": 40_000,
+    }
     with zab_servers(1, directory=tmp_path, configuration=configuration) as ensemble:
         port = ensemble.members[0].client_port
         with contextlib.ExitStack() as stack:
@@ -211,16 +216,16 @@ def test_connections_per_address_are_limited(tmp_path: Path) -> None:
 
 
 def trickle_a_handshake(port: int) -> None:
-    """A byte now and then does not keep a connection that has no session (here for 400 ms)."""
-    since = time.monotonic()
+    """A byte now and then does not keep a connection that has no session (here for 1.5 s; the bytes last for 4 s)."""
     with dial(port) as connection:
         for byte in frame(connect_request())[:40]:
             with contextlib.suppress(OSError):
                 connection.sendall(bytes([byte]))
             if select.select([connection], [], [], 0.1)[0]:
                 break
-        assert is_closed(connection, 0.1)
-    assert time.monotonic() - since < 3.0
+        else:
+            pytest.fail("the bytes keep it")
+        assert is_closed(connection)
 
 
 # The client port, with a session.
@@ -258,15 +263,13 @@ def test_half_frames_cost_what_was_sent(ours: ZooKeeperEnsemble) -> None:
 def test_who_never_reads_costs_a_bounded_amount(ours: ZooKeeperEnsemble) -> None:
     """2 GB of replies are asked for; a member keeps outputLimitBytes (16 MiB) of them and reads no further requests."""
     member = ours.followers()[0]
-    with Wire(member.client_port) as wire, undisturbed(ours, member):
+    with Wire(member.client_port, timeout_ms=40_000) as wire, undisturbed(ours, member):
         assert wire.ask(*create("/large", bytes(900_000))).error == 0
         before = resident_mib(member)
         wire.socket.setblocking(False)
         requests = b"".join(wire.encode(*get("/large")) for _ in range(2200))
-        deadline = time.monotonic() + 1.5
-        while requests and time.monotonic() < deadline:
-            if select.select([], [wire.socket], [], 0.1)[1]:
-                requests = requests[wire.socket.send(requests) :]
+        while requests and select.select([], [wire.socket], [], 0.5)[1]:
+            requests = requests[wire.socket.send(requests) :]
         time.sleep(0.5)
         assert resident_mib(member) - before < 64
         wire.socket.settimeout(10)
@@ -280,7 +283,7 @@ def test_events_that_nobody_reads_end_the_connection(ours: ZooKeeperEnsemble) ->
     """Events cannot wait as requests can: beyond twice outputLimitBytes the connection is closed."""
     member = ours.members[0]
     path = "/" + "p" * 200_000
-    with Wire(member.client_port) as deaf, Wire(member.client_port) as writer:
+    with Wire(member.client_port, timeout_ms=40_000) as deaf, Wire(member.client_port) as writer:
         assert writer.ask(*create(path)).error == 0
         assert deaf.ask(*add_watch(path, 0)).error == 0
         before = resident_mib(member)
@@ -298,12 +301,14 @@ def test_events_that_nobody_reads_end_the_connection(ours: ZooKeeperEnsemble) ->
 
 
 def forget(member: ZooKeeperMember, lost: Wire) -> None:
-    """Close the session of a connection that is no more, and remove /large."""
+    """Close the session of a connection that is no more, unless it has expired, and remove /large."""
     with Wire(member.client_port, session=lost.session, password=lost.password) as again:
-        again.ask(*delete("/large"))
         again.close_session()
 
 
+    with Wire(member.client_port) as wire:
+        wire.ask(*delete("/large"))
+        wire.close_session()
 HUGE = {
     "ACL": (1, text("/huge") + text(b"") + i32(2**31 - 1) + i32(0)),
     "watches": (101, i64(0) + i32(2**31 - 1)),
