@@ -25,7 +25,7 @@ from tests.rigs.zookeeper_server import ZooKeeperMember
 
 CELLS = (Cell("set", 1, 1, "leader"), Cell("set", 1, 1, "follower"), Cell("set", 30, 100, "all"))
 OUTPUT = "calls.json"
-PATIENCE_SECONDS = 30.0
+PATIENCE_SECONDS = 120.0
 
 Counts = list[tuple[str, int, bool]]
 

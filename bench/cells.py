@@ -105,5 +105,5 @@ def echo_ceiling(cell: Cell, *, seconds: float) -> float:
         return run_load(f"127.0.0.1:{port}", cell, seconds=seconds, warmup_seconds=0.1).per_second
     finally:
         echo.stdin.close()
-        echo.wait(10)
+        echo.wait(60)
         echo.stdout.close()

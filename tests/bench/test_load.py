@@ -47,12 +47,12 @@ def echo_port(programs: Path) -> Iterator[int]:
         assert process.stdout is not None
         yield int(process.stdout.readline().split()[-1])
         process.stdin.close()
-        assert process.wait(5) == 0
+        assert process.wait(60) == 0
 
 
 def load(programs: Path, port: int, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [programs / "load", "--servers", f"127.0.0.1:{port},127.0.0.1:{port}", "--warmup", "0"]
-    return subprocess.run([*command, *arguments], capture_output=True, text=True, check=False, timeout=30)
+    return subprocess.run([*command, *arguments], capture_output=True, text=True, check=False, timeout=120)
 
 
 @needs_compiler
@@ -132,7 +132,7 @@ class ScriptedServer:
 def server() -> Iterator[ScriptedServer]:
     scripted = ScriptedServer()
     yield scripted
-    scripted.thread.join(10)
+    scripted.thread.join(60)
     assert not scripted.thread.is_alive()
 
 

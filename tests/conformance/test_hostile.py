@@ -20,8 +20,10 @@ import cbor2
 import pytest
 
 from tests.conformance.cases import CASES
+from tests.conformance.conftest import CONFIGURATION
 from tests.conformance.exchange import Frames
 from tests.conformance.wire import (
+    PATIENCE_SECONDS,
     ConnectionClosedError,
     SilentError,
     Wire,
@@ -134,10 +136,10 @@ def resident_mib(member: ZooKeeperMember) -> float:
 
 
 def dial(port: int) -> socket.socket:
-    return socket.create_connection(("127.0.0.1", port), 5.0)
+    return socket.create_connection(("127.0.0.1", port), PATIENCE_SECONDS)
 
 
-def is_closed(connection: socket.socket, patience_seconds: float = 5.0) -> bool:
+def is_closed(connection: socket.socket, patience_seconds: float = PATIENCE_SECONDS) -> bool:
     """Whether the other side closes, or resets, in time; what it sends before is read and dropped."""
     connection.settimeout(patience_seconds)
     try:
@@ -205,7 +207,7 @@ def test_connections_per_address_are_limited(tmp_path: Path) -> None:
                     assert is_closed(connection)
             assert [wire.ask(*exists("/")).error for wire in wires] == [0] * 10
             wires[0].close_session()
-            deadline = time.monotonic() + 5.0
+            deadline = time.monotonic() + PATIENCE_SECONDS
             while True:
                 # Its place is free as soon as the server has seen the end.
                 with contextlib.suppress(ConnectionClosedError), Wire(port) as again:
@@ -272,7 +274,7 @@ def test_who_never_reads_costs_a_bounded_amount(ours: ZooKeeperEnsemble) -> None
             requests = requests[wire.socket.send(requests) :]
         time.sleep(0.5)
         assert resident_mib(member) - before < 64
-        wire.socket.settimeout(10)
+        wire.socket.settimeout(PATIENCE_SECONDS)
         # Nothing is lost for one who starts to read after all.
         for _ in range(200):
             assert len(wire.receive().body) > 900_000
@@ -304,11 +306,11 @@ def forget(member: ZooKeeperMember, lost: Wire) -> None:
     """Close the session of a connection that is no more, unless it has expired, and remove /large."""
     with Wire(member.client_port, session=lost.session, password=lost.password) as again:
         again.close_session()
-
-
     with Wire(member.client_port) as wire:
         wire.ask(*delete("/large"))
         wire.close_session()
+
+
 HUGE = {
     "ACL": (1, text("/huge") + text(b"") + i32(2**31 - 1) + i32(0)),
     "watches": (101, i64(0) + i32(2**31 - 1)),
@@ -529,25 +531,32 @@ def paused(member: ZooKeeperMember) -> Iterator[None]:
         os.kill(member.pid, signal.SIGCONT)
 
 
-def test_a_follower_that_stands_still_holds_nobody_up(ours: ZooKeeperEnsemble) -> None:
-    """Longer than syncLimit (2.5 s): it is left out, and catches up when it goes on."""
-    follower = ours.followers()[0]
-    with undisturbed(ours, ours.leader()):
+@pytest.fixture
+def impatient() -> Iterator[ZooKeeperEnsemble]:
+    """Three members that take one for lost after syncLimit: 2.5 s."""
+    with zab_servers(3, configuration={**CONFIGURATION, "syncLimit": 5}) as ensemble:
+        yield ensemble
+
+
+def test_a_follower_that_stands_still_holds_nobody_up(impatient: ZooKeeperEnsemble) -> None:
+    """Longer than syncLimit: it is left out, and catches up when it goes on."""
+    follower = impatient.followers()[0]
+    with undisturbed(impatient, impatient.leader()):
         with paused(follower):
             time.sleep(3.0)
-        ours.wait()
-    same_tree(ours)
+        impatient.wait()
+    same_tree(impatient)
 
 
-def test_a_leader_that_stands_still_is_replaced(ours: ZooKeeperEnsemble) -> None:
+def test_a_leader_that_stands_still_is_replaced(impatient: ZooKeeperEnsemble) -> None:
     """Its followers elect another one; what it answers afterwards is not from the past."""
-    leader = ours.leader()
-    other = ours.followers()[0]
+    leader = impatient.leader()
+    other = impatient.followers()[0]
     path = "/while-the-leader-stood-still"
     with Wire(leader.client_port) as old:
         with paused(leader):
             old.send(*set_data("/", b"to the old leader"))
-            deadline = time.monotonic() + 20.0
+            deadline = time.monotonic() + 2 * PATIENCE_SECONDS
             while True:
                 with contextlib.suppress(ConnectionClosedError, SilentError, OSError), Wire(other.client_port) as wire:
                     assert wire.ask(*create(path)).error in (0, -110)
@@ -556,11 +565,11 @@ def test_a_leader_that_stands_still_is_replaced(ours: ZooKeeperEnsemble) -> None
                 assert time.monotonic() < deadline
                 time.sleep(0.05)
         assert is_closed(old.socket)
-    ours.wait()
-    assert ours.leader() is not leader
+    impatient.wait()
+    assert impatient.leader() is not leader
     with Wire(leader.client_port) as wire:
         wire.ask(*sync("/"))
         assert b"to the old leader" not in wire.ask(*get("/")).body
         assert wire.ask(*delete(path)).error == 0
         wire.close_session()
-    same_tree(ours)
+    same_tree(impatient)

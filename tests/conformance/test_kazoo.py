@@ -59,7 +59,7 @@ CREATED, DELETED = 1, 2
 @contextlib.contextmanager
 def client(hosts: str, **options: object) -> Iterator[KazooClient]:
     """A started client, which is stopped in any case."""
-    kazoo = KazooClient(hosts=hosts, **{"timeout": 8.0, **options})
+    kazoo = KazooClient(hosts=hosts, **{"timeout": 30.0, **options})
     kazoo.start(PATIENCE_SECONDS)
     try:
         yield kazoo

@@ -19,7 +19,7 @@ from typing import NamedTuple, Self
 
 PING, AUTH, CLOSE = 11, 100, -11
 NOTIFICATION_XID, PING_XID, AUTH_XID = -1, -2, -4
-PATIENCE_SECONDS = 5.0
+PATIENCE_SECONDS = 30.0
 
 Request = tuple[int, bytes]
 """Opcode and body."""

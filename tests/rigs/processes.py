@@ -12,8 +12,8 @@ from pathlib import Path
 from tests.rigs.ports import free_ports
 from tests.rigs.zookeeper_server import four_letter_word
 
-START_SECONDS = 30
-STOP_SECONDS = 20
+START_SECONDS = 120
+STOP_SECONDS = 60
 
 
 class ServerProcess:
@@ -120,8 +120,9 @@ def unstarted(directory, count, *extra):
             f"clientPort={ports[3 * number]}",
             "clientPortAddress=127.0.0.1",
             "tickTime=200",
-            "initLimit=10",
-            "syncLimit=10",
+            # Ten seconds: what the machine lets wait is not lost.
+            "initLimit=50",
+            "syncLimit=50",
             "minSessionTimeout=400",
             "maxSessionTimeout=40000",
             "maxClientCnxns=0",

@@ -26,10 +26,10 @@ from pathlib import Path
 from tests.rigs.ports import free_ports
 from tests.rigs.quick_java import quick_java
 
-_START_SECONDS = 60.0
-_STOP_SECONDS = 10.0
+_START_SECONDS = 120.0
+_STOP_SECONDS = 30.0
 _PROBE_SECONDS = 0.02
-_TOOL_SECONDS = 60.0
+_TOOL_SECONDS = 240.0
 
 _LOGGING = """\
 status = error
@@ -90,7 +90,7 @@ def java_command(main_class: str, *arguments: str, options: Sequence[str] = ()) 
     return [java, *quick, *options, "-cp", class_path(), main_class, *arguments]
 
 
-def four_letter_word(port: int, word: str, patience_seconds: float = 2.0) -> str:
+def four_letter_word(port: int, word: str, patience_seconds: float = 20.0) -> str:
     """Answer of the server on `port` to `word` (`srvr`, `ruok`, `mntr` …); empty when nobody answers."""
     with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), patience_seconds) as connection:
         connection.settimeout(patience_seconds)

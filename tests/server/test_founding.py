@@ -21,8 +21,8 @@ PAGE = (Path(__file__).parent.parent.parent / "docs" / "operations.md").read_tex
 
 @contextlib.contextmanager
 def kazoo(*members):
-    client = KazooClient(hosts=",".join(f"127.0.0.1:{member.client_port}" for member in members), timeout=10.0)
-    client.start(timeout=20)
+    client = KazooClient(hosts=",".join(f"127.0.0.1:{member.client_port}" for member in members), timeout=30.0)
+    client.start(timeout=60)
     try:
         yield client
     finally:
@@ -124,7 +124,7 @@ def run_as_shown(command, directory):
     words = [str(directory) if word == "/var/lib/zab" else word for word in shlex.split(command)]
     assert words[0] == "zab"
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    done = subprocess.run(words, capture_output=True, text=True, timeout=30, env={**os.environ, "PATH": path})
+    done = subprocess.run(words, capture_output=True, text=True, timeout=120, env={**os.environ, "PATH": path})
     return done.returncode, done.stdout.replace(str(directory), "/var/lib/zab").splitlines()
 
 

@@ -20,11 +20,11 @@ pytestmark = pytest.mark.slow
 
 
 @contextlib.contextmanager
-def kazoo(hosts, timeout=10.0):
+def kazoo(hosts, timeout=30.0):
     client = KazooClient(
         hosts=hosts, timeout=timeout, connection_retry={"max_tries": -1, "delay": 0.05, "max_delay": 0.2}
     )
-    client.start(timeout=20)
+    client.start(timeout=60)
     try:
         yield client
     finally:
@@ -32,7 +32,7 @@ def kazoo(hosts, timeout=10.0):
         client.close()
 
 
-def write_until_acknowledged(client, path, data, patience_seconds=20):
+def write_until_acknowledged(client, path, data, patience_seconds=60):
     """The seconds until a write succeeds."""
     started = time.monotonic()
     while True:
@@ -93,16 +93,17 @@ def test_server_stops_with_its_parent(tmp_path):
     with servers(tmp_path) as ensemble:
         [server] = ensemble.members
         server.process.stdin.close()
-        assert server.process.wait(20) == 0
+        assert server.wait() == 0
 
 
 def test_sessionless_connection_is_closed(tmp_path):
     with servers(tmp_path, 1, "nio.sessionlessCnxnTimeout=400") as ensemble:
         started = time.monotonic()
         with socket.create_connection(("127.0.0.1", ensemble.members[0].client_port)) as connection:
-            connection.settimeout(10)
+            connection.settimeout(30)
             assert connection.recv(1) == b""
-        assert 0.35 <= time.monotonic() - started < 5
+        # Without the setting it is ten seconds.
+        assert 0.35 <= time.monotonic() - started < 10
 
 
 def test_connections_beyond_the_limit_of_an_address_are_closed_at_once(tmp_path):
@@ -110,7 +111,7 @@ def test_connections_beyond_the_limit_of_an_address_are_closed_at_once(tmp_path)
         port = ensemble.members[0].client_port
         time.sleep(0.1)
         connections = [stack.enter_context(socket.create_connection(("127.0.0.1", port))) for _ in range(4)]
-        connections[3].settimeout(10)
+        connections[3].settimeout(60)
         assert connections[3].recv(1) == b""
         connections[0].settimeout(0.1)
         with pytest.raises(TimeoutError):
@@ -173,8 +174,8 @@ def test_log_that_cannot_be_written_ends_the_process_with_1(tmp_path):
 
         server.start(preexec_fn=limit_file_size)
         ensemble.wait_until_serving()
-        client = KazooClient(hosts=ensemble.hosts, timeout=5)
-        client.start(timeout=10)
+        client = KazooClient(hosts=ensemble.hosts, timeout=30)
+        client.start(timeout=60)
         acknowledged = create_until_lost(client, 100)
         assert acknowledged < 100
         assert server.wait() == 1
@@ -234,7 +235,7 @@ def test_without_a_quorum_nobody_is_served_and_with_one_again_everybody_is(tmp_p
         first, second, third = ensemble.members
         second.kill()
         third.kill()
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while first.mode is not None:
             assert time.monotonic() < deadline
             time.sleep(0.02)
@@ -269,10 +270,10 @@ def test_member_that_lost_its_data_is_given_a_snapshot_over_a_connection_of_its_
 
 def create(client, numbers):
     for pending in [client.create_async(f"/n{number}", bytes(100)) for number in numbers]:
-        pending.get(timeout=20)
+        pending.get(timeout=60)
 
 
-def wait_for(condition, patience_seconds=20):
+def wait_for(condition, patience_seconds=60):
     deadline = time.monotonic() + patience_seconds
     while not condition():
         assert time.monotonic() < deadline

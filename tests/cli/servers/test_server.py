@@ -43,7 +43,7 @@ def client_port(count: int) -> int:
 
 
 def end(process: subprocess.Popen[str]) -> tuple[int, str, str]:
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=120)
     return process.returncode, out, err
 
 
@@ -61,7 +61,7 @@ def members_of(directory: Path) -> list[int]:
 
 
 def wait_until_gone(directory: Path) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while members_of(directory):
         assert time.monotonic() < deadline
         time.sleep(0.02)
@@ -77,8 +77,8 @@ def test_ensemble_says_when_it_serves_and_ends_with_a_signal(tmp_path: Path, siz
     line = process.stdout.readline()
     assert line.startswith(f"serving at {hosts} ")
     assert len(members_of(tmp_path)) == size
-    client = KazooClient(hosts=hosts)
-    client.start(timeout=10)
+    client = KazooClient(hosts=hosts, timeout=30)
+    client.start(timeout=60)
     client.create("/kept", b"data")
     client.stop()
     client.close()
@@ -89,8 +89,8 @@ def test_ensemble_says_when_it_serves_and_ends_with_a_signal(tmp_path: Path, siz
     again = command(*words)
     assert again.stdout is not None
     assert again.stdout.readline().startswith("serving at")
-    client = KazooClient(hosts=hosts)
-    client.start(timeout=10)
+    client = KazooClient(hosts=hosts, timeout=30)
+    client.start(timeout=60)
     assert client.get("/kept")[0] == b"data"
     client.stop()
     client.close()
@@ -115,8 +115,8 @@ def test_member_that_dies_is_reported_and_the_others_go_on(tmp_path: Path) -> No
     process.stdout.readline()
     os.kill(members_of(tmp_path / "2")[0], signal.SIGKILL)
     assert process.stdout.readline().startswith("member 2 ended with exit code -9, see ")
-    client = KazooClient(hosts=f"127.0.0.1:{port},127.0.0.1:{port + 2}", timeout=20)
-    client.start(timeout=20)
+    client = KazooClient(hosts=f"127.0.0.1:{port},127.0.0.1:{port + 2}", timeout=30)
+    client.start(timeout=60)
     client.create("/after", b"")
     client.stop()
     client.close()
@@ -168,7 +168,7 @@ def test_server_runs_one_member_until_a_signal(tmp_path: Path) -> None:
         f"dataDir={tmp_path}\nclientPort={port}\nclientPortAddress=127.0.0.1\nunknownKey=1\npreAllocSize=1024\n"
     )
     process = command("server", str(tmp_path / "zoo.cfg"))
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while not is_open(port):
         assert time.monotonic() < deadline
         time.sleep(0.02)
