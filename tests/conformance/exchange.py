@@ -39,7 +39,7 @@ from tests.conformance.wire import (
 )
 
 UNIMPLEMENTED = -6
-CLOSING_SECONDS = 1.0
+CLOSING_SECONDS = 30.0
 
 
 @dataclass(frozen=True)

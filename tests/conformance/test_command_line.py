@@ -115,7 +115,8 @@ quit"""
 def lines_of(ensemble: ZooKeeperEnsemble) -> list[str]:
     """What the script prints: prompt and noise taken off, zxids, times, sessions and ports masked; events last.
 
-    Events are printed by a thread of their own, so where they stand among the answers is chance.
+    Events are printed by a thread of their own, so where they stand among the answers is chance. That the client is
+    closed may come too late to be printed at all.
     """
     done = zookeeper_main(ensemble.hosts, *SCRIPT.splitlines()[:-1])
     assert done.returncode == 0, done.stderr.decode()
@@ -135,7 +136,7 @@ def lines_of(ensemble: ZooKeeperEnsemble) -> list[str]:
     printed = re.sub(
         r"(?:^\w+: [\w.]+\n)+", lambda found: "".join(sorted(found[0].splitlines(True))), printed, flags=re.MULTILINE
     )
-    lines = [line for line in printed.splitlines() if line and line != "WATCHER::"]
+    lines = [line for line in printed.splitlines() if line and line != "WATCHER::" and "state:Closed" not in line]
     return sorted(lines, key=lambda line: line.startswith("WatchedEvent "))
 
 
