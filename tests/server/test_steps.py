@@ -6,6 +6,7 @@ import struct
 import threading
 import time
 from contextlib import asynccontextmanager
+from functools import partial
 
 import pytest
 import trio
@@ -18,7 +19,7 @@ from zab.jute.handshake import ConnectRequest
 from zab.member.config import parse
 from zab.server.server import serve
 
-PATIENCE_SECONDS = 20
+PATIENCE_SECONDS = 60
 STEP_MS_MAX = 20
 CONNECTIONS = 10
 FLIGHT = 200
@@ -165,8 +166,10 @@ async def test_client_that_never_reads_is_closed_and_the_others_are_served(tmp_p
         "zoo.cfg",
     )
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(serve, config)
-        await trio.sleep(0.2)
+        started = trio.Event()
+        nursery.start_soon(partial(serve, config, started=started.set))
+        with trio.fail_after(PATIENCE_SECONDS):
+            await started.wait()
         greedy = await Client.connect(port)
         await greedy.pipeline([create(1, b"/big"), set_data(2, b"/big", bytes(500_000))])
         get = request_frame(3, OpCode.GET_DATA, Writer().string(b"/big").bool(False).getvalue())

@@ -35,7 +35,7 @@ from zab.server.snapshotter import Snapshotter
 from zab.server.tasks import JournalOperator, Tasks
 from zab.wire.manners import Manners
 
-PATIENCE_SECONDS = 10
+PATIENCE_SECONDS = 30
 
 NOBODY = Manners(None, None, None, None, 2)
 """No client ever comes."""
@@ -53,7 +53,8 @@ class ScriptedMember:
         self.seen = trio.Event()
 
     def step(self, now, wall, inputs):
-        assert abs(now - now_ms()) < 1000
+        # The same clock in the same unit; how late the step comes says how busy the machine is.
+        assert 0 <= now_ms() - now < 60_000
         self.inputs += inputs
         if inputs:
             self.seen.set()
@@ -135,7 +136,7 @@ class FakeLinks:
 class Parts:
     """A host with its parts."""
 
-    def __init__(self, directory, spawn, *, addresses=None, stall_ms=300):
+    def __init__(self, directory, spawn, *, addresses=None, stall_ms=60_000):
         self.order = []
         self.member = ScriptedMember()
         self.loop = Loop()
@@ -156,7 +157,7 @@ class Parts:
             snapshotter=self.snapshotter,
             quorum_addresses=addresses or {2: Address("127.0.0.1", 1)},
             server_id=1,
-            connect_timeout_ms=1000,
+            connect_timeout_ms=30_000,
             stall_ms=stall_ms,
             spawn=spawn,
             purge=self.taken.append,
@@ -356,7 +357,7 @@ async def test_storage_effect_behind_a_transfer_gives_it_up(directory, tmp_path)
     never = trio.Event()
     async with (
         transfers_from(tmp_path / "leader", never) as (address, zxid, chain),
-        running(directory, addresses={2: address}, stall_ms=60_000) as parts,
+        running(directory, addresses={2: address}) as parts,
     ):
         parts.do(ev.FetchSnapshot(3, 2, zxid, chain, LINEAGE))
         await trio.sleep(0.05)
@@ -417,11 +418,11 @@ async def test_no_loop_work_waits_for_the_disk(directory, monkeypatch):
         monkeypatch.setattr(parts.storage, "perform", slow)
         parts.do(ev.DrainLog(1))
         await trio.sleep(0.05)
-        before = parts.order.count("links.receive")
         for _ in range(5):
+            before = parts.order.count("links.receive")
             parts.loop.wake()
-            await trio.sleep(0.005)
-        assert parts.order.count("links.receive") >= before + 5
-        assert parts.turn.longest_ns < 1_000_000_000
+            await until(lambda count=before: parts.order.count("links.receive") > count)
+        assert not may_go.is_set()
+        assert parts.turn.longest_ns < PATIENCE_SECONDS * 1_000_000_000 / 2
         may_go.set()
         await parts.member.wait_for(ev.LogDrained(1))
