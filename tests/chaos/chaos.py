@@ -24,10 +24,13 @@ from tests.rigs.zookeeper_server import ZooKeeperEnsemble, ZooKeeperMember, four
 CLIENTS = 6
 # Who is killed, and how often in comparison.
 VICTIMS = {"leader": 4, "one": 3, "two": 2, "all": 2}
-PROGRESS_SECONDS = 20.0
+# On a slow machine the killing goes on for longer.
+SECONDS_A_KILL_MAX = 10.0
+PROGRESS_SECONDS = 60.0
 QUIET_SECONDS = 5.0
-QUIET_PATIENCE_SECONDS = 40.0
-READ_SECONDS = 10.0
+QUIET_AGAIN_SECONDS = 1.0
+QUIET_PATIENCE_SECONDS = 120.0
+READ_SECONDS = 60.0
 
 # (zxid, digest) of the tree in the directory of a stopped member.
 TreeOf = Callable[[ZooKeeperMember], tuple[int, int]]
@@ -99,9 +102,9 @@ def run(
 def kill_members(
     ensemble: ZooKeeperEnsemble, seconds: float, source: random.Random, weights: Mapping[str, int], kills: list[str]
 ) -> None:
-    """Kills, waits, starts again, waits for it to serve, and over again until the time is up."""
+    """Kills, waits, starts again, waits for it to serve, over and over until it was long and often enough."""
     deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
+    while time.monotonic() < deadline or len(kills) < seconds / SECONDS_A_KILL_MAX:
         time.sleep(source.uniform(0.3, 2.0))
         victims = choose_victims(ensemble, source, weights)
         kills.append(f"server {', '.join(str(victim.server_id) for victim in victims)}")
@@ -144,8 +147,10 @@ def final_replicas(
 ) -> list[Replica]:
     """What each member holds when nothing moves any more (sessions whose client is gone have expired by then)."""
     paths = sorted({operation.path for operation in operations if operation.writes})
+    # A request whose client has given up may still be on its way: it must not arrive between two of the reads.
+    wait_for_rest(ensemble, QUIET_SECONDS)
     znodes = {member.server_id: read_patiently(member.client_port, paths) for member in ensemble.members}
-    zxid = wait_for_rest(ensemble)
+    zxid = wait_for_rest(ensemble, QUIET_AGAIN_SECONDS)
     trees = {member.server_id: (zxid, 0) for member in ensemble.members}
     if tree_of is not None:
         for member in ensemble.members:
@@ -172,7 +177,7 @@ def read_patiently(port: int, paths: Sequence[str]) -> dict[str, Held]:
             time.sleep(0.1)
 
 
-def wait_for_rest(ensemble: ZooKeeperEnsemble) -> int:
+def wait_for_rest(ensemble: ZooKeeperEnsemble, quiet_seconds: float) -> int:
     """The zxid at which all members stand, once it has not changed for a while."""
     deadline = time.monotonic() + QUIET_PATIENCE_SECONDS
     last, since = "", time.monotonic()
@@ -181,7 +186,7 @@ def wait_for_rest(ensemble: ZooKeeperEnsemble) -> int:
         now = zxids.pop() if len(zxids) == 1 else ""
         if now != last:
             last, since = now, time.monotonic()
-        if last and time.monotonic() - since > QUIET_SECONDS:
+        if last and time.monotonic() - since > quiet_seconds:
             return int(last, 16)
         time.sleep(0.1)
     raise ChaosError(f"members do not come to rest: {[zxid_of(member) for member in ensemble.members]}")
