@@ -23,7 +23,8 @@ from tests.rigs.zookeeper_server import ZooKeeperMember, zookeeper, zookeeper_ma
 
 _LOAD_THREADS = 2
 _LOAD_ROUNDS = 400
-_EXPIRY_SECONDS = 10.0
+_EXPIRY_MS = 2000
+_PATIENCE_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,8 @@ def make_real_files(directory: Path) -> RealFiles:
         for number in range(20):
             client.create(f"/after-{number}", b"x" * number)
         znodes = dict(_walk(client, "/"))
+        # Those may have begun another one.
+        _wait_for_snapshot(member)
         member.kill()
         client.stop()
         client.close()
@@ -77,7 +80,7 @@ def make_real_files(directory: Path) -> RealFiles:
 
 def _connect(hosts: str, seconds: float = 60.0) -> KazooClient:
     client = KazooClient(hosts, timeout=seconds)
-    client.start()
+    client.start(_PATIENCE_SECONDS)
     return client
 
 
@@ -120,13 +123,14 @@ def _expire_a_session(hosts: str) -> None:
     """A client that makes ephemerals and hangs up without closing its session; the server closes it."""
     host, _, port = hosts.partition(":")
     with socket.create_connection((host, int(port))) as connection:
-        _exchange(connection, struct.pack(">iqiqi16s", 0, 0, 600, 0, 16, bytes(16)))
+        _exchange(connection, struct.pack(">iqiqi16s", 0, 0, _EXPIRY_MS, 0, 16, bytes(16)))
         for xid, path in enumerate((b"/expired", b"/a/expired"), 1):
             acl = struct.pack(">iii5si6s", 1, 31, 5, b"world", 6, b"anyone")
-            _exchange(connection, struct.pack(">iii", xid, 1, len(path)) + path + bytes(4) + acl + struct.pack(">i", 1))
+            request = struct.pack(">iii", xid, 1, len(path)) + path + bytes(4) + acl + struct.pack(">i", 1)
+            answer = _exchange(connection, request)
+            assert struct.unpack_from(">iqi", answer)[::2] == (xid, 0), "the znode is not created"
     watcher = _connect(hosts)
-    assert watcher.exists("/expired") is not None
-    deadline = time.monotonic() + _EXPIRY_SECONDS
+    deadline = time.monotonic() + _PATIENCE_SECONDS
     while watcher.exists("/expired") is not None:
         assert time.monotonic() < deadline, "the session does not expire"
         time.sleep(0.05)
@@ -134,11 +138,11 @@ def _expire_a_session(hosts: str) -> None:
     watcher.close()
 
 
-def _exchange(connection: socket.socket, request: bytes) -> None:
+def _exchange(connection: socket.socket, request: bytes) -> bytes:
     """One frame out, the answer's frame in."""
     connection.sendall(struct.pack(">i", len(request)) + request)
     (length,) = struct.unpack(">i", connection.recv(4, socket.MSG_WAITALL))
-    connection.recv(length, socket.MSG_WAITALL)
+    return connection.recv(length, socket.MSG_WAITALL)
 
 
 def _load(hosts: str) -> None:
@@ -168,11 +172,9 @@ def _load(hosts: str) -> None:
 
 def _wait_for_snapshot(member: ZooKeeperMember) -> None:
     """Until no snapshot is being written: the newest one ends with a seal."""
-    deadline = time.monotonic() + 5
-    while time.monotonic() < deadline:
-        newest = max(member.version_2.glob("snapshot.*"), key=_zxid)
-        if newest.read_bytes().endswith(b"\x00\x00\x00\x01/"):
-            return
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    while not max(member.version_2.glob("snapshot.*"), key=_zxid).read_bytes().endswith(b"\x00\x00\x00\x01/"):
+        assert time.monotonic() < deadline, "a snapshot is not finished"
         time.sleep(0.02)
 
 
