@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
-from tests.rigs.ports import free_ports
+from tests.rigs.ports import _own_ports, free_ports
 from tests.rigs.processes import is_open
-from zab.cli.servers.local_ensemble import LocalEnsemble, _property
+from zab.cli.servers.local_ensemble import ELECTION_OFFSET, LocalEnsemble, _property
 from zab.server.config_file import load
 
 pytestmark = pytest.mark.slow
@@ -35,11 +35,11 @@ def command(*words: str, options: tuple[str, ...] = ()) -> subprocess.Popen[str]
 
 
 def client_port(count: int) -> int:
-    """The first of `count` free ports in a row."""
+    """The first of `count` free ports in a row; those that the ensemble wants beside them are of this worker, too."""
     while True:
-        [port] = free_ports(1)
-        if not any(is_open(port + number) for number in range(count)):
-            return port
+        ports = free_ports(count)
+        if ports[-1] == ports[0] + count - 1 and ports[-1] + ELECTION_OFFSET in _own_ports():
+            return ports[0]
 
 
 def end(process: subprocess.Popen[str]) -> tuple[int, str, str]:
