@@ -5,6 +5,7 @@ How fast anything is, is not tested.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import shutil
@@ -107,13 +108,12 @@ class ScriptedServer:
     def _serve(self) -> None:
         with self.listener, self.listener.accept()[0] as connection, connection.makefile("rb") as stream:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            while prefix := stream.read(4):
-                frame = stream.read(struct.unpack(">i", prefix)[0])
-                self.frames.append(frame)
-                try:
+            # Who ends before it has read everything resets the connection.
+            with contextlib.suppress(OSError):
+                while prefix := stream.read(4):
+                    frame = stream.read(struct.unpack(">i", prefix)[0])
+                    self.frames.append(frame)
                     self._send(connection, self._answer(len(self.frames), frame))
-                except OSError:
-                    return
 
     def _answer(self, index: int, frame: bytes) -> bytes:
         if index == 1:
