@@ -195,10 +195,13 @@ class ZooKeeperEnsemble:
         return ",".join(member.host for member in self.members)
 
     def leader(self) -> ZooKeeperMember:
-        """The member that leads now (or the standalone server)."""
-        for member in self.members:
-            if member.running and member.mode() in ("leader", "standalone"):
-                return member
+        """The member that leads (or the standalone server). While the members elect one, this waits."""
+        deadline = time.monotonic() + _START_SECONDS
+        while time.monotonic() < deadline:
+            for member in self.members:
+                if member.running and member.mode() in ("leader", "standalone"):
+                    return member
+            time.sleep(_PROBE_SECONDS)
         raise ZooKeeperError("no leader")
 
     def followers(self) -> list[ZooKeeperMember]:
