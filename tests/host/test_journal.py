@@ -12,7 +12,8 @@ from zab.host.journal import Journal, open_journal, written
 
 
 @pytest.fixture
-def restored():
+def restored(monkeypatch):
+    monkeypatch.setattr(module, "_STOP_SECONDS", 60)
     logger = logging.getLogger("zab")
     before = logger.handlers[:], logger.propagate, logger.level
     yield
@@ -73,7 +74,7 @@ def test_stream_that_stops_reading_stops_nobody_and_what_is_lost_is_counted(rest
 
     class Stuck(io.StringIO):
         def write(self, text):
-            reads.wait(5)
+            reads.wait(60)
             return super().write(text)
 
     stream = Stuck()
