@@ -38,7 +38,7 @@ def run(command: list[str] | str, hosts: str) -> str:
         shell=isinstance(command, str),
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=120,
         env={**os.environ, "ZAB_HOSTS": hosts, "PATH": path},
         check=False,
     )

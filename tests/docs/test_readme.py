@@ -56,7 +56,7 @@ def test_the_commands_print_what_the_readme_says(ensemble: tuple[str, Path]) -> 
             shell=True,
             capture_output=True,
             text=True,
-            timeout=30,
+            timeout=120,
             env=environment(hosts),
             cwd=ROOT,
             check=False,
@@ -73,7 +73,7 @@ def test_the_program_runs(ensemble: tuple[str, Path]) -> None:
     (program,) = re.findall(r"```python\n(.*?)```", README, re.S)
     assert HOSTS in program
     done = subprocess.run(
-        [sys.executable, "-c", program.replace(HOSTS, hosts)], capture_output=True, text=True, timeout=30, check=False
+        [sys.executable, "-c", program.replace(HOSTS, hosts)], capture_output=True, text=True, timeout=120, check=False
     )
     assert (done.stdout, done.returncode) == ("hello 0\n", 0), done.stderr
 

@@ -8,7 +8,7 @@ import pytest
 
 from zab.host.job_thread import JobThread
 
-PATIENCE_SECONDS = 5
+PATIENCE_SECONDS = 60
 
 
 @pytest.fixture

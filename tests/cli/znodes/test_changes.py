@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 import trio
 
-from tests.cli.commands import started
+from tests.cli.commands import PATIENCE_SECONDS, started
 from tests.client.running import running
 from zab.cli.main import main
 from zab.cli.znodes.changes import change_line, json_change
@@ -96,7 +96,7 @@ def test_changes_as_they_come_until_ctrl_c(hosts: str) -> None:
             ("DELETED", "/live/a"),
         ]
         process.send_signal(signal.SIGINT)
-        assert process.wait(10) == 130
+        assert process.wait(PATIENCE_SECONDS) == 130
         assert process.stdout.read() == ""
         assert "Traceback" not in process.stderr.read()
 

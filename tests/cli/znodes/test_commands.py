@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from tests.cli.commands import Result, call, started
+from tests.cli.commands import PATIENCE_SECONDS, Result, call, started
 from tests.client.running import KINDS, running
 from zab.cli.main import main
 from zab.client import connect
@@ -91,7 +91,7 @@ def test_wrong_usage_is_2(zab: Callable[..., Result], words: list[str]) -> None:
 
 def test_no_server_is_3(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ending:
-        main(["--wait", "0.2", "ls", "/", "--server", "127.0.0.1:1"])
+        main(["--wait", "2", "ls", "/", "--server", "127.0.0.1:1"])
     assert ending.value.code == 3
     assert "127.0.0.1:1: " in capsys.readouterr().err
 
@@ -245,7 +245,7 @@ def test_watch_follows_a_subtree(hosts: str, zab: Callable[..., Result]) -> None
         zab("set", "/a", "x")
         zab("delete", "/a")
         lines = process.stdout.read().splitlines()
-        assert process.wait(10) == 0
+        assert process.wait(PATIENCE_SECONDS) == 0
     assert [line.rpartition(" zxid=")[0] for line in lines] == ["CREATED /a", "DATA_CHANGED /a", "DELETED /a"]
 
 
@@ -254,7 +254,7 @@ def test_an_interrupt_ends_a_watch(hosts: str) -> None:
         assert process.stderr is not None
         process.stderr.readline()
         process.send_signal(signal.SIGINT)
-        assert process.wait(10) == 130
+        assert process.wait(PATIENCE_SECONDS) == 130
         assert "Traceback" not in process.stderr.read()
 
 
@@ -266,7 +266,7 @@ def test_a_one_shot_watch_waits_for_its_event(hosts: str, zab: Callable[..., Res
         assert process.stdout.readline() == "before\n"
         zab("set", "/a", "after")
         out = process.stdout.read()
-        assert process.wait(10) == 0
+        assert process.wait(PATIENCE_SECONDS) == 0
     assert "type:NodeDataChanged path:/a" in out
 
 
@@ -277,13 +277,13 @@ def test_a_reader_that_has_enough_is_no_crash(hosts: str, zab: Callable[..., Res
         process.stderr.readline()
         process.stdout.close()
         zab("create", "/a")
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + PATIENCE_SECONDS
         number = 0
         # The root's own children change only here.
         while process.poll() is None and time.monotonic() < deadline:
             trio.run(_touch, hosts, f"/test_pipe_{number}")
             number += 1
-        assert process.wait(10) == 1
+        assert process.wait(PATIENCE_SECONDS) == 1
         assert "Traceback" not in process.stderr.read()
 
 

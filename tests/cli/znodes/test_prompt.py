@@ -35,7 +35,7 @@ class Screen(io.StringIO):
     async def until(self, text: str, start: int = 0) -> int:
         """Where `text` stands, at `start` or behind it."""
         self._token = trio.lowlevel.current_trio_token()
-        with trio.fail_after(10):
+        with trio.fail_after(60):
             while (found := self.getvalue().find(text, start)) < 0:
                 await self._changed.wait()
                 self._changed = trio.Event()

@@ -15,7 +15,7 @@ import pytest
 from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 
-from tests.cli.commands import started
+from tests.cli.commands import PATIENCE_SECONDS, started
 from tests.client.running import KINDS, running
 from zab.cli.znodes import completion
 from zab.cli.znodes.completion import ShellCompleter
@@ -77,7 +77,7 @@ def test_an_interrupt_ends_a_shell_without_a_terminal_and_closes_its_session(hos
         process.stdin.flush()
         assert process.stdout.readline() == "Created /interrupted\n"
         process.send_signal(signal.SIGINT)
-        assert process.wait(10) == 130
+        assert process.wait(PATIENCE_SECONDS) == 130
         assert "Traceback" not in process.stderr.read()
     assert "NONODE" in piped(hosts, "get /interrupted").stderr
 
@@ -180,7 +180,7 @@ class Terminal:
     def type(self, keys: bytes) -> None:
         os.write(self._descriptor, keys)
 
-    def read_until(self, text: bytes, patience_seconds: float = 15.0) -> None:
+    def read_until(self, text: bytes, patience_seconds: float = PATIENCE_SECONDS) -> None:
         """What is on the screen up to `text` is taken off it."""
         deadline = time.monotonic() + patience_seconds
         while text not in self.screen:
@@ -194,7 +194,7 @@ class Terminal:
         self.screen = self.screen.partition(text)[2]
 
     def end(self) -> int:
-        deadline = time.monotonic() + 15
+        deadline = time.monotonic() + PATIENCE_SECONDS
         while time.monotonic() < deadline:
             if select.select([self._descriptor], [], [], 0.1)[0]:
                 try:

@@ -89,7 +89,7 @@ def served(directory: Path) -> dict[str, tuple]:
     """All znodes that a ZooKeeper started on `directory`/server1/data serves."""
     with zookeeper(directory=directory, properties={"extendedTypesEnabled": "true", "skipACL": "yes"}) as ensemble:
         client = KazooClient(ensemble.hosts)
-        client.start()
+        client.start(60)
         found = {}
         pending = ["/"]
         while pending:
@@ -101,7 +101,8 @@ def served(directory: Path) -> dict[str, tuple]:
         client.stop()
         client.close()
         # ZooKeeper compares the digest of each transaction that it replays with the one in the log.
-        assert "zk_digest_mismatches_count\t0\n" in four_letter_word(ensemble.members[0].client_port, "mntr")
+        mntr = four_letter_word(ensemble.members[0].client_port, "mntr", patience_seconds=60)
+        assert "zk_digest_mismatches_count\t0\n" in mntr
     return found
 
 

@@ -127,7 +127,7 @@ def test_what_a_real_zookeeper_compressed_is_read(run: Run, tmp_path: Path) -> N
     ) as ensemble:
         (member,) = ensemble.members
         client = KazooClient(ensemble.hosts, timeout=10)
-        client.start(30)
+        client.start(60)
         for path, data in znodes.items():
             client.create(path, data)
         client.stop()

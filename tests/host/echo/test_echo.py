@@ -33,7 +33,7 @@ from zab.host.disk import RealDisk
 from zab.host.listener import open_listener
 from zab.wire.frames import FrameReader, frame
 
-PATIENCE_SECONDS = 10
+PATIENCE_SECONDS = 60
 
 
 def answers_in(payloads):

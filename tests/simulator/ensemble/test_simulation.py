@@ -65,7 +65,7 @@ def test_the_same_seed_is_the_same_run_in_another_process_with_another_order_of_
             check=True,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=300,
         ).stdout.strip()
         for hash_seed in ("1", "77")
     }
@@ -77,7 +77,7 @@ def test_it_needs_no_trio_and_no_sockets() -> None:
         "import sys; from zab.simulator.ensemble.simulation import run; "
         "run(1); print({'trio', 'socket', 'selectors'} & set(sys.modules))"
     )
-    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=300)
     assert done.stdout.strip() == "set()"
 
 
