@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark]
 
-# What a client does and what its clock says are apart by a round trip and the work of one machine.
+# The leader's clock is this machine's, read at another moment of its work.
 SLACK_SECONDS = 1.0
 
 
@@ -41,7 +41,7 @@ def test_holders_knew_that_they_held(spark: SparkSession, directories: Directori
         row = turns[hold.znode]
         assert (row["session"], row["held"]) == (hold.session, True)
         assert row["acquired"].timestamp() - SLACK_SECONDS <= hold.since
-        assert abs(row["left"].timestamp() - hold.until) <= SLACK_SECONDS
+        assert hold.until - SLACK_SECONDS <= row["left"].timestamp() <= hold.gone + SLACK_SECONDS
     for lock in {hold.lock for hold in directories.holds}:
         mine = sorted((row for row in queue if row["lock"] == lock), key=lambda row: row["acquired_zxid"])
         assert all(one["left_zxid"] <= following["acquired_zxid"] for one, following in itertools.pairwise(mine))

@@ -73,7 +73,9 @@ def test_the_largest_ensemble_comes_first(reported: Reported) -> None:
 def test_what_was_written_is_counted(reported: Reported, known: tuple[str, Directories]) -> None:
     facts, directories = reported.facts[known[0]], known[1]
     assert facts.last_zxid == directories.last_zxid
-    assert [epoch.epoch for epoch in facts.epochs] == [1, 2, 3]
+    epochs = [epoch.epoch for epoch in facts.epochs]
+    assert len(epochs) >= 3
+    assert epochs == sorted({write.zxid >> 32 for write in directories.writes})
     assert sum(epoch.count for epoch in facts.epochs) == facts.transactions >= len(directories.writes)
     refused = sum(bool(write.error) for write in directories.writes)
     refused += sum(len(write.parts) for write in directories.writes if any(part.error for part in write.parts))

@@ -22,14 +22,26 @@ from kazoo.client import KazooClient
 
 from datatree.zookeeper.snapshot import is_complete
 from tests.pipeline.rigs.load import Recorder, Worker, Write, connect, disconnect, every_kind
-from tests.pipeline.rigs.load_sessions import Hold, Life, RawSession, contend, outlive, queue_up, wait_for_the_end, wave
+from tests.pipeline.rigs.load_sessions import (
+    Hold,
+    Life,
+    RawSession,
+    contend,
+    outlive,
+    queue_up,
+    wait_for_the_end,
+    wait_until_gone,
+    wave,
+)
 from tests.rigs.zab_server import zab_servers
-from tests.rigs.zookeeper_server import ZooKeeperEnsemble, four_letter_word, zookeeper
+from tests.rigs.zookeeper_server import ZooKeeperEnsemble, ZooKeeperMember, four_letter_word, zookeeper
 from zab.host.disk import RealDisk
 
 WORKERS = 4
 SEED = 20_26
-PATIENCE_SECONDS = 30.0
+PATIENCE_SECONDS = 120.0
+LOGS_MIN, SNAPSHOTS_MIN = 6, 5
+"""What each member leaves at the least, however fast or slow the machine: tests take files away from them."""
 OPEN_TIMEOUT_MS = 60_000
 NATIVE, VERSION_2 = "native", "version-2"
 
@@ -41,6 +53,10 @@ _SHARED_CONFIGURATION = {
     "maxSessionTimeout": 60_000,
 }
 _CONTAINER_CHECK_MS = 500
+
+
+def version_of(kind: str) -> str:
+    return "version-1" if kind == NATIVE else "version-2"
 
 
 @dataclass(frozen=True)
@@ -76,7 +92,7 @@ class Directories:
     @property
     def version(self) -> str:
         """The directory of the files below a data directory."""
-        return "version-1" if self.kind == NATIVE else "version-2"
+        return version_of(self.kind)
 
     def copy(self, to: Path) -> Directories:
         """The same below `to`, which a test may change."""
@@ -169,6 +185,10 @@ def _run(kind: str, servers: AbstractContextManager[ZooKeeperEnsemble], director
             killed_zxid = max(write.zxid for write in story.writes())
             _start_all(ensemble)
             _wait_for_writes(story, 500)
+            kept = [member.data_directory / version_of(kind) for member in ensemble.members]
+            _wait(lambda: all(map(_has_files, kept)), "there are too few logs and snapshots")
+            # The leader deletes it when it looks at containers next, and nothing may change once the tree is read.
+            wait_until_gone(founder.client, "/kinds/container-emptied")
         left = RawSession(ports[0], OPEN_TIMEOUT_MS)
         left.create("/lives/left-open")
         story.lives.append(left.leave_open())
@@ -209,12 +229,29 @@ def _wait(condition: Callable[[], bool], complaint: str) -> None:
         time.sleep(0.01)
 
 
+def _has_files(directory: Path) -> bool:
+    counts = len(numbered_files(directory, "log")), len(numbered_files(directory, "snapshot"))
+    return counts[0] >= LOGS_MIN and counts[1] >= SNAPSHOTS_MIN
+
+
 def _kill_the_leader(ensemble: ZooKeeperEnsemble) -> None:
-    leader = ensemble.leader()
+    leader = _wait_for_leader(ensemble)
     leader.kill()
-    _wait(lambda: any(member.mode() == "leader" for member in ensemble.members if member.running), "no new leader")
+    _wait_for_leader(ensemble)
     leader.start()
     ensemble.wait()
+
+
+def _wait_for_leader(ensemble: ZooKeeperEnsemble) -> ZooKeeperMember:
+    """Also where one that is busy does not say at once that it leads."""
+    found: list[ZooKeeperMember] = []
+
+    def look() -> bool:
+        found.extend(member for member in ensemble.members if member.running and member.mode() == "leader")
+        return bool(found)
+
+    _wait(look, "no leader")
+    return found[0]
 
 
 def _kill_all(ensemble: ZooKeeperEnsemble, directory: Path) -> tuple[Path, ...]:
@@ -238,14 +275,14 @@ def _start_all(ensemble: ZooKeeperEnsemble) -> None:
 
 
 def _tell_stories(story: _Story, hosts: str, ports: Sequence[int], client: KazooClient) -> None:
-    story.lives += wave(ports, client)
+    story.lives += wave(ports)
     story.holds += contend(hosts, "/locks/contended")
     story.holds += contend(hosts, "/election/leader", contenders=2, rounds=2)
     story.holds += queue_up(ports, client, "/locks/queue")
     holds, life = outlive(hosts, ports[1], "/locks/inherited")
     story.holds += holds
     story.lives.append(life)
-    wait_for_the_end(client, [life])
+    wait_for_the_end(client, story.lives)
 
 
 def _read_tree(hosts: str) -> dict[str, Znode]:
