@@ -30,8 +30,15 @@ pytestmark = pytest.mark.slow
 
 CONFIG = "/zookeeper/config"
 REFUSED_SECONDS = 2.0
-"""Ten times what it takes to join."""
-CONFIGURATION = {"tickTime": 300, "initLimit": 60, "maxSessionTimeout": 60_000, "extendedTypesEnabled": "true"}
+"""Ten times what it takes to join, once the members have found each other."""
+START_SECONDS = 60.0
+CONFIGURATION = {
+    "tickTime": 300,
+    "initLimit": 60,
+    "syncLimit": 30,
+    "maxSessionTimeout": 60_000,
+    "extendedTypesEnabled": "true",
+}
 ZOOKEEPER_CONFIGURATION = {name: value for name, value in CONFIGURATION.items() if name != "extendedTypesEnabled"}
 
 
@@ -155,8 +162,11 @@ def test_a_member_of_the_old_ensemble_does_not_mix_in(zab_directories: Directori
         ensemble.members[2].start()
         client = connect(ensemble.members[0].host)
         client.create("/only-here", b"")
+        deadline = time.monotonic() + START_SECONDS
+        while "link is up" not in ensemble.members[2].log_text():
+            assert time.monotonic() < deadline, ensemble.members[2].log_text()
+            time.sleep(0.02)
         time.sleep(REFUSED_SECONDS)
-        assert "link is up" in ensemble.members[2].log_text()
         assert ensemble.members[2].mode() == ""
         assert client.get("/only-here")[0] == b""
         assert set(client.get_children("/")) == {"only-here", *names}
