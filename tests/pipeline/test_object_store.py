@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.slow, pytest.mark.java]
 
-START_SECONDS = 30
+START_SECONDS = 120
 REGION = "us-east-1"
 BUCKET = "backups"
 
@@ -43,7 +43,12 @@ class Store:
     def __init__(self, port: int) -> None:
         self.port = port
         self.files = fs.S3FileSystem(
-            endpoint_override=f"127.0.0.1:{port}", scheme="http", region=REGION, allow_bucket_creation=True
+            endpoint_override=f"127.0.0.1:{port}",
+            scheme="http",
+            region=REGION,
+            allow_bucket_creation=True,
+            connect_timeout=START_SECONDS,
+            request_timeout=START_SECONDS,
         )
         self.files.create_dir(BUCKET)
 
