@@ -3,7 +3,7 @@
     with spark_cluster(workers=2) as cluster:
         subprocess.run([...], env=cluster.environment)     # a driver, with `cluster.url`
     with spark_cluster(heads=2, zookeeper_hosts=ensemble.hosts) as cluster:
-        cluster.active().kill()                            # the standby takes over
+        cluster.active().kill()                            # the standby takes over; None where none leads
 
 What Spark calls a master is a head here. Everything listens on free loopback ports. Leaving the block ends exactly the
 processes started in it, whatever happened inside: workers are asked first, so that they end their executors; what does
@@ -14,13 +14,13 @@ when its worker is gone, a Python worker when its executor is.
 from __future__ import annotations
 
 import contextlib
+import http.client
 import json
 import os
 import subprocess
 import sys
 import tempfile
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -45,7 +45,7 @@ EXECUTOR_SETTINGS = {
 }
 """For the drivers of tests: two executors of one core each, small, and quick to start."""
 
-_START_SECONDS = 60.0
+_START_SECONDS = 120.0
 _STOP_SECONDS = 10.0
 _PROBE_SECONDS = 0.05
 
@@ -112,11 +112,11 @@ class Daemon:
         self.process = None
 
     def status(self) -> dict[str, Any]:
-        """What /json/ says; empty while nobody answers."""
+        """What /json/ says; empty while nobody answers, or one that ends breaks off in the middle."""
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{self.web_port}/json/", timeout=5) as answer:
                 found = json.load(answer)
-        except (OSError, urllib.error.URLError, json.JSONDecodeError):
+        except (OSError, http.client.HTTPException, json.JSONDecodeError):
             return {}
         assert isinstance(found, dict)
         return found
@@ -136,21 +136,20 @@ class Cluster:
     heads: list[Daemon] = field(default_factory=list)
     workers: list[Daemon] = field(default_factory=list)
 
-    def active(self) -> Daemon:
-        """The head that leads. Raises ClusterError when none does."""
-        for head in self.heads:
-            if head.running and head.status().get("status") == "ALIVE":
-                return head
-        raise ClusterError("no head leads")
+    def active(self) -> Daemon | None:
+        """The head that leads; None when none says so now."""
+        return next((head for head in self.heads if head.running and _leads(head.status())), None)
 
-    def has_active(self) -> bool:
-        return any(head.running and head.status().get("status") == "ALIVE" for head in self.heads)
+    def status(self) -> dict[str, Any]:
+        """What the head that leads says; empty while none does."""
+        found = (head.status() for head in self.heads if head.running)
+        return next(filter(_leads, found), {})
 
     def has_workers(self, count: int) -> bool:
         """Whether the head that leads has that many workers. Raises ClusterError when a daemon ended."""
         for daemon in (*self.heads, *self.workers):
             daemon.check()
-        return self.has_active() and self.active().status().get("aliveworkers") == count
+        return self.status().get("aliveworkers") == count
 
     def work_directories(self) -> list[Path]:
         """Of the executors there have been, each with their stderr and the files that were shipped to them."""
@@ -161,6 +160,10 @@ class Cluster:
         files = [daemon.log for daemon in (*self.heads, *self.workers)]
         files += [path / "stderr" for path in self.work_directories()]
         return "\n".join(f"--- {file}\n{file.read_text(errors='replace')[-2000:]}" for file in files if file.exists())
+
+
+def _leads(status: dict[str, Any]) -> bool:
+    return status.get("status") == "ALIVE"
 
 
 @contextlib.contextmanager
@@ -189,7 +192,7 @@ def spark_cluster(
             cluster.heads.append(_head(number, port, web_port, environment, directory))
             cluster.heads[-1].start()
         # A worker that finds nobody tries again after 5 s at the earliest.
-        wait_for(lambda: _all_answer(cluster.heads) and cluster.has_active(), "a head that leads")
+        wait_for(lambda: _all_answer(cluster.heads) and cluster.active() is not None, "a head that leads")
         for number, web_port in enumerate(ports[2 * heads :], 1):
             cluster.workers.append(_worker(number, url, web_port, environment, directory))
             cluster.workers[-1].start()
