@@ -60,9 +60,18 @@ def where(_: object) -> list[tuple[str, str]]:
     return [(zab.pipeline.schema.__file__, os.getcwd())]
 
 
+SETTINGS = {
+    **EXECUTOR_SETTINGS,
+    "spark.cores.max": "2",
+    "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+    "spark.scheduler.maxRegisteredResourcesWaitingTime": "90s",
+}
+"""Nothing runs before both workers have their executor: else the first may have done all before the second is there."""
+
+
 def main() -> None:
     url, top, *dirs = sys.argv[1:]
-    with job_session(url, memory="768m", settings=EXECUTOR_SETTINGS) as spark:
+    with job_session(url, memory="768m", settings=SETTINGS) as spark:
         found = spark.sparkContext.parallelize(range(8), 8).mapPartitions(where).collect()
         print(json.dumps({"name": "", "workers": found, "app": spark.sparkContext.applicationId}), flush=True)
         for name, job in JOBS.items():
