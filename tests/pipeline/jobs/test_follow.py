@@ -23,6 +23,7 @@ from tests.pipeline.rigs.ensembles import Directories
 from tests.pipeline.streaming.test_following import poll, zxids_of
 from tests.rigs.quick_java import quick_java
 from tests.rigs.zab_server import zab_servers
+from tests.rigs.zookeeper_server import ZooKeeperEnsemble, ZooKeeperMember
 from zab.cli.exits import INTERRUPTED
 from zab.pipeline.errors import PipelineError
 from zab.pipeline.jobs.follow import Progress, follow
@@ -188,7 +189,7 @@ class Writing:
         self._thread = threading.Thread(target=self._write)
 
     def __enter__(self) -> Self:
-        self.client.start(timeout=30)
+        self.client.start(timeout=60)
         self.client.create("/kill", b"")
         self._thread.start()
         return self
@@ -261,8 +262,14 @@ def test_each_transaction_once_across_kills_of_driver_and_jvm(spark: "SparkSessi
         "when its files are named, before the batch is done": lambda: bool(numbers(named) - numbers(commits)),
         "Ctrl-C": lambda: len(numbers(commits)) > started + 1,
     }
-    configuration = {"preAllocSize": 64, "snapCount": 3000, "autopurge.purgeInterval": 0, "tickTime": 500}
-    with zab_servers(3, configuration=configuration) as ensemble:
+    configuration = {
+        "preAllocSize": 64,
+        "snapCount": 3000,
+        "autopurge.purgeInterval": 0,
+        "tickTime": 500,
+        "syncLimit": 30,
+    }
+    with zab_servers(3, directory=tmp_path / "servers", configuration=configuration) as ensemble:
         dirs = [member.data_directory for member in ensemble.members]
         with Writing(ensemble.hosts) as writing:
             for what, is_there in points.items():
@@ -271,17 +278,18 @@ def test_each_transaction_once_across_kills_of_driver_and_jvm(spark: "SparkSessi
                     wait_for(is_there, process, what, log)
                     if what == "Ctrl-C":
                         os.killpg(process.pid, signal.SIGINT)
-                        assert process.wait(30) == INTERRUPTED
+                        assert process.wait(PATIENCE_SECONDS) == INTERRUPTED
                 if started == 0:
-                    killed = ensemble.leader()
+                    killed = leader_of(ensemble)
                     killed.kill()
                     killed.start()
         ensemble.wait()
         written = len(numbers(commits))
         wait_until_idle(dirs)
-        follow(spark, map(str, dirs), str(out), str(checkpoint), once=True)
-        following, ensembles = poll(dirs)
-        expected = zxids_of(following, ensembles.route(0))
+    # The members are gone, so that nothing comes after what is followed here: a session that expires would.
+    follow(spark, map(str, dirs), str(out), str(checkpoint), once=True)
+    following, ensembles = poll(dirs)
+    expected = zxids_of(following, ensembles.route(0))
     rows = rows_in(out)
     assert list(dict.fromkeys(row[0] for row in rows)) == expected
     assert len({row[:2] for row in rows}) == len(rows)
@@ -293,8 +301,20 @@ def test_each_transaction_once_across_kills_of_driver_and_jvm(spark: "SparkSessi
     assert said == []
 
 
+PATIENCE_SECONDS = 120
+
+
+def leader_of(ensemble: ZooKeeperEnsemble) -> ZooKeeperMember:
+    """Waits for one: it may be busy, or have lost its followers for a moment."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not (leading := [member for member in ensemble.members if member.mode() == "leader"]):
+        assert time.monotonic() < deadline, "no leader"
+        time.sleep(0.02)
+    return leading[0]
+
+
 def wait_for(is_there: Callable[[], bool], process: "subprocess.Popen[bytes]", what: str, log: Path) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while not is_there():
         assert process.poll() is None, log.read_text()
         assert time.monotonic() < deadline, f"not reached: {what}\n{log.read_text()}"
@@ -303,7 +323,7 @@ def wait_for(is_there: Callable[[], bool], process: "subprocess.Popen[bytes]", w
 
 def wait_until_idle(dirs: list[Path]) -> None:
     """Until every member has said how far it is committed, as it does when nothing is written for a while."""
-    deadline, before = time.monotonic() + 20, None
+    deadline, before = time.monotonic() + PATIENCE_SECONDS, None
     while (now := [(path / "version-1" / "committed").read_bytes() for path in dirs]) != before or len(set(now)) > 1:
         assert time.monotonic() < deadline
         before = now
