@@ -455,25 +455,36 @@ def test_cells(name: str, value: Any, expected: str) -> None:
 
 
 @pytest.mark.spark
-def test_progress_counts_the_tasks_of_running_stages(spark: SparkSession) -> None:
-    file = io.StringIO()
-    console = Console(file=file, force_terminal=True, width=80)
-    with pipeline_run._StageProgress(spark, console) as progress:
+def test_progress_counts_the_tasks_of_running_stages(spark: SparkSession, tmp_path: Path) -> None:
+    seen = tmp_path / "seen"
 
-        def slow(batches: Any) -> Any:
+    class Terminal(io.StringIO):
+        def write(self, text: str) -> int:
+            count = super().write(text)
+            if "running" in self.getvalue() and re.search(r"[0-3]/4", self.getvalue()):
+                seen.touch()
+            return count
+
+    console = Console(file=Terminal(), force_terminal=True, width=80)
+    with pipeline_run._StageProgress(spark, console) as progress:
+        path = str(seen)
+
+        def until_seen(batches: Any) -> Any:
+            import os
             import time
 
-            time.sleep(1.5)
+            deadline = time.monotonic() + 60
+            while not os.path.exists(path) and time.monotonic() < deadline:
+                time.sleep(0.02)
             yield from batches
 
-        spark.range(0, 4, numPartitions=4).mapInArrow(slow, "id bigint").count()
+        spark.range(0, 4, numPartitions=4).mapInArrow(until_seen, "id bigint").count()
         # Spark answers a job before those who listen to its stages have heard that they ended.
-        deadline = time.monotonic() + 15
+        deadline = time.monotonic() + 60
         while progress.count() != (0, 0):
             assert time.monotonic() < deadline
             time.sleep(0.05)
-    assert "running" in file.getvalue()
-    assert re.search(r"[0-3]/4", file.getvalue())
+    assert seen.exists()
 
 
 def test_no_progress_off_a_terminal() -> None:
@@ -542,23 +553,43 @@ def running_with(text: str) -> list[str]:
 
 PATIENCE_SECONDS = 120
 
+HELD = """
+import sys
+
+if "pyspark.daemon" in sys.orig_argv:
+    import pathlib
+    import time
+
+    import zab.pipeline.output
+
+    def held(*_, **__):
+        pathlib.Path(__file__).with_name("begun").touch()
+        time.sleep(3600)
+
+    zab.pipeline.output._write_part = held
+"""
+"""What Spark's Python workers begin with: they say that a task runs, which goes on until it is interrupted."""
+
 
 @pytest.mark.cluster
 @pytest.mark.parametrize("while_it", ["starts", "runs"])
 def test_an_interrupted_job_leaves_nothing(member: Path, tmp_path: Path, while_it: str) -> None:
     """Neither Java nor files, nor anything to read but the exit code."""
-    work, out = tmp_path / "work", tmp_path / "out"
-    work.mkdir()
-    out.mkdir()
+    work, out, held = tmp_path / "work", tmp_path / "out", tmp_path / "held"
+    for directory in (work, out, held):
+        directory.mkdir()
+    (held / "sitecustomize.py").write_text(HELD)
     errors = tmp_path / "errors"
     command = [sys.executable, "-m", "zab.cli.main", "pipeline", "locks", str(member), "--out", f"{out}/x.json"]
     environment = {**os.environ, "TMPDIR": str(work), "SPARK_SUBMIT_OPTS": " ".join(quick_java("spark"))}
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, (str(held), os.environ.get("PYTHONPATH"))))
     with (
         errors.open("w") as file,
         subprocess.Popen(command, env=environment, stderr=file) as job,
     ):
-        # Java has the path of its logging's settings among its arguments. When tasks run, the parts have a place.
-        wait_for(lambda: running_with(f"java.*{work}") and (while_it == "starts" or any(out.iterdir())))
+        # Java has the path of its logging's settings among its arguments.
+        wait_for(lambda: running_with(f"java.*{work}") and (while_it == "starts" or (held / "begun").exists()))
+        assert while_it == "starts" or any(out.iterdir()), "the parts have a place"
         job.send_signal(signal.SIGINT)
         try:
             assert job.wait(PATIENCE_SECONDS) == 130
