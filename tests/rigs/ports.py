@@ -45,3 +45,11 @@ def free_ports(count: int) -> list[int]:
                 probe.bind(("127.0.0.1", port))
                 ports.append(port)
     return ports
+
+
+def free_ports_in_a_row(count: int, *, span: int) -> int:
+    """The first of `count` free ports that follow each other; all within `span` behind it are of this worker."""
+    while True:
+        ports = free_ports(count)
+        if ports[-1] == ports[0] + count - 1 and ports[0] + span in _own_ports():
+            return ports[0]

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
-from tests.rigs.ports import _own_ports, free_ports
+from tests.rigs.ports import free_ports_in_a_row
 from tests.rigs.processes import is_open
 from zab.cli.servers.local_ensemble import ELECTION_OFFSET, LocalEnsemble, _property
 from zab.server.config_file import load
@@ -35,11 +35,8 @@ def command(*words: str, options: tuple[str, ...] = ()) -> subprocess.Popen[str]
 
 
 def client_port(count: int) -> int:
-    """The first of `count` free ports in a row; those that the ensemble wants beside them are of this worker, too."""
-    while True:
-        ports = free_ports(count)
-        if ports[-1] == ports[0] + count - 1 and ports[-1] + ELECTION_OFFSET in _own_ports():
-            return ports[0]
+    """The first of an ensemble's client ports; its other ports are where it derives them from these."""
+    return free_ports_in_a_row(count, span=ELECTION_OFFSET + count - 1)
 
 
 def end(process: subprocess.Popen[str]) -> tuple[int, str, str]:
