@@ -607,8 +607,16 @@ def test_lost_session_is_replaced(zk: KazooClient, root: str, ours: ZooKeeperEns
 
 def test_silent_session_expires(zk: KazooClient, ours: ZooKeeperEnsemble) -> None:
     """Not before its timeout, and at most a tick (500 ms), a ping and a moment later; its ephemerals go with it."""
-    path = f"{zk.chroot}/e"
     port = ours.followers()[0].client_port
+    lived: list[float] = []
+    # The machine may make one late, but not one after the other.
+    while not lived or (min(lived) >= 4.0 and len(lived) < 5):
+        lived.append(seconds_of_a_silent_session(port, f"{zk.chroot}/e"))
+    assert 0.95 <= min(lived) < 4.0
+
+
+def seconds_of_a_silent_session(port: int, path: str) -> float:
+    """From its only request to the end of its znode."""
     with Wire(port, timeout_ms=40_000) as watcher, Wire(port, timeout_ms=1000) as silent:
         # The watch is there before: the session may be over by the time that one could ask for its znode.
         assert watcher.ask(*add_watch(path, 0)).error == 0
@@ -616,8 +624,9 @@ def test_silent_session_expires(zk: KazooClient, ours: ZooKeeperEnsemble) -> Non
         assert silent.ask(*create(path, flags=1)).error == 0
         for kind in (CREATED, DELETED):
             assert View(0).reply(watcher.receive())[3:] == (kind, 3, path)
-        assert 0.95 <= time.monotonic() - silent_since < 10.0
+        lived = time.monotonic() - silent_since
         watcher.close_session()
+    return lived
 
 
 def test_unknown_session_is_replaced(root: str) -> None:

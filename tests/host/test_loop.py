@@ -68,12 +68,20 @@ def in_ms(wait_ms):
     return lambda: now_ms() + wait_ms
 
 
-def test_turn_is_taken_when_its_deadline_passes_and_not_before(loop):
+def seconds_of_two_waits():
+    loop = Loop()
     script = Script(loop, in_ms(30), in_ms(20))
     started = time.monotonic()
     assert trio.run(run_with_limit, loop, script)
     assert script.count == 3
-    assert time.monotonic() - started >= 0.049
+    trio.run(close, loop)
+    return time.monotonic() - started
+
+
+def test_turn_is_taken_when_its_deadline_passes_and_not_before():
+    # The machine may make some of them late, but not each.
+    took = [seconds_of_two_waits() for _ in range(10)]
+    assert 0.049 <= min(took) < 0.5
 
 
 def test_deadline_in_the_past_is_a_turn_at_once_and_lets_other_tasks_run(loop):
