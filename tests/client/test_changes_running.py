@@ -31,12 +31,9 @@ from zab.client.hosts import Host
 
 pytestmark = pytest.mark.slow
 
-# Little is kept in memory, and for a short time on disk: what is followed here comes from the files too. Who is late
-# keeps its place in the ensemble: a leader changes when it is killed.
+# Little is kept in memory, and for a short time on disk: what is followed here comes from the files too.
 CONFIGURATION = {
     "tickTime": 200,
-    "initLimit": 100,
-    "syncLimit": 50,
     "minSessionTimeout": 400,
     "maxSessionTimeout": 40_000,
     "maxBatchBytes": 20_000,

@@ -43,14 +43,7 @@ from zab.client import (
 )
 from zab.client.hosts import Host
 
-# Who is late keeps its place in the ensemble: nothing here waits for a member that only seems to be gone.
-CONFIGURATION = {
-    "tickTime": 200,
-    "initLimit": 100,
-    "syncLimit": 50,
-    "minSessionTimeout": 400,
-    "maxSessionTimeout": 60_000,
-}
+CONFIGURATION = {"tickTime": 200, "minSessionTimeout": 400, "maxSessionTimeout": 60_000}
 # Whose session is to be over when the block is left.
 CLOSING = Settings(close_wait_ms=30_000)
 SHORT_MS = 5_000

@@ -18,8 +18,7 @@ from zab.client import (
     connect,
 )
 
-# Who is late keeps its place in the ensemble.
-CONFIGURATION = {"tickTime": 200, "initLimit": 100, "syncLimit": 50, "maxSessionTimeout": 20_000}
+CONFIGURATION = {"tickTime": 200, "minSessionTimeout": 400, "maxSessionTimeout": 20_000}
 
 
 @pytest.fixture(scope="module")

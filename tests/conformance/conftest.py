@@ -13,14 +13,7 @@ SUPER = "super:wire"
 SUPER_DIGEST = "super:VWtk8RlLl86/uVG5FIHgpHieL2Q="
 """The hashed id of SUPER."""
 
-CONFIGURATION: dict[str, str | int] = {
-    "tickTime": 500,
-    "initLimit": 40,
-    "syncLimit": 40,
-    "maxSessionTimeout": 40_000,
-}
-"""A member that the machine lets wait for some seconds is not taken for lost: killed ones are missed at once."""
-
+CONFIGURATION: dict[str, str | int] = {"tickTime": 500, "maxSessionTimeout": 40_000}
 PROPERTIES: dict[str, str | int] = {
     "extendedTypesEnabled": "true",
     "enforceQuota": "true",

@@ -331,8 +331,8 @@ def acknowledged_by(workers: Sequence[Worker]) -> int:
 
 def test_directories_that_are_being_written(zab: Zab, quiet_spark: SparkSession, tmp_path: Path) -> None:
     configuration = {"tickTime": 500, "snapCount": 300, "preAllocSize": 64, "autopurge.purgeInterval": 0}
-    # No change of leader: each would leave writes in the log that nobody got an answer to.
-    configuration |= {"initLimit": 60, "syncLimit": 60, "maxSessionTimeout": 60_000}
+    configuration |= {"maxSessionTimeout": 60_000}
+    # Without a change of leader: each would leave writes in the log that nobody got an answer to.
     with zab_servers(3, directory=tmp_path / "running", configuration=configuration) as ensemble:
         founder = Recorder(connect(ensemble.hosts))
         every_kind(founder)

@@ -31,10 +31,6 @@ def test_ensemble_serves_survives_its_leader_and_is_gone_afterwards() -> None:
         assert made.returncode == 0, made.stderr
         first = ensemble.leader()
         first.kill()
-        deadline = time.monotonic() + 60
-        while not any(member.mode() == "leader" for member in ensemble.members if member.running):
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
         assert ensemble.leader() is not first
         assert zookeeper_main(ensemble.leader().host, "get /b").returncode == 1
     assert not any(map(is_running, pids))
@@ -57,7 +53,7 @@ def test_failure_inside_the_block_ends_the_server() -> None:
 def test_server_that_cannot_start_says_why() -> None:
     with (
         pytest.raises(ZooKeeperError, match=r"(?s)ended:.*NumberFormatException"),
-        zookeeper(configuration={"tickTime": "soon"}),
+        zookeeper(configuration={"maxClientCnxns": "soon"}),
     ):
         pytest.fail("it serves")
 

@@ -15,8 +15,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from tests.rigs.ports import free_ports
-from tests.rigs.zookeeper_server import ZooKeeperEnsemble, ZooKeeperMember
+from tests.rigs.zookeeper_server import ZooKeeperEnsemble, ZooKeeperMember, configurations
 
 PROGRAM = ("-m", "zab.server")
 
@@ -39,7 +38,7 @@ def zab_servers(
         if directory is None:
             directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="zab-", ignore_cleanup_errors=True))
         ensemble = ZooKeeperEnsemble()
-        for server_id, lines in enumerate(_configurations(size, configuration or {}), start=1):
+        for server_id, lines in enumerate(configurations(size, configuration or {}), start=1):
             ensemble.members.append(_member(server_id, Path(directory) / f"server{server_id}", lines, program))
         for member in ensemble.members:
             stack.callback(member.kill)
@@ -47,24 +46,6 @@ def zab_servers(
         if wait:
             ensemble.wait()
         yield ensemble
-
-
-def _configurations(size: int, more: Mapping[str, str | int]) -> list[dict[str, str | int]]:
-    """The lines of zoo.cfg of each member, without dataDir; those of `zookeeper_server` where both have them."""
-    ports = free_ports(3 * size)
-    shared: dict[str, str | int] = {
-        "tickTime": 1000,
-        "initLimit": 10,
-        "syncLimit": 5,
-        "maxClientCnxns": 0,
-        "4lw.commands.whitelist": "*",
-        "clientPortAddress": "127.0.0.1",
-    }
-    if size > 1:
-        for server_id in range(1, size + 1):
-            quorum, election = ports[size + 2 * server_id - 2], ports[size + 2 * server_id - 1]
-            shared[f"server.{server_id}"] = f"127.0.0.1:{quorum}:{election}"
-    return [{**shared, "clientPort": ports[index], **more} for index in range(size)]
 
 
 def _member(server_id: int, directory: Path, lines: dict[str, str | int], program: Sequence[str]) -> ZooKeeperMember:

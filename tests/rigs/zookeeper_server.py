@@ -29,6 +29,11 @@ from tests.rigs.quick_java import quick_java
 _START_SECONDS = 120.0
 _STOP_SECONDS = 30.0
 _PROBE_SECONDS = 0.02
+_TICK_MS = 1000
+_LATE_MS = 20_000
+"""How late a member may be before it is taken for lost: one that is killed is missed at once, and one that the machine
+lets wait comes back. Tests of members that stand still set a `syncLimit` of their own."""
+_NO_ADMIN = {"admin.enableServer": "false"}
 _TOOL_SECONDS = 240.0
 
 _LOGGING = """\
@@ -246,7 +251,7 @@ def zookeeper(
             )
         ensemble = ZooKeeperEnsemble()
         options = _options(heap_mb, properties or {})
-        for server_id, lines in enumerate(_configurations(size, configuration or {}), 1):
+        for server_id, lines in enumerate(configurations(size, {**_NO_ADMIN, **(configuration or {})}), 1):
             ensemble.members.append(
                 _member(server_id, Path(directory) / f"server{server_id}", lines, options, log_level)
             )
@@ -266,14 +271,14 @@ def _options(heap_mb: int | None, properties: Mapping[str, str | int]) -> list[s
     return options
 
 
-def _configurations(size: int, more: Mapping[str, str | int]) -> list[dict[str, str | int]]:
-    """The lines of zoo.cfg of each member, without dataDir."""
+def configurations(size: int, more: Mapping[str, str | int]) -> list[dict[str, str | int]]:
+    """The lines of zoo.cfg of each member, without dataDir: ours, and `more` in addition or in their place."""
     ports = free_ports(3 * size)
+    tick_ms = int(more.get("tickTime", _TICK_MS))
     shared: dict[str, str | int] = {
-        "tickTime": 1000,
-        "initLimit": 10,
-        "syncLimit": 5,
-        "admin.enableServer": "false",
+        "tickTime": tick_ms,
+        "initLimit": _LATE_MS // tick_ms,
+        "syncLimit": _LATE_MS // tick_ms,
         "maxClientCnxns": 0,
         "4lw.commands.whitelist": "*",
         "clientPortAddress": "127.0.0.1",

@@ -101,8 +101,7 @@ def served(directory: Path) -> dict[str, tuple]:
         client.stop()
         client.close()
         # ZooKeeper compares the digest of each transaction that it replays with the one in the log.
-        mntr = four_letter_word(ensemble.members[0].client_port, "mntr", patience_seconds=60)
-        assert "zk_digest_mismatches_count\t0\n" in mntr
+        assert "zk_digest_mismatches_count\t0\n" in four_letter_word(ensemble.members[0].client_port, "mntr")
     return found
 
 

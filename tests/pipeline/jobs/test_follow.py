@@ -23,7 +23,6 @@ from tests.pipeline.rigs.ensembles import Directories
 from tests.pipeline.streaming.test_following import poll, zxids_of
 from tests.rigs.quick_java import quick_java
 from tests.rigs.zab_server import zab_servers
-from tests.rigs.zookeeper_server import ZooKeeperEnsemble, ZooKeeperMember
 from zab.cli.exits import INTERRUPTED
 from zab.pipeline.errors import PipelineError
 from zab.pipeline.jobs.follow import Progress, follow
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 COLUMNS = ["zxid", "part", "checksum"]
+PATIENCE_SECONDS = 120
 
 
 def rows_in(out: Path) -> list[tuple[int, int | None, int]]:
@@ -262,13 +262,7 @@ def test_each_transaction_once_across_kills_of_driver_and_jvm(spark: "SparkSessi
         "when its files are named, before the batch is done": lambda: bool(numbers(named) - numbers(commits)),
         "Ctrl-C": lambda: len(numbers(commits)) > started + 1,
     }
-    configuration = {
-        "preAllocSize": 64,
-        "snapCount": 3000,
-        "autopurge.purgeInterval": 0,
-        "tickTime": 500,
-        "syncLimit": 30,
-    }
+    configuration = {"preAllocSize": 64, "snapCount": 3000, "autopurge.purgeInterval": 0, "tickTime": 500}
     with zab_servers(3, directory=tmp_path / "servers", configuration=configuration) as ensemble:
         dirs = [member.data_directory for member in ensemble.members]
         with Writing(ensemble.hosts) as writing:
@@ -280,7 +274,7 @@ def test_each_transaction_once_across_kills_of_driver_and_jvm(spark: "SparkSessi
                         os.killpg(process.pid, signal.SIGINT)
                         assert process.wait(PATIENCE_SECONDS) == INTERRUPTED
                 if started == 0:
-                    killed = leader_of(ensemble)
+                    killed = ensemble.leader()
                     killed.kill()
                     killed.start()
         ensemble.wait()
@@ -299,18 +293,6 @@ def test_each_transaction_once_across_kills_of_driver_and_jvm(spark: "SparkSessi
     assert len(numbers(commits)) > written >= 4
     said = [line for line in log.read_text().splitlines() if not line.startswith("zab: ")]
     assert said == []
-
-
-PATIENCE_SECONDS = 120
-
-
-def leader_of(ensemble: ZooKeeperEnsemble) -> ZooKeeperMember:
-    """Waits for one: it may be busy, or have lost its followers for a moment."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not (leading := [member for member in ensemble.members if member.mode() == "leader"]):
-        assert time.monotonic() < deadline, "no leader"
-        time.sleep(0.02)
-    return leading[0]
 
 
 def wait_for(is_there: Callable[[], bool], process: "subprocess.Popen[bytes]", what: str, log: Path) -> None:

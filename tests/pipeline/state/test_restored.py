@@ -32,13 +32,7 @@ CONFIG = "/zookeeper/config"
 REFUSED_SECONDS = 2.0
 """Ten times what it takes to join, once the members have found each other."""
 START_SECONDS = 60.0
-CONFIGURATION = {
-    "tickTime": 300,
-    "initLimit": 60,
-    "syncLimit": 30,
-    "maxSessionTimeout": 60_000,
-    "extendedTypesEnabled": "true",
-}
+CONFIGURATION = {"tickTime": 300, "maxSessionTimeout": 60_000, "extendedTypesEnabled": "true"}
 ZOOKEEPER_CONFIGURATION = {name: value for name, value in CONFIGURATION.items() if name != "extendedTypesEnabled"}
 
 
