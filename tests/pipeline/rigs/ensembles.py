@@ -5,7 +5,7 @@
 A run: every kind of write; several clients under load while the leader is killed with `kill -9` and comes back; locks,
 sessions that die; all members killed at once in the middle of the load (a copy of the directories is kept as `killed`)
 and started again; more load, to the end, and a clean stop. Members take snapshots and begin new log files all the
-while.
+while; those that a kill came into are taken away.
 """
 
 from __future__ import annotations
@@ -104,11 +104,6 @@ class Directories:
         return numbered_files(self.members[member] / self.version, "snapshot")
 
 
-def is_torn(path: Path) -> bool:
-    """Whether it is a snapshot of ZooKeeper that `kill -9` came into; ours get their name when they are whole."""
-    return path.parent.name == "version-2" and not is_complete(RealDisk(str(path.parent), lock=False), path.name)
-
-
 def numbered_files(directory: Path, kind: str) -> list[Path]:
     """The logs or snapshots in a version-N directory, by the zxid in their names."""
     found = [path for path in directory.glob(f"{kind}.*") if _is_hexadecimal(path.name.partition(".")[2])]
@@ -156,7 +151,7 @@ class _Story:
 
 
 def _run(kind: str, servers: AbstractContextManager[ZooKeeperEnsemble], directory: Path, seed: int) -> Directories:
-    story = _Story()
+    story, version = _Story(), version_of(kind)
     with servers as ensemble:
         ports = [member.client_port for member in ensemble.members]
         for member in ensemble.members:
@@ -172,14 +167,14 @@ def _run(kind: str, servers: AbstractContextManager[ZooKeeperEnsemble], director
             worker.start()
         with _finished(workers, founder.client):
             _wait_for_writes(story, 500)
-            _kill_the_leader(ensemble)
+            _kill_the_leader(ensemble, version)
             _wait_for_writes(story, 700)
             _tell_stories(story, ensemble.hosts, ports, founder.client)
-            killed = _kill_all(ensemble, directory / "killed")
+            killed = _kill_all(ensemble, version, directory / "killed")
             killed_zxid = max(write.zxid for write in story.writes())
             _start_all(ensemble)
             _wait_for_writes(story, 500)
-            kept = [member.data_directory / version_of(kind) for member in ensemble.members]
+            kept = [member.data_directory / version for member in ensemble.members]
             _wait(lambda: all(map(_has_files, kept)), "there are too few logs and snapshots")
             # The leader deletes it when it looks at containers next, and nothing may change once the tree is read.
             wait_until_gone(founder.client, "/kinds/container-emptied")
@@ -188,6 +183,7 @@ def _run(kind: str, servers: AbstractContextManager[ZooKeeperEnsemble], director
         story.lives.append(left.leave_open())
         znodes = _read_tree(ensemble.hosts)
         last_zxid = _wait_for_rest(ensemble)
+        _wait(lambda: not any(map(_unfinished, kept)), "a snapshot is not finished")
         for member in ensemble.members:
             member.stop()
         left.disconnect()
@@ -228,15 +224,31 @@ def _has_files(directory: Path) -> bool:
     return counts[0] >= LOGS_MIN and counts[1] >= SNAPSHOTS_MIN
 
 
-def _kill_the_leader(ensemble: ZooKeeperEnsemble) -> None:
+def _unfinished(directory: Path) -> list[Path]:
+    """Snapshots that are being written, as ZooKeeper does under their name, and logs with nothing in them."""
+    disk = RealDisk(str(directory), lock=False)
+    snapshots = numbered_files(directory, "snapshot") if directory.name == "version-2" else []
+    found = [path for path in snapshots if not is_complete(disk, path.name)]
+    return found + [path for path in numbered_files(directory, "log") if not any(disk.read(path.name, 0, 4))]
+
+
+def _drop_unfinished(directory: Path) -> None:
+    """What `kill -9` came into is chance: it goes, and nothing is lost with it. Readers are tested with files that are
+    made for it."""
+    for path in _unfinished(directory):
+        path.unlink()
+
+
+def _kill_the_leader(ensemble: ZooKeeperEnsemble, version: str) -> None:
     leader = ensemble.leader()
     leader.kill()
+    _drop_unfinished(leader.data_directory / version)
     assert ensemble.leader() is not leader
     leader.start()
     ensemble.wait()
 
 
-def _kill_all(ensemble: ZooKeeperEnsemble, directory: Path) -> tuple[Path, ...]:
+def _kill_all(ensemble: ZooKeeperEnsemble, version: str, directory: Path) -> tuple[Path, ...]:
     """As if the power went, but for the page cache; the directories are copied as they are."""
     for member in ensemble.members:
         assert member.process is not None
@@ -245,6 +257,7 @@ def _kill_all(ensemble: ZooKeeperEnsemble, directory: Path) -> tuple[Path, ...]:
         member.kill()
     copies = []
     for member in ensemble.members:
+        _drop_unfinished(member.data_directory / version)
         copies.append(directory / f"server{member.server_id}")
         shutil.copytree(member.data_directory, copies[-1])
     return tuple(copies)

@@ -14,7 +14,7 @@ from datatree.snapshot import load_snapshot
 from datatree.zookeeper.directory import cursor_znodes
 from datatree.zookeeper.snapshot import SnapshotReader, SnapshotZnode
 from datatree.zookeeper.state import ZooKeeperState
-from tests.pipeline.rigs.ensembles import NATIVE, Directories, is_torn
+from tests.pipeline.rigs.ensembles import NATIVE, Directories
 from zab.cli.files.log_files import Entry, open_log
 from zab.host.disk import RealDisk
 from zab.pipeline.state.local_state import local_moment, local_state
@@ -65,12 +65,11 @@ def znodes_of(state: ZooKeeperState) -> dict[bytes, SnapshotZnode]:
 
 
 def newest_first(directories: Directories) -> list[tuple[int, list[Path]]]:
-    """The zxids of all snapshots that are whole, with the members' files of them."""
+    """The zxids of all snapshots, with the members' files of them."""
     found: dict[int, list[Path]] = {}
     for member in range(3):
         for path in directories.snapshots(member):
-            if not is_torn(path):
-                found.setdefault(int(path.name.partition(".")[2], 16), []).append(path)
+            found.setdefault(int(path.name.partition(".")[2], 16), []).append(path)
     return sorted(found.items(), reverse=True)
 
 
