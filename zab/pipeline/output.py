@@ -30,6 +30,7 @@ from attrs import frozen
 
 from zab.pipeline.errors import PipelineError
 from zab.pipeline.places import Place, open_place, shown, without_query
+from zab.pipeline.workers import map_batches
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -65,7 +66,7 @@ class Target:
                 system.create_dir(aside.path)
             prepared = _PREPARE[self.format](frame)
             writer = partial(_write_part, target=self, aside=aside)
-            found = prepared.mapInArrow(writer, "number int, name string, rows bigint").collect()
+            found = map_batches(prepared, writer, "number int, name string, rows bigint").collect()
             parts = [aside / row["name"] for row in sorted(found, key=lambda row: row["number"])]
             with _plainly(self.place):
                 self._check_parts(aside, parts)

@@ -22,6 +22,7 @@ from zab.pipeline.history.files import HISTORY, check_columns
 from zab.pipeline.history.operation import OK, SYNC, UNKNOWN, Operation
 from zab.pipeline.history.znode import UNDECIDED, Violation, check_znode
 from zab.pipeline.schema import Column, arrow_schema, ddl
+from zab.pipeline.workers import map_batches
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -65,11 +66,10 @@ def read_histories(spark: "SparkSession", files: Iterable[str]) -> "DataFrame":
 def history(operations: "DataFrame") -> "DataFrame":
     """The violations in these operations, rows of VIOLATIONS. operations: rows of HISTORY."""
     sessions = operations.select(*_NAMES).repartition("history", "session")
-    marked = sessions.sortWithinPartitions("history", "session", "operation", "part").mapInArrow(
-        mark_sessions, ddl(_MARKED)
-    )
+    ordered = sessions.sortWithinPartitions("history", "session", "operation", "part")
+    marked = map_batches(ordered, mark_sessions, ddl(_MARKED))
     znodes = marked.repartition("history", "path").sortWithinPartitions("history", "path")
-    return znodes.mapInArrow(check_znodes, ddl(VIOLATIONS))
+    return map_batches(znodes, check_znodes, ddl(VIOLATIONS))
 
 
 def check_table(table: pa.Table) -> pa.Table:

@@ -31,6 +31,7 @@ from zab.pipeline.reading.planning import Task, plan, read_task, task_batches
 from zab.pipeline.reading.snapshot_source import SnapshotSource
 from zab.pipeline.reading.spans import Span
 from zab.pipeline.schema import DAMAGE, LOG, Column, arrow_schema, ddl
+from zab.pipeline.workers import begin_task
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -77,9 +78,11 @@ class _Source(DataSource):
     columns: Sequence[Column]
 
     def schema(self) -> str:
+        begin_task()
         return ddl(self.columns)
 
     def _tasks(self, *, whole_files: bool) -> list[Task]:
+        begin_task()
         options = dict(self.options)
         packed = options.get(PLAN)
         if packed is not None:
@@ -129,6 +132,7 @@ class _Reader(DataSourceReader):
         return [InputPartition(task) for task in self.tasks]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
+        begin_task()
         # Spark makes a partition without a value out of no partitions.
         task: Task | None = partition.value
         return iter(()) if task is None else self._read(task)

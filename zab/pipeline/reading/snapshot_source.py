@@ -30,6 +30,7 @@ from zab.pipeline.errors import PipelineError
 from zab.pipeline.inventory import Dirs, Inventory, MemberFiles, SnapshotFile, inventory
 from zab.pipeline.reading.snapshot_choice import Problem, choose, examine, opened
 from zab.pipeline.schema import DAMAGE, SESSIONS, ZNODES, Column, arrow_schema, ddl
+from zab.pipeline.workers import begin_task
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -137,9 +138,11 @@ class SnapshotSource(DataSource):
         return "zab.snapshot"
 
     def schema(self) -> str:
+        begin_task()
         return ddl(self._columns())
 
     def reader(self, schema: StructType) -> DataSourceReader:
+        begin_task()
         types = {column.name: column for column in self._columns()}
         for field in schema.fields:
             if field.name not in types or types[field.name].type != field.dataType.simpleString():
@@ -202,6 +205,7 @@ class _SnapshotReader(DataSourceReader):
         return [InputPartition(task) for task in self._tasks]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        begin_task()
         # Spark makes a partition without a value out of no partitions.
         task: SnapshotTask | None = partition.value
         if task is None:

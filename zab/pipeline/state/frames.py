@@ -32,6 +32,7 @@ from zab.pipeline.schema import SESSIONS, ZNODES, ddl
 from zab.pipeline.sql import F
 from zab.pipeline.state import replay
 from zab.pipeline.state.replay import BASE_COLUMNS, EVENTS_DDL, replay_batches
+from zab.pipeline.workers import map_batches
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -192,7 +193,7 @@ def state(
         events = events.unionByName(_close_events(log, znodes, base_zxid, up_to))
     events = events.repartition("path").sortWithinPartitions("path", "zxid", "part", "kind")
     shown = label or Label(None, None, None, max(up_to, base_zxid))
-    return events.mapInArrow(partial(replay_batches, label=shown, exact=exact), ddl(ZNODES))
+    return map_batches(events, partial(replay_batches, label=shown, exact=exact), ddl(ZNODES))
 
 
 def session_state(

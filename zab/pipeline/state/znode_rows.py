@@ -17,6 +17,7 @@ from datatree.zookeeper.snapshot import SnapshotZnode
 from zab.pipeline.decoding.acl_text import parse_acl_text
 from zab.pipeline.errors import PipelineError
 from zab.pipeline.schema import ZNODES, arrow_schema
+from zab.pipeline.workers import map_batches
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -67,7 +68,8 @@ def spooled(znodes: "DataFrame", file: Path) -> Callable[[], Iterator[SnapshotZn
         size = F.octet_length("path") + F.coalesce(F.octet_length("data"), F.lit(0)) + _ROW_BYTES
         row = kept.agg(F.sum(size.cast("bigint"))).first()
         count = 1 + ((row[0] or 0) if row is not None else 0) // PARTITION_BYTES
-        packed = kept.repartitionByRange(count, "path").sortWithinPartitions("path").mapInArrow(_packed, "batch binary")
+        ordered = kept.repartitionByRange(count, "path").sortWithinPartitions("path")
+        packed = map_batches(ordered, _packed, "batch binary")
         with pa.OSFile(str(file), "wb") as sink, pa.ipc.new_stream(sink, ZNODE_SCHEMA) as writer:
             for (packet,) in packed.toLocalIterator():
                 for batch in pa.ipc.open_stream(bytes(packet)):
