@@ -1,5 +1,6 @@
 """Options of the whole suite, its marks, the fixtures that are made once, and what all of it stands on."""
 
+import gc
 import signal
 import sys
 import tempfile
@@ -28,6 +29,17 @@ settings.load_profile("suite")
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--rewrite", action="store_true", help="write what the protocol scripts say now into their files")
     parser.addoption("--chaos-seconds", type=float, default=20.0, help="for how long members are killed under load")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """What collecting makes, it keeps: nothing looks for garbage in it, then or while the tests run."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -70,7 +82,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 # ------------------------------------------------------------------------------------------------------------ processes
 
 MAY_START_PROCESSES = ("process", "java", "spark", "cluster")
-STARTS = {"subprocess.Popen", "os.fork", "os.posix_spawn"}
+STARTS = frozenset({"subprocess.Popen", "os.fork", "os.posix_spawn"})
 running: pytest.Item | None = None
 
 
@@ -84,8 +96,8 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
         running = None
 
 
-def see_starts(event: str, arguments: tuple[object, ...]) -> None:
-    if event in STARTS and running is not None and not any(map(running.get_closest_marker, MAY_START_PROCESSES)):
+def see_starts(event: str, arguments: tuple[object, ...], starts: frozenset[str] = STARTS) -> None:
+    if event in starts and running is not None and not any(map(running.get_closest_marker, MAY_START_PROCESSES)):
         raise AssertionError(f"{running.nodeid} starts {arguments[:1]}: mark it `process`")
 
 
