@@ -89,12 +89,11 @@ class Directories:
         return version_of(self.kind)
 
     def copy(self, to: Path) -> Directories:
-        """The same below `to`, which a test may change."""
-        members = tuple(to / "clean" / f"server{number}" for number, _ in enumerate(self.members, 1))
-        killed = tuple(to / "killed" / f"server{number}" for number, _ in enumerate(self.killed, 1))
-        for source, target in zip((*self.members, *self.killed), (*members, *killed), strict=True):
+        """The same with the members below `to`, where a test may change them; `killed` stays as it is."""
+        members = tuple(to / f"server{number}" for number, _ in enumerate(self.members, 1))
+        for source, target in zip(self.members, members, strict=True):
             shutil.copytree(source, target)
-        return replace(self, members=members, killed=killed)
+        return replace(self, members=members)
 
     def logs(self, member: int = 0) -> list[Path]:
         """The log files of a member (by its place in `members`), oldest first."""
@@ -118,7 +117,7 @@ def zab_run(directory: Path, seed: int = SEED) -> Directories:
     """Runs our ensemble in `directory`; about 10 s."""
     configuration = {
         **_SHARED_CONFIGURATION,
-        "snapCount": 500,
+        "snapCount": 400,
         "preAllocSize": 96,
         "autopurge.purgeInterval": 0,
         "extendedTypesEnabled": "true",
@@ -129,7 +128,7 @@ def zab_run(directory: Path, seed: int = SEED) -> Directories:
 
 def zookeeper_run(directory: Path, seed: int = SEED) -> Directories:
     """Runs the real ZooKeeper in `directory`; about 15 s."""
-    properties = {"snapCount": 700, "preAllocSize": 64, "extendedTypesEnabled": "true"}
+    properties = {"snapCount": 500, "preAllocSize": 64, "extendedTypesEnabled": "true"}
     servers = zookeeper(3, directory=directory / "running", configuration=_SHARED_CONFIGURATION, properties=properties)
     return _run(VERSION_2, servers, directory, seed)
 
@@ -169,7 +168,8 @@ def _run(kind: str, servers: AbstractContextManager[ZooKeeperEnsemble], director
             _wait_for_writes(story, 500)
             _kill_the_leader(ensemble, version)
             _wait_for_writes(story, 700)
-            _tell_stories(story, ensemble.hosts, ports, founder.client)
+            with _slowly(workers):
+                _tell_stories(story, ensemble.hosts, ports, founder.client)
             killed = _kill_all(ensemble, version, directory / "killed")
             killed_zxid = max(write.zxid for write in story.writes())
             _start_all(ensemble)
@@ -204,6 +204,16 @@ def _finished(workers: Sequence[Worker], founder: KazooClient) -> Iterator[None]
         for worker in workers:
             worker.finish()
         disconnect(founder)
+
+
+@contextlib.contextmanager
+def _slowly(workers: Sequence[Worker]) -> Iterator[None]:
+    """The load goes on, but does not grow with the time that the block takes: every test reads it again."""
+    for worker in workers:
+        worker.pause_seconds = 0.05
+    yield
+    for worker in workers:
+        worker.pause_seconds = 0.0
 
 
 def _wait_for_writes(story: _Story, count: int) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -37,8 +38,15 @@ class Fault(NamedTuple):
     reason: str
 
 
-def read_rows(dirs: Iterable[Path], *, members: Members = "all", uncommitted: bool = False, **bounds: int) -> list[Row]:
-    """What the pipeline reads, with all columns, without Spark; damage must be nowhere."""
+def read_rows(
+    dirs: Iterable[Path],
+    *,
+    members: Members = "all",
+    uncommitted: bool = False,
+    columns: Sequence[str] = COLUMNS,
+    **bounds: int,
+) -> list[Row]:
+    """What the pipeline reads, without Spark; damage must be nowhere."""
     damage: list[object] = []
     found: list[Row] = []
     wanted = Range.of(**{name: bounds.get(name) for name in ("zxid_min", "zxid_max", "time_min", "time_max")})
@@ -47,10 +55,21 @@ def read_rows(dirs: Iterable[Path], *, members: Members = "all", uncommitted: bo
             if isinstance(rows, Damage):
                 damage.append((span, rows))
                 continue
-            for batch in record_batches(rows, span.source, COLUMNS):
+            for batch in record_batches(rows, span.source, columns):
                 found += batch.to_pylist()
     assert damage == []
     return found
+
+
+def shown_zxids(dirs: Iterable[Path], *, members: Members = "all", uncommitted: bool = False) -> set[int]:
+    """The transactions that the pipeline reads."""
+    return {row["zxid"] for row in read_rows(dirs, members=members, uncommitted=uncommitted, columns=("zxid",))}
+
+
+@functools.cache
+def whole_rows(dirs: tuple[Path, ...]) -> list[Row]:
+    """All columns of directories that nobody changes; nor may the rows be."""
+    return read_rows(dirs)
 
 
 def read_faults(dirs: Iterable[Path]) -> list[Fault]:

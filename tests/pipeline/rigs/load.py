@@ -299,7 +299,8 @@ def _multis(recorder: Recorder) -> None:
 
 
 class Worker:
-    """Writes below `/load/<number>` and to the hot paths, about as fast as one client can, until `finish`."""
+    """Writes below `/load/<number>` and to the hot paths until `finish`, about as fast as one client can; slower while
+    `pause_seconds`, which it waits between writes, is not 0."""
 
     def __init__(self, hosts: str, number: int, seed: int) -> None:
         self._thread = threading.Thread(target=self._run, name=f"worker {number}")
@@ -307,6 +308,7 @@ class Worker:
         self._home = f"/load/{number}"
         self._finish = threading.Event()
         self._burst_count = 0
+        self.pause_seconds = 0.0
         self.recorder = Recorder(connect(hosts))
         self.recorder.create(self._home)
 
@@ -319,7 +321,7 @@ class Worker:
             self._set: 30, self._create: 22, self._delete: 12, self._sequence: 8, self._ephemeral: 6, self._hot: 12,
             self._multi: 7, self._set_acl: 2, self._burst: 1,
         }  # fmt: skip
-        while not self._finish.is_set():
+        while not self._finish.wait(self.pause_seconds):
             (choice,) = self._random.choices(list(kinds), list(kinds.values()))
             choice(recorder)
         while not recorder.client.connected:

@@ -6,6 +6,7 @@ sync marks to where they come to lie, and makes the sidecar index anew where the
 
 from __future__ import annotations
 
+import functools
 import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -13,12 +14,18 @@ from pathlib import Path
 from zlib import crc32
 
 from datatree.log.batch import HEADER_BYTES, Batch, continues, parse
-from datatree.log.frame import FRAME_HEADER_BYTES, Frame, pack_frame, read_header, scan, seed_of
+from datatree.log.frame import FRAME_HEADER_BYTES, Frame, Scan, pack_frame, read_header, scan, seed_of
 from datatree.log.segment import SEGMENT_HEADER_BYTES, Index, SegmentHeader, read_segment_header
 from datatree.record import Txn, decode_all, encode
 
 _HASHED_BYTES = 60
 _LENGTH_AT, _COUNT_AT = 4, 12
+
+
+@functools.cache
+def _frames_in(data: bytes, first: int) -> Scan:
+    """Tests damage one file of many that they copied, and read them all."""
+    return scan(data, first, SEGMENT_HEADER_BYTES)
 
 
 @dataclass
@@ -48,7 +55,7 @@ class NativeLog:
         header = read_segment_header(data, first)
         assert header is not None, path
         log = cls(path, header)
-        found = scan(data, first, SEGMENT_HEADER_BYTES)
+        found = _frames_in(data, first)
         numbers = {part.offset: number for number, part in enumerate(found.parts)}
         log.end = found.end
         numbers[found.end] = len(numbers)
@@ -56,7 +63,7 @@ class NativeLog:
             assert isinstance(part, Frame), (path, part)
             read = read_header(data, part.offset, seed_of(first))
             assert read is not None
-            log.frames.append(LogFrame(part.batches, numbers.get(read[1]), part.offset))
+            log.frames.append(LogFrame([*part.batches], numbers.get(read[1]), part.offset))
             for batch, end in zip(part.batches, part.ends, strict=True):
                 log.offsets[batch.zxid] = end - len(batch.raw)
         return log

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -29,6 +30,18 @@ class Record:
         return Record(txn, self.digest, encode_record(txn, self.digest), self.offset)
 
 
+@functools.cache
+def _records_in(data: bytes) -> list[tuple[Txn, int | None, bytes, int]]:
+    """What the records of a file are made of. Tests damage one file of many that they copied, and read them all."""
+    records = []
+    for offset, intact, payload in LogReader([data], "a log").payloads():
+        assert intact, offset
+        found = decode_payload(payload, "a log", offset)
+        raw = _FRAME.pack(adler32(payload), len(payload)) + payload + b"B"
+        records.append((found.txn, found.digest, raw, offset))
+    return records
+
+
 @dataclass
 class Version2Log:
     """One file; zeros after the records are kept in `padding`."""
@@ -41,15 +54,8 @@ class Version2Log:
     def read(cls, path: Path) -> Version2Log:
         """The file must be intact but for its end."""
         data = path.read_bytes()
-        log = cls(path)
-        end = len(LOG_HEADER)
-        for offset, intact, payload in LogReader([data], str(path)).payloads():
-            assert intact, (path, offset)
-            found = decode_payload(payload, str(path), offset)
-            raw = _FRAME.pack(adler32(payload), len(payload)) + payload + b"B"
-            log.records.append(Record(found.txn, found.digest, raw, offset))
-            end = offset + len(raw)
-        log.padding = len(data) - end
+        log = cls(path, [Record(*found) for found in _records_in(data)])
+        log.padding = len(data) - log.end
         return log
 
     @property

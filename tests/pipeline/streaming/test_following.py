@@ -3,9 +3,10 @@ and the members do meanwhile."""
 
 from __future__ import annotations
 
+import functools
 import random
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import pytest
@@ -31,8 +32,7 @@ Rows = list[dict[str, object]]
 
 
 def rows_of(following: Following, route: Route) -> Rows:
-    dirs = [str(one) for one in following.dirs]
-    rows = [row for leg in route.legs for batch in read_leg(leg, dirs, COLUMNS) for row in batch.to_pylist()]
+    rows = _read(following, route, COLUMNS)
     for row in rows:
         if row["operation"] == "error":
             # What a refused multi asked for is not logged alike by all of ZooKeeper's members.
@@ -41,7 +41,12 @@ def rows_of(following: Following, route: Route) -> Rows:
 
 
 def zxids_of(following: Following, route: Route) -> list[int]:
-    return list(dict.fromkeys(row["zxid"] for row in rows_of(following, route)))  # type: ignore[misc]
+    return list(dict.fromkeys(row["zxid"] for row in _read(following, route, ("zxid",))))  # type: ignore[misc]
+
+
+def _read(following: Following, route: Route, columns: Sequence[str]) -> Rows:
+    dirs = [str(one) for one in following.dirs]
+    return [row for leg in route.legs for batch in read_leg(leg, dirs, columns) for row in batch.to_pylist()]
 
 
 def poll(dirs: Iterable[Path]) -> tuple[Following, Ensemble]:
@@ -450,17 +455,24 @@ NATIVE_INJECTORS: dict[str, Callable[[Directories], object]] = {
 }
 
 
+@functools.cache
+def whole_rows(members: tuple[Path, ...]) -> tuple[int, Rows]:
+    """Where undamaged members begin, and all their rows."""
+    following, ensemble = poll(members)
+    earliest = ensemble.earliest()
+    return earliest, rows_of(following, ensemble.route(earliest))
+
+
 @pytest.mark.parametrize("name", [*INJECTORS, *NATIVE_INJECTORS])
 def test_what_one_member_has_lost_another_gives(name: str, directories: Directories, tmp_path: Path) -> None:
     if name in NATIVE_INJECTORS and directories.kind != NATIVE:
         pytest.skip("ZooKeeper's files do not have it")
-    whole, of_whole = poll(directories.members)
-    rows = rows_of(whole, of_whole.route(of_whole.earliest()))
+    earliest, rows = whole_rows(directories.members)
     copy = directories.copy(tmp_path)
     {**INJECTORS, **NATIVE_INJECTORS}[name](copy)
     following, ensemble = poll(copy.members)
     ensemble._preferred = "1"
-    assert rows_of(following, ensemble.route(of_whole.earliest())) == rows
+    assert rows_of(following, ensemble.route(earliest)) == rows
 
 
 @pytest.mark.parametrize("name", ["record", "remove_record", "zeros"])
