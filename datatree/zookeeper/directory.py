@@ -9,7 +9,8 @@ stricter where ZooKeeper goes on in silence:
   found;
 - damage inside a log is an error (`datatree.zookeeper.log`); a torn end is none, the next file proves what follows;
 - the digests that ZooKeeper stored are compared as soon as the state is exact, which is from the zxid beside the
-  snapshot's own digest on.
+  snapshot's own digest on, or one later: ZooKeeper applies a transaction first and notes the digest then, and a
+  snapshot may be written in between.
 
 What does not stop the load stands in `Loaded.problems`, one sentence each: a snapshot passed over, a digest that does
 not match, a snapshot that stays fuzzy because its log is missing, ACL lists that nobody knows any more.
@@ -97,12 +98,16 @@ def _newest_snapshot(disk: Disk, directory: str, problems: list[str]) -> tuple[L
             problems.append(f"{error}; it was passed over")
             continue
         exact_from = None if reader.digest_zxid is None else max(zxid, reader.digest_zxid)
-        return Loaded(state, path, zxid), exact_from, reader.digest if exact_from == reader.digest_zxid else None
+        # Before its first transaction a server has noted none, and writes zeros.
+        is_noted = reader.digest_zxid == exact_from and exact_from != 0
+        return Loaded(state, path, zxid), exact_from, reader.digest if is_noted else None
     return None, None, None
 
 
 class _Replay:
-    """The logs over a snapshot. `exact_from`: the zxid from which digests can be compared, None if not known."""
+    """The logs over a snapshot. `exact_from`: the zxid from which digests can be compared, None if not known.
+
+    A digest that does not match where the snapshot noted its own is a doubt: the next one decides."""
 
     def __init__(self, disk: Disk, loaded: Loaded, exact_from: int | None, digest: int | None) -> None:
         self._disk = disk
@@ -110,6 +115,8 @@ class _Replay:
         self._state = loaded.state
         self._exact_from = exact_from
         self._expected: tuple[int, int] | None = None
+        self._noted_zxid = exact_from if digest is not None else None
+        self._doubt: str | None = None
         self._mismatched = False
         if digest is not None and exact_from is not None:
             self._expected = (exact_from, digest)
@@ -127,6 +134,8 @@ class _Replay:
             # Only the end is certain to be exact.
             self._exact_from = self._state.zxid
             self._check()
+        elif self._doubt is not None:
+            self._loaded.problems.append(self._doubt)
         elif self._exact_from is not None and self._state.zxid < self._exact_from:
             self._loaded.problems.append(
                 f"the snapshot has effects up to {self._exact_from:#x}, but the logs end at {self._state.zxid:#x}: "
@@ -151,11 +160,18 @@ class _Replay:
         if self._expected is None or self._exact_from is None or self._mismatched:
             return
         zxid, digest = self._expected
-        if zxid == self._state.zxid >= self._exact_from and digest != self._state.digest:
+        if not zxid == self._state.zxid >= self._exact_from:
+            return
+        if digest == self._state.digest:
+            self._doubt = None
+            return
+        text = f"at {zxid:#x} ZooKeeper stored the digest {digest}, but the state has {self._state.digest}"
+        if zxid == self._noted_zxid:
+            self._doubt = text
+        else:
             self._mismatched = True
-            self._loaded.problems.append(
-                f"at {zxid:#x} ZooKeeper stored the digest {digest}, but the state has {self._state.digest}"
-            )
+            self._loaded.problems.append(self._doubt or text)
+            self._doubt = None
 
 
 def to_tree(state: ZooKeeperState) -> DataTree:

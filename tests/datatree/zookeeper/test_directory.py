@@ -5,6 +5,7 @@ from __future__ import annotations
 from random import Random
 
 import pytest
+from attrs import evolve
 
 from datatree.record import Txn
 from datatree.tree import DataTree
@@ -60,12 +61,26 @@ def test_fuzzy_snapshot_is_made_exact_and_its_digest_checked(disk, lived, seed: 
     txns, moments, _ = lived
     random = Random(seed)
     start = random.randrange(100)
-    end = min(start + 15, 120)
+    end = start + 15
     state = ZooKeeperState.build(fuzzy(moments[: end + 1], start, random), moments[start].sessions, start)
     znodes = [state.znodes[path] for path in sorted(state.znodes)]
     lists = (znode.acl for znode in znodes)
     pieces = write_snapshot(znodes, lists, state.sessions, end, moments[end].digest)
     disk.replace(f"version-2/snapshot.{start:x}", b"".join(pieces))
+    log(disk, txns, moments)
+    loaded = load_directory(disk)
+    assert loaded.state == moments[-1]
+    assert loaded.problems == []
+
+
+@pytest.mark.parametrize("noted", range(40, 60))
+def test_snapshot_with_the_transaction_after_its_digest_is_exact_one_later(disk, lived, noted: int) -> None:
+    """ZooKeeper applies a transaction first, and notes the digest then."""
+    txns, moments, _ = lived
+    state = moments[noted + 1]
+    znodes = [state.znodes[path] for path in sorted(state.znodes)]
+    pieces = write_snapshot(znodes, (znode.acl for znode in znodes), state.sessions, noted, moments[noted].digest)
+    disk.replace(f"version-2/snapshot.{noted - 9:x}", b"".join(pieces))
     log(disk, txns, moments)
     loaded = load_directory(disk)
     assert loaded.state == moments[-1]
@@ -97,6 +112,27 @@ def test_digest_of_the_snapshot_is_checked_too(disk, lived) -> None:
     disk.replace("version-2/snapshot.1e", b"".join(pieces))
     (problem,) = load_directory(disk).problems
     assert problem.startswith("at 0x1e ZooKeeper stored the digest 7")
+
+
+def test_first_snapshot_of_a_server_has_no_digest(disk) -> None:
+    state = ZooKeeperState.empty()
+    assert state.digest
+    znodes = [state.znodes[path] for path in sorted(state.znodes)]
+    disk.replace("version-2/snapshot.0", b"".join(write_snapshot(znodes, (one.acl for one in znodes), {}, 0, 0)))
+    assert load_directory(disk).problems == []
+
+
+def test_digest_of_the_snapshot_that_the_log_does_not_bear_out_is_reported_once(disk, lived) -> None:
+    txns, moments, _ = lived
+    state = moments[30]
+    snapshot(disk, state)
+    znodes = [state.znodes[path] for path in sorted(state.znodes)]
+    znodes[1] = evolve(znodes[1], data=b"other")
+    pieces = write_snapshot(znodes, (znode.acl for znode in znodes), state.sessions, 30, state.digest)
+    disk.replace("version-2/snapshot.1e", b"".join(pieces))
+    log(disk, txns[:33], moments)
+    (problem,) = load_directory(disk).problems
+    assert problem.startswith(f"at 0x1e ZooKeeper stored the digest {state.digest}, but")
 
 
 def test_older_snapshot_stands_in_for_a_damaged_one(disk, lived) -> None:

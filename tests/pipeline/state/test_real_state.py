@@ -45,7 +45,8 @@ def transactions(directories: Directories) -> dict[int, Txn]:
 
 def load(directories: Directories, path: Path, txns: dict[int, Txn]) -> ZooKeeperState:
     """The content of a snapshot. What ZooKeeper's holds of transactions after its zxid is completed: it is exact at
-    the zxid beside its digest, which becomes the state's."""
+    the zxid beside its digest, or one later when it was written between that transaction and the noting of its digest;
+    this becomes the state's zxid."""
     if directories.kind == NATIVE:
         disk = RealDisk(str(path.parent.parent), lock=False)
         header, tree = load_snapshot(disk, f"{path.parent.name}/{path.name}")
@@ -56,6 +57,8 @@ def load(directories: Directories, path: Path, txns: dict[int, Txn]) -> ZooKeepe
     assert reader.digest_zxid is not None
     for later in sorted(one for one in txns if zxid < one <= reader.digest_zxid):
         state.apply(txns[later])
+    if reader.digest_zxid and state.digest != reader.digest:
+        state.apply(txns[reader.digest_zxid + 1])
     return state
 
 
