@@ -580,7 +580,7 @@ def test_an_interrupted_job_leaves_nothing(member: Path, tmp_path: Path, while_i
         directory.mkdir()
     (held / "sitecustomize.py").write_text(HELD)
     errors = tmp_path / "errors"
-    command = [sys.executable, "-m", "zab.cli.main", "pipeline", "locks", str(member), "--out", f"{out}/x.json"]
+    command = [sys.executable, "-m", "zab.cli.main", "pipeline", "sessions", str(member), "--out", f"{out}/x.json"]
     environment = {**os.environ, "TMPDIR": str(work), "SPARK_SUBMIT_OPTS": " ".join(quick_java("spark"))}
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, (str(held), os.environ.get("PYTHONPATH"))))
     with (

@@ -300,7 +300,7 @@ def wait_for(is_there: Callable[[], bool], process: "subprocess.Popen[bytes]", w
     while not is_there():
         assert process.poll() is None, log.read_text()
         assert time.monotonic() < deadline, f"not reached: {what}\n{log.read_text()}"
-        time.sleep(0.0005)
+        time.sleep(0.002)
 
 
 def wait_until_idle(dirs: list[Path]) -> None:
