@@ -1,4 +1,8 @@
-"""Each rule of the protocol, switched off: the random runs must notice. A check that cannot fail is none."""
+"""Each rule of the protocol, switched off: the random runs must notice. A check that cannot fail is none.
+
+The seed that is written down for a variant is tried first; should a change of the code have moved the failure to
+another seed, the search goes on from 0, and the number is to be corrected.
+"""
 
 from collections.abc import Callable, Iterator
 
@@ -149,17 +153,17 @@ def marker_counts_whatever_is_on_disk(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Peer, "hear_of_history", lambda peer, now, sid: False)
 
 
-VARIANTS = [
-    acknowledge_before_durable,
-    current_epoch_before_history,
-    commit_without_a_quorum,
-    follow_a_leader_that_is_behind,
-    count_an_amnesiac,
-    accept_any_batch_number,
-    newleader_before_the_history,
-    answer_a_sync_without_a_quorum,
-    apply_before_the_mark,
-]
+VARIANTS: dict[Callable[..., None], int] = {
+    acknowledge_before_durable: 4,
+    current_epoch_before_history: 0,
+    commit_without_a_quorum: 1,
+    follow_a_leader_that_is_behind: 1,
+    count_an_amnesiac: 4,
+    accept_any_batch_number: 21,
+    newleader_before_the_history: 0,
+    answer_a_sync_without_a_quorum: 76,
+    apply_before_the_mark: 0,
+}
 
 
 def begin_although_somebody_has_batches(patch: pytest.MonkeyPatch) -> None:
@@ -175,12 +179,12 @@ def begin_although_somebody_has_batches(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(discovery, "_is_first_start", is_first_start)
 
 
-MARKER_VARIANTS = [
-    found_before_everybody_was_heard,
-    marker_counts_although_somebody_has_a_history,
-    marker_counts_whatever_is_on_disk,
-    begin_although_somebody_has_batches,
-]
+MARKER_VARIANTS: dict[Callable[..., None], int] = {
+    found_before_everybody_was_heard: 4,
+    marker_counts_although_somebody_has_a_history: 2,
+    marker_counts_whatever_is_on_disk: 2,
+    begin_although_somebody_has_batches: 1,
+}
 
 
 @pytest.fixture
@@ -189,17 +193,21 @@ def patch() -> Iterator[pytest.MonkeyPatch]:
         yield patch
 
 
+def finds(run: Callable[[int], object], seed: int) -> bool:
+    try:
+        run(seed)
+    except AssertionError:
+        return True
+    return False
+
+
 @pytest.mark.hunt
 @pytest.mark.slow
 @pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.__name__)
 def test_the_random_runs_find_the_broken_variant(variant: Callable[..., None], patch: pytest.MonkeyPatch) -> None:
     variant(patch)
-    for seed in range(SEEDS):
-        try:
-            faults.run(seed)
-        except AssertionError:
-            return
-    pytest.fail(f"{SEEDS} runs did not notice")
+    if not any(finds(faults.run, seed) for seed in (VARIANTS[variant], *range(SEEDS))):
+        pytest.fail(f"{SEEDS} runs did not notice")
 
 
 @pytest.mark.hunt
@@ -209,9 +217,6 @@ def test_the_runs_with_markers_that_lie_find_the_broken_variant(
     variant: Callable[..., None], patch: pytest.MonkeyPatch
 ) -> None:
     variant(patch)
-    for seed in range(SEEDS):
-        try:
-            faults.run_with_markers_that_lie(seed)
-        except AssertionError:
-            return
-    pytest.fail(f"{SEEDS} runs did not notice")
+    run = faults.run_with_markers_that_lie
+    if not any(finds(run, seed) for seed in (MARKER_VARIANTS[variant], *range(SEEDS))):
+        pytest.fail(f"{SEEDS} runs did not notice")
