@@ -38,10 +38,11 @@ from zlib import adler32
 
 from attrs import define
 
+from datatree.cursor import SnapshotCursor
 from datatree.jute import Writer
-from datatree.log.disk import Disk
 from datatree.paths import is_text
 from datatree.record import AclList
+from datatree.znode import ACL, CVERSION, DATA, OWNER, STAT, STAT_LAYOUT
 from datatree.zookeeper.files import (
     FILE_HEADER,
     LENGTH_MAX,
@@ -49,8 +50,6 @@ from datatree.zookeeper.files import (
     VERSION,
     ByteStream,
     ZooKeeperFileError,
-    chunks_of,
-    parse_file_name,
     write_acl,
 )
 from datatree.zookeeper.snappy import MAGIC as SNAPPY_MAGIC
@@ -60,8 +59,7 @@ __all__ = [
     "UNKNOWN_ACL",
     "SnapshotReader",
     "SnapshotZnode",
-    "is_complete",
-    "open_snapshot",
+    "cursor_znodes",
     "uncompressed",
     "write_snapshot",
 ]
@@ -73,7 +71,6 @@ DIGEST_VERSION: Final = 2
 _ACL_AND_STAT: Final = struct.Struct(">qqqqqiiiqq")
 _LENGTH: Final = struct.Struct(">i").unpack_from
 _END: Final = b"\x00\x00\x00\x01/"
-_LENGTH_MIN: Final = 10
 _GZIP: Final = b"\x1f\x8b"
 _SLICE_BYTES: Final = 1 << 20
 
@@ -220,11 +217,6 @@ class SnapshotReader:
             raise stream.error(f"no end mark after the {what}", offset + 8)
 
 
-def open_snapshot(disk: Disk, path: str) -> SnapshotReader:
-    """The reader of a file, uncompressed on the way if its name says so."""
-    return SnapshotReader(uncompressed(chunks_of(disk, path), path), path)
-
-
 def uncompressed(chunks: Iterable[bytes], file: str) -> Iterator[bytes]:
     """The bytes of a snapshot, without the gzip or snappy around it. Its first bytes say what it is, its name need
     not. Raises ZooKeeperFileError, also where there is no library for snappy."""
@@ -255,13 +247,25 @@ def _gunzipped(chunks: Iterable[bytes], file: str) -> Iterator[bytes]:
         raise ZooKeeperFileError(file, 0, "the gzip stream is cut off")
 
 
-def is_complete(disk: Disk, path: str) -> bool:
-    """Whether a snapshot looks finished: the cheap check that keeps a torn one out. It may be damaged all the same."""
-    parts = parse_file_name(path)
-    size = disk.size(path)
-    if parts is not None and parts.compression:
-        return size >= _LENGTH_MIN
-    return size >= _LENGTH_MIN and disk.read(path, size - len(_END), len(_END)) == _END
+def cursor_znodes(cursor: SnapshotCursor) -> Iterator[SnapshotZnode]:
+    """The znodes of a cursor in the shape of ZooKeeper's files, by path."""
+    for part in cursor.slices():
+        for path, znode in part:
+            czxid, mzxid, ctime, mtime, version, _, aversion, _, _, _, pzxid = STAT_LAYOUT.unpack(znode[STAT])
+            yield SnapshotZnode(
+                path=path,
+                data=znode[DATA],
+                acl=cursor.acls[znode[ACL]],
+                czxid=czxid,
+                mzxid=mzxid,
+                ctime=ctime,
+                mtime=mtime,
+                version=version,
+                cversion=znode[CVERSION],
+                aversion=aversion,
+                owner=znode[OWNER],
+                pzxid=pzxid,
+            )
 
 
 def write_snapshot(

@@ -43,8 +43,7 @@ from datatree.opcodes import Effect, OpCode
 from datatree.paths import name, parent
 from datatree.record import Txn
 from datatree.znode import is_ephemeral, wrapped
-from datatree.zookeeper.files import ZooKeeperFileError
-from datatree.zookeeper.snapshot import SnapshotReader, SnapshotZnode, write_snapshot
+from datatree.zookeeper.snapshot import SnapshotZnode, write_snapshot
 
 __all__ = ["READ_ONLY_ACL", "ZooKeeperState", "znode_digest"]
 
@@ -98,33 +97,10 @@ class ZooKeeperState:
             state._add(evolve(znode))
         return state
 
-    @classmethod
-    def load(cls, reader: SnapshotReader, zxid: int) -> "ZooKeeperState":
-        """The content of a snapshot; `zxid` is the one in its name. Raises ZooKeeperFileError."""
-        state = cls(zxid, sessions=dict(reader.sessions))
-        for znode in reader:
-            if znode.path in state.znodes or (znode.path == b"/") != (not state.znodes):
-                raise ZooKeeperFileError(reader.file, reader.offset, f"{znode.path!r} is out of place")
-            if znode.path != b"/" and parent(znode.path) not in state.znodes:
-                raise ZooKeeperFileError(reader.file, reader.offset, f"{znode.path!r} has no parent before it")
-            state._add(znode)
-        if not state.znodes:
-            raise ZooKeeperFileError(reader.file, reader.offset, "a snapshot without a root")
-        return state
-
     def snapshot(self) -> Iterator[bytes]:
         """The bytes of the exact snapshot of this state, in slices."""
         znodes = [self.znodes[path] for path in sorted(self.znodes)]
         return write_snapshot(znodes, (znode.acl for znode in znodes), self.sessions, self.zxid, self.digest)
-
-    def drop_orphans(self) -> list[bytes]:
-        """Delete the ephemerals whose session is not known, as ZooKeeper does before it serves; their paths."""
-        orphans = [
-            path for session in sorted(self.ephemerals.keys() - self.sessions) for path in self.ephemerals[session]
-        ]
-        for path in orphans:
-            self._delete(path, self.zxid)
-        return sorted(orphans)
 
     def apply(self, txn: Txn) -> None:
         """One transaction, by the rules above."""

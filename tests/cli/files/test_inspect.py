@@ -14,12 +14,12 @@ import pytest
 from datatree.log.transaction_log import LogContents, TransactionLog
 from datatree.record import Txn
 from datatree.znode import CONTAINER_OWNER, ttl_owner
-from datatree.zookeeper.directory import from_cursor, write_directory
 from datatree.zookeeper.log import LOG_HEADER, encode_record
 from tests.cli.commands import Run, run
 from tests.datatree.histories import LINEAGE, START, Author, snapshot
 from tests.datatree.zookeeper.histories import history
 from tests.rigs.zookeeper_data import RealFiles
+from tests.rigs.zookeeper_directory import from_cursor, write_directory
 from tests.rigs.zookeeper_server import log_toolkit, snapshot_formatter
 from zab.cli.files.formatters import long_date, short_date
 from zab.cli.files.log_files import Damage, Entry, Event, Note, open_log

@@ -17,9 +17,9 @@ import pytest
 from datatree.log.epochs import load_epochs, load_member
 from datatree.recovery.recover import recover
 from datatree.snapshot import load_snapshot
-from datatree.zookeeper.directory import load_directory
 from tests.cli.commands import Result, call
 from tests.datatree.zookeeper.histories import history, states
+from tests.rigs.zookeeper_directory import load_directory
 from zab.cli import new_members
 from zab.host.disk import RealDisk
 

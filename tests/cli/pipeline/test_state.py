@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from datatree.recovery.recover import recover
-from datatree.zookeeper.directory import load_directory, to_tree
 from tests.cli.commands import Result, call
 from tests.pipeline.rigs.ensembles import Directories
+from tests.rigs.zookeeper_directory import load_directory, to_tree
 from zab.host.disk import RealDisk
 from zab.pipeline.schema import ZNODES
 from zab.pipeline.state.local_state import local_moment, local_state

@@ -12,13 +12,13 @@ import cramjam
 import pytest
 from kazoo.client import KazooClient
 
-from datatree.zookeeper.directory import load_directory, to_tree
 from datatree.zookeeper.files import ZooKeeperFileError
 from datatree.zookeeper.snappy import BLOCK_BYTES_MAX, unsnapped
 from datatree.zookeeper.snapshot import SnapshotReader, SnapshotZnode, uncompressed
 from tests.cli.commands import Run, run
 from tests.datatree.zookeeper.histories import history, states
 from tests.datatree.zookeeper.snappy_files import HEADER, snapped
+from tests.rigs.zookeeper_directory import load_directory, to_tree
 from tests.rigs.zookeeper_server import snapshot_formatter, zookeeper
 from zab.host.disk import RealDisk
 

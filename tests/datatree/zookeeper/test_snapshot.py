@@ -9,10 +9,9 @@ from zlib import adler32
 import pytest
 
 from datatree.zookeeper.files import FileName, ZooKeeperFileError, file_name, parse_file_name
-from datatree.zookeeper.snapshot import UNKNOWN_ACL, SnapshotReader, SnapshotZnode, is_complete, uncompressed
+from datatree.zookeeper.snapshot import UNKNOWN_ACL, SnapshotReader, SnapshotZnode, uncompressed
 from datatree.zookeeper.state import ZooKeeperState
 from tests.datatree.zookeeper.histories import history, states
-from zab.simulator.world.disk import FaultyDisk
 
 STATE = states(history(3, 200)[0])[-1]
 FILE = b"".join(STATE.snapshot())
@@ -198,13 +197,6 @@ def test_a_gzip_that_holds_much_comes_in_slices() -> None:
     pieces = [len(piece) for piece in uncompressed([packed], "snapshot.c8.gz")]
     assert sum(pieces) == 50 << 20
     assert max(pieces) <= 1 << 20
-
-
-def test_unfinished_snapshot_does_not_look_complete() -> None:
-    disk = FaultyDisk()
-    for name, data in (("snapshot.1", FILE), ("snapshot.2", FILE[:-1]), ("snapshot.3", b""), ("snapshot.4.gz", FILE)):
-        disk.replace(name, data)
-    assert [is_complete(disk, f"snapshot.{name}") for name in ("1", "2", "3", "4.gz")] == [True, False, False, True]
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,7 @@ import pytest
 from attrs import evolve
 
 from datatree.record import Txn
-from datatree.zookeeper.directory import cursor_znodes
-from datatree.zookeeper.snapshot import SnapshotZnode
+from datatree.zookeeper.snapshot import SnapshotZnode, cursor_znodes
 from datatree.zookeeper.state import ZooKeeperState, znode_digest
 from tests.datatree.zookeeper.histories import copy_of, fuzzy, history, states
 
@@ -160,12 +159,3 @@ def test_set_data_and_set_acl_of_what_is_gone_are_skipped() -> None:
     state.apply(Txn(1, 2, 1, 0, 5, 9, b"/gone", b"x", None))
     state.apply(Txn(1, 2, 1, 0, 7, 9, b"/gone", None, (READ_ONLY,)))
     assert_same(state, before)
-
-
-def test_orphans_of_unknown_sessions_are_dropped() -> None:
-    state = state_with(b"/a", b"/b", owner=5)
-    state.sessions[6] = 4000
-    state.apply(Txn(3, 3, 6, 0, 1, -1, b"/c", b"", (OPEN, 6)))
-    assert state.drop_orphans() == [b"/a", b"/b"]
-    assert state.ephemerals == {6: {b"/c"}}
-    assert state.digest == sum(map(znode_digest, state.znodes.values())) % 2**64

@@ -17,10 +17,10 @@ from datatree.log.batch import genesis
 from datatree.snapshot import SnapshotWriter, load_snapshot
 from datatree.tree import DataTree
 from datatree.znode import STAT_LAYOUT, visible_cversion
-from datatree.zookeeper.directory import from_cursor
 from datatree.zookeeper.state import ZooKeeperState
 from tests.datatree.zookeeper.histories import fuzzy, history, states
 from tests.datatree.zookeeper.snappy_files import snapped
+from tests.rigs.zookeeper_directory import from_cursor
 from zab.pipeline.decoding.acl_text import acl_text, parse_acl_text
 from zab.pipeline.decoding.snapshot_rows import Label, SnapshotDamageError, open_snapshot
 from zab.pipeline.errors import PipelineError

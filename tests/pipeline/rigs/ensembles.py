@@ -20,7 +20,6 @@ from pathlib import Path
 
 from kazoo.client import KazooClient
 
-from datatree.zookeeper.snapshot import is_complete
 from tests.pipeline.rigs.load import Recorder, Worker, Write, connect, disconnect, every_kind
 from tests.pipeline.rigs.load_sessions import (
     Hold,
@@ -34,6 +33,7 @@ from tests.pipeline.rigs.load_sessions import (
     wave,
 )
 from tests.rigs.zab_server import zab_servers
+from tests.rigs.zookeeper_directory import is_complete
 from tests.rigs.zookeeper_server import ZooKeeperEnsemble, four_letter_word, zookeeper
 from zab.host.disk import RealDisk
 

@@ -15,9 +15,9 @@ from datatree.opcodes import OpCode
 from datatree.record import Txn
 from datatree.recovery.recover import recover
 from datatree.znode import DATA, STAT, STAT_LAYOUT
-from datatree.zookeeper.directory import load_directory, to_tree
 from tests.pipeline.rigs.ensembles import NATIVE, Directories
 from tests.pipeline.rigs.load import HOSTILE_PATHS, UNICODE_PATH
+from tests.rigs.zookeeper_directory import load_directory, to_tree
 from zab.cli.files.log_files import Damage, Entry, open_log
 from zab.host.disk import RealDisk
 

@@ -11,10 +11,10 @@ import pytest
 from datatree.paths import CONFIG
 from datatree.record import Txn
 from datatree.snapshot import load_snapshot
-from datatree.zookeeper.directory import cursor_znodes
-from datatree.zookeeper.snapshot import SnapshotReader, SnapshotZnode
+from datatree.zookeeper.snapshot import SnapshotReader, SnapshotZnode, cursor_znodes
 from datatree.zookeeper.state import ZooKeeperState
 from tests.pipeline.rigs.ensembles import NATIVE, Directories
+from tests.rigs.zookeeper_directory import loaded_state
 from zab.cli.files.log_files import Entry, open_log
 from zab.host.disk import RealDisk
 from zab.pipeline.state.local_state import local_moment, local_state
@@ -53,7 +53,7 @@ def load(directories: Directories, path: Path, txns: dict[int, Txn]) -> ZooKeepe
         return ZooKeeperState.build(cursor_znodes(tree.begin_snapshot()), dict(tree.sessions), header.zxid)
     reader = SnapshotReader([path.read_bytes()], str(path))
     zxid = int(path.name.partition(".")[2], 16)
-    state = ZooKeeperState.load(reader, zxid)
+    state = loaded_state(reader, zxid)
     assert reader.digest_zxid is not None
     for later in sorted(one for one in txns if zxid < one <= reader.digest_zxid):
         state.apply(txns[later])

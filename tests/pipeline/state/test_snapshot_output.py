@@ -14,12 +14,12 @@ from datatree.log.epochs import load_epochs, load_member
 from datatree.recovery.recover import recover
 from datatree.snapshot import SnapshotWriter, load_snapshot
 from datatree.tree import DataTree
-from datatree.zookeeper.directory import load_directory, to_tree
 from datatree.zookeeper.snapshot import SnapshotZnode
 from datatree.zookeeper.state import ZooKeeperState
 from tests.datatree.test_snapshot import everything
 from tests.datatree.zookeeper.histories import history, states
 from tests.pipeline.rigs.txn_rows import znode_frame
+from tests.rigs.zookeeper_directory import load_directory, to_tree
 from zab.pipeline.errors import PipelineError
 from zab.pipeline.state import znode_rows
 from zab.pipeline.state.snapshot_output import State, found_native, found_version_2, write_native, write_version_2

@@ -26,9 +26,8 @@ from rich.progress import Progress
 
 from datatree.cursor import SnapshotCursor
 from datatree.snapshot import SnapshotError, SnapshotLoader
-from datatree.zookeeper.directory import cursor_znodes
 from datatree.zookeeper.files import ZooKeeperFileError, chunks_of, parse_file_name
-from datatree.zookeeper.snapshot import SnapshotReader, SnapshotZnode, uncompressed
+from datatree.zookeeper.snapshot import SnapshotReader, SnapshotZnode, cursor_znodes, uncompressed
 from zab.cli.exits import REFUSED, fail
 from zab.cli.files.formatters import java_text, session_line, snapshot_json, txn_json, txn_line, znode_block
 from zab.cli.files.log_files import Damage, Entry, Event, NativeLog, UnreadableError, ZooKeeperLog, open_log

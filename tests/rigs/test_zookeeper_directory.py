@@ -9,12 +9,12 @@ from attrs import evolve
 
 from datatree.record import Txn
 from datatree.tree import DataTree
-from datatree.zookeeper.directory import from_cursor, load_directory, to_tree, write_directory
 from datatree.zookeeper.files import ZooKeeperFileError, file_name
 from datatree.zookeeper.log import LOG_HEADER, encode_record
 from datatree.zookeeper.snapshot import SnapshotZnode, write_snapshot
 from datatree.zookeeper.state import ZooKeeperState
 from tests.datatree.zookeeper.histories import fuzzy, history, states
+from tests.rigs.zookeeper_directory import from_cursor, is_complete, load_directory, to_tree, write_directory
 from zab.simulator.world.disk import FaultyDisk
 
 EPOCH = 1 << 32
@@ -275,3 +275,21 @@ def test_directory_of_a_zookeeper_without_configuration_znode_is_loaded() -> Non
     state._delete(b"/zookeeper/config", 0)
     tree = to_tree(state)
     assert tree.digest == DataTree().digest
+
+
+def test_ephemerals_of_unknown_sessions_are_dropped() -> None:
+    state = ZooKeeperState.empty()
+    zeros = [0] * 7
+    for path, owner in ((b"/a", 5), (b"/b", 5), (b"/c", 6)):
+        state._add(SnapshotZnode(path, b"", None, *zeros, owner, 0))
+    state.sessions[6] = 4000
+    tree = to_tree(state)
+    assert [tree.get(path) is not None for path in (b"/a", b"/b", b"/c")] == [False, False, True]
+    assert tree.ephemerals.keys() == {6}
+
+
+def test_unfinished_snapshot_does_not_look_complete(disk) -> None:
+    whole = b"".join(ZooKeeperState.empty().snapshot())
+    for name, data in (("1", whole), ("2", whole[:-1]), ("3", b""), ("4.gz", whole)):
+        disk.replace(f"snapshot.{name}", data)
+    assert [is_complete(disk, f"snapshot.{name}") for name in ("1", "2", "3", "4.gz")] == [True, False, False, True]

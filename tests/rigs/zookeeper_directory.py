@@ -1,4 +1,6 @@
-"""ZooKeeper's data directory as a whole: loaded into a `DataTree`, and a snapshot written for the way back.
+"""ZooKeeper's data directory as a whole: loaded as strictly as can be, into a `DataTree`, and one written from it.
+
+The pipeline and `zab restore` have decoders and checks of their own for these files; tests hold them against this.
 
 Loading follows ZooKeeper's own start. The newest snapshot that looks finished and whose seals match is taken, at most
 100 are tried; the logs from the newest one that begins at or below the snapshot's zxid + 1 are replayed over it. It is
@@ -18,31 +20,38 @@ not match, a snapshot that stays fuzzy because its log is missing, ACL lists tha
 A `DataTree` differs from ZooKeeper's tree in what belongs to a server and not to the state: the text of
 /zookeeper/config, which every server sets from its own configuration, and the sums in zookeeper_stats, which are
 derived. Both are left out. Ephemeral znodes whose session is gone are deleted, as ZooKeeper does before it serves.
-
-Deliberately not here: native files. Whoever imports writes the tree as an exact native snapshot, whose chain begins at
-`datatree.log.batch.imported`.
 """
 
-from collections.abc import Iterator
+from __future__ import annotations
+
 from typing import Final
 
 from attrs import define, field
 
 from datatree.cursor import SnapshotCursor
 from datatree.log.disk import Disk
-from datatree.paths import CONFIG, QUOTA, ROOT, ZOOKEEPER
+from datatree.opcodes import OpCode
+from datatree.paths import CONFIG, QUOTA, ROOT, ZOOKEEPER, parent
 from datatree.quota import is_stats
+from datatree.record import Txn
 from datatree.tree import DataTree
-from datatree.znode import ACL, CVERSION, DATA, OWNER, STAT, STAT_LAYOUT, visible_cversion, visible_owner
-from datatree.zookeeper.files import DIRECTORY, ZooKeeperFileError, chunks_of, file_name, named_files
+from datatree.znode import STAT_LAYOUT, visible_cversion, visible_owner
+from datatree.zookeeper.files import (
+    DIRECTORY,
+    ZooKeeperFileError,
+    chunks_of,
+    file_name,
+    named_files,
+    parse_file_name,
+)
 from datatree.zookeeper.log import LogReader, LogRecord
-from datatree.zookeeper.snapshot import UNKNOWN_ACL, SnapshotZnode, is_complete, open_snapshot
+from datatree.zookeeper.snapshot import UNKNOWN_ACL, SnapshotReader, SnapshotZnode, cursor_znodes, uncompressed
 from datatree.zookeeper.state import READ_ONLY_ACL, ZooKeeperState
-
-__all__ = ["Loaded", "cursor_znodes", "from_cursor", "load_directory", "to_tree", "write_directory"]
 
 SNAPSHOTS_TRIED_MAX: Final = 100
 _COUNTER_MASK: Final = 0xFFFFFFFF
+_END: Final = b"\x00\x00\x00\x01/"
+_LENGTH_MIN: Final = 10
 
 
 @define
@@ -93,7 +102,7 @@ def _newest_snapshot(disk: Disk, directory: str, problems: list[str]) -> tuple[L
             continue
         try:
             reader = open_snapshot(disk, path)
-            state = ZooKeeperState.load(reader, zxid)
+            state = loaded_state(reader, zxid)
         except ZooKeeperFileError as error:
             problems.append(f"{error}; it was passed over")
             continue
@@ -102,6 +111,34 @@ def _newest_snapshot(disk: Disk, directory: str, problems: list[str]) -> tuple[L
         is_noted = reader.digest_zxid == exact_from and exact_from != 0
         return Loaded(state, path, zxid), exact_from, reader.digest if is_noted else None
     return None, None, None
+
+
+def open_snapshot(disk: Disk, path: str) -> SnapshotReader:
+    """The reader of a file, uncompressed on the way if its name says so."""
+    return SnapshotReader(uncompressed(chunks_of(disk, path), path), path)
+
+
+def is_complete(disk: Disk, path: str) -> bool:
+    """Whether a snapshot looks finished: the cheap check that keeps a torn one out. It may be damaged all the same."""
+    parts = parse_file_name(path)
+    size = disk.size(path)
+    if parts is not None and parts.compression:
+        return size >= _LENGTH_MIN
+    return size >= _LENGTH_MIN and disk.read(path, size - len(_END), len(_END)) == _END
+
+
+def loaded_state(reader: SnapshotReader, zxid: int) -> ZooKeeperState:
+    """The content of a snapshot; `zxid` is the one in its name. Raises ZooKeeperFileError."""
+    znodes: dict[bytes, SnapshotZnode] = {}
+    for znode in reader:
+        if znode.path in znodes or (znode.path == ROOT) != (not znodes):
+            raise ZooKeeperFileError(reader.file, reader.offset, f"{znode.path!r} is out of place")
+        if znode.path != ROOT and parent(znode.path) not in znodes:
+            raise ZooKeeperFileError(reader.file, reader.offset, f"{znode.path!r} has no parent before it")
+        znodes[znode.path] = znode
+    if not znodes:
+        raise ZooKeeperFileError(reader.file, reader.offset, "a snapshot without a root")
+    return ZooKeeperState.build(znodes.values(), reader.sessions, zxid)
 
 
 class _Replay:
@@ -176,7 +213,7 @@ class _Replay:
 
 def to_tree(state: ZooKeeperState) -> DataTree:
     """The same state as a `DataTree`, at the same zxid. Raises `datatree.tree.TreeError` if it is none."""
-    state.drop_orphans()
+    _drop_orphans(state)
     tree = DataTree.bare()
     names = {path: len(children) for path, children in state.children.items()}
     # ZooKeeper before 3.5 had no configuration znode.
@@ -207,32 +244,17 @@ def to_tree(state: ZooKeeperState) -> DataTree:
     return tree
 
 
+def _drop_orphans(state: ZooKeeperState) -> None:
+    """Delete the ephemerals whose session is not known, as ZooKeeper does before it serves."""
+    for session in sorted(state.ephemerals.keys() - state.sessions):
+        state.apply(Txn(state.zxid, 0, session, 0, OpCode.CLOSE_SESSION, 0, b"", None, None))
+
+
 def from_cursor(cursor: SnapshotCursor) -> ZooKeeperState:
     """The state in a cursor, which is closed afterwards; quotas' sums are not in it, ZooKeeper counts them anew."""
     state = ZooKeeperState.build(cursor_znodes(cursor), cursor.sessions, cursor.zxid)
     cursor.close()
     return state
-
-
-def cursor_znodes(cursor: SnapshotCursor) -> Iterator[SnapshotZnode]:
-    """The znodes of a cursor in the shape of ZooKeeper's files, by path."""
-    for part in cursor.slices():
-        for path, znode in part:
-            czxid, mzxid, ctime, mtime, version, _, aversion, _, _, _, pzxid = STAT_LAYOUT.unpack(znode[STAT])
-            yield SnapshotZnode(
-                path=path,
-                data=znode[DATA],
-                acl=cursor.acls[znode[ACL]],
-                czxid=czxid,
-                mzxid=mzxid,
-                ctime=ctime,
-                mtime=mtime,
-                version=version,
-                cversion=znode[CVERSION],
-                aversion=aversion,
-                owner=znode[OWNER],
-                pzxid=pzxid,
-            )
 
 
 def write_directory(disk: Disk, state: ZooKeeperState, directory: str = DIRECTORY) -> str:
