@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import sys
 from collections.abc import Iterator
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -77,6 +77,20 @@ def test_each_step_of_a_source_begins_a_task(
     monkeypatch.setattr(workers, "_modules_frozen", 0)
     list(reader.read(InputPartition(None)))
     assert collector.times_frozen == 3
+
+
+def test_a_step_over_batches_begins_a_task(collector: Collector) -> None:
+    batch = pa.RecordBatch.from_pydict({"number": [1, 2]})
+    frozen: list[int] = []
+
+    def doubled(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        frozen.append(collector.times_frozen)
+        for each in batches:
+            yield from (each, each)
+
+    frame = SimpleNamespace(mapInArrow=lambda function, schema: (schema, list(function(iter([batch])))))
+    assert map_batches(frame, doubled, "number bigint") == ("number bigint", [batch, batch])
+    assert frozen == [1]
 
 
 def frozen_count(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
