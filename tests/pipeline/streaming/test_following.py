@@ -6,7 +6,7 @@ from __future__ import annotations
 import functools
 import random
 import shutil
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
@@ -32,7 +32,8 @@ Rows = list[dict[str, object]]
 
 
 def rows_of(following: Following, route: Route) -> Rows:
-    rows = _read(following, route, COLUMNS)
+    dirs = [str(one) for one in following.dirs]
+    rows = [row for leg in route.legs for batch in read_leg(leg, dirs, COLUMNS) for row in batch.to_pylist()]
     for row in rows:
         if row["operation"] == "error":
             # What a refused multi asked for is not logged alike by all of ZooKeeper's members.
@@ -41,12 +42,7 @@ def rows_of(following: Following, route: Route) -> Rows:
 
 
 def zxids_of(following: Following, route: Route) -> list[int]:
-    return list(dict.fromkeys(row["zxid"] for row in _read(following, route, ("zxid",))))  # type: ignore[misc]
-
-
-def _read(following: Following, route: Route, columns: Sequence[str]) -> Rows:
-    dirs = [str(one) for one in following.dirs]
-    return [row for leg in route.legs for batch in read_leg(leg, dirs, columns) for row in batch.to_pylist()]
+    return list(dict.fromkeys(row["zxid"] for row in rows_of(following, route)))  # type: ignore[misc]
 
 
 def poll(dirs: Iterable[Path]) -> tuple[Following, Ensemble]:
