@@ -97,6 +97,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
 
 
 def see_starts(event: str, arguments: tuple[object, ...], starts: frozenset[str] = STARTS) -> None:
+    """Also called while the interpreter ends and the globals are gone: what it looks at first is its own."""
     if event in starts and running is not None and not any(map(running.get_closest_marker, MAY_START_PROCESSES)):
         raise AssertionError(f"{running.nodeid} starts {arguments[:1]}: mark it `process`")
 

@@ -22,7 +22,6 @@ from tests.pipeline.rigs.expected_rows import (
     parts_of,
     read_faults,
     read_rows,
-    shown_zxids,
     transaction_at,
     whole_rows,
 )
@@ -116,10 +115,10 @@ def test_every_acknowledged_write_is_in_the_rows(directories: Directories) -> No
 
 
 def test_one_member_fills_what_another_lacks(directories: Directories) -> None:
-    rows = read_rows(directories.members, members="one", columns=("zxid", "part"))
-    zxids = [row["zxid"] for row in rows if not row["part"]]
+    zxids = [row["zxid"] for row in read_rows(directories.members, members="one") if not row["part"]]
     assert len(zxids) == len(set(zxids))
-    assert set(zxids) == shown_zxids(directories.members)
+    everything = {row["zxid"] for row in whole_rows(directories.members)}
+    assert set(zxids) == everything
     assert max(zxids) == directories.last_zxid
 
 
@@ -127,7 +126,7 @@ def test_a_killed_ensemble_shows_all_that_was_acknowledged(directories: Director
     acknowledged = {write.zxid for write in directories.writes if write.zxid <= directories.killed_zxid}
     assert {row["zxid"] for row in read_rows(directories.killed, uncommitted=True)} >= acknowledged
     shown = {row["zxid"] for row in read_rows(directories.killed)}
-    assert shown <= shown_zxids(directories.members)
+    assert shown <= {row["zxid"] for row in whole_rows(directories.members)}
     missing = acknowledged - shown
     if directories.kind == NATIVE:
         # That the last batches were committed would have stood in the next one, which nobody made any more.
@@ -139,7 +138,7 @@ def test_a_killed_ensemble_shows_all_that_was_acknowledged(directories: Director
 
 def test_what_no_quorum_has_is_not_shown(directories: Directories, tmp_path: Path) -> None:
     copy = directories.copy(tmp_path)
-    logged = shown_zxids(copy.members, uncommitted=True)
+    logged = {row["zxid"] for row in read_rows(copy.members, uncommitted=True)}
     first, last = damage.uncommitted_tail(copy)
     shown = {row["zxid"] for row in read_rows(copy.members)}
     assert max(shown) == directories.last_zxid
@@ -198,7 +197,7 @@ def test_each_damage_is_found_and_named(directories: Directories, tmp_path: Path
 
 
 def test_what_one_member_lost_comes_from_another(directories: Directories, tmp_path: Path) -> None:
-    whole = shown_zxids(directories.members, members="one")
+    whole = {row["zxid"] for row in read_rows(directories.members, members="one")}
     for name, inject in injectors(directories.kind).items():
         copy = directories.copy(tmp_path / name)
         injected = inject(copy)

@@ -12,7 +12,7 @@ from datatree.tree import DataTree
 from datatree.zookeeper.files import ZooKeeperFileError, file_name
 from datatree.zookeeper.log import LOG_HEADER, encode_record
 from datatree.zookeeper.snapshot import SnapshotZnode, write_snapshot
-from datatree.zookeeper.state import ZooKeeperState
+from datatree.zookeeper.state import ZooKeeperState, znode_digest
 from tests.datatree.zookeeper.histories import fuzzy, history, states
 from tests.rigs.zookeeper_directory import from_cursor, is_complete, load_directory, to_tree, write_directory
 from zab.simulator.world.disk import FaultyDisk
@@ -286,6 +286,8 @@ def test_ephemerals_of_unknown_sessions_are_dropped() -> None:
     tree = to_tree(state)
     assert [tree.get(path) is not None for path in (b"/a", b"/b", b"/c")] == [False, False, True]
     assert tree.ephemerals.keys() == {6}
+    assert state.ephemerals == {6: {b"/c"}}
+    assert state.digest == sum(map(znode_digest, state.znodes.values())) % 2**64
 
 
 def test_unfinished_snapshot_does_not_look_complete(disk) -> None:

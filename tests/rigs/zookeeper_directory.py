@@ -114,7 +114,7 @@ def _newest_snapshot(disk: Disk, directory: str, problems: list[str]) -> tuple[L
 
 
 def open_snapshot(disk: Disk, path: str) -> SnapshotReader:
-    """The reader of a file, uncompressed on the way if its name says so."""
+    """The reader of a file, which may be compressed."""
     return SnapshotReader(uncompressed(chunks_of(disk, path), path), path)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -38,15 +38,8 @@ class Fault(NamedTuple):
     reason: str
 
 
-def read_rows(
-    dirs: Iterable[Path],
-    *,
-    members: Members = "all",
-    uncommitted: bool = False,
-    columns: Sequence[str] = COLUMNS,
-    **bounds: int,
-) -> list[Row]:
-    """What the pipeline reads, without Spark; damage must be nowhere."""
+def read_rows(dirs: Iterable[Path], *, members: Members = "all", uncommitted: bool = False, **bounds: int) -> list[Row]:
+    """What the pipeline reads, with all columns, without Spark; damage must be nowhere."""
     damage: list[object] = []
     found: list[Row] = []
     wanted = Range.of(**{name: bounds.get(name) for name in ("zxid_min", "zxid_max", "time_min", "time_max")})
@@ -55,20 +48,15 @@ def read_rows(
             if isinstance(rows, Damage):
                 damage.append((span, rows))
                 continue
-            for batch in record_batches(rows, span.source, columns):
+            for batch in record_batches(rows, span.source, COLUMNS):
                 found += batch.to_pylist()
     assert damage == []
     return found
 
 
-def shown_zxids(dirs: Iterable[Path], *, members: Members = "all", uncommitted: bool = False) -> set[int]:
-    """The transactions that the pipeline reads."""
-    return {row["zxid"] for row in read_rows(dirs, members=members, uncommitted=uncommitted, columns=("zxid",))}
-
-
 @functools.cache
 def whole_rows(dirs: tuple[Path, ...]) -> list[Row]:
-    """All columns of directories that nobody changes; nor may the rows be."""
+    """Of directories that nobody changes; nor may the rows be."""
     return read_rows(dirs)
 
 
