@@ -350,21 +350,12 @@ def remove_segment(directories: Directories, member: int = 0) -> Injected:
 
 def shorten_tail(directories: Directories, member: int = 0, count: int = 3) -> Injected:
     """The last batches or records are gone, at a clean cut. The mark of a native member still says there was more."""
-    gone = []
-    for path in reversed(directories.logs(member)):
-        if _count_of(directories, path) > count:
-            break
-        # The file was begun just before the end: as many more are cut off the one before it.
-        gone.append(path)
-    zxids = [zxid for file in gone for zxid in _zxids_of(directories, file) if _count_of(directories, file)]
-    for file in gone:
-        file.unlink()
-        _index(file).unlink(missing_ok=True)
+    path = directories.logs(member)[-1]
     if directories.kind == NATIVE:
         log = NativeLog.read(path)
         frames = [frame for frame in log.frames if frame.batches]
         cut = frames[-count]
-        lost = cut.batches[0].first, max(frames[-1].batches[-1].zxid, *zxids, 0)
+        lost = cut.batches[0].first, frames[-1].batches[-1].zxid
         old_end = log.end
         log.frames = log.frames[: log.frames.index(cut)]
         log.write()
@@ -376,15 +367,8 @@ def shorten_tail(directories: Directories, member: int = 0, count: int = 3) -> I
     old_end = file.end
     file.records = file.records[:-count]
     file.write()
-    lost = dropped[0].txn.zxid, max(dropped[-1].txn.zxid, *zxids, 0)
+    lost = dropped[0].txn.zxid, dropped[-1].txn.zxid
     return Injected("the tail shortened", member, path, file.end, old_end, lost, frozenset())
-
-
-def _count_of(directories: Directories, path: Path) -> int:
-    """How many frames with batches, or records, are in a log file."""
-    if directories.kind == NATIVE:
-        return sum(bool(frame.batches) for frame in NativeLog.read(path).frames)
-    return len(Version2Log.read(path).records)
 
 
 def absurd_length(directories: Directories, member: int = 0, where: str = "body") -> Injected:

@@ -42,6 +42,8 @@ SEED = 20_26
 PATIENCE_SECONDS = 120.0
 LOGS_MIN, SNAPSHOTS_MIN = 6, 5
 """What each member leaves at the least, however fast or slow the machine: tests take files away from them."""
+END_COUNT = 8
+"""So many frames or records are in the newest log of each member at the least: tests cut the ends of them."""
 OPEN_TIMEOUT_MS = 60_000
 NATIVE, VERSION_2 = "native", "version-2"
 
@@ -106,7 +108,11 @@ class Directories:
 def numbered_files(directory: Path, kind: str) -> list[Path]:
     """The logs or snapshots in a version-N directory, by the zxid in their names."""
     found = [path for path in directory.glob(f"{kind}.*") if _is_hexadecimal(path.name.partition(".")[2])]
-    return sorted(found, key=lambda path: int(path.name.partition(".")[2], 16))
+    return sorted(found, key=_zxid_in)
+
+
+def _zxid_in(file: Path) -> int:
+    return int(file.name.partition(".")[2], 16)
 
 
 def _is_hexadecimal(text: str) -> bool:
@@ -181,8 +187,7 @@ def _run(kind: str, servers: AbstractContextManager[ZooKeeperEnsemble], director
         left = RawSession(ports[0], OPEN_TIMEOUT_MS)
         left.create("/lives/left-open")
         story.lives.append(left.leave_open())
-        znodes = _read_tree(ensemble.hosts)
-        last_zxid = _wait_for_rest(ensemble)
+        znodes, last_zxid = _end(ensemble, story, kept)
         _wait(lambda: not any(map(_unfinished, kept)), "a snapshot is not finished")
         for member in ensemble.members:
             member.stop()
@@ -290,9 +295,24 @@ def _tell_stories(story: _Story, hosts: str, ports: Sequence[int], client: Kazoo
     wait_for_the_end(client, story.lives)
 
 
-def _read_tree(hosts: str) -> dict[str, Znode]:
+def _end(ensemble: ZooKeeperEnsemble, story: _Story, kept: Sequence[Path]) -> tuple[dict[str, Znode], int]:
+    """One write after the other, each in a frame of its own on all members, until no log has only just begun; the tree
+    then, and its zxid."""
+    while True:
+        recorder = Recorder(connect(ensemble.hosts))
+        story.recorders.append(recorder)
+        for number in range(END_COUNT):
+            recorder.set("/kinds", b"the end %d" % number)
+            _wait_for_rest(ensemble)
+        znodes = _read_tree(recorder.client)
+        disconnect(recorder.client)
+        last = _wait_for_rest(ensemble)
+        if all(last - _zxid_in(numbered_files(directory, "log")[-1]) >= END_COUNT for directory in kept):
+            return znodes, last
+
+
+def _read_tree(client: KazooClient) -> dict[str, Znode]:
     """All znodes that clients may read, as one client sees them; /zookeeper/config is the member's own text."""
-    client = connect(hosts)
     client.sync("/")
     znodes: dict[str, Znode] = {}
     paths = ["/"]
@@ -304,7 +324,6 @@ def _read_tree(hosts: str) -> dict[str, Znode]:
             acl = tuple((entry.perms, entry.id.scheme, entry.id.id) for entry in acls.get()[0])
             znodes[path] = Znode(data, tuple(stat), acl)
             paths += [f"{path.rstrip('/')}/{name}" for name in children.get()]
-    disconnect(client)
     return znodes
 
 

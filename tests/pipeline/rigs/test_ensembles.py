@@ -15,8 +15,10 @@ from datatree.opcodes import OpCode
 from datatree.record import Txn
 from datatree.recovery.recover import recover
 from datatree.znode import DATA, STAT, STAT_LAYOUT
-from tests.pipeline.rigs.ensembles import NATIVE, Directories
+from tests.pipeline.rigs.ensembles import END_COUNT, NATIVE, Directories
 from tests.pipeline.rigs.load import HOSTILE_PATHS, UNICODE_PATH
+from tests.pipeline.rigs.native_files import NativeLog
+from tests.pipeline.rigs.version2_files import Version2Log
 from tests.rigs.zookeeper_directory import load_directory, to_tree
 from zab.cli.files.log_files import Damage, Entry, open_log
 from zab.host.disk import RealDisk
@@ -76,6 +78,15 @@ def test_there_are_several_leaders_snapshots_and_log_files(directories: Director
     for member in range(3):
         assert len(directories.snapshots(member)) >= 3
         assert len(directories.logs(member)) >= 5
+
+
+def test_no_log_has_only_just_begun_at_the_end(directories: Directories) -> None:
+    for member in range(3):
+        newest = directories.logs(member)[-1]
+        if directories.kind == NATIVE:
+            assert sum(bool(frame.batches) for frame in NativeLog.read(newest).frames) > END_COUNT
+        else:
+            assert len(Version2Log.read(newest).records) > END_COUNT
 
 
 def test_zxids_of_an_epoch_have_no_gap(directories: Directories) -> None:
