@@ -29,7 +29,7 @@ from zab.wire.records import (
     is_text,
 )
 
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 2
 
 DATA_FRAME_BYTES_MAX = 256 << 10
 """Proposals and requests above this are cut into several messages, between two batches or writes."""
@@ -260,19 +260,21 @@ class Request:
 
 @attrs.define
 class Revalidate:
-    """A client came back to this learner with a session: is it alive, and mine from now on?"""
+    """A client came back to this learner with a session: is it alive, and mine from now on? The tag names the
+    connection on which it came."""
 
     TYPE: ClassVar[int] = 6
+    tag: int = checked(COUNT)
     session: int = checked(INT64)
     timeout_ms: int = checked(INT32)
 
 
 @attrs.define
 class Revalidated:
-    """The leader's verdict on `Revalidate`."""
+    """The leader's verdict on the `Revalidate` with this tag."""
 
     TYPE: ClassVar[int] = 24
-    session: int = checked(INT64)
+    tag: int = checked(COUNT)
     valid: bool = checked(is_bool)
 
 

@@ -160,6 +160,39 @@ def test_two_questions_for_one_session_leave_the_newest_connection() -> None:
     assert response_timeout(third) == 10_000
 
 
+def test_verdict_on_an_earlier_connection_of_the_same_session_does_not_let_a_later_one_in() -> None:
+    """The client asks at one follower, is done with another one, and comes back: the first answer arrives then."""
+    ensemble = Ensemble(3)
+    slow, other = ensemble.others(ensemble.leader)
+    before = ensemble.session(other)
+    ensemble.do(before, before.create(b"/a", b"0"), before.create(b"/b", b"0"))
+    ensemble.late.add(slow.sid)
+    asked_first = ensemble.reattach(before, slow)
+    ensemble.settle()
+    assert asked_first.response is None
+    asked_first.close()
+    elsewhere = ensemble.reattach(before, other)
+    ensemble.settle()
+    elsewhere.say(elsewhere.set(b"/a", b"through the other"))
+    ensemble.settle()
+    elsewhere.close()
+    back = ensemble.reattach(before, slow)
+    ensemble.step(slow)
+    ensemble.deliver_until(slow, msg.Revalidated)
+    ensemble.step(slow)
+    assert back.response is None, "the verdict is on the connection before"
+    back.say(back.set(b"/b", b"through the slow one"))  # with the xid of the write to /a
+    ensemble.late.clear()
+    ensemble.settle()
+    assert back.response is not None
+    assert [server.value(b"/a") for server in ensemble.servers.values()] == [b"through the other"] * 3
+    assert [server.value(b"/b") for server in ensemble.servers.values()] == [b"through the slow one"] * 3
+    (reply,) = back.replies()
+    b_stat = slow.member.tree.get(b"/b")
+    assert b_stat is not None
+    assert reply[2] == b_stat[2], "it is answered with the result of its own write"
+
+
 def test_write_of_an_earlier_connection_never_answers_a_later_one_with_the_same_xid() -> None:
     """Some clients begin with xid 1 on every connection."""
     for size in (1, 3):

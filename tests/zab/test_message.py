@@ -32,8 +32,8 @@ EXAMPLES: list[msg.Message] = [
     msg.Confirmed(9),
     msg.Refused("another ensemble"),
     msg.Request([[[[b"ip", b"127.0.0.1"]], [msg.WRITE_HEAD.pack(-1, 7, 5) + b"body"]]]),
-    msg.Revalidate(-3, 4000),
-    msg.Revalidated(-3, True),
+    msg.Revalidate(7, -3, 4000),
+    msg.Revalidated(7, True),
     msg.Sync(12),
     msg.Synced(12, 0x500000001),
 ]

@@ -111,9 +111,9 @@ class Member:
         self._verdicts: list[tuple[Link, msg.Revalidated]] = []
         self._asked: list[tuple[Link | None, int]] = []
         self._questions: dict[int, list[tuple[Link | None, int]]] = {}
-        self._missed: list[tuple[Link, SessionId]] = []
-        """Sessions that learners asked for and that are not alive here: link and session."""
-        self._doubts: dict[int, tuple[list[ClientConnection], list[tuple[Link, SessionId]]]] = {}
+        self._missed: list[tuple[Link, int]] = []
+        """Learners' questions for sessions that are not alive here: link and tag."""
+        self._doubts: dict[int, tuple[list[ClientConnection], list[tuple[Link, int]]]] = {}
         """Sessions that this leader may declare over only once a quorum has confirmed that it still leads."""
         self._token = 0
         self._is_stalled = False
@@ -213,6 +213,7 @@ class Member:
         self.limits.end_turn(self.now, is_loaded=self._is_loaded)
         for connection in self.clients.reap():
             self.processor.forget(connection)
+            self.sessions.forget(connection)
             self.limits.forget(connection)
 
     def _lead_turn(self) -> None:
@@ -291,9 +292,9 @@ class Member:
         doubted, missed = self._doubts.pop(effect.token, ((), ()))
         for connection in doubted:
             self.sessions.refuse(connection)
-        for link, session in missed:
+        for link, tag in missed:
             if link in self.peer.learners:
-                self._send(link, msg.Revalidated(session, False))
+                self._send(link, msg.Revalidated(tag, False))
 
     def _on_halt(self, effect: ev.Halt) -> None:
         self._halt(effect.reason)
@@ -314,11 +315,10 @@ class Member:
 
     def _leader_on_revalidate(self, link: Link, sid: ServerId, message: msg.Revalidate) -> None:
         self.metrics.connection_revalidate_count += 1
-        session = SessionId(message.session)
-        if self.sessions.revalidate(session, max(0, message.timeout_ms), sid, self.now):
-            self._verdicts.append((link, msg.Revalidated(session, True)))
+        if self.sessions.revalidate(SessionId(message.session), max(0, message.timeout_ms), sid, self.now):
+            self._verdicts.append((link, msg.Revalidated(message.tag, True)))
         else:
-            self._missed.append((link, session))
+            self._missed.append((link, message.tag))
 
     def _leader_on_sync(self, link: Link, _sid: ServerId, message: msg.Sync) -> None:
         self._asked.append((link, message.tag))
@@ -333,7 +333,7 @@ class Member:
         self.sessions.learner_touched(message.touched, self.now)
 
     def _learner_on_revalidated(self, _link: Link, _sid: ServerId, message: msg.Revalidated) -> None:
-        self.sessions.revalidated(SessionId(message.session), message.valid, self.peer.history.last[0])
+        self.sessions.revalidated(message.tag, message.valid, self.peer.history.last[0])
 
     def _learner_on_synced(self, _link: Link, _sid: ServerId, message: msg.Synced) -> None:
         self._synced.append((message.tag, message.zxid))

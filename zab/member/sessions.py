@@ -11,7 +11,9 @@ The handshake, in the order of its checks; "close" is without an answer:
                                                             once a quorum has confirmed that this server still leads: a
                                                             leader that was deposed knows nothing of newer sessions, and
                                                             takes those that moved elsewhere for silent
-    on a learner                                            Revalidate to the leader, which decides in the same way
+    on a learner                                            Revalidate to the leader, which decides in the same way;
+                                                            both name the connection, since a client that left and
+                                                            came back has another one (G4 named verdicts)
 
 While a connection waits for its session it is not read from, and the frames that came with the request are held.
 
@@ -67,6 +69,8 @@ class Sessions:
         self._touches = TouchTable()
         self._wanted: list[tuple[SessionId, int]] = []
         self._revalidations: list[msg.Revalidate] = []
+        self._asking: dict[int, ClientConnection] = {}
+        """The connections whose sessions the leader was asked about: id → connection."""
         self._established: list[ClientConnection] = []
         self._doubted: list[ClientConnection] = []
 
@@ -89,6 +93,7 @@ class Sessions:
         self._touches = TouchTable()
         assert not self._wanted, "taken at the end of each turn"
         assert not self._revalidations, "taken at the end of each turn"
+        self._asking.clear()
         self._established.clear()
         self._doubted.clear()
 
@@ -134,7 +139,8 @@ class Sessions:
         self._clients.attach(connection, session)
         if self.tracker is None:
             self._metrics.revalidate_count += 1
-            self._revalidations.append(msg.Revalidate(session, connection.timeout_ms))
+            self._asking[connection.id] = connection
+            self._revalidations.append(msg.Revalidate(connection.id, session, connection.timeout_ms))
         elif self.revalidate(session, connection.timeout_ms, self._server_id, now):
             self._accept(connection)
         else:
@@ -145,11 +151,13 @@ class Sessions:
         if connection.stage is Stage.CONNECTING and not connection.closing:
             self._refuse(connection)
 
-    def revalidated(self, session: SessionId, valid: bool, newest: int) -> None:
-        """The leader's verdict. All that came through an older connection of the session was proposed by `newest`."""
-        connection = self._clients.by_session.get(session)
-        if connection is None or connection.stage is not Stage.CONNECTING or connection.closing:
+    def revalidated(self, tag: int, valid: bool, newest: int) -> None:
+        """The leader's verdict on one connection. All that came through older connections of its session was proposed
+        by `newest`."""
+        connection = self._asking.pop(tag, None)
+        if connection is None or connection.closing:
             return
+        assert connection.stage is Stage.CONNECTING
         connection.fence = newest
         if valid:
             self._accept(connection)
@@ -253,6 +261,10 @@ class Sessions:
     def drain_touches(self) -> list[list[int]]:
         """Rows of session and timeout (ms) for the leader."""
         return [list(row) for row in self._touches.drain().items()]
+
+    def forget(self, connection: ClientConnection) -> None:
+        """A connection is gone: a verdict on it concerns nobody."""
+        self._asking.pop(connection.id, None)
 
     def closed(self, session: SessionId) -> None:
         """A closeSession is applied: whoever still serves the session here stops."""

@@ -1,8 +1,8 @@
 """Whole members in one thread: real peers, trees, sessions, turns and storage; links, disks and clients are in memory.
 
 `Ensemble.settle()` carries messages, storage answers and client bytes until nothing moves; time stands still meanwhile
-and passes only in `advance`. A test holds back what it wants to be late: `durable_held` of a server, or all that is on
-the links of servers that are `cut`.
+and passes only in `advance`. A test holds back what it wants to be late: `durable_held` of a server, all that is on
+the links of servers that are `cut`, or all that is on the way to servers that are `late`.
 """
 
 from collections import deque
@@ -321,6 +321,8 @@ class Ensemble:
         self.links: dict[Link, tuple[ServerId, ServerId]] = {}
         self.cut: set[int] = set()
         """Servers whose links carry nothing for now."""
+        self.late: set[int] = set()
+        """Servers that get nothing for now; what they send arrives."""
         self.on_wire: dict[Link, deque[tuple[ServerId, msg.Message]]] = {}
         self.clients: dict[ClientConnection, Client] = {}
         self.servers: dict[ServerId, Server] = {}
@@ -452,15 +454,27 @@ class Ensemble:
             if sid != by:
                 self.servers[sid].inputs.append(ev.QuorumLinkDown(link))
 
+    def deliver_until(self, server: Server, kind: type[msg.Message]) -> None:
+        """What is on the way to a server that is late, up to the first message of this kind."""
+        for link, waiting in self.on_wire.items():
+            to_server = [item for item in waiting if link in self.links and item[0] != server.sid]
+            kinds = [type(message) for _, message in to_server]
+            for item in to_server[: kinds.index(kind) + 1 if kind in kinds else 0]:
+                waiting.remove(item)
+                server.inputs.append(ev.MessageReceived(link, msg.decode(msg.encode(item[1]))))
+
     def _deliver(self) -> bool:
         moved = False
         for link, waiting in self.on_wire.items():
             if link not in self.links or set(self.links[link]) & self.cut:
                 continue
-            while waiting:
+            one, two = self.links[link]
+            for _ in range(len(waiting)):
                 sender, message = waiting.popleft()
-                one, two = self.links[link]
                 receiver = two if sender == one else one
+                if receiver in self.late:
+                    waiting.append((sender, message))
+                    continue
                 decoded = msg.decode(msg.encode(message))
                 self.servers[receiver].inputs.append(ev.MessageReceived(link, decoded))
                 moved = True

@@ -25,7 +25,7 @@ from zab import broadcast, confirmation, synchronization
 from zab import events as ev
 from zab import peer as peer_module
 from zab.cli.servers.simulate import CRASH, SAFETY, attempt
-from zab.member.connection import ClientConnection
+from zab.member.connection import ClientConnection, Stage
 from zab.member.local import ANSWERS
 from zab.member.processor import _HEADER, Processor
 from zab.member.sessions import Sessions
@@ -285,6 +285,20 @@ def answer_an_older_connection(patch: Patch) -> None:
     patch.setattr(Processor, "_waiting", forgetful)
 
 
+def let_a_verdict_name_the_session(patch: Patch) -> None:
+    """The leader's verdict on one connection lets in whichever connection asks for the session when it comes."""
+    revalidated = Sessions.revalidated
+
+    def by_session(sessions: Sessions, tag: int, valid: bool, newest: int) -> None:
+        asked = sessions._asking.get(tag)
+        present = sessions._clients.by_session.get(asked.session) if asked is not None else None
+        if present is not None and present.id in sessions._asking and present.stage is Stage.CONNECTING:
+            revalidated(sessions, present.id, valid, newest)
+
+    patch.setattr(Sessions, "forget", lambda sessions, connection: None)
+    patch.setattr(Sessions, "revalidated", by_session)
+
+
 def leave_outstanding_ephemerals(patch: Patch) -> None:
     """G3: a closeSession lists the ephemerals that are applied, not those that are on their way."""
     patch.setattr(
@@ -340,6 +354,7 @@ VARIANTS: dict[Callable[[Patch], None], int] = {
     let_moved_sessions_write: 122,
     take_requests_to_the_next_leader: 47,
     answer_an_older_connection: 3,
+    let_a_verdict_name_the_session: 346,
     leave_outstanding_ephemerals: 92,
     truncate_in_memory_only: 153,
     purge_a_log_that_is_needed: 1,

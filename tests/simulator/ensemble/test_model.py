@@ -21,7 +21,7 @@ def committed(seed: int, count: int) -> list[tuple[Txn, DataTree]]:
     rng = Random(seed)
     tree = DataTree()
     prepare = Prepare(tree, PrepareSettings(extended_types=True))
-    wishes = Requests(rng, 1, 100, long_data=False, mostly_syncs=False)
+    wishes = Requests(rng, 1, 100, long_data=False, mostly="")
     steps: list[tuple[Txn, DataTree]] = []
     for zxid in range(1, count + 1):
         if zxid <= len(SESSIONS):

@@ -1,8 +1,8 @@
 """A simulated client: it speaks ZooKeeper's wire protocol with the real codecs, and judges every answer.
 
-It connects to any server, keeps its session across connections as a real client does (the same xids go on, watches are
-moved with setWatches, a server that is behind what the client has seen refuses it), asks several things at once,
-pings when it is silent, and leaves a server that does not answer for two thirds of its timeout.
+It connects to any server, keeps its session across connections as a real client does (xids begin again on each one,
+watches are moved with setWatches, a server that is behind what the client has seen refuses it), asks several things at
+once, pings when it is silent, and leaves a server that does not answer for two thirds of its timeout.
 
 What it does wrong, at the rates of the run's profile: it breaks its connection, moves to another server, goes silent
 until its session is over, stops reading, or closes its session and begins a new one.
@@ -34,6 +34,8 @@ from zab.wire.frames import FrameReader, frame
 BURST_MAX: Final = 6
 OUTSTANDING_MAX: Final = 20
 SET_WATCHES_XID: Final = -8
+MOSTLY: Final = {"deposing": "sync", "returning": "set"}
+"""What clients ask for most, in runs with a focus."""
 PER_MILLE: Final = 1000
 
 
@@ -51,14 +53,20 @@ class Client:
         self._rng = rng
         self._observer = ensemble.observer
         self._requests = Requests(
-            rng, -number, profile.tick_ms, long_data=profile.long_data, mostly_syncs=profile.focus == "deposing"
+            rng, -number, profile.tick_ms, long_data=profile.long_data, mostly=MOSTLY.get(profile.focus, "")
         )
         self.checker = SessionChecker(self.name, ensemble.observer.history)
         self._tick_us = profile.tick_us
         self._timeout_ms = profile.session_ticks * profile.tick_ms
+        self._is_impatient = profile.focus == "returning"
+        """It goes back and forth between two servers, and does not wait for an answer."""
+        self._servers = rng.sample(profile.sids, 2) if self._is_impatient else profile.sids
         self.session = 0
         self._password = NO_PASSWORD
         self._xid = 0
+        """On the present connection."""
+        self._asked_count = 0
+        """Requests on all connections."""
         self._link: ClientLink[ClientConnection] | None = None
         self._frames = FrameReader(FRAME_BYTES_MAX)
         self.is_connected = False
@@ -89,8 +97,8 @@ class Client:
     def _connect(self) -> None:
         if self._link is not None or self.is_silent:
             return
-        sid = self._rng.choice(self._profile.sids)
         self._attempt += 1
+        sid = self._servers[self._attempt % 2] if self._is_impatient else self._rng.choice(self._servers)
         there = self._ensemble.network.delay(self.number, sid)
         self._schedule.after(there, self._knock, sid, self._attempt)
 
@@ -108,6 +116,13 @@ class Client:
         self._line(f"connects to {sid} with session {self.session:#x}, seen {self.checker.seen:#x}")
         request = ConnectRequest(self.checker.seen, self._timeout_ms, self.session, self._password)
         self._send(frame(request.encode()))
+        if self._is_impatient and self.has_faults:
+            self._schedule.after(int(self._tick_us * self._rng.random() ** 3), self._lose_patience, self._link)
+
+    def _lose_patience(self, link: ClientLink[ClientConnection]) -> None:
+        """Leave a connection that was good a moment ago, or that has not answered yet."""
+        if self._link is link and self.has_faults and not self.is_silent:
+            self._disconnect()
 
     def _connect_later(self) -> None:
         """Try again: almost at once at first, then after ever longer waits."""
@@ -136,17 +151,17 @@ class Client:
             self._observer.count("sessions moved")
         self.session, self._password = response.session_id, response.password
         self.is_connected = True
+        self._xid = 0
         self._failed_count = 0
         self._schedule.after(int(self._tick_us * 0.1 * self._rng.random()), self._burst)
         self._to_restore = self.checker.watches.request(self.checker.seen)
         self.checker.connected()
         if self._to_restore is not None:
-            restoring = Asked(self.session, SET_WATCHES_XID, int(OpCode.SET_WATCHES2), self._to_restore, 0, 0)
-            self.outstanding.append(restoring)
+            restoring = self._request(SET_WATCHES_XID, int(OpCode.SET_WATCHES2), self._to_restore)
             self._send(request_frame(SET_WATCHES_XID, restoring.opcode, self._to_restore.encode()))
 
     def _forget_session(self) -> None:
-        self.session, self._password, self._xid = 0, NO_PASSWORD, 0
+        self.session, self._password = 0, NO_PASSWORD
         self.checker.connected()
         self._to_restore = None
 
@@ -182,13 +197,19 @@ class Client:
         """Send one request."""
         self._send(self._asked(opcode, body))
 
-    def _asked(self, opcode: int, body: Any) -> bytes:
-        self._xid += 1
+    def _request(self, xid: int, opcode: int, body: Any) -> Asked:
+        """A request takes its place among those that wait for their answers."""
         history = self._observer.history
-        asked = Asked(self.session, self._xid, opcode, body, self._schedule.now, history.told)
+        self._asked_count += 1
+        asked = Asked(self.session, self._asked_count, xid, opcode, body, self._schedule.now, history.told)
         self.outstanding.append(asked)
         if asked.is_write:
-            history.asked[self.session, self._xid] = asked
+            history.ask(asked)
+        return asked
+
+    def _asked(self, opcode: int, body: Any) -> bytes:
+        self._xid += 1
+        asked = self._request(self._xid, opcode, body)
         if self._observer.recorder is not None:
             self._observer.recorder.asked(self.name, asked)
         if self._ensemble.trace.sink is not None:
@@ -265,9 +286,7 @@ class Client:
 
     def _close_session(self) -> None:
         self._xid += 1
-        asked = Asked(self.session, self._xid, int(OpCode.CLOSE_SESSION), None, self._schedule.now, 0)
-        self._observer.history.asked[self.session, self._xid] = asked
-        self.outstanding.append(asked)
+        self._request(self._xid, int(OpCode.CLOSE_SESSION), None)
         self._send(request_frame(self._xid, int(OpCode.CLOSE_SESSION), b""))
 
     # --------------------------------------------------------------------------------------------------------- hearing

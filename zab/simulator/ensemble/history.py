@@ -66,12 +66,14 @@ class History:
         """Epoch → where the history of its primary ended when it broadcast first."""
         self.told = 0
         """The highest zxid that any client was told of."""
-        self.asked: dict[tuple[int, int], Asked] = {}
-        """Every write that a client sent: by session and xid."""
+        self._asked: dict[tuple[int, int], list[Asked]] = {}
+        """Every write that a client sent: by session and xid, which every connection uses anew, in order."""
+        self.requested: dict[int, Asked] = {}
+        """The transactions that did what a client asked for: zxid → the request."""
         self.ending: set[int] = set()
         """Sessions whose end some leader has proposed."""
-        self._last_xid: dict[int, int] = {}
-        """Session → the xid of its newest write in the sequence."""
+        self._last_number: dict[int, int] = {}
+        """Session → the number of its newest write in the sequence."""
 
     @property
     def end(self) -> Zxid:
@@ -82,6 +84,10 @@ class History:
     def end_txn(self) -> int:
         """The same; the last transaction of the model."""
         return self.model.zxid
+
+    def ask(self, asked: Asked) -> None:
+        """A client sends a write."""
+        self._asked.setdefault((asked.session, asked.xid), []).append(asked)
 
     def may_be_over(self, session: int) -> bool:
         """Whether a client may be told that its session is over: its end is delivered, or was proposed."""
@@ -165,15 +171,20 @@ class History:
         opcode = txn.rest[0] if txn.type == -1 else txn.type
         if opcode == -10 or not txn.session or not txn.cxid:
             return
-        asked = self.asked.get((txn.session, txn.cxid))
-        if asked is None or asked.opcode != opcode:
+        asked = self._asked.get((txn.session, txn.cxid), [])
+        possible = [one for one in asked if one.may_be(txn)]
+        if not possible:
             raise SafetyError("integrity", f"{txn} is what nobody asked for; {txn.session:#x} asked {asked}")
         if txn.type == -1:
             return  # what comes late through an older connection is refused with SESSIONMOVED
-        newest = self._last_xid.get(txn.session, 0)
-        if txn.cxid <= newest:
-            raise SafetyError("order", f"xid {txn.cxid} of {txn.session:#x} at {txn.zxid:#x}, after its xid {newest}")
-        self._last_xid[txn.session] = txn.cxid
+        newest = self._last_number.get(txn.session, 0)
+        # The first one that can be meant: whatever comes later finds its own if there is any way at all.
+        meant = next((one for one in possible if one.number > newest), None)
+        if meant is None:
+            reason = f"{txn} of {txn.session:#x} at {txn.zxid:#x}, after its request number {newest}: {possible}"
+            raise SafetyError("order", reason)
+        self._last_number[txn.session] = meant.number
+        self.requested[txn.zxid] = meant
 
     def _primary_integrity(self, who: str, batch: Batch) -> None:
         """No later primary may have begun without this batch."""

@@ -38,7 +38,11 @@ FAULTS = (
 """What may go wrong with members and between them; `zab.simulator.ensemble.faults` has a function for each."""
 
 _ALWAYS_POSSIBLE = ("kill", "power", "partition")
-_FOCUSED = {"deposing": {"depose": 1}, "crashing": {"power_at_operation": 6, "disk_error": 2, "kill": 1, "reset": 1}}
+_FOCUSED = {
+    "deposing": {"depose": 1},
+    "crashing": {"power_at_operation": 6, "disk_error": 2, "kill": 1, "reset": 1},
+    "returning": {"slow_link": 6, "reset": 1, "kill": 1},
+}
 
 
 @attrs.frozen
@@ -84,7 +88,8 @@ class Profile:
     long_data: bool
     focus: str
     """`deposing`: leaders are cut off, again and again, while clients ask for little else than syncs and writes.
-    `crashing`: power goes at operations of disks, again and again. Most runs have none: anything may happen in them."""
+    `crashing`: power goes at operations of disks, again and again. `returning`: links are slow, and clients go back and
+    forth between two servers, impatiently. Most runs have none: anything may happen in them."""
     markers: frozenset[int]
     """Voters whose operators say, with the file `initialize`, that they never had data: before their first start."""
     marks_the_wiped: bool
@@ -145,7 +150,7 @@ def draw(seed: int, rng: Random) -> Profile:
         voters, groups = 5, ((1, 2, 3), (4,), (5,))
         if rng.random() < 0.5:
             weightless = frozenset({3})
-    (focus,) = rng.choices(("", "deposing", "crashing"), (8, 1, 1))
+    (focus,) = rng.choices(("", "deposing", "crashing", "returning"), (8, 1, 1, 1))
     is_deposing = focus == "deposing"
     tick_ms = 1000 if is_deposing else rng.choice((100, 300, 1000))
     tick_us = tick_ms * MS
@@ -173,7 +178,7 @@ def draw(seed: int, rng: Random) -> Profile:
         clients=4 if is_deposing else rng.choice((2, 3, 4, 5)),
         think_us=tick_us * (30 if is_deposing else rng.choice((50, 100, 200))) // 100,
         fault_ticks=rng.choice((12, 20, 30)),
-        fault_gap_us=tick_us if focus == "crashing" else tick_us * rng.choice((1, 2, 3, 6)),
+        fault_gap_us=tick_us if focus in ("crashing", "returning") else tick_us * rng.choice((1, 2, 3, 6)),
         faults=_FOCUSED.get(focus) or _swarm(rng, FAULTS, _ALWAYS_POSSIBLE),
         client_faults=_swarm(rng, ("leave", "move", "silent", "stall", "close"), ("move",)),
         session_ticks=rng.choice((3, 5, 8)),

@@ -40,7 +40,6 @@ _KINDS: Final = {
     int(OpCode.SYNC): "sync",
 }
 _MULTIS: Final = frozenset({int(OpCode.MULTI), int(OpCode.MULTI_READ)})
-_NO_REQUESTS: Final = frozenset({int(OpCode.ERROR), int(OpCode.CREATE_SESSION), int(OpCode.CLOSE_SESSION)})
 # The answer of a refused multi says which part was refused, and why. Each part is judged in the state that the parts
 # before it made, which nobody else sees.
 _REFUSED_AS_A_WHOLE: Final = int(ErrorCode.RUNTIMEINCONSISTENCY)
@@ -72,7 +71,8 @@ class Recorder:
 
     def __init__(self) -> None:
         self.records: list[Record] = []
-        self._waiting: dict[tuple[int, int], list[Record]] = {}
+        self._waiting: dict[tuple[int, int], tuple[Asked, list[Record]]] = {}
+        """By session and number of the request."""
 
     def asked(self, client: str, asked: Asked) -> None:
         """A client sends a request."""
@@ -81,11 +81,11 @@ class Recorder:
             parts = list(enumerate(asked.body.parts))
         made = [_record(client, asked, part, opcode, body) for part, (opcode, body) in parts if int(opcode) in _KINDS]
         self.records += made
-        self._waiting[asked.session, asked.xid] = made
+        self._waiting[asked.session, asked.number] = asked, made
 
     def replied(self, asked: Asked, header: ReplyHeader, payload: bytes, now_us: int) -> None:
         """The answer has come."""
-        records = self._waiting.pop((asked.session, asked.xid), [])
+        _, records = self._waiting.pop((asked.session, asked.number), (asked, []))
         body: Any = None if header.error else decode_body(asked.opcode, payload)
         for record in records:
             record.returned = now_us * _NS_PER_US
@@ -102,11 +102,11 @@ class Recorder:
 
     def finish(self, history: History) -> None:
         """Add what the ensemble did by itself, and find the paths of sequential creates that nobody was told."""
-        committed = {(txn.session, txn.cxid): txn for txn in history.txns.values() if txn.type not in _NO_REQUESTS}
-        for (session, xid), records in self._waiting.items():
-            asked, txn = history.asked.get((session, xid)), committed.get((session, xid))
+        committed = {(one.session, one.number): history.txns[zxid] for zxid, one in history.requested.items()}
+        for of, (asked, records) in self._waiting.items():
+            txn = committed.get(of)
             for record in records:
-                if asked is None or not _is_sequential(asked, record.part):
+                if not (asked.is_write and _is_sequential(asked, record.part)):
                     continue
                 path = None if txn is None else _path_in(txn, record.part)
                 record.path = path.decode() if path is not None else ""
@@ -123,7 +123,7 @@ class Recorder:
 def _record(client: str, asked: Asked, part: int | None, opcode: int, body: Any) -> Record:
     """A request on its way."""
     kind = _KINDS[int(opcode)]
-    record = Record(client, asked.session, asked.xid, part, kind, body.path.decode(), "unknown")
+    record = Record(client, asked.session, asked.number, part, kind, body.path.decode(), "unknown")
     record.invoked = asked.sent_at * _NS_PER_US
     if kind in ("create", "set"):
         record.value = body.data

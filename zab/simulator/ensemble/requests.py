@@ -12,6 +12,7 @@ from typing import Any, Final
 import attrs
 
 from datatree.opcodes import WRITES, OpCode
+from datatree.record import Txn
 from datatree.requests import OPEN_ACL, Create, Multi, PathKind, PathOnly, PathVersion, PathWatch, SetAcl, SetData
 
 TOPS: Final = (b"/a", b"/b", b"/c", b"/q")
@@ -29,6 +30,8 @@ KINDS: Final = (
 )  # fmt: skip
 
 _IS_WRITE: Final = frozenset(map(int, WRITES))
+_ERROR: Final = int(OpCode.ERROR)
+_MULTI: Final = int(OpCode.MULTI)
 
 
 @attrs.define
@@ -36,6 +39,8 @@ class Asked:
     """A request on its way."""
 
     session: int
+    number: int
+    """Of all requests of its client, on whatever connection; xids begin again on each one."""
     xid: int
     opcode: int
     body: Any
@@ -47,11 +52,36 @@ class Asked:
     def is_write(self) -> bool:
         return self.opcode in _IS_WRITE
 
+    def may_be(self, txn: Txn) -> bool:
+        """Whether a committed transaction says what was asked here: session, xid, operation, and what is written."""
+        if (txn.session, txn.cxid) != (self.session, self.xid):
+            return False
+        if txn.type == _ERROR:
+            return bool(txn.rest[0] == self.opcode)
+        if txn.type != self.opcode:
+            return False
+        if self.opcode == _MULTI:
+            asked = self.body.parts
+            return len(asked) == len(txn.rest) and all(
+                kind == _ERROR or (kind == opcode and _is_written(body, path, data))
+                for (opcode, body), (kind, _, path, data, _) in zip(asked, txn.rest, strict=True)
+            )
+        return self.body is None or _is_written(self.body, txn.path, txn.data)
+
+
+def _is_written(body: Any, path: bytes, data: bytes | None) -> bool:
+    """Whether a transaction on this path, with this data, is what a request asks for."""
+    if isinstance(body, Create) and body.flags & _SEQUENTIAL:
+        is_there = path.startswith(body.path)
+    else:
+        is_there = path == body.path
+    return is_there and data == getattr(body, "data", None)
+
 
 class Requests:
     """The wishes of one client."""
 
-    def __init__(self, rng: Random, number: int, tick_ms: int, *, long_data: bool, mostly_syncs: bool) -> None:
+    def __init__(self, rng: Random, number: int, tick_ms: int, *, long_data: bool, mostly: str) -> None:
         self._rng = rng
         self._number = number
         self._count = 0
@@ -59,8 +89,8 @@ class Requests:
         self._long_data = long_data
         weights = [rng.choice((0, 1, 1, 3)) for _ in KINDS]
         self._weights = weights if sum(weights) > 3 else [1] * len(KINDS)
-        if mostly_syncs:
-            self._weights[KINDS.index("sync")] = sum(self._weights)
+        if mostly:
+            self._weights[KINDS.index(mostly)] = sum(self._weights)
 
     def first(self) -> list[tuple[int, Any]]:
         """The znodes that the other requests are about."""

@@ -6,6 +6,7 @@
     read your writes                 follows: a read after a write has a zxid of at least the write's; and one before
                                      it, in the same connection, a lower one (A1 output order)
     reads                            a read is the state at its zxid, bit for bit: data, stat, children
+    real-time order of writes        a write is done above everything that any client was told before it was asked for
     sync                             a sync that returns has a zxid of at least all that any client was told before it
                                      began (invariant 9)
     order                            replies come in the order of the requests
@@ -90,9 +91,14 @@ class SessionChecker:
 
     def _written(self, asked: Asked, header: ReplyHeader, body: Any) -> None:
         txn = self._history.txns.get(header.zxid)
-        if txn is None or (txn.session, txn.cxid) != (asked.session, asked.xid):
+        if txn is None or not asked.may_be(txn):
             self.fail("acked writes are never lost", f"{_shown(asked)} is answered at {header.zxid:#x}, where {txn} is")
             return
+        if header.zxid <= asked.told:
+            reason = (
+                f"{_shown(asked)} is done at {header.zxid:#x}; {asked.told:#x} was told to a client before it began"
+            )
+            self.fail("real-time order of writes", reason)
         if header.error:
             if (txn.type, txn.number) != (-1, header.error):
                 self.fail(
