@@ -18,7 +18,7 @@ from zab import message as msg
 from zab.member.cleanup import Cleanup
 from zab.member.config import parse
 from zab.member.digests import KEPT_COUNT, Digests
-from zab.member.inputs import Input, MemberEffect, SnapshotFailed, TreeInstalled
+from zab.member.inputs import Input, MemberEffect, SnapshotFailed, SnapshotTaken, TreeInstalled
 from zab.member.member import Member
 from zab.member.snapshot_schedule import SnapshotSchedule
 from zab.peer import Peer
@@ -168,17 +168,36 @@ def test_snapshot_is_exact_and_one_at_a_time() -> None:
     for number in range(20):
         ensemble.do(client, client.create(b"/%02d" % number))
     (taken,) = server.snapshots
-    assert any("is not finished" in trace for trace in server.traces)
+    assert sum("is not finished" in trace for trace in server.traces) == 1
     paths = [path for piece in taken.cursor.slices() for path, _ in piece]
     assert len(paths) == taken.cursor.znode_count
     assert taken.cursor.zxid == taken.zxid
     assert b"/19" not in paths
-    taken.cursor.close()
-    server.inputs.append(SnapshotFailed(taken.zxid, "disk full"))
+
+
+@pytest.mark.parametrize("is_written", [True, False])
+def test_snapshot_that_became_due_while_one_was_written_is_taken_when_that_one_ends(is_written: bool) -> None:
+    """Once, of the tree as it is then, also when nothing is written any more; and the next one when it is due."""
+    ensemble = Ensemble(1, snapCount=5)
+    server = ensemble.servers[1]
+    client = ensemble.session()
+    for number in range(20):
+        ensemble.do(client, client.create(b"/%02d" % number))
+    (first,) = server.snapshots
+    first.cursor.close()
+    server.inputs.append(SnapshotTaken(first.zxid) if is_written else SnapshotFailed(first.zxid, "disk full"))
+    ensemble.settle()
+    _, second = server.snapshots
+    assert (second.zxid, second.chain) == server.member.peer.history.last
+    assert b"/19" in [path for piece in second.cursor.slices() for path, _ in piece]
+    assert server.member.metrics.snapshot_error_count == (not is_written)
+    ensemble.finish_snapshot(server)
+    ensemble.settle()
+    assert len(server.snapshots) == 2
     for number in range(20, 30):
         ensemble.do(client, client.create(b"/%02d" % number))
-    assert len(server.snapshots) == 2
-    assert server.member.metrics.snapshot_error_count == 1
+        ensemble.settle()
+    assert len(server.snapshots) == 3
 
 
 def batch_of(count: int, flags: int = 0, size: int = 50) -> Batch:

@@ -108,6 +108,9 @@ class Member:
         self._early: list[ev.MemberMessage] = []
         self._cleanup: Cleanup | None = None
         self._snapshot_zxid: int | None = None
+        """Of the snapshot that is being written."""
+        self._snapshot_due: Batch | None = None
+        """The newest batch that was applied since a snapshot became due while another one was being written."""
         self._verdicts: list[tuple[Link, msg.Revalidated]] = []
         self._asked: list[tuple[Link | None, int]] = []
         self._questions: dict[int, list[tuple[Link | None, int]]] = {}
@@ -359,7 +362,7 @@ class Member:
         self.applied = batch.zxid
         self.digests.record(batch.zxid, self.tree.digest)
         self._finish_syncs()
-        if self.processor.schedule.applied(batch):
+        if self.processor.schedule.applied(batch) or self._snapshot_due is not None:
             self._take_snapshot(batch)
 
     def _check_digest(self, batch: Batch) -> None:
@@ -373,20 +376,30 @@ class Member:
             )
 
     def _take_snapshot(self, batch: Batch) -> None:
+        """Take it now; or, of the tree as it is then, when the one that is being written is done (E3 same snapshots)."""
         if self._snapshot_zxid is not None:
-            self._trace(f"no snapshot at {batch.zxid:#x}: the one at {self._snapshot_zxid:#x} is not finished")
+            if self._snapshot_due is None:
+                self._trace(
+                    f"the snapshot due at {batch.zxid:#x} waits: the one at {self._snapshot_zxid:#x} is not finished"
+                )
+            self._snapshot_due = batch
             return
-        self._snapshot_zxid = batch.zxid
+        self._snapshot_zxid, self._snapshot_due = batch.zxid, None
         self._effects.append(TakeSnapshot(batch.zxid, batch.chain, self.tree.begin_snapshot()))
 
     def _on_snapshot_taken(self, event: SnapshotTaken) -> None:
-        self._snapshot_zxid = None
         self.metrics.snap_count += 1
+        self._snapshot_ended()
 
     def _on_snapshot_failed(self, event: SnapshotFailed) -> None:
-        self._snapshot_zxid = None
         self.metrics.snapshot_error_count += 1
         self._trace(f"snapshot at {event.zxid:#x} was given up: {event.reason}")
+        self._snapshot_ended()
+
+    def _snapshot_ended(self) -> None:
+        self._snapshot_zxid = None
+        if self._snapshot_due is not None:
+            self._take_snapshot(self._snapshot_due)
 
     def _on_tree_installed(self, event: TreeInstalled) -> None:
         self._install(event.tree)
@@ -398,6 +411,7 @@ class Member:
         tree.past_acls.count_max = self.config.max_past_acls
         self.state.tree = tree
         self._committed.clear()
+        self._snapshot_due = None
         self.applied = tree.applied
         self.digests.clear()
         self.digests.record(tree.applied, tree.digest)

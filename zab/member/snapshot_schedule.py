@@ -2,8 +2,8 @@
 
 Every member counts what it applied since the last flagged batch, so that whoever leads next goes on from there.
 
-Not here: taking the snapshot, which is a matter of the tree and of the host, and that it is taken only when the one
-before is finished.
+Not here: taking the snapshot, which is a matter of the tree and of the host, and that it waits until the one before is
+finished (`member`).
 """
 
 from __future__ import annotations
