@@ -376,7 +376,7 @@ class Member:
             )
 
     def _take_snapshot(self, batch: Batch) -> None:
-        """Take it now; or, of the tree as it is then, when the one that is being written is done (E3 same snapshots)."""
+        """Take it now; or, of the tree as it is then, when the one that is being written ends (E3 same snapshots)."""
         if self._snapshot_zxid is not None:
             if self._snapshot_due is None:
                 self._trace(
