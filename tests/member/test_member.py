@@ -15,17 +15,21 @@ from datatree.tree import DataTree
 from datatree.znode import STAT_LAYOUT
 from zab import events as ev
 from zab import message as msg
+from zab.member.ages import NOTE_MS, NOTES_COUNT_MAX, PRECISION, Ages
 from zab.member.cleanup import Cleanup
 from zab.member.config import parse
 from zab.member.digests import KEPT_COUNT, Digests
 from zab.member.inputs import Input, MemberEffect, SnapshotFailed, SnapshotTaken, TreeInstalled
 from zab.member.member import Member
+from zab.member.processor import TIME_AHEAD_MS_MAX
 from zab.member.snapshot_schedule import SnapshotSchedule
 from zab.peer import Peer
 from zab.simulator.world.disk import FaultyDisk
-from zab.testing.members import TICK_MS, WALL, Ensemble
+from zab.states import LEADING
+from zab.testing.members import TICK_MS, WALL, Ensemble, Server
 
 CONFIG = parse("dataDir=/nowhere\nclientPort=2181", "zoo.cfg")
+YEAR_MS = 365 * 86_400_000
 
 
 def test_every_member_has_the_same_tree_after_the_same_writes() -> None:
@@ -44,22 +48,29 @@ def test_every_member_has_the_same_tree_after_the_same_writes() -> None:
     assert all(tree.znode_count == 64 for tree in trees)
 
 
-def test_a_leader_that_is_gone_is_followed_by_one_that_has_everything() -> None:
-    ensemble = Ensemble(3)
-    client = ensemble.session(ensemble.follower)
-    ensemble.do(client, client.create(b"/a", b"1"))
-    gone = ensemble.leader
-    left_behind = ensemble.session(gone)
+def go_on_without(ensemble: Ensemble, gone: Server) -> list[Server]:
+    """Cut off the leader; the others, when they serve again."""
     ensemble.cut = {gone.sid}
     for link in list(ensemble.links):
         ensemble.break_link(link)
     rest = ensemble.others(gone)
     for server in rest:
         server.inputs.append(ev.ElectionLinkDown(gone.sid))
+    ensemble.settle()
     for _ in range(100):
-        ensemble.advance(50)
         if all(server.member.serving for server in rest):
-            break
+            return rest
+        ensemble.advance(50)
+    raise AssertionError([server.traces[-3:] for server in rest])
+
+
+def test_a_leader_that_is_gone_is_followed_by_one_that_has_everything() -> None:
+    ensemble = Ensemble(3)
+    client = ensemble.session(ensemble.follower)
+    ensemble.do(client, client.create(b"/a", b"1"))
+    gone = ensemble.leader
+    left_behind = ensemble.session(gone)
+    rest = go_on_without(ensemble, gone)
     # For a moment there are two; the old one confirms nothing any more.
     assert gone.member.serving
     assert ensemble.do(left_behind, left_behind.sync(), left_behind.get(b"/a")) == []
@@ -289,6 +300,38 @@ def test_containers_that_were_never_used_go_when_the_configuration_says_so() -> 
     assert ensemble.servers[1].member.tree.get(b"/c") is None
 
 
+@pytest.mark.parametrize("jump_ms", [-10 * YEAR_MS, 10 * YEAR_MS])
+def test_wall_clock_that_jumps_ends_no_ttl_znode_early_and_keeps_none(jump_ms: int) -> None:
+    ensemble = Ensemble(1, extendedTypesEnabled="true", znode__container__checkIntervalMs=1_000)
+    server = ensemble.servers[1]
+    client = ensemble.session(timeout_ms=20_000)
+    ttl = Create(b"/t", b"", OPEN_ACL, 5, 8_000).encode()
+    ensemble.do(client, client.request(OpCode.CREATE_TTL, ttl))
+    server.wall_offset_ms += jump_ms
+    ensemble.do(client, client.create(b"/x"))
+    ensemble.advance(5_000)
+    assert server.value(b"/t") == b""
+    server.wall_offset_ms -= jump_ms
+    ensemble.do(client, client.set(b"/x", b"1"))
+    ensemble.advance(6_000)
+    assert server.value(b"/t") is None
+
+
+def test_ages_are_never_too_high_and_known_closely_for_what_is_young() -> None:
+    rng = Random(1)
+    ages, written, now = Ages(), {}, 0
+    for zxid in range(1, 60_000):
+        now += rng.choice((0, 1, 300, 2_500))
+        written[zxid] = now
+        ages.note(zxid, now)
+    real = {zxid: now - at for zxid, at in written.items()}
+    known = {zxid: ages.age_ms(zxid, now) for zxid in written}
+    assert all(known[zxid] <= real[zxid] for zxid in written)
+    assert all(known[zxid] >= real[zxid] * (1 - 1 / PRECISION) - NOTE_MS - 2_500 for zxid in written)
+    assert 1_000 < len(ages._zxids) < NOTES_COUNT_MAX
+    assert ages.age_ms(60_000, now) == 0
+
+
 def test_clean_up_is_bounded_by_turn_and_by_minute() -> None:
     config = parse(
         "dataDir=/x\nclientPort=1\nznode.container.maxPerMinute=1500\nznode.container.checkIntervalMs=1000", "zoo.cfg"
@@ -298,11 +341,11 @@ def test_clean_up_is_bounded_by_turn_and_by_minute() -> None:
     for number in range(2_000):
         tree.install(b"/%04d" % number, b"", None, stat, -(1 << 63), 1)
     cleanup = Cleanup(config, 0)
-    assert cleanup.due(tree, 999, WALL) == []
-    counts = [len(cleanup.due(tree, 1_000, WALL)) for _ in range(5)]
+    assert cleanup.due(tree, 999) == []
+    counts = [len(cleanup.due(tree, 1_000)) for _ in range(5)]
     assert counts == [1_000, 500, 0, 0, 0]
     assert cleanup.next_deadline == 60_000
-    assert len(cleanup.due(tree, 60_000, WALL)) == 500
+    assert len(cleanup.due(tree, 60_000)) == 500
 
 
 # Time and turns.
@@ -326,6 +369,33 @@ def test_a11_time_of_a_batch_never_falls() -> None:
     assert mtime(b"/a", later) == later
     assert mtime(b"/b", later - 3_000) == later
     assert mtime(b"/c", later + 1) == later + 1
+    assert mtime(b"/d", later + 1 - TIME_AHEAD_MS_MAX) == later + 1
+
+
+def test_a11_times_of_batches_go_back_to_the_clock_where_a_clock_was_years_ahead() -> None:
+    """On the leader whose clock it was, and on the next one, whose clock was right all the time."""
+    ensemble = Ensemble(3)
+    first = ensemble.leader
+    client = ensemble.session(ensemble.follower)
+    first.wall_offset_ms += 10 * YEAR_MS
+    ensemble.do(client, client.create(b"/ahead"))
+    first.wall_offset_ms -= 10 * YEAR_MS
+    ensemble.do(client, client.create(b"/right"))
+    assert mtime_of(first, b"/ahead") > mtime_of(first, b"/right") == first.wall_ms()
+    first.wall_offset_ms += 10 * YEAR_MS
+    ensemble.do(client, client.create(b"/ahead again"))
+    leader = next(server for server in go_on_without(ensemble, first) if server.member.peer.state == LEADING)
+    client = ensemble.session(leader)
+    ensemble.do(client, client.create(b"/of the next one"))
+    assert mtime_of(leader, b"/of the next one") == leader.wall_ms()
+    assert any("the times of batches go back to the clock" in trace for trace in leader.traces)
+
+
+def mtime_of(server: Server, path: bytes) -> int:
+    znode = server.member.tree.get(path)
+    assert znode is not None
+    time: int = STAT_LAYOUT.unpack(znode[2])[3]
+    return time
 
 
 def test_next_deadline_is_the_earliest_of_everything_that_waits() -> None:

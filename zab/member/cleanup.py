@@ -5,7 +5,8 @@ Candidates, looked for every `container_check_interval_ms`; the deletion checks 
     container     without children, and it had some once, or it never had any for `container_never_used_ms` (0: never)
     TTL znode     without children, and not written for longer than its TTL
 
-Age is wall-clock time since mtime, which other members wrote: it decides nothing but when a deletion is asked for.
+Age is what this leader has measured since it began to lead (`ages`): a wall clock that jumps neither deletes a znode
+too early nor keeps one for ever, and with a new leader every age begins anew.
 
 Limits: `container_max_per_minute` deletions are asked for in a minute, and `EXAMINED_COUNT` candidates are looked at in
 a turn, so that a large clean-up never holds up a turn.
@@ -19,25 +20,28 @@ from collections.abc import Iterator
 
 from datatree.tree import DataTree
 from datatree.znode import CONTAINER_OWNER, CVERSION, OWNER, STAT, STAT_LAYOUT, ttl_ms
+from zab.member.ages import Ages
 from zab.member.settings import Config
 
 EXAMINED_COUNT = 1000
 _MINUTE_MS = 60_000
-_MTIME = 3
+_MZXID = 1
 
 
 class Cleanup:
-    """The clean-up of one leadership. `now` is monotonic ms, `wall` ms since 1970."""
+    """The clean-up of one leadership. `now` is monotonic ms."""
 
     def __init__(self, config: Config, now: int) -> None:
         self._config = config
+        self._ages = Ages()
         self._candidates: Iterator[bytes] | None = None
         self._minute_ends = now + _MINUTE_MS
         self._left_count = config.container_max_per_minute
         self.next_deadline = now + config.container_check_interval_ms
 
-    def due(self, tree: DataTree, now: int, wall: int) -> list[bytes]:
-        """The paths to be deleted now."""
+    def due(self, tree: DataTree, now: int) -> list[bytes]:
+        """The paths to be deleted now. To be asked in every turn, so that ages are known."""
+        self._ages.note(tree.applied, now)
         if now < self.next_deadline:
             return []
         if now >= self._minute_ends:
@@ -55,16 +59,16 @@ class Cleanup:
                 self._candidates = None
                 self.next_deadline = now + self._config.container_check_interval_ms
                 return found
-            if self._may_go(tree, path, wall):
+            if self._may_go(tree, path, now):
                 found.append(path)
                 self._left_count -= 1
         return found
 
-    def _may_go(self, tree: DataTree, path: bytes, wall: int) -> bool:
+    def _may_go(self, tree: DataTree, path: bytes, now: int) -> bool:
         znode = tree.get(path)
         if znode is None or tree.child_names(path):
             return False
-        age_ms = wall - STAT_LAYOUT.unpack(znode[STAT])[_MTIME]
+        age_ms = self._ages.age_ms(STAT_LAYOUT.unpack(znode[STAT])[_MZXID], now)
         if znode[OWNER] != CONTAINER_OWNER:
             return bool(age_ms > ttl_ms(znode[OWNER]))
         never_used_ms = self._config.container_never_used_ms

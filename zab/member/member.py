@@ -227,9 +227,14 @@ class Member:
             self.metrics.stale_sessions_expired += 1
             processor.submit(session, 0, OpCode.CLOSE_SESSION, b"", None)
         if self._cleanup is not None:
-            for path in self._cleanup.due(self.tree, self.now, self._wall):
+            for path in self._cleanup.due(self.tree, self.now):
                 processor.submit(NO_SESSION, 0, OpCode.DELETE_CONTAINER, PathOnly(path).encode(), None)
         processor.submit_new_sessions()
+        if processor.intake and processor.is_ahead_of(self._wall):
+            self._trace(
+                f"this wall clock says {self._wall} ms, the newest batch is of {processor.newest_time} ms "
+                "-> the times of batches go back to the clock"
+            )
         for proposal in processor.proposals(self.peer.next_zxid, self._wall):
             self.metrics.proposal_count += 1
             self._tell(proposal)

@@ -62,6 +62,10 @@ from zab.member.snapshot_schedule import SnapshotSchedule
 from zab.member.writes import WRITTEN
 from zab.message import DATA_FRAME_BYTES_MAX, WRITE_HEAD
 
+TIME_AHEAD_MS_MAX = 600_000
+"""How far the times of batches may be ahead of the leader's wall clock: they stand still until it comes, and beyond
+this they go back to it."""
+
 _HEADER = Struct(">ii")
 """xid and opcode, in front of every request."""
 
@@ -129,7 +133,7 @@ class Processor:
         self.now = 0
         """Monotonic ms of the turn."""
         self.newest_time = 0
-        """The time of the newest batch known here; the next one is not earlier (A11 batch time)."""
+        """The time of the newest batch known here."""
 
     # ----------------------------------------------------------------------------------------- frames from a client
 
@@ -251,8 +255,14 @@ class Processor:
             zxid = next_zxid()
             if zxid is None:
                 return
-            self.newest_time = max(wall, self.newest_time)
+            if wall > self.newest_time or self.is_ahead_of(wall):
+                self.newest_time = wall
             yield self._batch(zxid, self.newest_time)
+
+    def is_ahead_of(self, wall: int) -> bool:
+        """Whether the newest batch is of a time that this wall clock reaches so late that it is not waited for: the
+        clock of some leader was wrong (A11 batch time)."""
+        return self.newest_time > wall + TIME_AHEAD_MS_MAX
 
     def _batch(self, first: int, time: int) -> Propose:
         """As many writes as fit into one batch; one larger than a batch goes alone."""
@@ -355,7 +365,8 @@ class Processor:
             self.metrics.updatelatency.add(waited_ms, count)
         if self.prepare is not None:
             self.prepare.applied(batch.zxid)
-        self.newest_time = max(self.newest_time, batch.time)
+        else:
+            self.newest_time = batch.time
 
     def _transactions(self, batch: Batch) -> tuple[list[Txn], Iterable[ClientConnection | None]]:
         """Its transactions, and whom each one answers; of those from other members, that is found out one by one."""

@@ -396,7 +396,7 @@ def load_index(data: bytes, header_crc: int, size: int) -> BatchIndex | None:
     offsets = np.array(found.offsets, dtype=np.uint64).astype(np.int64)
     zxids = np.array(found.zxids, dtype=np.uint64).astype(np.int64)
     times = np.array(found.times, dtype=np.int64)
-    rises = (np.diff(offsets) > HEADER_BYTES).all() and (np.diff(zxids) > 0).all() and (np.diff(times) >= 0).all()
+    rises = (np.diff(offsets) > HEADER_BYTES).all() and (np.diff(zxids) > 0).all() and (times >= 0).all()
     if not rises or offsets[0] < SEGMENT_HEADER_BYTES or not offsets[-1] + HEADER_BYTES < found.end <= size:
         return None
     return BatchIndex(offsets, zxids, times, found.end)
@@ -404,8 +404,9 @@ def load_index(data: bytes, header_crc: int, size: int) -> BatchIndex | None:
 
 @define(eq=False)
 class IndexScan:
-    """The batches of a closed file by its index: those with a zxid in (after, until] and a time from `time_min` to
-    `time_max`, where these are given (a batch at the edge comes as a whole)."""
+    """The batches of a closed file by its index: those with a zxid in (after, until], where these are given (a batch at
+    the edge comes as a whole); and from the first to the last one with a time from `time_min` to `time_max`. A time
+    goes back where a leader's clock was wrong, so there may be others between them."""
 
     file: Readable
     index: BatchIndex
@@ -422,11 +423,15 @@ class IndexScan:
         high = len(index.zxids)
         if self.until is not None:
             high = min(high, int(np.searchsorted(index.zxids, self.until, "left")) + 1)
+        if self.time_min is None and self.time_max is None:
+            return low, high
+        keep = np.ones(len(index.times), dtype=np.bool_)
         if self.time_min is not None:
-            low = max(low, int(np.searchsorted(index.times, self.time_min, "left")))
+            keep &= index.times >= self.time_min
         if self.time_max is not None:
-            high = min(high, int(np.searchsorted(index.times, self.time_max, "right")))
-        return low, high
+            keep &= index.times <= self.time_max
+        at = np.flatnonzero(keep)
+        return (max(low, int(at[0])), min(high, int(at[-1]) + 1)) if len(at) else (0, 0)
 
     def __iter__(self) -> Iterator[Block | Damage]:
         index = self.index

@@ -4,8 +4,9 @@ This is checked because bounds that do not overlap would give no rows, and no ro
 
     check_range(dirs, Range.of(…))      raises PipelineError, with what is kept, when nothing can lie within
 
-Only the beginning and the end of each ensemble's logs are read for it, in this process. In our logs times never go
-back. In ZooKeeper's they may, when the leader changes, so all logs are read before the answer is no.
+Only the beginning and the end of each ensemble's logs are read for it, in this process. Times may go back, in
+ZooKeeper's logs with any change of the leader, in ours where a clock was wrong, so all logs are read before the answer
+is no.
 """
 
 from collections.abc import Iterable, Iterator
@@ -107,8 +108,8 @@ def _tasks(found: Inventory, members: list[MemberFiles], wanted: Range, uncommit
 
 
 def _is_found(found: Inventory, members: list[MemberFiles], wanted: Range, uncommitted: bool) -> bool:
-    """Whether the times of ZooKeeper's leaders went back so far that something lies within the bounds all the same."""
-    if members[0].kind == "native" or (wanted.time_min is None and wanted.time_max is None):
+    """Whether the times went back so far that something lies within the bounds all the same."""
+    if wanted.time_min is None and wanted.time_max is None:
         return False
     return next(_transactions(_tasks(found, members, wanted, uncommitted)), None) is not None
 

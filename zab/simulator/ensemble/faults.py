@@ -13,7 +13,7 @@ synchronized, by what is on their disks, stay a quorum.
     reset                     the connections between two members break
     partition, one_way        groups of members that do not hear each other; a direction that carries nothing
     slow_link, slow_disk      up to about what the limits bear, and beyond
-    wall_jump                 a wall clock is set forward or back
+    wall_jump                 a wall clock is set forward or back, by up to years
     wipe                      a disk is replaced by an empty one, in some runs with a file `initialize` that lies
     depose                    the leader is cut off from everybody else for long enough, while it goes on serving
     clients
@@ -36,6 +36,7 @@ from zab.simulator.world.schedule import MS
 
 PURGE_TICKS: Final = 3
 """Between two times that retention does its work, beside those after each snapshot."""
+YEAR_MS: Final = 365 * 86_400_000
 CALLS_MAX: Final = 16
 """A process that is to end in the middle of a turn ends within so many calls of ports."""
 
@@ -146,7 +147,9 @@ class Faults:
         return process is not None
 
     def _wall_jump(self) -> bool:
-        self._victim().wall_offset_ms += self._rng.choice((-1, 1)) * self._rng.choice((50, 5_000, 3_600_000))
+        self._victim().wall_offset_ms += self._rng.choice((-1, 1)) * self._rng.choice(
+            (50, 5_000, 3_600_000, 10 * YEAR_MS)
+        )
         return True
 
     # ----------------------------------------------------------------------------------------------------------- disks

@@ -5,7 +5,8 @@
 1. Members start empty, and clients begin. For the profile's time, faults happen. Every checker looks at every event.
 2. The faults end, everybody is started, and clients behave. Within `RECOVERY_TICKS` every member has to serve, a write
    of every client has to succeed, and all trees have to be equal. That is liveness; the same checkers go on.
-3. Clients fall silent. Within their timeout and some ticks every session has to be closed, and its ephemerals gone.
+3. Clients fall silent. Within their timeout and some ticks every session has to be closed, and its ephemerals gone; and
+   so have znodes whose TTL is over.
 
 A run raises `SafetyError`, `LivenessError`, or whatever the code under test raised; `Report` is that of a run that was
 good. The same seed is the same run, bit for bit, in any process; `Report.hash` says so.
@@ -33,6 +34,8 @@ from zab.simulator.world.verdict import LivenessError
 
 RECOVERY_TICKS: Final = 120
 """For everything to be as it should be once the faults are over; several elections fit in."""
+TIMED_TICKS: Final = 60
+"""For znodes with a TTL to be gone: up to 9 of TTL, up to 7 until they are looked at, and what is lost of their age."""
 COMPARE_TICKS: Final = 10
 """Between two comparisons of whole trees."""
 
@@ -132,12 +135,17 @@ class Simulation:
             client.is_silent = client.is_gone = True
 
         def is_quiet() -> bool:
-            return self._is_whole() and not self.observer.history.model.sessions
+            return self._is_whole() and not self.observer.history.model.sessions and not self._timed()
 
-        ticks = 2 * self.profile.session_ticks + 20
         self._until(
-            is_quiet, ticks, lambda: f"sessions are left: {self.observer.history.model.sessions}; {self._state()}"
+            is_quiet,
+            2 * self.profile.session_ticks + TIMED_TICKS,
+            lambda: f"left are sessions {self.observer.history.model.sessions}, {self._timed()}; {self._state()}",
         )
+
+    def _timed(self) -> list[bytes]:
+        """Znodes with a TTL that some member has."""
+        return sorted({path for process in self.ensemble.processes for path in process.member.tree.ttls})
 
     def _state(self) -> str:
         """Where every member is, to see why there is no progress."""
