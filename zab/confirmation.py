@@ -5,9 +5,8 @@
                                     <-    CONFIRMED n, at once: it follows, and has accepted no higher epoch
       a quorum has answered n: when the round began, nobody else could have committed anything
 
-Two things wait for a round: the answer to a `sync` (S1 confirmed sync), and the word of an amnesiac, which counts once
-a quorum without it has confirmed (B2 amnesiacs). What an amnesiac that counts again changes is seen in
-`synchronization.leader_on_confirmed`.
+Two things wait for a round: the answer to a `sync` (S1 confirmed sync), and an amnesiac, which is readmitted once a
+quorum without it has confirmed (B2 amnesiacs), in `synchronization.leader_on_confirmed`.
 
 Variables: `leading.confirm_round`, `leading.questions`, each handler's `confirmed` and `counts_after_round`. Invariant:
 a question is answered by a round that began after it was asked.

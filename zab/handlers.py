@@ -45,6 +45,7 @@ HANDLERS: dict[Cell, Callable[..., None]] = {
     **_leader(PHASES, msg.Ack, synchronization.leader_on_ack),
     **_leader(PHASES, msg.Ping, heartbeat.leader_on_ping),
     **_leader(PHASES, msg.Confirmed, synchronization.leader_on_confirmed),
+    **_leader(PHASES, msg.Readmitted, synchronization.leader_on_readmitted),
     # In discovery and synchronization only during the renewal of an epoch: clients stay, and go on asking.
     **_leader(PHASES, msg.Request, broadcast.leader_pass_on),
     **_leader(PHASES, msg.Revalidate, broadcast.leader_pass_on),
@@ -60,6 +61,7 @@ HANDLERS: dict[Cell, Callable[..., None]] = {
     **_learner((BROADCAST,), msg.Commit, broadcast.learner_on_commit),
     **_learner(PHASES, msg.Ping, heartbeat.learner_on_ping),
     **_learner(PHASES, msg.Confirm, confirmation.learner_on_confirm),
+    **_learner(PHASES, msg.Readmit, synchronization.learner_on_readmit),
     **_learner(PHASES, msg.Refused, discovery.learner_on_refused),
     **_learner(PHASES, msg.Revalidated, broadcast.learner_pass_on),
     **_learner(PHASES, msg.Synced, broadcast.learner_pass_on),

@@ -183,6 +183,8 @@ class NewLeader:
     TYPE: ClassVar[int] = 10
     epoch: Epoch = checked(EPOCH)
     zxid: Zxid = checked(ZXID)
+    founder: bool = checked(is_bool)
+    """You count although you are an amnesiac, since the ensemble has never lived (B3 first start)."""
 
 
 @attrs.define
@@ -224,7 +226,7 @@ class Ping:
 
 @attrs.define
 class Confirm:
-    """Do you still follow me? (linearizable sync; the first acknowledgement of an amnesiac)"""
+    """Do you still follow me? (linearizable sync; the return of an amnesiac)"""
 
     TYPE: ClassVar[int] = 20
     round: int = checked(COUNT)
@@ -235,6 +237,23 @@ class Confirmed:
     """I do: I have accepted no epoch above yours."""
 
     TYPE: ClassVar[int] = 21
+    round: int = checked(COUNT)
+
+
+@attrs.define
+class Readmit:
+    """To an amnesiac that is synchronized: a quorum without you has confirmed me in this round, which began after you
+    were. Record that you are a member."""
+
+    TYPE: ClassVar[int] = 26
+    round: int = checked(COUNT)
+
+
+@attrs.define
+class Readmitted:
+    """That is recorded, durably: my acknowledgements count."""
+
+    TYPE: ClassVar[int] = 27
     round: int = checked(COUNT)
 
 
@@ -313,6 +332,8 @@ Message: TypeAlias = (
     | Ping
     | Confirm
     | Confirmed
+    | Readmit
+    | Readmitted
     | Refused
     | Request
     | Revalidate

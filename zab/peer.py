@@ -260,6 +260,8 @@ class Peer(PeerState):
         if event.generation == self.generation:
             if self.leading is not None:
                 synchronization.leader_try_to_establish(self, now, self.leading)
+            elif self.following is not None and self.following.readmitting is not None:
+                synchronization.learner_readmitted(self, self.following)
             elif self.following is not None:
                 synchronization.learner_ack_newleader(self, self.following)
 

@@ -97,7 +97,9 @@ class LearnerHandler:
     confirmed: int = 0
     """The newest confirmation round that it has answered."""
     counts_after_round: int | None = None
-    """An amnesiac counts once this round has a quorum without it."""
+    """An amnesiac is readmitted once this round has a quorum without it."""
+    readmitting: int | None = None
+    """READMIT of this round was sent: READMITTED is awaited."""
 
 
 @attrs.define
@@ -187,6 +189,10 @@ class Following:
     """A snapshot is on its way."""
     newleader: tuple[Epoch, Zxid] | None = None
     """(epoch, zxid) of NEWLEADER, until its ACK has left."""
+    is_founder: bool = False
+    """NEWLEADER said so."""
+    readmitting: int | None = None
+    """READMIT of this round has come: the member record is on its way to the disk."""
     current_saving: bool = False
     synchronized: bool = False
     """ACK-LD has left: acknowledgements of proposals may follow."""

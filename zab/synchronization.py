@@ -4,10 +4,13 @@
       DIFF | TRUNC | SNAP                           ->    (SNAP: fetch and install it; INSTALLED <-)
       PROPOSAL … (what it lacks, byte for byte)     ->    append, durably
       NEWLEADER (always last, in the same queue)    ->    history durable, then currentEpoch durable, then the member
-                                                          record; only then
+                                                          record, except of an amnesiac; only then
                                                     <-    ACK with counter 0 (ACK-LD)
       a quorum of ACK-LD: the initial history is committed, broadcast begins
       UPTODATE (COMMIT-LD) with the mark of now     ->    serve clients
+    and for an amnesiac, once a quorum without it has confirmed the leader (B2 amnesiacs)
+      READMIT                                       ->    member record durable; only then
+      from now on it counts                         <-    READMITTED
 
 Variables: a handler's `cursor` (everything up to it was sent) and `stage`; `following.newleader`. Invariants: nothing
 at or below a member's known high-water mark is ever cut; no acknowledgement leaves before ACK-LD, which leaves after
@@ -155,7 +158,7 @@ def _stream(peer: PeerState, leading: Leading, handler: LearnerHandler) -> None:
     assert handler.stage == SYNCING
     handler.stage = NEWLEADER_SENT
     handler.newleader_zxid = history.last[0]
-    peer.send(handler.link, msg.NewLeader(leading.epoch, history.last[0]))
+    peer.send(handler.link, msg.NewLeader(leading.epoch, history.last[0], leading.is_founder(handler)))
 
 
 def _send_batches(peer: PeerState, handler: LearnerHandler, batches: list[Batch]) -> None:
@@ -179,7 +182,7 @@ def leader_on_ack(peer: PeerState, now: int, leading: Leading, handler: LearnerH
 
 
 def leader_on_ackld(peer: PeerState, now: int, leading: Leading, handler: LearnerHandler) -> None:
-    """LeaderProcessACKLD: the learner's history, epoch and record are durable."""
+    """LeaderProcessACKLD: the learner's history and epoch are durable, and its record, unless it is an amnesiac."""
     if handler.stage != NEWLEADER_SENT:
         raise ProtocolError(f"ACK of NEWLEADER in stage {handler.stage.name}")
     handler.stage = SYNCHRONIZED
@@ -187,7 +190,7 @@ def leader_on_ackld(peer: PeerState, now: int, leading: Leading, handler: Learne
     confirmation.leader_ask_to_confirm(peer, leading, handler)
     if leading.is_founder(handler):
         handler.amnesiac = False
-    elif handler.amnesiac and not handler.observer:
+    elif handler.amnesiac and handler.counts_after_round is None and handler.readmitting is None:
         handler.counts_after_round = confirmation.leader_confirm(peer, leading)
     if peer.phase is BROADCAST:
         _send_uptodate(peer, handler)
@@ -200,19 +203,29 @@ def leader_on_confirmed(
     peer: PeerState, now: int, leading: Leading, handler: LearnerHandler, message: msg.Confirmed
 ) -> None:
     """A learner followed us when it answered, which was after the round began (`confirmation`). An amnesiac that is
-    confirmed by that has acknowledged NEWLEADER before; its acknowledgements count from now on (B2 amnesiacs)."""
+    confirmed by that has acknowledged NEWLEADER before: it may record that it is a member (B2 amnesiacs)."""
     if message.round > leading.confirm_round:
         raise ProtocolError(f"confirmation of round {message.round}, the newest is {leading.confirm_round}")
     handler.confirmed = max(handler.confirmed, message.round)
     for amnesiac in list(leading.handlers.values()):
         after = amnesiac.counts_after_round
         if after is not None and confirmation.is_confirmed(peer, leading, after):
-            peer.trace(f"a quorum without server {amnesiac.sid} confirms -> it counts again")
-            amnesiac.counts_after_round = None
-            amnesiac.amnesiac = False
-            leader_try_to_establish(peer, now, leading)
-            broadcast.leader_try_to_commit(peer, now, leading)
+            amnesiac.counts_after_round, amnesiac.readmitting = None, after
+            peer.send(amnesiac.link, msg.Readmit(after))
     confirmation.leader_answer_questions(peer, leading)
+
+
+def leader_on_readmitted(
+    peer: PeerState, now: int, leading: Leading, handler: LearnerHandler, message: msg.Readmitted
+) -> None:
+    """An amnesiac has recorded that it is a member: what it has acknowledged counts."""
+    if handler.readmitting is None or message.round != handler.readmitting:
+        raise ProtocolError("READMITTED without READMIT")
+    handler.readmitting = None
+    handler.amnesiac = False
+    peer.trace(f"a quorum without server {handler.sid} confirms -> it counts again")
+    leader_try_to_establish(peer, now, leading)
+    broadcast.leader_try_to_commit(peer, now, leading)
 
 
 def leader_try_to_establish(peer: PeerState, now: int, leading: Leading) -> None:
@@ -395,6 +408,7 @@ def learner_on_newleader(peer: PeerState, now: int, following: Following, messag
     if following.newleader is not None or following.synchronized or following.fetching:
         raise ProtocolError("NEWLEADER out of place")
     following.newleader = (message.epoch, message.zxid)
+    following.is_founder = message.founder
     learner_try_to_ack_newleader(peer, following)
 
 
@@ -408,8 +422,10 @@ def learner_try_to_ack_newleader(peer: PeerState, following: Following) -> None:
 
 
 def learner_on_current_epoch_saved(peer: PeerState, following: Following) -> None:
-    """The history and the epoch of NEWLEADER are durable; the member record is the last of its promises."""
-    if peer.needs_member_record():
+    """The history and the epoch of NEWLEADER are durable. The member record is the last of its promises, for whoever
+    counts at once. An amnesiac writes it when the leader readmits it: else it would count after its next start, though
+    nobody has confirmed that leader."""
+    if peer.needs_member_record() and (following.is_founder or not peer.amnesiac):
         peer.emit(ev.SaveMember(peer.generation, peer.lineage))
     else:
         learner_ack_newleader(peer, following)
@@ -422,12 +438,31 @@ def learner_ack_newleader(peer: PeerState, following: Following) -> None:
     epoch, zxid = following.newleader
     assert peer.current_epoch == epoch
     assert peer.durable >= zxid
-    assert not peer.needs_member_record()
+    assert peer.amnesiac or not peer.needs_member_record()
     following.newleader = None
     following.synchronized = True
     following.acked = zxid
     peer.send(following.link, msg.Ack(epoch, make_zxid(epoch, 0)))
     broadcast.learner_ack(peer, following)
+
+
+def learner_on_readmit(peer: PeerState, now: int, following: Following, message: msg.Readmit) -> None:
+    """A quorum without this member has confirmed the leader after it was synchronized (B2 amnesiacs)."""
+    if following.readmitting is not None or not (following.synchronized or following.up_to_date):
+        raise ProtocolError("READMIT out of place")
+    following.readmitting = message.round
+    if peer.needs_member_record():
+        peer.emit(ev.SaveMember(peer.generation, peer.lineage))
+    else:
+        learner_readmitted(peer, following)  # it had only lost a part, as the leader knows
+
+
+def learner_readmitted(peer: PeerState, following: Following) -> None:
+    """The member record is durable."""
+    assert following.link is not None
+    assert following.readmitting is not None
+    peer.send(following.link, msg.Readmitted(following.readmitting))
+    following.readmitting = None
 
 
 def learner_on_uptodate(peer: PeerState, now: int, following: Following, message: msg.UpToDate) -> None:

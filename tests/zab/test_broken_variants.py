@@ -109,7 +109,7 @@ def newleader_before_the_history(patch: pytest.MonkeyPatch) -> None:
     def lazy(peer: Peer, leading: roles.Leading, handler: roles.LearnerHandler) -> None:
         handler.stage = Stage.NEWLEADER_SENT
         handler.cursor = handler.newleader_zxid = peer.history.last[0]
-        peer.send(handler.link, msg.NewLeader(leading.epoch or 0, peer.history.last[0]))
+        peer.send(handler.link, msg.NewLeader(leading.epoch or 0, peer.history.last[0], False))
 
     patch.setattr(synchronization, "_stream", lazy)
 

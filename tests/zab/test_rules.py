@@ -300,9 +300,10 @@ def test_a_leader_whom_only_an_unconfirmed_amnesiac_follows_steps_down() -> None
     ensemble.run(50)
     ensemble.crash(wiped)
     ensemble.servers[wiped].wipe()
-    ensemble.servers[wiped].held.add(ev.SaveMember)
     ensemble.start(wiped)
-    ensemble.run(60)
+    until(ensemble, lambda: (it := ensemble.peer(wiped).following) and it.newleader)
+    ensemble.servers[wiped].held.add(ev.SaveEpochs)
+    ensemble.settle()
     ensemble.crash(other)
     ensemble.servers[wiped].held.clear()
     ensemble.settle()
@@ -310,8 +311,59 @@ def test_a_leader_whom_only_an_unconfirmed_amnesiac_follows_steps_down() -> None
     ensemble.settle()
     assert ensemble.peer(leader).committed < zxid
     ensemble.run(2000)
+    assert not ensemble.peer(leader).serving
+    assert ensemble.peer(leader).committed < zxid, "one of three has lost what it had, and one is down"
+    ensemble.start(other)
+    ensemble.run(2000)
     assert ensemble.peer(leader).epoch == 2
     assert ensemble.peer(leader).committed == ensemble.peer(wiped).committed == zxid
+
+
+def test_an_amnesiac_stays_one_until_a_quorum_without_it_has_confirmed_the_leader() -> None:
+    """Else it counts after its next start, though the leader that synchronized it may have been deposed long before."""
+    ensemble, leader = established()
+    wiped, other = followers(ensemble, leader)
+    ensemble.propose(leader)
+    ensemble.run(50)
+    ensemble.crash(wiped)
+    ensemble.servers[wiped].wipe()
+    ensemble.start(wiped)
+    until(ensemble, lambda: ensemble.peer(wiped).following)
+    ensemble.paused.add(other)
+    until(ensemble, lambda: ensemble.peer(wiped).serving)
+    ensemble.settle()
+    assert ensemble.peer(wiped).history.last == ensemble.peer(leader).history.last
+    ensemble.crash(wiped)
+    ensemble.start(wiped)
+    assert ensemble.peer(wiped).amnesiac
+    ensemble.resume(other)
+    ensemble.run(2000)
+    assert not ensemble.peer(wiped).amnesiac
+    ensemble.crash(wiped)
+    ensemble.start(wiped)
+    assert not ensemble.peer(wiped).amnesiac
+
+
+@pytest.mark.parametrize("is_early", [True, False])
+def test_readmission_out_of_place_costs_the_link(is_early: bool) -> None:
+    """A leader that readmits before ACK-LD, and a learner that was not readmitted."""
+    ensemble, leader = established()
+    learner, _ = followers(ensemble, leader)
+    link = ensemble.peer(learner).link_to_leader
+    assert link is not None
+    if is_early:
+        ensemble.crash(learner)
+        ensemble.servers[learner].held.add(ev.SaveEpochs)
+        ensemble.start(learner)
+        until(ensemble, lambda: (it := ensemble.peer(learner).following) and it.newleader)
+        link = ensemble.peer(learner).link_to_leader
+        assert link is not None
+        ensemble.step(learner, ev.MessageReceived(link, msg.Readmit(1)))
+        assert "READMIT out of place" in " ".join(ensemble.trace)
+    else:
+        ensemble.step(leader, ev.MessageReceived(link, msg.Readmitted(1)))
+        assert "READMITTED without READMIT" in " ".join(ensemble.trace)
+    assert link not in ensemble.links
 
 
 def test_a_snapshot_may_take_longer_than_initlimit() -> None:

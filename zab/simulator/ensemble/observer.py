@@ -189,9 +189,13 @@ class Observer:
             promises.logged = max(promises.logged, peer.following.acked)
             if not counter_of(message.zxid):
                 promises.current_epoch = max(promises.current_epoch, message.epoch)
-                if not process.machine.is_synchronized:
+                is_readmitted_later = peer.amnesiac and not peer.following.is_founder
+                if not process.machine.is_synchronized and not is_readmitted_later:
                     reason = f"server {process.sid} acknowledges NEWLEADER of {message.epoch} without a member record"
                     raise SafetyError("durability", reason)
+        elif isinstance(message, msg.Readmitted):
+            if not process.machine.is_synchronized:
+                raise SafetyError("durability", f"server {process.sid} is readmitted without a member record")
         elif isinstance(message, msg.AckEpoch):
             assert peer.following is not None
             promises.accepted_epoch = max(promises.accepted_epoch, peer.following.epoch or 0)
