@@ -72,6 +72,7 @@ class Standing:
     amnesiac: bool
     holds: Holds
     marked: bool = False
+    doubted: bool = False
 
 
 class Election:
@@ -271,6 +272,9 @@ class Election:
 
     def has_quorum(self, vote: Vote) -> bool:
         """Whether a quorum has sent this vote in this round."""
+        candidate = self.received.get(vote.leader)
+        if candidate is not None and candidate.doubted:
+            return False  # its tree is wrong (E6 wrong trees)
         supporters = {sid for sid, n in self.received.items() if vote_of(n) == vote}
         if self.is_first_start(vote):
             return self._quorum.contains(supporters)
@@ -346,6 +350,7 @@ class Election:
             standing.holds,
             standing.marked,
             vote.marked,
+            standing.doubted,
         )
 
     def _broadcast(self, now: int) -> None:

@@ -20,7 +20,20 @@ import attrs
 from datatree.log.batch import Batch, Position
 from datatree.log.zxid import Epoch, Zxid
 from zab.ids import Link, ServerId
-from zab.message import Message, Notification, Ping, Request, Revalidate, Revalidated, Sync, Synced
+from zab.message import (
+    Compare,
+    Compared,
+    Message,
+    Notification,
+    Ping,
+    Request,
+    Revalidate,
+    Revalidated,
+    Suspect,
+    Sync,
+    Synced,
+    Verdict,
+)
 from zab.states import Phase, State
 
 # ---------------------------------------------------------------------------------------------- events: into the peer
@@ -172,6 +185,14 @@ class SyncRequested:
 
 
 @attrs.define
+class Doubted:
+    """The member's tree is known to be wrong, for this reason, or is right again: it may not lead, or may."""
+
+    doubted: bool
+    reason: str
+
+
+@attrs.define
 class TimePassed:
     """`next_deadline()` is reached."""
 
@@ -194,6 +215,7 @@ Event: TypeAlias = (
     | SnapshotOffered
     | Propose
     | SyncRequested
+    | Doubted
     | TimePassed
 )
 
@@ -357,12 +379,14 @@ class SyncConfirmed:
     zxid: Zxid
 
 
-MessageForMember: TypeAlias = Request | Revalidate | Revalidated | Sync | Synced | Ping
+MessageForMember: TypeAlias = (
+    Request | Revalidate | Revalidated | Sync | Synced | Ping | Suspect | Compare | Compared | Verdict
+)
 
 
 @attrs.define
 class MemberMessage:
-    """A message for the member, not for the protocol: Request, Revalidate, Revalidated, Sync, Synced or Ping."""
+    """A message for the member, not for the protocol (`MessageForMember`)."""
 
     link: Link
     sid: ServerId

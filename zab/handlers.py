@@ -50,6 +50,8 @@ HANDLERS: dict[Cell, Callable[..., None]] = {
     **_leader(PHASES, msg.Request, broadcast.leader_pass_on),
     **_leader(PHASES, msg.Revalidate, broadcast.leader_pass_on),
     **_leader(PHASES, msg.Sync, broadcast.leader_pass_on),
+    **_leader(PHASES, msg.Suspect, broadcast.leader_pass_on),
+    **_leader(PHASES, msg.Compared, broadcast.leader_pass_on),
     # LEADERINFO in broadcast is the renewal of the epoch.
     **_learner((DISCOVERY, BROADCAST), msg.LeaderInfo, discovery.learner_on_leaderinfo),
     **_learner((DISCOVERY,), msg.Diff, synchronization.learner_on_diff),
@@ -65,6 +67,8 @@ HANDLERS: dict[Cell, Callable[..., None]] = {
     **_learner(PHASES, msg.Refused, discovery.learner_on_refused),
     **_learner(PHASES, msg.Revalidated, broadcast.learner_pass_on),
     **_learner(PHASES, msg.Synced, broadcast.learner_pass_on),
+    **_learner(PHASES, msg.Compare, broadcast.learner_pass_on),
+    **_learner(PHASES, msg.Verdict, broadcast.learner_pass_on),
 }
 
 IGNORED: dict[Cell, str] = {

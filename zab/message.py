@@ -92,6 +92,8 @@ class Notification:
     """The sender holds nothing, and its operator said that it never did (B3 first start)."""
     leader_marked: bool = checked(is_bool)
     """So does the server that it votes for."""
+    doubted: bool = checked(is_bool)
+    """The sender's tree is wrong: its vote counts, and it must not lead (E6 wrong trees)."""
 
 
 @attrs.define
@@ -314,6 +316,45 @@ class Synced:
     zxid: Zxid = checked(ZXID)
 
 
+@attrs.define
+class Compare:
+    """Which digest has your tree at this batch end? With `replay`: a tree that you make anew from your own files."""
+
+    TYPE: ClassVar[int] = 28
+    zxid: Zxid = checked(ZXID)
+    replay: bool = checked(is_bool)
+
+
+@attrs.define
+class Suspect:
+    """A batch says another digest at this batch end than my tree had: I serve no clients until I know who is right."""
+
+    TYPE: ClassVar[int] = 31
+    zxid: Zxid = checked(ZXID)
+    digest: int = checked(DIGEST)
+
+
+@attrs.define
+class Compared:
+    """The digest of my tree at this batch end; with `replay` of one that I made anew."""
+
+    TYPE: ClassVar[int] = 29
+    zxid: Zxid = checked(ZXID)
+    digest: int = checked(DIGEST)
+    known: bool = checked(is_bool)
+    """False: I do not know; `digest` means nothing."""
+    replay: bool = checked(is_bool)
+
+
+@attrs.define
+class Verdict:
+    """A quorum of voters has this digest at this batch end: every other tree is wrong (E6 wrong trees)."""
+
+    TYPE: ClassVar[int] = 30
+    zxid: Zxid = checked(ZXID)
+    digest: int = checked(DIGEST)
+
+
 Message: TypeAlias = (
     Hello
     | Notification
@@ -340,6 +381,10 @@ Message: TypeAlias = (
     | Revalidated
     | Sync
     | Synced
+    | Suspect
+    | Compare
+    | Compared
+    | Verdict
 )
 
 URGENT: frozenset[type[Message]] = frozenset({Ack, Ping, Confirm, Confirmed})

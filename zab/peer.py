@@ -299,6 +299,13 @@ class Peer(PeerState):
         if self.leading is not None:
             confirmation.leader_on_sync(self, self.leading, event.token)
 
+    def _on_doubted(self, now: int, event: ev.Doubted) -> None:
+        self.doubted = event.doubted
+        if self.leading is not None and event.doubted:
+            self.look(event.reason)
+        elif self.state is LOOKING and not self.draining:
+            self.election.start(now, self.standing())
+
     def _on_time_passed(self, now: int, event: ev.TimePassed) -> None:
         if self.leading is not None:
             heartbeat.leader_on_time(self, now, self.leading)
@@ -334,6 +341,7 @@ _ON_EVENT = dict(
         _on(ev.SnapshotOffered, Peer._on_snapshot_offered),
         _on(ev.Propose, Peer._on_propose),
         _on(ev.SyncRequested, Peer._on_sync_requested),
+        _on(ev.Doubted, Peer._on_doubted),
         _on(ev.TimePassed, Peer._on_time_passed),
     )
 )

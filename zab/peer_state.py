@@ -122,6 +122,8 @@ class PeerState:
         self.conflict = False
         """A leader has other bytes than this member at the same zxid: what goes is to be kept (A5 conflicts)."""
         self.beginning = restored.beginning
+        self.doubted = False
+        """The tree of this member is wrong, as a quorum knows: it does not lead (E6 wrong trees)."""
         self._held_at_start = restored.holds
         self._is_marker_valid = restored.marked
         if restored.amnesiac:
@@ -194,7 +196,9 @@ class PeerState:
     def standing(self) -> Standing:
         zxid = self.history.last[0]
         vote = Vote(self.settings.sid, zxid, self.current_epoch if not self.amnesiac else Epoch(0), self.marked)
-        return Standing(vote, self.lineage, self.amnesiac, self.holds, self.marked)
+        if self.doubted:
+            vote = Vote(self.settings.sid, BEFORE_ALL, Epoch(0))  # any other candidate is better
+        return Standing(vote, self.lineage, self.amnesiac, self.holds, self.marked, self.doubted)
 
     # ---------------------------------------------------------------------------------------------------------- outbox
 

@@ -161,7 +161,7 @@ def test_with_nothing_to_store_whoever_waits_for_an_answer_comes_first(rig: Rig)
 
 
 def test_each_effect_has_its_port(rig: Rig) -> None:
-    vote = Notification(0, 1, 0, 0, 0, b"", False, 0, False, False)
+    vote = Notification(0, 1, 0, 0, 0, b"", False, 0, False, False, False)
     role = ev.RoleChanged(2, "broadcast", 1, True)
     changes, look = ReadChanges((0, 0), b"/", 5, 100, []), LookBackSlice(5, 10)
     assert rig.take(ev.SendNotification(2, vote)) == [("election.send", 2, vote)]

@@ -25,7 +25,7 @@ def frame_of(message):
 
 
 def vote(round_number):
-    return Notification(0, 1, 0, 0, round_number, b"", False, NOTHING, False, False)
+    return Notification(0, 1, 0, 0, round_number, b"", False, NOTHING, False, False, False)
 
 
 class Events:

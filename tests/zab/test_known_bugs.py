@@ -329,11 +329,11 @@ def test_a_leader_that_others_follow_must_say_that_it_leads(ticket: int) -> None
     ensemble.start(sid)
     ensemble.settle()
     peer = ensemble.peer(sid)
-    following = msg.Notification(FOLLOWING, leader, 0, 1, 77, peer.lineage, False, BATCHES, False, False)
+    following = msg.Notification(FOLLOWING, leader, 0, 1, 77, peer.lineage, False, BATCHES, False, False, False)
     for other in [other for other in ensemble.servers if other not in (sid, leader)]:
         ensemble.step(sid, ev.NotificationReceived(other, following))
     assert peer.leader is None
-    leading = msg.Notification(LEADING, leader, 0, 1, 77, peer.lineage, False, BATCHES, False, False)
+    leading = msg.Notification(LEADING, leader, 0, 1, 77, peer.lineage, False, BATCHES, False, False, False)
     ensemble.step(sid, ev.NotificationReceived(leader, leading))
     assert peer.leader == leader
 
@@ -358,9 +358,9 @@ def test_3769_a_vote_of_nonsense_is_ignored() -> None:
     ensemble.crash(leader)
     peer = ensemble.peer(follower)
     for nonsense in (
-        msg.Notification(LOOKING, 77, make_zxid(9, 9), 9, 1 << 40, peer.lineage, False, BATCHES, False, False),
-        msg.Notification(3, leader, 0, 0, 0, b"", False, NOTHING, False, False),
-        msg.Notification(LEADING, 77, 0, 0, 0, b"", True, NOTHING, False, False),
+        msg.Notification(LOOKING, 77, make_zxid(9, 9), 9, 1 << 40, peer.lineage, False, BATCHES, False, False, False),
+        msg.Notification(3, leader, 0, 0, 0, b"", False, NOTHING, False, False, False),
+        msg.Notification(LEADING, 77, 0, 0, 0, b"", True, NOTHING, False, False, False),
     ):
         ensemble.step(follower, ev.NotificationReceived(leader, nonsense))
         ensemble.step(follower, ev.NotificationReceived(55, nonsense))

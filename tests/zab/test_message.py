@@ -13,8 +13,8 @@ CHAIN = bytes(range(16))
 
 EXAMPLES: list[msg.Message] = [
     msg.Hello(1, 3),
-    msg.Notification(0, 3, 0x100000007, 1, 5, CHAIN, False, 2, False, True),
-    msg.Notification(2, 3, 0, 0, 1, b"", True, 0, True, False),
+    msg.Notification(0, 3, 0x100000007, 1, 5, CHAIN, False, 2, False, True, False),
+    msg.Notification(2, 3, 0, 0, 1, b"", True, 0, True, False, False),
     msg.FollowerInfo(4, CHAIN, 1, False, True, False),
     msg.LeaderInfo(5, CHAIN),
     msg.AckEpoch(-1, 0x400000001, CHAIN),
@@ -24,6 +24,10 @@ EXAMPLES: list[msg.Message] = [
     msg.Installed(0x400000001),
     msg.Proposal([b"one", b"two"]),
     msg.NewLeader(5, 0x400000001, False),
+    msg.Suspect(0x400000001, 1 << 63),
+    msg.Compare(0x400000001, True),
+    msg.Compared(0x400000001, 0, False, False),
+    msg.Verdict(0x400000001, 7),
     msg.Readmit(3),
     msg.Readmitted(3),
     msg.Ack(5, 0x500000000),

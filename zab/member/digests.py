@@ -36,6 +36,10 @@ class Digests:
         """The digest at a batch end that is remembered, such as the newest."""
         return self._by_zxid[zxid]
 
+    def find(self, zxid: int) -> int | None:
+        """The digest at a batch end; None if it is not remembered."""
+        return self._by_zxid.get(zxid)
+
     def differs(self, zxid: int, digest: int) -> int | None:
         """This member's own digest at `zxid` if it is known and another one; else None."""
         own = self._by_zxid.get(zxid, digest)

@@ -13,6 +13,7 @@ import attrs
 
 from datatree.cursor import SnapshotCursor
 from datatree.log.batch import Batch
+from datatree.log.zxid import Zxid
 from datatree.past_acls import PastAcls
 from datatree.tree import DataTree
 from zab.events import (
@@ -79,6 +80,23 @@ class TreeInstalled:
 
 
 @attrs.define
+class TreeRebuilt:
+    """`RebuildTree` is done: the tree at its end, and the digest that it had at the position asked for."""
+
+    rebuild: RebuildTree
+    tree: DataTree
+    digest: int
+
+
+@attrs.define
+class RebuildFailed:
+    """No file of this member leads to such a tree; why each one does not."""
+
+    rebuild: RebuildTree
+    reason: str
+
+
+@attrs.define
 class ChangesRead:
     """The answer to `ReadChanges`: the rows, and the place up to which there are no others.
 
@@ -108,6 +126,8 @@ Input: TypeAlias = (
     | SnapshotTaken
     | SnapshotFailed
     | TreeInstalled
+    | TreeRebuilt
+    | RebuildFailed
     | ChangesRead
     | LookedBack
 )
@@ -172,6 +192,20 @@ class TakeSnapshot:
 
 
 @attrs.define
+class RebuildTree:
+    """Make the tree at `until` anew, from the tree `start`, or from this member's own files, so that it had this digest
+    at `zxid`; None: whatever it had (`datatree.recovery.rebuild`). Answer with `TreeRebuilt` or `RebuildFailed`.
+
+    Snapshots that lead to another digest are set aside.
+    """
+
+    zxid: Zxid
+    digest: int | None
+    until: Zxid
+    start: DataTree | None = None
+
+
+@attrs.define
 class ReadChanges:
     """Read what changed after a place, within a path and up to a zxid; answer with `ChangesRead`.
 
@@ -196,7 +230,7 @@ class LookBackSlice:
     count_max: int
 
 
-MemberEffect: TypeAlias = Effect | TakeSnapshot | ReadChanges | LookBackSlice
+MemberEffect: TypeAlias = Effect | TakeSnapshot | RebuildTree | ReadChanges | LookBackSlice
 
 # ---------------------------------------------------------------------------------- effects that the turn adds
 

@@ -17,8 +17,9 @@ The trio host and the simulator run the same member; it reads no clock, opens no
 Invariants:
 - Clients are served only while the peer serves and everything committed before is applied; when that ends, every
   client is closed and nothing that was under way goes to the next leader (G2 former roles).
-- The tree at a batch end has the digest that the leader announced for it, or this member halts (E5 digests): it never
-  serves a tree that it knows to be wrong. Its log stays as it is (E6 wrong trees).
+- The tree at a batch end has the digest that the leader announced for it, or this member serves nobody until a quorum
+  says whose tree is right (E5 digests): it never serves a tree that it knows to be wrong. Its log goes on (E6 wrong
+  trees).
 
 Not here: the way of a request (`processor`), the protocol between members (`zab.peer`), files (the host's storage).
 """
@@ -26,12 +27,13 @@ Not here: the way of a request (`processor`), the protocol between members (`zab
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from random import Random
 from typing import Any, TypeAlias, TypeVar, get_args
 
 from datatree.digest import DIGEST_VERSION
 from datatree.log.batch import Batch
+from datatree.log.zxid import BEFORE_ALL, Zxid
 from datatree.opcodes import OpCode
 from datatree.prepare import Prepare, PrepareSettings
 from datatree.recovery.recover import Recovered
@@ -42,7 +44,7 @@ from session.identity import NO_SESSION, SessionId, SessionIds
 from zab import events as ev
 from zab import message as msg
 from zab.ids import Link, ServerId
-from zab.member import four_letter
+from zab.member import four_letter, wrong_trees
 from zab.member.cleanup import Cleanup
 from zab.member.connection import ClientConnection, Clients, Closing, Stage
 from zab.member.digests import Digests
@@ -54,10 +56,13 @@ from zab.member.inputs import (
     Input,
     LookedBack,
     MemberEffect,
+    RebuildFailed,
+    RebuildTree,
     SnapshotFailed,
     SnapshotTaken,
     TakeSnapshot,
     TreeInstalled,
+    TreeRebuilt,
 )
 from zab.member.limits import Limits
 from zab.member.metrics import Metrics
@@ -66,6 +71,7 @@ from zab.member.reads import ReadState
 from zab.member.restore import restored_of, schedule_of, settings_of, tree_of
 from zab.member.sessions import Sessions
 from zab.member.settings import Config
+from zab.member.tree_check import Difference, TreeCheck
 from zab.peer import Peer
 from zab.peer_state import Restored, Settings
 from zab.states import LEADING, LOOKING
@@ -74,6 +80,9 @@ from zab.wire.frames import LENGTH_BYTES, FrameError
 APPLIED_COUNT_MAX = 500
 """Transactions applied in a turn, or one batch: some 3 ms of sets, 10 ms of creates."""
 
+
+HELD_BYTES_MAX = 64 << 20
+"""Committed batches that wait in memory while a tree is made anew; more are read from the log again."""
 
 MakePeer: TypeAlias = Callable[[Settings, Restored, Random], Peer]
 
@@ -93,7 +102,18 @@ class Member:
         self.processor = Processor(self.state, self.sessions, schedule_of(config, recovered))
         voter_count = len(self.peer.settings.quorum.voters)
         self.limits = Limits(config, self.clients, self.metrics, voter_count=voter_count, now=now)
+        self.server_id = ServerId(config.server_id)
         self.digests = Digests()
+        self.check = TreeCheck(self.peer.settings.quorum)
+        self.rebuild: RebuildTree | None = None
+        """The tree is being made anew: nothing is applied meanwhile."""
+        self.compare_later: ev.MemberMessage | None = None
+        """The leader's question for the digest at a position that is not applied yet."""
+        self._asks = False
+        """There is a new leader: it is asked whose tree is right, should this member have to know."""
+        self._held_bytes = 0
+        self._dropped_to = Zxid(0)
+        """Committed batches up to here were dropped while the tree was made anew."""
         self.serving = False
         """Whether clients are served: the peer serves, and what was committed before is applied."""
         self.halted = False
@@ -145,11 +165,14 @@ class Member:
             if on_client is not None:
                 from_clients.append((on_client, event))
             else:
-                _ON_INPUT.get(type(event), Member._tell)(self, event)
+                _ON_INPUT.get(type(event), Member.tell)(self, event)
         # After what arrived: when this process was paused, an unread link must not count as a silent one.
         deadline = self.peer.next_deadline()
         if deadline is not None and deadline <= now:
-            self._tell(ev.TimePassed())
+            self.tell(ev.TimePassed())
+        if self._asks:
+            self._asks = False
+            wrong_trees.ask(self)
         self._apply_committed()
         self._start_serving()
         for on_client, event in from_clients:
@@ -162,7 +185,8 @@ class Member:
     def has_more(self) -> bool:
         """Whether the turn's budgets left something for the next one. To be asked after the host has sent what there
         was to send, since that makes room for more."""
-        return bool(self._committed) or self.processor.change_feed.is_due or self.limits.is_any_with_room_again
+        applies = bool(self._committed) and self.rebuild is None
+        return applies or self.processor.change_feed.is_due or self.limits.is_any_with_room_again
 
     def next_deadline(self) -> int:
         """When the next step is due although nothing happens."""
@@ -178,7 +202,7 @@ class Member:
             deadlines.append(self._cleanup.next_deadline)
         return min(deadlines)
 
-    def _tell(self, event: ev.Event) -> None:
+    def tell(self, event: ev.Event) -> None:
         """Let the peer take an event, and carry out or pass on what it wants done."""
         for effect in self.peer.step(self.now, event):
             on_effect = _ON_EFFECT.get(type(effect))
@@ -187,13 +211,13 @@ class Member:
             else:
                 self._effects.append(effect)
 
-    def _send(self, link: Link, message: msg.Message) -> None:
+    def send(self, link: Link, message: msg.Message) -> None:
         self._effects.append(ev.Send((link,), message))
 
-    def _trace(self, text: str) -> None:
+    def trace(self, text: str) -> None:
         self._effects.append(ev.Trace(text))
 
-    def _halt(self, reason: str) -> None:
+    def halt(self, reason: str) -> None:
         self.halted = True
         self._effects.append(ev.Halt(reason))
         self.clients.close_all()
@@ -222,22 +246,23 @@ class Member:
     def _lead_turn(self) -> None:
         """All that is to be written becomes one batch, or as many as its size asks for; then what waits for that."""
         processor = self.processor
+        processor.refuses_writes = self.check.undecided is not None
         for session in self.sessions.expired(self.now):
-            self._trace(f"session {session:#x} was silent for its timeout -> close it")
+            self.trace(f"session {session:#x} was silent for its timeout -> close it")
             self.metrics.stale_sessions_expired += 1
             processor.submit(session, 0, OpCode.CLOSE_SESSION, b"", None)
-        if self._cleanup is not None:
+        if self._cleanup is not None and not processor.refuses_writes:
             for path in self._cleanup.due(self.tree, self.now):
                 processor.submit(NO_SESSION, 0, OpCode.DELETE_CONTAINER, PathOnly(path).encode(), None)
         processor.submit_new_sessions()
         if processor.intake and processor.is_ahead_of(self._wall):
-            self._trace(
+            self.trace(
                 f"this wall clock says {self._wall} ms, the newest batch is of {processor.newest_time} ms "
                 "-> the times of batches go back to the clock"
             )
         for proposal in processor.proposals(self.peer.next_zxid, self._wall):
             self.metrics.proposal_count += 1
-            self._tell(proposal)
+            self.tell(proposal)
         self._is_stalled = bool(processor.intake)
         tag = processor.take_sync_tag()
         if tag is not None:
@@ -248,13 +273,13 @@ class Member:
             self._questions[self._token], self._asked = self._asked, []
             if doubted or self._missed:
                 self._doubts[self._token], self._missed = (doubted, self._missed), []
-            self._tell(ev.SyncRequested(self._token))
+            self.tell(ev.SyncRequested(self._token))
         if not self._is_stalled:
             # After every proposal of what came through older connections of these sessions (`fence`).
             verdicts, self._verdicts = self._verdicts, []
             for link, verdict in verdicts:
                 if link in self.peer.learners:
-                    self._send(link, verdict)
+                    self.send(link, verdict)
 
     def _follow_turn(self) -> None:
         """Everything that is to be written goes to the leader as one message; then the questions."""
@@ -262,17 +287,19 @@ class Member:
         assert link is not None, "who serves has a link to the leader"
         self.processor.submit_new_sessions()
         for message in self.processor.forward():
-            self._send(link, message)
+            self.send(link, message)
         tag = self.processor.take_sync_tag()
         if tag is not None:
-            self._send(link, msg.Sync(tag))
+            self.send(link, msg.Sync(tag))
         for question in self.sessions.take_revalidations():
-            self._send(link, question)
+            self.send(link, question)
 
     # ---------------------------------------------------------------------------------------------- effects of the peer
 
     def _on_deliver(self, effect: ev.Deliver) -> None:
         self._committed.extend(effect.batches)
+        if self.rebuild is not None:
+            self._hold(effect.batches)
         self.metrics.commit_count += sum(batch.count for batch in effect.batches)
 
     def _on_role_changed(self, effect: ev.RoleChanged) -> None:
@@ -280,7 +307,10 @@ class Member:
         if effect.state == LOOKING:
             self.metrics.looking_count += 1
         if not effect.serving:
-            self._stop_serving()
+            self.stop_serving()
+            self.check.drop_role()
+            self.compare_later = None
+        self._asks = effect.serving
 
     def _on_reset_log(self, effect: ev.ResetLog) -> None:
         self._effects.append(effect)
@@ -288,30 +318,33 @@ class Member:
 
     def _on_answer_ping(self, effect: ev.AnswerPing) -> None:
         digest = self.digests.at(self.applied)
-        self._send(effect.link, msg.Ping(self.applied, self.applied, digest, self.sessions.drain_touches()))
+        self.send(effect.link, msg.Ping(self.applied, self.applied, digest, self.sessions.drain_touches()))
 
     def _on_sync_confirmed(self, effect: ev.SyncConfirmed) -> None:
         for link, tag in self._questions.pop(effect.token, ()):
             if link is None:
                 self._synced.append((tag, effect.zxid))
             elif link in self.peer.learners:
-                self._send(link, msg.Synced(tag, effect.zxid))
+                self.send(link, msg.Synced(tag, effect.zxid))
         self._finish_syncs()
         doubted, missed = self._doubts.pop(effect.token, ((), ()))
         for connection in doubted:
             self.sessions.refuse(connection)
         for link, tag in missed:
             if link in self.peer.learners:
-                self._send(link, msg.Revalidated(tag, False))
+                self.send(link, msg.Revalidated(tag, False))
 
     def _on_halt(self, effect: ev.Halt) -> None:
-        self._halt(effect.reason)
+        self.halt(effect.reason)
 
     # ---------------------------------------------------------------------------------------- messages for the member
 
     def _on_member_message(self, effect: ev.MemberMessage) -> None:
         """A message of the leader or of a learner, for this member. It waits while this member catches up."""
-        if self.serving:
+        on_check = _ON_CHECK.get(type(effect.message))
+        if on_check is not None:
+            on_check(self, effect.link, effect.sid, effect.message)
+        elif self.serving:
             _ON_MESSAGE[type(effect.message)](self, effect.link, effect.sid, effect.message)
         elif self.peer.serving:
             self._early.append(effect)
@@ -319,7 +352,7 @@ class Member:
     def _leader_on_request(self, link: Link, sid: ServerId, message: msg.Request) -> None:
         if not self.processor.submit_forwarded(message, sid):
             self._effects.append(ev.CloseLink(link, "it forwarded what no learner may"))
-            self._tell(ev.QuorumLinkDown(link))
+            self.tell(ev.QuorumLinkDown(link))
 
     def _leader_on_revalidate(self, link: Link, sid: ServerId, message: msg.Revalidate) -> None:
         self.metrics.connection_revalidate_count += 1
@@ -332,12 +365,7 @@ class Member:
         self._asked.append((link, message.tag))
 
     def _leader_on_ping(self, _link: Link, sid: ServerId, message: msg.Ping) -> None:
-        own = self.digests.differs(message.applied, message.digest)
-        if own is not None:
-            self.metrics.digest_mismatches_count += 1
-            self._trace(
-                f"ALARM: server {sid} has digest {message.digest:016x} at {message.applied:#x}, this one has {own:016x}"
-            )
+        wrong_trees.on_ping(self, sid, message)
         self.sessions.learner_touched(message.touched, self.now)
 
     def _learner_on_revalidated(self, _link: Link, _sid: ServerId, message: msg.Revalidated) -> None:
@@ -355,36 +383,71 @@ class Member:
 
     def _apply_committed(self) -> None:
         count = 0
-        while self._committed and count < APPLIED_COUNT_MAX and not self.halted:
+        while self._committed and count < APPLIED_COUNT_MAX and self.rebuild is None:
             batch = self._committed.popleft()
             self._check_digest(batch)
-            if not self.halted:
-                self._apply(batch)
+            self._apply(batch)
             count += batch.count
 
     def _apply(self, batch: Batch) -> None:
         self.processor.deliver(batch)
         self.applied = batch.zxid
         self.digests.record(batch.zxid, self.tree.digest)
+        if self.compare_later is not None:
+            self._compare_now(self.compare_later)
         self._finish_syncs()
         if self.processor.schedule.applied(batch) or self._snapshot_due is not None:
             self._take_snapshot(batch)
 
     def _check_digest(self, batch: Batch) -> None:
-        """Halt if the leader's digest at an earlier batch end is another than that of this tree (E5 digests)."""
+        """The leader's digest at an earlier batch end is that of this tree, or somebody is wrong (E5 digests)."""
         own = self.digests.differs(batch.applied, batch.digest) if batch.digest_version == DIGEST_VERSION else None
         if own is not None:
-            self.metrics.digest_mismatches_count += 1
-            self._halt(
-                f"this tree is not the leader's: digest {own:016x} at {batch.applied:#x}, where batch {batch.first:#x} "
-                f"says {batch.digest:016x}"
-            )
+            wrong_trees.suspect(self, Difference(Zxid(batch.applied), own, batch.digest))
+
+    def _compare_now(self, question: ev.MemberMessage) -> None:
+        """What the leader asked for may be applied by now."""
+        assert isinstance(question.message, msg.Compare)
+        if question.message.zxid <= self.applied:
+            self.compare_later = None
+            wrong_trees.on_compare(self, question.link, question.sid, question.message)
+
+    # ------------------------------------------------------------------------------------------- a tree made anew
+
+    def begin_rebuild(self, effect: RebuildTree) -> None:
+        """Have this tree made; nothing is applied until it is there."""
+        self.rebuild = effect
+        self._held_bytes = 0
+        self._effects.append(effect)
+        self._hold(self._committed)
+
+    def _hold(self, batches: Iterable[Batch]) -> None:
+        """Batches wait for the tree. Too many of them are read from the log again; a leader goes on with its tree."""
+        self._held_bytes += sum(len(batch.raw) for batch in batches)
+        if self._held_bytes > HELD_BYTES_MAX:
+            if self.peer.state == LEADING:
+                self.rebuild = None
+            else:
+                self._dropped_to = self._committed[-1].zxid
+                self._committed.clear()
+                self._held_bytes = 0
+
+    def go_on(self, tree: DataTree, zxid: Zxid, digest: int) -> None:
+        """Go on with this tree, the present one or one that takes its place and had that digest; with what the log has
+        beyond it first."""
+        if tree is not self.tree or tree.applied != self.applied:
+            self._take(tree, zxid, digest)
+        self.rebuild = None
+        if self._dropped_to > self.applied:
+            self.begin_rebuild(RebuildTree(Zxid(self.applied), None, self._dropped_to, tree))
 
     def _take_snapshot(self, batch: Batch) -> None:
         """Take it now; or, of the tree as it is then, when the one that is being written ends (E3 same snapshots)."""
+        if self.check.is_doubtful:
+            return  # it may be wrong, and recovery would begin with it
         if self._snapshot_zxid is not None:
             if self._snapshot_due is None:
-                self._trace(
+                self.trace(
                     f"the snapshot due at {batch.zxid:#x} waits: the one at {self._snapshot_zxid:#x} is not finished"
                 )
             self._snapshot_due = batch
@@ -398,7 +461,7 @@ class Member:
 
     def _on_snapshot_failed(self, event: SnapshotFailed) -> None:
         self.metrics.snapshot_error_count += 1
-        self._trace(f"snapshot at {event.zxid:#x} was given up: {event.reason}")
+        self.trace(f"snapshot at {event.zxid:#x} was given up: {event.reason}")
         self._snapshot_ended()
 
     def _snapshot_ended(self) -> None:
@@ -410,15 +473,24 @@ class Member:
         self._install(event.tree)
 
     def _install(self, tree: DataTree) -> None:
-        """Replace the tree. No client is served meanwhile."""
+        """Another state takes the place of this one."""
+        self._committed.clear()
+        self._snapshot_due = None
+        self.rebuild = None
+        self._take(tree)
+        if self.check.replaced():
+            self.tell(ev.Doubted(False, "another tree has taken the place of the wrong one"))
+
+    def _take(self, tree: DataTree, zxid: Zxid = BEFORE_ALL, digest: int = 0) -> None:
+        """Replace the tree, by one that had this digest there. No client is served meanwhile."""
         assert not self.serving
         tree.config = str(self.config.ensemble).encode()
         tree.past_acls.count_max = self.config.max_past_acls
         self.state.tree = tree
-        self._committed.clear()
-        self._snapshot_due = None
         self.applied = tree.applied
         self.digests.clear()
+        if zxid > 0:
+            self.digests.record(zxid, digest)
         self.digests.record(tree.applied, tree.digest)
 
     # -------------------------------------------------------------------------------------------------------------
@@ -427,6 +499,8 @@ class Member:
     def _start_serving(self) -> None:
         """Begin to serve clients, once the peer serves and everything that was committed before is applied."""
         if self.serving or self._committed or self.halted or not self.peer.serving:
+            return
+        if self.check.is_doubtful or self.rebuild is not None:
             return
         self.serving = True
         if self.peer.state == LEADING:
@@ -439,7 +513,7 @@ class Member:
         for message in early:
             self._on_member_message(message)
 
-    def _stop_serving(self) -> None:
+    def stop_serving(self) -> None:
         """Stop serving clients; nothing that was under way goes to the next leader (G2 former roles)."""
         self.serving = self._is_stalled = False
         self.clients.close_all()
@@ -557,6 +631,8 @@ _ON_INPUT = dict(
         _on(SnapshotTaken, Member._on_snapshot_taken),
         _on(SnapshotFailed, Member._on_snapshot_failed),
         _on(TreeInstalled, Member._on_tree_installed),
+        _on(TreeRebuilt, wrong_trees.on_rebuilt),
+        _on(RebuildFailed, wrong_trees.on_rebuild_failed),
         _on(ChangesRead, lambda member, event: member.processor.change_feed.read(event)),
         _on(LookedBack, lambda member, event: member.processor.change_feed.looked_back(event)),
         _on(ev.TimePassed, lambda _member, _event: None),
@@ -589,4 +665,13 @@ _ON_MESSAGE = dict(
         _on_message(msg.Synced, Member._learner_on_synced),
     )
 )
-assert _ON_MESSAGE.keys() == set(get_args(ev.MessageForMember))
+_ON_CHECK = dict(
+    (
+        _on_message(msg.Suspect, wrong_trees.on_suspect),
+        _on_message(msg.Compare, wrong_trees.on_compare),
+        _on_message(msg.Compared, wrong_trees.on_compared),
+        _on_message(msg.Verdict, wrong_trees.on_verdict),
+    )
+)
+"""What is answered also while clients are not served."""
+assert _ON_MESSAGE.keys() | _ON_CHECK.keys() == set(get_args(ev.MessageForMember))

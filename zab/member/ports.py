@@ -14,7 +14,7 @@ from datatree.log.zxid import Zxid
 from zab import events as ev
 from zab.ids import Link, ServerId
 from zab.member.connection import ClientConnection
-from zab.member.inputs import Answer, Input, LookBackSlice, ReadChanges, StorageEffect, TakeSnapshot
+from zab.member.inputs import Answer, Input, LookBackSlice, ReadChanges, RebuildTree, StorageEffect, TakeSnapshot
 from zab.message import Message, Notification
 
 
@@ -145,6 +145,10 @@ class Tasks(Protocol):
 
     def take_snapshot(self, effect: TakeSnapshot) -> None:
         """Answered by `SnapshotTaken` or `SnapshotFailed`; afterwards a log file is preallocated."""
+        ...
+
+    def rebuild_tree(self, effect: RebuildTree) -> None:
+        """Answered by `TreeRebuilt` or `RebuildFailed`."""
         ...
 
     def purge(self, in_use: frozenset[int]) -> None:

@@ -77,6 +77,8 @@ _GET_CHANGES = int(OpCode.GET_CHANGES)
 _ERROR = int(OpCode.ERROR)
 _CREATE_SESSION = int(OpCode.CREATE_SESSION)
 _CLOSE_SESSION = int(OpCode.CLOSE_SESSION)
+_OF_SESSIONS = (_CREATE_SESSION, _CLOSE_SESSION)
+_DATA_INCONSISTENCY = int(ErrorCode.DATAINCONSISTENCY)
 _CREATE_IF_NOT_EXISTS = int(OpCode.CREATE_IF_NOT_EXISTS)
 
 
@@ -132,6 +134,8 @@ class Processor:
         self.syncing: deque[tuple[int, ClientConnection]] = deque()
         self.now = 0
         """Monotonic ms of the turn."""
+        self.refuses_writes = False
+        """No quorum agrees on the state, so that nobody knows what a write would be done on (E6 wrong trees)."""
         self.newest_time = 0
         """The time of the newest batch known here."""
 
@@ -280,8 +284,11 @@ class Processor:
             if size + len(write.body) > bytes_max and txns:
                 break
             intake.popleft()
-            if write.refused:
-                txn = Txn(zxid, time, write.session, write.cxid, _ERROR, write.refused, b"", None, (write.opcode,))
+            refused = write.refused
+            if self.refuses_writes and write.opcode not in _OF_SESSIONS:
+                refused = refused or _DATA_INCONSISTENCY
+            if refused:
+                txn = Txn(zxid, time, write.session, write.cxid, _ERROR, refused, b"", None, (write.opcode,))
             else:
                 txn = prepare(write, zxid, time)
                 if txn.type < _ERROR:

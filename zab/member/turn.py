@@ -22,6 +22,7 @@ A turn, in this order (H2 turn budget):
 | ReadLog | a task, when the link has room |
 | OfferSnapshot | a task; the snapshot counts as in use until the link closes |
 | ReadChanges, LookBackSlice | a task |
+| RebuildTree | a task |
 | TakeSnapshot | the log begins a new file, and a task writes the snapshot; what retention lets go is removed after it |
 | MarkMoved | `storage`, written down when the log is idle |
 | Halt, Trace, RoleChanged | `operator` |
@@ -51,6 +52,7 @@ from zab.member.inputs import (
     MemberEffect,
     NothingToOffer,
     ReadChanges,
+    RebuildTree,
     RollLog,
     SnapshotFetched,
     SnapshotTaken,
@@ -257,6 +259,9 @@ class Turn:
         self._to_store.append(RollLog())
         self._tasks.take_snapshot(effect)
 
+    def _rebuild_tree(self, effect: RebuildTree) -> None:
+        self._tasks.rebuild_tree(effect)
+
     def _mark_moved(self, effect: ev.MarkMoved) -> None:
         self._storage.mark_moved(effect.zxid)
 
@@ -297,6 +302,7 @@ _CARRY_OUT = dict(
         _on(ev.Trace, Turn._trace),
         _on(ev.RoleChanged, Turn._role_changed),
         _on(TakeSnapshot, Turn._take_snapshot),
+        _on(RebuildTree, Turn._rebuild_tree),
         _on(ReadChanges, Turn._read_for_changes),
         _on(LookBackSlice, Turn._read_for_changes),
     )

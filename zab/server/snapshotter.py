@@ -1,6 +1,7 @@
 """What the job thread does: it writes snapshots and preallocates log files (E4 snapshot thread).
 
     take(effect)        write the snapshot that a cursor holds, slice by slice, each slice synced
+    rebuild(effect)     make a tree anew from the own files (E6 wrong trees)
     preallocate()       have a log file ready for the next roll
     run(work)           run the retention's work
 
@@ -20,7 +21,8 @@ from datatree.log.transaction_log import TransactionLog
 from datatree.snapshot import SnapshotWriter
 from zab.host.job_thread import JobThread
 from zab.host.journal import Journal
-from zab.member.inputs import SnapshotFailed, SnapshotTaken, TakeSnapshot
+from zab.member import wrong_trees
+from zab.member.inputs import RebuildFailed, RebuildTree, SnapshotFailed, SnapshotTaken, TakeSnapshot, TreeRebuilt
 
 journal = Journal("snapshotter")
 
@@ -32,7 +34,7 @@ class Snapshotter(JobThread):
         self,
         disk: Disk,
         log: TransactionLog,
-        post: Callable[[SnapshotTaken | SnapshotFailed], None],
+        post: Callable[[SnapshotTaken | SnapshotFailed | TreeRebuilt | RebuildFailed], None],
         *,
         delay_seconds: float = 0.0,
     ) -> None:
@@ -46,6 +48,10 @@ class Snapshotter(JobThread):
     def take(self, effect: TakeSnapshot) -> None:
         """Write this snapshot; `SnapshotTaken` or `SnapshotFailed` is posted."""
         self.run(lambda: self._take(effect))
+
+    def rebuild(self, effect: RebuildTree) -> None:
+        """Make this tree; `TreeRebuilt` or `RebuildFailed` is posted."""
+        self.run(lambda: self._rebuild(effect))
 
     def preallocate(self) -> None:
         """Allocate the next log file, unless there is one."""
@@ -68,6 +74,16 @@ class Snapshotter(JobThread):
         took_ms = (time.monotonic_ns() - began_ns) // 1_000_000
         journal.info("snapshot is written", zxid=f"{effect.zxid:#x}", znodes=effect.cursor.znode_count, took_ms=took_ms)
         self._post(SnapshotTaken(effect.zxid))
+
+    def _rebuild(self, effect: RebuildTree) -> None:
+        rebuild = wrong_trees.begin(effect, self._disk, self._log)
+        if not self.in_slices(rebuild.step):
+            return
+        try:
+            self._post(wrong_trees.answer(effect, rebuild))
+        except OSError as error:
+            journal.error("a wrong snapshot cannot be set aside", reason=str(error))
+            self._post(RebuildFailed(effect, str(error)))
 
     def _preallocate(self) -> None:
         try:

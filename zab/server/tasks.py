@@ -26,6 +26,7 @@ from zab.member.inputs import (
     LookBackSlice,
     NothingToOffer,
     ReadChanges,
+    RebuildTree,
     SnapshotFetched,
     TakeSnapshot,
 )
@@ -106,6 +107,9 @@ class Tasks:
     def take_snapshot(self, effect: TakeSnapshot) -> None:
         self.snapshotter.take(effect)
         self.snapshotter.preallocate()
+
+    def rebuild_tree(self, effect: RebuildTree) -> None:
+        self.snapshotter.rebuild(effect)
 
     def fetch(self, effect: ev.FetchSnapshot) -> None:
         assert self._fetching is None

@@ -40,6 +40,7 @@ from zab.member.inputs import (
     MemberEffect,
     NothingToOffer,
     ReadChanges,
+    RebuildTree,
     SnapshotFetched,
     StorageEffect,
     TakeSnapshot,
@@ -361,6 +362,9 @@ class Process(DirectClients):
 
     def read_for_changes(self, effect: ReadChanges | LookBackSlice) -> None:
         raise NotImplementedError("a peer has no clients")
+
+    def rebuild_tree(self, effect: RebuildTree) -> None:
+        raise NotImplementedError("there is no tree here")
 
     def take_snapshot(self, effect: TakeSnapshot) -> None:
         raise NotImplementedError("a peer takes no snapshots; a test does, by `Server.take_snapshot`")

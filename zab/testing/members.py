@@ -24,6 +24,7 @@ from zab.ids import Link, ServerId
 from zab.jute.framing import request_frame
 from zab.jute.handshake import ConnectRequest, ConnectResponse
 from zab.jute.replies import ReplyHeader, WatcherEvent, decode_body
+from zab.member import wrong_trees
 from zab.member.config import Config, parse
 from zab.member.connection import ClientConnection, Closing
 from zab.member.inputs import (
@@ -35,6 +36,7 @@ from zab.member.inputs import (
     LookedBack,
     NothingToOffer,
     ReadChanges,
+    RebuildTree,
     SnapshotTaken,
     StorageEffect,
     TakeSnapshot,
@@ -166,6 +168,9 @@ class Server(DirectClients):
         """Reads for the feed of changes are answered by `answer_read` alone."""
         self.looked_back: list[PastAcls | None] = []
         """Answers to slices of looking back, in place of what the log says."""
+        self.keeps_rebuilt = False
+        """Trees that are made anew are not handed over, but kept in `rebuilt_held`."""
+        self.rebuilt_held: list[Answer] = []
         self.disk = FaultyDisk()
         recovered = recover(self.disk, self.sid)
         # Each batch has a file of its own, so that a test can take the oldest away.
@@ -253,6 +258,12 @@ class Server(DirectClients):
 
     def stop_fetching(self) -> None:
         pass
+
+    def rebuild_tree(self, effect: RebuildTree) -> None:
+        rebuild = wrong_trees.begin(effect, self.disk, self.storage.log)
+        while not rebuild.step():
+            pass
+        (self.rebuilt_held if self.keeps_rebuilt else self.inputs).append(wrong_trees.answer(effect, rebuild))
 
     def take_snapshot(self, effect: TakeSnapshot) -> None:
         self.snapshots.append(effect)

@@ -15,6 +15,7 @@ synchronized, by what is on their disks, stay a quorum.
     slow_link, slow_disk      up to about what the limits bear, and beyond
     wall_jump                 a wall clock is set forward or back, by up to years
     wipe                      a disk is replaced by an empty one, in some runs with a file `initialize` that lies
+    wrong_tree                a tree in memory becomes another one, as long as a quorum has the right one
     depose                    the leader is cut off from everybody else for long enough, while it goes on serving
     clients
 """
@@ -32,6 +33,7 @@ from zab.member.restore import quorum_of
 from zab.simulator.ensemble.client import Client
 from zab.simulator.ensemble.ensemble import Ensemble
 from zab.simulator.ensemble.machine import MemberMachine
+from zab.simulator.ensemble.spoiled import is_spoiled, spoil
 from zab.simulator.world.schedule import MS
 
 PURGE_TICKS: Final = 3
@@ -52,6 +54,7 @@ class Faults:
         self._kinds = list(ensemble.profile.faults)
         self._weights = list(ensemble.profile.faults.values())
         self._is_over = False
+        self._spoiled_at: set[tuple[ServerId, int]] = set()
 
     def start(self) -> None:
         self._ensemble.schedule.after(self._gap(), self._next)
@@ -222,6 +225,26 @@ class Faults:
         self._block([self._two()])
         return True
 
+    def _wrong_tree(self) -> bool:
+        machine = self._victim()
+        process = self._ensemble.process(machine.number)
+        right = {
+            other.sid
+            for other in self._ensemble.processes
+            if other is not process and not is_spoiled(other.member.tree)
+        }
+        if process is None or not quorum_of(machine.config).contains(right):
+            return False
+        tree, digests = process.member.tree, process.member.digests
+        again = (process.sid, tree.applied) in self._spoiled_at  # that is the end of a member, by its own rules
+        if again or is_spoiled(tree) or tree.cursor is not None:
+            return False
+        self._spoiled_at.add((process.sid, tree.applied))
+        self._ensemble.observer.spoiled_by.add(spoil(tree))
+        digests.clear()
+        digests.record(tree.applied, tree.digest)
+        return True
+
     def _depose(self) -> bool:
         leader = self._ensemble.leader
         if leader is None:
@@ -285,5 +308,6 @@ _CAUSE: Final[dict[str, Callable[[Faults], bool]]] = {
     "slow_disk": Faults._slow_disk,
     "wall_jump": Faults._wall_jump,
     "wipe": Faults._wipe,
+    "wrong_tree": Faults._wrong_tree,
     "depose": Faults._depose,
 }

@@ -23,6 +23,7 @@ from typing import Any
 
 from attrs import define
 
+from datatree.digest import MASK
 from datatree.log.zxid import counter_of
 from datatree.recovery.recover import Recovered
 from datatree.tree import DataTree
@@ -36,6 +37,7 @@ from zab.simulator.ensemble.history import History
 from zab.simulator.ensemble.model import Model
 from zab.simulator.ensemble.process import MemberProcess
 from zab.simulator.ensemble.recorder import Recorder
+from zab.simulator.ensemble.spoiled import is_spoiled
 from zab.simulator.world.verdict import SafetyError
 from zab.states import BROADCAST, LEADING
 
@@ -80,6 +82,8 @@ class Observer:
         self._initial: dict[int, int] = {}
         """Epoch → where its initial history ended, as NEWLEADER says."""
         self._digests: dict[int, int] = {}
+        self.spoiled_by: set[int] = set()
+        """What the digest of a tree is higher by that was made wrong on purpose."""
         self._snapshots: dict[int, bytes] = {}
         self._heard: dict[MemberProcess, Heard] = {}
 
@@ -96,7 +100,7 @@ class Observer:
 
     def traced(self, process: MemberProcess, text: str) -> None:
         """A sentence of the protocol: the ones that tell what a run reached."""
-        if text.startswith("ALARM"):
+        if text.startswith("ALARM") and not self.spoiled_by:
             raise SafetyError("no two members disagree", f"server {process.sid} says {text}")
         if text.startswith("session ") and "was silent" in text:
             self.history.ending.add(int(text.split()[1], 16))
@@ -283,13 +287,13 @@ class Observer:
 
     def _compare_digest(self, process: MemberProcess, zxid: int, digest: int) -> None:
         other = self._digests.setdefault(zxid, digest)
-        if other != digest:
+        if other != digest and not {(digest - other) & MASK, (other - digest) & MASK} & self.spoiled_by:
             reason = f"server {process.sid} has {digest:016x} at {zxid:#x}, another one had {other:016x}"
             raise SafetyError("equal zxid, equal digest", reason)
 
     def snapshot_written(self, sid: int, zxid: int, data: bytes) -> None:
         """A snapshot is complete: its bytes are those of everybody's snapshot at this zxid."""
-        if self._snapshots.setdefault(zxid, data) != data:
+        if self._snapshots.setdefault(zxid, data) != data and not self.spoiled_by:
             raise SafetyError("snapshots are exact", f"server {sid} has other bytes at {zxid:#x}")
         self.counts["snapshots written"] += 1
 
@@ -299,7 +303,7 @@ class Observer:
             tree = process.member.tree
             if tree.recompute_digest() != tree.digest:
                 raise SafetyError("equal zxid, equal digest", f"the digest of server {process.sid} is not its tree's")
-            if tree.applied <= self.history.end_txn:
+            if tree.applied <= self.history.end_txn and not is_spoiled(tree):
                 _compare(process.name, tree, self.history.model)
 
 
@@ -330,6 +334,7 @@ _TIMEOUT = "sessions expire only after their timeout"
 _TRACED = {
     "the epoch is renewed": "epochs renewed",
     "a quorum without server": "amnesiacs that count again",
+    "the tree is made anew": "wrong trees made anew",
     "history is cut": "histories cut",
     "a quorum of marked, empty voters": "ensembles begun by markers",
 }

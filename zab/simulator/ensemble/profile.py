@@ -33,6 +33,7 @@ FAULTS = (
     "slow_disk",
     "wall_jump",
     "wipe",
+    "wrong_tree",
     "depose",
 )
 """What may go wrong with members and between them; `zab.simulator.ensemble.faults` has a function for each."""

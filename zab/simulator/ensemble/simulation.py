@@ -28,6 +28,7 @@ from zab.simulator.ensemble.faults import Faults
 from zab.simulator.ensemble.observer import Observer
 from zab.simulator.ensemble.profile import Profile, draw
 from zab.simulator.ensemble.recorder import Recorder
+from zab.simulator.ensemble.spoiled import is_spoiled
 from zab.simulator.world.schedule import MS, Schedule
 from zab.simulator.world.trace import Trace
 from zab.simulator.world.verdict import LivenessError
@@ -127,7 +128,10 @@ class Simulation:
         if len(processes) < len(self.ensemble.machines) or not all(process.member.serving for process in processes):
             return False
         end = self.observer.history.end
-        return all(process.member.applied == end and process.peer.durable == end for process in processes)
+        return all(
+            process.member.applied == end and process.peer.durable == end and not is_spoiled(process.member.tree)
+            for process in processes
+        )
 
     def _fall_silent(self) -> None:
         """Phase 3."""

@@ -1,7 +1,8 @@
 """What a simulated member's turn begins and does not wait for: ports of `zab.member.turn`, each piece of whose work is
 done at a later moment than it was asked for.
 
-    snapshots, purge    jobs, one after the other: write a snapshot slice by slice, preallocate, remove old files
+    snapshots, purge    jobs, one after the other: write a snapshot slice by slice, preallocate, remove old files, make
+                        a tree anew
     fetch               a snapshot from another member, piece by piece (`fetch`)
     read                log batches and snapshots for learners, changes for clients
 
@@ -16,16 +17,20 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Final, Protocol
 
+from datatree.recovery.rebuild import Rebuild
 from datatree.recovery.retention import purge
 from datatree.snapshot import SnapshotWriter, snapshot_path
 from zab import events as ev
 from zab.ids import ServerId
+from zab.member import wrong_trees
 from zab.member.config import Config
 from zab.member.inputs import (
     Answer,
     LookBackSlice,
     NothingToOffer,
     ReadChanges,
+    RebuildFailed,
+    RebuildTree,
     SnapshotFailed,
     SnapshotTaken,
     TakeSnapshot,
@@ -152,6 +157,21 @@ class Tasks:
                 self._jobs.done()
                 return
         self._later(lambda: self._write_slices(effect, writer))
+
+    def rebuild_tree(self, effect: RebuildTree) -> None:
+        self._process.called()
+        self._jobs.run(lambda: self._rebuild(effect, wrong_trees.begin(effect, self.disk, self.storage.log)))
+
+    def _rebuild(self, effect: RebuildTree, rebuild: Rebuild) -> None:
+        with self._process.ends_by(PowerLossError):
+            if not rebuild.step():
+                self._later(lambda: self._rebuild(effect, rebuild))
+                return
+            try:
+                self.post(wrong_trees.answer(effect, rebuild))
+            except OSError as error:
+                self.post(RebuildFailed(effect, str(error)))
+        self._later(self._jobs.done)
 
     def _preallocate(self) -> None:
         with self._process.ends_by(PowerLossError):

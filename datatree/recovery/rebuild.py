@@ -1,0 +1,118 @@
+"""A tree made anew from a member's own files, beside the one that it has (E6 wrong trees).
+
+    rebuild = Rebuild(disk, log, lineage, zxid, digest, until, start)
+    while not rebuild.step(): …        each step a little: a chunk of a snapshot, or `STEP_BYTES` of the log
+    rebuild.tree                       the tree at `until`, which had `digest` at `zxid`; None: no file leads there
+
+It begins with the tree `start`, if there is one. Else the newest snapshot at or below `zxid` is tried first, then older
+ones, then the log from its beginning. With `digest` None the first that can be read will do. Snapshots that led to
+another digest are in `refused`: a wrong tree wrote them.
+
+Everything up to `until` has to be committed. Deliberately not here: recovery after a start, which also decides what is
+committed and what is torn (`recover`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Final
+
+from datatree.log.aside import set_aside
+from datatree.log.disk import Disk
+from datatree.log.segment import LogDamagedError
+from datatree.log.transaction_log import NotHeldError, TransactionLog
+from datatree.log.zxid import Zxid
+from datatree.record import decode_all
+from datatree.recovery.stale import DAMAGED
+from datatree.snapshot import SnapshotError, SnapshotLoader, snapshot_files, snapshot_path
+from datatree.tree import DataTree
+
+STEP_BYTES: Final = 1 << 20
+
+
+class Rebuild:
+    """See the module's text. `digest_there` is what the tree had at `zxid`, once that is known."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        log: TransactionLog,
+        lineage: bytes,
+        zxid: Zxid,
+        digest: int | None,
+        until: Zxid,
+        start: DataTree | None = None,
+    ) -> None:
+        assert zxid <= until
+        self._disk = disk
+        self._log = log
+        self._lineage = lineage
+        self._zxid = zxid
+        self._wanted = digest
+        self._until = until
+        self._start = start
+        self.tree: DataTree | None = None
+        self.digest_there: int | None = None
+        self.refused: list[str] = []
+        self.problems: list[str] = []
+        """Why files could not be used."""
+        self._steps = self._all_steps()
+
+    def step(self) -> bool:
+        """Do a little; True: it is over."""
+        return next(self._steps, True)
+
+    def _all_steps(self) -> Generator[bool]:
+        """False after each step."""
+        found = [zxid for zxid in snapshot_files(self._disk) if zxid <= self._zxid]
+        for path in [*map(snapshot_path, reversed(found)), None] if self._start is None else [None]:
+            try:
+                tree = yield from self._begin(path)
+                yield from self._replay(tree)
+            except (SnapshotError, NotHeldError, LogDamagedError, OSError) as error:
+                self.problems.append(str(error))
+            else:
+                if self._wanted is None or self.digest_there == self._wanted:
+                    self.tree = tree
+                    return
+                self.problems.append(f"{path or 'the log'} leads to digest {self.digest_there:016x}")
+                if path is not None:
+                    self.refused.append(path)
+
+    def _begin(self, path: str | None) -> Generator[bool, None, DataTree]:
+        """The tree of a snapshot, or the empty one."""
+        if path is None:
+            return self._start if self._start is not None else DataTree()
+        loader = SnapshotLoader(self._disk, path)
+        if loader.header.lineage != self._lineage:
+            raise SnapshotError(path, 0, f"it is of lineage {loader.header.lineage.hex()}")
+        while not loader.load_chunk():
+            yield False
+        return loader.tree
+
+    def _replay(self, tree: DataTree) -> Generator[bool]:
+        """Apply what the log has after the tree, up to `until`."""
+        at = Zxid(tree.applied)
+        self.digest_there = tree.digest if at == self._zxid else None
+        while at < self._until:
+            batches = self._log.read(at, STEP_BYTES)
+            if not batches:
+                raise NotHeldError(f"the log ends at {at:#x}, below {self._until:#x}")
+            for batch in batches:
+                if batch.zxid > self._until:
+                    break
+                for txn in decode_all(batch.body, batch.first, batch.count):
+                    tree.apply(txn)
+                at = batch.zxid
+                if at == self._zxid:
+                    self.digest_there = tree.digest
+                    if self._wanted is not None and self.digest_there != self._wanted:
+                        return
+            yield False
+        if self.digest_there is None:
+            raise NotHeldError(f"no batch ends at {self._zxid:#x}")
+
+    def set_refused_aside(self) -> None:
+        """Nobody begins with these snapshots again. Raises OSError."""
+        for path in self.refused:
+            set_aside(self._disk, path, DAMAGED)

@@ -1,0 +1,233 @@
+"""E6 wrong trees, on whole members: who finds out, who goes on serving, and how a tree is made anew."""
+
+import pytest
+
+from datatree.errors import ErrorCode
+from zab import events as ev
+from zab.member import member as member_module
+from zab.member.inputs import SnapshotTaken, TreeRebuilt
+from zab.states import LEADING
+from zab.testing.members import TICK_MS, Client, Ensemble, Server
+
+
+def spoil(server: Server) -> None:
+    """One wrong bit in the memory of a member, which does not know it."""
+    member = server.member
+    member.tree.digest ^= 1
+    member.digests._by_zxid[member.applied] = member.tree.digest
+
+
+def write(ensemble: Ensemble, client: Client, count: int = 1) -> list[int]:
+    """The errors of so many writes, as far as they are answered."""
+    return [error for number in range(count) for _, error, _ in ensemble.do(client, client.set(b"/a", b"%d" % number))]
+
+
+def ensemble_of(size: int, **lines: object) -> tuple[Ensemble, Client]:
+    """With a client at the leader, and some batches in the logs."""
+    ensemble = Ensemble(size, **lines)
+    client = ensemble.session(ensemble.leader)
+    ensemble.do(client, client.create(b"/a"))
+    write(ensemble, client, 3)
+    return ensemble, client
+
+
+def stop(ensemble: Ensemble, server: Server) -> None:
+    """It is gone for good: nothing reaches it."""
+    ensemble.cut.add(server.sid)
+    for link in [link for link, ends in ensemble.links.items() if server.sid in ends]:
+        ensemble.break_link(link)
+    ensemble.settle()
+
+
+def digests(ensemble: Ensemble) -> set[int]:
+    assert len({server.member.applied for server in ensemble.servers.values()}) == 1
+    return {server.member.tree.digest for server in ensemble.servers.values()}
+
+
+def said(server: Server, words: str) -> bool:
+    return any(words in trace for trace in server.traces)
+
+
+def test_wrong_tree_of_a_learner_is_made_anew_and_only_its_clients_notice() -> None:
+    ensemble, client = ensemble_of(3)
+    wrong, other = ensemble.others(ensemble.leader)
+    at_wrong, at_other = ensemble.session(wrong), ensemble.session(other)
+    spoil(wrong)
+    wrong.keeps_rebuilt = True
+    assert write(ensemble, client, 3) == [0, 0, 0]
+    assert at_wrong.is_closed
+    assert said(wrong, "ALARM: this tree is wrong")
+    assert not wrong.member.serving
+    assert ensemble.reattach(at_wrong, wrong).response is None
+    logged = wrong.member.peer.history.last
+    assert write(ensemble, client, 2) == [0, 0]
+    assert wrong.member.peer.history.last > logged, "its log is good, and goes on"
+    wrong.inputs += wrong.rebuilt_held
+    ensemble.settle()
+    ensemble.advance(TICK_MS)
+    assert wrong.member.serving
+    assert len(digests(ensemble)) == 1
+    assert wrong.value(b"/a") == other.value(b"/a") == b"1"
+    assert not at_other.is_closed
+    assert not client.is_closed
+    assert ensemble.do(ensemble.session(wrong), client.get(b"/a")) is not None
+    assert all(server.halted is None for server in ensemble.servers.values())
+
+
+@pytest.mark.parametrize("size", [3, 5])
+def test_leader_with_a_wrong_tree_resigns_and_nobody_else_stops(size: int) -> None:
+    ensemble, client = ensemble_of(size)
+    first = ensemble.leader
+    spoil(first)
+    first.keeps_rebuilt = True
+    write(ensemble, client, 3)
+    assert said(first, "ALARM: this tree is wrong")
+    assert client.is_closed
+    for _ in range(200):
+        ensemble.advance(50)
+        if all(other.member.serving for other in ensemble.others(first)):
+            break
+    leader = ensemble.leader
+    assert leader is not first, "who is wrong does not lead"
+    assert first.member.peer.doubted
+    late = ensemble.session(leader)
+    assert write(ensemble, late, 2) == [0, 0]
+    assert not first.member.serving
+    first.inputs += first.rebuilt_held
+    ensemble.settle()
+    ensemble.advance(2 * TICK_MS)
+    assert first.member.serving
+    assert not first.member.peer.doubted
+    assert len(digests(ensemble)) == 1
+    assert all(server.halted is None for server in ensemble.servers.values())
+    assert all(server.value(b"/a") == b"1" for server in ensemble.servers.values())
+
+
+def test_member_that_was_wrong_may_lead_again() -> None:
+    ensemble, client = ensemble_of(3)
+    first = ensemble.leader
+    spoil(first)
+    write(ensemble, client, 3)
+    ensemble.start()
+    ensemble.advance(TICK_MS)
+    second = ensemble.leader
+    stop(ensemble, second)
+    ensemble.cut.clear()
+    ensemble.start()
+    assert not any(server.member.peer.doubted for server in ensemble.servers.values())
+    assert not any(server.member.peer.election.standing.doubted for server in ensemble.servers.values())
+
+
+@pytest.mark.parametrize("leads", [False, True])
+def test_without_a_quorum_of_digests_all_make_their_trees_anew(leads: bool) -> None:
+    """Two of three are there: one of them is wrong, and which one, their own files say."""
+    ensemble, client = ensemble_of(3)
+    leader = ensemble.leader
+    gone, other = ensemble.others(leader)
+    stop(ensemble, gone)
+    spoil(leader if leads else other)
+    write(ensemble, client, 3)
+    assert said(leader, "all make their trees anew")
+    wrong = leader if leads else other
+    assert said(wrong, "the own files give digest")
+    for _ in range(200):
+        ensemble.advance(50)
+        if leader.member.serving and other.member.serving:
+            break
+    late = ensemble.session(ensemble.leader)
+    assert write(ensemble, late, 2) == [0, 0]
+    ensemble.advance(TICK_MS)
+    assert leader.member.tree.digest == other.member.tree.digest
+    assert not leader.member.check.is_doubtful
+    assert not other.member.check.is_doubtful
+
+
+def test_writes_are_refused_while_nobody_knows_whose_tree_is_right() -> None:
+    ensemble, client = ensemble_of(3)
+    leader = ensemble.leader
+    gone, other = ensemble.others(leader)
+    stop(ensemble, gone)
+    spoil(other)
+    wrong_digest = other.member.tree.digest
+    zxid = other.member.applied
+    other.keeps_rebuilt = True  # its own files say the same as its memory
+    write(ensemble, client, 2)
+    (rebuilt,) = other.rebuilt_held
+    assert isinstance(rebuilt, TreeRebuilt)
+    assert rebuilt.rebuild.zxid == zxid
+    other.inputs.append(TreeRebuilt(rebuilt.rebuild, rebuilt.tree, wrong_digest))
+    ensemble.settle()
+    assert said(leader, "no quorum has one digest, though all have made their trees anew")
+    assert said(leader, f"{other.sid}: {wrong_digest:016x}")
+    before = leader.member.tree.digest
+    assert write(ensemble, client, 2) == [ErrorCode.DATAINCONSISTENCY] * 2
+    assert leader.member.tree.digest == before
+    assert ensemble.do(client, client.get(b"/a"))[0][1] == 0
+    assert not other.member.serving
+    # The third one comes back, and agrees with the leader.
+    other.keeps_rebuilt = False
+    ensemble.cut.clear()
+    for server in ensemble.others(gone):
+        server.inputs.append(ev.ElectionLinkUp(gone.sid, 1))
+        gone.inputs.append(ev.ElectionLinkUp(server.sid, 1))
+    for _ in range(200):
+        ensemble.advance(50)
+        if all(server.member.serving for server in ensemble.servers.values()):
+            break
+    assert write(ensemble, client, 2) == [0, 0]
+    ensemble.advance(TICK_MS)
+    assert len(digests(ensemble)) == 1
+
+
+def test_no_snapshot_is_taken_of_a_tree_that_may_be_wrong() -> None:
+    ensemble, client = ensemble_of(3, snapCount=4)
+    wrong, other = ensemble.others(ensemble.leader)
+    spoil(wrong)
+    wrong.keeps_rebuilt = True
+    write(ensemble, client, 2)
+    for server in (wrong, other):
+        for taken in server.snapshots:
+            taken.cursor.close()
+            server.inputs.append(SnapshotTaken(taken.zxid))
+        ensemble.settle()
+        server.snapshots.clear()
+    write(ensemble, client, 8)
+    assert other.snapshots
+    assert not wrong.snapshots
+
+
+def test_what_waits_for_a_tree_is_bounded_and_read_from_the_log_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(member_module, "HELD_BYTES_MAX", 2_000)
+    ensemble, client = ensemble_of(3)
+    wrong = ensemble.follower
+    spoil(wrong)
+    wrong.keeps_rebuilt = True
+    write(ensemble, client, 60)
+    assert len(wrong.member._committed) < 15
+    wrong.keeps_rebuilt = False
+    wrong.inputs += wrong.rebuilt_held
+    ensemble.settle()
+    ensemble.advance(TICK_MS)
+    assert wrong.member.serving
+    assert len(digests(ensemble)) == 1
+    assert wrong.value(b"/a") == b"59"
+
+
+def test_wrong_digest_in_the_log_does_not_stop_who_reads_it_later() -> None:
+    """The batches of a leader whose tree was wrong say so for ever."""
+    ensemble, client = ensemble_of(3)
+    first = ensemble.leader
+    late, _ = ensemble.others(first)
+    ensemble.late.add(late.sid)
+    spoil(first)
+    write(ensemble, client, 3)
+    ensemble.late.clear()
+    ensemble.settle()
+    for _ in range(400):
+        ensemble.advance(50)
+        if all(server.member.serving for server in ensemble.servers.values()):
+            break
+    assert all(server.halted is None for server in ensemble.servers.values())
+    assert all(server.member.serving for server in ensemble.servers.values())
+    assert ensemble.leader.member.peer.state == LEADING
+    assert len(digests(ensemble)) == 1

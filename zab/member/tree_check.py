@@ -1,0 +1,174 @@
+"""Whose tree is wrong, when the trees of two members differ; pure state, of every member, and of the leader besides.
+
+    a learner's digest is not the one in a batch    SUSPECT z, its digest
+    that; or a learner's digest, told with a ping,
+    is not the leader's                             COMPARE z, to all; each answers COMPARED z, its digest
+    a quorum of voters has one digest at z          VERDICT z, that digest, to all
+        a member that has it        its tree is right; what a batch says of another digest is known to be wrong
+        a member with another one   its tree is wrong: made anew from its own files, before it serves again
+    all have answered, and no quorum has one        COMPARE z with `replay`: each makes the tree of z from its own files
+        still none                                  nobody knows who is right: writes are refused
+
+A suspect serves no clients and writes no snapshots. It goes on logging, acknowledging, voting and applying: its log is
+good, and the tree may be. Who is proven wrong does not lead, either, and applies nothing until it has its tree.
+
+Invariants: a verdict needs a quorum of voters; one repair for a zxid, so that a tree that is made wrong again and again
+ends the member; comparisons are one at a time.
+
+Not here: the digests (`digests`), messages and effects (`member`), making a tree anew (`datatree.recovery.rebuild`).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from enum import Enum
+
+import attrs
+
+from datatree.log.zxid import Zxid
+from zab.ids import ServerId
+from zab.quorum import Quorum
+
+SETTLED_COUNT_MAX = 1024
+"""Positions that are known to be right here although a batch says something else; the oldest are forgotten."""
+
+
+class Finding(Enum):
+    """What a verdict says of a member's own tree."""
+
+    RIGHT = "right"
+    WRONG = "wrong"
+    WRONG_AGAIN = "wrong again"
+    UNKNOWN = "unknown"
+    """It does not remember that position."""
+
+
+@attrs.frozen
+class Difference:
+    """Two digests of trees at one batch end."""
+
+    zxid: Zxid
+    own: int
+    said: int
+
+
+@attrs.define
+class Comparison:
+    """The leader asks everybody for the digest at one batch end."""
+
+    zxid: Zxid
+    is_replay: bool = False
+    """Of a tree made anew from each one's own files."""
+    asked: set[ServerId] = attrs.Factory(set)
+    told: dict[ServerId, int | None] = attrs.Factory(dict)
+    """None: it does not know."""
+
+    def agreed(self, quorum: Quorum) -> int | None:
+        """The digest that a quorum of voters has."""
+        for digest in set(self.told.values()) - {None}:
+            if quorum.contains({sid for sid, other in self.told.items() if other == digest and sid in quorum.voters}):
+                return digest
+        return None
+
+    @property
+    def is_answered(self) -> bool:
+        return self.asked <= self.told.keys()
+
+    def __str__(self) -> str:
+        """Every member with its digest."""
+        told = (f"{sid}: {'-' if digest is None else f'{digest:016x}'}" for sid, digest in sorted(self.told.items()))
+        return f"at {self.zxid:#x} " + ", ".join(told)
+
+
+class TreeCheck:
+    """What a member knows of its own tree, and, while it leads, of the others'."""
+
+    def __init__(self, quorum: Quorum) -> None:
+        self._quorum = quorum
+        self.suspicion: Difference | None = None
+        """The first difference from a leader's tree that no verdict has settled."""
+        self.wrong: Difference | None = None
+        """A verdict says that this tree is wrong, until it is made anew."""
+        self.comparison: Comparison | None = None
+        """The leader's."""
+        self.undecided: Comparison | None = None
+        """The leader's, when everybody has made its tree anew and no quorum agrees."""
+        self._settled: deque[Zxid] = deque(maxlen=SETTLED_COUNT_MAX)
+        self._repaired: set[Zxid] = set()
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether this tree must not be shown to anybody."""
+        return self.suspicion is not None or self.wrong is not None
+
+    def suspect(self, difference: Difference) -> bool:
+        """This tree differs from what a batch says. False: that is known, and the batch is wrong."""
+        if difference.zxid in self._settled:
+            return False
+        if self.suspicion is None:
+            self.suspicion = difference
+        return True
+
+    def judge(self, zxid: Zxid, own: int | None, digest: int) -> Finding:
+        """A quorum has this digest at a batch end, where this tree's was `own`, None if that is not remembered."""
+        if own is None:
+            return Finding.UNKNOWN
+        if own == digest:
+            if self.suspicion is not None:
+                self._settled.append(self.suspicion.zxid)
+            self._settled.append(zxid)
+            self.suspicion = None
+            return Finding.RIGHT
+        if zxid in self._repaired:
+            return Finding.WRONG_AGAIN
+        self.suspicion, self.wrong = None, Difference(zxid, own, digest)
+        return Finding.WRONG
+
+    def rebuilt(self) -> None:
+        """The tree that a verdict called wrong is made anew."""
+        assert self.wrong is not None
+        self._repaired.add(self.wrong.zxid)
+        self.wrong = None
+
+    def replaced(self) -> bool:
+        """Another tree has taken the place of this one; True: this one was known to be wrong."""
+        was_wrong = self.wrong is not None
+        self.suspicion = self.wrong = None
+        return was_wrong
+
+    # ------------------------------------------------------------------------------------------------------- the leader
+
+    def compare(self, zxid: Zxid) -> Comparison | None:
+        """Begin a comparison at a batch end; None: one is under way."""
+        if self.comparison is not None:
+            return None
+        self.comparison = Comparison(zxid)
+        return self.comparison
+
+    def told(self, sid: ServerId, zxid: Zxid, digest: int | None, *, is_replay: bool) -> int | None:
+        """A member, this one included, has this digest there, or does not know; the digest that a quorum has, if one
+        does now."""
+        comparison = self.comparison
+        if comparison is None or (zxid, is_replay) != (comparison.zxid, comparison.is_replay):
+            return None
+        comparison.told[sid] = digest
+        agreed = comparison.agreed(self._quorum)
+        if agreed is not None:
+            self.comparison = self.undecided = None
+        return agreed
+
+    def replay(self) -> Comparison:
+        """Everybody has answered, and no quorum agrees: all make their trees anew, and answer once more."""
+        assert self.comparison is not None
+        self.comparison = Comparison(self.comparison.zxid, is_replay=True)
+        return self.comparison
+
+    def give_up(self) -> Comparison:
+        """That did not help: nobody knows who is right."""
+        assert self.comparison is not None
+        self.undecided, self.comparison = self.comparison, None
+        return self.undecided
+
+    def drop_role(self) -> None:
+        """Comparisons are one leader's."""
+        self.comparison = self.undecided = None

@@ -1,0 +1,39 @@
+"""A tree that is made wrong on purpose, as by a bit that flips in memory: consistent in itself, with another digest.
+
+What is changed is a time in a stat that no client asks for, so that nobody is told anything wrong before it is noticed:
+until digests are compared, nobody can know.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+from zlib import crc32
+
+from datatree.digest import MASK, part
+from datatree.tree import DataTree
+from datatree.znode import STAT_LAYOUT
+
+PATH: Final = b"/zookeeper"
+_MTIME: Final = 3
+_WRONG: Final = 1
+
+
+def spoil(tree: DataTree) -> int:
+    """Make it wrong; by how much its digest is higher from now on, modulo 2**64. No cursor may be open."""
+    assert tree.cursor is None
+    assert not is_spoiled(tree)
+    shard = tree.shards[crc32(PATH) & 255]
+    data, acl_id, stat, owner, cversion, before = shard[PATH]
+    fields = list(STAT_LAYOUT.unpack(stat))
+    fields[_MTIME] = _WRONG
+    wrong = STAT_LAYOUT.pack(*fields)
+    after = part(before >> 32, wrong, owner, tree.acls.checksums[acl_id], data is None)
+    shard[PATH] = (data, acl_id, wrong, owner, cversion, after)
+    tree.digest = (tree.digest + after - before) & MASK
+    return (after - before) & MASK
+
+
+def is_spoiled(tree: DataTree) -> bool:
+    """Whether this is such a tree, or was made of one."""
+    znode = tree.get(PATH)
+    return znode is not None and STAT_LAYOUT.unpack(znode[2])[_MTIME] == _WRONG
