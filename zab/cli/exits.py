@@ -3,7 +3,7 @@
     0    done
     1    refused, not found, damaged, or not possible
     2    wrong usage
-    3    no server could be reached, or the connection broke before the answer
+    3    no server could be reached, the connection broke before the answer, or the session was lost
     130  interrupted
 
 `zab server`, `zab ensemble` and `zab simulate` have codes of their own beside 0 and 2; their modules list them.

@@ -77,8 +77,6 @@ def event_block(event: WatchEvent) -> str:
 
 def event_line(event: WatchEvent) -> str:
     """One line for `zab watch`."""
-    if event.type is EventType.SESSION:
-        return f"{event.type.name} {event.state.value}"
     return f"{event.type.name} {event.path} zxid={event.zxid:#x}"
 
 

@@ -1,7 +1,10 @@
 """Runs one command's work on a client: connects, carries it out, and ends with the exit code of what went wrong.
 
 Exit codes (`zab.cli.exits`): 1 a ZabError, whose name is on standard error; 2 a ValueError; 3 a ConnectionLossError:
-whether a write was done is unknown then.
+whether a write was done is unknown then; 3 a SessionExpiredError, too.
+
+A command that waits for a change goes on in its session, whichever member has it: what the watcher hears of the session
+itself is told on standard error, and is never the change that was waited for (`next_change`).
 
 A command is a plain function that hands its asynchronous work to `perform`. On the command line that opens a session
 for this one command (`OneShot`); in the shell, the shell's session is used (`zab.cli.znodes.shell`).
@@ -18,9 +21,20 @@ import typer
 from zab.cli.arguments import ConnectionOptions
 from zab.cli.exits import REFUSED, UNREACHABLE, USAGE, fail
 from zab.cli.rendering import event_block
-from zab.client import Client, ConnectionLossError, Settings, Watcher, ZabError, connect
+from zab.client import (
+    Client,
+    ConnectionLossError,
+    EventType,
+    SessionExpiredError,
+    Settings,
+    State,
+    Watcher,
+    WatchEvent,
+    ZabError,
+    connect,
+)
 
-__all__ = ["Caller", "Work", "exit_code", "open_client", "perform"]
+__all__ = ["Caller", "Work", "exit_code", "next_change", "open_client", "perform"]
 
 Work: TypeAlias = Callable[[Client, "Caller"], Awaitable[None]]
 
@@ -36,6 +50,9 @@ class Caller(Protocol):
 
     async def follow(self, watcher: Watcher) -> None:
         """Called for the `-w` of a command once it has printed its answer."""
+
+    def tell(self, state: State) -> None:
+        """The state of the session changed while a command waits."""
 
 
 def open_client(options: ConnectionOptions) -> AbstractAsyncContextManager[Client]:
@@ -70,7 +87,19 @@ class OneShot:
     async def follow(self, watcher: Watcher) -> None:
         """Waits for the one event that a one-shot watch brings."""
         sys.stdout.flush()
-        print(event_block(await watcher.receive()))
+        print(event_block(await next_change(watcher, self)))
+
+    def tell(self, state: State) -> None:
+        print(f"zab: {state.value}", file=sys.stderr, flush=True)
+
+
+async def next_change(watcher: Watcher, caller: Caller) -> WatchEvent:
+    """The next event of a znode. What is heard of the session before it is told. Raises what ended the watcher."""
+    while True:
+        event = await watcher.receive()
+        if event.type is not EventType.SESSION:
+            return event
+        caller.tell(event.state)
 
 
 def perform(context: typer.Context, work: Work) -> None:
@@ -85,6 +114,6 @@ def perform(context: typer.Context, work: Work) -> None:
 
 
 def exit_code(error: Exception) -> int:
-    if isinstance(error, ConnectionLossError):
+    if isinstance(error, ConnectionLossError | SessionExpiredError):
         return UNREACHABLE
     return REFUSED if isinstance(error, ZabError) else USAGE

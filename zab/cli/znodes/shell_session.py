@@ -9,7 +9,7 @@ import typer
 from zab.cli.arguments import expand_alias
 from zab.cli.exits import INTERRUPTED, REFUSED, USAGE
 from zab.cli.znodes.caller import Work, exit_code
-from zab.client import Client, Watcher, ZabError
+from zab.client import Client, State, Watcher, ZabError
 
 __all__ = ["Shell"]
 
@@ -42,6 +42,11 @@ class Shell:
     async def follow(self, _watcher: Watcher) -> None:
         """The event is printed when it comes."""
         await trio.lowlevel.checkpoint()
+
+    def tell(self, state: State) -> None:
+        """At a terminal the shell says so itself."""
+        if not self.is_interactive:
+            print(f"zab: {state.value}", file=sys.stderr, flush=True)
 
     # What the shell does with a line.
 

@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 
 from zab.cli.rendering import data_text, event_line, json_data, json_event, json_line, stat_text
-from zab.cli.znodes.caller import Caller, perform
+from zab.cli.znodes.caller import Caller, next_change, perform
 from zab.cli.znodes.options import (
     Base64Option,
     FileOption,
@@ -216,15 +216,18 @@ def watch_command(
     count: Annotated[int | None, typer.Option("--count", "-n", min=1, help="End after so many events.")] = None,
     json: JsonOption = False,
 ) -> None:
-    async def work(zk: Client, _caller: Caller) -> None:
+    """It goes on at another server when it loses its own, and says so on standard error: what changed until it is
+    connected again is not told.
+    """
+
+    async def work(zk: Client, caller: Caller) -> None:
         async with zk.watch(path, recursive=recursive) as events:
             print(f"watching {path}", file=sys.stderr, flush=True)
             seen = 0
-            async for event in events:
+            while seen != count:
+                event = await next_change(events, caller)
                 print(json_line(json_event(event)) if json else event_line(event), flush=True)
                 seen += 1
-                if seen == count:
-                    return
 
     perform(context, work)
 
