@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import pty
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -25,6 +26,23 @@ def started(*words: str) -> Iterator[subprocess.Popen[str]]:
             yield process
         finally:
             process.kill()
+
+
+def at_terminal(*words: str) -> tuple[int, bytes]:
+    """The exit code of `zab WORDS`, and what it writes to a terminal, where a line ends with CR and LF."""
+    ours, theirs = pty.openpty()
+    try:
+        command = [sys.executable, "-m", "zab.cli.main", *words]
+        with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs) as process:
+            os.close(theirs)
+            written = b""
+            # The end of a terminal's output is an error on Linux, and nothing elsewhere.
+            with contextlib.suppress(OSError):
+                while data := os.read(ours, 65536):
+                    written += data
+        return process.returncode, written
+    finally:
+        os.close(ours)
 
 
 class Result(NamedTuple):

@@ -14,6 +14,8 @@ from typing import Final, NoReturn
 
 import typer
 
+from zab.cli.terminal import say
+
 __all__ = ["INTERRUPTED", "REFUSED", "UNREACHABLE", "USAGE", "fail"]
 
 REFUSED: Final = 1
@@ -26,5 +28,5 @@ def fail(reason: object, code: int = REFUSED) -> NoReturn:
     """Say why, and end the command."""
     # What was printed before comes first, where both go to one place.
     sys.stdout.flush()
-    print(f"zab: {reason}", file=sys.stderr)
+    say(f"zab: {reason}", sys.stderr)
     raise typer.Exit(code)

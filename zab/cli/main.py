@@ -3,23 +3,30 @@
 Only the command that is called is loaded; the others (`zab.cli.commands`) are announced with their one line of help. So
 `zab --help` loads neither trio, nor servers, nor Spark.
 
+What was printed is written before `main` ends, so that an output that takes no more ends in a sentence, too.
+
 Before that, `main` checks that the top-level packages `datatree` and `session` are this project's own
 (`zab.server.refusal`).
 """
 
+import errno
 import os
 import sys
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Final, NoReturn
 
 import typer
 
 from zab.cli.arguments import DEFAULT_HOSTS, ConnectionOptions, arrange
 from zab.cli.commands import COMMANDS
 from zab.cli.exits import INTERRUPTED, REFUSED
+from zab.cli.terminal import say
 from zab.server.refusal import foreign_packages
 
 __all__ = ["build", "main"]
+
+# What only a write ends with. The commands that write files of their own say so themselves.
+_OUTPUT_ERRORS: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 def _version(wanted: bool) -> None:
@@ -90,18 +97,40 @@ def main(words: Sequence[str] | None = None) -> None:
         raise SystemExit(REFUSED)
     called, arranged = arrange(list(sys.argv[1:] if words is None else words))
     try:
-        build(called)(args=arranged, prog_name="zab")
+        try:
+            build(called)(args=arranged, prog_name="zab")
+        finally:
+            sys.stdout.flush()
     except KeyboardInterrupt:
         raise SystemExit(INTERRUPTED) from None
     except BaseExceptionGroup as group:
         # Ctrl-C reached one of several tasks, and the ends of the others are in the group with it.
-        if group.subgroup(KeyboardInterrupt) is None:
+        if group.subgroup(KeyboardInterrupt) is not None:
+            raise SystemExit(INTERRUPTED) from None
+        broken = group.subgroup(_is_of_output)
+        if broken is None:
             raise
-        raise SystemExit(INTERRUPTED) from None
-    except BrokenPipeError:
-        # Whoever read the output has enough. What is still buffered must not raise again at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise SystemExit(REFUSED) from None
+        _end_without_output(broken)
+    except OSError as error:
+        if not _is_of_output(error):
+            raise
+        _end_without_output(error)
+
+
+def _is_of_output(error: BaseException) -> bool:
+    return isinstance(error, OSError) and (isinstance(error, BrokenPipeError) or error.errno in _OUTPUT_ERRORS)
+
+
+def _end_without_output(error: BaseException) -> NoReturn:
+    """Whoever read the output has enough of it, or it is a file on a disk that is full."""
+    # What is still buffered must not raise again at exit.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    if not isinstance(error, BrokenPipeError):
+        assert isinstance(error, OSError)
+        say(f"zab: the output cannot be written: {error.strerror}", sys.stderr)
+    raise SystemExit(REFUSED) from None
 
 
 if __name__ == "__main__":

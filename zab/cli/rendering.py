@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from zab.client import Acl, EventType, Stat, State, WatchEvent
 
-__all__ = ["acl_text", "data_text", "event_block", "event_line", "json_data", "json_event", "json_line", "stat_text"]
+__all__ = ["acl_text", "event_block", "event_line", "json_data", "json_event", "json_line", "stat_text"]
 
 # The names of ZooKeeper's own messages.
 _STATES: Final = {
@@ -36,6 +36,8 @@ _EVENTS: Final = {
     EventType.CHILD_WATCH_REMOVED: "ChildWatchRemoved",
     EventType.PERSISTENT_WATCH_REMOVED: "PersistentWatchRemoved",
 }
+# Those that JSON does not escape by itself.
+_CONTROL: Final = {code: f"\\u{code:04x}" for code in range(0x7F, 0xA0)}
 
 
 def stat_text(stat: Stat) -> str:
@@ -58,11 +60,6 @@ def stat_text(stat: Stat) -> str:
 
 def _date(time_ms: int) -> str:
     return time.strftime("%a %b %d %H:%M:%S %Z %Y", time.localtime(time_ms / 1000))
-
-
-def data_text(data: bytes | None) -> str:
-    """Data for people: text where it is text, else with escapes. Null data is `null`, as in ZooKeeper's shell."""
-    return "null" if data is None else data.decode("utf-8", "backslashreplace")
 
 
 def acl_text(acl: tuple[Acl, ...]) -> str:
@@ -94,8 +91,9 @@ def json_data(data: bytes | None) -> dict[str, str | None]:
 
 
 def json_line(fields: Mapping[str, Any]) -> str:
-    """One object on one line. A Stat becomes an object, an ACL a list of objects."""
-    return json.dumps({name: _plain(value) for name, value in fields.items()}, ensure_ascii=False)
+    """One object on one line, without control characters. A Stat becomes an object, an ACL a list of objects."""
+    text = json.dumps({name: _plain(value) for name, value in fields.items()}, ensure_ascii=False)
+    return text.translate(_CONTROL)
 
 
 def _plain(value: Any) -> Any:

@@ -1,8 +1,12 @@
-"""Text for people: safe for a terminal, and with its numbers in words."""
+"""Text for people: safe for a terminal, and with its numbers in words.
 
-from typing import Final
+What a server or a file holds is anybody's, and may be anything. Elsewhere than on a terminal it is printed as it is.
+"""
 
-__all__ = ["count_of", "on_terminal"]
+import sys
+from typing import Final, TextIO
+
+__all__ = ["count_of", "is_text", "on_terminal", "say", "say_data"]
 
 _CONTROL: Final = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if code not in (0x09, 0x0A)}
 
@@ -10,6 +14,34 @@ _CONTROL: Final = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F
 def on_terminal(text: str) -> str:
     """`text` with its control characters, tabs and line ends apart, made visible: data must not command a terminal."""
     return text.translate(_CONTROL)
+
+
+def is_text(data: bytes) -> bool:
+    """UTF-8 without control characters, tabs and line ends apart."""
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return False
+    return on_terminal(text) == text
+
+
+def say(text: str, file: TextIO | None = None, *, flush: bool = False) -> None:
+    """Print a line on `file`, which is standard output without it."""
+    file = file or sys.stdout
+    print(on_terminal(text) if file.isatty() else text, file=file, flush=flush)
+
+
+def say_data(data: bytes | None, *, alone: bool = True) -> None:
+    """Print data: `null` where there is none, text as a line, anything else with escapes on a terminal, and byte for
+    byte elsewhere, without a line end where it is all that is printed.
+    """
+    if data is None:
+        say("null")
+    elif sys.stdout.isatty() or is_text(data):
+        say(data.decode("utf-8", "backslashreplace"))
+    else:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(data if alone else data + b"\n")
 
 
 def count_of(number: int, what: str) -> str:

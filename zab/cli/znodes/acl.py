@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from zab.cli.rendering import acl_text, json_line, stat_text
+from zab.cli.terminal import say
 from zab.cli.znodes.caller import Caller, perform
 from zab.cli.znodes.options import JsonOption, PathArgument, StatOption, acl_of
 from zab.cli.znodes.subtree import set_subtree_acl
@@ -23,9 +24,9 @@ def acl_get_command(
 
     async def work(zk: Client, _caller: Caller) -> None:
         acl, found = await zk.get_acl(path)
-        print(json_line({"path": path, "acl": acl, "stat": found}) if json else acl_text(acl))
+        say(json_line({"path": path, "acl": acl, "stat": found}) if json else acl_text(acl))
         if stat and not json:
-            print(stat_text(found))
+            say(stat_text(found))
 
     perform(context, work)
 
@@ -48,6 +49,6 @@ def acl_set_command(
             return
         changed = await zk.set_acl(path, entries, version)
         if stat:
-            print(stat_text(changed))
+            say(stat_text(changed))
 
     perform(context, work)

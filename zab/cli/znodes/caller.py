@@ -21,6 +21,7 @@ import typer
 from zab.cli.arguments import ConnectionOptions
 from zab.cli.exits import REFUSED, UNREACHABLE, USAGE, fail
 from zab.cli.rendering import event_block
+from zab.cli.terminal import say
 from zab.client import (
     Client,
     ConnectionLossError,
@@ -87,10 +88,10 @@ class OneShot:
     async def follow(self, watcher: Watcher) -> None:
         """Waits for the one event that a one-shot watch brings."""
         sys.stdout.flush()
-        print(event_block(await next_change(watcher, self)))
+        say(event_block(await next_change(watcher, self)))
 
     def tell(self, state: State) -> None:
-        print(f"zab: {state.value}", file=sys.stderr, flush=True)
+        say(f"zab: {state.value}", sys.stderr, flush=True)
 
 
 async def next_change(watcher: Watcher, caller: Caller) -> WatchEvent:

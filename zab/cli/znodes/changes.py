@@ -18,7 +18,7 @@ import typer
 
 from zab.cli.moments import parse_zxid
 from zab.cli.rendering import json_data, json_line
-from zab.cli.terminal import on_terminal
+from zab.cli.terminal import on_terminal, say
 from zab.cli.znodes.caller import Caller, perform
 from zab.client import Change, ChangeKind, Client
 
@@ -44,10 +44,10 @@ def changes_command(
             await zk.sync()
             begin = zk.last_zxid
         changes = zk.changes(begin, prefix)
-        print(f"following {prefix} from {begin:#x}", file=sys.stderr, flush=True)
+        say(f"following {prefix} from {begin:#x}", sys.stderr, flush=True)
         seen = 0
         async for change in changes:
-            print(json_line(json_change(change)) if json else change_line(change), flush=True)
+            say(json_line(json_change(change)) if json else change_line(change), flush=True)
             seen += 1
             if seen == count:
                 return

@@ -28,6 +28,8 @@ from prompt_toolkit import PromptSession
 from prompt_toolkit.application import run_in_terminal
 from prompt_toolkit.utils import is_dumb_terminal
 
+from zab.cli.terminal import say
+
 __all__ = ["Prompt"]
 
 
@@ -89,4 +91,4 @@ class Prompt:
         self._is_due = False
         while self._waiting:
             text, file = self._waiting.popleft()
-            print(text, file=file, flush=True)
+            say(text, file, flush=True)

@@ -16,6 +16,7 @@ from attrs import evolve
 
 from datatree.quota import Limits
 from zab.cli.rendering import json_line
+from zab.cli.terminal import say
 from zab.cli.znodes.caller import Caller, perform
 from zab.cli.znodes.options import JsonOption, PathArgument
 from zab.cli.znodes.subtree import child_path
@@ -63,11 +64,11 @@ def quota_list_command(context: typer.Context, path: PathArgument, json: JsonOpt
     async def work(zk: Client, _caller: Caller) -> None:
         limits, sums = await read_quota(zk, path)
         if json:
-            print(json_line({"path": path, "limits": limits, "sums": sums}))
+            say(json_line({"path": path, "limits": limits, "sums": sums}))
             return
-        print(f"absolute path is /zookeeper/quota{path}/zookeeper_limits")
-        print(f"Output quota for {path} {limits}")
-        print(f"Output stat for {path} {sums}")
+        say(f"absolute path is /zookeeper/quota{path}/zookeeper_limits")
+        say(f"Output quota for {path} {limits}")
+        say(f"Output stat for {path} {sums}")
 
     perform(context, work)
 

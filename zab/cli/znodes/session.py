@@ -2,7 +2,8 @@
 
 import typer
 
-from zab.cli.rendering import data_text, json_line, stat_text
+from zab.cli.rendering import json_line, stat_text
+from zab.cli.terminal import say, say_data
 from zab.cli.znodes.caller import Caller, perform
 from zab.cli.znodes.options import JsonOption, PathArgument, StatOption, WatchOption
 from zab.client import Client
@@ -21,11 +22,11 @@ def whoami_command(context: typer.Context, json: JsonOption = False) -> None:
     async def work(zk: Client, _caller: Caller) -> None:
         identities = sorted(await zk.who_am_i())
         if json:
-            print(json_line({"identities": identities}))
+            say(json_line({"identities": identities}))
             return
-        print("Auth scheme: User")
+        say("Auth scheme: User")
         for identity in identities:
-            print(f"{identity.scheme}: {identity.user}")
+            say(f"{identity.scheme}: {identity.user}")
 
     perform(context, work)
 
@@ -35,7 +36,7 @@ def ephemerals_command(context: typer.Context, prefix: PathArgument = "/", json:
 
     async def work(zk: Client, _caller: Caller) -> None:
         paths = await zk.get_ephemerals(prefix)
-        print(json_line({"paths": paths}) if json else f"[{', '.join(paths)}]")
+        say(json_line({"paths": paths}) if json else f"[{', '.join(paths)}]")
 
     perform(context, work)
 
@@ -44,9 +45,9 @@ def config_command(context: typer.Context, stat: StatOption = False, watch: Watc
     async def work(zk: Client, caller: Caller) -> None:
         watcher = caller.watcher(zk) if watch else None
         data, found = await zk.get_config(watch=watcher)
-        print(data_text(data))
+        say_data(data, alone=not stat and watcher is None)
         if stat:
-            print(stat_text(found))
+            say(stat_text(found))
         if watcher is not None:
             await caller.follow(watcher)
 

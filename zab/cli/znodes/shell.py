@@ -34,6 +34,7 @@ from prompt_toolkit.shortcuts import CompleteStyle
 from zab.cli.arguments import ConnectionOptions
 from zab.cli.exits import INTERRUPTED, fail
 from zab.cli.rendering import event_block
+from zab.cli.terminal import say
 from zab.cli.znodes.caller import exit_code, open_client
 from zab.cli.znodes.completion import completer
 from zab.cli.znodes.prompt import Prompt
@@ -87,7 +88,7 @@ async def _read_lines(shell: Shell) -> None:
 
 
 def _print_line(text: str, file: TextIO) -> None:
-    print(text, file=file, flush=True)
+    say(text, file, flush=True)
 
 
 async def _lines(descriptor: int) -> AsyncIterator[str]:

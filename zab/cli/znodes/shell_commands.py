@@ -8,6 +8,7 @@ import trio
 import typer
 
 from zab.cli.commands import ALIASES, COMMANDS
+from zab.cli.terminal import say
 from zab.cli.znodes.options import PathArgument
 from zab.cli.znodes.shell_session import Shell
 from zab.client import Client, WatchKind, WatchMode
@@ -83,7 +84,7 @@ def print_watches_command(
     if setting not in (None, "on", "off"):
         raise typer.BadParameter("say on or off")
     if setting is None:
-        print(f"printwatches is {'on' if shell.prints_events else 'off'}")
+        say(f"printwatches is {'on' if shell.prints_events else 'off'}")
     else:
         shell.prints_events = setting == "on"
 
@@ -92,7 +93,7 @@ def history_command(context: typer.Context) -> None:
     """Print the last commands with their numbers."""
     lines = list(enumerate(_shell(context).lines))
     for number, line in lines[-HISTORY_SHOWN_COUNT:]:
-        print(f"{number} - {line}")
+        say(f"{number} - {line}")
 
 
 def redo_command(context: typer.Context, number: Annotated[int, typer.Argument(metavar="NUMBER", min=0)]) -> None:
@@ -106,13 +107,13 @@ def redo_command(context: typer.Context, number: Annotated[int, typer.Argument(m
 
 def version_command() -> None:
     """Print the version."""
-    print(f"zab {version('zab')}")
+    say(f"zab {version('zab')}")
 
 
 def help_command(context: typer.Context) -> None:
     """Print the commands."""
     assert context.parent is not None
-    print(context.parent.get_help())
+    say(context.parent.get_help())
 
 
 def quit_command(context: typer.Context) -> None:

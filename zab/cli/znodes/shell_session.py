@@ -8,6 +8,7 @@ import typer
 
 from zab.cli.arguments import expand_alias
 from zab.cli.exits import INTERRUPTED, REFUSED, USAGE
+from zab.cli.terminal import say
 from zab.cli.znodes.caller import Work, exit_code
 from zab.client import Client, State, Watcher, ZabError
 
@@ -46,7 +47,7 @@ class Shell:
     def tell(self, state: State) -> None:
         """At a terminal the shell says so itself."""
         if not self.is_interactive:
-            print(f"zab: {state.value}", file=sys.stderr, flush=True)
+            say(f"zab: {state.value}", sys.stderr, flush=True)
 
     # What the shell does with a line.
 
@@ -82,4 +83,4 @@ class Shell:
     def _failed(self, code: int, message: str) -> None:
         self.code = max(self.code, code)
         sys.stdout.flush()
-        print(message, file=sys.stderr, flush=True)
+        say(message, sys.stderr, flush=True)

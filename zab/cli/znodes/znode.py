@@ -13,7 +13,8 @@ from typing import Annotated
 
 import typer
 
-from zab.cli.rendering import data_text, event_line, json_data, json_event, json_line, stat_text
+from zab.cli.rendering import event_line, json_data, json_event, json_line, stat_text
+from zab.cli.terminal import say, say_data
 from zab.cli.znodes.caller import Caller, next_change, perform
 from zab.cli.znodes.options import (
     Base64Option,
@@ -67,10 +68,10 @@ def create_command(
         mode = {"ephemeral": ephemeral, "sequence": sequence, "container": container}
         if if_not_exists:
             found = await zk.create(path, content, entries, **mode, ttl_ms=ttl_ms, if_not_exists=True)
-            print(json_line({"path": found}) if json else f"{found} exists")
+            say(json_line({"path": found}) if json else f"{found} exists")
             return
         created, stat = await zk.create2(path, content, entries, **mode, ttl_ms=ttl_ms)
-        print(json_line({"path": created, "stat": stat}) if json else f"Created {created}")
+        say(json_line({"path": created, "stat": stat}) if json else f"Created {created}")
 
     perform(context, work)
 
@@ -100,15 +101,15 @@ def get_command(
             sys.stdout.flush()
             sys.stdout.buffer.write(data or b"")
         elif json:
-            print(json_line({"path": path, **json_data(data), "stat": found}))
+            say(json_line({"path": path, **json_data(data), "stat": found}))
         elif as_base64:
-            print(base64.b64encode(data or b"").decode())
+            say(base64.b64encode(data or b"").decode())
         elif as_hex:
-            print((data or b"").hex(" "))
+            say((data or b"").hex(" "))
         else:
-            print(data_text(data))
+            say_data(data, alone=not stat and watcher is None)
         if stat and not json:
-            print(stat_text(found))
+            say(stat_text(found))
         if watcher is not None:
             await caller.follow(watcher)
 
@@ -132,9 +133,9 @@ def set_command(
     async def work(zk: Client, _caller: Caller) -> None:
         changed = await zk.set(path, content, version)
         if json:
-            print(json_line({"path": path, "stat": changed}))
+            say(json_line({"path": path, "stat": changed}))
         elif stat:
-            print(stat_text(changed))
+            say(stat_text(changed))
 
     perform(context, work)
 
@@ -175,18 +176,18 @@ def ls_command(
     async def work(zk: Client, caller: Caller) -> None:
         if recursive:
             paths = sorted(await walk(zk, path))
-            print(json_line({"path": path, "paths": paths}) if json else "\n".join(paths))
+            say(json_line({"path": path, "paths": paths}) if json else "\n".join(paths))
             return
         watcher = caller.watcher(zk) if watch else None
         names, found = await zk.get_children2(path, watch=watcher)
         if json:
-            print(json_line({"path": path, "children": names, "stat": found}))
+            say(json_line({"path": path, "children": names, "stat": found}))
         elif not one_per_line:
-            print(f"[{', '.join(names)}]")
+            say(f"[{', '.join(names)}]")
         elif names:
-            print("\n".join(names))
+            say("\n".join(names))
         if stat and not json:
-            print(stat_text(found))
+            say(stat_text(found))
         if watcher is not None:
             await caller.follow(watcher)
 
@@ -202,7 +203,7 @@ def stat_command(
         if found is None and watcher is None:
             raise NoNodeError(path)
         if found is not None:
-            print(json_line({"path": path, "stat": found}) if json else stat_text(found))
+            say(json_line({"path": path, "stat": found}) if json else stat_text(found))
         if watcher is not None:
             await caller.follow(watcher)
 
@@ -222,11 +223,11 @@ def watch_command(
 
     async def work(zk: Client, caller: Caller) -> None:
         async with zk.watch(path, recursive=recursive) as events:
-            print(f"watching {path}", file=sys.stderr, flush=True)
+            say(f"watching {path}", sys.stderr, flush=True)
             seen = 0
             while seen != count:
                 event = await next_change(events, caller)
-                print(json_line(json_event(event)) if json else event_line(event), flush=True)
+                say(json_line(json_event(event)) if json else event_line(event), flush=True)
                 seen += 1
 
     perform(context, work)
@@ -234,6 +235,6 @@ def watch_command(
 
 def count_command(context: typer.Context, path: PathArgument = "/") -> None:
     async def work(zk: Client, _caller: Caller) -> None:
-        print(await zk.get_all_children_number(path))
+        say(str(await zk.get_all_children_number(path)))
 
     perform(context, work)
