@@ -571,7 +571,7 @@ async def test_a_request_that_no_server_would_read_is_not_sent(
     autojump_clock: MockClock, nursery: trio.Nursery
 ) -> None:
     async with client(ScriptedServers(nursery, well_behaved), settings={"request_bytes_max": 100}) as zk:
-        with pytest.raises(BadArgumentsError, match="above request_bytes_max"):
+        with pytest.raises(BadArgumentsError, match=r"above jute\.maxbuffer, here 100 bytes"):
             await zk.set("/a", bytes(100))
         assert await zk.create("/a", bytes(10)) == "/a"
 
@@ -579,7 +579,7 @@ async def test_a_request_that_no_server_would_read_is_not_sent(
 @pytest.mark.parametrize("path", ["", "a", "/a/", "//", "/a/../b", "/a\0", "/\ud800"])
 async def test_a_malformed_path_is_not_sent(autojump_clock: MockClock, nursery: trio.Nursery, path: str) -> None:
     async with client(ScriptedServers(nursery, well_behaved)) as zk:
-        with pytest.raises(BadArgumentsError, match="not a valid path"):
+        with pytest.raises(BadArgumentsError, match="a path"):
             await zk.get(path)
 
 

@@ -21,12 +21,15 @@ from attrs import frozen
 
 from zab.cli.commands import ALIASES, TAKES_DATA
 
-__all__ = ["DEFAULT_HOSTS", "ConnectionOptions", "arrange", "expand_alias"]
+__all__ = ["DEFAULT_HOSTS", "JUTE_MAXBUFFER", "ConnectionOptions", "arrange", "expand_alias"]
 
 DEFAULT_HOSTS: Final = "127.0.0.1:2181,127.0.0.1:2182,127.0.0.1:2183"
 
+JUTE_MAXBUFFER: Final = 0xFFFFF
+"""Bytes of a request, as of ZooKeeper's clients and servers that are told nothing else."""
+
 # Options of `zab` itself that are followed by a value.
-_VALUED: Final = frozenset({"-s", "--server", "--timeout", "--wait", "--auth"})
+_VALUED: Final = frozenset({"-s", "--server", "--timeout", "--wait", "--auth", "--jute-maxbuffer"})
 _HOST: Final = r"(?:\[[0-9a-fA-F:.]+\]|[\w.-]+):\d+"
 _HOSTS: Final = re.compile(rf"{_HOST}(?:,{_HOST})*(?:/.*)?")
 
@@ -40,6 +43,7 @@ class ConnectionOptions:
     wait_ms: int = 5_000
     auth: tuple[str, ...] = ()
     read_only: bool = False
+    jute_maxbuffer_bytes: int = JUTE_MAXBUFFER
 
 
 def expand_alias(words: list[str]) -> list[str]:

@@ -16,6 +16,8 @@ from typing import Any, Final
 import typer
 from attrs import frozen
 
+from zab.cli.data_command import DataCommand
+
 __all__ = ["ALIASES", "COMMANDS", "TAKES_DATA", "Command"]
 
 _FILES: Final = "Servers and files"
@@ -50,7 +52,8 @@ class Command:
             app.add_typer(loaded, name=name, help=self.summary, rich_help_panel=self.panel)
         else:
             text = f"{self.summary}\n\n{inspect.getdoc(loaded) or ''}"
-            app.command(name, help=text, rich_help_panel=self.panel)(loaded)
+            kind = DataCommand if name in TAKES_DATA else None
+            app.command(name, cls=kind, help=text, rich_help_panel=self.panel)(loaded)
 
     def announce_in(self, app: typer.Typer, name: str) -> None:
         """Show it in the help of `app`, without its code."""

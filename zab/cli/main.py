@@ -17,7 +17,7 @@ from typing import Annotated, Final, NoReturn
 
 import typer
 
-from zab.cli.arguments import DEFAULT_HOSTS, ConnectionOptions, arrange
+from zab.cli.arguments import DEFAULT_HOSTS, JUTE_MAXBUFFER, ConnectionOptions, arrange
 from zab.cli.commands import COMMANDS
 from zab.cli.exits import INTERRUPTED, REFUSED
 from zab.cli.terminal import say
@@ -55,6 +55,10 @@ def _root(
         list[str] | None, typer.Option("--auth", metavar="SCHEME:CREDENTIALS", help="Such as digest:user:password.")
     ] = None,
     read_only: Annotated[bool, typer.Option("--read-only", "-r", help="A server without a quorum will do.")] = False,
+    jute_maxbuffer_bytes: Annotated[
+        int,
+        typer.Option("--jute-maxbuffer", metavar="BYTES", min=1, help="A request's, as the servers' jute.maxbuffer."),
+    ] = JUTE_MAXBUFFER,
     _show_version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True)] = False,
 ) -> None:
     """A ZooKeeper-compatible coordination service: its servers, its tools, and a client for the command line.
@@ -67,6 +71,7 @@ def _root(
         wait_ms=round(wait_seconds * 1000),
         auth=tuple(auth or ()),
         read_only=read_only,
+        jute_maxbuffer_bytes=jute_maxbuffer_bytes,
     )
 
 

@@ -1,8 +1,8 @@
 """The client library, for trio: `async with zab.client.connect("host:port,…") as zk: …`.
 
-`connection`, `session`, `watches`, `requests`, `hosts` are the protocol without I/O: bytes and time in, effects out.
-`link`, `runtime`, `watcher` put trio around it; `client` and `transaction` are what a user sees. Imports `zab.jute`,
-`datatree` (requests, error codes, paths) and trio; never `zab.server`.
+`connection`, `session`, `watches`, `requests`, `reasons`, `hosts` are the protocol without I/O: bytes and time in,
+effects out. `link`, `runtime`, `watcher` put trio around it; `client` and `transaction` are what a user sees. Imports
+`zab.jute`, `datatree` (requests, error codes, paths) and trio; never `zab.server`.
 """
 
 from zab.client.changes import Changes
@@ -36,6 +36,7 @@ from zab.client.exceptions import (
     ReconfigInProgressError,
     RequestError,
     RequestTimeoutError,
+    RequestTooLargeError,
     RuntimeInconsistencyError,
     SessionClosedRequiresAuthError,
     SessionExpiredError,
@@ -115,6 +116,7 @@ __all__ = [
     "ReconfigInProgressError",
     "RequestError",
     "RequestTimeoutError",
+    "RequestTooLargeError",
     "RuntimeInconsistencyError",
     "SessionClosedRequiresAuthError",
     "SessionExpiredError",

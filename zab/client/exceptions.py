@@ -54,6 +54,7 @@ __all__ = [
     "ReconfigInProgressError",
     "RequestError",
     "RequestTimeoutError",
+    "RequestTooLargeError",
     "RuntimeInconsistencyError",
     "SessionClosedRequiresAuthError",
     "SessionExpiredError",
@@ -169,6 +170,10 @@ class OperationTimeoutError(RequestError, code=ErrorCode.OPERATIONTIMEOUT): ...
 class BadArgumentsError(RequestError, code=ErrorCode.BADARGUMENTS): ...
 
 
+class RequestTooLargeError(BadArgumentsError):
+    """The request is above `request_bytes_max` of the client's settings; it was never sent."""
+
+
 class UnknownSessionError(RequestError, code=ErrorCode.UNKNOWNSESSION): ...
 
 
@@ -255,10 +260,12 @@ class UnknownError(RequestError):
 EXCEPTIONS: Final = _CLASSES
 
 
-def request_error(code: int, path: str | None = None, *, index: int | None = None) -> RequestError:
+def request_error(
+    code: int, path: str | None = None, *, index: int | None = None, detail: str | None = None
+) -> RequestError:
     """The exception for an error code of a reply; `code` is not OK."""
     assert code != ErrorCode.OK
     kind = EXCEPTIONS.get(code)
     if kind is None:
         return UnknownError(code, path, index=index)
-    return kind(path, index=index)
+    return kind(path, index=index, detail=detail)

@@ -38,6 +38,7 @@ from datatree.requests import (
     WireAcl,
 )
 from zab.client.exceptions import BadArgumentsError, request_error
+from zab.client.reasons import path_fault, reason
 from zab.client.records import Acl, Identity, Stat, WatchKind, WatchMode
 from zab.client.requests import ClientRequest, Registration
 from zab.client.session import Session
@@ -92,7 +93,7 @@ class Operations:
         try:
             validate((path + "1" if sequence else path).encode())
         except (Refused, UnicodeEncodeError):
-            raise BadArgumentsError(path, detail="not a valid path") from None
+            raise BadArgumentsError(path, detail=path_fault(path + "1" if sequence else path)) from None
         # "/" names the chroot itself, but as the prefix of a sequential znode what is below it.
         return self._session.inner_path(path, prefix=sequence)
 
@@ -265,7 +266,8 @@ def _several(opcode: OpCode, operations: Sequence[Operation[Any]]) -> Operation[
 def _part(index: int, part: MultiResult, operation: Operation[Any]) -> Any:
     """The part's value, its RequestError, or None for a part that was fine and is undone."""
     if part.error != ErrorCode.OK:
-        return request_error(part.error, operation.path, index=index)
+        detail = reason(part.error, operation.opcode, operation.path)
+        return request_error(part.error, operation.path, index=index, detail=detail)
     if part.opcode == OpCode.ERROR:
         return None
     if part.opcode not in (operation.opcode, _ANSWERED_AS.get(operation.opcode)):

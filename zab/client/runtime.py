@@ -33,10 +33,10 @@ from attrs import define, field
 
 from zab.client.exceptions import (
     AuthFailedError,
-    BadArgumentsError,
     ClientClosedError,
     NotConnectedError,
     RequestError,
+    RequestTooLargeError,
     SessionExpiredError,
     ThrottledError,
     ZabError,
@@ -135,9 +135,10 @@ class Runtime:
 
     async def _pass(self, request: ClientRequest[Any]) -> None:
         """Returns when the request may be sent."""
-        if len(request.body) > self.settings.request_bytes_max:
-            detail = f"a request of {len(request.body)} bytes is above request_bytes_max"
-            raise BadArgumentsError(request.path, detail=detail)
+        bytes_max = self.settings.request_bytes_max
+        if len(request.body) > bytes_max:
+            detail = f"a request of {len(request.body):,} bytes is above jute.maxbuffer, here {bytes_max:,} bytes"
+            raise RequestTooLargeError(request.path, detail=detail)
         await trio.lowlevel.checkpoint_if_cancelled()
         self._raise_if_over(request.path)
         if self._gate or not self._has_room:

@@ -30,6 +30,7 @@ from datatree.opcodes import OpCode
 from datatree.requests import AddAuth, NoBody, PathKind
 from zab.client.connection import Connection
 from zab.client.exceptions import AuthFailedError, ConnectionLossError, request_error
+from zab.client.reasons import reason
 from zab.client.records import EventType, State, WatchEvent, WatchKind
 from zab.client.requests import Answered, Became, ClientRequest, Done, Effect, Expired, Notified, Opened, Tell
 from zab.client.watches import Table, WatchRegistry
@@ -208,7 +209,8 @@ class Session:
         elif request.opcode == OpCode.AUTH:
             yield Done(request, error=AuthFailedError())
         else:
-            yield Done(request, error=request_error(event.error, request.path))
+            detail = reason(event.error, request.opcode, request.path)
+            yield Done(request, error=request_error(event.error, request.path, detail=detail))
 
     def _notified(self, event: Notified) -> Iterator[Effect]:
         if event.zxid > self.last_zxid:

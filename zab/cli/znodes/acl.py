@@ -7,7 +7,7 @@ import typer
 from zab.cli.rendering import acl_text, json_line, stat_text
 from zab.cli.terminal import say
 from zab.cli.znodes.caller import Caller, perform
-from zab.cli.znodes.options import JsonOption, PathArgument, StatOption, acl_of
+from zab.cli.znodes.options import ACL_HELP, JsonOption, PathArgument, StatOption, acl_of
 from zab.cli.znodes.subtree import set_subtree_acl
 from zab.client import Client
 
@@ -35,7 +35,7 @@ def acl_get_command(
 def acl_set_command(
     context: typer.Context,
     path: PathArgument,
-    acl: Annotated[str, typer.Argument(metavar="ACL", help="scheme:id:cdrwa,…")],
+    acl: Annotated[str, typer.Argument(metavar="ACL", help=ACL_HELP)],
     version: Annotated[int, typer.Option("-v", "--version", help="Only this version of the ACL; -1 is any.")] = -1,
     recursive: Annotated[bool, typer.Option("-R", "--recursive", help="Of all below it too.")] = False,
     stat: StatOption = False,

@@ -3,6 +3,8 @@
 Exit codes (`zab.cli.exits`): 1 a ZabError, whose name is on standard error; 2 a ValueError; 3 a ConnectionLossError:
 whether a write was done is unknown then; 3 a SessionExpiredError, too.
 
+What went wrong is said so that somebody can do something about it on the command line (`carry_out`).
+
 A command that waits for a change goes on in its session, whichever member has it: what the watcher hears of the session
 itself is told on standard error, and is never the change that was waited for (`next_change`).
 
@@ -26,6 +28,8 @@ from zab.client import (
     Client,
     ConnectionLossError,
     EventType,
+    NoNodeError,
+    RequestTooLargeError,
     SessionExpiredError,
     Settings,
     State,
@@ -35,7 +39,7 @@ from zab.client import (
     connect,
 )
 
-__all__ = ["Caller", "Work", "exit_code", "next_change", "open_client", "perform"]
+__all__ = ["Caller", "Work", "carry_out", "exit_code", "next_change", "open_client", "perform"]
 
 Work: TypeAlias = Callable[[Client, "Caller"], Awaitable[None]]
 
@@ -64,7 +68,11 @@ def open_client(options: ConnectionOptions) -> AbstractAsyncContextManager[Clien
         if not colon:
             raise ValueError(f"--auth {text}: is not scheme:credentials")
         auth.append((scheme, credentials))
-    settings = Settings(session_timeout_ms=options.session_timeout_ms, connect_wait_ms=options.wait_ms)
+    settings = Settings(
+        session_timeout_ms=options.session_timeout_ms,
+        connect_wait_ms=options.wait_ms,
+        request_bytes_max=options.jute_maxbuffer_bytes,
+    )
     return connect(options.hosts, auth=auth, read_only=options.read_only, settings=settings)
 
 
@@ -77,7 +85,7 @@ class OneShot:
     def run(self, work: Work) -> None:
         async def session() -> None:
             async with open_client(self._options) as zk:
-                await work(zk, self)
+                await carry_out(work, zk, self, self._options.hosts)
 
         # Anywhere else an interrupt could cut a step of the protocol in half.
         trio.run(session, restrict_keyboard_interrupt_to_checkpoints=True)
@@ -92,6 +100,21 @@ class OneShot:
 
     def tell(self, state: State) -> None:
         say(f"zab: {state.value}", sys.stderr, flush=True)
+
+
+async def carry_out(work: Work, zk: Client, caller: Caller, hosts: str) -> None:
+    """The work, on a client of `hosts`. What it raises names what on the command line is to be changed."""
+    try:
+        await work(zk, caller)
+    except RequestTooLargeError as error:
+        more = "--jute-maxbuffer allows more, if the servers' jute.maxbuffer does"
+        raise RequestTooLargeError(error.path, detail=f"{error.detail}; {more}") from None
+    except NoNodeError as error:
+        servers, slash, chroot = hosts.partition("/")
+        if not slash or await zk.exists("/") is not None:
+            raise
+        more = f"zab -s {servers} create -p /{chroot} makes it"
+        raise NoNodeError(error.path, detail=f"the chroot /{chroot} does not exist; {more}") from None
 
 
 async def next_change(watcher: Watcher, caller: Caller) -> WatchEvent:

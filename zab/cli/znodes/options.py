@@ -2,15 +2,22 @@
 
 import base64
 import binascii
+import fcntl
+import os
+import stat
+import struct
 import sys
+import termios
 from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 
+from zab.cli.terminal import say
 from zab.client import Acl, parse_acl
 
 __all__ = [
+    "ACL_HELP",
     "Base64Option",
     "FileOption",
     "JsonOption",
@@ -20,6 +27,7 @@ __all__ = [
     "WatchOption",
     "acl_of",
     "data_of",
+    "tell_unread_input",
 ]
 
 PathArgument = Annotated[str, typer.Argument(metavar="PATH", show_default=False)]
@@ -30,7 +38,11 @@ VersionOption = Annotated[int, typer.Option("-v", "--version", help="Only this v
 Base64Option = Annotated[bool, typer.Option("-b", "--base64", help="DATA is base64.")]
 FileOption = Annotated[Path | None, typer.Option("--file", help="Take the data from this file; - is standard input.")]
 
+# Colons on both sides of a word are a picture for the library that draws the help, if they make the name of one.
+ACL_HELP: Final = "scheme:<id>:cdrwa, several separated by commas."
+
 _STDIN: Final = Path("-")
+_COUNT: Final = struct.Struct("i")
 
 
 def data_of(text: str | None, file: Path | None, is_base64: bool) -> bytes | None:
@@ -53,6 +65,27 @@ def data_of(text: str | None, file: Path | None, is_base64: bool) -> bytes | Non
         return base64.b64decode(data, validate=True)
     except binascii.Error as error:
         raise typer.BadParameter(f"not base64: {error}", param_hint="DATA") from error
+
+
+def tell_unread_input() -> None:
+    """Say that standard input is not read, where something is in it: somebody may have meant it to be the data."""
+    if _has_input():
+        say("zab: standard input is not read; --file - takes the data from it", sys.stderr)
+
+
+def _has_input() -> bool:
+    """Whether bytes wait in standard input, a file or a pipe. Nothing is taken out of it."""
+    try:
+        descriptor = sys.stdin.fileno()
+        mode = os.fstat(descriptor).st_mode
+        if stat.S_ISREG(mode):
+            return os.lseek(descriptor, 0, os.SEEK_CUR) < os.fstat(descriptor).st_size
+        if stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode):
+            return bool(_COUNT.unpack(fcntl.ioctl(descriptor, termios.FIONREAD, bytes(_COUNT.size)))[0])
+    except (AttributeError, OSError, ValueError):
+        # There is none, or it is closed.
+        return False
+    return False
 
 
 def acl_of(text: str) -> tuple[Acl, ...]:

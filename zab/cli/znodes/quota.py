@@ -119,7 +119,7 @@ async def set_quota(zk: Client, path: str, kind: str, limit: int) -> None:
 
 async def read_quota(zk: Client, path: str) -> tuple[str, str]:
     """The texts of the limits and of the sums. NoNodeError without a quota."""
-    if await zk.exists(_limits_path(path)) is None:
+    if await _limits(zk, path) is None:
         raise NoNodeError(path, detail="there is no quota")
     limits, _ = await zk.get(_limits_path(path))
     sums, _ = await zk.get(f"{_ROOT}{path}/zookeeper_stats")
@@ -151,6 +151,10 @@ def _limits_path(path: str) -> str:
 
 
 async def _limits(zk: Client, path: str) -> Limits | None:
+    if path == "/":
+        raise NoNodeError(path, detail="there is no quota, and none can be set on the root")
+    # Of a malformed path the path of its limits is another one, and may be well-formed.
+    await zk.exists(path)
     try:
         data, _ = await zk.get(_limits_path(path))
     except NoNodeError:

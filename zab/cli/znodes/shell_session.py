@@ -9,7 +9,7 @@ import typer
 from zab.cli.arguments import expand_alias
 from zab.cli.exits import INTERRUPTED, REFUSED, USAGE
 from zab.cli.terminal import say
-from zab.cli.znodes.caller import Work, exit_code
+from zab.cli.znodes.caller import Work, carry_out, exit_code
 from zab.client import Client, State, Watcher, ZabError
 
 __all__ = ["Shell"]
@@ -18,8 +18,9 @@ __all__ = ["Shell"]
 class Shell:
     """Runs the commands of `app` on its session. `code` is the highest exit code so far."""
 
-    def __init__(self, zk: Client, app: typer.Typer, *, is_interactive: bool) -> None:
+    def __init__(self, zk: Client, app: typer.Typer, hosts: str, *, is_interactive: bool) -> None:
         self.zk = zk
+        self.hosts = hosts
         self.code = 0
         self.lines: list[str] = []
         self.is_ended = False
@@ -35,7 +36,7 @@ class Shell:
         trio.from_thread.run(self._work, work)
 
     async def _work(self, work: Work) -> None:
-        await work(self.zk, self)
+        await carry_out(work, self.zk, self, self.hosts)
 
     def watcher(self, _zk: Client) -> Watcher:
         return self.events

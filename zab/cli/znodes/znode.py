@@ -13,10 +13,12 @@ from typing import Annotated
 
 import typer
 
+from zab.cli.arguments import ConnectionOptions
 from zab.cli.rendering import event_line, json_data, json_event, json_line, stat_text
 from zab.cli.terminal import say, say_data
 from zab.cli.znodes.caller import Caller, next_change, perform
 from zab.cli.znodes.options import (
+    ACL_HELP,
     Base64Option,
     FileOption,
     JsonOption,
@@ -26,6 +28,7 @@ from zab.cli.znodes.options import (
     WatchOption,
     acl_of,
     data_of,
+    tell_unread_input,
 )
 from zab.cli.znodes.subtree import DELETE_BATCH_COUNT, delete_subtree, walk
 from zab.client import OPEN_ACL, Client, NoNodeError
@@ -46,7 +49,7 @@ def create_command(
     context: typer.Context,
     path: PathArgument,
     data: Annotated[str | None, typer.Argument(metavar="DATA", show_default=False)] = None,
-    acl: Annotated[str | None, typer.Argument(metavar="ACL", help="scheme:id:cdrwa,…", show_default=False)] = None,
+    acl: Annotated[str | None, typer.Argument(metavar="ACL", help=ACL_HELP, show_default=False)] = None,
     sequence: Annotated[bool, typer.Option("-s", "--sequence", help="Append ten digits that count up.")] = False,
     ephemeral: Annotated[bool, typer.Option("-e", "--ephemeral", help="Gone with the session.")] = False,
     container: Annotated[bool, typer.Option("-c", "--container", help="Gone once its last child is.")] = False,
@@ -61,6 +64,8 @@ def create_command(
 ) -> None:
     content = data_of(data, file, is_base64)
     entries = OPEN_ACL if acl is None else acl_of(acl)
+    if content is None and isinstance(context.obj, ConnectionOptions):
+        tell_unread_input()
 
     async def work(zk: Client, _caller: Caller) -> None:
         if parents:
@@ -70,7 +75,10 @@ def create_command(
             found = await zk.create(path, content, entries, **mode, ttl_ms=ttl_ms, if_not_exists=True)
             say(json_line({"path": found}) if json else f"{found} exists")
             return
-        created, stat = await zk.create2(path, content, entries, **mode, ttl_ms=ttl_ms)
+        try:
+            created, stat = await zk.create2(path, content, entries, **mode, ttl_ms=ttl_ms)
+        except NoNodeError as error:
+            raise error if parents else NoNodeError(path, detail=f"{error.detail}; -p creates it") from None
         say(json_line({"path": created, "stat": stat}) if json else f"Created {created}")
 
     perform(context, work)
@@ -128,7 +136,7 @@ def set_command(
 ) -> None:
     content = data_of(data, file, is_base64)
     if content is None:
-        raise typer.BadParameter("give DATA or --file")
+        raise typer.BadParameter("give DATA, or --file, where - is standard input")
 
     async def work(zk: Client, _caller: Caller) -> None:
         changed = await zk.set(path, content, version)

@@ -1,0 +1,90 @@
+"""Refusals that say why, and what to do about it."""
+
+from collections.abc import Iterator
+
+import pytest
+import trio
+
+from tests.cli.commands import PATIENCE_SECONDS, Run, run, started
+from tests.rigs.zab_server import zab_servers
+from zab.client import CREATOR_ALL_ACL, connect
+
+__all__ = ["run"]
+
+
+@pytest.fixture(scope="module")
+def hosts() -> Iterator[str]:
+    """One server with nothing switched on, and `/closed`, which is only its maker's."""
+
+    async def make(hosts: str) -> None:
+        async with connect(hosts, auth=[("digest", "bob:pw")]) as zk:
+            await zk.create("/closed", b"x", CREATOR_ALL_ACL)
+            await zk.create("/closed/below")
+
+    with zab_servers(1) as servers:
+        trio.run(make, servers.hosts)
+        yield servers.hosts
+
+
+OFF = "the operation is switched off; {}=true in the zoo.cfg of all members switches it on"
+MISSING = "no identity of the connection has the permission {} of {}"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["create", "-t", "60000", "/t"], "UNIMPLEMENTED /t: " + OFF.format("extendedTypesEnabled")),
+        (["create", "--if-not-exists", "/i"], "UNIMPLEMENTED /i: " + OFF.format("createIfNotExistsEnabled")),
+        (["create", "/no/such/z"], "NONODE /no/such/z: its parent /no/such does not exist; -p creates it"),
+        (["create", "-s", "/no/z-"], "NONODE /no/z-: its parent /no does not exist; -p creates it"),
+        (["get", "none"], "BADARGUMENTS none: a path begins with a slash"),
+        (["get", ""], "BADARGUMENTS : a path begins with a slash"),
+        (["ls", "/none/"], "BADARGUMENTS /none/: a path does not end with a slash"),
+        (["set", "//a", "x"], "BADARGUMENTS //a: a path has no two slashes in a row"),
+        (["stat", "/a/../b"], "BADARGUMENTS /a/../b: no part of a path is .."),
+        (["delete", "/a\N{DELETE}"], "BADARGUMENTS /a\N{DELETE}: U+007F may not stand in a path"),
+        (["quota", "list", "/"], "NONODE /: there is no quota, and none can be set on the root"),
+        (["quota", "delete", "/"], "NONODE /: there is no quota, and none can be set on the root"),
+        (["quota", "list", "a"], "BADARGUMENTS a: a path begins with a slash"),
+    ],
+)
+def test_a_refusal_says_why(hosts: str, run: Run, words: list[str], said: str) -> None:
+    assert run("-s", hosts, *words) == 1
+    assert (run.out, run.err) == ("", f"zab: {said}\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "permission", "of"),
+    [
+        (["get", "/closed"], "READ", "it"),
+        (["ls", "/closed"], "READ", "it"),
+        (["count", "/closed"], "READ", "it"),
+        (["acl", "get", "/closed"], "READ or ADMIN", "it"),
+        (["set", "/closed", "y"], "WRITE", "it"),
+        (["acl", "set", "/closed", "world:anyone:r"], "ADMIN", "it"),
+        (["create", "/closed/new"], "CREATE", "its parent /closed"),
+        (["delete", "/closed/below"], "DELETE", "its parent /closed"),
+    ],
+)
+def test_the_permission_that_is_missing_is_named(
+    hosts: str, run: Run, words: list[str], permission: str, of: str
+) -> None:
+    assert run("-s", hosts, *words) == 1
+    path = next(word for word in words if word.startswith("/closed"))
+    assert (run.out, run.err) == ("", f"zab: NOAUTH {path}: {MISSING.format(permission, of)}\n")
+
+
+@pytest.mark.parametrize("words", [["get", "/a"], ["create", "/a"], ["create", "-p", "/a/b"], ["ls"]])
+def test_a_chroot_that_does_not_exist_is_named(hosts: str, run: Run, words: list[str]) -> None:
+    assert run("-s", f"{hosts}/no/such", *words) == 1
+    more = f"the chroot /no/such does not exist; zab -s {hosts} create -p /no/such makes it\n"
+    assert run.err.endswith(more)
+    with started("-s", f"{hosts}/no/such", "shell") as process:
+        _, err = process.communicate(f"{' '.join(words)}\n", timeout=PATIENCE_SECONDS)
+    assert err.endswith(more)
+
+
+def test_a_znode_that_is_missing_below_a_chroot_is_only_that(hosts: str, run: Run) -> None:
+    run("-s", hosts, "create", "/chroot")
+    assert run("-s", f"{hosts}/chroot", "get", "/a") == 1
+    assert run.err == "zab: NONODE /a: there is no znode at the path, or none at its parent\n"

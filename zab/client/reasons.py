@@ -1,0 +1,82 @@
+"""Why a request was refused, where that follows from what was asked: more than the meaning of its error code.
+
+    NOAUTH          the permission that is missing, and of which znode
+    NONODE          of a create: the parent that is not there
+    UNIMPLEMENTED   the key of `zoo.cfg` that switches the operation on
+    BADARGUMENTS    what is wrong with a path; that is said before anything is sent
+
+Paths are the caller's. Pure.
+"""
+
+from typing import Final
+
+from datatree.errors import ErrorCode
+from datatree.opcodes import OpCode
+from datatree.paths import is_valid_name
+
+__all__ = ["path_fault", "reason"]
+
+_CREATES: Final = frozenset(
+    {OpCode.CREATE, OpCode.CREATE2, OpCode.CREATE_CONTAINER, OpCode.CREATE_TTL, OpCode.CREATE_IF_NOT_EXISTS}
+)
+# The permission, of the znode itself or of its parent.
+_PERMISSIONS: Final = {
+    **dict.fromkeys(_CREATES, ("CREATE", True)),
+    OpCode.DELETE: ("DELETE", True),
+    OpCode.SET_DATA: ("WRITE", False),
+    OpCode.RECONFIG: ("WRITE", False),
+    OpCode.SET_ACL: ("ADMIN", False),
+    OpCode.GET_ACL: ("READ or ADMIN", False),
+    OpCode.EXISTS: ("READ", False),
+    OpCode.GET_DATA: ("READ", False),
+    OpCode.GET_CHILDREN: ("READ", False),
+    OpCode.GET_CHILDREN2: ("READ", False),
+    OpCode.GET_ALL_CHILDREN_NUMBER: ("READ", False),
+    OpCode.CHECK: ("READ", False),
+}
+_KEYS: Final = {OpCode.CREATE_TTL: "extendedTypesEnabled", OpCode.CREATE_IF_NOT_EXISTS: "createIfNotExistsEnabled"}
+
+
+def reason(code: int, opcode: int, path: str | None) -> str | None:
+    """A sentence on a request of type `opcode` that was answered with `code`; None where there is no more to say."""
+    if code == ErrorCode.UNIMPLEMENTED and opcode in _KEYS:
+        return (
+            f"the operation is switched off; {_KEYS[OpCode(opcode)]}=true in the zoo.cfg of all members switches it on"
+        )
+    if path is None:
+        return None
+    if code == ErrorCode.NONODE and opcode in _CREATES:
+        return f"its parent {_parent(path)} does not exist"
+    if code == ErrorCode.NOAUTH and opcode in _PERMISSIONS:
+        permission, is_of_parent = _PERMISSIONS[OpCode(opcode)]
+        where = f"its parent {_parent(path)}" if is_of_parent else "it"
+        return f"no identity of the connection has the permission {permission} of {where}"
+    return None
+
+
+def path_fault(path: str) -> str:
+    """What is wrong with a path that is not valid."""
+    if not path.startswith("/"):
+        return "a path begins with a slash"
+    if path.endswith("/"):
+        return "a path does not end with a slash"
+    for name in path[1:].split("/"):
+        if not name:
+            return "a path has no two slashes in a row"
+        if name in (".", ".."):
+            return f"no part of a path is {name}"
+        for character in name:
+            if not _is_allowed(character):
+                return f"U+{ord(character):04X} may not stand in a path"
+    return "not a valid path"
+
+
+def _is_allowed(character: str) -> bool:
+    try:
+        return is_valid_name(character.encode() + b"x")
+    except UnicodeEncodeError:
+        return False
+
+
+def _parent(path: str) -> str:
+    return path.rpartition("/")[0] or "/"
