@@ -3,7 +3,7 @@
     NOAUTH          the permission that is missing, and of which znode
     NONODE          of a create: the parent that is not there
     UNIMPLEMENTED   the key of `zoo.cfg` that switches the operation on
-    BADARGUMENTS    what is wrong with a path; that is said before anything is sent
+    BADARGUMENTS    what is wrong with a path, said before anything is sent; that the reads ask for too much at once
 
 Paths are the caller's. Pure.
 """
@@ -43,6 +43,8 @@ def reason(code: int, opcode: int, path: str | None) -> str | None:
         return (
             f"the operation is switched off; {_KEYS[OpCode(opcode)]}=true in the zoo.cfg of all members switches it on"
         )
+    if code == ErrorCode.BADARGUMENTS and opcode == OpCode.MULTI_READ:
+        return "the answer is above the server's jute.maxbuffer; ask for less at once"
     if path is None:
         return None
     if code == ErrorCode.NONODE and opcode in _CREATES:

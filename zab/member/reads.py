@@ -185,7 +185,7 @@ def get_ephemerals(state: ReadState, connection: ClientConnection, xid: int, fra
 
 
 def multi_read(state: ReadState, connection: ClientConnection, xid: int, frame: bytes) -> bytes:
-    """Each part succeeds or fails for itself. An answer larger than any client takes (jute.maxbuffer) is refused."""
+    """Each part succeeds or fails for itself. Asking for more than any client takes (jute.maxbuffer) is refused."""
     body = decode(OpCode.MULTI_READ, frame, BODY_AT)
     assert isinstance(body, Multi)
     pieces: list[bytes] = []
@@ -195,7 +195,7 @@ def multi_read(state: ReadState, connection: ClientConnection, xid: int, frame: 
         piece = _part_read(state, connection, opcode, wanted.path or ROOT)
         room -= len(piece)
         if room < 0:
-            return reply(xid, state.tree.applied, ErrorCode.MARSHALLINGERROR)
+            return reply(xid, state.tree.applied, ErrorCode.BADARGUMENTS)
         pieces.append(piece)
     return reply(xid, state.tree.applied, 0, multi_body(pieces))
 

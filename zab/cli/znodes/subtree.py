@@ -2,11 +2,14 @@
 
 None of this is one atomic step: znodes that appear or vanish meanwhile may be left out. A znode that vanished is no
 error. A child that appeared below a znode to be deleted is NOTEMPTY.
+
+Many are listed with one request, as long as the answer is not larger than a server gives at once.
 """
 
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final
 
-from zab.client import Acl, BadArgumentsError, Client, GetChildren, NoNodeError, RequestError
+from zab.client import Acl, BadArgumentsError, Client, GetChildren, NoAuthError, NoNodeError, RequestError
 
 __all__ = ["DELETE_BATCH_COUNT", "child_path", "delete_subtree", "set_subtree_acl", "walk"]
 
@@ -20,26 +23,47 @@ def child_path(parent: str, name: str) -> str:
     return f"/{name}" if parent == "/" else f"{parent}/{name}"
 
 
-async def walk(zk: Client, path: str) -> list[str]:
-    """The paths of the subtree, every znode before its children, level by level. NoNodeError when there is none."""
+async def walk(zk: Client, path: str, unreadable: list[NoAuthError] | None = None) -> list[str]:
+    """The paths of the subtree, every znode before its children, level by level. NoNodeError when there is none.
+
+    unreadable: gets the errors of znodes below `path` whose children may not be listed. Without it the first is raised.
+    """
     found, level = [path], [path]
     while level:
         below: list[str] = []
         for at in range(0, len(level), _READ_BATCH_COUNT):
             batch = level[at : at + _READ_BATCH_COUNT]
-            for parent, names in zip(batch, await zk.multi_read([GetChildren(p) for p in batch]), strict=True):
-                if isinstance(names, NoNodeError) and parent != path:
-                    continue
-                below += [child_path(parent, name) for name in _value(names, parent)]
+            for parent, names in zip(batch, await _list(zk, batch), strict=True):
+                if not isinstance(names, RequestError):
+                    below += [child_path(parent, name) for name in names]
+                elif isinstance(names, NoAuthError) and parent != path and unreadable is not None:
+                    unreadable.append(names)
+                elif not isinstance(names, NoNodeError) or parent == path:
+                    raise names
         found += below
         level = below
     return found
 
 
-def _value(result: Any, path: str) -> Any:
-    if isinstance(result, RequestError):
-        raise type(result)(path)
-    return result
+async def _list(zk: Client, paths: Sequence[str]) -> list[list[str] | RequestError]:
+    """The names of the children of each."""
+    try:
+        if len(paths) == 1:
+            return [await zk.get_children(paths[0])]
+        listed: list[list[str] | RequestError] = await zk.multi_read([GetChildren(path) for path in paths])
+    except BadArgumentsError:
+        # More than one answer holds.
+        if len(paths) == 1:
+            raise
+        half = len(paths) // 2
+        return await _list(zk, paths[:half]) + await _list(zk, paths[half:])
+    except (NoNodeError, NoAuthError) as error:
+        return [error]
+    for each in listed:
+        if isinstance(each, RequestError):
+            # Which one of a request of ours it was is nobody's concern.
+            each.index = None
+    return listed
 
 
 async def delete_subtree(zk: Client, path: str, batch_count: int = DELETE_BATCH_COUNT) -> int:

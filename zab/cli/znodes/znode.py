@@ -14,6 +14,7 @@ from typing import Annotated
 import typer
 
 from zab.cli.arguments import ConnectionOptions
+from zab.cli.exits import REFUSED
 from zab.cli.rendering import event_line, json_data, json_event, json_line, stat_text
 from zab.cli.terminal import say, say_data
 from zab.cli.znodes.caller import Caller, next_change, perform
@@ -31,7 +32,7 @@ from zab.cli.znodes.options import (
     tell_unread_input,
 )
 from zab.cli.znodes.subtree import DELETE_BATCH_COUNT, delete_subtree, walk
-from zab.client import OPEN_ACL, Client, NoNodeError
+from zab.client import OPEN_ACL, Client, NoAuthError, NoNodeError
 
 __all__ = [
     "count_command",
@@ -183,8 +184,13 @@ def ls_command(
 
     async def work(zk: Client, caller: Caller) -> None:
         if recursive:
-            paths = sorted(await walk(zk, path))
-            say(json_line({"path": path, "paths": paths}) if json else "\n".join(paths))
+            skipped: list[NoAuthError] = []
+            paths = sorted(await walk(zk, path, skipped))
+            say(json_line({"path": path, "paths": paths}) if json else "\n".join(paths), flush=True)
+            for error in skipped:
+                say(f"zab: what is below is left out: {error}", sys.stderr)
+            if skipped:
+                raise typer.Exit(REFUSED)
             return
         watcher = caller.watcher(zk) if watch else None
         names, found = await zk.get_children2(path, watch=watcher)
