@@ -442,3 +442,14 @@ def test_follow_prints_as_it_comes(run: Run, member: Member, monkeypatch: pytest
     assert run("log", "--follow", member.path) == 130
     assert run.out.count("uncommitted - ") == 3
     assert run.err == "zab: committed up to 0x100000001\nzab: committed up to 0x100000002\n"
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [(b"", "it is empty"), (b"x", "it begins with b'x'"), (b"tickTime=2000\n", "it begins with b'tick'")],
+)
+def test_a_file_that_is_no_snapshot_is_said_to_be_none(run: Run, tmp_path: Path, data: bytes, why: str) -> None:
+    path = tmp_path / "snapshot.1"
+    path.write_bytes(data)
+    assert run("snapshot", path) == 1
+    assert (run.out, run.err) == ("", f"zab: {path}: neither a snapshot of zab nor one of ZooKeeper ({why})\n")

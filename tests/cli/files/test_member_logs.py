@@ -408,7 +408,7 @@ def test_wrong_members_are_refused(run: Run, members: list[Member], tmp_path: Pa
     native.mkdir(parents=True)
     for directory in (native, native.parent):
         assert run("log", one.root, directory) == 1
-        assert "name one log file of one member" in run.err
+        assert "name the directory of one member" in run.err
 
 
 @pytest.mark.java

@@ -1,4 +1,5 @@
-"""What is in a file: `zab snapshot FILE` and `zab log FILE`, and `zab log DIR DIR DIR` for the members of a ZooKeeper.
+"""What is in a file: `zab snapshot FILE` and `zab log FILE`; `zab log DIR` for all logs of a member of ours, and
+`zab log DIR DIR DIR` for the members of a ZooKeeper.
 
 A file is native or ZooKeeper's, as its first bytes say. The text is that of ZooKeeper's own formatters
 (`zab.cli.files.formatters`), znodes in the order of the file and sessions by id. A snapshot is verified as a whole
@@ -13,11 +14,11 @@ Exit codes: 0; 1 the file is damaged, or no such file of ours or ZooKeeper's; 2 
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Final, TypeAlias
 
 import typer
 from attrs import define
@@ -27,9 +28,11 @@ from rich.progress import Progress
 from datatree.cursor import SnapshotCursor
 from datatree.snapshot import SnapshotError, SnapshotLoader
 from datatree.zookeeper.files import ZooKeeperFileError, chunks_of, parse_file_name
+from datatree.zookeeper.snappy import MAGIC as SNAPPY_MAGIC
 from datatree.zookeeper.snapshot import SnapshotReader, SnapshotZnode, cursor_znodes, uncompressed
 from zab.cli.exits import REFUSED, fail
 from zab.cli.files.formatters import java_text, session_line, snapshot_json, txn_json, txn_line, znode_block
+from zab.cli.files.history import History, is_of_member
 from zab.cli.files.log_files import Damage, Entry, Event, NativeLog, UnreadableError, ZooKeeperLog, open_log
 from zab.cli.files.member_logs import MemberLogs, open_members
 from zab.cli.terminal import on_terminal
@@ -44,12 +47,20 @@ POLL_SECONDS: Final = 0.2
 _ZNODE_BYTES: Final = 93
 _NATIVE_SNAPSHOT: Final = b"ZSNP"
 _LOGS: Final = (b"ZLOG", b"ZKLG")
+# As it is, and compressed with gzip and snappy.
+_ZOOKEEPER_SNAPSHOTS: Final = (b"ZKSN", b"\x1f\x8b", SNAPPY_MAGIC[:4])
 
 _File = Annotated[Path, typer.Argument(metavar="FILE", exists=True, dir_okay=False, readable=True)]
 _Files = Annotated[
     list[Path],
-    typer.Argument(metavar="FILE|DIR", exists=True, readable=True, help="A log, or data directories of ZooKeeper."),
+    typer.Argument(
+        metavar="FILE|DIR",
+        exists=True,
+        readable=True,
+        help="A log, the data directory of a member, or those of several members of ZooKeeper.",
+    ),
 ]
+_Log: TypeAlias = NativeLog | History | ZooKeeperLog | MemberLogs
 
 
 @define
@@ -90,11 +101,11 @@ def log_command(
         typer.Option("--uncommitted", help="Follow one member of ZooKeeper, whose log does not say what is committed."),
     ] = False,
 ) -> None:
-    """`uncommitted` marks those above the high-water mark. Of several members of ZooKeeper, whose data directories are
-    given, what a majority of them has is printed.
+    """`uncommitted` marks those above the high-water mark. Of a directory of ours, all that the member has logged and
+    kept is printed; of several members of ZooKeeper, what a majority of them has.
     """
     try:
-        log = open_members(files) if len(files) > 1 or files[0].is_dir() else open_log(files[0])
+        log = _open(files)
     except UnreadableError as error:
         fail(error)
     _check_uncommitted(log, follow=follow, uncommitted=uncommitted)
@@ -121,7 +132,15 @@ def log_command(
         raise typer.Exit(REFUSED)
 
 
-def _check_uncommitted(log: NativeLog | ZooKeeperLog | MemberLogs, *, follow: bool, uncommitted: bool) -> None:
+def _open(files: Sequence[Path]) -> _Log:
+    """Raises UnreadableError."""
+    [first, *others] = files
+    if others or not first.is_dir():
+        return open_members(files) if others else open_log(first)
+    return History(first) if is_of_member(first) else open_members(files)
+
+
+def _check_uncommitted(log: _Log, *, follow: bool, uncommitted: bool) -> None:
     """Nothing that a change of leader could take away is shown unless asked for."""
     is_untold = isinstance(log, ZooKeeperLog) or (isinstance(log, MemberLogs) and log.is_alone)
     if follow and is_untold and not uncommitted:
@@ -146,7 +165,7 @@ class LogOutput:
         self._as_json = as_json
         self._out = _writer()
 
-    def title(self, log: NativeLog | ZooKeeperLog | MemberLogs) -> None:
+    def title(self, log: _Log) -> None:
         if not self._as_json:
             self._out(f"{log.title}\n")
 
@@ -189,6 +208,9 @@ def _read_snapshot(file: Path, moved_to: Callable[[int], None]) -> SnapshotConte
     if magic in _LOGS:
         fail(f"{file}: a log, not a snapshot: zab log {file}")
     disk = RealDisk(".", lock=False)
+    if not magic.startswith((_NATIVE_SNAPSHOT, *_ZOOKEEPER_SNAPSHOTS)):
+        begins = f"it begins with {magic!r}" if magic else "it is empty"
+        fail(f"{file}: neither a snapshot of zab nor one of ZooKeeper ({begins})")
     if magic == _NATIVE_SNAPSHOT:
         return _native_snapshot(SnapshotLoader(disk, str(file)), moved_to)
 

@@ -27,7 +27,7 @@ from attrs import define
 
 from datatree.log.batch import Batch, BatchError, parse
 from datatree.log.epochs import DIRECTORY, load_mark
-from datatree.log.frame import FRAME_HEADER_BYTES, Frame, read_header, scan, seed_of
+from datatree.log.frame import FRAME_HEADER_BYTES, Frame, Scan, read_header, scan, seed_of
 from datatree.log.segment import SEGMENT_HEADER_BYTES, read_segment_header
 from datatree.record import RecordError, Txn, decode_all
 from datatree.zookeeper.files import ZooKeeperFileError, chunks_of, parse_file_name
@@ -43,6 +43,7 @@ __all__ = [
     "UnreadableError",
     "ZooKeeperLog",
     "has_begun",
+    "logs_in",
     "open_log",
 ]
 
@@ -95,7 +96,7 @@ def open_log(path: Path) -> "NativeLog | ZooKeeperLog":
     raise UnreadableError(f"{path}: offset 0: neither a log of zab nor one of ZooKeeper (it begins with {magic!r})")
 
 
-def _logs(directory: Path) -> list[tuple[int, Path]]:
+def logs_in(directory: Path) -> list[tuple[int, Path]]:
     """The logs in a directory as (zxid, path), by rising zxid."""
     found = []
     for path in directory.iterdir():
@@ -110,7 +111,7 @@ def _next_file(path: Path) -> Path | None:
     here = parse_file_name(path.name)
     if here is None or here.kind != "log":
         return None
-    return next((other for zxid, other in _logs(path.parent) if zxid > here.zxid), None)
+    return next((other for zxid, other in logs_in(path.parent) if zxid > here.zxid), None)
 
 
 def has_begun(path: Path, header_bytes: int) -> bool:
@@ -162,11 +163,7 @@ class NativeLog:
 
     def dump(self) -> Iterator[Event]:
         """What is in the file. Later batches may say that a transaction is committed, so their marks are read first."""
-        data = self._disk.read(str(self.path))
-        found = scan(data, self.header.first, SEGMENT_HEADER_BYTES)
-        for part in found.parts:
-            for batch in part.batches if isinstance(part, Frame) else part.kept:
-                self.mark = max(self.mark, batch.mark)
+        found = self._scan()
         for part in found.parts:
             if isinstance(part, Frame):
                 start = part.offset + FRAME_HEADER_BYTES
@@ -182,6 +179,18 @@ class NativeLog:
                 yield Note(f"{self.path}: offset {part.at}: torn, never acknowledged from here on: {part.reason}")
                 return
             yield Damage(str(self.path), part.at, part.reason)
+
+    def _scan(self) -> Scan:
+        found = scan(self._disk.read(str(self.path)), self.header.first, SEGMENT_HEADER_BYTES)
+        for part in found.parts:
+            for batch in part.batches if isinstance(part, Frame) else part.kept:
+                self.mark = max(self.mark, batch.mark)
+        return found
+
+    def find_mark(self) -> int:
+        """The high-water mark, as all of the file and the one beside it say."""
+        self._scan()
+        return self.mark
 
     def _entries(self, batch: Batch, offset: int) -> Iterator[Event]:
         try:
@@ -215,7 +224,7 @@ class NativeLog:
         following = _next_file(self.path)
         if not self._is_in_place():
             # Cut off as a whole, or set aside: the newest file is the one that is written to.
-            logs = _logs(self.path.parent)
+            logs = logs_in(self.path.parent)
             following = logs[-1][1] if logs else None
         if following is None or not has_begun(following, SEGMENT_HEADER_BYTES):
             return

@@ -50,7 +50,7 @@ def open_members(directories: Sequence[Path]) -> "MemberLogs":
             raise UnreadableError(f"{given}: a file; with several members, name the directory of each")
         if given.name == NATIVE_DIRECTORY or (given / NATIVE_DIRECTORY).is_dir():
             raise UnreadableError(
-                f"{given}: the logs of zab say themselves what is committed: name one log file of one member"
+                f"{given}: the logs of zab say themselves what is committed: name the directory of one member"
             )
         directory = given / DIRECTORY if (given / DIRECTORY).is_dir() else given
         if directory.name != DIRECTORY and not any(named_files(_DISK, str(directory), kind) for kind in _KINDS):

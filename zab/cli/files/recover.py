@@ -1,6 +1,6 @@
 """`zab recover`: a new ensemble begins with what one stopped member has, after a majority lost its data.
 
-    zab recover /var/lib/zab              says what would be kept and lost, and changes nothing; exit code 1
+    zab recover /var/lib/zab              says what would be kept and lost, and changes nothing
     zab recover --force /var/lib/zab      does it
 
 A member without a majority does not lead: it cannot prove that it has what others acknowledged. The operator can say
@@ -19,7 +19,7 @@ The new files are written aside and synced, then the names are exchanged. The di
 Deliberately not here: moments of the past, several directories, damaged ones and those of ZooKeeper; `zab restore`
 makes an ensemble out of these.
 
-Exit codes: 0; 1 not done, and the reason; 2 wrong usage.
+Exit codes: 0, also where it is only said what would be done; 1 it cannot be done, and the reason; 2 wrong usage.
 """
 
 import contextlib
@@ -39,7 +39,7 @@ from datatree.log.epochs import DIRECTORY, load_member
 from datatree.record import RecordError, decode_all
 from datatree.recovery.beginning import begin_history
 from datatree.recovery.recover import Recovered, examine
-from zab.cli.exits import REFUSED, fail
+from zab.cli.exits import fail
 from zab.cli.new_members import EPOCH_MAX, Format, Target, asides, own_id, sync_path
 from zab.cli.terminal import count_of
 from zab.host.disk import DirectoryInUseError, RealDisk
@@ -88,7 +88,7 @@ def recover_command(
                 print(line)
             if not force:
                 print(f"nothing was changed: zab recover --force {directory} does it", file=sys.stderr)
-                raise typer.Exit(REFUSED)
+                return
             for line in _begin(found, roots):
                 print(line)
     except RefusedError as error:
