@@ -14,7 +14,8 @@ What an operation raises: the exception of the error code (`zab.client.exception
 connection broke before the answer, which leaves open whether a write happened; NotConnectedError or ThrottledError when
 it was never sent; SessionExpiredError when the session is over.
 
-A path is absolute, `version` -1 matches every version, `data` may be None, which the service keeps apart from b"".
+A path is absolute, `version` -1 matches every version. `data` is bytes, and TypeError is raised for text; it may be
+None, which the service keeps apart from b"".
 
 Deliberately not here: recipes, and retries: what is safe to repeat only the caller knows (see `RequestError.definite`).
 """
@@ -67,8 +68,10 @@ async def connect(
     random: decides the order of the servers and the pauses. dial: opens the streams instead of TCP.
 
     Raises ValueError for malformed hosts, NotConnectedError when no server took the session in `connect_wait_ms`,
-    SessionExpiredError when `resume` names a session that is over.
+    SessionExpiredError when `resume` names a session that is over, RuntimeError where trio does not run.
     """
+    if not trio.lowlevel.in_trio_run():
+        raise RuntimeError("zab.client needs trio: run it with trio.run(main), not with asyncio.run(main)")
     settings = settings or Settings()
     if session_timeout_ms is not None:
         settings = evolve(settings, session_timeout_ms=session_timeout_ms)

@@ -115,7 +115,7 @@ class Operations:
     ) -> Operation[tuple[str, Stat]]:
         opcode, flags = _create_mode(path, ephemeral, sequence, container, ttl_ms)
         entries = tuple(entry.to_wire() for entry in acl)
-        body = Create(self._inner(path, sequence=sequence), data, entries, flags, ttl_ms)
+        body = Create(self._inner(path, sequence=sequence), _checked(data, path), entries, flags, ttl_ms)
         return Operation(opcode, body, self._created, path)
 
     def create_if_not_exists(
@@ -132,14 +132,15 @@ class Operations:
         if sequence or container or ttl_ms is not None:
             raise BadArgumentsError(path, detail="only a plain or an ephemeral znode is created if it does not exist")
         entries = tuple(entry.to_wire() for entry in acl)
-        body = Create(self._inner(path), data, entries, int(ephemeral))
+        body = Create(self._inner(path), _checked(data, path), entries, int(ephemeral))
         return Operation(OpCode.CREATE_IF_NOT_EXISTS, body, self._session.outer_path, path)
 
     def delete(self, path: str, version: int) -> Operation[None]:
         return Operation(OpCode.DELETE, PathVersion(self._inner(path), version), _nothing, path)
 
     def set(self, path: str, data: bytes | None, version: int) -> Operation[Stat]:
-        return Operation(OpCode.SET_DATA, SetData(self._inner(path), data, version), Stat.from_wire, path)
+        body = SetData(self._inner(path), _checked(data, path), version)
+        return Operation(OpCode.SET_DATA, body, Stat.from_wire, path)
 
     def set_acl(self, path: str, acl: Iterable[Acl], version: int) -> Operation[Stat]:
         entries = tuple(entry.to_wire() for entry in acl)
@@ -235,6 +236,13 @@ class Operations:
 
     def multi_read(self, operations: Sequence[Operation[Any]]) -> Operation[list[Any]]:
         return _several(OpCode.MULTI_READ, operations)
+
+
+def _checked(data: bytes | None, path: str) -> bytes | None:
+    """Raises TypeError: text is not encoded by guess."""
+    if data is not None and not isinstance(data, bytes | bytearray | memoryview):
+        raise TypeError(f"the data of {path} must be bytes or None, not {type(data).__name__}")
+    return data
 
 
 def _create_mode(path: str, ephemeral: bool, sequence: bool, container: bool, ttl_ms: int | None) -> tuple[OpCode, int]:
