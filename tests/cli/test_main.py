@@ -107,5 +107,6 @@ def test_stat_has_the_lines_of_zookeepers_shell() -> None:
 def test_event_has_the_form_of_zookeepers_shell() -> None:
     event = WatchEvent(EventType.DATA_CHANGED, "/a", State.CONNECTED, 7)
     assert event_block(event) == (
-        "\nWATCHER::\n\nWatchedEvent state:SyncConnected type:NodeDataChanged path:/a zxid: 7"
+        "\nWATCHER::\n\nWatchedEvent state:SyncConnected type:NodeDataChanged path:/a zxid: 0x7"
     )
+    assert event_block(event._replace(zxid=-1)).endswith(" zxid: -1")

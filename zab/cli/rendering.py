@@ -2,7 +2,8 @@
 
 stat      eleven lines `cZxid = 0x…`, `ctime = Thu Jan 01 00:00:00 UTC 1970`, … as ZooKeeper's shell prints them
 ACL       two lines per entry, `'digest,'bob:…` and `: cdrwa`
-event     a blank line, `WATCHER::`, a blank line, `WatchedEvent state:… type:… path:… zxid: …`
+event     a blank line, `WATCHER::`, a blank line, `WatchedEvent state:… type:… path:… zxid: …`, the zxid in hexadecimal
+          as everywhere, or -1 where the server does not tell it
 JSON      one object per line; a Stat has the names of `zab.client.Stat`, data is a string under "data" when it is
           UTF-8, else base64 under "data_base64"
 """
@@ -68,13 +69,17 @@ def acl_text(acl: tuple[Acl, ...]) -> str:
 
 def event_block(event: WatchEvent) -> str:
     path = event.path or "null"
-    named = f"state:{_STATES[event.state]} type:{_EVENTS[event.type]} path:{path} zxid: {event.zxid}"
+    named = f"state:{_STATES[event.state]} type:{_EVENTS[event.type]} path:{path} zxid: {_zxid(event)}"
     return f"\nWATCHER::\n\nWatchedEvent {named}"
 
 
 def event_line(event: WatchEvent) -> str:
     """One line for `zab watch`."""
-    return f"{event.type.name} {event.path} zxid={event.zxid:#x}"
+    return f"{event.type.name} {event.path} zxid={_zxid(event)}"
+
+
+def _zxid(event: WatchEvent) -> str:
+    return "-1" if event.zxid == -1 else f"{event.zxid:#x}"
 
 
 def json_event(event: WatchEvent) -> dict[str, Any]:

@@ -4,6 +4,7 @@ import os
 import pty
 import re
 import select
+import shlex
 import signal
 import subprocess
 import sys
@@ -18,7 +19,7 @@ from prompt_toolkit.document import Document
 from tests.cli.commands import PATIENCE_SECONDS, started
 from tests.client.running import KINDS, running
 from zab.cli.znodes import completion
-from zab.cli.znodes.completion import ShellCompleter
+from zab.cli.znodes.completion import ShellCompleter, last_word
 from zab.cli.znodes.shell_commands import SESSION_COMMANDS, ZNODE_COMMANDS
 
 ZAB = [sys.executable, "-m", "zab.cli.main"]
@@ -59,12 +60,12 @@ def test_a_last_line_without_its_end_runs_too(hosts: str) -> None:
 
 
 def test_a_failure_does_not_end_the_shell_and_decides_its_code(hosts: str) -> None:
-    done = piped(hosts, "get /none", "nonsense", "get 'unfinished", "ls /zookeeper", "get")
+    done = piped(hosts, "get /none", "nonsense", "ls /zookeeper", "get", "get unescaped\\")
     assert done.returncode == 2
     assert done.stdout == "[config, quota]\n"
     assert "zab: NONODE /none" in done.stderr
     assert "No such command 'nonsense'" in done.stderr
-    assert "No closing quotation" in done.stderr
+    assert "zab: No escaped character" in done.stderr
     assert piped(hosts, "get /none", "ls /").returncode == 1
 
 
@@ -118,6 +119,39 @@ def test_watches_print_their_events(hosts: str) -> None:
     assert "NONSENSE is neither" in done.stderr
 
 
+def test_a_command_goes_on_in_the_next_line_while_a_quote_is_open(hosts: str) -> None:
+    done = piped(hosts, "create -e /lines 'one", "# two", "'", "get /lines", "history")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("Created /lines\none\n# two\n\n0 - create -e /lines 'one\n")
+    done = piped(hosts, "version", "set /lines 'never", "closed")
+    assert done.returncode == 2
+    assert done.stderr == "zab: No closing quotation: set /lines 'never\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "usage", "option"),
+    [
+        ("get", "get [OPTIONS]", "--base64"),
+        ("getAcl", "acl get [OPTIONS]", "--stat"),
+        ("acl set", "acl set [OPTIONS]", "--recursive"),
+        ("deleteall", "delete [OPTIONS]", "--recursive"),
+        ("removewatches", "removewatches [OPTIONS]", "-l"),
+    ],
+)
+def test_help_of_one_command(hosts: str, words: str, usage: str, option: str) -> None:
+    done = piped(hosts, f"help {words}")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert usage in done.stdout
+    assert option in done.stdout
+
+
+def test_help_of_what_is_no_command_is_2(hosts: str) -> None:
+    done = piped(hosts, "help nonsense", "version")
+    assert done.returncode == 2
+    assert "No such command 'nonsense'" in done.stderr
+    assert done.stdout.startswith("zab ")
+
+
 def test_help_names_every_command(hosts: str) -> None:
     done = piped(hosts, "help")
     assert all(re.search(rf"\b{name}\b", done.stdout) for name in {**ZNODE_COMMANDS, **SESSION_COMMANDS})
@@ -132,7 +166,7 @@ def test_no_server_is_3() -> None:
 
 # Completion.
 
-TREE = {"/": ["app", "apple", "zookeeper"], "/app": ["one", "two"]}
+TREE = {"/": ["app", "apple", "zookeeper", "two words"], "/app": ["one", "two"], "/two words": ["it's", 'a"b\\c']}
 
 
 @pytest.mark.parametrize(
@@ -145,12 +179,28 @@ TREE = {"/": ["app", "apple", "zookeeper"], "/app": ["one", "two"]}
         ("get /app/t", ["/app/two"]),
         ("get /none/", []),
         ("set /app da", []),
+        ("get /tw", ["'/two words'"]),
+        ("get '/two w", ["'/two words'"]),
+        ("get '/two words'/it", ["'/two words/it'\"'\"'s'"]),
+        ("get /two\\ words/a", ["'/two words/a\"b\\c'"]),
+        ('get "/two words/a\\"b', ["'/two words/a\"b\\c'"]),
+        ("get '/two words' ", []),
     ],
 )
 def test_completion(text: str, completions: list[str]) -> None:
     completer = ShellCompleter(["get", "getAcl", "ls"], lambda path: TREE.get(path, []))
     found = completer.get_completions(Document(text), CompleteEvent(completion_requested=True))
     assert [completion.text.rstrip() for completion in found] == completions
+
+
+@pytest.mark.parametrize("name", ["plain", "two words", "it's", 'a"b', "back\\slash", "$x", "#", "tab\there", " ", "é"])
+@pytest.mark.parametrize("typed", ["get /", "get '/", 'get "/', "set -v 1 '/'"])
+def test_a_completed_path_is_read_as_it_is(name: str, typed: str) -> None:
+    [completion] = ShellCompleter([], lambda _path: [name]).get_completions(Document(typed), CompleteEvent())
+    line = typed[: len(typed) + completion.start_position] + completion.text
+    assert shlex.split(line)[-1] == f"/{name}"
+    # And so are the ones below it.
+    assert last_word(line + "/bel") == (completion.text + "/bel", f"/{name}/bel")
 
 
 def test_completion_of_a_huge_directory_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -212,7 +262,7 @@ def test_a_session_at_a_terminal(hosts: str, tmp_path: Path) -> None:
     terminal.read_until(b"(CONNECTED) 0]")
     terminal.type(b"create /terminal here\r")
     terminal.read_until(b"Created /terminal")
-    terminal.read_until(b"(CONNECTED) 1]")
+    terminal.read_until(b"[zab(CONNECTED) 1]")
     terminal.type(b"get /term\t")
     terminal.read_until(b"/terminal")
     terminal.type(b"\r")
@@ -234,6 +284,33 @@ def test_a_session_at_a_terminal(hosts: str, tmp_path: Path) -> None:
     assert "+create /terminal here" in history
     assert "delete" not in history
     assert piped(hosts, "get /terminal").stdout == "here\n"
+
+
+@pytest.mark.slow
+def test_a_command_in_two_lines_at_a_terminal(hosts: str, tmp_path: Path) -> None:
+    terminal = Terminal(f"{hosts}/zookeeper", tmp_path)
+    terminal.read_until(b"[zab/zookeeper(CONNECTED) 0]")
+    terminal.type(b"\x04")
+    assert terminal.end() == 0
+    terminal = Terminal(hosts, tmp_path)
+    terminal.read_until(b"(CONNECTED) 0]")
+    terminal.type(b"create -e '/two words' 'a\r")
+    terminal.read_until(b"\x1b[0m>")
+    terminal.type(b"b'\r")
+    terminal.read_until(b"Created /two words")
+    terminal.read_until(b"(CONNECTED) 1]")
+    terminal.type(b"get /two\t")
+    terminal.read_until(b"'/two words'")
+    terminal.type(b"\r")
+    terminal.read_until(b"a\r\nb\r\n")
+    terminal.read_until(b"(CONNECTED) 2]")
+    # Ctrl-C drops what was begun.
+    terminal.type(b"ls 'begun\r")
+    terminal.read_until(b"\x1b[0m>")
+    terminal.type(b"\x03")
+    terminal.read_until(b"(CONNECTED) 2]")
+    terminal.type(b"\x04")
+    assert terminal.end() == 0
 
 
 SLOW_OUTPUT = """

@@ -1,5 +1,9 @@
-"""Completion at the prompt of `zab shell`: commands in the first word, paths in those after it."""
+"""Completion at the prompt of `zab shell`: commands in the first word, paths in those after it.
 
+A path with blanks or quotes in it is completed with quotes around it, as the shell wants to read it again.
+"""
+
+import shlex
 from collections.abc import Callable, Iterable
 from typing import Final
 
@@ -7,10 +11,11 @@ import trio
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
+from zab.cli.terminal import on_terminal
 from zab.cli.znodes.subtree import child_path
 from zab.client import Client, RequestError
 
-__all__ = ["ShellCompleter", "completer"]
+__all__ = ["ShellCompleter", "completer", "last_word"]
 
 COMPLETIONS_COUNT_MAX: Final = 1_000
 
@@ -31,13 +36,35 @@ class ShellCompleter(Completer):
         if not space:
             yield from (Completion(name + " ", -len(first)) for name in self._names if name.startswith(first))
             return
-        word = before.rpartition(" ")[2]
+        typed, word = last_word(before)
         if not word.startswith("/"):
             return
         parent, _, start = word.rpartition("/")
         names = [name for name in self._list_children(parent or "/") if name.startswith(start)]
         for name in names[:COMPLETIONS_COUNT_MAX]:
-            yield Completion(child_path(parent or "/", name), -len(word), display=name)
+            path = child_path(parent or "/", name)
+            yield Completion(shlex.quote(path), -len(typed), display=on_terminal(name))
+
+
+def last_word(line: str) -> tuple[str, str]:
+    """The last word of an unfinished line: as it is typed, and what it stands for; the rules are those of `shlex`."""
+    start, value, quote, is_escaped = 0, "", "", False
+    for at, character in enumerate(line):
+        if is_escaped:
+            # Between double quotes a backslash stands for itself, but before these two.
+            value += character if quote != '"' or character in '"\\' else "\\" + character
+            is_escaped = False
+        elif character == "\\" and quote != "'":
+            is_escaped = True
+        elif quote:
+            quote, value = ("", value) if character == quote else (quote, value + character)
+        elif character in "'\"":
+            quote = character
+        elif character.isspace():
+            start, value = at + 1, ""
+        else:
+            value += character
+    return line[start:], value
 
 
 def completer(zk: Client, names: Iterable[str]) -> ShellCompleter:

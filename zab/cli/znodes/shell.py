@@ -1,7 +1,8 @@
 """`zab shell`: the znode commands one after the other in one session, as in ZooKeeper's `zkCli.sh`.
 
 At a terminal there is a prompt with history (`$XDG_STATE_HOME/zab/history`) and completion of commands and paths.
-Events and changes of the connection are printed as they come. Ctrl-C ends the running command, Ctrl-D the shell.
+Events and changes of the connection are printed as they come. Ctrl-C ends the running command, Ctrl-D the shell. A
+command goes on in the next line as long as a quote is open.
 
 Otherwise the commands are read from standard input, one a line, to its end. `#` starts a comment. The exit code is the
 highest of the commands'.
@@ -66,7 +67,12 @@ def _prompt(shell: Shell, options: ConnectionOptions) -> Prompt:
         complete_while_typing=False,
         complete_style=CompleteStyle.READLINE_LIKE,
     )
-    return Prompt(session, lambda: f"[zab: {options.hosts}({shell.zk.state.name}) {len(shell.lines)}] ")
+    _, slash, chroot = options.hosts.partition("/")
+
+    def message() -> str:
+        return "> " if shell.unfinished else f"[zab{slash}{chroot}({shell.zk.state.name}) {len(shell.lines)}] "
+
+    return Prompt(session, message)
 
 
 async def _read_prompts(shell: Shell, prompt: Prompt) -> None:
@@ -74,17 +80,20 @@ async def _read_prompts(shell: Shell, prompt: Prompt) -> None:
         try:
             line = await prompt.read()
         except KeyboardInterrupt:
+            shell.unfinished = ""
             continue
         except EOFError:
-            return
+            break
         await shell.execute(line)
+    shell.end()
 
 
 async def _read_lines(shell: Shell) -> None:
     async for line in _lines(sys.stdin.fileno()):
         await shell.execute(line)
         if shell.is_ended:
-            return
+            break
+    shell.end()
 
 
 def _print_line(text: str, file: TextIO) -> None:

@@ -7,6 +7,7 @@ from typing import Annotated, Final
 import trio
 import typer
 
+from zab.cli.arguments import expand_alias
 from zab.cli.commands import ALIASES, COMMANDS
 from zab.cli.terminal import say
 from zab.cli.znodes.options import PathArgument
@@ -110,10 +111,15 @@ def version_command() -> None:
     say(f"zab {version('zab')}")
 
 
-def help_command(context: typer.Context) -> None:
-    """Print the commands."""
+def help_command(
+    context: typer.Context, command: Annotated[list[str] | None, typer.Argument(metavar="[COMMAND]")] = None
+) -> None:
+    """Print the commands, or the help of one."""
     assert context.parent is not None
-    say(context.parent.get_help())
+    if command:
+        context.parent.command.main([*expand_alias(command), "--help"], prog_name="", standalone_mode=False)
+    else:
+        say(context.parent.get_help())
 
 
 def quit_command(context: typer.Context) -> None:

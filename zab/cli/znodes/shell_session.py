@@ -1,7 +1,12 @@
-"""The one session of `zab shell`: runs lines on it, and is the caller of their commands."""
+"""The one session of `zab shell`: runs lines on it, and is the caller of their commands.
+
+A command goes on in the next line as long as a quote is open: the line end is a part of what is quoted. Invariant:
+`unfinished` is what was given of a command whose end has not come, and empty otherwise.
+"""
 
 import shlex
 import sys
+from typing import Final
 
 import trio
 import typer
@@ -14,6 +19,9 @@ from zab.client import Client, State, Watcher, ZabError
 
 __all__ = ["Shell"]
 
+# What `shlex` says of it.
+_OPEN_QUOTE: Final = "No closing quotation"
+
 
 class Shell:
     """Runs the commands of `app` on its session. `code` is the highest exit code so far."""
@@ -23,6 +31,7 @@ class Shell:
         self.hosts = hosts
         self.code = 0
         self.lines: list[str] = []
+        self.unfinished = ""
         self.is_ended = False
         self.prints_events = True
         self.is_interactive = is_interactive
@@ -53,15 +62,19 @@ class Shell:
     # What the shell does with a line.
 
     async def execute(self, line: str) -> None:
-        """Runs one line and prints what went wrong with it."""
+        """Runs one line, unless it is unfinished, and prints what went wrong with it."""
+        text, self.unfinished = self.unfinished + line, ""
         try:
-            words = shlex.split(line, comments=not self.is_interactive)
+            words = shlex.split(text, comments=not self.is_interactive)
         except ValueError as error:
-            self._failed(USAGE, f"zab: {error}")
+            if str(error) == _OPEN_QUOTE:
+                self.unfinished = text + "\n"
+            else:
+                self._failed(USAGE, f"zab: {error}")
             return
         if not words:
             return
-        self.lines.append(line)
+        self.lines.append(text)
         outer = self.running
         with trio.CancelScope() as self.running:
             try:
@@ -73,6 +86,11 @@ class Shell:
         # `redo` runs a line inside of a line.
         self.running = outer
         sys.stdout.flush()
+
+    def end(self) -> None:
+        """No further line comes."""
+        if self.unfinished:
+            self._failed(USAGE, f"zab: {_OPEN_QUOTE}: {self.unfinished.partition(chr(10))[0]}")
 
     def _call(self, words: list[str]) -> None:
         try:
