@@ -1,12 +1,15 @@
 """Four-letter words: shapes of ZooKeeper, and who may ask."""
 
 import re
+from pathlib import Path
 
 import pytest
 
 from zab.member.four_letter import VERSION, WORDS
 from zab.message import FRAME_BYTES_MAX
 from zab.testing.members import Client, Ensemble, Server
+
+OPERATIONS = Path(__file__).parents[2] / "docs" / "operations.md"
 
 
 class Terminal(Client):
@@ -39,6 +42,13 @@ def test_words_that_are_not_whitelisted_are_refused_in_words() -> None:
     ensemble = Ensemble(1)
     assert say(ensemble, b"ruok") == "ruok is not executed because it is not in the whitelist.\n"
     assert say(ensemble, b"srvr").startswith("Zookeeper version: 3.9")
+
+
+def test_the_page_has_every_word() -> None:
+    section = OPERATIONS.read_text(encoding="utf-8").partition("## Four-letter words")[2]
+    rows = re.findall(r"^\| (`.*?`) \|", section, re.MULTILINE)
+    told = [word.strip("`").encode() for row in rows for word in row.split(", ")]
+    assert sorted(told) == sorted(WORDS)
 
 
 @pytest.mark.parametrize("word", sorted(WORDS))

@@ -188,7 +188,7 @@ class Config:
         65536,
         integer(0, INT_MAX),
         "KiB",
-        "Log files grow in these steps, so that an append changes no metadata; 0 is off.",
+        "Of a log file, allocated before it is written, so that an append changes no metadata; 0: 64 MiB, unallocated.",
     )
     snap_count: int = setting(
         "snapCount",

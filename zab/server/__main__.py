@@ -4,7 +4,7 @@
     --stop-with-parent    stop at the end of standard input too: whoever started it is gone
 
 SIGINT and SIGTERM stop it, also where it was started with SIGINT ignored. Exit codes are ZooKeeper's: 0 stopped as
-asked, 1 unexpected, 2 usage or configuration, 3 data directory, 14 a port for the other servers cannot be bound."""
+asked, 1 unexpected, 2 usage or configuration, 3 data directory, 14 a port cannot be bound."""
 
 from __future__ import annotations
 

@@ -18,8 +18,8 @@ Start: lock the directory, recover, bind the ports, then run. The listening sock
 so a client that finds the port finds a server. After recovery everything there is goes out of the garbage
 collector's sight (`DataTree.freeze`).
 
-Exit codes are ZooKeeper's: 1 unexpected (a log that cannot be written among them), 3 the data directory, 14 the
-election or quorum port cannot be bound.
+Exit codes are ZooKeeper's: 1 unexpected (a log that cannot be written among them), 3 the data directory, 14 a port
+cannot be bound, the clients' too.
 
 Not here: signals and the command line (`__main__`), the HTTP server for administrators.
 """
@@ -62,7 +62,7 @@ from zab.member.storage import Storage
 from zab.member.threaded_storage import ThreadedStorage
 from zab.member.turn import Turn
 from zab.server.election_links import Address, ElectionLinks
-from zab.server.failure import BIND_ERROR, DATA_DIRECTORY_ERROR, UNEXPECTED_ERROR, ServerFailedError
+from zab.server.failure import BIND_ERROR, DATA_DIRECTORY_ERROR, ServerFailedError
 from zab.server.greeting import Greeting
 from zab.server.snapshot_transfer import SnapshotRequest, TransferServer
 from zab.server.snapshotter import Snapshotter
@@ -115,7 +115,7 @@ async def _open(config: Config, role_changed: Callable[[RoleChanged], None]) -> 
     disk = _disk(config)
     with contextlib.ExitStack() as undo:
         undo.callback(disk.close)
-        recovered = await trio.to_thread.run_sync(_recover, disk, config.server_id)
+        recovered = await trio.to_thread.run_sync(_recover, disk, config)
         sockets = await _bind(config)
         undo.callback(sockets.close)
         server = Server(config, disk, recovered, sockets, role_changed)
@@ -134,18 +134,17 @@ def _disk(config: Config) -> RealDisk:
         raise ServerFailedError(DATA_DIRECTORY_ERROR, str(error)) from error
 
 
-def _recover(disk: RealDisk, server_id: int) -> Recovered:
+def _recover(disk: RealDisk, config: Config) -> Recovered:
     began_ms = now_ms()
     try:
-        recovered = recover(disk, server_id)
+        recovered = recover(disk, config.server_id)
     except OSError as error:
         raise ServerFailedError(DATA_DIRECTORY_ERROR, f"cannot recover: {error}") from error
     for problem in recovered.problems:
         journal.warning("recovery found a problem", problem=problem)
     if recovered.damage:
-        raise ServerFailedError(
-            DATA_DIRECTORY_ERROR, f"the history is damaged: {'; '.join(map(str, recovered.damage))}"
-        )
+        found = "; ".join(map(str, recovered.damage))
+        raise ServerFailedError(DATA_DIRECTORY_ERROR, f"the history is damaged: {found}. {_way_out(config)}")
     journal.info(
         "recovered",
         zxid=f"{recovered.last[0]:#x}",
@@ -156,6 +155,18 @@ def _recover(disk: RealDisk, server_id: int) -> Recovered:
         took_ms=now_ms() - began_ms,
     )
     return recovered
+
+
+def _way_out(config: Config) -> str:
+    """What to do about a damaged history. Nothing is set aside by itself: the copy may be needed."""
+    restore = f"zab restore {config.data_dir} --to DIR makes a new directory out of what can be read"
+    if config.is_standalone:
+        return restore
+    places = " and ".join(f"{each}/version-1" for each in dict.fromkeys((config.data_dir, config.data_log_dir)))
+    return (
+        f"If the others serve, move {places} away, keep it, and start again: this member is synchronized. "
+        f"If they do not, {restore}"
+    )
 
 
 class Sockets:
@@ -180,16 +191,16 @@ async def _bind(config: Config) -> Sockets:
         if not config.is_standalone and line is not None:
             host = "" if config.quorum_listen_on_all_ips else line.host
             tries = config.election_port_bind_retry_count
-            sockets.election = await _listen(host, line.election_port, BIND_ERROR, tries)
-            sockets.quorum = await _listen(host, line.quorum_port, BIND_ERROR, tries)
+            sockets.election = await _listen(host, line.election_port, tries)
+            sockets.quorum = await _listen(host, line.quorum_port, tries)
         if config.client_address is not None:
             host, port = config.client_address
-            sockets.client = await _listen(host, port, UNEXPECTED_ERROR, 1, config.client_port_backlog_count)
+            sockets.client = await _listen(host, port, 1, config.client_port_backlog_count)
         undo.pop_all()
     return sockets
 
 
-async def _listen(host: str, port: int, exit_code: int, tries: int, backlog_count: int = -1) -> socket.socket:
+async def _listen(host: str, port: int, tries: int, backlog_count: int = -1) -> socket.socket:
     """Bind; with `tries` 0 until it succeeds. The process before may still hold the port."""
     attempt = 0
     while True:
@@ -201,7 +212,7 @@ async def _listen(host: str, port: int, exit_code: int, tries: int, backlog_coun
             journal.warning("cannot listen", host=host, port=port, reason=error.strerror or str(error), attempt=attempt)
             if attempt == tries:
                 reason = f"cannot listen on {host or '*'}:{port}: {error.strerror or error}"
-                raise ServerFailedError(exit_code, reason) from error
+                raise ServerFailedError(BIND_ERROR, reason) from error
         await trio.sleep(BIND_RETRY_SECONDS)
 
 

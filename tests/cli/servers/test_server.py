@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
+from tests.cli.files.test_recover import damaged
 from tests.rigs.ports import free_ports_in_a_row
 from tests.rigs.processes import is_open
 from zab.cli.servers.local_ensemble import ELECTION_OFFSET, LocalEnsemble, _property
@@ -125,8 +126,13 @@ def test_client_port_in_use_is_said(tmp_path: Path) -> None:
     port = client_port(3)
     with socket.create_server(("127.0.0.1", port + 1)):
         code, out, err = end(command("ensemble", "--data", str(tmp_path), "--client-port", str(port)))
-    assert (code, out) == (1, "")
+    assert (code, out) == (14, "")
     assert f"port {port + 1} is in use" in err
+    (tmp_path / "zoo.cfg").write_text(f"dataDir={tmp_path}\nclientPort={port}\nclientPortAddress=127.0.0.1\n")
+    with socket.create_server(("127.0.0.1", port)):
+        code, out, err = end(command("server", str(tmp_path / "zoo.cfg")))
+    assert (code, out) == (14, "")
+    assert f"cannot listen on 127.0.0.1:{port}: " in err
 
 
 def test_member_that_cannot_start_ends_the_ensemble_with_its_exit_code(tmp_path: Path) -> None:
@@ -173,6 +179,22 @@ def test_server_runs_one_member_until_a_signal(tmp_path: Path) -> None:
     code, _, err = end(process)
     assert code == 0
     assert "unknownKey" in err
+
+
+@pytest.mark.parametrize("is_alone", [True, False])
+def test_a_damaged_history_is_3_and_says_what_to_do(tmp_path: Path, is_alone: bool) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    damaged(data)
+    (data / "myid").write_text("3\n")
+    others = "".join(f"server.{each}=127.0.0.1:{each}001:{each}002\n" for each in (1, 2, 3))
+    limits = "initLimit=5\nsyncLimit=5\n"
+    (tmp_path / "zoo.cfg").write_text(f"dataDir={data}\nclientPort=1\n" + ("" if is_alone else limits + others))
+    code, _, err = end(command("server", str(tmp_path / "zoo.cfg")))
+    assert code == 3
+    assert "the history is damaged: version-1/log.200000001 at offset" in err
+    assert f"zab restore {data} --to DIR" in err
+    assert (f"move {data}/version-1 away, keep it, and start again" in err) is not is_alone
 
 
 def test_configuration_that_cannot_be_meant_is_2(tmp_path: Path) -> None:

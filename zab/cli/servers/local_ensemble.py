@@ -30,6 +30,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from zab.server.failure import BIND_ERROR, DATA_DIRECTORY_ERROR, UNEXPECTED_ERROR
+
 if TYPE_CHECKING:
     import trio
 
@@ -43,7 +45,7 @@ PROBE_SECONDS = 0.02
 STOP_SECONDS = 10.0
 LOG_TAIL_LINES = 5
 
-UNEXPECTED_ERROR, USAGE_ERROR = 1, 2
+USAGE_ERROR = 2
 
 Say = Callable[[str], None]
 
@@ -142,7 +144,7 @@ class LocalEnsemble:
         for port in ports:
             if not _is_free(port):
                 raise EnsembleError(
-                    UNEXPECTED_ERROR, f"port {port} is in use: stop what listens there, or say another --client-port"
+                    BIND_ERROR, f"port {port} is in use: stop what listens there, or say another --client-port"
                 )
 
     def start(self) -> None:
@@ -151,7 +153,9 @@ class LocalEnsemble:
             for member in self.members:
                 self._write_files(member)
         except OSError as error:
-            raise EnsembleError(3, f"cannot write below {member.directory.parent}: {error.strerror}") from error
+            raise EnsembleError(
+                DATA_DIRECTORY_ERROR, f"cannot write below {member.directory.parent}: {error.strerror}"
+            ) from error
         for member in self.members:
             member.start()
 

@@ -1,7 +1,7 @@
 """`zab server FILE` and `zab ensemble`: one member in this process, and a local ensemble with one process per member.
 
 Both end with one of ZooKeeper's exit codes: 0 stopped as asked (SIGINT, SIGTERM), 1 unexpected, 2 usage or
-configuration, 3 data directory, 14 a port for the other servers cannot be bound.
+configuration, 3 data directory, 14 a port cannot be bound.
 
 The members of an ensemble are `python -m zab.server`, which imports neither typer nor rich. They are started before
 this process imports trio.
