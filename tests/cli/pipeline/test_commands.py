@@ -503,44 +503,6 @@ def test_no_progress_off_a_terminal() -> None:
 # Ctrl-C.
 
 
-def test_an_interrupt_waits_for_javas_start() -> None:
-    done = []
-
-    def start() -> None:
-        with pipeline_run._interrupts_later():
-            signal.raise_signal(signal.SIGINT)
-            done.append("the block")
-
-    before = signal.getsignal(signal.SIGINT)
-    with pytest.raises(KeyboardInterrupt):
-        start()
-    assert done == ["the block"]
-    assert signal.getsignal(signal.SIGINT) is before
-    try:
-        with pipeline_run._interrupts_later():
-            # As Spark does.
-            signal.signal(signal.SIGINT, signal.SIG_IGN)
-        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-def test_whatever_comes_of_an_interrupt_is_one() -> None:
-    def job(error: OSError) -> None:
-        with pipeline_run._NotedInterrupts():
-            try:
-                signal.raise_signal(signal.SIGINT)
-            except KeyboardInterrupt:
-                raise error from None
-
-    before = signal.getsignal(signal.SIGINT)
-    with pytest.raises(KeyboardInterrupt):
-        job(OSError("the job was cancelled"))
-    assert signal.getsignal(signal.SIGINT) is before
-    with pytest.raises(OSError, match="of its own"), pipeline_run._NotedInterrupts():
-        raise OSError("of its own")
-
-
 def running_with(text: str) -> list[str]:
     """The processes with this in their command lines."""
     found = []
@@ -569,6 +531,44 @@ if "pyspark.daemon" in sys.orig_argv:
     zab.pipeline.output._write_part = held
 """
 """What Spark's Python workers begin with: they say that a task runs, which goes on until it is interrupted."""
+
+COLLECTED = """
+import sys
+
+if "zab.cli.main" in sys.orig_argv:
+    import signal
+    import threading
+
+    import py4j.java_gateway as gateway
+
+    def interrupted(*arguments, collect=gateway._garbage_collect_object):
+        # It is called by others, too, who may raise what they want.
+        is_callback = sys._getframe(1).f_code.co_name == "<lambda>"
+        frame = sys._getframe()
+        while frame is not None and not frame.f_code.co_filename.endswith("/reading/frames.py"):
+            frame = frame.f_back
+        if is_callback and frame is not None and threading.current_thread() is threading.main_thread():
+            gateway._garbage_collect_object = collect
+            signal.raise_signal(signal.SIGINT)
+        collect(*arguments)
+
+    gateway._garbage_collect_object = interrupted
+"""
+"""What the command begins with: an interrupt comes while a job is planned, in a callback of the collector."""
+
+
+@pytest.mark.cluster
+def test_an_interrupt_in_a_callback_is_not_lost(member: Path, tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(COLLECTED)
+    (tmp_path / "work").mkdir()
+    environment = {**os.environ, "SPARK_SUBMIT_OPTS": " ".join(quick_java("spark")), "TMPDIR": str(tmp_path / "work")}
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, (str(tmp_path), os.environ.get("PYTHONPATH"))))
+    command = [sys.executable, "-m", "zab.cli.main", "pipeline", "sessions", str(member)]
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=3 * PATIENCE_SECONDS, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+    wait_for(lambda: not running_with(f"java.*{tmp_path}"))
 
 
 @pytest.mark.cluster

@@ -13,11 +13,9 @@ Progress is shown on standard error, while that is a terminal: what Spark's stag
 import contextlib
 import logging
 import re
-import signal
 import sys
 import threading
 from collections.abc import Iterable, Iterator
-from types import FrameType
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from attrs import define, field
@@ -25,6 +23,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from zab.cli.exits import fail
+from zab.cli.pipeline.interrupts import Interrupts
 from zab.cli.pipeline.options import Range
 
 if TYPE_CHECKING:
@@ -71,10 +70,11 @@ class Run:
             if not logging.getLogger().handlers:
                 # Py4J logs the calls that an interrupt broke off, with stack traces, to the root logger.
                 logging.getLogger().addHandler(logging.NullHandler())
-            with _waiting("starting Spark"), _interrupts_later():
+            interrupts = self._stack.enter_context(Interrupts())
+            with _waiting("starting Spark"):
                 session = job_session(self.url, memory=self.memory, log_level=self.spark_log)
                 self._spark = self._stack.enter_context(session)
-            self._stack.enter_context(_NotedInterrupts())
+            self._stack.enter_context(interrupts.cancelling(self._spark.sparkContext))
             self._progress = self._stack.enter_context(_StageProgress(self._spark))
         return self._spark
 
@@ -235,53 +235,6 @@ def _waiting(text: str) -> Iterator[None]:
         return
     with console.status(f"[dim]{text}…"):
         yield
-
-
-@contextlib.contextmanager
-def _interrupts_later() -> Iterator[None]:
-    """Holds Ctrl-C back until the end of the block: Java, interrupted while it starts, would never end."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    interrupts: list[int] = []
-
-    def note(number: int, _frame: object) -> None:
-        interrupts.append(number)
-
-    before = signal.signal(signal.SIGINT, note)
-    try:
-        yield
-    finally:
-        # Spark has one of its own by then, which ends the running jobs.
-        if signal.getsignal(signal.SIGINT) is note:
-            signal.signal(signal.SIGINT, before)
-    if interrupts:
-        raise KeyboardInterrupt
-
-
-class _NotedInterrupts:
-    """Ctrl-C ends the block with KeyboardInterrupt, whatever else comes of it: Spark's handler cancels jobs, and what
-    waits for one may hear of that first."""
-
-    def __init__(self) -> None:
-        self._before: Any = None
-        self._is_interrupted = False
-
-    def __enter__(self) -> Self:
-        if threading.current_thread() is threading.main_thread():
-            self._before = signal.signal(signal.SIGINT, self._note)
-        return self
-
-    def _note(self, number: int, frame: FrameType | None) -> None:
-        self._is_interrupted = True
-        if callable(self._before):
-            self._before(number, frame)
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _where: object) -> None:
-        if self._before is not None:
-            signal.signal(signal.SIGINT, self._before)
-        if self._is_interrupted and error is not None:
-            raise KeyboardInterrupt from error
 
 
 class _StageProgress:
