@@ -85,6 +85,7 @@ def test_a_chroot_that_does_not_exist_is_named(hosts: str, run: Run, words: list
 
 
 def test_a_znode_that_is_missing_below_a_chroot_is_only_that(hosts: str, run: Run) -> None:
-    run("-s", hosts, "create", "/chroot")
-    assert run("-s", f"{hosts}/chroot", "get", "/a") == 1
-    assert run.err == "zab: NONODE /a: there is no znode at the path, or none at its parent\n"
+    assert run("-s", hosts, "create", "/chroot") == 0
+    for chroot in ("/chroot", "/closed"):
+        assert run("-s", hosts + chroot, "get", "/a") == 1
+        assert run.err == "zab: NONODE /a: there is no znode at the path, or none at its parent\n"

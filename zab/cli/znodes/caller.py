@@ -29,6 +29,7 @@ from zab.client import (
     ConnectionLossError,
     EventType,
     NoNodeError,
+    RequestError,
     RequestTooLargeError,
     SessionExpiredError,
     Settings,
@@ -111,10 +112,18 @@ async def carry_out(work: Work, zk: Client, caller: Caller, hosts: str) -> None:
         raise RequestTooLargeError(error.path, detail=f"{error.detail}; {more}") from None
     except NoNodeError as error:
         servers, slash, chroot = hosts.partition("/")
-        if not slash or await zk.exists("/") is not None:
+        if not slash or await _has_chroot(zk):
             raise
         more = f"zab -s {servers} create -p /{chroot} makes it"
         raise NoNodeError(error.path, detail=f"the chroot /{chroot} does not exist; {more}") from None
+
+
+async def _has_chroot(zk: Client) -> bool:
+    """A refusal proves it, too: of a znode that is not there nobody is told that he may not read it."""
+    try:
+        return await zk.exists("/") is not None
+    except RequestError:
+        return True
 
 
 async def next_change(watcher: Watcher, caller: Caller) -> WatchEvent:
