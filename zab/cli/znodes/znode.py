@@ -103,6 +103,8 @@ def get_command(
     raw: Annotated[bool, typer.Option("--raw", help="Print the bytes and nothing else.")] = False,
     json: JsonOption = False,
 ) -> None:
+    """Text is printed as a line. Other data is written byte for byte, or with escapes to a terminal."""
+
     async def work(zk: Client, caller: Caller) -> None:
         watcher = caller.watcher(zk) if watch else None
         data, found = await zk.get(path, watch=watcher)
