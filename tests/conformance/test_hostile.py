@@ -422,7 +422,7 @@ def hello(version: int, sid: int) -> bytes:
     return frame(cbor2.dumps([100, version, sid]))
 
 
-VERSION = 1
+VERSION = 2
 BETWEEN_MEMBERS = {
     "nothing": b"",
     "half a length": b"\0\0",
@@ -442,7 +442,7 @@ BETWEEN_MEMBERS = {
     "an unknown type": frame(cbor2.dumps([77, 1, 2])),
     "a Hello of three": frame(cbor2.dumps([100, 1, 2, 3])),
     "a Hello of text": frame(cbor2.dumps([100, "1", "2"])),
-    "another version": hello(2, 2),
+    "another version": hello(VERSION - 1, 2),
     "a stranger": hello(VERSION, 99),
     "a negative id": hello(VERSION, -1),
     "a huge id": hello(VERSION, 1 << 70),
