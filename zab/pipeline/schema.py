@@ -56,7 +56,7 @@ LOG: Final = (
     Column("acl", "string", "scheme:id:permissions, comma between entries; of create and setACL"),
     Column("owner", "bigint", "of a create: 0 persistent, session of an ephemeral, container constant or TTL value"),
     Column("timeout", "int", "of createSession, ms"),
-    Column("error", "int", "code of a refused write, negative; 0 otherwise"),
+    Column("error", "int", "code of a refused write, negative, -2 of a part refused for another one; 0 otherwise"),
     Column("paths", "array<string>", "of closeSession: the ephemerals that it deleted"),
     Column("checksum", "bigint", "as stored: CRC-32 of its batch (native), Adler-32 of the entry (version-2)"),
 )

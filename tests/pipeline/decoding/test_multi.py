@@ -53,5 +53,5 @@ def test_of_a_refused_multi_nothing_was_done(parts: tuple[Part, ...]) -> None:
     found = unpack({0: parts}, 1)
     assert found is not None
     assert found.columns["type"] == [OpCode.ERROR] * 3
-    assert found.columns["error"] == [0, -101, -2]
+    assert found.columns["error"] == [-2, -101, -2]
     assert found.columns["version"] == found.columns["data"] == [None] * 3

@@ -87,7 +87,8 @@ def test_each_change_has_its_old_and_new_value(spark: SparkSession) -> None:
     assert [row["session"] for row in found] == [A, A, B, A, A, A, A, B, B, A, 0]
     assert [row["operation"] for row in found][-2:] == ["closeSession", "deleteContainer"]
     assert [row["part"] for row in found if row["zxid"] == base + 5] == [0, 2, 3]
-    assert [row["version"] for row in found if row["change"] == "set"] == [1, 2, 3]
+    versions = {"create": [0, 0, 0, 0], "set": [1, 2, 3], "acl": [1], "delete": [None, None, None]}
+    assert {change: [row["version"] for row in found if row["change"] == change] for change in versions} == versions
     assert found[4]["owner"] == A
     assert found[2]["old_time"] == moment(2)
     acl, gone = found[6], found[8]

@@ -66,13 +66,16 @@ def test_changes_lead_to_what_a_client_read_at_the_end(spark: SparkSession, dire
     """Each change finds as old what the one before left, and the last ones are the tree."""
     from zab.pipeline.jobs.audit import COLUMNS, audit
 
-    found = audit(log_of(spark, directories, COLUMNS)).toArrow().to_pylist()
+    found = audit(log_of(spark, directories, COLUMNS), refused=True).toArrow().to_pylist()
     found.sort(key=lambda row: (row["zxid"], -1 if row["part"] is None else row["part"]))
+    versions: dict[str, int] = {}
     data: dict[str, bytes | None] = {}
     for row in found:
         if row["change"] in ("set", "delete") and row["path"] in data:
             assert row["old"] == data[row["path"]]
         if row["change"] in ("create", "set"):
+            versions[row["path"]] = 0 if row["change"] == "create" else versions.get(row["path"], 0) + 1
+            assert row["version"] == (-1 if row["operation"] == "reconfig" else versions[row["path"]])
             data[row["path"]] = row["new"]
         elif row["change"] == "delete":
             del data[row["path"]]
@@ -82,3 +85,6 @@ def test_changes_lead_to_what_a_client_read_at_the_end(spark: SparkSession, dire
         data.pop(path, None)
         expected.pop(path, None)
     assert data == expected
+    refused = [row for row in found if row["change"] == "refused"]
+    assert {row["part"] for row in refused} >= {None, 0, 1, 2}
+    assert all((row["error"] < 0) == (row["change"] == "refused") for row in found)

@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from datatree.errors import ErrorCode
 from datatree.opcodes import OpCode
 from datatree.record import Txn, decode
 from datatree.zookeeper.log import decode_payload
@@ -101,7 +102,7 @@ def expected(txn: Txn, part: int | None) -> Row:
     if any(one[0] == OpCode.ERROR for one in txn.rest):
         # Nothing of it was done, whatever ZooKeeper logs of the parts before the refused one.
         # A positive one is none: ZooKeeper may log the part before as an error whose body is still that of the part.
-        code = number if kind == OpCode.ERROR and number < 0 else 0
+        code = number if kind == OpCode.ERROR and number < 0 else int(ErrorCode.RUNTIMEINCONSISTENCY)
         return row | _of(OpCode.ERROR, code, path, None, None)
     return row | _of(kind, number, path, data, rest)
 

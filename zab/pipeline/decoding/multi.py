@@ -3,8 +3,8 @@
 A multi is one transaction that does several things or none. In the rows of the pipeline each part is a row, with the
 zxid, time, session, cxid and checksum of the whole and a type, path and so on of its own; `part` counts from 0. A multi
 that was refused did nothing, whatever its parts are in the log, because ZooKeeper logs the parts before the refused one
-as if they had been done. So every part of it becomes an error here, with code 0 where the part itself was fine. An
-empty multi stays one row, of type 14.
+as if they had been done. So every part of it becomes an error here, with RUNTIMEINCONSISTENCY where the part itself was
+fine, as clients are told of the parts after the refused one. An empty multi stays one row, of type 14.
 
 Multis are decoded one by one, because their parts have no fixed layout.
 """
@@ -14,6 +14,7 @@ from typing import Any, Final
 import numpy as np
 from attrs import define
 
+from datatree.errors import ErrorCode
 from datatree.opcodes import Effect, OpCode, types_with
 from datatree.record import Part
 from zab.pipeline.decoding.acl_text import acl_text
@@ -24,6 +25,7 @@ __all__ = ["PartRows", "unpack"]
 _CREATES: Final = types_with(Effect.CREATE)
 _SET_ACLS: Final = types_with(Effect.SET_ACL)
 _VERSIONED: Final = _CREATES | _SET_ACLS | types_with(Effect.SET_DATA, Effect.NOTHING)
+_OF_ANOTHER: Final = int(ErrorCode.RUNTIMEINCONSISTENCY)
 _NAMES: Final = ("type", "part", "path", "data", "version", "acl", "owner", "timeout", "error", "paths")
 
 
@@ -64,7 +66,7 @@ def _add(columns: dict[str, list[Any]], parts: tuple[Part, ...]) -> None:
     for index, (kind, number, path, data, rest) in enumerate(parts):
         if is_refused:
             # Where a part was fine, ZooKeeper leaves bytes of the operation in the place of the code.
-            error = number if kind == OpCode.ERROR and number < 0 else 0
+            error = number if kind == OpCode.ERROR and number < 0 else _OF_ANOTHER
             values: tuple[Any, ...] = (OpCode.ERROR, index, _text(path), None, None, None, None, None, error, None)
         else:
             is_create = kind in _CREATES

@@ -37,13 +37,13 @@ AUDIT: Final = (
     Column("path", "string", "of the znode"),
     Column("old", "binary", "the data before; null if it was null, if there was no znode, or if it is not known"),
     Column("new", "binary", "the data after; null if it was null, or was not changed, or the znode is gone"),
-    Column("version", "int", "new version of the data (create, set) or of the ACL (acl)"),
+    Column("version", "int", "new version of the data (create: 0, set) or of the ACL (acl)"),
     Column("old_zxid", "bigint", "transaction that wrote the old data; null if there was no znode, or it is not known"),
     Column("old_time", "timestamp", "when that was"),
     Column("old_acl", "string", "the ACL before, if it is known; of acl and delete"),
     Column("new_acl", "string", "the ACL after; of create and acl"),
     Column("owner", "bigint", "of a create, as in the log"),
-    Column("error", "int", "code of a refused write; 0 otherwise"),
+    Column("error", "int", "code of a refused write, -2 of a part refused for another one; 0 otherwise"),
 )  # fmt: skip
 
 _SEED: Final = "seed"
@@ -136,7 +136,8 @@ def _with_old_values(changes: DataFrame) -> DataFrame:
             "path",
             F.when(has_old, F.col("was.data")).alias("old"),
             F.when(kind.isin(CREATE, SET), F.col("data")).alias("new"),
-            F.when(kind != DELETE, F.col("version")).alias("version"),
+            # A create's own number is its parent's cversion.
+            F.when(kind == CREATE, 0).when(kind != DELETE, F.col("version")).alias("version"),
             F.when(has_old, F.col("was.zxid")).alias("old_zxid"),
             F.when(has_old, F.col("was.time")).alias("old_time"),
             F.when(kind.isin(ACL, DELETE), F.col("was_acl.acl")).alias("old_acl"),
