@@ -493,12 +493,13 @@ def test_a_whole_snapshot_with_another_tree_is_named(zab_directories: Directorie
 # ------------------------------------------------------------------------------------------------------ ZooKeeper's own
 
 
-def zookeeper_member(directory: Path, number: int, txns: list[Txn]) -> Path:
+def zookeeper_member(directory: Path, number: int, *files: list[Txn]) -> Path:
     version2 = directory / "version-2"
     version2.mkdir(parents=True)
     (directory / "myid").write_text(f"{number}\n")
-    content = LOG_HEADER + b"".join(encode_record(txn) for txn in txns)
-    (version2 / f"log.{txns[0].zxid:x}").write_bytes(content)
+    for txns in files:
+        content = LOG_HEADER + b"".join(encode_record(txn) for txn in txns)
+        (version2 / f"log.{txns[0].zxid:x}").write_bytes(content)
     return directory
 
 
@@ -521,6 +522,36 @@ def test_the_end_of_an_epoch_of_zookeepers_is_compared(tmp_path: Path) -> None:
     histories = whole, short, short
     other = [zookeeper_member(tmp_path / "y" / f"server{n}", n, txns) for n, txns in enumerate(histories, 1)]
     assert kinds(deviations(other)) == {("1", "extra")}
+
+
+def test_a_deleted_segment_is_found_where_the_others_have_holes_of_their_own(tmp_path: Path) -> None:
+    """Only the first member says how epoch 1 goes on, and says it wrongly."""
+    one = [1 << 32 | number for number in range(1, 9)]
+    two = [2 << 32 | number for number in range(1, 9)]
+    directories = [
+        zookeeper_member(tmp_path / "z" / "server1", 1, sets(*one[:5]), sets(*two[:4]), sets(*two[4:])),
+        zookeeper_member(tmp_path / "z" / "server2", 2, sets(*one[:5]), sets(*one[5:]), sets(*two[4:])),
+        zookeeper_member(tmp_path / "z" / "server3", 3, sets(*one[:5]), sets(*one[5:]), sets(*two[3:])),
+    ]
+    findings = deviations(directories)
+    assert kinds(findings) == {("1", "missing"), ("2", "gap"), ("3", "gap")}
+    (missing,) = [finding for finding in findings if finding.kind == "missing"]
+    assert missing.zxid == one[5]
+    assert missing.sentence.endswith("at the end of epoch 1; member 2, 3 has them")
+
+
+def test_the_end_of_an_epoch_that_came_as_a_snapshot_is_stated(tmp_path: Path) -> None:
+    """Two of three were synchronized by a snapshot: the one that has the end in its log has not too much."""
+    one = [1 << 32 | number for number in range(1, 9)]
+    two = [2 << 32 | number for number in range(1, 9)]
+    directories = [zookeeper_member(tmp_path / "z" / "server1", 1, sets(*one), sets(*two))]
+    for number in (2, 3):
+        directories.append(zookeeper_member(tmp_path / "z" / f"server{number}", number, sets(*one[:5]), sets(*two)))
+        (directories[-1] / "version-2" / f"snapshot.{one[-1]:x}").write_bytes(b"ZKSN" + bytes(60))
+    findings = found(directories)
+    assert not [finding for finding in findings if finding.deviation]
+    stated = [finding for finding in findings if finding.kind == "installed"]
+    assert [(finding.member, finding.zxid) for finding in stated] == [("2", one[5]), ("3", one[5])]
 
 
 def test_a_refused_multi_that_zookeeper_wrote_in_two_ways_is_no_deviation(tmp_path: Path) -> None:

@@ -19,7 +19,6 @@ from zab.pipeline import places
 from zab.pipeline.decoding.damage import Damage
 from zab.pipeline.errors import PipelineError
 from zab.pipeline.inventory import inventory
-from zab.pipeline.reading.covering import is_missing
 from zab.pipeline.reading.planning import Members, Range, Task, plan, read_task, task_batches
 
 SECOND = (2 << 32) + 1
@@ -237,23 +236,6 @@ def test_small_files_share_a_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 def of_task(task: Task) -> list[int]:
     """The zxids of its rows: a multi has several."""
     return [zxid for batch in task_batches(task, ["zxid"]) for zxid in batch["zxid"].to_pylist()]
-
-
-@pytest.mark.parametrize(
-    ("last", "first", "visible", "expected"),
-    [
-        (FIRST, FIRST + 1, {}, False),
-        (FIRST, FIRST + 2, {}, True),
-        (FIRST, SECOND, {}, False),
-        (FIRST, SECOND + 1, {}, True),
-        (FIRST, SECOND, {1: FIRST}, False),
-        (FIRST, SECOND, {1: FIRST + 1}, True),
-        (FIRST, (3 << 32) + 1, {1: FIRST, 2: SECOND}, True),
-        (0, FIRST, {1: FIRST + 9}, False),
-    ],
-)
-def test_what_is_missing_between_two_zxids(last: int, first: int, visible: dict[int, int], expected: bool) -> None:
-    assert is_missing(last, first, visible) == expected
 
 
 def test_times_are_bounds_of_whole_milliseconds() -> None:

@@ -32,6 +32,8 @@ from zab.pipeline.errors import PipelineError
 from zab.pipeline.inventory import Dirs, Inventory, MemberFiles, inventory
 from zab.pipeline.jobs.compact_output import Done, Output, partition
 from zab.pipeline.places import Place
+from zab.pipeline.reading.covering import Cover
+from zab.pipeline.reading.missing import is_missing
 from zab.pipeline.reading.planning import Range, Task, plan, read_task
 from zab.pipeline.schema import LOG
 
@@ -48,7 +50,6 @@ _BYTES_PER_GROUP: Final = 32 << 20
 _FILES_OPEN_MAX: Final = 16
 _US_PER_DAY: Final = 86_400_000_000
 _EPOCH_DAY: Final = date(1970, 1, 1).toordinal()
-_COUNTER: Final = 0xFFFF_FFFF
 _SLICES_MAX: Final = 4_096
 
 
@@ -88,7 +89,7 @@ class Part:
 
 @define
 class TaskReport:
-    """`runs`: the zxids written, (first, last) without a hole; `transactions`: how many."""
+    """`runs`: the zxids written, (first, last) of one epoch without a hole; `transactions`: how many."""
 
     ensemble: str
     parts: list[Part] = field(factory=list)
@@ -140,7 +141,8 @@ def compact_with(
         for ensemble, members in found.ensembles.items():
             mine = [report for report in reports if report.ensemble == ensemble]
             before = output.manifest.ensembles.get(ensemble)
-            result, done = _added(ensemble, members, mine, before)
+            covers = [one.task.cover for one in tasks if one.ensemble == ensemble and one.task.cover is not None]
+            result, done = _added(ensemble, members, mine, before, covers)
             if result.holes and not allow_holes:
                 raise PipelineError(_missing(result))
             results.append(result)
@@ -178,29 +180,35 @@ def _lineage(members: Sequence[MemberFiles]) -> str | None:
 
 
 def _added(
-    ensemble: str, members: Sequence[MemberFiles], reports: Sequence[TaskReport], before: Done | None
+    ensemble: str,
+    members: Sequence[MemberFiles],
+    reports: Sequence[TaskReport],
+    before: Done | None,
+    covers: Sequence[Cover],
 ) -> tuple[Compacted, Done | None]:
-    """What the tasks wrote of an ensemble, and what is there of it then; None if that is as it was."""
+    """What the tasks wrote of an ensemble, and what is there of it then; None if that is as it was. covers: what they
+    were to read."""
     runs = sorted(run for report in reports for run in report.runs)
-    if not runs:
-        return Compacted(ensemble), None
     starts = [(before.last, before.last), *runs] if before is not None else runs
-    holes = tuple((one[1], other[0]) for one, other in pairwise(starts) if not _follows(one[1], other[0]))
+    ends = dict(covers[-1].ends) if covers else {}
+    holes = tuple((one[1], other[0]) for one, other in pairwise(starts) if is_missing(one[1], other[0], ends))
+    # What is missing at the end may still come: it is no hole in what is written.
+    last = starts[-1][1] if starts else 0
+    beyond = max((zxid for zxid in ends.values() if last < zxid <= covers[-1].until), default=None)
+    missing = holes if beyond is None or not starts else (*holes, (last, beyond + 1))
+    if not runs:
+        return Compacted(ensemble, holes=missing), None
     counts = {
         "transactions": sum(report.transactions for report in reports),
         "rows": sum(part.rows for report in reports for part in report.parts),
         "files": sum(len(report.parts) for report in reports),
     }
-    result = Compacted(ensemble, runs[0][0], runs[-1][1], holes=holes, **counts)
+    result = Compacted(ensemble, runs[0][0], runs[-1][1], holes=missing, **counts)
     if before is None:
         return result, Done(members[0].kind, _lineage(members), runs[0][0], runs[-1][1], holes=holes, **counts)
     totals = {name: getattr(before, name) + count for name, count in counts.items()}
     lineage = before.lineage or _lineage(members)
     return result, evolve(before, lineage=lineage, last=runs[-1][1], holes=before.holes + holes, **totals)
-
-
-def _follows(before: int, first: int) -> bool:
-    return first == before + 1 if first >> 32 == before >> 32 else first > before and first & _COUNTER == 1
 
 
 def _missing(result: Compacted) -> str:
@@ -256,7 +264,7 @@ class _Writing:
         last = runs[-1][1] if runs else None
         before = np.concatenate((zxids[:1] - 1 if last is None else np.array([last], zxids.dtype), zxids[:-1]))
         is_new = zxids != before
-        follows = np.where(zxids >> 32 == before >> 32, zxids - before <= 1, zxids & _COUNTER == 1)
+        follows = zxids - before <= 1
         follows[0] |= last is None
         starts = [0, *np.flatnonzero(~follows).tolist()]
         ends = [*(start - 1 for start in starts[1:]), len(zxids) - 1]

@@ -3,10 +3,8 @@
 One member's log is read; what is missing or damaged in it comes from the next one's, for exactly those zxids, and what
 is missing there from the one after. So a damaged block costs no other rows.
 
-    is something missing between the zxids a and b?
-    same epoch              b is not a + 1
-    b is of a later epoch   b is not the first of it; or the epochs up to b are known to go further than a; or
-                            something between them could not be read
+What is missing says `zab.pipeline.reading.missing`; between epochs also what could not be read there counts. What no
+member has is told once, as the damage that is in its place, or as a gap where there is none.
 
 Invariants: zxids rise; none comes twice; the rows carry the member and position that they were read from. Deliberately
 not here: whether the members agree (`verify`); the first one that has a transaction is believed.
@@ -18,36 +16,44 @@ from typing import TypeAlias
 import numpy as np
 from attrs import evolve, frozen
 
-from zab.pipeline.decoding.damage import Damage
+from zab.pipeline.decoding.damage import GAP, TORN, Damage
 from zab.pipeline.decoding.transactions import Transactions
+from zab.pipeline.reading.missing import between, is_missing
 from zab.pipeline.reading.spans import Span, shown, whole_transactions
 
 __all__ = ["Cover", "cover"]
 
 Found: TypeAlias = tuple[Span, Transactions | Damage]
-_COUNTER = 0xFFFF_FFFF
 
 
 @frozen
 class Cover:
     """A range of zxids, (after, until], and the spans of each member that reach into it, the preferred member first.
-    `ends` holds (epoch, zxid): how far the epochs are known to go."""
+    `ends` holds (epoch, zxid): how far the epochs are known to go. Of a hole in a member's log: `place` is where it is
+    there, and `is_explained` that there is damage in its place."""
 
     members: tuple[tuple[Span, ...], ...]
     after: int
     until: int
     ends: tuple[tuple[int, int], ...] = ()
+    place: tuple[Span, int] | None = None
+    is_explained: bool = False
 
 
 def cover(wanted: Cover, *, use_index: bool = True) -> Generator[Found, None, bool]:
     """The transactions in this range, each with the span that it was read from, and the Damage that no other member
     could make good. Returns whether nothing is missing."""
+    ends = dict(wanted.ends)
     if not wanted.members:
+        if wanted.place and not wanted.is_explained and is_missing(wanted.after, wanted.until + 1, ends):
+            span, offset = wanted.place
+            reason = f"{between(wanted.after, wanted.until + 1)}, and no member given has it"
+            yield span, Damage(offset, offset, GAP, reason)
         return False
     own, others = wanted.members[0], wanted.members[1:]
-    ends = dict(wanted.ends)
     reached = wanted.after
     is_whole = True
+    read_to = 0
     damage: list[tuple[Span, Damage]] = []
     for span in own:
         limited = evolve(span, after=max(span.after, reached), until=wanted.until)
@@ -58,8 +64,9 @@ def cover(wanted: Cover, *, use_index: bool = True) -> Generator[Found, None, bo
             for rows in _contiguous(found.only(found.zxid > reached)):
                 first = int(rows.zxid[0])
                 if is_missing(reached, first, ends) or (damage and first >> 32 > reached >> 32):
+                    place = span, int(rows.position[0])
                     hole = evolve(wanted, members=others, after=reached, until=first - 1)
-                    is_whole &= yield from _fill(hole, damage, use_index)
+                    is_whole &= yield from _fill(hole, place, damage, use_index)
                 yield span, shown(span, rows)
                 reached = int(rows.zxid[-1])
             # What is wrong with a window comes before its rows.
@@ -67,20 +74,18 @@ def cover(wanted: Cover, *, use_index: bool = True) -> Generator[Found, None, bo
             damage = [(other, one) for other, one in damage if other is span and one.offset > read_to]
     if reached < wanted.until and is_missing(reached, wanted.until + 1, ends):
         hole = evolve(wanted, members=others, after=reached)
-        is_whole &= yield from _fill(hole, damage, use_index)
+        is_whole &= yield from _fill(hole, (own[-1], read_to), damage, use_index)
     return is_whole
 
 
-def is_missing(last: int, first: int, ends: dict[int, int]) -> bool:
-    """Whether something belongs between these two zxids; `ends` are the last ones of the epochs, where known."""
-    if first >> 32 == last >> 32:
-        return first > last + 1
-    return first & _COUNTER != 1 or any(last < zxid < first for zxid in ends.values())
-
-
-def _fill(hole: Cover, damage: list[tuple[Span, Damage]], use_index: bool) -> Generator[Found, None, bool]:
-    """What the other members have of this range; the damage too, unless they have all of it."""
-    is_whole = yield from cover(hole, use_index=use_index)
+def _fill(
+    hole: Cover, place: tuple[Span, int], damage: list[tuple[Span, Damage]], use_index: bool
+) -> Generator[Found, None, bool]:
+    """What the other members have of this range; the damage too, unless they have all of it. `place`: of the hole in
+    the log of the member that was read."""
+    is_explained = hole.is_explained or any(one.kind != TORN for _, one in damage)
+    told = evolve(hole, place=hole.place or place, is_explained=is_explained)
+    is_whole = yield from cover(told, use_index=use_index)
     if not is_whole:
         yield from damage
         damage.clear()

@@ -19,9 +19,11 @@ from zab.pipeline.decoding.damage import Damage
 from zab.pipeline.decoding.transactions import TIME_MS_MAX, Transactions, record_batches
 from zab.pipeline.errors import PipelineError
 from zab.pipeline.inventory import Inventory, LogFile, MemberFiles
-from zab.pipeline.reading.covering import Cover, cover
+from zab.pipeline.reading import covering
+from zab.pipeline.reading.covering import Cover
+from zab.pipeline.reading.missing import joined_ends, proofs
 from zab.pipeline.reading.spans import Span, transactions
-from zab.pipeline.reading.visible import Survey, epoch_ends, mark, survey, visible_epochs
+from zab.pipeline.reading.visible import Survey, epoch_ends, logged_ends, mark, survey, visible_epochs
 
 __all__ = ["Members", "Range", "Task", "plan", "read_task", "task_batches"]
 
@@ -105,7 +107,7 @@ def plan(
             for member, known in zip(group, surveys, strict=True)
         ]
         if members == "one":
-            tasks += _covers(spans, surveys, limits)
+            tasks += _covers(group, spans, surveys, limits)
         else:
             tasks += (Task(part) for listed in spans for part in _cut(listed))
     return tasks
@@ -193,7 +195,7 @@ def read_task(task: Task, *, use_index: bool = True) -> Iterator[tuple[Span, Tra
         for found in transactions(span, use_index=use_index):
             yield span, found
     if task.cover is not None:
-        yield from cover(task.cover, use_index=use_index)
+        yield from covering.cover(task.cover, use_index=use_index)
 
 
 def task_batches(
@@ -207,7 +209,9 @@ def task_batches(
             on_damage(span, found)
 
 
-def _covers(spans: list[list[Span]], surveys: list[Survey], limits: _Limits) -> Iterator[Task]:
+def _covers(
+    group: list[MemberFiles], spans: list[list[Span]], surveys: list[Survey], limits: _Limits
+) -> Iterator[Task]:
     """Tasks that give each transaction of an ensemble once. One member is read as long as it has what comes next."""
     reaches = [
         [_reach(span, known) for span in listed if span.file.is_usable]
@@ -216,23 +220,23 @@ def _covers(spans: list[list[Span]], surveys: list[Survey], limits: _Limits) -> 
     of_any = [reach for listed in reaches for reach in listed]
     if not of_any:
         return
-    end = max(reach.high for reach in of_any)
+    proven = proofs(group, logged_ends(surveys))
+    ends = joined_ends(epoch_ends(surveys) if limits.visible is None else dict(limits.visible), proven)
+    top = max(reach.high for reach in of_any)
+    end = max(top, *proven.values(), 0)
     end = end if limits.until is None else min(end, limits.until)
-    ends = limits.visible or tuple(epoch_ends(surveys).items())
     at = max(limits.after, min(reach.low for reach in of_any))
     current = 0
     while at < end:
-        able = [number for number, listed in enumerate(reaches) if _holding(listed, at) is not None]
-        if not able:
-            later = [reach.low for reach in of_any if reach.low > at]
-            if not later:
-                return
-            at = min(later)
-            continue
-        if current not in able:
+        begin = min((max(reach.low, at) for reach in of_any if reach.high > at), default=end)
+        able = [number for number, listed in enumerate(reaches) if _holding(listed, begin) is not None]
+        if able and current not in able:
             current = max(able, key=lambda number: reaches[number][-1].high)
-        upto = _upto(reaches[current], at, end)
-        yield Task(cover=evolve(_cover(reaches, current, at, upto), ends=ends))
+        # What nobody has is part of the task before or after it.
+        upto = _upto(reaches[current], begin, end)
+        upto = end if upto >= top else upto
+        cover = _cover(reaches, current, min(at, top - 1), upto)
+        yield Task(cover=evolve(cover, after=at, ends=tuple(ends.items())))
         at = upto
 
 

@@ -14,6 +14,7 @@ Deliberately not here: whether histories agree (`verify`).
 """
 
 from collections.abc import Iterable
+from functools import reduce
 from itertools import pairwise
 
 import numpy as np
@@ -26,9 +27,10 @@ from zab.pipeline.decoding.version2_log import RecordBlock, RecordScan
 from zab.pipeline.errors import PipelineError
 from zab.pipeline.inventory import LogFile, MemberFiles
 from zab.pipeline.places import OpenFile
+from zab.pipeline.reading.missing import joined_ends
 from zab.pipeline.reading.spans import read_index
 
-__all__ = ["Survey", "epoch_ends", "mark", "survey", "visible_epochs"]
+__all__ = ["Survey", "epoch_ends", "logged_ends", "mark", "survey", "visible_epochs"]
 
 
 @define
@@ -36,12 +38,14 @@ class Survey:
     """What reading the ends of a member's logs found. `ends`: by the name of a file, the offset after its last
     readable batch or record; `last`: the last zxid, 0 without any; `mark`: the high-water mark that the member knows
     (native); `epochs`: the last zxid of each epoch that it has (version-2), or knows to be committed (native);
-    `turns`: (last zxid of an epoch, first of the next one) in its log (version-2)."""
+    `logged`: the last one of each epoch in its log, of native ones of the last epoch alone; `turns`: (last zxid of an
+    epoch, first of the next one) in its log (version-2)."""
 
     last: int = 0
     mark: int = 0
     ends: dict[str, int] = field(factory=dict)
     epochs: dict[int, int] = field(factory=dict)
+    logged: dict[int, int] = field(factory=dict)
     turns: list[tuple[int, int]] = field(factory=list)
 
 
@@ -65,6 +69,8 @@ def _survey_native(found: Survey, member: MemberFiles, logs: list[LogFile]) -> N
         with log.place.open() as file:
             if _survey_end(found, log, file):
                 break
+    if found.last:
+        found.logged = {found.last >> 32: found.last}
     known = [found.mark, *(snapshot.zxid for snapshot in member.snapshots)]
     known += [log.previous[0] for log in logs if log.previous is not None]
     _reach(found, (zxid for zxid in known if zxid <= found.mark))
@@ -112,6 +118,7 @@ def _survey_version2(found: Survey, member: MemberFiles, logs: list[LogFile]) ->
         found.turns += [(last, first) for last, first in pairwise(zxids + begin) if last >> 32 != first >> 32]
     if found.epochs:
         found.last = max(found.epochs.values())
+    found.logged = dict(found.epochs)
     _reach(found, (snapshot.zxid for snapshot in member.snapshots))
 
 
@@ -127,8 +134,9 @@ def mark(surveys: Iterable[Survey]) -> int:
 
 def epoch_ends(surveys: Iterable[Survey]) -> dict[int, int]:
     """The last zxid of each epoch that any of these members has (version-2), or knows to be committed (native)."""
-    result: dict[int, int] = {}
-    for found in surveys:
-        for epoch, zxid in found.epochs.items():
-            result[epoch] = max(result.get(epoch, 0), zxid)
-    return result
+    return reduce(joined_ends, (found.epochs for found in surveys), {})
+
+
+def logged_ends(surveys: Iterable[Survey]) -> dict[int, int]:
+    """The last zxid of each epoch that any of these members has in its log."""
+    return reduce(joined_ends, (found.logged for found in surveys), {})

@@ -25,13 +25,13 @@ from zab.pipeline.decoding.snapshot_rows import Label
 from zab.pipeline.errors import PipelineError
 from zab.pipeline.inventory import Inventory, LogFile, LogKind, MemberFiles
 from zab.pipeline.places import Place
+from zab.pipeline.reading.missing import is_missing, joined_ends, proofs
 from zab.pipeline.reading.snapshot_choice import Chosen, Problem, choose
-from zab.pipeline.reading.visible import mark, survey, visible_epochs
+from zab.pipeline.reading.visible import epoch_ends, logged_ends, mark, survey, visible_epochs
 
 __all__ = ["Epoch", "Logs", "Moment", "beginning_zxid", "ensembles_of", "moment_of", "whole_ms"]
 
 _BEGAN: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_COUNTER: Final = 0xFFFF_FFFF
 _EPOCH_FILES: Final = ("acceptedEpoch", "currentEpoch")
 _EPOCH_FILE_BYTES: Final = 64
 _EPOCH_DIGITS: Final = 9
@@ -122,32 +122,26 @@ class _Kept:
     members: Sequence[MemberFiles]
     end: int
     """The last zxid in the logs that may be shown; 0 without any."""
-    known: list[int]
-    """Zxids that had a transaction, as the names and headers of files prove; rising."""
+    ends: dict[int, int]
+    """The last zxid of each epoch, as far as it is known (`zab.pipeline.reading.missing`)."""
     problems: tuple[Problem, ...] = ()
     """Snapshots that cannot be read, as far as they were looked at."""
 
     @classmethod
     def of(cls, members: Sequence[MemberFiles], *, uncommitted: bool) -> "_Kept":
         """Raises PipelineError."""
-        known = {file.zxid for member in members for file in member.snapshots}
         if not any(member.logs for member in members):
-            return cls(members, 0, sorted(known))
+            return cls(members, 0, proofs(members, {}))
         surveys = [survey(member) for member in members]
-        logs = [log for member in members for log in member.logs if log.is_usable]
-        ends: dict[int, int] = {}
-        if members[0].kind == "native":
-            end = max(found.last for found in surveys) if uncommitted else mark(surveys)
-            for previous in (log.previous[0] for log in logs if log.previous is not None and _begins_epoch(log)):
-                ends[previous >> 32] = max(previous, ends.get(previous >> 32, 0))
-        elif uncommitted:
+        ends = epoch_ends(surveys)
+        if uncommitted:
             end = max(found.last for found in surveys)
+        elif members[0].kind == "native":
+            end = mark(surveys)
         else:
             ends = visible_epochs(surveys)
             end = max(ends.values(), default=0)
-        # A file begins after a transaction; but the log of a deposed leader may go on where its epoch had ended.
-        begun = {log.first - 1 for log in logs if log.first - 1 <= min(end, ends.get(log.first >> 32, end))}
-        return cls(members, end, sorted({*known, *ends.values(), *begun}))
+        return cls(members, end, joined_ends(ends, proofs(members, logged_ends(surveys))))
 
     @property
     def logs(self) -> list[LogFile]:
@@ -241,8 +235,7 @@ def _check_whole(epochs: Sequence[Epoch], after: int, kept: _Kept, wanted: int) 
     """Every transaction after `after` is there, as far as the files can tell."""
     last = after
     for epoch in epochs:
-        follows = epoch.first == last + 1 or (epoch.number > last >> 32 and epoch.first & _COUNTER == 1)
-        if not follows or _is_known_between(kept, last, epoch.first):
+        if is_missing(last, epoch.first, kept.ends):
             raise PipelineError(_missing(last, epoch.first, wanted, kept))
         lacking = epoch.last - epoch.first + 1 - epoch.count
         if lacking:
@@ -252,18 +245,10 @@ def _check_whole(epochs: Sequence[Epoch], after: int, kept: _Kept, wanted: int) 
                 f"(zab pipeline verify names them); {kept}"
             )
         last = epoch.last
-    for zxid in kept.known:
+    for zxid in kept.ends.values():
         # All transactions of its epoch up to it existed, and some of them belong to the state.
-        if zxid > last and zxid & _COUNTER and max(last + 1, zxid >> 32 << 32 | 1) <= wanted:
+        if zxid > last and max(last + 1, zxid >> 32 << 32 | 1) <= wanted:
             raise PipelineError(_missing(last, min(zxid, wanted) + 1, wanted, kept))
-
-
-def _is_known_between(kept: _Kept, last: int, following: int) -> bool:
-    return any(last < zxid < following and zxid & _COUNTER for zxid in kept.known)
-
-
-def _begins_epoch(log: LogFile) -> bool:
-    return log.previous is not None and log.previous[0] >> 32 < log.first >> 32
 
 
 def _missing(last: int, following: int, wanted: int, kept: _Kept) -> str:
@@ -278,7 +263,7 @@ def _last_epoch(members: Sequence[MemberFiles], kept: _Kept, zxid: int) -> int:
     for member in members:
         for name in _EPOCH_FILES:
             said.append(_epoch_in(member.directory / name))
-    return max([*said, *(one >> 32 for one in (*kept.known, kept.end, zxid))])
+    return max([*said, *(one >> 32 for one in (*kept.ends.values(), kept.end, zxid))])
 
 
 def _epoch_in(file: Place) -> int:

@@ -25,16 +25,16 @@ from zab.pipeline.decoding.native_log import BATCH_HEAD, Block, FrameScan
 from zab.pipeline.decoding.version2_log import RecordScan
 from zab.pipeline.inventory import LogFile
 from zab.pipeline.places import OpenFile
+from zab.pipeline.reading.missing import COUNTER, follows
 from zab.pipeline.reading.spans import AnyBlock, read_index
 
-__all__ = ["Chart", "Run", "follows"]
+__all__ = ["Chart", "Run"]
 
 SLICE_BYTES: Final = 4 << 20
 """How much is looked at in one go. Two stakes are no further apart, unless a batch is larger."""
 _STAKE_BYTES: Final = 64 << 10
 """How far apart stakes are at least."""
 _SEEN_BYTES: Final = 28
-_COUNTER: Final = 0xFFFF_FFFF
 
 
 @frozen
@@ -44,11 +44,6 @@ class Run:
     first: int
     last: int
     joined: bool = True
-
-
-def follows(zxid: int, first: int) -> bool:
-    """Whether `first` may come right after `zxid`, by their numbers."""
-    return first == zxid + 1 or (first >> 32 > zxid >> 32 and first & _COUNTER == 1)
 
 
 @define(eq=False)
@@ -165,7 +160,7 @@ class Chart:
             if isinstance(block, Block):
                 self.mark = max(self.mark, int(block.heads["mark"].max()))
         before = np.concatenate((np.array([self.last]), lasts[:-1]))
-        joined = (firsts == before + 1) | ((firsts >> 32 > before >> 32) & (firsts & _COUNTER == 1))
+        joined = (firsts == before + 1) | ((firsts >> 32 > before >> 32) & (firsts & COUNTER == 1))
         if not self.runs and self.log.problem is not None:
             joined[0] = False
             self.holes[int(firsts[0])] = self.log.problem

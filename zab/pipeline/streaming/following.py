@@ -31,9 +31,10 @@ from attrs import define, field, frozen
 
 from zab.pipeline.errors import PipelineError
 from zab.pipeline.inventory import Dirs, Inventory, LogFile, MemberFiles, inventory
+from zab.pipeline.reading.missing import follows, is_missing, joined_ends, proofs
 from zab.pipeline.reading.spans import Span
-from zab.pipeline.reading.visible import Survey, visible_epochs
-from zab.pipeline.streaming.chart import Chart, follows
+from zab.pipeline.reading.visible import Survey, logged_ends, visible_epochs
+from zab.pipeline.streaming.chart import Chart
 
 __all__ = ["Ensemble", "Following", "Leg", "Route"]
 
@@ -128,9 +129,10 @@ class MemberLogs:
         """The last zxid that the member has of each epoch."""
         found = Survey()
         reached = [run.last for chart in self.in_order for run in chart.runs]
-        reached += [snapshot.zxid for snapshot in self.found.snapshots]
         for zxid in reached:
-            found.epochs[zxid >> 32] = max(found.epochs.get(zxid >> 32, 0), zxid)
+            found.logged[zxid >> 32] = max(found.logged.get(zxid >> 32, 0), zxid)
+        snapshots = {snapshot.zxid >> 32: snapshot.zxid for snapshot in self.found.snapshots}
+        found.epochs = joined_ends(found.logged, snapshots)
         return found
 
     def ends_of_epochs(self) -> Iterator[tuple[int, int]]:
@@ -184,6 +186,8 @@ class Ensemble:
     members: dict[str, MemberLogs] = field(factory=dict)
     epochs: dict[int, int] = field(factory=dict)
     """The last zxid of each epoch that is known to be committed; of native ones, as far as a mark lies in the epoch."""
+    proven: dict[int, int] = field(factory=dict)
+    """The last zxid of each epoch that a snapshot proves, where no log has it."""
     _preferred: str = ""
 
     @property
@@ -215,7 +219,9 @@ class Ensemble:
         for logs in self.members.values():
             _unless_gone(logs.advance)
         if self.kind == "version-2":
-            self.epochs = visible_epochs([logs.survey() for logs in self.members.values()])
+            surveys = [logs.survey() for logs in self.members.values()]
+            self.epochs = visible_epochs(surveys)
+            self.proven = proofs((logs.found for logs in self.members.values()), logged_ends(surveys))
             for logs in self.members.values():
                 for last, following in logs.ends_of_epochs():
                     # Where a history goes on with what is committed, all of it up to there is committed.
@@ -295,16 +301,16 @@ class Ensemble:
     def _limit(self, logs: MemberLogs, chart: Chart) -> Callable[[int, int], int]:
         """What `Chart.reach` asks: how far a run may be shown."""
         if self.uncommitted:
-            return lambda _before, _first: _NO_LIMIT
+            return lambda before, first: 0 if is_missing(before, first, self.proven) else _NO_LIMIT
         if self.kind == "native":
             mark = logs.mark_for(chart)
             self._learn(mark)
             return lambda _before, first: max(mark, self.epochs.get(first >> 32, 0))
+        ends = joined_ends(self.epochs, self.proven)
 
         def limit(before: int, first: int) -> int:
-            # A new epoch is shown once all that may be shown of the one before has been.
-            is_complete = before >> 32 == first >> 32 or before >= self.epochs.get(before >> 32, 0)
-            return self.epochs.get(first >> 32, 0) if is_complete else 0
+            # A new epoch is shown once all that there was before it has been.
+            return 0 if is_missing(before, first, ends) else self.epochs.get(first >> 32, 0)
 
         return limit
 
@@ -316,15 +322,26 @@ class Ensemble:
         lowest = [chart.lowest for logs in self.members.values() for chart in logs.in_order]
         return min(lowest) if lowest and min(lowest) > after else None
 
-    def obstacle(self, after: int) -> str | None:
-        """Why no route goes on from `after`, though there is more to be shown; None when there is not."""
-        if self.route(after, count_max=1).legs or after >= self.latest():
+    def obstacle(self, after: int, *, is_end: bool = False) -> str | None:
+        """Why no route goes on from `after`, though there is more to be shown; None when there is not. is_end: nothing
+        is awaited any more, so that more than the logs have is proven is a reason, too."""
+        if self.route(after, count_max=1).legs:
             return None
+        if after >= self.latest():
+            return self._lost_end(after) if is_end else None
         oldest = self.kept_from(after)
         if oldest is not None:
             return f"what follows zxid {after:#x} is not kept any more: the oldest log goes on from {oldest:#x}"
         reasons = [_unless_gone(partial(_obstacle, logs, after)) for logs in self.members.values()]
+        proven = [zxid for zxid in self.proven.values() if zxid > after]
+        reasons += [f"a snapshot proves that there was zxid {min(proven):#x}"] if proven else []
         return f"no member has what follows zxid {after:#x}: {'; '.join(filter(None, reasons))}"
+
+    def _lost_end(self, after: int) -> str | None:
+        proven = max(self.proven.values(), default=0)
+        if proven <= after:
+            return None
+        return f"the logs end at zxid {after:#x}, and a snapshot proves that they went on to {proven:#x}"
 
 
 def _obstacle(logs: MemberLogs, after: int) -> str:

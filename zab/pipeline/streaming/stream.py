@@ -264,7 +264,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _look_for_obstacle(self, ensemble: Ensemble, zxid: int) -> None:
         """Raise PipelineError when what comes next is lost; files that are being shipped may arrive a little later."""
-        obstacle = ensemble.obstacle(zxid)
+        obstacle = ensemble.obstacle(zxid, is_end=self._targets is not None)
         if obstacle is None:
             self._obstacles_since.pop(ensemble.name, None)
             return

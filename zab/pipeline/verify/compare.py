@@ -18,8 +18,9 @@ from attrs import define, evolve, field
 from zab.pipeline.decoding.arrays import Integers, Mask
 from zab.pipeline.decoding.damage import TORN, Damage
 from zab.pipeline.inventory import MemberFiles, SnapshotFile
+from zab.pipeline.reading.missing import COUNTER, between, follows, proofs
 from zab.pipeline.verify.files import Epoch, FileReport, Hole
-from zab.pipeline.verify.findings import COUNTER, Drill, Finding, between, differ, follows
+from zab.pipeline.verify.findings import Drill, Finding, differ
 
 __all__ = ["Comparison", "MemberHistory"]
 
@@ -284,6 +285,7 @@ class Comparison:
         if self.histories:
             for epoch in sorted({epoch for one in self.histories for epoch in one.epochs}):
                 self._compare_epoch(epoch)
+            self._find_proofs()
             self._compare_buckets()
             self._compare_snapshots()
 
@@ -318,10 +320,18 @@ class Comparison:
             return
         counts = Counter(ends[one.name] for one in settled)
         agreed = max(counts, key=lambda end: (counts[end], end))
+        # What a majority has was committed, also where their own logs do not say how it goes on.
+        had = sorted((self._had(one, epoch, max(ends.values())) for one in self.histories), reverse=True)
+        agreed = max(agreed, had[len(had) // 2])
         for one in settled:
             part = one.continued(epoch)
             assert part is not None
-            if ends[one.name] < agreed:
+            if ends[one.name] < agreed <= self._had(one, epoch, agreed):
+                lost = between(ends[one.name], agreed + 1)
+                sentence = f"{lost} at the end of epoch {epoch} in the log: a snapshot stands in their place"
+                found = one.finding("installed", sentence, part[1], part[0].offset, ends[one.name] + 1, deviation=False)
+                self.findings.append(found)
+            elif ends[one.name] < agreed:
                 others = ", ".join(other.name for other in holders if ends[other.name] >= agreed)
                 lost = between(ends[one.name], agreed + 1)
                 sentence = f"{lost} at the end of epoch {epoch}; member {others} has them"
@@ -339,6 +349,26 @@ class Comparison:
             else:
                 sentence = f"{tail} were never committed: the others went on in a later epoch without them"
                 self._beyond(one, agreed, "uncommitted", sentence, deviation=False)
+
+    @staticmethod
+    def _had(one: MemberHistory, epoch: int, most: int) -> int:
+        """The last zxid of an epoch, up to `most`, that the member has or had, by its log or by a snapshot."""
+        snapshots = [file.zxid for file in one.snapshots if file.zxid >> 32 == epoch]
+        return min(max([one.end_of(epoch) or 0, *snapshots]), most)
+
+    def _find_proofs(self) -> None:
+        """What a snapshot of ZooKeeper's proves and no log has. Our members' files say it one by one."""
+        members = [one.member for one in self.histories]
+        if members[0].kind == "native":
+            return
+        epochs = {epoch for one in self.histories for epoch in one.epochs}
+        logged = {epoch: max(one.end_of(epoch) or 0 for one in self.histories) for epoch in epochs}
+        first = min(one.first or 0 for one in self.histories)
+        for zxid in proofs(members, logged).values():
+            if zxid > first:
+                last = logged.get(zxid >> 32, zxid >> 32 << 32)
+                sentence = f"{between(last, zxid + 1)} in all logs: snapshot.{zxid:x} shows that there were such"
+                self.findings.append(Finding(members[0].ensemble, None, None, None, last + 1, "gap", True, sentence))
 
     def _beyond(self, one: MemberHistory, zxid: int, kind: str, sentence: str, *, deviation: bool = True) -> None:
         """A finding at what comes after `zxid`; its offset is found when it is looked into."""

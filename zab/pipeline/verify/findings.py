@@ -14,9 +14,7 @@ from attrs import frozen
 
 from zab.pipeline.decoding.arrays import Mask
 
-__all__ = ["COUNTER", "DEVIATIONS", "STATED", "Drill", "Finding", "between", "differ", "follows", "in_order"]
-
-COUNTER: Final = 0xFFFF_FFFF
+__all__ = ["DEVIATIONS", "STATED", "Drill", "Finding", "differ", "in_order"]
 
 DEVIATIONS: Final = {
     "damaged": "bytes that are not what was written",
@@ -67,19 +65,6 @@ class Drill:
     low: int
     high: int
     is_chain: bool = False
-
-
-def follows(before: int, first: int) -> bool:
-    """Whether `first` is the zxid that comes right after `before`."""
-    return first == before + 1 if first >> 32 == before >> 32 else first > before and first & COUNTER == 1
-
-
-def between(after: int, following: int) -> str:
-    """The zxids that are missing between two."""
-    if following >> 32 == after >> 32:
-        low, high = after + 1, following - 1
-        return f"zxid {low:#x} is missing" if low == high else f"zxids {low:#x} to {high:#x} are missing"
-    return f"what is between {after:#x} and {following:#x} is missing"
 
 
 def differ(values: npt.NDArray[np.uint64], present: Mask) -> Mask:

@@ -1,0 +1,59 @@
+"""What is missing from a history: the one rule of all that read logs, compare them, or put a state together.
+
+    is something missing between the zxids a and b, when nothing in between was found?
+    same epoch              b is not a + 1
+    b is of a later epoch   b is not the first of it; or the epochs up to b are known to go further than a
+
+How far an epoch is known to go, its *end*, follows from what may be shown (`visible`), and from *proofs*: a snapshot is
+of committed state, so every transaction of its epoch up to its zxid existed, whether a log still has it or not.
+
+What comes before the oldest transaction that is kept is not missing: retention removed it. A snapshot of ZooKeeper at
+the beginning of an epoch has counter 0, which is no transaction.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from zab.pipeline.inventory import MemberFiles
+
+__all__ = ["COUNTER", "between", "follows", "is_missing", "joined_ends", "proofs"]
+
+COUNTER: Final = 0xFFFF_FFFF
+
+
+def follows(last: int, first: int) -> bool:
+    """Whether `first` may be the zxid that comes right after `last`, by their numbers."""
+    return first == last + 1 if first >> 32 == last >> 32 else first > last and first & COUNTER == 1
+
+
+def is_missing(last: int, first: int, ends: Mapping[int, int]) -> bool:
+    """Whether something belongs between these two zxids; `ends` are the last ones of the epochs, where known."""
+    if first >> 32 == last >> 32:
+        return first > last + 1
+    return first & COUNTER != 1 or any(last < zxid < first for zxid in ends.values())
+
+
+def proofs(members: Iterable[MemberFiles], logged: Mapping[int, int]) -> dict[int, int]:
+    """By epoch, the largest zxid that a snapshot proves and none of these members' logs reaches. `logged`: the last
+    zxid of each epoch that any of the logs has, whether it may be shown or not."""
+    found = (
+        snapshot.zxid
+        for member in members
+        for snapshot in member.snapshots
+        if member.kind == "version-2" or snapshot.lineage == member.lineage
+    )
+    beyond = {zxid >> 32: zxid for zxid in sorted(found) if zxid & COUNTER}
+    return {epoch: zxid for epoch, zxid in beyond.items() if zxid > logged.get(epoch, 0)}
+
+
+def joined_ends(one: Mapping[int, int], other: Mapping[int, int]) -> dict[int, int]:
+    """Of each epoch the larger end."""
+    return {epoch: max(one.get(epoch, 0), other.get(epoch, 0)) for epoch in one.keys() | other.keys()}
+
+
+def between(after: int, following: int) -> str:
+    """The zxids that are missing between two."""
+    if following >> 32 == after >> 32:
+        low, high = after + 1, following - 1
+        return f"zxid {low:#x} is missing" if low == high else f"zxids {low:#x} to {high:#x} are missing"
+    return f"what is between {after:#x} and {following:#x} is missing"
