@@ -123,6 +123,13 @@ def zookeeper(tmp_path: Path) -> Path:
 
 # The commands.
 
+NAME = LINEAGE.hex()
+EXTENT = (
+    f"zab: {NAME} has zxids 0x100000001 to 0x10000000a, of 2026-03-01T12:00:00.000Z to 2026-03-01T12:00:13.000Z, "
+    "from its beginning\n"
+)
+"""What each job says at the end of the history in the fixture `member`."""
+
 
 @pytest.mark.spark
 @pytest.mark.usefixtures("spark")
@@ -135,7 +142,7 @@ def test_table_on_standard_output(run: Run, member: Path) -> None:
         "2026-03-01 12:00:01.000 0x100000004 0x100000b set /app one two",
         r"2026-03-01 12:00:03.000 0x100000007 0x100000a set /app two \x1b[2J\xff",
     ]
-    assert run.err == ""
+    assert run.err == EXTENT
 
 
 @pytest.mark.spark
@@ -157,7 +164,7 @@ def test_bounds_of_zxids_and_times(run: Run, member: Path) -> None:
 def test_files_are_as_their_names_say(run: Run, member: Path, tmp_path: Path) -> None:
     out = tmp_path / "locks.parquet"
     assert run("pipeline", "locks", member, "--out", out, "--ensemble", "blue") == 0
-    assert run.err == f"zab: 2 rows in {out}\n"
+    assert run.err == f"zab: 2 rows in {out}\n{EXTENT.replace(NAME, 'blue')}"
     assert run.out == ""
     rows = pq.read_table(out).to_pylist()
     assert [(row["ensemble"], row["session"], row["acquired"], row["leaving"]) for row in rows] == [
@@ -188,10 +195,10 @@ def test_views(run: Run, member: Path) -> None:
         assert run("pipeline", *words, member) == 0
         assert run.out.split()[:3] == beginning
     assert run("pipeline", "locks", "--show", "overlaps", member) == 0
-    assert (run.out, run.err) == ("", "zab: no rows\n")
+    assert (run.out, run.err) == ("", f"zab: no rows\n{EXTENT}")
     assert run("pipeline", "hotspots", "--limit", "1", member) == 0
     assert run.out.splitlines()[1].split()[0] == "/app"
-    assert run.err == "zab: only the first 1 rows; --limit shows more, --out writes all\n"
+    assert run.err == f"zab: only the first 1 rows; --limit shows more, --out writes all\n{EXTENT}"
 
 
 @pytest.mark.spark
@@ -201,6 +208,21 @@ def test_zookeepers_directory_is_found_by_looking(run: Run, zookeeper: Path) -> 
     assert "--uncommitted" in run.err or "uncommitted" in run.err
     assert run("pipeline", "sessions", zookeeper, "--uncommitted", "--columns", "session,ending") == 0
     assert run.out.split() == ["session", "ending", "0x100000a", "0x100000b", "expired"]
+
+
+@pytest.mark.spark
+@pytest.mark.usefixtures("spark")
+def test_what_the_log_no_longer_has_is_said_and_marked(run: Run, zookeeper: Path) -> None:
+    """The log of a member that has removed what was before the fourth transaction."""
+    content = LOG_HEADER + b"".join(encode_record(txn) for txn in txns(story())[3:])
+    (zookeeper / "version-2" / "log.100000001").unlink()
+    (zookeeper / "version-2" / "log.100000004").write_bytes(content)
+    assert run("pipeline", "audit", zookeeper, "--uncommitted", "--path", "/app") == 0
+    lines = [line.split() for line in run.out.splitlines()]
+    assert lines[0][-4:] == ["path", "old", "old_known", "new"]
+    assert [line[-3:] for line in lines[1:]] == [["/app", "no", "two"], ["/app", "two", r"\x1b[2J\xff"]]
+    assert "has zxids 0x100000004 to 0x10000000a, of 2026-03-01T12:00:01.000Z to" in run.err
+    assert run.err.endswith(", and nothing older\n")
 
 
 # Bad input.

@@ -164,9 +164,13 @@ def test_what_is_older_than_the_log_comes_from_a_snapshot(spark: SparkSession) -
     }  # fmt: skip
     znodes = spark.createDataFrame(pa.Table.from_pylist([znode], schema=arrow_schema(ZNODES)))
     late = log_frame(spark, [row for row in history.rows if row["counter"] >= 5])
-    assert values(audit(late, path="/app/x"))[0] == ("set", "/app/x", None, b"three")
+    unknown = rows(audit(late, path="/app/x"))
+    assert (unknown[0]["change"], unknown[0]["old"], unknown[0]["old_known"]) == ("set", None, False)
+    # The next one has null for what was there before, which is known.
+    assert [row["old_known"] for row in unknown[1:]] == [None] * 3
     found = rows(audit(late, znodes=znodes, path="/app/x"))
     assert (found[0]["old"], found[0]["old_zxid"], found[0]["old_time"]) == (b"two", (1 << 32) + 4, moment(3))
+    assert not any(row["old_known"] is False for row in found)
     assert found[2]["old_acl"] == OPEN_ACL
     early = log_frame(spark, [row for row in history.rows if row["counter"] >= 4])
     found = rows(audit(early, znodes=znodes, path="/app/x"))

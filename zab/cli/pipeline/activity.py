@@ -86,7 +86,7 @@ def audit_job(
     path, subtree = _absolute(path, "--path"), _absolute(subtree, "--subtree")
     wanted = None if session is None else parse_session(session)
     run.shown = (
-        *("time", "zxid", "part", "session", "change", "path", "old", "new"),
+        *("time", "zxid", "part", "session", "change", "path", "old", "old_known", "new"),
         *(("error",) if refused else ()),
     )
     from zab.pipeline.jobs.audit import COLUMNS, ZNODE_COLUMNS, audit

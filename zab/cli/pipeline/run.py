@@ -124,6 +124,13 @@ class Run:
         if len(rows) > DAMAGE_TOLD:
             self.note("and there is more that cannot be read; zab pipeline verify shows all")
 
+    def tell_extent(self) -> None:
+        """Say how much of the history the logs hold: more than that, no row can show."""
+        from zab.pipeline.reading.kept import kept
+
+        for one in kept(self.dirs, uncommitted=self.uncommitted):
+            self.note(f"{one}, {'from its beginning' if one.is_whole else 'and nothing older'}")
+
     def before(self, columns: Iterable[str], *, sessions: bool = False) -> "DataFrame | None":
         """Rows of the snapshots that tell what was there when the logs begin. Raises PipelineError."""
         spark = self.spark

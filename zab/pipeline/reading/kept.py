@@ -1,8 +1,9 @@
-"""Whether the bounds that a user gives overlap with what is kept.
+"""What the logs of an ensemble cover, and whether the bounds that a user gives overlap with it.
 
-This is checked because bounds that do not overlap would give no rows, and no rows look like an answer.
+The latter is checked because bounds that do not overlap would give no rows, and no rows look like an answer.
 
     check_range(dirs, Range.of(…))      raises PipelineError, with what is kept, when nothing can lie within
+    kept(dirs)                          what the logs of each ensemble cover
 
 Only the beginning and the end of each ensemble's logs are read for it, in this process. Times may go back, in
 ZooKeeper's logs with any change of the leader, in ours where a clock was wrong, so all logs are read before the answer
@@ -18,24 +19,26 @@ from attrs import frozen
 from zab.pipeline.decoding.transactions import Transactions
 from zab.pipeline.errors import PipelineError
 from zab.pipeline.inventory import Dirs, Inventory, MemberFiles, inventory
+from zab.pipeline.reading.missing import beginning_zxid
 from zab.pipeline.reading.planning import Range, Task, plan, read_task
 
-__all__ = ["Kept", "check_range"]
+__all__ = ["Kept", "check_range", "kept"]
 
 
 @frozen
 class Kept:
     """The transactions of one ensemble that may be shown: the first and the last zxid; the times, in ms, as far as the
-    beginning and the end of the logs say them."""
+    beginning and the end of the logs say them. `is_whole`: nothing older was ever there."""
 
     ensemble: str
     zxid_min: int
     zxid_max: int
     time_min: int
     time_max: int
+    is_whole: bool
 
     @classmethod
-    def of(cls, ensemble: str, tasks: list[Task]) -> Self | None:
+    def of(cls, members: list[MemberFiles], tasks: list[Task]) -> Self | None:
         """None when there are no transactions. Raises PipelineError."""
         first = next(_transactions(tasks), None)
         last = next(_all_of_last(tasks), None)
@@ -43,7 +46,8 @@ class Kept:
             return None
         ends = [first, *last]
         times = min(int(rows.time_ms.min()) for rows in ends), max(int(rows.time_ms.max()) for rows in ends)
-        return cls(ensemble, int(first.zxid[0]), int(last[-1].zxid[-1]), *times)
+        zxids = int(first.zxid[0]), int(last[-1].zxid[-1])
+        return cls(members[0].ensemble, *zxids, *times, zxids[0] == beginning_zxid(members))
 
     def meets(self, wanted: Range) -> bool:
         """Whether something may lie within the bounds."""
@@ -82,24 +86,32 @@ def _time_text(time_ms: int) -> str:
     return f"{moment:%Y-%m-%dT%H:%M:%S}.{time_ms % 1000:03}Z"
 
 
+def kept(dirs: Dirs, *, uncommitted: bool = False) -> list[Kept]:
+    """What the logs in these directories cover, by ensemble, as far as it may be shown. Raises PipelineError."""
+    found = inventory(dirs)
+    groups = [members for members in found.ensembles.values() if any(member.logs for member in members)]
+    known = (Kept.of(members, _tasks(found, members, Range(), uncommitted)) for members in groups)
+    return [one for one in known if one is not None]
+
+
 def check_range(dirs: Dirs, wanted: Range, *, uncommitted: bool = False) -> None:
     """Raises PipelineError when no transaction of any ensemble in these directories can lie within the bounds."""
     if wanted == Range():
         return
     found = inventory(dirs)
-    kept = []
-    for ensemble, members in found.ensembles.items():
+    others = []
+    for members in found.ensembles.values():
         if not any(member.logs for member in members):
             continue
         tasks = _tasks(found, members, Range(), uncommitted)
-        known = Kept.of(ensemble, tasks)
+        known = Kept.of(members, tasks)
         if known is None:
             continue
         if known.meets(wanted) or _is_found(found, members, wanted, uncommitted):
             return
-        kept.append(known)
-    if kept:
-        listed = "; ".join(map(str, kept))
+        others.append(known)
+    if others:
+        listed = "; ".join(map(str, others))
         raise PipelineError(f"nothing is kept of what was asked for, {_range_text(wanted)}: {listed}")
 
 

@@ -7,16 +7,17 @@
 How far an epoch is known to go, its *end*, follows from what may be shown (`visible`), and from *proofs*: a snapshot is
 of committed state, so every transaction of its epoch up to its zxid existed, whether a log still has it or not.
 
-What comes before the oldest transaction that is kept is not missing: retention removed it. A snapshot of ZooKeeper at
+What comes before the oldest transaction that is kept is not missing: retention removed it, if that is not the first one
+of the ensemble (`beginning_zxid`). A snapshot of ZooKeeper at
 the beginning of an epoch has counter 0, which is no transaction.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from zab.pipeline.inventory import MemberFiles
 
-__all__ = ["COUNTER", "between", "follows", "is_missing", "joined_ends", "proofs"]
+__all__ = ["COUNTER", "beginning_zxid", "between", "follows", "is_missing", "joined_ends", "proofs"]
 
 COUNTER: Final = 0xFFFF_FFFF
 
@@ -44,6 +45,15 @@ def proofs(members: Iterable[MemberFiles], logged: Mapping[int, int]) -> dict[in
     )
     beyond = {zxid >> 32: zxid for zxid in sorted(found) if zxid & COUNTER}
     return {epoch: zxid for epoch, zxid in beyond.items() if zxid > logged.get(epoch, 0)}
+
+
+def beginning_zxid(members: Sequence[MemberFiles]) -> int | None:
+    """The zxid of the very first transaction of the ensemble, if the logs say that they have it."""
+    for member in members:
+        for log in member.logs[:1]:
+            if log.is_usable and log.previous is not None and log.previous[0] == 0:
+                return log.first
+    return 1 << 32 | 1 if members[0].kind == "version-2" else None
 
 
 def joined_ends(one: Mapping[int, int], other: Mapping[int, int]) -> dict[int, int]:

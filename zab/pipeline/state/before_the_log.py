@@ -12,9 +12,9 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from zab.pipeline.inventory import Dirs, MemberFiles, inventory
+from zab.pipeline.reading.missing import beginning_zxid
 from zab.pipeline.reading.snapshot_choice import Chosen, choose
 from zab.pipeline.reading.snapshot_source import SnapshotTask, read_tasks
-from zab.pipeline.state.moment import beginning_zxid
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

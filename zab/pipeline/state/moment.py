@@ -25,11 +25,11 @@ from zab.pipeline.decoding.snapshot_rows import Label
 from zab.pipeline.errors import PipelineError
 from zab.pipeline.inventory import Inventory, LogFile, LogKind, MemberFiles
 from zab.pipeline.places import Place
-from zab.pipeline.reading.missing import is_missing, joined_ends, proofs
+from zab.pipeline.reading.missing import beginning_zxid, is_missing, joined_ends, proofs
 from zab.pipeline.reading.snapshot_choice import Chosen, Problem, choose
 from zab.pipeline.reading.visible import epoch_ends, logged_ends, mark, survey, visible_epochs
 
-__all__ = ["Epoch", "Logs", "Moment", "beginning_zxid", "ensembles_of", "moment_of", "whole_ms"]
+__all__ = ["Epoch", "Logs", "Moment", "ensembles_of", "moment_of", "whole_ms"]
 
 _BEGAN: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _EPOCH_FILES: Final = ("acceptedEpoch", "currentEpoch")
@@ -216,15 +216,6 @@ def _wanted(logs: Logs, kept: _Kept, at: int | datetime | None) -> int:
 
 def _name(members: Sequence[MemberFiles]) -> str:
     return f"ensemble {members[0].ensemble}"
-
-
-def beginning_zxid(members: Sequence[MemberFiles]) -> int | None:
-    """The zxid of the very first transaction of the ensemble, if the logs say that they have it."""
-    for member in members:
-        for log in member.logs[:1]:
-            if log.is_usable and log.previous is not None and log.previous[0] == 0:
-                return log.first
-    return 1 << 32 | 1 if members[0].kind == "version-2" else None
 
 
 def _is_from_the_beginning(members: Sequence[MemberFiles], first: int) -> bool:
