@@ -5,7 +5,8 @@
     b is of a later epoch   b is not the first of it; or the epochs up to b are known to go further than a
 
 How far an epoch is known to go, its *end*, follows from what may be shown (`visible`), and from *proofs*: a snapshot is
-of committed state, so every transaction of its epoch up to its zxid existed, whether a log still has it or not.
+of committed state, so every transaction of its epoch up to its zxid existed, whether a log still has it or not. Its
+name says the zxid, also where its content is damaged.
 
 What comes before the oldest transaction that is kept is not missing: retention removed it, if that is not the first one
 of the ensemble (`beginning_zxid`). A snapshot of ZooKeeper at
@@ -41,7 +42,7 @@ def proofs(members: Iterable[MemberFiles], logged: Mapping[int, int]) -> dict[in
         snapshot.zxid
         for member in members
         for snapshot in member.snapshots
-        if member.kind == "version-2" or snapshot.lineage == member.lineage
+        if snapshot.lineage in (None, member.lineage)
     )
     beyond = {zxid >> 32: zxid for zxid in sorted(found) if zxid & COUNTER}
     return {epoch: zxid for epoch, zxid in beyond.items() if zxid > logged.get(epoch, 0)}

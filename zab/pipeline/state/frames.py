@@ -37,12 +37,14 @@ from zab.pipeline.workers import map_batches
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-__all__ = ["LOG_COLUMNS", "first_znodes", "last_zxid", "session_state", "state"]
+__all__ = ["LOG_COLUMNS", "SESSION_COLUMNS", "first_znodes", "last_zxid", "session_state", "state"]
 
 LOG_COLUMNS: Final = (
     "zxid", "time", "session", "operation", "part", "path", "data", "version", "acl", "owner", "timeout", "paths",
 )  # fmt: skip
 """What is needed of the log."""
+SESSION_COLUMNS: Final = ("zxid", "session", "operation", "timeout")
+"""For its sessions."""
 
 _CREATES: Final = names_with(Effect.CREATE)
 _DELETES: Final = names_with(Effect.DELETE)

@@ -3,16 +3,16 @@
     local_moment(dirs, at) -> Moment            which snapshot, which transactions (`zab.pipeline.state.moment`)
     local_state(moment) -> ZooKeeperState       the state there
 
-The snapshot is loaded, and the transactions after it are applied one after the other, by the tolerant rules of
-`datatree.zookeeper.state`, which over an exact snapshot of ours do what a member does. Memory holds the tree, as in a
-member that serves it; logs are read a piece at a time. `frames` does the same on a cluster.
+The snapshot is loaded, and what the transactions after it come to (`zab.pipeline.state.condense`) is applied one after
+the other, by the tolerant rules of `datatree.zookeeper.state`, which over an exact snapshot of ours do what a member
+does. Memory holds the tree, as in a member that serves it; logs are read a piece at a time. `frames` does the same on a
+cluster.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any, Final
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from attrs import frozen
@@ -23,15 +23,15 @@ from datatree.record import Txn
 from datatree.zookeeper.snapshot import SnapshotZnode
 from datatree.zookeeper.state import ZooKeeperState
 from zab.pipeline.decoding.acl_text import parse_acl_text
-from zab.pipeline.decoding.slices import Integers
 from zab.pipeline.decoding.snapshot_rows import SnapshotDamageError
-from zab.pipeline.decoding.transactions import Transactions, record_batches
 from zab.pipeline.errors import PipelineError
 from zab.pipeline.inventory import Dirs, Inventory, MemberFiles, inventory
-from zab.pipeline.reading.planning import Range, plan, read_task
+from zab.pipeline.reading.planning import Range, Task, plan, task_batches
 from zab.pipeline.reading.snapshot_choice import Chosen, opened
 from zab.pipeline.schema import SESSIONS, arrow_schema
-from zab.pipeline.state.moment import Epoch, Moment, ensembles_of, moment_of
+from zab.pipeline.state.condense import COLUMNS, condensed
+from zab.pipeline.state.epochs import Epoch, epochs_in, joined
+from zab.pipeline.state.moment import Moment, ensembles_of, moment_of
 from zab.pipeline.state.znode_rows import ZNODE_SCHEMA, as_znodes
 
 __all__ = ["LocalLogs", "local_moment", "local_state"]
@@ -40,7 +40,6 @@ _COLUMNS: Final = (
     "zxid", "time", "session", "type", "path", "data", "version", "acl", "owner", "timeout", "paths",
 )  # fmt: skip
 _US_PER_MS: Final = 1000
-_BEGAN: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _CREATES: Final = types_with(Effect.CREATE)
 _SET_ACLS: Final = types_with(Effect.SET_ACL)
 _PLAIN: Final = types_with(Effect.DELETE, Effect.SET_DATA)
@@ -55,11 +54,13 @@ class LocalLogs:
 
     def batches(self, columns: Sequence[str], wanted: Range) -> Iterator[pa.RecordBatch]:
         """The rows of a range in the order of the history. Raises PipelineError."""
+        for task in self.tasks(wanted):
+            yield from task_batches(task, columns)
+
+    def tasks(self, wanted: Range) -> list[Task]:
+        """What reads each transaction of a range once. Raises PipelineError."""
         found = Inventory(list(self.members), [str(member.directory) for member in self.members])
-        for task in plan(found, wanted, members="one", uncommitted=self.uncommitted):
-            for span, rows in read_task(task):
-                if isinstance(rows, Transactions):
-                    yield from record_batches(rows, span.source, columns)
+        return plan(found, wanted, members="one", uncommitted=self.uncommitted)
 
     def last_at(self, time_ms: int) -> int | None:
         last: int | None = None
@@ -69,46 +70,7 @@ class LocalLogs:
         return last
 
     def epochs(self, after: int, until: int) -> list[Epoch]:
-        found: dict[int, Epoch] = {}
-        if until <= after:
-            return []
-        for batch in self.batches(("zxid", "part", "time", "type", "paths"), Range.of(after + 1, until, None, None)):
-            # The first row of each transaction.
-            rows = batch.filter(pc.equal(batch.column("part").fill_null(0), 0))
-            zxids = rows.column("zxid").to_numpy()
-            numbers = zxids >> 32
-            for number in np.unique(numbers).tolist():
-                at = np.flatnonzero(numbers == number)
-                found[number] = _joined(found.get(number), _epoch(rows, zxids, at))
-        return [found[number] for number in sorted(found)]
-
-
-def _epoch(rows: pa.RecordBatch, zxids: Integers, at: Integers) -> Epoch:
-    """What these rows, at least one, hold of their epoch."""
-    own = rows.take(pa.array(at))
-    last = int(at[np.argmax(zxids[at])])
-    time_us = rows.column("time")[last].cast(pa.int64()).as_py()
-    unlisted = pc.and_(pc.equal(own.column("type"), int(OpCode.CLOSE_SESSION)), pc.is_null(own.column("paths")))
-    return Epoch(
-        first=int(zxids[at].min()),
-        last=int(zxids[last]),
-        count=len(at),
-        time=_BEGAN + timedelta(microseconds=time_us),
-        unlisted_count=pc.sum(unlisted).as_py() or 0,
-    )
-
-
-def _joined(before: Epoch | None, after: Epoch) -> Epoch:
-    if before is None:
-        return after
-    later = max(before, after, key=lambda epoch: epoch.last)
-    return Epoch(
-        min(before.first, after.first),
-        later.last,
-        before.count + after.count,
-        later.time,
-        before.unlisted_count + after.unlisted_count,
-    )
+        return joined(epochs_in(self.tasks(Range.of(after + 1, until, None, None)))) if until > after else []
 
 
 def local_moment(dirs: Dirs, at: int | datetime | None = None, *, uncommitted: bool = False) -> Moment:
@@ -125,7 +87,8 @@ def local_state(moment: Moment, *, uncommitted: bool = False) -> ZooKeeperState:
     state = ZooKeeperState.empty() if moment.base is None else _loaded(moment.base)
     if moment.zxid > moment.base_zxid and moment.txn_count:
         logs = LocalLogs(moment.members, uncommitted)
-        for batch in logs.batches(_COLUMNS, Range.of(moment.base_zxid + 1, moment.zxid, None, None)):
+        batches = logs.batches(COLUMNS, Range.of(moment.base_zxid + 1, moment.zxid, None, None))
+        for batch in condensed(batches, exact=moment.is_exact):
             for txn in _txns(batch):
                 if txn.zxid < state.zxid:
                     raise PipelineError(f"the logs are out of order: {txn.zxid:#x} comes after {state.zxid:#x}")

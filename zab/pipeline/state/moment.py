@@ -28,30 +28,14 @@ from zab.pipeline.places import Place
 from zab.pipeline.reading.missing import beginning_zxid, is_missing, joined_ends, proofs
 from zab.pipeline.reading.snapshot_choice import Chosen, Problem, choose
 from zab.pipeline.reading.visible import epoch_ends, logged_ends, mark, survey, visible_epochs
+from zab.pipeline.state.epochs import Epoch
 
-__all__ = ["Epoch", "Logs", "Moment", "ensembles_of", "moment_of", "whole_ms"]
+__all__ = ["Logs", "Moment", "ensembles_of", "moment_of", "whole_ms"]
 
 _BEGAN: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _EPOCH_FILES: Final = ("acceptedEpoch", "currentEpoch")
 _EPOCH_FILE_BYTES: Final = 64
 _EPOCH_DIGITS: Final = 9
-
-
-@frozen
-class Epoch:
-    """What the logs hold of one epoch, within the stretch asked for."""
-
-    first: int
-    last: int
-    count: int
-    time: datetime | None
-    """Of the last transaction."""
-    unlisted_count: int = 0
-    """Sessions closed without a list of their ephemerals."""
-
-    @property
-    def number(self) -> int:
-        return self.first >> 32
 
 
 class Logs(Protocol):
@@ -91,6 +75,11 @@ class Moment:
     @property
     def kind(self) -> LogKind:
         return self.members[0].kind
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether it begins with a state that has no effects of later transactions."""
+        return self.base is None or self.kind == "native"
 
     @property
     def base_zxid(self) -> int:

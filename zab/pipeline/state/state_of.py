@@ -10,29 +10,44 @@
 ensembles, each has its own moment; a zxid is then one of each.
 """
 
-from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
-from functools import reduce
+import pickle
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+from functools import partial, reduce
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
+import pyarrow as pa
 from attrs import frozen
 
 from zab.pipeline.inventory import Dirs, Inventory, MemberFiles, inventory
 from zab.pipeline.reading.log_source import LogSource, pack_plan
 from zab.pipeline.reading.options import PLAN
-from zab.pipeline.reading.planning import Range, plan
+from zab.pipeline.reading.planning import Range, Task, plan, task_batches
 from zab.pipeline.reading.snapshot_source import SnapshotTask, read_tasks
 from zab.pipeline.schema import LOG, ddl
 from zab.pipeline.sql import DataFrame, F
-from zab.pipeline.state.frames import LOG_COLUMNS, first_znodes, session_state, state
-from zab.pipeline.state.moment import Epoch, Moment, ensembles_of, moment_of
+from zab.pipeline.state.condense import COLUMNS, condensed
+from zab.pipeline.state.epochs import Epoch, epochs_in, joined
+from zab.pipeline.state.frames import SESSION_COLUMNS, first_znodes, session_state, state
+from zab.pipeline.state.moment import Moment, ensembles_of, moment_of
+from zab.pipeline.workers import map_batches
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 __all__ = ["StateAt", "state_of", "state_of_members"]
 
-_BEGAN: Final = datetime(1970, 1, 1, tzinfo=UTC)
+SLICE_TASKS: Final = 32
+"""Tasks of one slice, where there are so many that every core has some."""
+
+
+def _read_changes(batches: Iterable[pa.RecordBatch], *, exact: bool) -> Iterator[pa.RecordBatch]:
+    """What a worker makes of slices of tasks."""
+    for batch in batches:
+        for packed in batch.column(0).to_pylist():
+            rows = (found for task in pickle.loads(packed) for found in task_batches(task, COLUMNS))
+            yield from condensed(rows, exact=exact)
 
 
 @frozen
@@ -54,12 +69,14 @@ class _SparkLogs:
 
     def read(self, columns: Sequence[str], wanted: Range) -> DataFrame:
         """Each transaction once. Raises PipelineError."""
-        found = Inventory(list(self.members), [str(member.directory) for member in self.members])
-        tasks = plan(found, wanted, members="one", uncommitted=self.uncommitted)
         types = {column.name: column for column in LOG}
         self.spark.dataSource.register(LogSource)
         reader = self.spark.read.format(LogSource.name()).schema(ddl(types[name] for name in columns))
-        return reader.option(PLAN, pack_plan(tasks)).load()
+        return reader.option(PLAN, pack_plan(self._tasks(wanted))).load()
+
+    def _tasks(self, wanted: Range) -> list[Task]:
+        found = Inventory(list(self.members), [str(member.directory) for member in self.members])
+        return plan(found, wanted, members="one", uncommitted=self.uncommitted)
 
     def last_at(self, time_ms: int) -> int | None:
         row = self.read(("zxid",), Range(time_max=time_ms)).agg(F.max("zxid")).first()
@@ -68,23 +85,25 @@ class _SparkLogs:
     def epochs(self, after: int, until: int) -> list[Epoch]:
         if until <= after:
             return []
-        rows = self.read(("zxid", "part", "time", "operation", "paths"), Range.of(after + 1, until, None, None))
-        is_unlisted = (F.col("operation") == "closeSession") & F.col("paths").isNull()
-        found = (
-            rows.where(F.coalesce("part", F.lit(0)) == 0)
-            .groupBy(F.shiftright("zxid", 32).alias("epoch"))
-            .agg(
-                F.min("zxid"),
-                F.max("zxid"),
-                F.count("zxid"),
-                F.unix_micros(F.max_by("time", "zxid")),
-                F.sum(is_unlisted.cast("int")),
-            )
-        )
-        return [
-            Epoch(first, last, count, _BEGAN + timedelta(microseconds=time_us), unlisted)
-            for _, first, last, count, time_us, unlisted in sorted(found.collect())
-        ]
+        slices = self._slices(Range.of(after + 1, until, None, None))
+        found = self.spark.sparkContext.parallelize(slices, max(1, len(slices))).map(epochs_in).collect()
+        return joined(epoch for epochs in found for epoch in epochs)
+
+    def changes(self, after: int, until: int, *, exact: bool) -> DataFrame:
+        """What the transactions above `after` up to `until` come to (`zab.pipeline.state.condense`)."""
+        slices = [(pickle.dumps(tasks),) for tasks in self._slices(Range.of(after + 1, until, None, None))]
+        packed = self.spark.sparkContext.parallelize(slices, max(1, len(slices)))
+        rows = self.spark.createDataFrame(packed, "tasks binary")
+        types = {column.name: column for column in LOG}
+        return map_batches(rows, partial(_read_changes, exact=exact), ddl(types[name] for name in COLUMNS))
+
+    def _slices(self, wanted: Range) -> list[list[Task]]:
+        """Tasks that come one after the other, together: what one worker reads at a time. The fewer slices there are,
+        the less is left of each."""
+        tasks = self._tasks(wanted)
+        count = max(self.spark.sparkContext.defaultParallelism, len(tasks) // SLICE_TASKS)
+        bounds = [len(tasks) * number // count for number in range(count + 1)]
+        return [tasks[begin:end] for begin, end in pairwise(bounds) if end > begin]
 
 
 def state_of(
@@ -124,11 +143,12 @@ def _frames(logs: _SparkLogs, moment: Moment) -> tuple[DataFrame, DataFrame]:
         znodes, sessions = read_tasks(logs.spark, tasks), read_tasks(logs.spark, tasks, sessions=True)
     after, label = moment.base_zxid, moment.label
     if moment.txn_count:
-        log = logs.read(LOG_COLUMNS, Range.of(after + 1, moment.zxid, None, None))
+        changes = logs.changes(after, moment.zxid, exact=moment.is_exact)
+        log = logs.read(SESSION_COLUMNS, Range.of(after + 1, moment.zxid, None, None))
     else:
-        log = logs.spark.createDataFrame([], ddl(column for column in LOG if column.name in LOG_COLUMNS))
+        changes = log = logs.spark.createDataFrame([], ddl(column for column in LOG if column.name in COLUMNS))
     rows = state(
-        log,
+        changes,
         znodes,
         at=moment.zxid,
         base_zxid=after,
