@@ -3,6 +3,7 @@
 import os
 import shutil
 import socket
+import stat
 import subprocess
 import sys
 import zipfile
@@ -166,6 +167,8 @@ def test_archive_for_the_workers_holds_the_packages_and_is_the_same_each_time(tm
     assert {"zab/__init__.py", "zab/pipeline/schema.py", "datatree/log/segment.py", "session/__init__.py"} <= set(names)
     assert [name for name in names if "__pycache__" in name or name.startswith("tests")] == []
     assert os.listdir(tmp_path / "one") == [first.name]
+    # Whoever the workers run as.
+    assert stat.S_IMODE(first.stat().st_mode) == 0o644
     imported = "import zab.pipeline.schema as module; print(module.__file__)"
     done = subprocess.run(
         [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(first)!r}); {imported}"],

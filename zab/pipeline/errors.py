@@ -1,7 +1,11 @@
-"""What the user of the pipeline reads when an input cannot be used."""
+"""What the user of the pipeline reads when an input cannot be used, or costs more than it has to."""
 
-__all__ = ["PipelineError"]
+__all__ = ["PipelineError", "WholeLogWarning"]
 
 
 class PipelineError(Exception):
     """The text is one clear sentence: what is wrong with which directory, file, zxid or time, and what to do."""
+
+
+class WholeLogWarning(UserWarning):
+    """A DataFrame reads all of a large log: filters on it prune nothing."""

@@ -41,6 +41,8 @@ def package_archive(directory: Path | str) -> Path:
         with open(handle, "wb") as file, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
             for name, content in sources:
                 archive.writestr(zipfile.ZipInfo(name, _LONG_AGO), content, zipfile.ZIP_DEFLATED)
+        # Workers may run as others.
+        os.chmod(aside, 0o644)
         os.replace(aside, target)
     except OSError as error:
         raise PipelineError(f"cannot write the archive for the workers: {error}") from None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import warnings
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ from datatree.log.batch import HEADER_BYTES
 from tests.pipeline.rigs.log_builder import FIRST, in_batches, random_txns, write_native
 from zab.pipeline import PipelineError, read_damage, read_log
 from zab.pipeline.decoding.damage import Damage
+from zab.pipeline.errors import WholeLogWarning
 from zab.pipeline.inventory import LogFile, inventory
 from zab.pipeline.places import open_place
 from zab.pipeline.reading.log_source import damage_rows, plan_of
@@ -83,6 +85,18 @@ def test_columns_ranges_and_members(spark: SparkSession, root: Path) -> None:
 
 
 @pytest.mark.spark
+def test_a_large_plan_without_a_range_warns(spark: SparkSession, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        read_log(spark, root)
+        monkeypatch.setattr("zab.pipeline.reading.frames.WARNED_BYTES", 1000)
+        for bounds in ({"zxid_min": FIRST}, {"zxid_max": FIRST}, {"time_min": 0}, {"time_max": 1 << 40}):
+            read_log(spark, root, **bounds)
+    with pytest.warns(WholeLogWarning, match="whatever is filtered afterwards: give zxid_min") as told:
+        read_log(spark, root)
+    assert told[0].filename == __file__
+
+
 def test_the_format_is_there_for_sql_and_others(spark: SparkSession, root: Path) -> None:
     reader = (
         spark.read.format("zab.log").option("dirs", f"{root / '1'},{root / '2'}").option("zxidMin", hex(FIRST + 290))

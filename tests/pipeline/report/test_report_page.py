@@ -4,8 +4,12 @@ become part of it. The facts of real directories: `test_report`."""
 from __future__ import annotations
 
 import datetime
+import os
 import re
+import subprocess
+import sys
 from html.parser import HTMLParser
+from pathlib import Path
 
 import pytest
 from attrs import evolve
@@ -252,3 +256,15 @@ def test_numbers_are_short() -> None:
 def test_the_sample_fills_its_scale() -> None:
     facts = sample_facts()
     assert {len(counts) for counts in facts.writes.values()} == {BUCKETS}
+
+
+def test_drawing_is_silent(tmp_path: Path) -> None:
+    """Whatever a path is written in, and wherever matplotlib may keep its files."""
+    (tmp_path / "file").touch()
+    code = (
+        "from zab.pipeline.report.plots import _bars, _plot\n"
+        "_plot('a', 'b', 'c', 'd', lambda shape: _bars(shape, ['/\u540d\u524d'], [1.0], ['1'], '#123456'))"
+    )
+    environment = os.environ | {"MPLCONFIGDIR": str(tmp_path / "file" / "none")}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True)
+    assert (done.stdout, done.stderr) == ("", "")

@@ -15,6 +15,7 @@ import logging
 import re
 import sys
 import threading
+import warnings
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -91,6 +92,7 @@ class Run:
 
     def log(self, columns: Iterable[str] | None = None, *, past: bool = False) -> "DataFrame":
         """The transactions within the bounds, each once, a multi as a row for each part. Raises PipelineError."""
+        from zab.pipeline.errors import WholeLogWarning
         from zab.pipeline.inventory import inventory
         from zab.pipeline.reading.frames import read_log
 
@@ -98,7 +100,10 @@ class Run:
         if self._spark is None:
             # What is wrong with the directories is said before Spark takes its time to start.
             inventory(self.dirs)
-        return read_log(self.spark, self.dirs, columns=columns, members="one", **self.log_arguments(past=past))
+        with warnings.catch_warnings():
+            # Jobs say what they read at their end.
+            warnings.simplefilter("ignore", WholeLogWarning)
+            return read_log(self.spark, self.dirs, columns=columns, members="one", **self.log_arguments(past=past))
 
     def check_bounds(self) -> None:
         """Raises PipelineError when nothing that is kept can lie within them; Spark is not needed for it."""

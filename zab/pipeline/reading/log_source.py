@@ -3,7 +3,7 @@
     option          value
     dirs            directories, as a JSON list or with commas between them
     zxidMin, zxidMax                decimal, or hexadecimal with 0x; inclusive
-    timeMin, timeMax                ms since 1970, or ISO 8601; inclusive
+    timeMin, timeMax                ms since 1970, or ISO 8601, UTC where it has no zone; inclusive
     members         all (default), or one: each transaction once
     uncommitted     true: also what a change of leader could still take away
 

@@ -15,7 +15,9 @@ Not here: what the numbers mean (`facts`), the text around the plots (`page`).
 
 import datetime
 import io
+import logging
 import re
+import warnings
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable, Sequence
 from typing import Any, Final
@@ -24,6 +26,9 @@ from attrs import frozen
 
 from zab.pipeline.errors import PipelineError
 from zab.pipeline.report.facts import KINDS, EnsembleFacts, Histogram, Scale, printable
+
+# About its directories, which are no concern of who wants a page.
+logging.getLogger("matplotlib").setLevel(logging.ERROR)
 
 try:
     import matplotlib as mpl
@@ -131,7 +136,9 @@ Draw = Callable[[Shape], Figure]
 
 def _plot(scope: str, name: str, title: str, alt: str, draw: Draw) -> Plot:
     drawings = []
-    with mpl.rc_context(_SETTINGS):
+    with mpl.rc_context(_SETTINGS), warnings.catch_warnings():
+        # Of characters that its font lacks: the page shows them in the reader's.
+        warnings.filterwarnings("ignore", "Glyph .* missing", UserWarning)
         for shape in SHAPES:
             figure = draw(shape)
             drawings.append((shape.name, _svg(figure, f"{scope}{name}-{shape.name}", alt)))
