@@ -116,8 +116,7 @@ def _call(
             run.check_bounds()
         code = _give(job, run, mine, **output) if gives_rows else job.function(run, **mine)
         run.tell_damage()
-        if job.takes_range:
-            run.tell_extent()
+        run.tell_extent()
     if code:
         raise typer.Exit(code)
 

@@ -39,6 +39,7 @@ def report_job(
 
     # What is wrong with the directories is said before Spark takes its time to start.
     found = inventory(run.dirs)
+    run.note_extent()
     bounds = Bounds(run.range.since, run.range.until, run.range.zxid_min, run.range.zxid_max)
     facts = collect(run.spark, run.dirs, bounds=bounds, uncommitted=run.uncommitted, snapshots=snapshots)
     made = datetime.datetime.now(datetime.UTC)

@@ -61,6 +61,7 @@ class Run:
     _spark: "SparkSession | None" = None
     _progress: "_StageProgress | None" = None
     _has_read: bool = False
+    _extent: list[str] = field(factory=list)
 
     @property
     def spark(self) -> "SparkSession":
@@ -100,6 +101,7 @@ class Run:
         if self._spark is None:
             # What is wrong with the directories is said before Spark takes its time to start.
             inventory(self.dirs)
+        self.note_extent()
         with warnings.catch_warnings():
             # Jobs say what they read at their end.
             warnings.simplefilter("ignore", WholeLogWarning)
@@ -129,12 +131,17 @@ class Run:
         if len(rows) > DAMAGE_TOLD:
             self.note("and there is more that cannot be read; zab pipeline verify shows all")
 
-    def tell_extent(self) -> None:
-        """Say how much of the history the logs hold: more than that, no row can show."""
+    def note_extent(self) -> None:
+        """To be called before logs are read: `tell_extent` says at the end what they have now. Raises PipelineError."""
         from zab.pipeline.reading.kept import kept
 
-        for one in kept(self.dirs, uncommitted=self.uncommitted):
-            self.note(f"{one}, {'from its beginning' if one.is_whole else 'and nothing older'}")
+        found = kept(self.dirs, uncommitted=self.uncommitted)
+        self._extent = [f"{one}, {'from its beginning' if one.is_whole else 'and nothing older'}" for one in found]
+
+    def tell_extent(self) -> None:
+        """Say how much of the history the logs had that were read: nothing older can be in the rows."""
+        for line in self._extent:
+            self.note(line)
 
     def before(self, columns: Iterable[str], *, sessions: bool = False) -> "DataFrame | None":
         """Rows of the snapshots that tell what was there when the logs begin. Raises PipelineError."""
