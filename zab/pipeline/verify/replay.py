@@ -2,130 +2,205 @@
 
     verify_replay(spark, members, reports, newest=1) -> Findings
 
-The newest whole snapshots of an ensemble are looked at. Each is compared with the state (`state.frames`) that the logs
-lead to from an older snapshot, or from the beginning. A snapshot of ZooKeeper that was taken under load is exact at no
-zxid of its own: then both, it and the older one, are replayed to where it is exact.
+The newest whole snapshots of an ensemble are looked at. Each is compared with the state (`state.local_state`) that the
+logs lead to from an older snapshot, or from the beginning. A snapshot of ZooKeeper that was taken under load is exact
+at no zxid of its own: then both, it and the older one, are replayed to where it is exact.
+
+Each replay is one of Spark's tasks, and is done in its worker: what one of them reads and replays is far less than what
+a plan of Spark's for it would cost. Its memory holds the tree, as a member's does.
 
 What belongs to one server and not to the ensemble is left out: ZooKeeper's text of /zookeeper/config and the sums of
 quotas. So are the sessions in its snapshots, which it copies at another moment than the znodes.
 
-Invariants: where logs do not suffice for a replay, that is stated, never passed over. Memory is Spark's.
+Invariants: where logs do not suffice for a replay, that is stated, never passed over.
 """
 
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from attrs import evolve
+import pyarrow as pa
+from attrs import evolve, frozen
 
 from datatree.paths import CONFIG
-from zab.pipeline.decoding.snapshot_rows import Label
+from datatree.quota import is_stats
+from datatree.znode import visible_cversion
+from datatree.zookeeper.state import ZooKeeperState
+from zab.pipeline.decoding.acl_text import acl_text
+from zab.pipeline.decoding.snapshot_rows import Label, SnapshotDamageError
 from zab.pipeline.errors import PipelineError
 from zab.pipeline.inventory import MemberFiles
-from zab.pipeline.reading.snapshot_source import SnapshotTask, read_tasks
-from zab.pipeline.schema import ZNODES
-from zab.pipeline.sql import F
-from zab.pipeline.state.state_of import StateAt, state_of_members
+from zab.pipeline.reading.snapshot_choice import opened
+from zab.pipeline.schema import SESSIONS, ZNODES, arrow_schema
+from zab.pipeline.state.local_state import LocalLogs, local_state
+from zab.pipeline.state.moment import Moment, moment_of
 from zab.pipeline.verify.findings import Finding
 from zab.pipeline.verify.snapshots import SnapshotReport
+from zab.pipeline.workers import begin_task
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 __all__ = ["verify_replay"]
 
 SHOWN_MAX: Final = 10
-_LABELS: Final = ("ensemble", "member", "snapshot", "zxid", "path")
-_COMPARED: Final = tuple(column.name for column in ZNODES if column.name not in _LABELS)
-_STATS: Final = "/zookeeper_stats"
+_COMPARED: Final = (
+    "data", "czxid", "mzxid", "pzxid", "ctime", "mtime", "version", "cversion", "children_created", "aversion", "owner",
+    "acl", "num_children",
+)  # fmt: skip
+_TIMES: Final = ("ctime", "mtime")
+_BEGAN: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_US_PER_MS: Final = 1000
+
+Row = tuple[Any, ...]
 
 
 def verify_replay(
     spark: "SparkSession", members: Sequence[MemberFiles], reports: Sequence[SnapshotReport], *, newest: int = 1
-) -> Iterator[Finding]:
+) -> list[Finding]:
     """The findings of one ensemble. reports: of all its snapshots. newest: how many are compared."""
     whole = {report.file.zxid: report for report in reports if report.exact_from is not None}
-    for zxid in sorted(whole)[-newest:] if newest > 0 else []:
-        yield from _Replay(spark, members, whole[zxid]).findings()
+    replays = [_Replay(tuple(members), whole[zxid]) for zxid in sorted(whole)[-newest:] if newest > 0]
+    if not replays:
+        return []
+    found = spark.sparkContext.parallelize(replays, len(replays)).map(_look).collect()
+    return [finding for findings in found for finding in findings]
 
 
+def _look(replay: "_Replay") -> list[Finding]:
+    begin_task()
+    return list(replay.findings())
+
+
+@frozen
 class _Replay:
     """One snapshot and the logs that lead to it."""
 
-    def __init__(self, spark: "SparkSession", members: Sequence[MemberFiles], report: SnapshotReport) -> None:
-        self._spark = spark
-        self._members = members
-        self._report = report
-        self._is_native = report.file.kind == "native"
-        self._at = report.exact_from or report.file.zxid
+    members: tuple[MemberFiles, ...]
+    report: SnapshotReport
+
+    @property
+    def _is_native(self) -> bool:
+        return self.report.file.kind == "native"
+
+    @property
+    def _at(self) -> int:
+        return self.report.exact_from or self.report.file.zxid
 
     def findings(self) -> Iterator[Finding]:
-        file = self._report.file
+        """Deviations, then what was compared with what; or why it was not."""
         older = [
-            evolve(one, snapshots=[each for each in one.snapshots if each.zxid < file.zxid]) for one in self._members
+            evolve(one, snapshots=[file for file in one.snapshots if file.zxid < self.report.file.zxid])
+            for one in self.members
         ]
         try:
-            made = self._state(older)
-            held = self._held()
+            moment, made = self._state(older)
+            znodes, sessions = self._held()
         except PipelineError as error:
-            yield self._report.finding("replayed", f"it is not compared with the logs: {error}", deviation=False)
+            yield self.report.finding("replayed", f"it is not compared with the logs: {error}", deviation=False)
             return
-        rows = _different(held[0], made.znodes, "path", _COMPARED)
-        rows = rows.where(~F.col("path").isin(CONFIG.decode()) & ~F.col("path").endswith(_STATS))
-        yield from self._told(rows, "path")
+        yield from self._told(_different(znodes, _rows(made)))
         if self._is_native:
-            yield from self._told(_different(held[1], made.sessions, "session", ("timeout",)), "session")
-        moment = made.moments[0]
+            yield from self._told(_different(sessions, _session_rows(made)))
         since = "the beginning" if moment.base is None else moment.base.file.name
         sentence = f"compared with {since} and the {moment.txn_count} transactions after it, up to {self._at:#x}"
-        yield self._report.finding("replayed", sentence, deviation=False)
+        yield self.report.finding("replayed", sentence, deviation=False)
 
-    def _state(self, members: Sequence[MemberFiles]) -> StateAt:
+    def _state(self, members: Sequence[MemberFiles]) -> tuple[Moment, ZooKeeperState]:
         """The state where the snapshot is exact, from what these members have."""
         is_alone = not self._is_native and len(members) == 1
-        return state_of_members(self._spark, members, self._at, uncommitted=is_alone)
+        logs = LocalLogs(tuple(members), is_alone)
+        moment = moment_of(logs, members, self._at, uncommitted=is_alone)
+        return moment, local_state(moment, uncommitted=is_alone)
 
-    def _held(self) -> tuple["DataFrame", "DataFrame"]:
-        """What the snapshot holds, where it is exact."""
-        report = self._report
-        if self._at == report.file.zxid:
-            tasks = [SnapshotTask(report.file, Label(report.ensemble, report.member, report.file.name, self._at))]
-            return read_tasks(self._spark, tasks), read_tasks(self._spark, tasks, sessions=True)
+    def _held(self) -> tuple[Iterator[tuple[str, Row]], Iterator[tuple[str, Row]]]:
+        """What the snapshot holds, where it is exact: rows of znodes and of sessions."""
+        file = self.report.file
+        if self._at == file.zxid:
+            return self._read(), self._read_sessions()
         alone = [
-            evolve(one, snapshots=[each for each in one.snapshots if each.place == report.file.place])
-            for one in self._members
+            evolve(one, snapshots=[each for each in one.snapshots if each.place == file.place]) for one in self.members
         ]
-        state = self._state(alone)
-        return state.znodes, state.sessions
+        _, state = self._state(alone)
+        return iter(_rows(state).items()), iter(_session_rows(state).items())
 
-    def _told(self, rows: "DataFrame", key: str) -> Iterator[Finding]:
-        found = rows.orderBy(key).limit(SHOWN_MAX + 1).collect()
-        for row in found[:SHOWN_MAX]:
-            yield self._report.finding("snapshot", f"{_named(key, row[key])}: {_difference(row)}")
-        if len(found) > SHOWN_MAX:
-            yield self._report.finding("snapshot", f"{rows.count() - SHOWN_MAX} more that the logs make otherwise")
+    def _read(self) -> Iterator[tuple[str, Row]]:
+        schema = arrow_schema(column for column in ZNODES if column.name in ("path", *_COMPARED))
+        for batch in self._batches(schema, is_sessions=False):
+            times = {name: batch.column(name).cast(pa.int64()).to_numpy() // _US_PER_MS for name in _TIMES}
+            columns = [times[name].tolist() if name in times else batch.column(name).to_pylist() for name in _COMPARED]
+            yield from zip(batch.column("path").to_pylist(), zip(*columns, strict=True), strict=True)
+
+    def _read_sessions(self) -> Iterator[tuple[str, Row]]:
+        for batch in self._batches(arrow_schema(SESSIONS), is_sessions=True):
+            rows = zip(batch.column("session").to_pylist(), batch.column("timeout").to_pylist(), strict=True)
+            yield from ((_session(session), (timeout,)) for session, timeout in rows)
+
+    def _batches(self, schema: pa.Schema, *, is_sessions: bool) -> Iterator[pa.RecordBatch]:
+        file = self.report.file
+        label = Label(self.report.ensemble, self.report.member, file.name, file.zxid)
+        try:
+            rows = opened(file)
+            yield from (rows.sessions if is_sessions else rows.znodes)(schema, label)
+        except SnapshotDamageError as error:
+            raise PipelineError(f"{error}; it was whole when it was read before") from None
+
+    def _told(self, differences: Sequence[tuple[str, Row | None, Row | None]]) -> Iterator[Finding]:
+        for name, held, made in differences[:SHOWN_MAX]:
+            yield self.report.finding("snapshot", f"{name}: {_difference(held, made)}")
+        if len(differences) > SHOWN_MAX:
+            more = len(differences) - SHOWN_MAX
+            yield self.report.finding("snapshot", f"{more} more that the logs make otherwise")
 
 
-def _different(held: "DataFrame", made: "DataFrame", key: str, columns: Sequence[str]) -> "DataFrame":
-    """Rows of the key, `held` and `made`, where the columns are not the same."""
-    one = held.select(key, F.struct(*columns).alias("held"))
-    other = made.select(key, F.struct(*columns).alias("made"))
-    return one.join(other, key, "full_outer").where(~F.col("held").eqNullSafe(F.col("made")))
+def _rows(state: ZooKeeperState) -> dict[str, Row]:
+    """The znodes by path, with the columns of _COMPARED."""
+    found = {}
+    for path, znode in state.znodes.items():
+        if path == CONFIG or is_stats(path):
+            continue
+        count = len(state.children.get(path, ()))
+        found[path.decode()] = (
+            znode.data, znode.czxid, znode.mzxid, znode.pzxid, znode.ctime, znode.mtime, znode.version,
+            visible_cversion(znode.cversion, count), znode.cversion, znode.aversion, znode.owner,
+            acl_text(znode.acl), count,
+        )  # fmt: skip
+    return found
 
 
-def _named(key: str, value: Any) -> str:
-    return f"session {value & (1 << 64) - 1:#x}" if key == "session" else str(value)
+def _session_rows(state: ZooKeeperState) -> dict[str, Row]:
+    return {_session(session): (timeout,) for session, timeout in state.sessions.items()}
 
 
-def _difference(row: Any) -> str:
-    held, made = row["held"], row["made"]
+def _session(number: int) -> str:
+    return f"session {number & (1 << 64) - 1:#x}"
+
+
+def _different(held: Iterator[tuple[str, Row]], made: dict[str, Row]) -> list[tuple[str, Row | None, Row | None]]:
+    """(name, as held, as made) where these are not the same, by name; `made` is used up."""
+    found: list[tuple[str, Row | None, Row | None]] = []
+    for name, row in held:
+        if name == CONFIG.decode() or is_stats(name.encode()):
+            continue
+        other = made.pop(name, None)
+        if other != row:
+            found.append((name, row, other))
+    found += ((name, None, row) for name, row in made.items())
+    return sorted(found, key=lambda difference: difference[0])
+
+
+def _difference(held: Row | None, made: Row | None) -> str:
     if held is None or made is None:
         return "the logs make it, and it is not there" if held is None else "it is there, and the logs do not make it"
-    names = [name for name in held.asDict() if held[name] != made[name]]
-    shown = [f"{name} {_value(held[name])}, by the logs {_value(made[name])}" for name in names[:3]]
-    return "; ".join(shown) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+    columns = _COMPARED if len(held) > 1 else ("timeout",)
+    pairs = [pair for pair in zip(columns, held, made, strict=True) if pair[1] != pair[2]]
+    shown = [f"{name} {_value(name, one)}, by the logs {_value(name, other)}" for name, one, other in pairs[:3]]
+    return "; ".join(shown) + (f" and {len(pairs) - 3} more" if len(pairs) > 3 else "")
 
 
-def _value(value: Any) -> str:
-    if isinstance(value, bytes | bytearray):
-        return repr(bytes(value[:24])) + ("..." if len(value) > 24 else "")
+def _value(name: str, value: Any) -> str:
+    if name in _TIMES:
+        return str(_BEGAN + timedelta(milliseconds=value))
+    if isinstance(value, bytes):
+        return repr(value[:24]) + ("..." if len(value) > 24 else "")
     return str(value)
