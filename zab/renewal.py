@@ -4,7 +4,9 @@ renewal).
 The leader renews its epoch when the epoch's counter runs out, or when a server can only follow a higher epoch than the
 leader's, because it has accepted one. It proposes nothing more; once everything proposed is committed it takes a new
 epoch and begins discovery again. Its learners hear of that by a LEADERINFO in broadcast, and walk through discovery and
-synchronization once more. Nobody elects, nobody's history changes, and clients stay where they are.
+synchronization once more. Nobody elects, nobody's history changes, and clients stay where they are. A learner that lags
+behind all that the leader keeps is the exception: it would need a snapshot, so it is dropped, and comes in without
+clients.
 
 ZooKeeper's leader gives up when its counter runs out, and a learner of it that has promised a higher epoch dials in
 vain.
@@ -53,6 +55,8 @@ def _leader_renew(peer: PeerState, now: int, leading: Leading) -> None:
 
 def learner_renew(peer: PeerState, following: Following, message: msg.LeaderInfo) -> None:
     """LEADERINFO in broadcast: the leader renews its epoch, and this member stays its learner."""
+    if message.lineage != peer.lineage:
+        raise ProtocolError(f"renewal in lineage {message.lineage.hex()}, here is {peer.lineage.hex()}")
     if not peer.accepted_epoch < message.epoch < EPOCH_MAX:
         raise ProtocolError(f"renewal to epoch {message.epoch}, epoch {peer.accepted_epoch} is accepted here")
     assert following.synchronized

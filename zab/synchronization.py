@@ -88,7 +88,7 @@ def _decide(peer: PeerState, leading: Leading, handler: LearnerHandler, floor: P
                 _read_log(peer, handler, just_below(floor[0]))
                 return
             if before is None:
-                peer.emit(ev.OfferSnapshot(handler.link))
+                _offer_snapshot(peer, leading, handler)
                 return
             floor = before
         peer.send(handler.link, msg.Trunc(*floor, handler.conflict))
@@ -106,7 +106,7 @@ def leader_on_log_read(
     if position is None and handler.decided:
         peer.drop_learner(leading, handler, f"the log cannot be read on behind {handler.cursor:#x}")
     elif position is None:
-        peer.emit(ev.OfferSnapshot(handler.link))
+        _offer_snapshot(peer, leading, handler)
     elif not handler.decided:
         _decide(peer, leading, handler, position)
     else:
@@ -114,6 +114,15 @@ def leader_on_log_read(
         assert batches, "memory begins where the files end"
         _send_batches(peer, handler, batches)
         _stream(peer, leading, handler)
+
+
+def _offer_snapshot(peer: PeerState, leading: Leading, handler: LearnerHandler) -> None:
+    """A learner that stayed through a renewal serves clients, whose tree no snapshot may replace: it has to leave, and
+    comes in again without them (F1 renewal)."""
+    if handler.served:
+        peer.drop_learner(leading, handler, "it needs a snapshot, and serves clients")
+    else:
+        peer.emit(ev.OfferSnapshot(handler.link))
 
 
 def leader_on_snapshot_offered(peer: PeerState, leading: Leading, handler: LearnerHandler, position: Position) -> None:
@@ -336,6 +345,8 @@ def learner_on_snap(peer: PeerState, now: int, following: Following, message: ms
     """The leader's log begins after our history ends: take its snapshot instead."""
     _check_may_begin(following)
     assert following.epoch is not None
+    if following.up_to_date:
+        raise ProtocolError(f"SNAP at {message.zxid:#x} for a member that serves clients")
     if message.zxid < peer.committed:
         peer.halt(
             f"leader {following.leader} offers a snapshot at {message.zxid:#x}, "

@@ -9,6 +9,7 @@
     propose SID [COUNT]                  one batch          hold SID KIND / release SID    storage effects wait / go on
     wipe SID           lose its disk     mark SID …         the operator makes a file `initialize`
     recover SID        `zab recover --force` on its directory
+    snapshot SID       a snapshot takes the place of its log, in memory and in the files
     sync SID TOKEN     ask a leader to confirm
     show               a line per server: role, epochs, end of history, mark, what it applied
 """
@@ -89,6 +90,12 @@ class Script:
 
     def do_recover(self, sid: str) -> None:
         self.ensemble.servers[int(sid)].recover_by_force()
+
+    def do_snapshot(self, sid: str) -> None:
+        server = self.ensemble.servers[int(sid)]
+        assert server.peer is not None
+        assert server.peer.history.base == server.peer.history.last, "give it recent_bytes_max=1"
+        server.take_snapshot()
 
     def do_sync(self, sid: str, token: str) -> None:
         self.ensemble.step(int(sid), ev.SyncRequested(int(token)))

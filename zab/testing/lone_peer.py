@@ -229,6 +229,7 @@ class LonePeer:
         effects: list[MemberEffect] = []
         for event in inputs:
             if isinstance(event, TreeInstalled):
+                assert not self.peer.serving, "no tree is replaced under clients"
                 self.tree = event.tree
                 continue
             if isinstance(event, ev.SnapshotInstalled):
@@ -254,6 +255,7 @@ class LonePeer:
             return [ev.Send((effect.link,), msg.Ping(0, 0, 0, []))]
         else:
             if isinstance(effect, ev.ResetLog):
+                assert not self.peer.serving, "no tree is replaced under clients"
                 self.tree, server.applied = DataTree(), []
                 self._start = self.peer.history.base
             return [effect]

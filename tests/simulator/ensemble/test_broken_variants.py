@@ -23,8 +23,10 @@ from datatree.watches import WatchTable
 from session.buckets import ExpirationBuckets
 from zab import broadcast, confirmation, synchronization
 from zab import events as ev
+from zab import message as msg
 from zab import peer as peer_module
 from zab.cli.servers.simulate import CRASH, SAFETY, attempt
+from zab.handlers import HANDLERS
 from zab.member.connection import ClientConnection, Stage
 from zab.member.local import ANSWERS
 from zab.member.processor import _HEADER, Processor
@@ -318,6 +320,23 @@ def truncate_in_memory_only(patch: Patch) -> None:
     patch.setattr(TransactionLog, "truncate", forget)
 
 
+def replace_the_tree_under_clients(patch: Patch) -> None:
+    """F1: a learner that needs a snapshot stays through the renewal of an epoch, with its clients."""
+    on_snap = synchronization.learner_on_snap
+
+    def stay(peer: Peer, now: int, following: Following, message: msg.Snap) -> None:
+        was_served, following.up_to_date = following.up_to_date, False
+        on_snap(peer, now, following, message)
+        following.up_to_date = was_served
+
+    patch.setattr(
+        synchronization, "_offer_snapshot", lambda peer, _, handler: peer.emit(ev.OfferSnapshot(handler.link))
+    )
+    for cell, handler in HANDLERS.items():
+        if handler is on_snap:
+            patch.setitem(HANDLERS, cell, stay)
+
+
 def purge_a_log_that_is_needed(patch: Patch) -> None:
     """A log file is removed that recovery needs."""
     perform = Tasks._purge
@@ -357,6 +376,7 @@ VARIANTS: dict[Callable[[Patch], None], int] = {
     let_a_verdict_name_the_session: 346,
     leave_outstanding_ephemerals: 92,
     truncate_in_memory_only: 153,
+    replace_the_tree_under_clients: 278,
     purge_a_log_that_is_needed: 1,
 }
 """Each with a seed that finds it."""

@@ -38,6 +38,7 @@ REACHED = (
     "sessions timed out",
     "sessions expired",
     *(f"fault: {kind}" for kind in FAULTS),
+    "fault: thin_link",
     *(f"client fault: {kind}" for kind in ("leave", "move", "silent", "stall", "close")),
 )
 """A run in which nothing happens proves nothing: each of these has to happen, again and again."""

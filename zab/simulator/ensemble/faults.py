@@ -13,6 +13,8 @@ synchronized, by what is on their disks, stay a quorum.
     reset                     the connections between two members break
     partition, one_way        groups of members that do not hear each other; a direction that carries nothing
     slow_link, slow_disk      up to about what the limits bear, and beyond
+    thin_link                 what the leader has for a learner queues up behind few bytes a millisecond, for long; only
+                              what is urgent overtakes it. In runs that have this focus
     wall_jump                 a wall clock is set forward or back, by up to years
     wipe                      a disk is replaced by an empty one, in some runs with a file `initialize` that lies
     wrong_tree                a tree in memory becomes another one, as long as a quorum has the right one
@@ -275,21 +277,34 @@ class Faults:
 
     def _slow_link(self) -> bool:
         one, two = self._two()
-        network = self._ensemble.network
         condition = (
             self._ticks(self._profile.sync_limit / 2),
             self._rng.choice((0, 1, 10, 100)) * MS // self._profile.tick_ms,
         )
-        pairs = [(one, two)] if self._rng.random() < 0.5 else [(one, two), (two, one)]
+        self._slow([(one, two)] if self._rng.random() < 0.5 else [(one, two), (two, one)], condition, self._ticks(20))
+        return True
+
+    def _thin_link(self) -> bool:
+        leader = self._ensemble.leader
+        if leader is None:
+            return False
+        learner = self._rng.choice([sid for sid in self._profile.sids if sid != leader.sid])
+        bytes_per_ms = self._rng.choice((1, 2, 5)) * 300 // self._profile.tick_ms
+        duration = int(self._profile.tick_us * self._profile.init_limit * self._rng.random())
+        self._slow([(leader.sid, learner)], (0, max(1, bytes_per_ms)), duration)
+        return True
+
+    def _slow(self, pairs: list[tuple[ServerId, ServerId]], condition: tuple[int, int], duration: int) -> None:
+        """These directions have this additional delay, and carry so many bytes a millisecond, for so long."""
+        slow = self._ensemble.network.slow
         for pair in pairs:
-            network.slow[pair] = condition
+            slow[pair] = condition
 
         def mend() -> None:
             for pair in pairs:
-                network.slow.pop(pair, None)
+                slow.pop(pair, None)
 
-        self._ensemble.schedule.after(self._ticks(20), mend)
-        return True
+        self._ensemble.schedule.after(duration, mend)
 
 
 _CAUSE: Final[dict[str, Callable[[Faults], bool]]] = {
@@ -305,6 +320,7 @@ _CAUSE: Final[dict[str, Callable[[Faults], bool]]] = {
     "partition": Faults._partition,
     "one_way": Faults._one_way,
     "slow_link": Faults._slow_link,
+    "thin_link": Faults._thin_link,
     "slow_disk": Faults._slow_disk,
     "wall_jump": Faults._wall_jump,
     "wipe": Faults._wipe,

@@ -40,6 +40,7 @@ FAULTS = (
 
 _ALWAYS_POSSIBLE = ("kill", "power", "partition")
 _FOCUSED = {
+    "lagging": {"thin_link": 6, "outage": 1, "pause": 1},
     "deposing": {"depose": 1},
     "crashing": {"power_at_operation": 6, "disk_error": 2, "kill": 1, "reset": 1},
     "returning": {"slow_link": 6, "reset": 1, "kill": 1},
@@ -90,7 +91,8 @@ class Profile:
     focus: str
     """`deposing`: leaders are cut off, again and again, while clients ask for little else than syncs and writes.
     `crashing`: power goes at operations of disks, again and again. `returning`: links are slow, and clients go back and
-    forth between two servers, impatiently. Most runs have none: anything may happen in them."""
+    forth between two servers, impatiently. `lagging`: links are thin, epochs are short, and leaders keep little, so that
+    who lags needs a snapshot. Most runs have none: anything may happen in them."""
     markers: frozenset[int]
     """Voters whose operators say, with the file `initialize`, that they never had data: before their first start."""
     marks_the_wiped: bool
@@ -151,8 +153,9 @@ def draw(seed: int, rng: Random) -> Profile:
         voters, groups = 5, ((1, 2, 3), (4,), (5,))
         if rng.random() < 0.5:
             weightless = frozenset({3})
-    (focus,) = rng.choices(("", "deposing", "crashing", "returning"), (8, 1, 1, 1))
+    (focus,) = rng.choices(("lagging", "", "deposing", "crashing", "returning"), (1, 7, 1, 1, 1))
     is_deposing = focus == "deposing"
+    is_lagging = focus == "lagging"
     tick_ms = 1000 if is_deposing else rng.choice((100, 300, 1000))
     tick_us = tick_ms * MS
     return Profile(
@@ -164,11 +167,11 @@ def draw(seed: int, rng: Random) -> Profile:
         tick_ms=tick_ms,
         init_limit=rng.choice((6, 10)),
         sync_limit=rng.choice((2, 3, 5)),
-        counter_limit=rng.choice((15, 60, 0xFFF00000, 0xFFF00000)),
-        snap_count=rng.choice((6, 20, 60, 300)),
-        segment_kib=rng.choice((1, 2, 8)),
-        recent_bytes=rng.choice((4096, 8192, 1 << 20)),
-        batch_count_max=rng.choice((1, 3, 50, 1000)),
+        counter_limit=60 if is_lagging else rng.choice((15, 60, 0xFFF00000, 0xFFF00000)),
+        snap_count=6 if is_lagging else rng.choice((6, 20, 60, 300)),
+        segment_kib=1 if is_lagging else rng.choice((1, 2, 8)),
+        recent_bytes=4096 if is_lagging else rng.choice((4096, 8192, 1 << 20)),
+        batch_count_max=rng.choice((1, 3) if is_lagging else (1, 3, 50, 1000)),
         batches_in_flight_max=rng.choice((2, 8, 64)),
         outstanding_count_max=rng.choice((4, 50, 1000)),
         latency_us=500 if is_deposing else rng.choice((100, 500, tick_us // 100, tick_us // 25)),
@@ -176,8 +179,8 @@ def draw(seed: int, rng: Random) -> Profile:
         disk_us=rng.choice((100, 1000, tick_us // 40)),
         turn_us=rng.choice((40, 500, 2000)),
         drift_ppm=rng.choice((0, 200, 20_000)),
-        clients=4 if is_deposing else rng.choice((2, 3, 4, 5)),
-        think_us=tick_us * (30 if is_deposing else rng.choice((50, 100, 200))) // 100,
+        clients=4 if is_deposing or is_lagging else rng.choice((2, 3, 4, 5)),
+        think_us=tick_us * (30 if is_deposing or is_lagging else rng.choice((50, 100, 200))) // 100,
         fault_ticks=rng.choice((12, 20, 30)),
         fault_gap_us=tick_us if focus in ("crashing", "returning") else tick_us * rng.choice((1, 2, 3, 6)),
         faults=_FOCUSED.get(focus) or _swarm(rng, FAULTS, _ALWAYS_POSSIBLE),
