@@ -141,6 +141,8 @@ class SnapshotInstalled:
     chain: bytes
     begins: bool = False
     """It is what its lineage began with."""
+    recorded: bool = False
+    """The member record is still there."""
 
 
 @attrs.define
@@ -295,6 +297,9 @@ class FetchSnapshot:
     lineage: bytes
     conflict: bool = False
     """As in `TruncateLog`, of the log that the snapshot takes the place of."""
+    keeps_record: bool = False
+    """This member was synchronized with this lineage, and the snapshot holds all that it ever acknowledged: its member
+    record stays. Otherwise the record goes before anything is replaced (B1 member record)."""
 
 
 @attrs.define

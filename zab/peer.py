@@ -268,7 +268,8 @@ class Peer(PeerState):
     def _on_snapshot_installed(self, now: int, event: ev.SnapshotInstalled) -> None:
         # The fact holds whatever the generation: the files are replaced.
         self.conflict = False
-        self.recorded_lineage = b""  # installing takes the member record away, until ACK-LD
+        if not event.recorded:
+            self.recorded_lineage = b""  # until ACK-LD
         self.history.reset((event.zxid, event.chain))
         self.beginning = event.zxid if event.begins else BEFORE_ALL
         self.durable = self.delivered = event.zxid

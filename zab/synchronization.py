@@ -361,7 +361,15 @@ def learner_on_snap(peer: PeerState, now: int, following: Following, message: ms
     following.fetching = True
     peer.generation += 1
     position = (message.zxid, message.chain)
-    peer.emit(ev.FetchSnapshot(peer.generation, following.leader, *position, peer.lineage, peer.conflict))
+    keeps_record = _holds_all_acknowledged(peer, message.zxid)
+    peer.emit(ev.FetchSnapshot(peer.generation, following.leader, *position, peer.lineage, peer.conflict, keeps_record))
+
+
+def _holds_all_acknowledged(peer: PeerState, zxid: Zxid) -> bool:
+    """Whether the snapshot at `zxid` of the leader that a quorum has accepted holds all that this member ever
+    acknowledged and that may be committed; docs/zab.md has the proof. It may be false for an amnesiac, whose own end
+    says nothing; and where a promise was broken (A5 conflicts), nothing is taken for granted."""
+    return not peer.needs_member_record() and not peer.conflict and zxid > peer.history.last[0]
 
 
 def learner_on_snapshot_installed(peer: PeerState, following: Following) -> None:

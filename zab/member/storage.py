@@ -6,8 +6,9 @@ The server calls it in the log thread, the simulator inline: what is durable whe
     mark, idle              the high-water mark is written down lazily, with the frame that an idle log gets
 
 Order within one effect: acceptedEpoch before currentEpoch; for an installed snapshot first the tree is loaded (so a
-file that is not usable changes nothing), then the member record goes, then the file gets its name, then the log is
-reset: a crash anywhere leaves either the old history or a member that does not count (B1 member record).
+file that is not usable changes nothing), then the member record goes unless it may stay, then the file gets its name,
+then the log is reset: a crash anywhere leaves the old history, or the snapshot, or a member that does not count (B1
+member record).
 
 Any OSError is final (C1 failed syncs): it passes through, and its caller ends the process. `SnapshotError` is not: the
 fetched file is removed and the answer says so.
@@ -27,7 +28,7 @@ from typing import Protocol
 
 from datatree.log.batch import genesis, imported
 from datatree.log.disk import Disk
-from datatree.log.epochs import MemberRecord, forget_member, save_epochs, save_member
+from datatree.log.epochs import MemberRecord, forget_member, load_member, save_epochs, save_member
 from datatree.log.segment import LogDamagedError
 from datatree.log.transaction_log import TransactionLog
 from datatree.log.zxid import BEFORE_ALL, Zxid
@@ -162,11 +163,15 @@ class Storage:
         except SnapshotError as error:
             self.disk.remove(path)
             return [SnapshotUnusable(fetch, str(error))]
-        forget_member(self.disk)
+        if not fetch.keeps_record:
+            forget_member(self.disk)
         install_snapshot(self.disk, path, wanted)
         self._reset(fetch.zxid, fetch.chain, fetch.lineage, conflict=fetch.conflict)
         begins = fetch.chain == imported(fetch.lineage, fetch.zxid, tree.digest)
-        return [TreeInstalled(tree), SnapshotInstalled(fetch.generation, fetch.zxid, fetch.chain, begins)]
+        member = load_member(self.disk)
+        recorded = member is not None and (member.lineage, member.server_id) == (fetch.lineage, self._server_id)
+        installed = SnapshotInstalled(fetch.generation, fetch.zxid, fetch.chain, begins, recorded)
+        return [TreeInstalled(tree), installed]
 
     # ------------------------------------------------------------------------------------------------------------- idle
 

@@ -182,7 +182,7 @@ class Observer:
                 promises.logged = min(promises.logged, effect.zxid)  # type: ignore[union-attr]
                 promises.is_cut = True
                 self.counts["logs cut"] += 1
-            elif kind is ev.ResetLog or kind is ev.FetchSnapshot:
+            elif kind is ev.ResetLog or (kind is ev.FetchSnapshot and not effect.keeps_record):  # type: ignore[union-attr]
                 self._promises[process.sid].logged = 0
                 self._promises[process.sid].is_cut = True
 
