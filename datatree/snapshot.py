@@ -128,9 +128,13 @@ def snapshot_path(zxid: int) -> str:
     return f"{DIRECTORY}/snapshot.{zxid:x}"
 
 
+FETCH = ".fetch"
+"""The end of the name of a file that is being fetched."""
+
+
 def fetch_path(zxid: int) -> str:
     """Where a snapshot is put together that comes from another member."""
-    return f"{snapshot_path(zxid)}.fetch"
+    return f"{snapshot_path(zxid)}{FETCH}"
 
 
 def snapshot_files(disk: Disk) -> list[Zxid]:

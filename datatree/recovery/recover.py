@@ -47,7 +47,7 @@ from datatree.log.zxid import BEFORE_ALL, Zxid
 from datatree.record import RecordError
 from datatree.recovery.replay import Replay
 from datatree.recovery.stale import DAMAGED
-from datatree.snapshot import SnapshotError, load_snapshot, read_snapshot_header, snapshot_files, snapshot_path
+from datatree.snapshot import FETCH, SnapshotError, load_snapshot, read_snapshot_header, snapshot_files, snapshot_path
 from datatree.tree import DataTree
 
 RECENT_BYTES = 16 << 20
@@ -191,10 +191,11 @@ def _read(disk: Disk, server_id: int | None, recent_bytes: int) -> "tuple[Recove
 
 
 def _remove_leftovers(disk: Disk) -> None:
-    """What a crash left of files that were being made."""
+    """What a crash left of files that were being made. What reads fine of them may not be on the disk (C1 failed
+    syncs), so nothing of them is continued."""
     for name in disk.list(DIRECTORY):
         path = f"{DIRECTORY}/{name}"
-        if name.endswith((".tmp", ".fetch")) or path == SPARE:
+        if name.endswith((".tmp", FETCH)) or path == SPARE:
             disk.remove(path)
 
 

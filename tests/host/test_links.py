@@ -12,6 +12,7 @@ from zab.host.links import GREETING_MS, Links
 from zab.host.listener import open_listener
 from zab.host.loop import Loop
 from zab.member.dialect import QUORUM_DIALECT, cut
+from zab.member.snapshot_request import SnapshotRequest
 from zab.message import (
     DATA_FRAME_BYTES_MAX,
     FRAME_BYTES_MAX,
@@ -30,7 +31,6 @@ from zab.message import (
     encode,
 )
 from zab.server.greeting import Greeting
-from zab.server.snapshot_transfer import SnapshotRequest
 from zab.wire.frames import frame
 
 

@@ -1,5 +1,6 @@
 """What a turn begins and does not wait for: real loop, tasks, threads and files; a member that follows a script."""
 
+import errno
 import threading
 from contextlib import asynccontextmanager
 
@@ -11,6 +12,7 @@ from datatree.tree import DataTree
 from datatree.txn_changes import WHOLE
 from tests.member.storage_setup import LINEAGE, batches_from, open_storage
 from zab import events as ev
+from zab.host.disk import RealFile
 from zab.host.log_thread import LogThread
 from zab.host.loop import Loop, SystemClock, now_ms
 from zab.host.posts import Posts
@@ -174,17 +176,20 @@ class Parts:
 
 @asynccontextmanager
 async def running(directory, **options):
-    async with trio.open_nursery() as nursery:
-        parts = Parts(directory, nursery.start_soon, **options)
-        parts.log_thread.start()
-        parts.snapshotter.start()
-        nursery.start_soon(parts.loop.run, parts.turn)
-        yield parts
-        nursery.cancel_scope.cancel()
-    parts.loop.close()
-    assert parts.snapshotter.close(PATIENCE_SECONDS)
-    assert parts.log_thread.close(PATIENCE_SECONDS)
-    parts.storage.disk.close()
+    parts = None
+    try:
+        async with trio.open_nursery() as nursery:
+            parts = Parts(directory, nursery.start_soon, **options)
+            parts.log_thread.start()
+            parts.snapshotter.start()
+            nursery.start_soon(parts.loop.run, parts.turn)
+            yield parts
+            nursery.cancel_scope.cancel()
+    finally:
+        parts.loop.close()
+        assert parts.snapshotter.close(PATIENCE_SECONDS)
+        assert parts.log_thread.close(PATIENCE_SECONDS)
+        parts.storage.disk.close()
 
 
 @pytest.fixture
@@ -315,8 +320,8 @@ async def test_dial_that_fails_is_told(directory):
 @asynccontextmanager
 async def transfers_from(directory, hold=None):
     """A member with a snapshot that serves transfers; `hold` makes it wait before it answers."""
-    from zab.server.snapshot_transfer import SnapshotRequest, TransferServer
-    from zab.wire.records import Codec
+    from zab.member.snapshot_request import REQUESTS
+    from zab.server.snapshot_transfer import TransferServer
 
     storage = open_storage(directory)
     zxid, chain = snapshot_on(storage)
@@ -329,7 +334,7 @@ async def transfers_from(directory, hold=None):
         data = await stream.receive_some(4096)
         if hold is not None:
             await hold.wait()
-        request = Codec((SnapshotRequest,)).decode(bytes(data[4:]))
+        request = REQUESTS.decode(bytes(data[4:]))
         await transfers.serve(socket.socket(fileno=stream.socket.detach()), request)
 
     async with trio.open_nursery() as nursery:
@@ -377,6 +382,20 @@ async def test_transfer_without_progress_breaks_the_link_to_that_leader(director
     ):
         parts.do(ev.FetchSnapshot(3, 2, zxid, chain, LINEAGE))
         await until(lambda: parts.links.broken == [("dialled", 2)])
+
+
+async def test_c1_error_of_the_disk_while_a_snapshot_is_fetched_ends_the_server(directory, tmp_path, monkeypatch):
+    def fail(file):
+        raise OSError(errno.EIO, "Input/output error")
+
+    async with transfers_from(tmp_path / "leader") as (address, zxid, chain):
+        monkeypatch.setattr(RealFile, "sync", fail)
+        with pytest.RaisesGroup(pytest.RaisesExc(ServerFailedError, match="cannot write what is fetched: .*output")):
+            async with running(directory, addresses={2: address}) as parts:
+                parts.do(ev.FetchSnapshot(3, 2, zxid, chain, LINEAGE))
+                await trio.sleep(PATIENCE_SECONDS)
+        assert not any(isinstance(given, ev.SnapshotInstalled) for given in parts.member.inputs)
+        assert parts.links.broken == []
 
 
 async def test_unusable_snapshot_breaks_the_link_to_that_leader(directory, tmp_path):

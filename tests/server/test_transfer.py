@@ -1,5 +1,6 @@
 """Snapshot transfer over real sockets of the loopback interface."""
 
+import errno
 import os
 import socket
 from contextlib import asynccontextmanager
@@ -12,13 +13,15 @@ from datatree.tree import DataTree
 from tests.member.storage_setup import LINEAGE
 from tests.rigs.ports import free_ports
 from zab.events import FetchSnapshot
-from zab.host.disk import RealDisk
+from zab.host.disk import RealDisk, RealFile
 from zab.host.listener import open_listener
+from zab.member.snapshot_fetch import FetchError
+from zab.member.snapshot_request import REQUESTS, SnapshotRequest
 from zab.server.election_links import Address
 from zab.server.greeting import Greeting
-from zab.server.snapshot_transfer import Fetcher, SnapshotRequest, TransferError, TransferServer
+from zab.server.snapshot_transfer import Fetcher, TransferServer
 from zab.wire.frames import FrameReader, frame
-from zab.wire.records import Codec, MessageError
+from zab.wire.records import MessageError
 
 ZXID = (1 << 32) + 77
 CHAIN = bytes(range(16))
@@ -26,7 +29,6 @@ FETCH = FetchSnapshot(1, 1, ZXID, CHAIN, LINEAGE)
 PATIENCE_SECONDS = 60
 STALL_SECONDS = 60.0
 """Longer than the machine lets anybody wait: what ends a transfer sooner is something else."""
-REQUESTS = Codec((SnapshotRequest,))
 
 
 def request_of(sid, *, version=1, lineage=LINEAGE, zxid=ZXID, chain=CHAIN, offset=0):
@@ -75,7 +77,7 @@ async def serving(disk, *, count_max=10, stall_seconds=STALL_SECONDS, before=Non
 
 
 def fetcher(disk, address, *, fetch=FETCH, stall_seconds=STALL_SECONDS):
-    return Fetcher(disk, 2, fetch, address, stall_seconds)
+    return Fetcher(disk, 2, fetch, address, int(stall_seconds * 1000))
 
 
 async def until(condition):
@@ -168,7 +170,7 @@ async def test_whole_file_of_an_earlier_attempt_needs_no_byte(disks):
 async def test_refusal_ends_the_transfer_at_once(disks, fetch, reason):
     server, learner = disks
     async with serving(server) as (_, address):
-        with trio.fail_after(STALL_SECONDS / 2), pytest.raises(TransferError, match=reason):
+        with trio.fail_after(STALL_SECONDS / 2), pytest.raises(FetchError, match=reason):
             await fetcher(learner, address, fetch=fetch).run()
 
 
@@ -180,7 +182,7 @@ async def test_transfer_without_progress_fails_after_its_time(disks):
 
     async with serving(server, before=never_answers) as (_, address):
         started = trio.current_time()
-        with pytest.raises(TransferError, match="nothing came for"):
+        with pytest.raises(FetchError, match="nothing came for"):
             await fetcher(learner, address, stall_seconds=0.3).run()
         assert 0.29 <= trio.current_time() - started < STALL_SECONDS / 2
 
@@ -188,7 +190,7 @@ async def test_transfer_without_progress_fails_after_its_time(disks):
 async def test_nobody_at_the_address_fails_after_its_time(disks):
     _, learner = disks
     address = Address("127.0.0.1", *free_ports(1))
-    with pytest.raises(TransferError, match="nothing came for"):
+    with pytest.raises(FetchError, match="nothing came for"):
         await fetcher(learner, address, stall_seconds=0.3).run()
 
 
@@ -268,5 +270,45 @@ async def test_answer_that_is_none_ends_the_transfer(disks):
         return True
 
     async with serving(learner, before=babbles) as (_, address):
-        with trio.fail_after(PATIENCE_SECONDS), pytest.raises(TransferError, match="no answer to a request"):
+        with trio.fail_after(PATIENCE_SECONDS), pytest.raises(FetchError, match="no answer to a request"):
             await fetcher(learner, address).run()
+
+
+# ------------------------------------------------------------------------------------------------------ disks that fail
+
+
+@pytest.mark.parametrize("call", ["write", "sync", "close"])
+async def test_c1_error_of_the_own_disk_is_final_and_not_taken_for_one_of_the_network(disks, monkeypatch, call):
+    server, learner = disks
+    make_large(server, 9_000_000)
+    real, calls = getattr(RealFile, call), []
+
+    def fail_once(file, *arguments):
+        calls.append(file.size)
+        if len(calls) == 1:
+            raise OSError(errno.EIO, "Input/output error")
+        return real(file, *arguments)
+
+    monkeypatch.setattr(RealFile, call, fail_once)
+    async with serving(server) as (_, address):
+        with trio.fail_after(PATIENCE_SECONDS), pytest.raises(OSError, match="Input/output error"):
+            await fetcher(learner, address).run()
+    assert len(calls) == 1, "the pages count as clean now: nothing that is done with the file proves anything"
+
+
+async def test_error_of_the_servers_disk_ends_the_connection_and_no_more(disks, monkeypatch):
+    """What the server promised is in its log; a snapshot that cannot be read is fetched from somebody else."""
+    server, learner = disks
+    make_large(server, 1_000_000)
+
+    def fail(disk, path, offset=0, length=None):
+        if disk is server and offset:
+            raise OSError(errno.EIO, "Input/output error")
+        return read(disk, path, offset, length)
+
+    read = RealDisk.read
+    monkeypatch.setattr(RealDisk, "read", fail)
+    async with serving(server) as (transfers, address):
+        with pytest.raises(FetchError, match="nothing came for"):
+            await fetcher(learner, address, stall_seconds=1.0).run()
+        await until(lambda: transfers.being_read == {})

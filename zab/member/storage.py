@@ -16,7 +16,7 @@ fetched file is removed and the answer says so.
 Reading (`read_log`, `read_for_changes`, `offer_snapshot`) may happen in other threads; a lock, handed in, keeps it
 apart from cuts.
 
-Not here: threads (`log_thread`), the network (`snapshot_transfer`), who may have which history (`zab.peer`).
+Not here: threads (`log_thread`), fetching a snapshot (`snapshot_fetch`), who may have which history (`zab.peer`).
 """
 
 from __future__ import annotations

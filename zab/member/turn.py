@@ -179,7 +179,7 @@ class Turn:
     # ---------------------------------------------------------------------------------------------------------- answers
 
     def _on_storage_failed(self, answer: StorageFailed) -> None:
-        self._operator.stop(f"the log cannot be written -> stop: {answer.reason}")
+        self._operator.stop(f"the disk cannot be written -> stop: {answer.reason}")
 
     def _on_snapshot_taken(self, answer: SnapshotTaken) -> None:
         self.purge()

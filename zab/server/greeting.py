@@ -1,7 +1,7 @@
 """The first frame of a connection to a quorum port, in both directions.
 
     Hello               this is server so-and-so: a quorum link from here on
-    SnapshotRequest     the sender wants a snapshot, and no link (`snapshot_transfer`)
+    SnapshotRequest     the sender wants a snapshot, and no link (`zab.member.snapshot_request`)
 
 Not here: the greeting of election links, which say only `Hello` (`election_links`).
 """
@@ -13,8 +13,8 @@ from socket import socket
 
 from zab.host.links import TakeOver
 from zab.ids import ServerId
+from zab.member.snapshot_request import SnapshotRequest
 from zab.message import PROTOCOL_VERSION, Hello
-from zab.server.snapshot_transfer import SnapshotRequest
 from zab.wire.records import Codec, MessageError
 
 _CODEC: Codec[Hello | SnapshotRequest] = Codec((Hello, SnapshotRequest))

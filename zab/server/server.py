@@ -58,13 +58,14 @@ from zab.member.inputs import Answer, StorageFailed
 from zab.member.member import Member
 from zab.member.ports import Ports
 from zab.member.settings import Config
+from zab.member.snapshot_request import SnapshotRequest
 from zab.member.storage import Storage
 from zab.member.threaded_storage import ThreadedStorage
 from zab.member.turn import Turn
 from zab.server.election_links import Address, ElectionLinks
 from zab.server.failure import BIND_ERROR, DATA_DIRECTORY_ERROR, ServerFailedError
 from zab.server.greeting import Greeting
-from zab.server.snapshot_transfer import SnapshotRequest, TransferServer
+from zab.server.snapshot_transfer import TransferServer
 from zab.server.snapshotter import Snapshotter
 from zab.server.tasks import JournalOperator, Tasks
 

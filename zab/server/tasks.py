@@ -28,13 +28,15 @@ from zab.member.inputs import (
     ReadChanges,
     RebuildTree,
     SnapshotFetched,
+    StorageFailed,
     TakeSnapshot,
 )
+from zab.member.snapshot_fetch import FetchError
 from zab.member.storage import Storage
 from zab.message import Message
 from zab.server.election_links import Address
 from zab.server.failure import UNEXPECTED_ERROR, ServerFailedError
-from zab.server.snapshot_transfer import Fetcher, TransferError
+from zab.server.snapshot_transfer import Fetcher
 from zab.server.snapshotter import Snapshotter
 from zab.states import STATE_NAMES
 
@@ -64,6 +66,8 @@ class Tasks:
     purge: Callable[[frozenset[int]], None]
     """Removes what retention lets go, but not the snapshots of these zxids."""
     _fetching: trio.CancelScope | None = None
+    _file: trio.Lock = attrs.Factory(trio.Lock)
+    """Held by the task that writes the fetched file: one that was stopped may have a write under way."""
 
     def take_answers(self) -> list[Answer]:
         return self.posts.take()
@@ -123,14 +127,18 @@ class Tasks:
 
     async def _fetch(self, effect: ev.FetchSnapshot, scope: trio.CancelScope) -> None:
         address = self.quorum_addresses[effect.sid]
-        fetcher = Fetcher(self.storage.disk, self.server_id, effect, address, self.stall_ms / 1000)
         journal.info("snapshot is fetched", sid=effect.sid, zxid=f"{effect.zxid:#x}")
         answer: Answer = SnapshotFetched(effect)
         with scope:
             try:
-                await fetcher.run()
-            except TransferError as error:
+                async with self._file:
+                    await Fetcher(self.storage.disk, self.server_id, effect, address, self.stall_ms).run()
+            except FetchError as error:
                 answer = FetchFailed(effect, str(error))
+            except OSError as error:
+                # Whether or not anybody still waits for the file: the disk has failed.
+                self.posts.put(StorageFailed(f"cannot write what is fetched: {error}"))
+                return
         if self._fetching is scope:
             self._fetching = None
             self.posts.put(answer)

@@ -1,8 +1,7 @@
-"""A snapshot on its way from one simulated member to another, in pieces, in attempts that go on where the one before
-stopped. What the production code does with sockets and tasks is `zab.server.snapshot_transfer`.
+"""A snapshot on its way from one simulated member to another: the connections of a `zab.member.snapshot_fetch.Fetch`,
+and the other end of each. What the production code does with sockets and tasks is `zab.server.snapshot_transfer`.
 
-It fails when nothing came for syncLimit, and at once when the other side does not have the file any more. A failure of
-the own disk ends the process.
+What arrives takes as long as the network between the two needs for it. A failure of the own disk ends the process.
 """
 
 from __future__ import annotations
@@ -11,16 +10,17 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from datatree.log.disk import File
-from datatree.snapshot import fetch_path, read_snapshot_header, snapshot_path
+from datatree.snapshot import snapshot_path
 from zab.events import FetchSnapshot
 from zab.member.inputs import FetchFailed, SnapshotFetched
+from zab.member.snapshot_fetch import Fetch, FetchError
+from zab.member.snapshot_request import REQUESTS, RefusedError, accepted, read_piece, refused, size_of
 from zab.simulator.world.disk import FaultyDisk, PowerLossError
 from zab.simulator.world.process import Process
 from zab.simulator.world.schedule import MS
+from zab.wire.frames import LENGTH_BYTES
 
-REDIAL_MS: Final = 100
-PIECE_BYTES: Final = 2048
+PIECE_BYTES: Final = 512
 
 
 class Source(Protocol):
@@ -34,101 +34,126 @@ class Source(Protocol):
     def is_alive(self) -> bool: ...
 
 
-class Fetch:
+class Sending:
+    """One connection, at the process that has the snapshot."""
+
+    def __init__(self, source: Source, asked: bytes) -> None:
+        request = REQUESTS.decode(asked[LENGTH_BYTES:])
+        self.source = source
+        self._zxid = request.zxid
+        self._offset = request.offset
+        source.being_read[request.zxid] += 1
+        try:
+            self._size_bytes = size_of(source.disk, request)
+            self._answer = accepted(self._size_bytes)
+        except RefusedError as error:
+            self._size_bytes = 0
+            self._answer = refused(str(error))
+
+    def next_piece(self) -> bytes:
+        """What it sends next; nothing once that was all."""
+        piece, self._answer = self._answer, b""
+        if not piece and self._offset < self._size_bytes:
+            piece = read_piece(self.source.disk, snapshot_path(self._zxid), self._offset, PIECE_BYTES)
+            self._offset += len(piece)
+        return piece
+
+    def close(self) -> None:
+        self.source.being_read[self._zxid] -= 1
+
+
+class Fetching:
     """One snapshot on its way. `source` finds the process that serves it, while it can be reached."""
 
     def __init__(
         self,
         process: Process,
         effect: FetchSnapshot,
-        sync_limit_ms: int,
+        stall_ms: int,
         source: Callable[[], Source | None],
         answer: Callable[[SnapshotFetched | FetchFailed], None],
     ) -> None:
         self._process = process
-        self._disk = process.machine.disk
         self._effect = effect
-        self._sync_limit_us = sync_limit_ms * MS
+        self._fetch = Fetch(process.machine.disk, process.sid, effect, stall_ms, process.machine.now_ms)
         self._source = source
         self._answer = answer
-        self._path = fetch_path(effect.zxid)
-        self._file: File | None = None
-        self._progress_at = process.schedule.now
-        self.is_stopped = False
-
-    @property
-    def _is_wanted(self) -> bool:
-        return not self.is_stopped and not self._process.dead
+        self._sending: Sending | None = None
+        self._is_over = False
 
     def start(self) -> None:
-        """A part of another history under this name cannot be continued."""
+        self._process.later(self._delay(), self._do, self._open)
+
+    def stop(self) -> None:
+        """It is not wanted any more. Whoever opens the file after it finds it closed."""
+        if not self._is_over:
+            self._hang_up()
+            self._is_over = True
+            self._process.later(0, self._close)
+
+    def _close(self) -> None:
         with self._process.ends_by(PowerLossError, OSError):
-            if self._disk.exists(self._path) and not self._is_right(self._disk, self._path):
-                self._disk.remove(self._path)
-        self._later(self._attempt)
+            self._fetch.close()
 
-    def _is_right(self, disk: FaultyDisk, path: str) -> bool:
-        header = read_snapshot_header(disk, path)
-        return header is not None and (header.lineage, header.chain) == (self._effect.lineage, self._effect.chain)
+    def _delay(self, size_bytes: int = 0) -> int:
+        """How long so many bytes need to this process."""
+        delay, bytes_per_ms = self._process.network.conditions((self._effect.sid, self._process.sid))
+        return delay + (size_bytes * MS // bytes_per_ms if bytes_per_ms else 0)
 
-    def _later(self, action: Callable[[], None], delay: int = 0) -> None:
-        process = self._process
-        process.later(delay + process.network.delay(process.sid, self._effect.sid), action)
-
-    def _again(self) -> None:
-        if self._process.schedule.now - self._progress_at > self._sync_limit_us:
-            self._end(FetchFailed(self._effect, "nothing came for syncLimit"))
-        else:
-            self._later(self._attempt, REDIAL_MS * MS)
-
-    def _end(self, answer: SnapshotFetched | FetchFailed) -> None:
-        self.is_stopped = True
-        self._answer(answer)
-
-    def _attempt(self) -> None:
-        if not self._is_wanted:
+    def _do(self, step: Callable[[], None]) -> None:
+        """Take a step, unless all is over; an error of the disk ends the process."""
+        if self._is_over:
             return
+        with self._process.ends_by(PowerLossError, OSError):
+            try:
+                step()
+            except FetchError as error:
+                self._fetch.close()
+                self._end(FetchFailed(self._effect, str(error)))
+
+    def _open(self) -> None:
+        self._fetch.open()
+        self._dial()
+
+    def _dial(self) -> None:
         source = self._source()
         if source is None:
-            self._again()
+            self._broken("it cannot be reached")
             return
-        with self._process.ends_by(PowerLossError, OSError):
-            if self._disk.exists(self._path):
-                self._file = self._disk.open_append(self._path, create=False, offset=self._disk.size(self._path))
-            else:
-                self._file = self._disk.open_append(self._path, create=True)
-            path = snapshot_path(self._effect.zxid)
-            if not source.disk.exists(path) or not self._is_right(source.disk, path):
-                self._end(FetchFailed(self._effect, "refused: it is not there any more"))
-                return
-            source.being_read[self._effect.zxid] += 1
-            self._later(lambda: self._receive(source))
+        self._sending = Sending(source, self._fetch.request())
+        self._next()
 
-    def _receive(self, source: Source) -> None:
-        """One more piece has arrived, or the connection broke."""
-        if not self._is_wanted or not source.is_alive or self._source() is not source:
-            self._release(source)
-            if self._is_wanted:
-                self._sync()
-                self._again()
-            return
-        assert self._file is not None
-        path = snapshot_path(self._effect.zxid)
-        with self._process.ends_by(PowerLossError, OSError):
-            piece = source.disk.read(path, self._file.size, PIECE_BYTES)
-            self._file.write(piece)
-            self._progress_at = self._process.schedule.now
-            if self._file.size == source.disk.size(path):
-                self._sync()
-                self._release(source)
-                self._end(SnapshotFetched(self._effect))
-            else:
-                self._later(lambda: self._receive(source))
+    def _next(self) -> None:
+        """Wait for the next piece; a connection without one is closed."""
+        assert self._sending is not None
+        piece = self._sending.next_piece()
+        delay = self._delay(len(piece))
+        patience = max(0, self._fetch.deadline - self._process.machine.now_ms) * MS
+        if delay <= patience:
+            self._process.later(delay, self._do, lambda: self._receive(piece))
+        else:
+            self._process.later(patience, self._do, lambda: self._broken("no progress"))
 
-    def _sync(self) -> None:
-        assert self._file is not None
-        with self._process.ends_by(PowerLossError, OSError):
-            self._file.sync()
+    def _receive(self, piece: bytes) -> None:
+        assert self._sending is not None
+        if not piece or not self._sending.source.is_alive or self._source() is not self._sending.source:
+            self._broken("the connection broke")
+        elif self._fetch.receive(self._process.machine.now_ms, piece):
+            self._end(SnapshotFetched(self._effect))
+        else:
+            self._next()
 
-    def _release(self, source: Source) -> None:
-        source.being_read[self._effect.zxid] -= 1
+    def _broken(self, reason: str) -> None:
+        self._hang_up()
+        redial_ms = self._fetch.broken(self._process.machine.now_ms, reason)
+        self._process.later(self._delay() + redial_ms * MS, self._do, self._dial)
+
+    def _end(self, answer: SnapshotFetched | FetchFailed) -> None:
+        self._hang_up()
+        self._is_over = True
+        self._answer(answer)
+
+    def _hang_up(self) -> None:
+        if self._sending is not None:
+            self._sending.close()
+            self._sending = None

@@ -36,7 +36,7 @@ from zab.member.inputs import (
     TakeSnapshot,
 )
 from zab.member.storage import Storage
-from zab.simulator.ensemble.fetch import Fetch
+from zab.simulator.ensemble.fetch import Fetching
 from zab.simulator.world.disk import PowerLossError
 from zab.simulator.world.job_thread import JobThread
 from zab.simulator.world.process import Process
@@ -74,7 +74,7 @@ class Tasks:
         self._neighbour = neighbour
         self._watcher = watcher
         self._jobs = JobThread(process)
-        self._fetch: Fetch | None = None
+        self._fetching: Fetching | None = None
         self._answers: list[Answer] = []
         self.being_read: Counter[int] = Counter()
         """How many transfers read the snapshot of this zxid."""
@@ -118,13 +118,13 @@ class Tasks:
         def source() -> Tasks | None:
             return self._neighbour(effect.sid) if process.network.reaches(process.sid, effect.sid) else None
 
-        self._fetch = Fetch(process, effect, self._config.sync_limit_ms, source, self.post)
-        self._fetch.start()
+        self._fetching = Fetching(process, effect, self._config.sync_limit_ms, source, self.post)
+        self._fetching.start()
 
     def stop_fetching(self) -> None:
-        if self._fetch is not None:
-            self._fetch.is_stopped = True
-            self._fetch = None
+        if self._fetching is not None:
+            self._fetching.stop()
+            self._fetching = None
 
     def take_snapshot(self, effect: TakeSnapshot) -> None:
         self._process.called()
