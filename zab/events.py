@@ -159,11 +159,19 @@ class LogRead:
 
 @attrs.define
 class SnapshotOffered:
-    """The answer to `OfferSnapshot`: the newest valid snapshot of this member, held until the link closes."""
+    """The answer to `OfferSnapshot`: the newest valid snapshot of this member, held until `ReleaseSnapshot`."""
 
     link: Link
     zxid: Zxid
     chain: bytes
+
+
+@attrs.define
+class SnapshotWithdrawn:
+    """What was offered on this link is not held any more: the log after it takes more than `maxPinnedLogBytes`."""
+
+    link: Link
+    zxid: Zxid
 
 
 @attrs.define
@@ -215,6 +223,7 @@ Event: TypeAlias = (
     | SnapshotInstalled
     | LogRead
     | SnapshotOffered
+    | SnapshotWithdrawn
     | Propose
     | SyncRequested
     | Doubted
@@ -340,7 +349,15 @@ class ReadLog:
 
 @attrs.define
 class OfferSnapshot:
-    """Choose the snapshot that a learner shall fetch; answer with `SnapshotOffered`."""
+    """Choose the snapshot that a learner shall fetch; answer with `SnapshotOffered`. It and the log after it are held
+    until `ReleaseSnapshot`."""
+
+    link: Link
+
+
+@attrs.define
+class ReleaseSnapshot:
+    """The learner of this link needs no files any more: what `OfferSnapshot` has chosen, or is choosing, may go."""
 
     link: Link
 
@@ -428,6 +445,7 @@ Effect: TypeAlias = (
     | DrainLog
     | ReadLog
     | OfferSnapshot
+    | ReleaseSnapshot
     | Deliver
     | MarkMoved
     | RoleChanged

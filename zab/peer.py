@@ -290,6 +290,11 @@ class Peer(PeerState):
             handler = leading.handlers[event.link]
             synchronization.leader_on_snapshot_offered(self, leading, handler, (event.zxid, event.chain))
 
+    def _on_snapshot_withdrawn(self, now: int, event: ev.SnapshotWithdrawn) -> None:
+        leading = self.leading
+        if leading is not None and event.link in leading.handlers:
+            synchronization.leader_on_snapshot_withdrawn(self, leading, leading.handlers[event.link], event.zxid)
+
     # -------------------------------------------------------------------------------------------- the member, and time
 
     def _on_propose(self, now: int, event: ev.Propose) -> None:
@@ -340,6 +345,7 @@ _ON_EVENT = dict(
         _on(ev.SnapshotInstalled, Peer._on_snapshot_installed),
         _on(ev.LogRead, Peer._on_log_read),
         _on(ev.SnapshotOffered, Peer._on_snapshot_offered),
+        _on(ev.SnapshotWithdrawn, Peer._on_snapshot_withdrawn),
         _on(ev.Propose, Peer._on_propose),
         _on(ev.SyncRequested, Peer._on_sync_requested),
         _on(ev.Doubted, Peer._on_doubted),

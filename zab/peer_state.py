@@ -270,8 +270,9 @@ class PeerState:
         assert self.state != LOOKING or self.generation == 0, "a member that elects leaves no role, but it may start"
         self.trace(f"{reason} -> elect")
         self.generation += 1
-        for link in self.leading.handlers if self.leading is not None else ():
-            self.emit(ev.CloseLink(link, reason))
+        for handler in self.leading.handlers.values() if self.leading is not None else ():
+            self.release_snapshot(handler)
+            self.emit(ev.CloseLink(handler.link, reason))
         if self.following is not None and self.following.link is not None:
             self.emit(ev.CloseLink(self.following.link, reason))
         self.leading = self.following = None
@@ -309,9 +310,16 @@ class PeerState:
         self.trace(f"learner {handler.sid} is dropped: {reason}")
         del leading.handlers[handler.link]
         leading.acke_recv.discard(handler.sid)
+        self.release_snapshot(handler)
         if close:
             self.send(handler.link, msg.Refused(reason[:REASON_CHARACTERS_MAX]))
             self.emit(ev.CloseLink(handler.link, reason))
+
+    def release_snapshot(self, handler: LearnerHandler) -> None:
+        """The learner needs no files of this member any more: it has all that they have for it, or its link is gone."""
+        if handler.offered:
+            handler.offered = False
+            self.emit(ev.ReleaseSnapshot(handler.link))
 
     # ----------------------------------------------------------------------------------------------------- invariants
 

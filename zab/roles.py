@@ -88,6 +88,8 @@ class LearnerHandler:
     """A `ReadLog` for it is out."""
     installing: bool = False
     """SNAP was sent: INSTALLED is awaited."""
+    offered: bool = False
+    """A snapshot is held for it, and the log after it."""
     served: bool = False
     """UPTODATE was sent on this link: it serves clients, also while the epoch is renewed."""
     newleader_zxid: Zxid = BEFORE_ALL

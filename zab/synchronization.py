@@ -122,6 +122,7 @@ def _offer_snapshot(peer: PeerState, leading: Leading, handler: LearnerHandler) 
     if handler.served:
         peer.drop_learner(leading, handler, "it needs a snapshot, and serves clients")
     else:
+        handler.offered = True
         peer.emit(ev.OfferSnapshot(handler.link))
 
 
@@ -136,6 +137,13 @@ def leader_on_snapshot_offered(peer: PeerState, leading: Leading, handler: Learn
     handler.decided = handler.installing = True
     handler.cursor = position[0]
     peer.send(handler.link, msg.Snap(*position, handler.conflict))
+
+
+def leader_on_snapshot_withdrawn(peer: PeerState, leading: Leading, handler: LearnerHandler, zxid: Zxid) -> None:
+    """The log after the snapshot has grown too long before the learner had all of it: it comes again, for a newer
+    one."""
+    if handler.offered:
+        peer.drop_learner(leading, handler, f"snapshot {zxid:#x} is given up: the log after it has grown too long")
 
 
 def leader_on_installed(
@@ -167,6 +175,7 @@ def _stream(peer: PeerState, leading: Leading, handler: LearnerHandler) -> None:
     assert handler.stage == SYNCING
     handler.stage = NEWLEADER_SENT
     handler.newleader_zxid = history.last[0]
+    peer.release_snapshot(handler)
     peer.send(handler.link, msg.NewLeader(leading.epoch, history.last[0], leading.is_founder(handler)))
 
 

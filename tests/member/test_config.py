@@ -122,6 +122,8 @@ def test_a_value_is_read_as_meant(line: str, name: str, value: object) -> None:
         (STANDALONE + "peerType=leader", 3, "peerType: 'leader' is neither participant nor observer"),
         (STANDALONE + "# bigger\nminSessionTimeout=70000", 4, "minSessionTimeout (70000 ms) is larger than max"),
         (STANDALONE + "maxBatchBytes=100000000", 3, "holds not even one batch"),
+        (STANDALONE + "maxPinnedLogBytes=1000000", 3, "is less than one log file"),
+        (STANDALONE + "maxPinnedLogBytes=0", 3, "maxPinnedLogBytes"),
         (STANDALONE + "jute.maxbuffer=100000000", 3, "less than one reply"),
         (STANDALONE + "counterLimit=0xffffffff", 3, "no room for the batch"),
         (STANDALONE + "outputLimitBytes=20000000\njute.maxbuffer=16300000", 4, "more than members send each other"),

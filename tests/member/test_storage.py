@@ -28,6 +28,7 @@ from zab.events import (
     SaveMember,
     SnapshotInstalled,
     SnapshotOffered,
+    SnapshotWithdrawn,
     TruncateLog,
 )
 from zab.jute.change_pages import PageStatus
@@ -285,6 +286,41 @@ def test_newest_valid_snapshot_is_offered(storage):
     assert storage.offer_snapshot(OfferSnapshot(9)) == SnapshotOffered(9, batches[3].zxid, batches[3].chain)
     storage.disk.replace(snapshot_path(batches[3].zxid), files[3][:-5])
     assert storage.offer_snapshot(OfferSnapshot(9)) == SnapshotOffered(9, batches[1].zxid, batches[1].chain)
+
+
+def test_log_after_what_was_offered_stays_as_long_as_it_is_not_too_much(storage):
+    """A learner whose transfer takes longer than three snapshots still finds what comes next."""
+    batches = take_snapshots(storage, 2)
+    offered = storage.offer_snapshot(OfferSnapshot(7))
+    assert offered == SnapshotOffered(7, batches[-1].zxid, batches[-1].chain)
+    for _ in range(4):
+        batches += take_snapshots(storage, 1)
+        assert storage.purge({7: offered.zxid}, (), 3, 1 << 20)[1] == []
+        read = storage.read_log(ReadLog(7, offered.zxid, 1 << 20))
+        assert read == LogRead(7, (offered.zxid, offered.chain), [b for b in batches if b.zxid > offered.zxid])
+        assert storage.disk.exists(snapshot_path(offered.zxid))
+    assert storage.purge({7: offered.zxid, 8: batches[-1].zxid}, (), 3, 1)[1] == [SnapshotWithdrawn(7, offered.zxid)]
+    assert storage.read_log(ReadLog(7, offered.zxid, 1 << 20)) == LogRead(7, None, [])
+    assert not storage.disk.exists(snapshot_path(offered.zxid))
+
+
+def test_snapshot_that_is_being_read_stays_without_its_log(storage):
+    read = take_snapshots(storage, 1)[-1].zxid
+    take_snapshots(storage, 4)
+    assert storage.purge({}, [read], 3, 1 << 20) == (3, [])
+    assert storage.disk.exists(snapshot_path(read))
+    assert storage.log.first_position[0] > read
+
+
+def take_snapshots(storage, count):
+    """So many, ten batches before each; all of these."""
+    batches = []
+    for _ in range(count):
+        batches += batches_from(storage, 10)
+        storage.perform([AppendBatches(1, batches[-10:]), RollLog()])
+        zxid, chain = storage.log.last
+        storage.disk.replace(snapshot_path(zxid), snapshot_of(storage, DataTree(), zxid, chain))
+    return batches
 
 
 # -------------------------------------------------------------------------------------------------------------- reading

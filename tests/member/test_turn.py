@@ -192,8 +192,7 @@ def test_every_answer_is_the_turns_or_an_input() -> None:
 def test_a_snapshot_begins_a_new_log_file_and_is_followed_by_retention(rig: Rig) -> None:
     taking = TakeSnapshot(5, CHAIN, None)  # type: ignore[arg-type]
     assert rig.take(taking) == [("tasks.take_snapshot", taking), ("storage.put", RollLog())]
-    rig.take(answers=(ev.SnapshotOffered(7, 5, CHAIN),))
-    assert rig.take(answers=(SnapshotTaken(5),)) == [("tasks.purge", frozenset({5}))]
+    assert rig.take(answers=(SnapshotTaken(5),)) == [("tasks.purge", {})]
     assert rig.member.told == [SnapshotTaken(5)]
 
 
@@ -213,13 +212,39 @@ def test_h4_log_read_waits_until_its_link_has_room(rig: Rig) -> None:
     assert rig.take() == []
 
 
-def test_offered_snapshot_is_in_use_until_the_link_closes(rig: Rig) -> None:
+def test_offered_snapshot_is_held_until_the_member_lets_go_of_it(rig: Rig) -> None:
     offered = ev.SnapshotOffered(7, 5, CHAIN)
+    rig.take(ev.OfferSnapshot(7))
     assert rig.take(answers=(offered,)) == []
     assert rig.member.told == [offered]
-    assert rig.turn.offered == {7: 5}
-    rig.take(ev.CloseLink(7, "done"))
+    rig.take(ev.OfferSnapshot(8))
+    rig.take(answers=(ev.SnapshotOffered(8, 6, CHAIN),))
+    assert rig.take(answers=(SnapshotTaken(9),)) == [("tasks.purge", {7: 5, 8: 6})]
+    assert rig.take(ev.ReleaseSnapshot(7)) == []
+    assert rig.take(answers=(SnapshotTaken(9),)) == [("tasks.purge", {8: 6})]
+
+
+def test_nothing_is_removed_while_a_snapshot_is_chosen_for_a_learner(rig: Rig) -> None:
+    rig.take(ev.OfferSnapshot(7))
+    assert rig.take(answers=(SnapshotTaken(5),)) == []
+    rig.take(ev.ReleaseSnapshot(7))
+    assert rig.take(answers=(SnapshotTaken(5),)) == [("tasks.purge", {})]
+
+
+def test_snapshot_that_was_chosen_too_late_is_not_held(rig: Rig) -> None:
+    rig.take(ev.OfferSnapshot(7))
+    rig.take(ev.ReleaseSnapshot(7))
+    rig.take(answers=(ev.SnapshotOffered(7, 5, CHAIN),))
     assert rig.turn.offered == {}
+
+
+def test_snapshot_that_is_given_up_is_said_to_the_operator_and_to_the_member(rig: Rig) -> None:
+    withdrawn = ev.SnapshotWithdrawn(7, 5)
+    ((called, sentence, *pairs),) = rig.take(answers=(withdrawn,))
+    assert called == "operator.error"
+    assert "maxPinnedLogBytes" in sentence
+    assert pairs == [("link", 7), ("zxid", "0x5")]
+    assert rig.member.told == [withdrawn]
 
 
 def test_learner_for_which_there_is_no_snapshot_is_broken_off(rig: Rig) -> None:

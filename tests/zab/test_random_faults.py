@@ -152,6 +152,7 @@ def recover(ensemble: Ensemble) -> None:
     ensemble.run(2000)
     assert len(histories(ensemble)) == 1, "\n".join(ensemble.trace[-40:])
     assert all(server.applied for server in ensemble.servers.values())
+    assert not any(server.offered for server in ensemble.servers.values()), "nobody fetches a snapshot any more"
 
 
 @pytest.mark.parametrize("block", range(6))

@@ -99,6 +99,11 @@ def _validate_limits(config: Config) -> None:
     for key, limit in (("maxUnsyncedBytes", config.max_unsynced_bytes), ("maxRecentBytes", config.max_recent_bytes)):
         if limit < config.max_batch_bytes:
             raise RuleError((key, "maxBatchBytes"), f"{key} ({limit}) holds not even one batch of maxBatchBytes")
+    if config.max_pinned_log_bytes < config.log_file_bytes:
+        raise RuleError(
+            ("maxPinnedLogBytes", "preAllocSize", "txnLogSizeLimitInKb"),
+            f"maxPinnedLogBytes ({config.max_pinned_log_bytes}) is less than one log file ({config.log_file_bytes})",
+        )
     if config.output_limit_bytes < config.jute_max_buffer_bytes:
         raise RuleError(
             ("outputLimitBytes", "jute.maxbuffer"), "outputLimitBytes is less than one reply of jute.maxbuffer"

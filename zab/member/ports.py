@@ -5,7 +5,7 @@ None of them waits. What takes time is begun here and answered later: an answer 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 import attrs
@@ -151,8 +151,9 @@ class Tasks(Protocol):
         """Answered by `TreeRebuilt` or `RebuildFailed`."""
         ...
 
-    def purge(self, in_use: frozenset[int]) -> None:
-        """Have removed what retention lets go, but not the snapshots of these zxids."""
+    def purge(self, offered: Mapping[Link, Zxid]) -> None:
+        """Have removed what retention lets go, but not the snapshots that were offered on these links, nor the log
+        after them. Answered by `SnapshotWithdrawn` for each that cannot be held any more."""
         ...
 
 

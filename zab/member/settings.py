@@ -400,6 +400,13 @@ class Config:
         "bytes",
         "Ours. Batches kept in memory for learners that lack little; older ones come from files.",
     )
+    max_pinned_log_bytes: int = setting(
+        "maxPinnedLogBytes",
+        4096 * _MIB,
+        BYTES,
+        "bytes",
+        "Ours. Log files kept beyond retention for learners that fetch a snapshot; beyond it they get a newer one.",
+    )
     counter_limit: int = setting(
         "counterLimit",
         0xFFF00000,
@@ -441,6 +448,12 @@ class Config:
             assert line.client_host is not None
             return line.client_host, line.client_port
         return (self.client_port_address, self.client_port) if self.client_port else None
+
+    @property
+    def log_file_bytes(self) -> int:
+        """How large a log file grows."""
+        size_bytes = self.pre_alloc_size_kib * 1024 or 64 * _MIB
+        return min(size_bytes, self.txn_log_size_limit_kib * 1024) if self.txn_log_size_limit_kib > 0 else size_bytes
 
     @property
     def init_limit_ms(self) -> int:

@@ -4,6 +4,7 @@ The server calls it in the log thread, the simulator inline: what is durable whe
 
     perform(effects)        in order, durably; the answers. Appends that follow each other are one append of the log
     mark, idle              the high-water mark is written down lazily, with the frame that an idle log gets
+    purge                   what retention lets go is removed
 
 Order within one effect: acceptedEpoch before currentEpoch; for an installed snapshot first the tree is loaded (so a
 file that is not usable changes nothing), then the member record goes unless it may stay, then the file gets its name,
@@ -13,15 +14,15 @@ member record).
 Any OSError is final (C1 failed syncs): it passes through, and its caller ends the process. `SnapshotError` is not: the
 fetched file is removed and the answer says so.
 
-Reading (`read_log`, `read_for_changes`, `offer_snapshot`) may happen in other threads; a lock, handed in, keeps it
-apart from cuts.
+Reading (`read_log`, `read_for_changes`, `offer_snapshot`) and `purge` may happen in other threads; a lock, handed in,
+keeps them apart from cuts.
 
 Not here: threads (`log_thread`), fetching a snapshot (`snapshot_fetch`), who may have which history (`zab.peer`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from itertools import groupby
 from typing import Protocol
@@ -35,6 +36,7 @@ from datatree.log.zxid import BEFORE_ALL, Zxid
 from datatree.past_acls import PastAcls
 from datatree.record import RecordError
 from datatree.recovery.look_back import LookBack
+from datatree.recovery.retention import purge, valid_snapshots
 from datatree.recovery.stale import set_aside_snapshots
 from datatree.snapshot import (
     SnapshotError,
@@ -63,8 +65,10 @@ from zab.events import (
     SaveMember,
     SnapshotInstalled,
     SnapshotOffered,
+    SnapshotWithdrawn,
     TruncateLog,
 )
+from zab.ids import Link
 from zab.jute.change_pages import PageStatus
 from zab.member.change_rows import gather, is_known, rows_of, start_of
 from zab.member.inputs import (
@@ -250,6 +254,27 @@ class Storage:
             if header.lineage == self.log.lineage and zxid >= self.log.first_position[0]:
                 return SnapshotOffered(effect.link, zxid, header.chain)
         return None
+
+    # -------------------------------------------------------------------------------------------------------- retention
+
+    def purge(
+        self, offered: Mapping[Link, Zxid], being_read: Collection[int], keep_count: int, pinned_bytes_max: int
+    ) -> tuple[int, list[SnapshotWithdrawn]]:
+        """Remove what retention lets go: how many files, and the offers that are given up for it. Takes its time.
+        Raises OSError, which harms nobody."""
+        known_valid = valid_snapshots(self.disk)
+        with self._cutting:
+            purged = purge(
+                self.disk,
+                self.log,
+                keep_count=keep_count,
+                in_use=set(map(snapshot_path, being_read)),
+                known_valid=known_valid,
+                pinned=offered.values(),
+                pinned_bytes_max=pinned_bytes_max,
+            )
+        withdrawn = [SnapshotWithdrawn(link, zxid) for link, zxid in offered.items() if zxid in purged.given_up]
+        return len(purged.removed), withdrawn
 
 
 def _append_generation(effect: StorageEffect) -> int | None:

@@ -20,7 +20,8 @@ A turn, in this order (H2 turn budget):
 | AppendBatches, TruncateLog, ResetLog, SaveEpochs, SaveMember, DrainLog | `storage`, in order, at the end of the turn |
 | FetchSnapshot | a task; what it brought is installed by `storage` |
 | ReadLog | a task, when the link has room |
-| OfferSnapshot | a task; the snapshot counts as in use until the link closes |
+| OfferSnapshot | a task; the snapshot, and the log after it, are held from here on |
+| ReleaseSnapshot | they are not held any more |
 | ReadChanges, LookBackSlice | a task |
 | RebuildTree | a task |
 | TakeSnapshot | the log begins a new file, and a task writes the snapshot; what retention lets go is removed after it |
@@ -40,7 +41,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
+from datatree.log.zxid import Zxid
 from zab import events as ev
+from zab.ids import Link
 from zab.member.connection import ClientConnection
 from zab.member.inputs import (
     FOR_THE_TURN,
@@ -118,8 +121,9 @@ class Turn:
         self._reads: list[ev.ReadLog] = []
         """Log reads that wait for room on their link."""
         self._fetching: ev.FetchSnapshot | None = None
-        self.offered: dict[int, int] = {}
-        """Snapshots that learners may be fetching: link to zxid. Retention spares them."""
+        self.offered: dict[Link, Zxid | None] = {}
+        """Snapshots that learners may be fetching or installing: link to zxid, None while it is being chosen. Retention
+        spares them, and the log after them."""
         self.longest_ns = 0
 
     def take(self) -> bool:
@@ -172,9 +176,11 @@ class Turn:
         self._clients.flush(member.clients.dirty, now)
 
     def purge(self) -> None:
-        """Have removed what retention lets go, unless purging is off."""
-        if self.member.config.purge_interval_hours > 0:
-            self._tasks.purge(frozenset(self.offered.values()))
+        """Have removed what retention lets go, unless purging is off, or a snapshot is being chosen: after the next one
+        there is time for it."""
+        held = {link: zxid for link, zxid in self.offered.items() if zxid is not None}
+        if self.member.config.purge_interval_hours > 0 and len(held) == len(self.offered):
+            self._tasks.purge(held)
 
     # ---------------------------------------------------------------------------------------------------------- answers
 
@@ -185,7 +191,15 @@ class Turn:
         self.purge()
 
     def _on_snapshot_offered(self, answer: ev.SnapshotOffered) -> None:
-        self.offered[answer.link] = answer.zxid
+        if answer.link in self.offered:
+            self.offered[answer.link] = answer.zxid
+
+    def _on_snapshot_withdrawn(self, answer: ev.SnapshotWithdrawn) -> None:
+        self._operator.error(
+            "snapshot is given up: the log after it takes more than maxPinnedLogBytes",
+            link=answer.link,
+            zxid=f"{answer.zxid:#x}",
+        )
 
     def _on_nothing_to_offer(self, answer: NothingToOffer) -> None:
         self._operator.error("there is no snapshot to synchronize a learner with", link=answer.link)
@@ -223,7 +237,6 @@ class Turn:
 
     def _close_link(self, effect: ev.CloseLink) -> None:
         self._links.close(effect.link, effect.reason)
-        self.offered.pop(effect.link, None)
 
     def _store(self, effect: StorageEffect) -> None:
         if self._fetching is not None:
@@ -250,7 +263,11 @@ class Turn:
                 self._tasks.read_log(effect)
 
     def _offer_snapshot(self, effect: ev.OfferSnapshot) -> None:
+        self.offered[effect.link] = None
         self._tasks.offer_snapshot(effect)
+
+    def _release_snapshot(self, effect: ev.ReleaseSnapshot) -> None:
+        self.offered.pop(effect.link, None)
 
     def _read_for_changes(self, effect: ReadChanges | LookBackSlice) -> None:
         self._tasks.read_for_changes(effect)
@@ -297,6 +314,7 @@ _CARRY_OUT = dict(
         _on(ev.FetchSnapshot, Turn._fetch_snapshot),
         _on(ev.ReadLog, Turn._read_log),
         _on(ev.OfferSnapshot, Turn._offer_snapshot),
+        _on(ev.ReleaseSnapshot, Turn._release_snapshot),
         _on(ev.MarkMoved, Turn._mark_moved),
         _on(ev.Halt, Turn._halt),
         _on(ev.Trace, Turn._trace),
@@ -313,6 +331,7 @@ _ON_ANSWER = dict(
         _on(StorageFailed, Turn._on_storage_failed),
         _on(SnapshotTaken, Turn._on_snapshot_taken),
         _on(ev.SnapshotOffered, Turn._on_snapshot_offered),
+        _on(ev.SnapshotWithdrawn, Turn._on_snapshot_withdrawn),
         _on(NothingToOffer, Turn._on_nothing_to_offer),
         _on(SnapshotFetched, Turn._on_snapshot_fetched),
         _on(FetchFailed, Turn._on_fetch_failed),

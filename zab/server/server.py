@@ -33,15 +33,14 @@ import random
 import socket
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 
 import trio
 
 from datatree.log.transaction_log import TransactionLog
+from datatree.log.zxid import Zxid
 from datatree.recovery.recover import Recovered, recover
-from datatree.recovery.retention import purge, valid_snapshots
-from datatree.snapshot import snapshot_path
 from zab.events import RoleChanged
 from zab.host.disk import DirectoryInUseError, RealDisk
 from zab.host.journal import Journal
@@ -52,7 +51,7 @@ from zab.host.loop import Loop, SystemClock, now_ms, wall_ms
 from zab.host.memory import give_back_when_quiet
 from zab.host.posts import Posts
 from zab.host.sockets import ClientSockets
-from zab.ids import ServerId
+from zab.ids import Link, ServerId
 from zab.member.dialect import QUORUM_DIALECT, client_manners
 from zab.member.inputs import Answer, StorageFailed
 from zab.member.member import Member
@@ -243,10 +242,7 @@ class Server:
         self.loop = Loop()
         self.posts: Posts[Answer] = Posts(self.loop.wake)
         self._cutting = threading.Lock()
-        segment_bytes = config.pre_alloc_size_kib * 1024 or 64 << 20
-        if config.txn_log_size_limit_kib > 0:
-            segment_bytes = min(segment_bytes, config.txn_log_size_limit_kib * 1024)
-        self.log = TransactionLog(disk, recovered.log, segment_bytes=segment_bytes)
+        self.log = TransactionLog(disk, recovered.log, segment_bytes=config.log_file_bytes)
         self.storage = Storage(disk, self.log, config.server_id, _report_storage, self._cutting)
         self.log_thread = LogThread(
             self.storage, self.posts, config.fsync_warning_threshold_ms, say_slow=_say_slow, failed=StorageFailed
@@ -353,23 +349,23 @@ class Server:
             await trio.sleep(self.config.purge_interval_hours * 3600)
             self.turn.purge()
 
-    def _purge(self, offered: frozenset[int]) -> None:
-        """Have removed what retention lets go, but no snapshot that somebody was offered or reads."""
-        in_use = {snapshot_path(zxid) for zxid in (*offered, *self.transfers.being_read)}
-        self.snapshotter.run(partial(self._purge_now, in_use))
+    def _purge(self, offered: Mapping[Link, Zxid]) -> None:
+        """Have removed what retention lets go, but nothing that somebody was offered or reads."""
+        self.snapshotter.run(partial(self._purge_now, offered, frozenset(self.transfers.being_read)))
 
-    def _purge_now(self, in_use: set[str]) -> None:
+    def _purge_now(self, offered: Mapping[Link, Zxid], being_read: frozenset[int]) -> None:
+        config = self.config
         try:
-            valid = valid_snapshots(self.disk)
-            with self._cutting:
-                removed = purge(
-                    self.disk, self.log, keep_count=self.config.snap_retain_count, in_use=in_use, known_valid=valid
-                )
+            count, withdrawn = self.storage.purge(
+                offered, being_read, config.snap_retain_count, config.max_pinned_log_bytes
+            )
         except OSError as error:
             journal.error("cannot remove old files", reason=str(error))
             return
-        if removed:
-            journal.info("removed old files", count=len(removed))
+        for answer in withdrawn:
+            self.posts.put(answer)
+        if count:
+            journal.info("removed old files", count=count)
 
     def close(self) -> None:
         """Stop the threads and close everything. The disk is waited for, up to a limit."""

@@ -8,17 +8,18 @@ These are ports of `zab.member.turn`, which says when each is used. Their answer
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TypeAlias, TypeVar
 
 import attrs
 import trio
 
+from datatree.log.zxid import Zxid
 from zab import events as ev
 from zab.host.journal import Journal
 from zab.host.links import Links
 from zab.host.posts import Posts
-from zab.ids import ServerId
+from zab.ids import Link, ServerId
 from zab.member.inputs import (
     Answer,
     FetchFailed,
@@ -63,8 +64,8 @@ class Tasks:
     stall_ms: int
     """How long a transfer of a snapshot may make no progress."""
     spawn: Spawn
-    purge: Callable[[frozenset[int]], None]
-    """Removes what retention lets go, but not the snapshots of these zxids."""
+    purge: Callable[[Mapping[Link, Zxid]], None]
+    """Removes what retention lets go, but not what was offered on these links."""
     _fetching: trio.CancelScope | None = None
     _file: trio.Lock = attrs.Factory(trio.Lock)
     """Held by the task that writes the fetched file: one that was stopped may have a write under way."""

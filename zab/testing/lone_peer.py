@@ -9,7 +9,7 @@ Storage effects and tasks wait in the server's queues until the ensemble carries
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from random import Random
 from typing import Final, Protocol, TypeAlias
 
@@ -116,6 +116,11 @@ class Server:
     @property
     def peer(self) -> Peer | None:
         return None if self.process is None else self.process.alone.peer
+
+    @property
+    def offered(self) -> dict[Link, Zxid | None]:
+        """The snapshots that it holds for learners."""
+        return {} if self.process is None else self.process.offered
 
     # ---------------------------------------------------------------------------------------- what is on the disk
 
@@ -285,6 +290,10 @@ class Process(DirectClients):
         links = Links(world, server.sid)
         self._turn = Turn(self.alone, Ports(self, links, links.election, self, self, self, self))
 
+    @property
+    def offered(self) -> dict[Link, Zxid | None]:
+        return self._turn.offered
+
     def take(self, event: Answer) -> None:
         """Tell the peer, and take turns until nothing is left to be told."""
         self._answers.append(event)
@@ -371,7 +380,7 @@ class Process(DirectClients):
     def take_snapshot(self, effect: TakeSnapshot) -> None:
         raise NotImplementedError("a peer takes no snapshots; a test does, by `Server.take_snapshot`")
 
-    def purge(self, in_use: frozenset[int]) -> None:
+    def purge(self, offered: Mapping[Link, Zxid]) -> None:
         raise NotImplementedError("retention is off")
 
     # Operator.

@@ -6,7 +6,7 @@ the links of servers that are `cut`, or all that is on the way to servers that a
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from random import Random
 from typing import Any
 
@@ -268,7 +268,7 @@ class Server(DirectClients):
     def take_snapshot(self, effect: TakeSnapshot) -> None:
         self.snapshots.append(effect)
 
-    def purge(self, in_use: frozenset[int]) -> None:
+    def purge(self, offered: Mapping[Link, int]) -> None:
         pass
 
     # Operator.

@@ -20,7 +20,8 @@ from zab.simulator.world.process import Process
 from zab.simulator.world.schedule import MS
 from zab.wire.frames import LENGTH_BYTES
 
-PIECE_BYTES: Final = 512
+PIECE_BYTES: Final = 64
+"""So little at a time that a snapshot takes as long as others of the run take to be written."""
 
 
 class Source(Protocol):

@@ -337,5 +337,6 @@ _TRACED = {
     "the tree is made anew": "wrong trees made anew",
     "history is cut": "histories cut",
     "a quorum of marked, empty voters": "ensembles begun by markers",
+    "is given up: the log after it has grown too long": "offered snapshots given up",
     "it needs a snapshot, and serves clients": "learners that left a renewal for a snapshot",
 }

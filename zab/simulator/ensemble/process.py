@@ -118,7 +118,7 @@ class MemberProcess(Process):
         self.config = machine.config
         self.judges = judges
         self._neighbour = neighbour
-        log = TransactionLog(machine.disk, recovered.log, segment_bytes=self.config.pre_alloc_size_kib * 1024)
+        log = TransactionLog(machine.disk, recovered.log, segment_bytes=self.config.log_file_bytes)
         storage = Storage(machine.disk, log, self.sid, lambda sentence, reason: self.show(f"{sentence}: {reason}"))
         self.links = Links(self, QUORUM_DIALECT, self._links_of, self.config.connect_to_leader_limit_ms)
         self.tasks = Tasks(self, storage, self.config, self.links.dial, self._tasks_of, judges)

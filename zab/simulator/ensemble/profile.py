@@ -65,6 +65,7 @@ class Profile:
     snap_count: int
     segment_kib: int
     recent_bytes: int
+    pinned_log_bytes: int
     batch_count_max: int
     batches_in_flight_max: int
     outstanding_count_max: int
@@ -128,6 +129,7 @@ class Profile:
             "maxBatchesInFlight": self.batches_in_flight_max,
             "maxUnsyncedBytes": 65536,
             "maxRecentBytes": self.recent_bytes,
+            "maxPinnedLogBytes": max(self.pinned_log_bytes, self.segment_kib * 1024),
             "maxClientCnxns": 0,
             "globalOutstandingLimit": self.outstanding_count_max,
             "extendedTypesEnabled": "true",
@@ -170,6 +172,7 @@ def draw(seed: int, rng: Random) -> Profile:
         counter_limit=60 if is_lagging else rng.choice((15, 60, 0xFFF00000, 0xFFF00000)),
         snap_count=6 if is_lagging else rng.choice((6, 20, 60, 300)),
         segment_kib=1 if is_lagging else rng.choice((1, 2, 8)),
+        pinned_log_bytes=rng.choice((1024, 1 << 30)) if is_lagging else 1 << 30,
         recent_bytes=4096 if is_lagging else rng.choice((4096, 8192, 1 << 20)),
         batch_count_max=rng.choice((1, 3) if is_lagging else (1, 3, 50, 1000)),
         batches_in_flight_max=rng.choice((2, 8, 64)),

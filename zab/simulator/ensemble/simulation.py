@@ -127,6 +127,8 @@ class Simulation:
         processes = self.ensemble.processes
         if len(processes) < len(self.ensemble.machines) or not all(process.member.serving for process in processes):
             return False
+        if any(process.turn.offered for process in processes):
+            return False
         end = self.observer.history.end
         return all(
             process.member.applied == end and process.peer.durable == end and not is_spoiled(process.member.tree)
@@ -163,7 +165,7 @@ class Simulation:
                 lines.append(
                     f"server {sid}: state {peer.state}, {peer.phase}, leader {peer.leader}, epoch {peer.epoch}, "
                     f"serving {process.member.serving}, logged {peer.history.last[0]:#x}, "
-                    f"applied {process.member.applied:#x}"
+                    f"applied {process.member.applied:#x}, offered {process.turn.offered}"
                 )
         lines += [
             f"{client.name}: connected {client.is_connected}, waits for {[asked.xid for asked in client.outstanding]}"

@@ -14,14 +14,14 @@ Not here: what is retained (`datatree.recovery.retention`), and what an answer m
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
+from datatree.log.zxid import Zxid
 from datatree.recovery.rebuild import Rebuild
-from datatree.recovery.retention import purge
 from datatree.snapshot import SnapshotWriter, snapshot_path
 from zab import events as ev
-from zab.ids import ServerId
+from zab.ids import Link, ServerId
 from zab.member import wrong_trees
 from zab.member.config import Config
 from zab.member.inputs import (
@@ -181,17 +181,21 @@ class Tasks:
                 self._process.say(f"cannot preallocate: {error}")
         self._later(self._jobs.done)
 
-    def purge(self, in_use: frozenset[int]) -> None:
+    def purge(self, offered: Mapping[Link, Zxid]) -> None:
         self._process.called()
-        self._jobs.run(lambda: self._purge(in_use))
+        self._jobs.run(lambda: self._purge(offered))
 
-    def _purge(self, in_use: frozenset[int]) -> None:
-        paths = {snapshot_path(zxid) for zxid in in_use | (+self.being_read).keys()}
+    def _purge(self, offered: Mapping[Link, Zxid]) -> None:
+        config, being_read = self._config, +self.being_read
         with self._process.ends_by(PowerLossError):
             try:
-                removed = purge(self.disk, self.storage.log, keep_count=self._config.snap_retain_count, in_use=paths)
+                count, withdrawn = self.storage.purge(
+                    offered, being_read, config.snap_retain_count, config.max_pinned_log_bytes
+                )
             except OSError as error:
                 self._process.say(f"cannot remove old files: {error}")
             else:
-                self._watcher.count("files purged", len(removed))
+                self._watcher.count("files purged", count)
+                for answer in withdrawn:
+                    self.post(answer)
         self._later(self._jobs.done)
