@@ -49,15 +49,16 @@ def failed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_c1_a_failed_sync_of_what_is_fetched_ends_the_process(failed: list[str]) -> None:
-    for seed in SEEDS:
+    ended = 0
+    for seed in (*SEEDS, *MORE_SEEDS):
         failed.clear()
         lines: list[str] = []
-        result = attempt(seed, lines.append)
-        assert result.failure is None
+        assert attempt(seed, lines.append).failure is None
         assert len(failed) == sum(FAILED in line and ".fetch" in line for line in lines)
-        assert result.report is not None
-        assert result.report.counts["snapshots installed"]
-    assert failed
+        ended += len(failed)
+        if ended > 1:
+            return
+    pytest.fail("no snapshot was fetched")
 
 
 @pytest.mark.hunt

@@ -92,8 +92,8 @@ class Profile:
     focus: str
     """`deposing`: leaders are cut off, again and again, while clients ask for little else than syncs and writes.
     `crashing`: power goes at operations of disks, again and again. `returning`: links are slow, and clients go back and
-    forth between two servers, impatiently. `lagging`: links are thin, epochs are short, and leaders keep little, so that
-    who lags needs a snapshot. Most runs have none: anything may happen in them."""
+    forth between two servers, impatiently. `lagging`: links are thin, epochs are short, and leaders keep little, so
+    that who lags needs a snapshot. Most runs have none: anything may happen in them."""
     markers: frozenset[int]
     """Voters whose operators say, with the file `initialize`, that they never had data: before their first start."""
     marks_the_wiped: bool
