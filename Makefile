@@ -52,8 +52,9 @@ fix: $(VENV)/test.stamp
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-sim: $(VENV)/run.stamp
-	$(BIN)/zab simulate --seed $(SEED) --seeds $(SEEDS)
+# The second judge of what clients were told is a job of the pipeline.
+sim: $(VENV)/test.stamp
+	$(BIN)/zab simulate --seed $(SEED) --seeds $(SEEDS) --both-judges
 
 # Members of a real ensemble are killed for so long; an early acknowledgement has to be noticed.
 chaos: $(VENV)/test.stamp

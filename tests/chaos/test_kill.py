@@ -13,6 +13,7 @@ import pytest
 
 from datatree.recovery.recover import recover
 from tests.chaos.chaos import SECONDS_A_KILL_MAX, Report, run
+from tests.chaos.records import judged
 from tests.rigs.zab_server import zab_servers
 from tests.rigs.zookeeper_server import ZooKeeperMember
 from zab.host.disk import RealDisk
@@ -49,6 +50,7 @@ def test_members_killed_under_load_lose_nothing_and_agree(tmp_path: Path, pytest
     assert not report.violations, f"seed {seed}: {report}\n{logs}"
     assert not report.complaints, f"seed {seed}: {report}\n{logs}"
     assert violations_in_history(report, tmp_path / "history.parquet") == []
+    assert judged(report.operations, report.replicas) == []
     assert len(report.kills) >= seconds / SECONDS_A_KILL_MAX, report
     assert report.acknowledged_count >= 100 * seconds, report
 
@@ -60,6 +62,7 @@ def test_with_members_that_acknowledge_before_they_have_written_the_same_run_fin
     report = next((each for each in reports if "lost" in {violation.rule for violation in each.violations}), None)
     assert report is not None, f"{TRIES} runs found nothing"
     assert any(text.startswith("lost write") for text in violations_in_history(report, tmp_path / "history.parquet"))
+    assert any("undecided" not in text for text in judged(report.operations, report.replicas))
 
 
 def early_acknowledgers(directory: Path, seed: int) -> Report:

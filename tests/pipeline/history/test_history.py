@@ -408,7 +408,7 @@ def test_without_the_extra_the_command_says_what_to_install() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
     assert done.returncode == 1
-    assert "zab: --history writes Parquet: zab.pipeline needs pyarrow: pip install 'zab[pipeline]'" in done.stderr
+    assert "zab: --history: zab.pipeline needs pyarrow: pip install 'zab[pipeline]'" in done.stderr
 
 
 # -------------------------------------------------------------------------------------------------------------- Spark

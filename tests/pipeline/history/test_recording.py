@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.chaos.checker import Held, Operation, Replica
+from tests.chaos.records import judged
 from tests.chaos.test_checker import good_history, good_replicas, with_operation, with_znode
 from tests.pipeline.rigs.recording import record
 from zab.pipeline.history.files import read_history
@@ -23,6 +24,7 @@ def kinds(path: Path, operations: Sequence[Operation], replicas: Sequence[Replic
 def test_a_right_run_is_recorded_as_one(tmp_path: Path) -> None:
     path = tmp_path / "run.parquet"
     assert kinds(path, good_history(), good_replicas()) == set()
+    assert judged(good_history(), good_replicas()) == []
     # Each member reads both znodes at last, after a sync.
     assert read_history([path]).num_rows == len(good_history()) + 3 * 3
 
@@ -46,6 +48,7 @@ def test_what_is_wrong_with_a_run_is_in_its_history(
 ) -> None:
     found = kinds(tmp_path / "run.parquet", operations, replicas)
     assert found & {kind, "lost write" if replicas else kind}, found
+    assert [text for text in judged(operations, replicas) if "undecided" not in text]
 
 
 def test_times_are_those_of_one_clock(tmp_path: Path) -> None:

@@ -4,10 +4,11 @@
     zab simulate --seed N --trace       the same with every line of its trace
     zab simulate --seed N --seeds 2000  a block of runs, on all processors, with progress
     zab simulate --seed N --history F   one run, and what its clients asked and were told, as Parquet
+    zab simulate --both-judges          judge that by `zab pipeline history` too
 
-Exit codes: 0 every run was good, 1 the code under test crashed (an exception that is none of the two below), 3 safety:
-a promise was broken, 4 liveness: no progress after the faults. Of several failures the gravest counts: 3, then 1, then
-4. 2 is wrong usage, as everywhere.
+Exit codes: 0 every run was good, 1 the code under test crashed (an exception that is none of those below), 3 safety:
+a promise was broken, 4 liveness: no progress after the faults, 5 undecided: a judge gave up at its bound. Of several
+failures the gravest counts: 3, then 1, 4 and 5. 2 is wrong usage, as everywhere.
 
 A run that fails is run again for the last lines of its trace. If that run ends otherwise, the code under test is not
 repeatable: it reads a clock, or depends on an address. That is printed.
@@ -19,26 +20,27 @@ import traceback
 from collections import Counter, deque
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Annotated, Final
 
-import attrs
 import typer
 from attrs import define, frozen
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from zab.cli.exits import fail
+from zab.cli.servers import recorded
 from zab.simulator.ensemble.recorder import Recorder
 from zab.simulator.ensemble.simulation import Report, run
-from zab.simulator.world.verdict import LivenessError, SafetyError
+from zab.simulator.world.verdict import LivenessError, SafetyError, UndecidedError
 
 __all__ = ["run_block", "simulate_command"]
 
-CRASH, SAFETY, LIVENESS = 1, 3, 4
-_GRAVITY: Final = (SAFETY, CRASH, LIVENESS)
-_NAMES: Final = {CRASH: "crash", SAFETY: "safety", LIVENESS: "liveness"}
+CRASH, SAFETY, LIVENESS, UNDECIDED = 1, 3, 4, 5
+_GRAVITY: Final = (SAFETY, CRASH, LIVENESS, UNDECIDED)
+_NAMES: Final = {CRASH: "crash", SAFETY: "safety", LIVENESS: "liveness", UNDECIDED: "undecided"}
+_CODES: Final = {SafetyError: SAFETY, LivenessError: LIVENESS, UndecidedError: UNDECIDED}
 LINES_SHOWN: Final = 60
 LINE_WIDTH_MAX: Final = 300
 
@@ -66,16 +68,27 @@ class Attempt(AbstractContextManager["Attempt"]):
     ) -> bool:
         if kind is None or not isinstance(error, Exception):
             return False
-        code = SAFETY if kind is SafetyError else LIVENESS if kind is LivenessError else CRASH
+        code = _CODES.get(kind, CRASH)
         text = str(error) if code != CRASH else f"{kind.__name__}: {error}"
         self.failure = Failure(self.seed, code, text, "".join(traceback.format_exception(kind, error, where)))
         return True
 
 
-def attempt(seed: int, sink: Callable[[str], None] | None = None, recorder: Recorder | None = None) -> Attempt:
+def attempt(
+    seed: int,
+    sink: Callable[[str], None] | None = None,
+    recorder: Recorder | None = None,
+    *,
+    both_judges: bool = False,
+) -> Attempt:
     """Run one seed, whatever comes of it."""
+    if both_judges and recorder is None:
+        recorder = Recorder()
     with Attempt(seed) as result:
-        result.report = run(seed, sink) if recorder is None else run(seed, sink, recorder)
+        report = run(seed, sink) if recorder is None else run(seed, sink, recorder)
+        if both_judges and recorder is not None:
+            recorded.judge(seed, recorder)
+        result.report = report
     return result
 
 
@@ -90,34 +103,42 @@ def simulate_command(
         Path | None,
         typer.Option("--history", metavar="FILE", help="Write what clients asked and were told (Parquet)."),
     ] = None,
+    both_judges: Annotated[
+        bool, typer.Option("--both-judges", help="Judge that by `zab pipeline history` too.")
+    ] = False,
 ) -> None:
-    """Exit codes: 0 good, 1 the code crashed, 3 a promise was broken, 4 no progress."""
+    """Exit codes: 0 good, 1 the code crashed, 3 a promise was broken, 4 no progress, 5 undecided."""
     if trace and seeds > 1:
         raise typer.BadParameter("--trace is for one seed")
     if history is not None and seeds > 1:
         raise typer.BadParameter("--history is for one seed")
+    if both_judges or history is not None:
+        recorded.demand_extra("--both-judges" if both_judges else "--history")
     reached: Counter[str] = Counter()
     if seeds == 1:
-        found = _one(seed, trace, reached, history)
+        found = _one(seed, trace, reached, history, both_judges=both_judges)
     else:
         found = run_block(
-            range(seed, seed + seeds), jobs or os.cpu_count() or 1, keep_going=keep_going, reached=reached
+            range(seed, seed + seeds),
+            jobs or os.cpu_count() or 1,
+            keep_going=keep_going,
+            reached=reached,
+            both_judges=both_judges,
         )
     if counts:
         for what, number in sorted(reached.items()):
             print(f"{number:9} {what}")
     if found:
-        _explain(found[0], with_trace=not trace)
+        _explain(found[0], with_trace=not trace, both_judges=both_judges)
         codes = {failure.code for failure in found}
         raise typer.Exit(next(code for code in _GRAVITY if code in codes))
 
 
-def _one(seed: int, trace: bool, reached: Counter[str], history: Path | None) -> list[Failure]:
-    write = None if history is None else _history_writer(history)
-    recorder = None if write is None else Recorder()
-    result = attempt(seed, print if trace else None, recorder)
-    if recorder is not None and write is not None:
-        write(seed, recorder)
+def _one(seed: int, trace: bool, reached: Counter[str], history: Path | None, *, both_judges: bool) -> list[Failure]:
+    recorder = None if history is None else Recorder()
+    result = attempt(seed, print if trace else None, recorder, both_judges=both_judges)
+    if recorder is not None and history is not None:
+        recorded.write(history, seed, recorder)
     if result.failure is not None:
         return [result.failure]
     report = result.report
@@ -132,27 +153,9 @@ def _one(seed: int, trace: bool, reached: Counter[str], history: Path | None) ->
     return []
 
 
-def _history_writer(path: Path) -> Callable[[int, Recorder], None]:
-    """The function that writes a recorded run to `path`. Without pyarrow the command ends here, before the run."""
-    try:
-        from zab.pipeline.errors import PipelineError
-        from zab.pipeline.history.files import write_history
-        from zab.pipeline.history.operation import Operation
-    except ModuleNotFoundError as error:
-        fail(f"--history writes Parquet: {error}")
-
-    def write(seed: int, recorder: Recorder) -> None:
-        operations = (Operation(**attrs.asdict(record)) for record in recorder.records)
-        try:
-            write_history(path, operations, name=f"seed {seed}")
-        except PipelineError as error:
-            fail(error)
-        print(f"{len(recorder.records)} operations in {path}")
-
-    return write
-
-
-def run_block(block: range, jobs: int, *, keep_going: bool, reached: Counter[str]) -> list[Failure]:
+def run_block(
+    block: range, jobs: int, *, keep_going: bool, reached: Counter[str], both_judges: bool = False
+) -> list[Failure]:
     """Run all seeds of a block, in processes of their own. Returns the failures; counts what was reached."""
     console = Console(stderr=True)
     found: list[Failure] = []
@@ -164,10 +167,11 @@ def run_block(block: range, jobs: int, *, keep_going: bool, reached: Counter[str
         TimeRemainingColumn(),
     )
     processes = multiprocessing.get_context("spawn")
+    run_one = partial(attempt, both_judges=both_judges)
     good_count = 0
     with Progress(*columns, console=console) as progress, processes.Pool(min(jobs, len(block))) as pool:
         task = progress.add_task("simulating", total=len(block))
-        for result in pool.imap(attempt, block, chunksize=max(1, min(10, len(block) // (4 * jobs)))):
+        for result in pool.imap(run_one, block, chunksize=max(1, min(10, len(block) // (4 * jobs)))):
             progress.advance(task)
             if result.report is not None:
                 good_count += 1
@@ -183,11 +187,11 @@ def run_block(block: range, jobs: int, *, keep_going: bool, reached: Counter[str
     return found
 
 
-def _explain(failure: Failure, *, with_trace: bool) -> None:
+def _explain(failure: Failure, *, with_trace: bool, both_judges: bool) -> None:
     """Print what is needed to find the cause."""
     if with_trace:
         lines: deque[str] = deque(maxlen=LINES_SHOWN)
-        again = attempt(failure.seed, lines.append)
+        again = attempt(failure.seed, lines.append, both_judges=both_judges)
         print(f"\nthe last {len(lines)} lines of the trace of seed {failure.seed}:\n")
         for line in lines:
             print(line if len(line) <= LINE_WIDTH_MAX else line[:LINE_WIDTH_MAX] + "…")
@@ -196,4 +200,4 @@ def _explain(failure: Failure, *, with_trace: bool) -> None:
     if failure.code == CRASH:
         print(f"\n{failure.details}", end="")
     print(f"\nseed {failure.seed}: {_NAMES[failure.code]}: {failure.text}")
-    print(f"replay it with: zab simulate --seed {failure.seed} --trace")
+    print(f"replay it with: zab simulate --seed {failure.seed} --trace{' --both-judges' * both_judges}")

@@ -27,7 +27,7 @@ from zab.pipeline.errors import PipelineError
 from zab.pipeline.history.operation import Operation
 from zab.pipeline.schema import Column, arrow_schema
 
-__all__ = ["HISTORY", "HistoryWriter", "check_columns", "check_file", "read_history", "write_history"]
+__all__ = ["HISTORY", "HistoryWriter", "check_columns", "check_file", "read_history", "table_of", "write_history"]
 
 HISTORY: Final = (
     Column("history", "string", "name of the run; operations of different runs are never compared"),
@@ -84,10 +84,8 @@ class HistoryWriter:
 
     def _write_group(self) -> None:
         rows, self._rows = self._rows, []
-        columns = [pa.array([getattr(row, column.name) for row in rows], column.arrow) for column in HISTORY]
-        columns[0] = pa.array([self.name if row.history is None else row.history for row in rows], pa.string())
         try:
-            self._file.write_batch(pa.record_batch(columns, schema=arrow_schema(HISTORY)))
+            self._file.write_batch(_batch_of(rows, self.name))
         except OSError as error:
             raise PipelineError(f"the history {self.path} cannot be written: {error.strerror or error}") from None
 
@@ -116,6 +114,17 @@ class HistoryWriter:
             self.close()
         else:
             self.abandon()
+
+
+def _batch_of(rows: list[Operation], name: str) -> pa.RecordBatch:
+    columns = [pa.array([getattr(row, column.name) for row in rows], column.arrow) for column in HISTORY]
+    columns[0] = pa.array([name if row.history is None else row.history for row in rows], pa.string())
+    return pa.record_batch(columns, schema=arrow_schema(HISTORY))
+
+
+def table_of(operations: Iterable[Operation], name: str) -> pa.Table:
+    """A history in memory, columns as in HISTORY. name: of the run, for operations that say none."""
+    return pa.Table.from_batches([_batch_of(list(operations), name)])
 
 
 def write_history(path: str | Path, operations: Iterable[Operation], *, name: str | None = None) -> None:

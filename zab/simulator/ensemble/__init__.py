@@ -6,7 +6,8 @@ tasks, fetch, election_links      ports of a member that the world does not have
 client        a client that speaks the wire protocol, and judges every answer; `requests` is what it asks
 faults        what goes wrong, and when
 history, model, observer, session_checker, watch_checker      the judges
-recorder      what clients asked and were told, for judges outside (`zab pipeline history`)
+recorder      what clients asked and were told
+linearizability, znode_order      the judge of that alone; the other one is `zab pipeline history`
 described     one item as a line of the trace shows it
 simulation    one run: faults, then quiet, then progress is demanded
 """

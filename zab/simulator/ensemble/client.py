@@ -210,8 +210,7 @@ class Client:
     def _asked(self, opcode: int, body: Any) -> bytes:
         self._xid += 1
         asked = self._request(self._xid, opcode, body)
-        if self._observer.recorder is not None:
-            self._observer.recorder.asked(self.name, asked)
+        self._observer.recorder.asked(self.name, asked)
         if self._ensemble.trace.sink is not None:
             self._line(f"asks {OpCode(opcode).name} xid {self._xid} {described(body)}")
         return request_frame(self._xid, opcode, body.encode())
@@ -330,8 +329,7 @@ class Client:
             self._forget_session()
             self._disconnect()
             return
-        if self._observer.recorder is not None:
-            self._observer.recorder.replied(asked, header, payload, self._schedule.now)
+        self._observer.recorder.replied(asked, header, payload, self._schedule.now)
         self.checker.reply(asked, header, payload)
         if asked.is_write:
             self._observer.count("writes refused" if header.error else "writes acknowledged")

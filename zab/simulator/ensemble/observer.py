@@ -71,11 +71,11 @@ class Heard:
 class Observer:
     """All checkers of one run."""
 
-    def __init__(self) -> None:
+    def __init__(self, recorder: Recorder) -> None:
         self.history = History()
         self.counts: Counter[str] = Counter()
-        self.recorder: Recorder | None = None
-        """Kept up to date of what clients ask and are told, if there is one."""
+        self.recorder = recorder
+        """Kept up to date of what clients ask and are told."""
         self._process: Callable[[ServerId], MemberProcess | None]
         self._quorum: Quorum
         self._promises: dict[ServerId, Promises] = {}

@@ -7,9 +7,10 @@
    of every client has to succeed, and all trees have to be equal. That is liveness; the same checkers go on.
 3. Clients fall silent. Within their timeout and some ticks every session has to be closed, and its ephemerals gone; and
    so have znodes whose TTL is over.
+4. What clients asked and were told is judged once more, by that alone: `linearizability`.
 
-A run raises `SafetyError`, `LivenessError`, or whatever the code under test raised; `Report` is that of a run that was
-good. The same seed is the same run, bit for bit, in any process; `Report.hash` says so.
+A run raises `SafetyError`, `LivenessError`, `UndecidedError`, or whatever the code under test raised; `Report` is that
+of a run that was good. The same seed is the same run, bit for bit, in any process; `Report.hash` says so.
 """
 
 from __future__ import annotations
@@ -25,13 +26,14 @@ from zab.simulator.ensemble.client import Client
 from zab.simulator.ensemble.described import described
 from zab.simulator.ensemble.ensemble import Ensemble
 from zab.simulator.ensemble.faults import Faults
+from zab.simulator.ensemble.linearizability import judge
 from zab.simulator.ensemble.observer import Observer
 from zab.simulator.ensemble.profile import Profile, draw
 from zab.simulator.ensemble.recorder import Recorder
 from zab.simulator.ensemble.spoiled import is_spoiled
 from zab.simulator.world.schedule import MS, Schedule
 from zab.simulator.world.trace import Trace
-from zab.simulator.world.verdict import LivenessError
+from zab.simulator.world.verdict import LivenessError, SafetyError, UndecidedError
 
 RECOVERY_TICKS: Final = 120
 """For everything to be as it should be once the faults are over; several elections fit in."""
@@ -60,8 +62,7 @@ class Simulation:
         self.profile = draw(seed, Random(f"{seed}/profile"))
         self.schedule = Schedule()
         self.trace = Trace(self.schedule, sink, described)
-        self.observer = Observer()
-        self.observer.recorder = recorder
+        self.observer = Observer(Recorder() if recorder is None else recorder)
         self.ensemble = Ensemble(self.profile, self.schedule, self.trace, self.observer)
         self.clients = [
             Client(self.ensemble, -number, Random(f"{seed}/client/{number}"))
@@ -175,11 +176,23 @@ class Simulation:
 
 
 def run(seed: int, sink: Callable[[str], None] | None = None, recorder: Recorder | None = None) -> Report:
-    """Run one seed. Raises SafetyError, LivenessError, or what the code under test raised; what was recorded by then is
-    complete."""
+    """Run one seed. Raises SafetyError, LivenessError, UndecidedError, or what the code under test raised; what was
+    recorded by then is complete."""
     simulation = Simulation(seed, sink, recorder)
+    recorder = simulation.observer.recorder
     try:
-        return simulation.run()
+        report = simulation.run()
     finally:
-        if recorder is not None:
-            recorder.finish(simulation.observer.history)
+        recorder.finish(simulation.observer.history)
+    report.counts["operations judged"] = len(recorder.records)
+    _demand_linearizability(recorder)
+    return report
+
+
+def _demand_linearizability(recorder: Recorder) -> None:
+    """Phase 4."""
+    found = judge(recorder.records)
+    for finding in sorted(found, key=lambda finding: finding.is_undecided):
+        if finding.is_undecided:
+            raise UndecidedError(str(finding))
+        raise SafetyError("linearizability", str(finding))

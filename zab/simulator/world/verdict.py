@@ -1,4 +1,4 @@
-"""How a run can fail. A third way, any other exception, is that the code under test crashed: it is not caught here."""
+"""How a run can fail. One more way, any other exception, is that the code under test crashed: it is not caught here."""
 
 
 class SafetyError(Exception):
@@ -12,6 +12,10 @@ class SafetyError(Exception):
 
 class LivenessError(Exception):
     """Nothing is broken any more, and still no progress is made."""
+
+
+class UndecidedError(Exception):
+    """A judge could not decide within its bound: nothing is known to be broken, and nothing is shown to be right."""
 
 
 def demand(holds: bool, rule: str, reason: str) -> None:

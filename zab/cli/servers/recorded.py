@@ -1,0 +1,58 @@
+"""What a simulated run recorded of its clients, in the hands of `zab.pipeline`: written as Parquet, and judged.
+
+The pipeline needs its extra, and is imported when it is wanted.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import attrs
+
+from zab.cli.exits import fail
+from zab.simulator.ensemble.recorder import Recorder
+from zab.simulator.world.verdict import SafetyError, UndecidedError
+
+if TYPE_CHECKING:
+    from zab.pipeline.history.operation import Operation
+
+__all__ = ["demand_extra", "judge", "write"]
+
+
+def demand_extra(option: str) -> None:
+    """End the command here, before a run, where the extra `pipeline` is missing."""
+    try:
+        import zab.pipeline  # noqa: F401
+    except ModuleNotFoundError as error:
+        fail(f"{option}: {error}")
+
+
+def _operations(recorder: Recorder) -> "Iterator[Operation]":
+    from zab.pipeline.history.operation import Operation
+
+    return (Operation(**attrs.asdict(record)) for record in recorder.records)
+
+
+def write(path: Path, seed: int, recorder: Recorder) -> None:
+    """Write a recorded run to `path`."""
+    from zab.pipeline.errors import PipelineError
+    from zab.pipeline.history.files import write_history
+
+    try:
+        write_history(path, _operations(recorder), name=f"seed {seed}")
+    except PipelineError as error:
+        fail(error)
+    print(f"{len(recorder.records)} operations in {path}")
+
+
+def judge(seed: int, recorder: Recorder) -> None:
+    """What `zab pipeline history` says of a recorded run. Raises SafetyError, UndecidedError."""
+    from zab.pipeline.history.files import table_of
+    from zab.pipeline.jobs.history import check_table
+
+    rows = check_table(table_of(_operations(recorder), f"seed {seed}")).to_pylist()
+    for row in sorted(rows, key=lambda row: not row["violation"]):
+        text = f"{row['path']}: {row['sentence']}: {'; '.join(row['witness'])}"
+        if not row["violation"]:
+            raise UndecidedError(text)
+        raise SafetyError(row["kind"], text)
