@@ -103,6 +103,9 @@ COMMANDS: Final = {
         "servers.simulate:simulate_command",
         "Run whole ensembles in simulated time, with faults, and check every promise.",
     ),
+    "explore": Command(
+        "servers.explore:explore_command", "Walk every order of what can happen to a small ensemble, and check each."
+    ),
 }
 
 ALIASES: Final = {

@@ -1,0 +1,311 @@
+"""Small worlds are explored whole; what is wrong in one is found by the shortest way, which can be walked again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+
+import pytest
+import typer
+from attrs import evolve
+from typer.testing import CliRunner, Result
+
+from zab import broadcast, discovery, synchronization
+from zab import message as msg
+from zab.cli.servers.explore import explore_command
+from zab.cli.servers.simulate import SAFETY, UNDECIDED
+from zab.handlers import HANDLERS
+from zab.peer import Peer
+from zab.peer_state import PeerState, nothing
+from zab.roles import Following, Leading, LearnerHandler
+from zab.simulator.explorer.ensemble import Bounds, Ensemble, State, Step, shown
+from zab.simulator.explorer.exploration import explore, parsed, replay
+from zab.simulator.explorer.keys import key_of, link_of, renamed_link, unknown_fields
+from zab.simulator.explorer.site import BrokenError
+from zab.simulator.world.verdict import SafetyError
+
+QUIET = Bounds(epochs=2, writes=1, crashes=0, breaks=0)
+ONE_BREAK = Bounds(epochs=1, writes=1, crashes=0, breaks=1)
+TWO_LEAVES = Bounds(epochs=1, writes=0, crashes=0, breaks=1, silences=1)
+ONE_CRASH = Bounds(epochs=2, writes=1, crashes=1, breaks=0)
+ONE_WIPE = Bounds(epochs=2, writes=1, crashes=0, wipes=1, breaks=0)
+
+Patch = pytest.MonkeyPatch
+
+
+def walk(ensemble: Ensemble, rng: Random, count: int) -> list[tuple[State, Step]]:
+    """So many steps at random, each with the state before it."""
+    state, walked = ensemble.beginning(), []
+    for _ in range(count):
+        steps = [step for step in ensemble.steps(state) if not ensemble.is_beyond(ensemble.after(state, step))]
+        if not steps:
+            break
+        step = rng.choice(steps)
+        walked.append((state, step))
+        state = ensemble.after(state, step)
+    return walked
+
+
+def test_a_world_in_which_nothing_goes_wrong_is_explored_whole() -> None:
+    report = explore(QUIET)
+    assert report.found is None
+    assert report.is_whole
+    assert report.reached == {"lead", "follow", "store", "message", "propose", "give-up"}
+    assert report.states_count > 500
+
+
+@pytest.mark.hunt
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("bounds", "reached"),
+    [
+        (ONE_BREAK, {"break", "down"}),
+        (evolve(ONE_CRASH, epochs=1), {"crash", "start", "down"}),
+        (evolve(ONE_WIPE, epochs=1), {"wipe", "start", "down"}),
+    ],
+    ids=["a link breaks", "a process ends", "a disk is lost"],
+)
+def test_a_world_in_which_one_thing_goes_wrong_is_explored_whole(bounds: Bounds, reached: set[str]) -> None:
+    report = explore(bounds)
+    assert report.found is None, f"{report.found}"
+    assert report.is_whole
+    assert reached <= report.reached
+
+
+@pytest.mark.slow
+def test_both_epochs_are_established_and_the_write_is_delivered_in_either() -> None:
+    ensemble = Ensemble(ONE_CRASH)
+    ends: set[int] = set()
+    established: set[int] = set()
+    for seed in range(300):
+        for state, _ in walk(ensemble, Random(seed), 60):
+            ends.add(ensemble.verdicts.ends[state.verdict][0])
+            established |= {epoch for epoch, _, _ in ensemble.verdicts.primaries(state.verdict)}
+    assert established == {2, 3}
+    assert {end >> 32 for end in ends} == {0, 2, 3}
+
+
+def test_more_states_than_may_be_visited_is_not_the_whole() -> None:
+    report = explore(QUIET, states_max=50)
+    assert not report.is_whole
+    assert report.found is None
+
+
+# ------------------------------------------------------------------------------------------------- what makes it right
+
+
+@pytest.mark.slow
+def test_a_step_changes_nothing_of_the_state_that_it_leaves() -> None:
+    """States of servers share what they are made of: a step that wrote into it would change others."""
+    ensemble = Ensemble(Bounds(epochs=2, writes=1, crashes=1, wipes=1, breaks=1, silences=1))
+    sites = ensemble.sites
+    for seed in range(30):
+        walk(ensemble, Random(seed), 60)
+    keys = [key_of(site, ()) for site in sites._sites]
+    for seed in range(30, 60):
+        walk(ensemble, Random(seed), 60)
+    assert sites.count > len(keys)
+    assert [key_of(site, ()) for site in sites._sites[: len(keys)]] == keys
+
+
+@pytest.mark.slow
+def test_an_ensemble_with_its_servers_renamed_is_the_same_state() -> None:
+    """The same walk, by other servers: each state has the digest of its image."""
+    bounds = Bounds(epochs=2, writes=1, crashes=1, wipes=1, breaks=1, silences=1)
+    ensemble = Ensemble(bounds)
+    assert len(ensemble.sites.renamings) == 6, "the keys do not know every field of a peer"
+    for seed in range(12):
+        walked = walk(ensemble, Random(seed), 50)
+        for renaming in ensemble.sites.renamings:
+            state = ensemble.beginning()
+            for original, step in walked:
+                assert ensemble.digest(state) == ensemble.digest(original), shown(step)
+                name, arguments = step
+                if name in ("message", "down", "break"):
+                    link, *end = arguments
+                    image = (renamed_link(link, renaming), *(renaming[sid - 1] for sid in end))
+                else:
+                    image = tuple(renaming[sid - 1] for sid in arguments)
+                state = ensemble.after(state, (name, image))
+
+
+@pytest.mark.slow
+def test_other_states_have_other_digests() -> None:
+    """Against a key that leaves out too much: two walks end in one state only if the same can come from it."""
+    ensemble = Ensemble(Bounds(epochs=2, writes=1, crashes=1, breaks=1))
+    following: dict[bytes, set[bytes]] = {}
+    for seed in range(40):
+        for state, _ in walk(ensemble, Random(seed), 40):
+            after = {ensemble.digest(ensemble.after(state, step)) for step in ensemble.steps(state)}
+            assert following.setdefault(ensemble.digest(state), after) == after
+    assert len(following) > 300
+
+
+def test_the_keys_know_every_field_of_a_peer() -> None:
+    """Otherwise nothing is wrong, but symmetric states are not merged any more: say in `keys` what the field is."""
+    ensemble = Ensemble(QUIET)
+    assert unknown_fields(Peer(ensemble._settings[0], nothing(), Random(0))) == set()
+
+
+@pytest.mark.slow
+def test_a_field_that_is_not_known_costs_the_symmetry_and_nothing_else(monkeypatch: Patch) -> None:
+    whole = explore(QUIET)
+    monkeypatch.setattr("zab.simulator.explorer.sites.unknown_fields", lambda peer: {"new"})
+    report = explore(QUIET)
+    assert report.is_whole
+    assert 5 * whole.states_count < report.states_count <= 6 * whole.states_count
+
+
+# ------------------------------------------------------------------------------------------------------ can it fail?
+
+
+def follow_a_leader_that_is_behind(patch: Patch) -> None:
+    patch.setattr(discovery, "_is_ahead", lambda peer, handler, message: False)
+
+
+def count_an_epoch_that_was_promised_to_another(patch: Patch) -> None:
+    """An ACKEPOCH says that the epoch was accepted before, perhaps for somebody else, and counts nevertheless."""
+    _handle(patch, discovery.leader_on_ackepoch, _counting)
+
+
+def _counting(peer: PeerState, now: int, leading: Leading, handler: LearnerHandler, message: msg.AckEpoch) -> None:
+    epoch = peer.current_epoch if message.epoch == msg.NO_VOTE else message.epoch
+    discovery.leader_on_ackepoch(peer, now, leading, handler, msg.AckEpoch(epoch, message.zxid, message.chain))
+
+
+def acknowledge_newleader_before_it_is_durable(patch: Patch) -> None:
+    def hasty(peer: PeerState, following: Following) -> None:
+        assert following.newleader is not None
+        if not following.current_saving:
+            following.current_saving = True
+            peer.save_epochs(peer.accepted_epoch, following.newleader[0])
+            peer.durable = peer.history.last[0]
+
+    patch.setattr(synchronization, "learner_try_to_ack_newleader", hasty)
+
+
+def commit_without_a_quorum(patch: Patch) -> None:
+    patch.setattr(broadcast, "high_water_mark", lambda quorum, acknowledged, mark: max(mark, *acknowledged.values()))
+
+
+def count_an_amnesiac(patch: Patch) -> None:
+    """B2: whoever lost its data is counted as if it had never held any."""
+    followerinfo = discovery.leader_on_followerinfo
+
+    def trusting(
+        peer: PeerState, now: int, leading: Leading, handler: LearnerHandler, message: msg.FollowerInfo
+    ) -> None:
+        # What a member without data says of itself is not believed.
+        plain = msg.FollowerInfo(
+            message.accepted_epoch, message.lineage or peer.lineage, message.holds, False, message.observer, False
+        )
+        followerinfo(peer, now, leading, handler, plain)
+
+    _handle(patch, followerinfo, trusting)
+    patch.setattr(Ensemble, "_is_named", lambda ensemble, state, leader, sid: True)
+
+
+def _handle(patch: Patch, handler: Callable[..., None], other: Callable[..., None]) -> None:
+    cells = [cell for cell, each in HANDLERS.items() if each is handler]
+    assert cells
+    for cell in cells:
+        patch.setitem(HANDLERS, cell, other)
+
+
+VARIANTS: dict[Callable[[Patch], None], tuple[Bounds, str]] = {
+    follow_a_leader_that_is_behind: (ONE_CRASH, "no committed write is lost"),
+    count_an_epoch_that_was_promised_to_another: (TWO_LEAVES, "leadership"),
+    acknowledge_newleader_before_it_is_durable: (ONE_CRASH, ""),
+    commit_without_a_quorum: (QUIET, "durability"),
+    count_an_amnesiac: (ONE_WIPE, ""),
+}
+"""Each with the world that finds it, and how what it finds begins."""
+
+
+@pytest.mark.hunt
+@pytest.mark.slow
+@pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.__name__)
+def test_the_smallest_world_finds_the_broken_variant(variant: Callable[[Patch], None], monkeypatch: Patch) -> None:
+    variant(monkeypatch)
+    bounds, rule = VARIANTS[variant]
+    found = explore(bounds).found
+    assert found is not None
+    assert found.text.startswith(rule), found.text
+    lines = replay(bounds, found.steps)
+    assert lines[-1] == found.text
+
+
+def test_no_shorter_way_leads_to_what_is_wrong(monkeypatch: Patch) -> None:
+    commit_without_a_quorum(monkeypatch)
+    found = explore(QUIET).found
+    assert found is not None
+    ensemble = Ensemble(QUIET)
+    level = {ensemble.digest(ensemble.beginning()): ensemble.beginning()}
+    for _ in range(len(found.steps) - 1):
+        steps = [(state, step) for state in level.values() for step in ensemble.steps(state)]
+        level = {ensemble.digest(after): after for after in (ensemble.after(*each) for each in steps)}
+    assert any(breaks(ensemble, state, step) for state in level.values() for step in ensemble.steps(state))
+
+
+def breaks(ensemble: Ensemble, state: State, step: Step) -> bool:
+    try:
+        ensemble.after(state, step)
+    except (SafetyError, BrokenError):
+        return True
+    return False
+
+
+# -------------------------------------------------------------------------------------------------------- the command
+
+
+@pytest.fixture
+def invoke() -> Callable[..., Result]:
+    app = typer.Typer()
+    app.command()(explore_command)
+    runner = CliRunner()
+    return lambda *words: runner.invoke(app, list(words))
+
+
+WORDS = ("--writes", "1", "--breaks", "0")
+
+
+def test_the_command_says_what_was_explored(invoke: Callable[..., Result]) -> None:
+    done = invoke(*WORDS)
+    assert done.exit_code == 0, done.output
+    assert "everything within 3 voters, 2 epochs, 1 writes, 0 crashes, 0 wipes, 0 breaks" in done.output
+    assert "states a second" in done.output
+
+
+def test_too_many_states_are_undecided(invoke: Callable[..., Result]) -> None:
+    done = invoke(*WORDS, "--states-max", "50")
+    assert done.exit_code == UNDECIDED
+    assert "not everything within" in done.output
+
+
+def test_what_is_wrong_is_printed_step_by_step_and_replayed(invoke: Callable[..., Result], monkeypatch: Patch) -> None:
+    commit_without_a_quorum(monkeypatch)
+    done = invoke(*WORDS)
+    assert done.exit_code == SAFETY
+    assert "durability: server" in done.output
+    assert "is won by" in done.output, "what the peers said belongs to the steps"
+    steps = done.output.rsplit("--replay '", 1)[1].rstrip().rstrip("'")
+    again = invoke(*WORDS, "--replay", steps)
+    assert again.exit_code == 0
+    assert again.output.splitlines()[-1].startswith("durability: server")
+    monkeypatch.undo()
+    assert "durability" not in invoke(*WORDS, "--replay", steps).output
+
+
+def test_steps_that_cannot_come_are_wrong_usage(invoke: Callable[..., Result]) -> None:
+    assert invoke(*WORDS, "--replay", "store 1").exit_code == 2
+    assert invoke(*WORDS, "--replay", "message 1-2 2").exit_code == 2
+    for words in ("jump", "down", "message 1", "message 1-99 1", "store x"):
+        assert invoke(*WORDS, "--replay", words).exit_code == 2, words
+
+
+@pytest.mark.slow
+def test_steps_are_read_as_they_are_shown() -> None:
+    ensemble = Ensemble(Bounds(epochs=2, writes=1, crashes=1, breaks=1, silences=1))
+    steps = {step for seed in range(20) for _, step in walk(ensemble, Random(seed), 40)}
+    steps.add(("down", (link_of(3, 1, 2), 1)))
+    assert all(parsed(shown(step)) == step for step in steps)

@@ -1,0 +1,90 @@
+"""`zab explore`: every order of what can happen to a small ensemble within bounds, breadth first.
+
+    zab explore --voters 3 --writes 1 --crashes 1 --breaks 1
+    zab explore --wipes 1 --replay 'lead 3; follow 1 3; ...'
+
+What is wrong is printed as the shortest list of steps to it, and the command that replays them.
+
+Exit codes: 0 everything within the bounds was explored and is right, 3 safety: a promise was broken, 5 undecided: there
+are more states than may be visited. 2 is wrong usage, as everywhere.
+"""
+
+import time
+from typing import Annotated
+
+import attrs
+import typer
+from rich.console import Console
+
+from zab.cli.servers.simulate import SAFETY, UNDECIDED
+from zab.simulator.explorer.ensemble import Bounds, shown
+from zab.simulator.explorer.exploration import STATES_MAX, Report, explore, parsed, replay
+
+__all__ = ["explore_command"]
+
+VOTERS_MAX = 5
+
+
+def explore_command(
+    voters: Annotated[int, typer.Option("--voters", min=1, max=VOTERS_MAX, help="Servers.")] = 3,
+    epochs: Annotated[int, typer.Option("--epochs", min=1, help="Epochs that are begun.")] = 2,
+    writes: Annotated[int, typer.Option("--writes", min=0, help="Writes that are proposed.")] = 1,
+    crashes: Annotated[int, typer.Option("--crashes", min=0, help="Processes that end and start again.")] = 0,
+    wipes: Annotated[int, typer.Option("--wipes", min=0, help="Processes that end and lose their disk.")] = 0,
+    breaks: Annotated[int, typer.Option("--breaks", min=0, help="Links that break.")] = 1,
+    silences: Annotated[int, typer.Option("--silences", min=0, help="Servers that hear nothing for too long.")] = 0,
+    states_max: Annotated[int, typer.Option("--states-max", min=1, help="Give up beyond so many.")] = STATES_MAX,
+    steps: Annotated[
+        str | None, typer.Option("--replay", metavar="STEPS", help="Take these steps, told apart by semicolons.")
+    ] = None,
+) -> None:
+    """Exit codes: 0 all is right, 3 a promise was broken, 5 too many states."""
+    bounds = Bounds(voters, epochs, writes, crashes, wipes, breaks, silences)
+    if steps is not None:
+        _replay(bounds, steps)
+        return
+    report, seconds = _explored(bounds, states_max)
+    _print(report, seconds)
+    if report.found is not None:
+        raise typer.Exit(SAFETY)
+    if not report.is_whole:
+        raise typer.Exit(UNDECIDED)
+
+
+def _replay(bounds: Bounds, steps: str) -> None:
+    try:
+        lines = replay(bounds, [parsed(line) for line in steps.split(";") if line.strip()])
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--replay") from None
+    for line in lines:
+        print(line)
+
+
+def _explored(bounds: Bounds, states_max: int) -> tuple[Report, float]:
+    console, start = Console(stderr=True), time.monotonic()
+
+    def tell(depth: int, states_count: int, level_count: int) -> None:
+        a_second = states_count / max(time.monotonic() - start, 1e-9)
+        status.update(f"depth {depth}: {states_count} states, {level_count} of them new, {a_second:.0f} a second")
+
+    with console.status("exploring") as status:
+        report = explore(bounds, states_max=states_max, progress=tell)
+    return report, time.monotonic() - start
+
+
+def _print(report: Report, seconds: float) -> None:
+    bounds = ", ".join(f"{count} {name}" for name, count in attrs.asdict(report.bounds).items())
+    what = "everything" if report.is_whole else "not everything"
+    print(f"{what} within {bounds}")
+    a_second = report.states_count / max(seconds, 1e-9)
+    print(
+        f"{report.states_count} states by {report.steps_count} steps, {report.depth} deep; "
+        f"{report.servers_count} states of servers; {seconds:.1f} s, {a_second:.0f} states a second"
+    )
+    if report.found is None:
+        return
+    print(f"\n{report.found.text}\n\nafter {len(report.found.steps)} steps:\n")
+    for line in replay(report.bounds, report.found.steps):
+        print(line)
+    options = " ".join(f"--{name} {count}" for name, count in attrs.asdict(report.bounds).items())
+    print(f"\nreplay it with: zab explore {options} --replay '{'; '.join(map(shown, report.found.steps))}'")

@@ -1,0 +1,9 @@
+"""Small ensembles, whole: every order of what can happen to a few peers within bounds, breadth first.
+
+site          one server: what is on its disk, its peer, and the storage effects that wait
+keys          what of a server is its state, under every renaming of the servers
+sites         every state of a server that was met, and its steps, each computed once
+verdict       the simulator's judge (`History`), as part of a state
+ensemble      the state of an ensemble: its servers, its wires, what may still go wrong; and the steps from it
+exploration   breadth first, symmetric states once; the shortest way to what is wrong, and its replay
+"""

@@ -1,0 +1,146 @@
+"""What of a server is its state: a key, equal for two servers that cannot be told apart by anything that comes.
+
+The key is taken field by field from the peer as it is. Left out is what cannot matter in an explored ensemble, where
+time stands still and the election is an oracle: deadlines, and the election's own counts. Generations of storage
+effects count only as the present one or an older one.
+
+A key can be taken as if the servers had other ids. Which fields hold ids, or links, is a table; a field that the table
+does not know is taken as it is, and then nothing is renamed (`unknown_fields`): states are merged less, never wrongly.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from enum import Enum
+from typing import Any, Final, TypeAlias
+
+import attrs
+
+from datatree.log.batch import Batch
+from zab import events as ev
+from zab.ids import Link, ServerId
+from zab.message import FollowerInfo
+from zab.peer import Peer
+from zab.roles import Following, Leading, LearnerHandler, Question
+from zab.simulator.explorer.site import Site
+
+__all__ = ["IDENTITY", "LINKS_MAX", "Renaming", "ends_of", "key_of", "link_of", "renamed_link", "unknown_fields"]
+
+Renaming: TypeAlias = tuple[ServerId, ...]
+"""The new id of server 1, 2, ...; empty for none."""
+
+IDENTITY: Final[Renaming] = ()
+LINKS_MAX: Final = 16
+"""From one server to another, as long as an end of them is open; and servers, for a link is a number."""
+
+_LEFT_OUT: Final = frozenset(
+    {
+        *("effects", "election", "rng", "settings", "_started", "generation"),
+        *("deadline", "next_ping", "next_tick", "heard_at", "overdue", "redial_at", "dialled"),
+        # The chain at the end of a history that is whole says what is in it.
+        *("_batches", "_ends", "_bytes", "_bytes_max"),
+    }
+)
+_SIDS: Final = frozenset({"sid", "leader", "acke_recv", "acknowledged"})
+_LINKS: Final = frozenset({"link", "handlers", "early"})
+_PLAIN: Final = frozenset(
+    {
+        *("state", "phase", "lineage", "accepted_epoch", "current_epoch", "amnesiac", "recorded_lineage", "conflict"),
+        *("doubted_above", "beginning", "_held_at_start", "_is_marker_valid", "history", "committed", "delivered"),
+        *("durable", "leading", "following", "draining", "halted", "_deferred"),
+        *("base", "last"),
+        *("epoch", "epoch_accepted", "epoch_current", "current_saving", "first_start", "by_marker", "established"),
+        *("renewal_wanted", "renewal_above", "confirm_round", "questions", "outstanding", "outstanding_bytes"),
+        *("stage", "observer", "holds", "marked", "position", "cursor", "decided", "reading", "installing", "served"),
+        *("newleader_zxid", "acked", "confirmed", "counts_after_round", "round", "token", "mark"),
+        *("epoch_saved", "fetching", "newleader", "synchronized", "up_to_date", "zxid", "chain", "batches"),
+        *("accepted", "current", "conflict"),
+    }
+)
+_KNOWN: Final = _LEFT_OUT | _SIDS | _LINKS | _PLAIN
+
+
+def link_of(dialler: int, acceptor: int, number: int) -> Link:
+    """The link with this number, 0 for the first, from one server to another."""
+    assert max(dialler, acceptor, number) < LINKS_MAX
+    return Link((dialler * LINKS_MAX + acceptor) * LINKS_MAX + number)
+
+
+def ends_of(link: int) -> tuple[int, int]:
+    """Who dialled a link, and whom."""
+    dialler, acceptor = divmod(link // LINKS_MAX, LINKS_MAX)
+    return dialler, acceptor
+
+
+def renamed_link(link: int, renaming: Renaming) -> int:
+    if not renaming:
+        return link
+    dialler, acceptor = ends_of(link)
+    return link_of(renaming[dialler - 1], renaming[acceptor - 1], link % LINKS_MAX)
+
+
+def key_of(site: Site, renaming: Renaming) -> object:
+    """The key of a server, with these ids in place of its own and of the others'."""
+    return _Key(renaming, site).key
+
+
+def unknown_fields(peer: Peer) -> set[str]:
+    """The fields of a peer, and of all that it is made of, that the table does not have."""
+    names = {*vars(peer), *vars(peer.history)}
+    for kind in (Leading, LearnerHandler, Following, Question, *ev.STORAGE_EFFECTS, FollowerInfo):
+        names |= {field.name for field in attrs.fields(kind)}
+    return names - _KNOWN
+
+
+_fields_of: dict[type, tuple[str, ...]] = {}
+"""The names of the fields of a class that count."""
+_PLAIN_TYPES: Final = frozenset({bool, bytes, str, type(None)})
+
+
+class _Key:
+    def __init__(self, renaming: Renaming, site: Site) -> None:
+        self._renaming = renaming
+        disk, peer = site.disk, site.peer
+        logged = tuple((batch.zxid, batch.chain) for batch in disk.log)
+        generation = 0 if peer is None else peer.generation
+        waiting = tuple(
+            (type(effect).__name__, effect.generation == generation, self._object(effect)) for effect in site.to_store
+        )
+        known = None if peer is None else self._object(peer)
+        self.key = site.starts, disk.lineage, disk.accepted, disk.current, disk.member, logged, waiting, known
+
+    def _object(self, value: Any) -> object:
+        kind = type(value)
+        names = _fields_of.get(kind)
+        if names is None:
+            all_names = [field.name for field in attrs.fields(kind)] if attrs.has(kind) else list(vars(value))
+            names = _fields_of[kind] = tuple(name for name in all_names if name not in _LEFT_OUT)
+        return tuple([self._value(name, getattr(value, name)) for name in names])
+
+    def _value(self, name: str, value: Any) -> object:
+        kind = type(value)
+        if kind in _PLAIN_TYPES or isinstance(value, Enum):
+            return value
+        if isinstance(value, int):
+            return self._renamed(name, value)
+        if kind is Batch:
+            return value.zxid, value.chain
+        if kind in (list, tuple, deque):
+            return tuple([self._value("", item) for item in value])
+        if kind is dict:
+            return frozenset([(self._renamed(name, key), self._entry(name, item)) for key, item in value.items()])
+        if kind is set:
+            return frozenset([self._renamed(name, item) for item in value])
+        return self._object(value)
+
+    def _entry(self, name: str, item: Any) -> object:
+        # What `early` has of a link is the server's id, and what it said.
+        if name == "early":
+            sid, said = item
+            return self._renamed("sid", sid), self._value("", said)
+        return self._value("", item)
+
+    def _renamed(self, name: str, value: Any) -> Any:
+        if name in _SIDS and self._renaming:
+            return self._renaming[value - 1]
+        return renamed_link(value, self._renaming) if name in _LINKS else value

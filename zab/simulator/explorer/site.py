@@ -1,0 +1,333 @@
+"""One server of an explored ensemble: what is on its disk, its peer, and the storage effects that wait.
+
+The peer is `zab.peer.Peer`, as it serves. Around it is as little as can be: a disk on which each effect is done whole
+or not at all, in their order, and no clock. What the peer wants done comes back as outputs:
+
+    Sent, Closed, Dialled         for the wires
+    Led, Broadcast, Started, Delivered, Marked     for the judges
+
+Time stands still: the peer is told 0, or a moment at which a limit of its own is over (`give_up`). The election is an
+oracle, as in the Zab paper: a server that elects adopts whatever leader the ensemble says, itself included
+(`adopt`). So what is explored is safe whatever the election does, and the order of server ids means nothing.
+
+Pings are left out: they carry signs of life and nothing else. Snapshots are too: all of the history is in memory.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from enum import Enum
+from random import Random
+from types import MethodType
+from typing import Any, Final, TypeAlias
+
+import attrs
+
+from datatree.log.batch import CHAIN_BYTES, Batch, Position, continues, follows, genesis
+from datatree.log.zxid import BEFORE_ALL, Epoch
+from datatree.opcodes import OpCode
+from datatree.record import Txn, encode
+from zab import events as ev
+from zab import message as msg
+from zab.ids import Link, ServerId
+from zab.peer import Peer
+from zab.peer_state import Restored, Settings
+from zab.states import BATCHES, BROADCAST, FOLLOWING, LEADING, LOOKING, NOTHING
+
+__all__ = ["Broadcast", "BrokenError", "Closed", "Delivered", "Dialled", "Disk", "Led", "Marked", "Output", "Sent",
+           "Site", "Started"]  # fmt: skip
+
+_NEVER_MS: Final = 1 << 40
+
+
+class BrokenError(Exception):
+    """The code under test did what it never may: it says so itself."""
+
+
+@attrs.frozen
+class Sent:
+    link: Link
+    message: msg.Message
+
+
+@attrs.frozen
+class Closed:
+    link: Link
+
+
+@attrs.frozen
+class Dialled:
+    sid: ServerId
+
+
+@attrs.frozen
+class Led:
+    """It has established this epoch."""
+
+    starts: int
+    epoch: int
+
+
+@attrs.frozen
+class Broadcast:
+    starts: int
+    batch: Batch
+    predecessor: Position
+
+
+@attrs.frozen
+class Started:
+    """Its tree stands at this position; the batches that its log holds."""
+
+    position: Position
+    recent: tuple[Batch, ...]
+
+
+@attrs.frozen
+class Delivered:
+    batch: Batch
+
+
+@attrs.frozen
+class Marked:
+    """It takes everything up to here for committed."""
+
+    position: Position
+
+
+Output: TypeAlias = Sent | Closed | Dialled | Led | Broadcast | Started | Delivered | Marked
+
+
+@attrs.frozen
+class Disk:
+    """What is durable. `member` is the lineage of the member record, empty without one."""
+
+    lineage: bytes = b""
+    accepted: Epoch = Epoch(0)
+    current: Epoch = Epoch(0)
+    member: bytes = b""
+    log: tuple[Batch, ...] = ()
+
+    @property
+    def is_amnesiac(self) -> bool:
+        return not self.member or self.member != self.lineage
+
+    @property
+    def position(self) -> Position:
+        """Where its history ends; also where one without any begins."""
+        if self.log:
+            return self.log[-1].zxid, self.log[-1].chain
+        return BEFORE_ALL, genesis(self.lineage) if self.lineage else bytes(CHAIN_BYTES)
+
+    def restored(self) -> Restored:
+        """What recovery makes of it (`zab.member.restore`)."""
+        base = attrs.evolve(self, log=()).position
+        mark = max((batch.mark for batch in self.log), default=BEFORE_ALL)
+        holds = BATCHES if self.log else NOTHING
+        return Restored(self.lineage, self.accepted, self.current, mark, base, list(self.log), self.is_amnesiac, holds)
+
+
+@attrs.define(eq=False)
+class Site:
+    """See the module. Methods change it, and return what it wants done."""
+
+    settings: Settings
+    disk: Disk
+    starts: int = 0
+    peer: Peer | None = None
+    to_store: deque[Any] = attrs.Factory(deque)
+    said: list[str] | None = None
+    """What the peer says, if somebody wants to know."""
+
+    def copy(self) -> Site:
+        peer = None if self.peer is None else _copy_of(self.peer)
+        return Site(self.settings, self.disk, self.starts, peer, deque(self.to_store))
+
+    # ------------------------------------------------------------------------------------------------------------ steps
+
+    def start(self) -> list[Output]:
+        """The process begins with what is on the disk."""
+        assert self.peer is None
+        self.starts += 1
+        self.peer = Peer(self.settings, self.disk.restored(), Random(0))
+        position = self.peer.history.floor(self.peer.delivered)
+        assert position is not None
+        recent = () if self.disk.is_amnesiac else self.disk.log
+        return [Started(position, recent), *self.step(ev.TimePassed())]
+
+    def crash(self, *, wipe: bool = False) -> list[Output]:
+        """It ends; what waits to be stored is lost, and with `wipe` the disk."""
+        self.peer = None
+        self.to_store.clear()
+        if wipe:
+            self.disk = Disk()
+        return []
+
+    def store(self) -> list[Output]:
+        """Carry out the storage effect that is next."""
+        effect = self.to_store.popleft()
+        disk = self.disk
+        answer: ev.Event
+        if isinstance(effect, ev.AppendBatches):
+            last, chain = disk.position
+            assert follows(last, effect.batches[0]), "the log is appended to behind its end"
+            assert continues(chain, effect.batches[0]), "the log is one history"
+            disk = attrs.evolve(disk, log=(*disk.log, *effect.batches))
+            answer = ev.Durable(effect.generation, effect.batches[-1].zxid)
+        elif isinstance(effect, ev.TruncateLog):
+            disk = attrs.evolve(disk, log=tuple(batch for batch in disk.log if batch.zxid <= effect.zxid))
+            answer = ev.LogCut(effect.generation, effect.zxid)
+        elif isinstance(effect, ev.ResetLog):
+            disk = attrs.evolve(disk, lineage=effect.lineage, log=())
+            answer = ev.LogCut(effect.generation, BEFORE_ALL)
+        elif isinstance(effect, ev.SaveEpochs):
+            disk = attrs.evolve(disk, accepted=effect.accepted, current=effect.current)
+            answer = ev.EpochsSaved(effect.generation, effect.accepted, effect.current)
+        elif isinstance(effect, ev.SaveMember):
+            disk = attrs.evolve(disk, member=effect.lineage)
+            answer = ev.MemberSaved(effect.generation)
+        else:
+            raise AssertionError(f"not explored: {effect}")
+        self.disk = disk
+        return self.step(answer)
+
+    def adopt(self, leader: ServerId) -> list[Output]:
+        """Its election ends with this leader: every other voter has said so."""
+        peer = self.peer
+        assert peer is not None
+        me, vote = self.settings.sid, peer.standing().vote
+        outputs: list[Output] = []
+        for sid in sorted(self.settings.quorum.voters - {me}, key=lambda sid: (sid != leader, sid)):
+            state = LOOKING if leader == me else LEADING if sid == leader else FOLLOWING
+            # Whoever leads or follows is in another round than a server that comes back.
+            round_ = peer.election.round + (leader != me)
+            told = msg.Notification(
+                state, leader, vote.zxid, vote.epoch, round_, peer.lineage, False, BATCHES, False, False
+            )
+            outputs += self.step(ev.NotificationReceived(sid, told))
+        assert peer.leader == leader or peer.halted
+        return outputs
+
+    def give_up(self) -> list[Output]:
+        """It has heard nothing for so long that every limit is over."""
+        return self.step(ev.TimePassed(), _NEVER_MS)
+
+    def propose(self, data: bytes) -> list[Output]:
+        """Its member has one write."""
+        assert self.peer is not None
+        zxid = self.peer.next_zxid()
+        assert zxid is not None
+        body = encode(Txn(zxid, 0, 0, 0, int(OpCode.SET_DATA), 0, b"/", data, None))
+        return self.step(ev.Propose(body, 1, 0, 0, 0, 0, 1))
+
+    def step(self, event: ev.Event, now: int = 0) -> list[Output]:
+        """Tell the peer."""
+        peer = self.peer
+        assert peer is not None
+        is_propose, before = isinstance(event, ev.Propose), peer.history.last
+        outputs: list[Output] = []
+        for effect in peer.step(now, event):
+            outputs += self._output(effect, before if is_propose else None)
+        if peer.following is not None and peer.following.redial_at is not None:
+            outputs += self.step(ev.TimePassed(), peer.following.redial_at)
+        return outputs
+
+    def _output(self, effect: ev.Effect, before: Position | None) -> list[Output]:
+        """What is left of an effect."""
+        peer = self.peer
+        assert peer is not None
+        if isinstance(effect, ev.Send):
+            return [] if isinstance(effect.message, msg.Ping) else [Sent(link, effect.message) for link in effect.links]
+        if isinstance(effect, ev.CloseLink):
+            return [Closed(effect.link)]
+        if isinstance(effect, ev.ConnectQuorum):
+            return [Dialled(effect.sid)]
+        if isinstance(effect, ev.Deliver):
+            return [Delivered(batch) for batch in effect.batches]
+        if isinstance(effect, ev.MarkMoved):
+            chain = peer.history.chain_at(effect.zxid)
+            assert chain is not None
+            return [Marked((effect.zxid, chain))]
+        if isinstance(effect, ev.RoleChanged):
+            is_leader = effect.state == LEADING and effect.phase is BROADCAST
+            return [Led(self.starts, peer.current_epoch)] if is_leader else []
+        if isinstance(effect, ev.Halt):
+            raise BrokenError(f"server {self.settings.sid} halts: {effect.reason}")
+        if isinstance(effect, ev.Trace) and self.said is not None:
+            self.said.append(effect.text)
+        if isinstance(effect, ev.Trace) and effect.text.startswith("ALARM"):
+            raise BrokenError(f"server {self.settings.sid} says {effect.text}")
+        if isinstance(effect, ev.STORAGE_EFFECTS):
+            return self._to_store(effect, before)
+        return []
+
+    def _to_store(self, effect: Any, before: Position | None) -> list[Output]:
+        self.to_store.append(effect)
+        if isinstance(effect, ev.AppendBatches) and before is not None:
+            return [Broadcast(self.starts, effect.batches[0], before)]
+        if isinstance(effect, ev.ResetLog):
+            return [Started((BEFORE_ALL, genesis(effect.lineage)), ())]
+        return []
+
+    def drain(self) -> list[Output]:
+        """A drain has no effect on the disk: it is over as soon as it is next."""
+        outputs: list[Output] = []
+        while self.to_store and isinstance(self.to_store[0], ev.DrainLog):
+            outputs += self.step(ev.LogDrained(self.to_store.popleft().generation))
+        return outputs
+
+    # ---------------------------------------------------------------------------------------------------- what it shows
+
+    @property
+    def is_electing(self) -> bool:
+        return self.peer is not None and self.peer.state == LOOKING and not self.peer.draining
+
+    @property
+    def logged(self) -> frozenset[Position]:
+        """The positions that its disk holds."""
+        return frozenset((batch.zxid, batch.chain) for batch in self.disk.log)
+
+    @property
+    def can_propose(self) -> bool:
+        return self.peer is not None and self.peer.next_zxid() is not None
+
+    @property
+    def last_epoch(self) -> int:
+        """The highest epoch that it has accepted, or is about to."""
+        waiting = [effect.accepted for effect in self.to_store if isinstance(effect, ev.SaveEpochs)]
+        return max([self.disk.accepted, *waiting])
+
+
+def _copy_of(peer: Peer) -> Peer:
+    """A peer in the same state that shares nothing with it that changes."""
+    other = object.__new__(Peer)
+    for name, value in vars(peer).items():
+        setattr(other, name, _copied(value, peer, other))
+    return other
+
+
+def _copied(value: Any, peer: Peer, other: Peer) -> Any:
+    kind = type(value)
+    if kind in (int, bool, bytes, str, type(None), tuple, frozenset, Random, Batch):
+        return value
+    if kind is dict:
+        return {key: _copied(item, peer, other) for key, item in value.items()}
+    if kind in (list, deque):
+        return kind(_copied(item, peer, other) for item in value)
+    if kind is set:
+        return set(value)
+    if kind is MethodType:
+        return MethodType(value.__func__, other) if value.__self__ is peer else value
+    if not kind.__module__.startswith("zab.") or isinstance(value, Enum) or kind.__module__ == msg.__name__:
+        return value
+    return _copied_object(value, kind, peer, other)
+
+
+def _copied_object(value: Any, kind: Any, peer: Peer, other: Peer) -> Any:
+    names = [field.name for field in attrs.fields(kind)] if attrs.has(kind) else list(getattr(value, "__dict__", ()))
+    if attrs.has(kind) and kind.__setattr__ is Settings.__setattr__:
+        return value  # frozen
+    made = object.__new__(kind)
+    for name in names:
+        setattr(made, name, _copied(getattr(value, name), peer, other))
+    return made

@@ -1,0 +1,107 @@
+"""The simulator's judge of broadcast, `zab.simulator.ensemble.history`, as part of an explored state.
+
+What it has seen decides what it will object to, so it belongs to the state of an ensemble. As with servers, each of its
+states is a number, and is asked each thing once.
+"""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import TypeAlias
+
+from datatree.log.batch import Position, genesis
+from datatree.log.zxid import BEFORE_ALL
+from zab.ids import ServerId
+from zab.simulator.ensemble.history import History
+from zab.simulator.explorer.keys import Renaming
+from zab.simulator.explorer.site import Broadcast, Delivered, Led, Started
+from zab.simulator.world.verdict import SafetyError
+
+__all__ = ["Judged", "Verdicts"]
+
+Judged: TypeAlias = Led | Broadcast | Started | Delivered
+
+
+class Verdicts:
+    """The states of the judge. 0 is the one that has seen nothing."""
+
+    def __init__(self, lineage: bytes, renamings: list[Renaming]) -> None:
+        self._lineage = lineage
+        self._renamings = renamings
+        self._histories: list[History] = []
+        self._numbers: dict[object, int] = {}
+        self._interned: dict[object, int] = {}
+        self._steps: dict[tuple[int, ServerId, object], int | SafetyError] = {}
+        self.names: list[tuple[int, ...]] = []
+        self.ends: list[Position] = []
+        """Of each state, the position of what was delivered last; chain of the beginning before that."""
+        self._intern(History())
+
+    def step(self, number: int, sid: ServerId, seen: Judged) -> int:
+        """The state after a server has done this. Raises SafetyError."""
+        key = number, sid, _key_of(seen)
+        known = self._steps.get(key)
+        if known is None:
+            history = deepcopy(self._histories[number])
+            try:
+                self._show(history, sid, seen)
+                known = self._intern(history)
+            except SafetyError as error:
+                known = error
+            self._steps[key] = known
+        if isinstance(known, SafetyError):
+            raise known
+        return known
+
+    def primaries(self, number: int) -> frozenset[tuple[int, ServerId, int]]:
+        """(epoch, server, count of its starts) of whoever has established an epoch."""
+        return frozenset(
+            (epoch, ServerId(sid), starts) for epoch, (sid, starts) in self._histories[number].primaries.items()
+        )
+
+    def _show(self, history: History, sid: ServerId, seen: Judged) -> None:
+        if isinstance(seen, Led):
+            history.leads((sid, seen.starts), seen.epoch)
+        elif isinstance(seen, Broadcast):
+            history.broadcast((sid, seen.starts), seen.batch, seen.predecessor)
+        elif isinstance(seen, Started):
+            history.starts_at(sid, *seen.position, list(seen.recent))
+        else:
+            history.deliver(sid, seen.batch)
+
+    def _intern(self, history: History) -> int:
+        key = _state_of(history, ())
+        number = self._numbers.get(key)
+        if number is None:
+            number = self._numbers[key] = len(self._histories)
+            self._histories.append(history)
+            names = (_state_of(history, renaming) for renaming in self._renamings)
+            self.names.append(tuple(self._interned.setdefault(name, len(self._interned)) for name in names))
+            last = (history.zxids[-1], history.chains[-1]) if history.zxids else (BEFORE_ALL, genesis(self._lineage))
+            self.ends.append(last)
+        return number
+
+
+def _key_of(seen: Judged) -> object:
+    if isinstance(seen, Led):
+        return seen.starts, seen.epoch
+    if isinstance(seen, Broadcast):
+        return seen.starts, seen.batch.chain, seen.predecessor
+    if isinstance(seen, Started):
+        return seen.position, tuple(batch.chain for batch in seen.recent)
+    return seen.batch.chain
+
+
+def _state_of(history: History, renaming: Renaming) -> object:
+    """All that the judge goes by, with these ids of servers."""
+
+    def renamed(sid: int) -> int:
+        return renaming[sid - 1] if renaming else sid
+
+    return (
+        frozenset((epoch, renamed(sid), starts) for epoch, (sid, starts) in history.primaries.items()),
+        frozenset((zxid, made.batch.chain) for zxid, made in history.broadcasts.items()),
+        tuple(history.chains),
+        frozenset((renamed(sid), place) for sid, place in history._places.items()),
+        frozenset(history._initial.items()),
+    )
