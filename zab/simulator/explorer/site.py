@@ -109,10 +109,6 @@ class Disk:
     log: tuple[Batch, ...] = ()
 
     @property
-    def is_amnesiac(self) -> bool:
-        return not self.member or self.member != self.lineage
-
-    @property
     def position(self) -> Position:
         """Where its history ends; also where one without any begins."""
         if self.log:
@@ -121,10 +117,14 @@ class Disk:
 
     def restored(self) -> Restored:
         """What recovery makes of it (`zab.member.restore`)."""
-        base = attrs.evolve(self, log=()).position
+        # An empty log has no file that could name its lineage; the member record does.
+        lineage = self.member or (self.lineage if self.log else b"")
+        assert lineage == self.lineage or not self.log, "there is one lineage"
+        base = attrs.evolve(self, lineage=lineage, log=()).position
         mark = max((batch.mark for batch in self.log), default=BEFORE_ALL)
         holds = BATCHES if self.log else NOTHING
-        return Restored(self.lineage, self.accepted, self.current, mark, base, list(self.log), self.is_amnesiac, holds)
+        is_amnesiac = not self.member
+        return Restored(lineage, self.accepted, self.current, mark, base, list(self.log), is_amnesiac, holds)
 
 
 @attrs.define(eq=False)
@@ -149,10 +149,12 @@ class Site:
         """The process begins with what is on the disk."""
         assert self.peer is None
         self.starts += 1
-        self.peer = Peer(self.settings, self.disk.restored(), Random(0))
+        restored = self.disk.restored()
+        self.disk = attrs.evolve(self.disk, lineage=restored.lineage)
+        self.peer = Peer(self.settings, restored, Random(0))
         position = self.peer.history.floor(self.peer.delivered)
         assert position is not None
-        recent = () if self.disk.is_amnesiac else self.disk.log
+        recent = self.disk.log if self.disk.member else ()
         return [Started(position, recent), *self.step(ev.TimePassed())]
 
     def crash(self, *, wipe: bool = False) -> list[Output]:
@@ -164,7 +166,11 @@ class Site:
         return []
 
     def store(self) -> list[Output]:
-        """Carry out the storage effect that is next."""
+        """Carry out the storage effect that is next, and tell the peer."""
+        return self.step(self.write())
+
+    def write(self) -> ev.Event:
+        """Carry out the storage effect that is next; its answer."""
         effect = self.to_store.popleft()
         disk = self.disk
         answer: ev.Event
@@ -189,7 +195,7 @@ class Site:
         else:
             raise AssertionError(f"not explored: {effect}")
         self.disk = disk
-        return self.step(answer)
+        return answer
 
     def adopt(self, leader: ServerId) -> list[Output]:
         """Its election ends with this leader: every other voter has said so."""
