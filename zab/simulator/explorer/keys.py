@@ -46,7 +46,16 @@ _LINKS: Final = frozenset({"link", "handlers", "early"})
 _PLAIN: Final = frozenset(
     {
         *("state", "phase", "lineage", "accepted_epoch", "current_epoch", "amnesiac", "recorded_lineage", "conflict"),
-        *("doubted_above", "beginning", "_held_at_start", "_is_marker_valid", "history", "committed", "delivered"),
+        *(
+            "doubted",
+            "doubted_above",
+            "beginning",
+            "_held_at_start",
+            "_is_marker_valid",
+            "history",
+            "committed",
+            "delivered",
+        ),
         *("durable", "leading", "following", "draining", "halted", "_deferred"),
         *("base", "last"),
         *("epoch", "epoch_accepted", "epoch_current", "current_saving", "first_start", "by_marker", "established"),

@@ -208,7 +208,7 @@ class Site:
             # Whoever leads or follows is in another round than a server that comes back.
             round_ = peer.election.round + (leader != me)
             told = msg.Notification(
-                state, leader, vote.zxid, vote.epoch, round_, peer.lineage, False, BATCHES, False, False
+                state, leader, vote.zxid, vote.epoch, round_, peer.lineage, False, BATCHES, False, False, False
             )
             outputs += self.step(ev.NotificationReceived(sid, told))
         assert peer.leader == leader or peer.halted
