@@ -34,6 +34,8 @@ READ_SECONDS = 60.0
 
 # (zxid, digest) of the tree in the directory of a stopped member.
 TreeOf = Callable[[ZooKeeperMember], tuple[int, int]]
+# What befalls a member that was killed, before it is started again.
+WhileDown = Callable[[ZooKeeperMember], None]
 
 
 class ChaosError(Exception):
@@ -68,6 +70,7 @@ def run(
     seed: int,
     victims: Mapping[str, int] = VICTIMS,
     tree_of: TreeOf | None = None,
+    while_down: WhileDown | None = None,
 ) -> Report:
     """Loads and kills for so long, then judges. The members are stopped at the end if `tree_of` is given.
 
@@ -84,7 +87,7 @@ def run(
     for thread in threads:
         thread.start()
     try:
-        kill_members(ensemble, seconds, random.Random(seed), victims, report.kills)
+        kill_members(ensemble, seconds, random.Random(seed), victims, report.kills, while_down)
         demand_progress(clients)
     finally:
         stop.set()
@@ -100,7 +103,12 @@ def run(
 
 
 def kill_members(
-    ensemble: ZooKeeperEnsemble, seconds: float, source: random.Random, weights: Mapping[str, int], kills: list[str]
+    ensemble: ZooKeeperEnsemble,
+    seconds: float,
+    source: random.Random,
+    weights: Mapping[str, int],
+    kills: list[str],
+    while_down: WhileDown | None = None,
 ) -> None:
     """Kills, waits, starts again, waits for it to serve, over and over until it was long and often enough."""
     deadline = time.monotonic() + seconds
@@ -113,6 +121,8 @@ def kill_members(
             victim.process.kill()
         for victim in victims:
             victim.kill()
+            if while_down is not None:
+                while_down(victim)
         time.sleep(source.choice([0.0, 0.1, 1.0]))
         source.shuffle(victims)
         for victim in victims:

@@ -35,6 +35,12 @@ def _error(number: int, path: str) -> OSError:
     return OSError(number, _TEXTS.get(number, "error"), path)
 
 
+def _name_and_place(path: str) -> tuple[str, str]:
+    """The name of a file, and the directory that it is in."""
+    directory, _, name = path.rpartition("/")
+    return name, directory
+
+
 class PowerLossError(Exception):
     """The power is gone at this operation; call `crash` to see what is left."""
 
@@ -109,6 +115,13 @@ class _Change:
     old: str | None
     new: str | None
     inode: _Inode | None
+
+    @property
+    def directory(self) -> str:
+        """Where it is; nothing is renamed from one directory into another."""
+        path = self.new if self.new is not None else self.old
+        assert path is not None
+        return _name_and_place(path)[1]
 
     def apply(self, names: dict[str, _Inode]) -> None:
         inode = self.inode
@@ -359,8 +372,7 @@ class FaultyDisk:
         inode.clean()
 
     def list(self, directory: str) -> list[str]:
-        prefix = directory + "/"
-        return sorted(path.removeprefix(prefix) for path in self._names if path.startswith(prefix))
+        return sorted(name for name, at in map(_name_and_place, self._names) if at == directory)
 
     def size(self, path: str) -> int:
         return len(self._find(path).data)
@@ -372,9 +384,13 @@ class FaultyDisk:
         fault = self._step(f"sync_directory {directory}")
         if fault:
             raise fault
+        waiting = []
         for change in self._changes:
-            change.apply(self._durable_names)
-        self._changes.clear()
+            if change.directory == directory:
+                change.apply(self._durable_names)
+            else:
+                waiting.append(change)
+        self._changes = waiting
 
     def free_bytes(self) -> int:
         return self.capacity_bytes - self._used

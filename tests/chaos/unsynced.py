@@ -1,0 +1,15 @@
+"""A server with a fault: what it logs is written, and never synced. `python -m tests.chaos.unsynced FILE`
+
+`kill -9` cannot tell it from one that syncs, since the kernel keeps what was written; a power cut can.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from zab.host.disk import RealFile
+from zab.server.__main__ import main
+
+if __name__ == "__main__":
+    RealFile.write_durable = RealFile.write  # type: ignore[method-assign]
+    sys.exit(main(sys.argv[1:]))
