@@ -60,6 +60,14 @@ def test_a_hierarchical_quorum_wins_a_majority_of_groups_each_by_weight() -> Non
     assert not quorum.contains({1, 2, 3})
 
 
+def test_half_of_a_groups_weight_wins_nothing() -> None:
+    """Two halves of one group would both win it, and two quorums had nobody in common."""
+    quorum = Hierarchical((frozenset({1, 2}), frozenset({3, 4}), frozenset({5, 6})), {})
+    assert quorum.contains({1, 2, 3, 4})
+    assert not quorum.contains({1, 2, 3, 5})
+    assert not quorum.contains({1, 3, 5})
+
+
 def test_a_server_of_weight_zero_is_no_voter() -> None:
     assert Hierarchical((frozenset({1, 2, 3}),), {3: 0}).voters == {1, 2}
 
