@@ -114,3 +114,16 @@ def test_a_wiped_disk_is_empty_whatever_was_on_its_way(disk: FaultyDisk) -> None
     disk.rename(FILE, "d/renamed")
     disk.lose_everything()
     assert disk.list(DIRECTORY) == []
+
+
+def test_the_sync_of_one_directory_is_none_of_another() -> None:
+    found = set()
+    for seed in range(20):
+        disk = FaultyDisk()
+        disk.open_append("above", create=True)
+        disk.open_append(FILE, create=True)
+        disk.sync_directory("")
+        disk.crash(Random(seed))
+        assert disk.list("") == ["above"]
+        found.add(disk.exists(FILE))
+    assert found == {True, False}
