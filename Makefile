@@ -13,7 +13,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # Three workers to two cores: much is waiting for servers that elect, expire and restart.
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print(3 * os.cpu_count() // 2)')
 
-.PHONY: run test quick check fix sim chaos bench bench-calls bench-pipeline clean
+.PHONY: run test quick check fix sim chaos mutants bench bench-calls bench-pipeline clean
 .DEFAULT_GOAL := test
 
 # The service alone: no Java, no Spark.
@@ -59,6 +59,10 @@ sim: $(VENV)/test.stamp
 # Members of a real ensemble are killed for so long; an early acknowledgement has to be noticed.
 chaos: $(VENV)/test.stamp
 	$(BIN)/python -m pytest tests/chaos --chaos-seconds $(CHAOS_SECONDS)
+
+# Each rule is taken out of the code once, and the test that is named for it has to notice.
+mutants: $(VENV)/test.stamp
+	$(BIN)/python -m tests.mutants $(MUTANTS)
 
 bench/build/%: bench/%.c
 	@mkdir -p $(@D)

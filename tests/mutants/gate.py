@@ -1,0 +1,155 @@
+"""The gate: each mutant is made in a copy of the sources, and its killer has to fail there, and only there.
+
+    with bench(root) as workbench:
+        workbench.passes(killers)            on the sources as they are
+        workbench.verdict(mutant)            without the rule
+
+A killer that cannot run to its end (no such test, a mutant that cannot be imported, a hang) has killed nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import attrs
+
+from tests.mutants.mutant import SIMULATED, Mutant
+
+ROOT = Path(__file__).parents[2]
+COPIED = ("zab", "datatree", "session", "tests", "bench", "docs", "pyproject.toml", "Makefile", "README.md")
+"""What killers need: the sources, the tests and what some of these read."""
+
+KILLER_SECONDS = 180
+"""This only bounds a hang."""
+
+FAILED = 1
+"""The exit code of a pytest run in which a test failed; 2 and above: it did not come to that."""
+_SIMULATED_FAILURES = (1, 3, 4)
+"""Those of `zab simulate` (docs/simulator.md)."""
+
+
+class Verdict(enum.Enum):
+    """What became of a mutant."""
+
+    KILLED = "killed"
+    SURVIVED = "SURVIVED"
+    NOT_RUN = "NOT RUN"
+    """Its killer did not run to its end."""
+
+
+@attrs.frozen
+class Outcome:
+    """The exit code of a command, None if it hung, and what it printed."""
+
+    code: int | None
+    output: str
+
+
+@attrs.frozen
+class Workbench:
+    """A copy of the sources, one mutant at a time in it."""
+
+    directory: Path
+
+    def passes(self, killers: Sequence[str]) -> str:
+        """Run killers on the sources as they are: "", or what is wrong with them."""
+        tests = [killer for killer in killers if not killer.startswith(SIMULATED)]
+        commands = [pytest_command(tests)] if tests else []
+        commands += [command_of(killer) for killer in killers if killer.startswith(SIMULATED)]
+        for command in commands:
+            outcome = self._run(command, KILLER_SECONDS * max(1, len(killers) // 4))
+            if outcome.code != 0:
+                return outcome.output
+        return ""
+
+    def verdict(self, mutant: Mutant) -> tuple[Verdict, str]:
+        """Make the mutant and run its killer; with what that printed."""
+        outcome = self.run(mutant, command_of(mutant.killer))
+        failures = _SIMULATED_FAILURES if mutant.killer.startswith(SIMULATED) else (FAILED,)
+        if outcome.code == 0:
+            return Verdict.SURVIVED, outcome.output
+        return (Verdict.KILLED if outcome.code in failures else Verdict.NOT_RUN), outcome.output
+
+    def run(self, mutant: Mutant, command: Sequence[str]) -> Outcome:
+        """Make the mutant and run a command on it."""
+        with self._made(mutant):
+            return self._run(command, KILLER_SECONDS)
+
+    @contextlib.contextmanager
+    def _made(self, mutant: Mutant) -> Iterator[None]:
+        before = {
+            path: (self.directory / path).read_text(encoding="utf-8") for path in {edit.path for edit in mutant.edits}
+        }
+        try:
+            self._write(mutant.texts(self.directory))
+            yield
+        finally:
+            self._write(before)
+
+    def _write(self, texts: dict[str, str]) -> None:
+        """Write sources, and remove what was compiled of them: files of one size and second look the same."""
+        for name, text in texts.items():
+            path = self.directory / name
+            path.write_text(text, encoding="utf-8")
+            for compiled in (path.parent / "__pycache__").glob(f"{path.stem}.*.pyc"):
+                compiled.unlink()
+
+    def _run(self, command: Sequence[str], seconds: float) -> Outcome:
+        environment = {**os.environ, "PYTHONPATH": str(self.directory)}
+        # A run of the suite beside this one, or around it, has nothing to say to the killers.
+        for name in [name for name in environment if name.startswith("PYTEST_")]:
+            del environment[name]
+        process = subprocess.Popen(
+            command,
+            cwd=self.directory,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+        with process:
+            try:
+                output, _ = process.communicate(timeout=seconds)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, 9)
+                output, _ = process.communicate()
+                return Outcome(None, f"{output}\nnot done after {seconds:.0f} s")
+        return Outcome(process.returncode, output)
+
+
+@contextlib.contextmanager
+def bench(root: Path = ROOT) -> Iterator[Workbench]:
+    """A workbench with a copy of the repository at `root`; it is gone afterwards."""
+    with tempfile.TemporaryDirectory(prefix="zab-mutants-", ignore_cleanup_errors=True) as directory:
+        for name in COPIED:
+            source = root / name
+            if source.is_dir():
+                shutil.copytree(source, Path(directory, name), ignore=shutil.ignore_patterns("__pycache__", "build"))
+            elif source.exists():
+                shutil.copy2(source, Path(directory, name))
+        yield Workbench(Path(directory))
+
+
+def command_of(killer: str) -> list[str]:
+    """What runs a killer."""
+    if killer.startswith(SIMULATED):
+        return simulate_command(int(killer.removeprefix(SIMULATED)))
+    return pytest_command([killer])
+
+
+def simulate_command(seed: int) -> list[str]:
+    return [sys.executable, "-m", "zab.cli.main", "simulate", "--seed", str(seed)]
+
+
+def pytest_command(arguments: Sequence[str]) -> list[str]:
+    return [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *arguments]
