@@ -4,6 +4,7 @@ import pytest
 
 from datatree.errors import ErrorCode
 from zab import events as ev
+from zab import message as msg
 from zab.member import member as member_module
 from zab.member.inputs import SnapshotTaken, TreeRebuilt
 from zab.states import LEADING
@@ -179,21 +180,31 @@ def test_writes_are_refused_while_nobody_knows_whose_tree_is_right() -> None:
     assert len(digests(ensemble)) == 1
 
 
-def test_no_snapshot_is_taken_of_a_tree_that_may_be_wrong() -> None:
+def test_suspect_serves_nobody_and_takes_no_snapshot_until_it_knows_who_is_right(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its leader does not hear of it at once here; the answer to the next ping tells the same."""
+    monkeypatch.setitem(member_module._ON_CHECK, msg.Suspect, lambda *_: None)
     ensemble, client = ensemble_of(3, snapCount=4)
-    wrong, other = ensemble.others(ensemble.leader)
-    spoil(wrong)
-    wrong.keeps_rebuilt = True
+    suspect, other = ensemble.others(ensemble.leader)
+    at_suspect = ensemble.session(suspect)
+    spoil(suspect)
     write(ensemble, client, 2)
-    for server in (wrong, other):
-        for taken in server.snapshots:
+    assert at_suspect.is_closed
+    for server in (suspect, other):
+        while server.snapshots:
+            taken = server.snapshots.pop()
             taken.cursor.close()
             server.inputs.append(SnapshotTaken(taken.zxid))
-        ensemble.settle()
-        server.snapshots.clear()
+            ensemble.settle()
     write(ensemble, client, 8)
+    assert suspect.member.applied == other.member.applied, "it goes on applying: perhaps the leader is wrong"
+    assert not suspect.member.serving
     assert other.snapshots
-    assert not wrong.snapshots
+    assert not suspect.snapshots
+    ensemble.advance(TICK_MS)
+    assert said(suspect, "the tree is made anew")
+    assert suspect.member.serving
 
 
 def test_what_waits_for_a_tree_is_bounded_and_read_from_the_log_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -202,7 +213,9 @@ def test_what_waits_for_a_tree_is_bounded_and_read_from_the_log_again(monkeypatc
     wrong = ensemble.follower
     spoil(wrong)
     wrong.keeps_rebuilt = True
-    write(ensemble, client, 60)
+    write(ensemble, client, 2)
+    for number in range(60):
+        ensemble.do(client, client.create(b"/%d" % number))
     assert len(wrong.member._committed) < 15
     wrong.keeps_rebuilt = False
     wrong.inputs += wrong.rebuilt_held
@@ -210,7 +223,8 @@ def test_what_waits_for_a_tree_is_bounded_and_read_from_the_log_again(monkeypatc
     ensemble.advance(TICK_MS)
     assert wrong.member.serving
     assert len(digests(ensemble)) == 1
-    assert wrong.value(b"/a") == b"59"
+    assert all(wrong.value(b"/%d" % number) == b"" for number in range(60))
+    assert sum("this tree is wrong" in trace for trace in wrong.traces) == 1, "nothing of it was lost"
 
 
 def test_wrong_digest_in_the_log_does_not_stop_who_reads_it_later() -> None:

@@ -194,7 +194,7 @@ def test_a_snapshot_above_the_position_is_set_aside() -> None:
 def test_each_file_is_gone_for_good_before_the_next_is_removed() -> None:
     disk, _, log = aged()
     disk.log.clear()
-    removed = purge(disk, log)
+    removed = purge(disk, log).removed
     assert len(removed) > 2
     steps = [step for step in disk.log if ".index" not in step]
     assert steps == [step for path in removed for step in (f"remove {path}", "sync_directory version-1")]
