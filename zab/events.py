@@ -394,6 +394,14 @@ class AnswerPing:
 
 
 @attrs.define
+class LearnerDropped:
+    """A learner that served clients is none any more. What still waits on its link is not looked at, but for what it
+    says of sessions: that was in time (G1 expiry last)."""
+
+    link: Link
+
+
+@attrs.define
 class SyncConfirmed:
     """A quorum confirmed, after the question, that it follows us; the mark was at `zxid` when it was asked."""
 
@@ -450,6 +458,7 @@ Effect: TypeAlias = (
     | MarkMoved
     | RoleChanged
     | AnswerPing
+    | LearnerDropped
     | SyncConfirmed
     | MemberMessage
     | Halt

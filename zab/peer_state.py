@@ -310,6 +310,8 @@ class PeerState:
         self.trace(f"learner {handler.sid} is dropped: {reason}")
         del leading.handlers[handler.link]
         leading.acke_recv.discard(handler.sid)
+        if handler.served:
+            self.emit(ev.LearnerDropped(handler.link))
         self.release_snapshot(handler)
         if close:
             self.send(handler.link, msg.Refused(reason[:REASON_CHARACTERS_MAX]))

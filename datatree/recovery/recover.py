@@ -31,7 +31,16 @@ from attrs import define, field
 from datatree.log.aside import set_aside
 from datatree.log.batch import CHAIN_BYTES, Batch, Position, follows, genesis, imported
 from datatree.log.disk import Disk
-from datatree.log.epochs import COMMITTED, DIRECTORY, INITIALIZE, load_epochs, load_mark, load_member, take_marker
+from datatree.log.epochs import (
+    COMMITTED,
+    DIRECTORY,
+    INITIALIZE,
+    forget_member,
+    load_epochs,
+    load_mark,
+    load_member,
+    take_marker,
+)
 from datatree.log.frame import Bad, Frame, Scan, scan
 from datatree.log.segment import (
     SEGMENT_HEADER_BYTES,
@@ -152,6 +161,9 @@ def recover(disk: Disk, server_id: int | None = None, *, recent_bytes: int = REC
     if not run.damage:
         run.settle()  # `recovered` has the same list of log files
     recovered.marked = run.take_marker(is_known=load_member(disk) is not None)
+    if recovered.epochs is None and not run.damage:
+        # Else it would be a member as soon as it has written epochs, which is before it is one (B1 member record).
+        forget_member(disk)
     return recovered
 
 

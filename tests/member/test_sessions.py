@@ -6,6 +6,7 @@ from datatree.errors import ErrorCode
 from datatree.opcodes import OpCode
 from zab import events as ev
 from zab import message as msg
+from zab.ids import Link
 from zab.jute.handshake import ConnectRequest
 from zab.testing.members import TICK_MS, Client, Ensemble, Server
 from zab.wire.frames import frame
@@ -338,6 +339,35 @@ def test_touch_that_came_in_time_is_counted_before_expiry_in_the_same_turn() -> 
         if ensemble.now > 1_030_000:
             break
     assert not client.is_closed
+
+
+def test_g1_touch_of_a_learner_that_is_dropped_in_the_same_turn_is_counted_before_expiry() -> None:
+    """What it said waited on its link, in time, when the leader found that it has a newer link."""
+
+    def last_turn(*, dropped: bool) -> bool:
+        """Whether a session at a silent learner is alive after the turn in which it is due."""
+        ensemble = Ensemble(3)
+        leader, learner = ensemble.leader, ensemble.follower
+        client = ensemble.session(learner, timeout_ms=4_000)
+        assert client.response is not None
+        session = client.response.session_id
+        tracker = leader.member.sessions.tracker
+        assert tracker is not None
+        link = next(link for link, sid in leader.member.peer.learners.items() if sid == learner.sid)
+        ensemble.cut |= {server.sid for server in ensemble.others(leader)}
+        while dict(tracker.sets()).get(tracker.next_deadline) != [session]:
+            ensemble.now = leader.member.next_deadline()
+            ensemble.step(leader)
+        ensemble.now = tracker.next_deadline
+        if dropped:
+            touched = msg.Ping(leader.member.applied, 0, 0, [[session, 4_000]])
+            leader.inputs += [ev.QuorumLinkUp(Link(77), learner.sid, True), ev.MessageReceived(link, touched)]
+        ensemble.step(leader)
+        assert (link in leader.member.peer.learners) is not dropped
+        return tracker.is_alive(session)
+
+    assert not last_turn(dropped=False)
+    assert last_turn(dropped=True)
 
 
 def test_new_leader_gives_every_session_its_full_timeout_and_keeps_ephemerals() -> None:

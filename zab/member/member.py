@@ -109,6 +109,8 @@ class Member:
         """The tree is being made anew: nothing is applied meanwhile."""
         self.compare_later: ev.MemberMessage | None = None
         """The leader's question for the digest at a position that is not applied yet."""
+        self._dropped: set[Link] = set()
+        """Links of learners that were dropped in this turn, and had served clients."""
         self._asks = False
         """There is a new leader: it is asked whose tree is right, should this member have to know."""
         self._held_bytes = 0
@@ -170,6 +172,8 @@ class Member:
         deadline = self.peer.next_deadline()
         if deadline is not None and deadline <= now:
             self.tell(ev.TimePassed())
+        if self._dropped:
+            self._hear_the_dropped(inputs)
         if self._asks:
             self._asks = False
             wrong_trees.ask(self)
@@ -333,6 +337,19 @@ class Member:
         for link, tag in missed:
             if link in self.peer.learners:
                 self.send(link, msg.Revalidated(tag, False))
+
+    def _on_learner_dropped(self, effect: ev.LearnerDropped) -> None:
+        self._dropped.add(effect.link)
+
+    def _hear_the_dropped(self, inputs: Sequence[Input]) -> None:
+        """What dropped learners said of their sessions in this turn came before anything expires."""
+        waited = [
+            event.message for event in inputs if isinstance(event, ev.MessageReceived) and event.link in self._dropped
+        ]
+        for message in waited if self.sessions.tracker is not None else ():
+            if isinstance(message, msg.Ping):
+                self.sessions.learner_touched(message.touched, self.now)
+        self._dropped.clear()
 
     def _on_halt(self, effect: ev.Halt) -> None:
         self.halt(effect.reason)
@@ -647,6 +664,7 @@ _ON_EFFECT = dict(
         _on(ev.RoleChanged, Member._on_role_changed),
         _on(ev.ResetLog, Member._on_reset_log),
         _on(ev.AnswerPing, Member._on_answer_ping),
+        _on(ev.LearnerDropped, Member._on_learner_dropped),
         _on(ev.SyncConfirmed, Member._on_sync_confirmed),
         _on(ev.MemberMessage, Member._on_member_message),
         _on(ev.Halt, Member._on_halt),

@@ -184,6 +184,16 @@ def test_epochs_that_cannot_both_be_true_do_not_count():
     assert recover(disk).amnesiac
 
 
+def test_b1_a_member_record_without_epochs_goes_before_there_are_epochs_again():
+    """A learner saves epochs long before it is synchronized; if it ends there, it must not be a member then."""
+    disk, _, _ = lived()
+    disk.remove("version-1/acceptedEpoch")
+    assert recover(disk).amnesiac
+    save_epochs(disk, 9, 1)
+    assert recover(disk).amnesiac
+    assert load_member(disk) is None
+
+
 # The operator's word (B3).
 
 
