@@ -6,7 +6,7 @@ from datatree.errors import ErrorCode
 from zab import events as ev
 from zab import message as msg
 from zab.member import member as member_module
-from zab.member.inputs import SnapshotTaken, TreeRebuilt
+from zab.member.inputs import RebuildFailed, SnapshotTaken, TreeRebuilt
 from zab.states import LEADING
 from zab.testing.members import TICK_MS, Client, Ensemble, Server
 
@@ -225,6 +225,27 @@ def test_what_waits_for_a_tree_is_bounded_and_read_from_the_log_again(monkeypatc
     assert len(digests(ensemble)) == 1
     assert all(wrong.value(b"/%d" % number) == b"" for number in range(60))
     assert sum("this tree is wrong" in trace for trace in wrong.traces) == 1, "nothing of it was lost"
+
+
+def test_who_cannot_make_its_tree_anew_keeps_nobody_from_being_mended() -> None:
+    ensemble, client = ensemble_of(3)
+    lost, wrong = ensemble.others(ensemble.leader)
+    spoil(lost)
+    lost.keeps_rebuilt = True
+    write(ensemble, client, 2)
+    (rebuilt,) = lost.rebuilt_held
+    assert isinstance(rebuilt, TreeRebuilt)
+    lost.inputs.append(RebuildFailed(rebuilt.rebuild, "no snapshot can be read"))
+    write(ensemble, client, 2)
+    assert said(lost, "ALARM: the tree cannot be made anew from the own files: no snapshot can be read")
+    spoil(wrong)
+    write(ensemble, client, 2)
+    ensemble.advance(TICK_MS)
+    assert said(wrong, "the own files give digest")
+    assert wrong.member.serving
+    assert not lost.member.serving
+    assert lost.member.peer.history.last == wrong.member.peer.history.last, "it goes on logging"
+    assert lost.halted is None
 
 
 def test_wrong_digest_in_the_log_does_not_stop_who_reads_it_later() -> None:

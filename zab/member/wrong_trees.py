@@ -174,14 +174,16 @@ def _on_no_quorum(member: Member) -> None:
 
 def on_compare(member: Member, link: Link, sid: ServerId, message: msg.Compare) -> None:
     """The leader asks for this tree's digest."""
-    if message.zxid > member.applied:
+    is_wrong = member.check.wrong is not None
+    if message.zxid > member.applied and not is_wrong:
         member.compare_later = ev.MemberMessage(link, sid, message)
         return
-    if message.replay:
+    if message.replay and not is_wrong:
         replay(member, message.zxid)
         return
+    # Who waits for its tree may wait for long: the others are not to wait with it.
     own = member.digests.find(message.zxid)
-    member.send(link, msg.Compared(message.zxid, own or 0, own is not None, False))
+    member.send(link, msg.Compared(message.zxid, own or 0, own is not None, message.replay))
 
 
 def replay(member: Member, zxid: Zxid) -> None:
