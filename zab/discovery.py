@@ -260,7 +260,6 @@ def learner_start(peer: PeerState, now: int, leader: ServerId, role: State) -> N
 def learner_on_link_up(peer: PeerState, link: Link, sid: ServerId) -> None:
     """ConnectAndFollowerSendCEPOCH."""
     following = peer.following
-    following = peer.following
     if following is None or following.link is not None or following.leader != sid:
         peer.emit(ev.CloseLink(link, "this server is not our leader any more"))
         return

@@ -5,7 +5,6 @@ from random import Random
 
 import pytest
 
-from datatree.digest import DIGEST_VERSION
 from datatree.errors import ErrorCode
 from datatree.log.batch import SNAPSHOT, Batch, build
 from datatree.opcodes import OpCode
@@ -131,17 +130,6 @@ def test_e5_leader_raises_an_alarm_about_a_learner_with_another_digest() -> None
     assert alarms
     assert f"server {wrong.sid} has digest {wrong.member.tree.digest:016x}" in alarms[0]
     assert ensemble.leader.member.metrics.digest_mismatches_count >= 1
-
-
-def test_digest_of_another_version_is_not_compared() -> None:
-    ensemble = Ensemble(1)
-    member = ensemble.servers[1].member
-    batch = build(
-        bytes(16), epoch=9, first=9 << 32 | 1, count=1, time=1, flags=0, mark=member.applied, applied=member.applied,
-        digest=member.tree.digest ^ 1, digest_version=DIGEST_VERSION + 1, body=b"x",
-    )  # fmt: skip
-    member._check_digest(batch)
-    assert not member.halted
 
 
 def test_digests_of_the_newest_batch_ends_are_kept() -> None:
