@@ -221,7 +221,7 @@ async def test_malformed_message_never_ends_the_receiver(garbage):
     [
         frame_of(Hello(PROTOCOL_VERSION, 9)),
         frame_of(Hello(PROTOCOL_VERSION, 1)),
-        frame_of(Hello(2, 2)),
+        frame_of(Hello(PROTOCOL_VERSION - 1, 2)),
         frame_of(vote(1)),
         b"\xff\xff\xff\xff",
     ],

@@ -63,7 +63,7 @@ _PLAIN: Final = frozenset(
         *("stage", "observer", "holds", "marked", "position", "cursor", "decided", "reading", "installing", "served"),
         *("newleader_zxid", "acked", "confirmed", "counts_after_round", "round", "token", "mark"),
         *("epoch_saved", "fetching", "newleader", "synchronized", "up_to_date", "zxid", "chain", "batches"),
-        *("accepted", "current", "readmitting", "is_founder"),
+        *("accepted", "current", "readmitting", "is_founder", "offered", "keeps_record"),
     }
 )
 _KNOWN: Final = _LEFT_OUT | _SIDS | _LINKS | _PLAIN
