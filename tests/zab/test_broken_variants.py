@@ -154,14 +154,14 @@ def marker_counts_whatever_is_on_disk(patch: pytest.MonkeyPatch) -> None:
 
 
 VARIANTS: dict[Callable[..., None], int] = {
-    acknowledge_before_durable: 4,
+    acknowledge_before_durable: 14,
     current_epoch_before_history: 0,
-    commit_without_a_quorum: 1,
+    commit_without_a_quorum: 21,
     follow_a_leader_that_is_behind: 1,
-    count_an_amnesiac: 4,
+    count_an_amnesiac: 2,
     accept_any_batch_number: 21,
     newleader_before_the_history: 0,
-    answer_a_sync_without_a_quorum: 76,
+    answer_a_sync_without_a_quorum: 119,
     apply_before_the_mark: 0,
 }
 

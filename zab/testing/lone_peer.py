@@ -258,7 +258,7 @@ class LonePeer:
             server.member_messages.append(effect)
         elif isinstance(effect, ev.AnswerPing):
             return [ev.Send((effect.link,), msg.Ping(0, 0, 0, []))]
-        else:
+        elif not isinstance(effect, ev.LearnerDropped):  # there are no sessions
             if isinstance(effect, ev.ResetLog):
                 assert not self.peer.serving, "no tree is replaced under clients"
                 self.tree, server.applied = DataTree(), []
