@@ -3,10 +3,14 @@
 import pytest
 
 from datatree.errors import ErrorCode
+from datatree.log.zxid import Zxid
 from zab import events as ev
 from zab import message as msg
+from zab.ids import ServerId
 from zab.member import member as member_module
 from zab.member.inputs import RebuildFailed, SnapshotTaken, TreeRebuilt
+from zab.member.tree_check import Finding, TreeCheck
+from zab.quorum import Majority
 from zab.states import LEADING
 from zab.testing.members import TICK_MS, Client, Ensemble, Server
 
@@ -73,6 +77,33 @@ def test_wrong_tree_of_a_learner_is_made_anew_and_only_its_clients_notice() -> N
     assert not client.is_closed
     assert ensemble.do(ensemble.session(wrong), client.get(b"/a")) is not None
     assert all(server.halted is None for server in ensemble.servers.values())
+
+
+def test_tree_that_takes_long_to_make_is_made_once_and_said_to_be_wrong_once() -> None:
+    """Pings go on meanwhile, with a digest that is known to be wrong."""
+    ensemble, client = ensemble_of(3)
+    leader = ensemble.leader
+    wrong, other = ensemble.others(leader)
+    spoil(wrong)
+    wrong.keeps_rebuilt = True
+    write(ensemble, client, 2)
+    for _ in range(5):
+        ensemble.advance(TICK_MS)
+        write(ensemble, client, 1)
+    (rebuilt,) = wrong.rebuilt_held
+    assert sum("ALARM" in trace for trace in leader.traces) <= 1
+    wrong.inputs.append(rebuilt)
+    wrong.keeps_rebuilt = False
+    ensemble.advance(TICK_MS)
+    assert wrong.member.serving
+    assert not leader.member.check.mending
+    # Where it is wrong once more, that is seen once more.
+    spoil(wrong)
+    write(ensemble, client, 2)
+    ensemble.advance(TICK_MS)
+    assert sum("the tree is made anew" in trace for trace in wrong.traces) == 2
+    assert wrong.member.serving
+    assert wrong.member.tree.digest == other.member.tree.digest
 
 
 @pytest.mark.parametrize("size", [3, 5])
@@ -225,6 +256,42 @@ def test_what_waits_for_a_tree_is_bounded_and_read_from_the_log_again(monkeypatc
     assert len(digests(ensemble)) == 1
     assert all(wrong.value(b"/%d" % number) == b"" for number in range(60))
     assert sum("this tree is wrong" in trace for trace in wrong.traces) == 1, "nothing of it was lost"
+
+
+def test_one_repair_for_a_zxid_and_one_at_a_time() -> None:
+    check = TreeCheck(Majority(frozenset({ServerId(1)})))
+    assert check.judge(Zxid(5), 1, 2) is Finding.WRONG
+    assert check.judge(Zxid(6), 3, 4) is Finding.UNKNOWN, "it is being made anew"
+    check.rebuilt()
+    assert check.judge(Zxid(6), 4, 4) is Finding.RIGHT
+    assert check.judge(Zxid(5), 1, 2) is Finding.WRONG_AGAIN
+
+
+def test_nobody_decides_for_good_that_nobody_can_decide() -> None:
+    """The leader asks again: a member that was mended or started again has another digest now."""
+    ensemble, client = ensemble_of(3)
+    leader = ensemble.leader
+    gone, other = ensemble.others(leader)
+    stop(ensemble, gone)
+    spoil(other)
+    wrong_digest = other.member.tree.digest
+    other.keeps_rebuilt = True
+    write(ensemble, client, 2)
+    (rebuilt,) = other.rebuilt_held
+    assert isinstance(rebuilt, TreeRebuilt)
+    other.inputs.append(TreeRebuilt(rebuilt.rebuild, rebuilt.tree, wrong_digest))
+    ensemble.settle()
+    assert leader.member.check.undecided is not None
+    tree = other.member.tree
+    tree.digest = tree.recompute_digest()  # as after a start
+    other.member.digests.clear()
+    other.member.digests.record(tree.applied, tree.digest)
+    ensemble.advance(TICK_MS)
+    write(ensemble, client, 2)
+    ensemble.advance(TICK_MS)
+    assert leader.member.check.undecided is None
+    assert write(ensemble, client, 2) == [0, 0]
+    assert other.member.serving
 
 
 def test_who_cannot_make_its_tree_anew_keeps_nobody_from_being_mended() -> None:

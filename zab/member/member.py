@@ -363,6 +363,9 @@ class Member:
             on_check(self, effect.link, effect.sid, effect.message)
         elif self.serving:
             _ON_MESSAGE[type(effect.message)](self, effect.link, effect.sid, effect.message)
+        elif isinstance(effect.message, msg.Ping):
+            # Its touches count for nothing: a leader that begins to serve gives every session its full timeout.
+            wrong_trees.on_ping(self, effect.sid, effect.message)
         elif self.peer.serving:
             self._early.append(effect)
 

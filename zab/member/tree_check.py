@@ -40,7 +40,7 @@ class Finding(Enum):
     WRONG = "wrong"
     WRONG_AGAIN = "wrong again"
     UNKNOWN = "unknown"
-    """It does not remember that position."""
+    """It does not remember that position; or it is known to be wrong, and is being made anew."""
 
 
 @attrs.frozen
@@ -93,6 +93,8 @@ class TreeCheck:
         """The leader's."""
         self.undecided: Comparison | None = None
         """The leader's, when everybody has made its tree anew and no quorum agrees."""
+        self.mending: set[ServerId] = set()
+        """The leader's: members whose trees are known to be wrong, until one of their digests is right again."""
         self._settled: deque[Zxid] = deque(maxlen=SETTLED_COUNT_MAX)
         self._repaired: set[Zxid] = set()
 
@@ -111,7 +113,7 @@ class TreeCheck:
 
     def judge(self, zxid: Zxid, own: int | None, digest: int) -> Finding:
         """A quorum has this digest at a batch end, where this tree's was `own`, None if that is not remembered."""
-        if own is None:
+        if own is None or self.wrong is not None:
             return Finding.UNKNOWN
         if own == digest:
             if self.suspicion is not None:
@@ -154,6 +156,7 @@ class TreeCheck:
         comparison.told[sid] = digest
         agreed = comparison.agreed(self._quorum)
         if agreed is not None:
+            self.mending |= {other for other, known in comparison.told.items() if known not in (agreed, None)}
             self.comparison = self.undecided = None
         return agreed
 
@@ -172,3 +175,4 @@ class TreeCheck:
     def drop_role(self) -> None:
         """Comparisons are one leader's."""
         self.comparison = self.undecided = None
+        self.mending.clear()

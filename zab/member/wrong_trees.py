@@ -110,15 +110,16 @@ def _ask_learners(member: Member) -> None:
 def on_ping(member: Member, sid: ServerId, message: msg.Ping) -> None:
     """A learner's digest, with the answer to a ping."""
     own = member.digests.find(message.applied)
-    if own is not None and own != message.digest and member.check.comparison is None:
+    if own == message.digest:
+        member.check.mending.discard(sid)
+    elif own is not None and sid not in member.check.mending and member.check.comparison is None:
         member.metrics.digest_mismatches_count += 1
         member.trace(
             f"ALARM: server {sid} has digest {message.digest:016x} at {message.applied:#x}, this one has {own:016x}"
         )
         compare(member, Zxid(message.applied))
-    undecided = member.check.undecided
-    if undecided is not None and sid not in undecided.told:
-        compare(member, Zxid(member.applied))
+    if member.check.undecided is not None:
+        compare(member, Zxid(member.applied))  # whoever came, or was started again, may decide it
     _ask_learners(member)
     _consider(member)
 
@@ -156,7 +157,9 @@ def _consider(member: Member) -> None:
 def _on_no_quorum(member: Member) -> None:
     check = member.check
     assert check.comparison is not None
-    if check.comparison.is_replay:
+    if check.undecided is not None:
+        check.give_up()  # as before
+    elif check.comparison.is_replay:
         undecided = check.give_up()
         member.trace(
             f"ALARM: no quorum has one digest, though all have made their trees anew: {undecided} -> writes are "

@@ -42,6 +42,7 @@ from zab.simulator.world.job_thread import JobThread
 from zab.simulator.world.process import Process
 from zab.simulator.world.schedule import MS
 
+REBUILD_TICKS_MAX: Final = 4
 SLICES_MAX: Final = 150
 """Slices of a snapshot that are written at one moment; a tree has 256 shards, each of which is a slice at first."""
 
@@ -160,7 +161,10 @@ class Tasks:
 
     def rebuild_tree(self, effect: RebuildTree) -> None:
         self._process.called()
-        self._jobs.run(lambda: self._rebuild(effect, wrong_trees.begin(effect, self.disk, self.storage.log)))
+        rebuild = wrong_trees.begin(effect, self.disk, self.storage.log)
+        # A large tree takes many pings.
+        delay_us = self._process.machine.rng.randrange(REBUILD_TICKS_MAX * self._config.tick_time_ms * MS)
+        self._jobs.run(lambda: self._process.later(delay_us, lambda: self._rebuild(effect, rebuild)))
 
     def _rebuild(self, effect: RebuildTree, rebuild: Rebuild) -> None:
         with self._process.ends_by(PowerLossError):
