@@ -42,7 +42,8 @@ from zab.simulator.world.job_thread import JobThread
 from zab.simulator.world.process import Process
 from zab.simulator.world.schedule import MS
 
-REBUILD_TICKS_MAX: Final = 4
+REBUILD_TICKS: Final = 3
+"""Making a tree anew takes fewer ticks than this, and as long as some pings on most servers."""
 SLICES_MAX: Final = 150
 """Slices of a snapshot that are written at one moment; a tree has 256 shards, each of which is a slice at first."""
 
@@ -162,8 +163,7 @@ class Tasks:
     def rebuild_tree(self, effect: RebuildTree) -> None:
         self._process.called()
         rebuild = wrong_trees.begin(effect, self.disk, self.storage.log)
-        # A large tree takes many pings.
-        delay_us = self._process.machine.rng.randrange(REBUILD_TICKS_MAX * self._config.tick_time_ms * MS)
+        delay_us = self._process.sid % REBUILD_TICKS * self._config.tick_time_ms * MS
         self._jobs.run(lambda: self._process.later(delay_us, lambda: self._rebuild(effect, rebuild)))
 
     def _rebuild(self, effect: RebuildTree, rebuild: Rebuild) -> None:
