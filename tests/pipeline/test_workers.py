@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
+import os
+import socket
+import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
+from pyspark.serializers import CloudPickleSerializer, read_int, write_int, write_with_length
 from pyspark.sql.datasource import DataSource, InputPartition
-from pyspark.sql.types import StructType
+from pyspark.sql.streaming import python_streaming_source_runner as runner
+from pyspark.sql.types import LongType, StructField, StructType
 
 from tests.pipeline.rigs.ensembles import Directories
 from zab.pipeline import workers
@@ -22,6 +29,7 @@ from zab.pipeline.workers import begin_task, map_batches
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+PATIENCE_SECONDS = 120
 IMPORTED_MIN = 20_000
 """So many objects at the least that the collector knows come with PySpark and Arrow."""
 
@@ -101,3 +109,38 @@ def test_sparks_workers_are_known_by_their_environment(spark: SparkSession) -> N
     """The variable is Spark's, and nothing but PySpark's sources says what it is for."""
     counts = map_batches(spark.range(2), frozen_count, "count bigint").collect()
     assert min(row["count"] for row in counts) > IMPORTED_MIN
+
+
+ROWS_IN_BATCH = 10_000
+
+
+def test_a_streams_process_that_spark_has_left_says_nothing(tmp_path: Path) -> None:
+    """Spark stops a stream by closing the connection to it, also while an answer is on its way: that resets it.
+
+    PySpark's process has no other way to end then than by an exception, on the driver's standard error."""
+    command = [sys.executable, "-m", runner.__name__]
+    with contextlib.ExitStack() as stack:
+        server = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+        server.settimeout(PATIENCE_SECONDS)
+        port = str(server.getsockname()[1])
+        environment = {**os.environ, "PYTHON_WORKER_FACTORY_PORT": port, "PYTHON_WORKER_FACTORY_SECRET": "s"}
+        process = stack.enter_context(subprocess.Popen(command, env=environment, stderr=subprocess.PIPE))
+        connection, _ = server.accept()
+        connection.settimeout(PATIENCE_SECONDS)
+        with connection, connection.makefile("rwb") as stream:
+            assert stream.read(read_int(stream)) == b"s"
+            write_with_length(b"ok", stream)
+            write_with_length(b"%d.%d" % sys.version_info[:2], stream)
+            write_with_length(bytes(tmp_path), stream)
+            write_int(0, stream)
+            write_with_length(CloudPickleSerializer().dumps(LogSource({"dirs": str(tmp_path)})), stream)
+            write_with_length(StructType([StructField("zxid", LongType())]).json().encode(), stream)
+            write_int(ROWS_IN_BATCH, stream)
+            stream.flush()
+            assert (read_int(stream), read_int(stream)) == (process.pid, 0)
+            write_int(runner.CHECK_SUPPORTED_FEATURES_ID, stream)
+            stream.flush()
+            assert connection.recv(1, socket.MSG_PEEK)
+        assert process.stderr is not None
+        assert process.stderr.read() == b""
+        assert process.wait(PATIENCE_SECONDS) != 0

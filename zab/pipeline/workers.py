@@ -4,6 +4,10 @@ PySpark has such a process collect all garbage after each task, and with it look
 65 ms with pandas and Arrow, more than a short task itself takes, and as much for each source that is planned. So a
 task that finds more imported than the one before it puts all there is by then out of the collector's sight. A process
 that serves one task alone, and the driver, are left as they are.
+
+PySpark's process for the source of a stream ends by an exception when Spark stops the stream. If an answer was on its
+way then, the connection is reset, and the exception cannot be told to Spark: it would be printed beside what the
+driver says, for a stream that was stopped as it should be.
 """
 
 import gc
@@ -11,6 +15,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
+from types import TracebackType
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import pyarrow as pa
@@ -18,7 +23,7 @@ import pyarrow as pa
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["begin_task", "map_batches"]
+__all__ = ["begin_stream", "begin_task", "map_batches"]
 
 Batches: TypeAlias = Iterator[pa.RecordBatch]
 
@@ -35,6 +40,18 @@ def begin_task() -> None:
     if _IS_REUSED in os.environ and len(sys.modules) > _modules_frozen:
         _modules_frozen = len(sys.modules)
         gc.freeze()
+
+
+def begin_stream() -> None:
+    """To be called first by what Spark calls in the process of a stream's source."""
+    sys.excepthook = _print_but_for_lost_connections
+
+
+def _print_but_for_lost_connections(
+    kind: type[BaseException], error: BaseException, where: TracebackType | None
+) -> None:
+    if not isinstance(error, ConnectionError):
+        sys.__excepthook__(kind, error, where)
 
 
 def map_batches(frame: "DataFrame", function: Callable[[Batches], Batches], schema: str) -> "DataFrame":

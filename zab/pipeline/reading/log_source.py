@@ -31,7 +31,7 @@ from zab.pipeline.reading.planning import Task, plan, read_task, task_batches
 from zab.pipeline.reading.snapshot_source import SnapshotSource
 from zab.pipeline.reading.spans import Span
 from zab.pipeline.schema import DAMAGE, LOG, Column, arrow_schema, ddl
-from zab.pipeline.workers import begin_task
+from zab.pipeline.workers import begin_stream, begin_task
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -103,6 +103,7 @@ class LogSource(_Source):
         return _LogReader(_columns(schema, LOG, self.name()), self._tasks(whole_files=False))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        begin_stream()
         from zab.pipeline.streaming.stream import LogStreamReader
 
         return LogStreamReader(dict(self.options), _columns(schema, LOG, self.name()))
