@@ -4,11 +4,13 @@ import pytest
 
 from datatree.errors import ErrorCode
 from datatree.log.zxid import Zxid
+from datatree.tree import DataTree
 from zab import events as ev
 from zab import message as msg
 from zab.ids import ServerId
 from zab.member import member as member_module
-from zab.member.inputs import RebuildFailed, SnapshotTaken, TreeRebuilt
+from zab.member import tree_repair
+from zab.member.inputs import RebuildFailed, SnapshotTaken, TreeInstalled, TreeRebuilt
 from zab.member.tree_check import Finding, TreeCheck
 from zab.quorum import Majority
 from zab.states import LEADING
@@ -174,21 +176,31 @@ def test_without_a_quorum_of_digests_all_make_their_trees_anew(leads: bool) -> N
     assert not other.member.check.is_doubtful
 
 
-def test_writes_are_refused_while_nobody_knows_whose_tree_is_right() -> None:
+def ensemble_without_a_quorum() -> tuple[Ensemble, Client, Server, Server]:
+    """Two of three are there, one of them is wrong, and its own files say the same as its memory. Besides the ensemble
+    and a client: who is gone, and who is wrong."""
     ensemble, client = ensemble_of(3)
-    leader = ensemble.leader
-    gone, other = ensemble.others(leader)
+    gone, other = ensemble.others(ensemble.leader)
     stop(ensemble, gone)
     spoil(other)
-    wrong_digest = other.member.tree.digest
-    zxid = other.member.applied
-    other.keeps_rebuilt = True  # its own files say the same as its memory
+    zxid, wrong_digest = other.member.applied, other.member.tree.digest
+    other.keeps_rebuilt = True
     write(ensemble, client, 2)
     (rebuilt,) = other.rebuilt_held
     assert isinstance(rebuilt, TreeRebuilt)
     assert rebuilt.rebuild.zxid == zxid
     other.inputs.append(TreeRebuilt(rebuilt.rebuild, rebuilt.tree, wrong_digest))
     ensemble.settle()
+    return ensemble, client, gone, other
+
+
+def test_writes_are_refused_while_nobody_knows_whose_tree_is_right() -> None:
+    ensemble, client, gone, other = ensemble_without_a_quorum()
+    leader = ensemble.leader
+    undecided = leader.member.check.undecided
+    assert undecided is not None
+    wrong_digest = other.member.digests.at(undecided.zxid)
+    assert wrong_digest != leader.member.digests.at(undecided.zxid)
     assert said(leader, "no quorum has one digest, though all have made their trees anew")
     assert said(leader, f"{other.sid}: {wrong_digest:016x}")
     before = leader.member.tree.digest
@@ -239,7 +251,7 @@ def test_suspect_serves_nobody_and_takes_no_snapshot_until_it_knows_who_is_right
 
 
 def test_what_waits_for_a_tree_is_bounded_and_read_from_the_log_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(member_module, "HELD_BYTES_MAX", 2_000)
+    monkeypatch.setattr(tree_repair, "HELD_BYTES_MAX", 2_000)
     ensemble, client = ensemble_of(3)
     wrong = ensemble.follower
     spoil(wrong)
@@ -247,7 +259,7 @@ def test_what_waits_for_a_tree_is_bounded_and_read_from_the_log_again(monkeypatc
     write(ensemble, client, 2)
     for number in range(60):
         ensemble.do(client, client.create(b"/%d" % number))
-    assert len(wrong.member._committed) < 15
+    assert len(wrong.member.committed) < 15
     wrong.keeps_rebuilt = False
     wrong.inputs += wrong.rebuilt_held
     ensemble.settle()
@@ -256,6 +268,52 @@ def test_what_waits_for_a_tree_is_bounded_and_read_from_the_log_again(monkeypatc
     assert len(digests(ensemble)) == 1
     assert all(wrong.value(b"/%d" % number) == b"" for number in range(60))
     assert sum("this tree is wrong" in trace for trace in wrong.traces) == 1, "nothing of it was lost"
+
+
+def test_leader_that_makes_its_tree_anew_proposes_no_more_than_may_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And the comparison for which it does so has an end."""
+    monkeypatch.setattr(tree_repair, "HELD_BYTES_MAX", 2_000)
+    ensemble, client = ensemble_of(3)
+    leader = ensemble.leader
+    gone, other = ensemble.others(leader)
+    stop(ensemble, gone)
+    spoil(other)
+    leader.keeps_rebuilt = True
+    answered = write(ensemble, client, 2)
+    for number in range(60):
+        ensemble.do(client, client.create(b"/%d" % number))
+    assert not client.is_closed, "its clients wait"
+    assert 0 < len(leader.member.committed) < 15
+    assert not client.replies()
+    leader.inputs += leader.rebuilt_held
+    ensemble.settle()
+    assert [error for _, error, _ in client.replies()] == [0] * (62 - len(answered))
+    assert leader.member.check.comparison is None
+    ensemble.advance(TICK_MS)
+    assert other.member.serving
+    assert leader.member.tree.digest == other.member.tree.digest
+
+
+def test_what_was_dropped_is_of_no_interest_to_another_lineage(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tree_repair, "HELD_BYTES_MAX", 2_000)
+    ensemble, client = ensemble_of(3)
+    wrong = ensemble.follower
+    spoil(wrong)
+    wrong.keeps_rebuilt = True
+    for number in range(60):
+        ensemble.do(client, client.create(b"/%d" % number))
+    assert wrong.member.repair is not None
+    assert wrong.member.repair.dropped_to > wrong.member.applied
+    wrong.inputs.append(TreeInstalled(DataTree()))
+    wrong.inputs += wrong.rebuilt_held
+    ensemble.settle()
+    assert wrong.member.applied == 0, "the tree that was made is of the old one"
+    tree_repair.replay(wrong.member, Zxid(0))
+    ensemble.step(wrong)
+    wrong.inputs += wrong.rebuilt_held[1:]
+    ensemble.step(wrong)
+    assert wrong.member.repair is None
+    assert wrong.halted is None
 
 
 def test_one_repair_for_a_zxid_and_one_at_a_time() -> None:
@@ -269,18 +327,8 @@ def test_one_repair_for_a_zxid_and_one_at_a_time() -> None:
 
 def test_nobody_decides_for_good_that_nobody_can_decide() -> None:
     """The leader asks again: a member that was mended or started again has another digest now."""
-    ensemble, client = ensemble_of(3)
+    ensemble, client, _, other = ensemble_without_a_quorum()
     leader = ensemble.leader
-    gone, other = ensemble.others(leader)
-    stop(ensemble, gone)
-    spoil(other)
-    wrong_digest = other.member.tree.digest
-    other.keeps_rebuilt = True
-    write(ensemble, client, 2)
-    (rebuilt,) = other.rebuilt_held
-    assert isinstance(rebuilt, TreeRebuilt)
-    other.inputs.append(TreeRebuilt(rebuilt.rebuild, rebuilt.tree, wrong_digest))
-    ensemble.settle()
     assert leader.member.check.undecided is not None
     tree = other.member.tree
     tree.digest = tree.recompute_digest()  # as after a start

@@ -40,11 +40,6 @@ class Digests:
         """The digest at a batch end; None if it is not remembered."""
         return self._by_zxid.get(zxid)
 
-    def differs(self, zxid: int, digest: int) -> int | None:
-        """This member's own digest at `zxid` if it is known and another one; else None."""
-        own = self._by_zxid.get(zxid, digest)
-        return None if own == digest else own
-
     def clear(self) -> None:
         """Another tree has taken the place of the one these belong to."""
         self._by_zxid.clear()

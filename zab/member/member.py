@@ -27,7 +27,7 @@ Not here: the way of a request (`processor`), the protocol between members (`zab
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any, TypeAlias, TypeVar, get_args
 
@@ -44,7 +44,7 @@ from session.identity import NO_SESSION, SessionId, SessionIds
 from zab import events as ev
 from zab import message as msg
 from zab.ids import Link, ServerId
-from zab.member import four_letter, wrong_trees
+from zab.member import four_letter, tree_repair, wrong_trees
 from zab.member.cleanup import Cleanup
 from zab.member.connection import ClientConnection, Clients, Closing, Stage
 from zab.member.digests import Digests
@@ -57,7 +57,6 @@ from zab.member.inputs import (
     LookedBack,
     MemberEffect,
     RebuildFailed,
-    RebuildTree,
     SnapshotFailed,
     SnapshotTaken,
     TakeSnapshot,
@@ -72,6 +71,7 @@ from zab.member.restore import restored_of, schedule_of, settings_of, tree_of
 from zab.member.sessions import Sessions
 from zab.member.settings import Config
 from zab.member.tree_check import Difference, TreeCheck
+from zab.member.tree_repair import Repair
 from zab.peer import Peer
 from zab.peer_state import Restored, Settings
 from zab.states import LEADING, LOOKING
@@ -79,10 +79,6 @@ from zab.wire.frames import LENGTH_BYTES, FrameError
 
 APPLIED_COUNT_MAX = 500
 """Transactions applied in a turn, or one batch: some 3 ms of sets, 10 ms of creates."""
-
-
-HELD_BYTES_MAX = 64 << 20
-"""Committed batches that wait in memory while a tree is made anew; more are read from the log again."""
 
 MakePeer: TypeAlias = Callable[[Settings, Restored, Random], Peer]
 
@@ -105,7 +101,7 @@ class Member:
         self.server_id = ServerId(config.server_id)
         self.digests = Digests()
         self.check = TreeCheck(self.peer.settings.quorum)
-        self.rebuild: RebuildTree | None = None
+        self.repair: Repair | None = None
         """The tree is being made anew: nothing is applied meanwhile."""
         self.compare_later: ev.MemberMessage | None = None
         """The leader's question for the digest at a position that is not applied yet."""
@@ -113,9 +109,6 @@ class Member:
         """Links of learners that were dropped in this turn, and had served clients."""
         self._asks = False
         """There is a new leader: it is asked whose tree is right, should this member have to know."""
-        self._held_bytes = 0
-        self._dropped_to = Zxid(0)
-        """Committed batches up to here were dropped while the tree was made anew."""
         self.serving = False
         """Whether clients are served: the peer serves, and what was committed before is applied."""
         self.halted = False
@@ -126,13 +119,10 @@ class Member:
         self.now = now
         """Monotonic ms of the last turn."""
         self._wall = wall
-        self._committed: deque[Batch] = deque()
+        self.committed: deque[Batch] = deque()
+        """What is not applied yet."""
         self._early: list[ev.MemberMessage] = []
         self._cleanup: Cleanup | None = None
-        self._snapshot_zxid: int | None = None
-        """Of the snapshot that is being written."""
-        self._snapshot_due: Batch | None = None
-        """The newest batch that was applied since a snapshot became due while another one was being written."""
         self._verdicts: list[tuple[Link, msg.Revalidated]] = []
         self._asked: list[tuple[Link | None, int]] = []
         self._questions: dict[int, list[tuple[Link | None, int]]] = {}
@@ -189,7 +179,7 @@ class Member:
     def has_more(self) -> bool:
         """Whether the turn's budgets left something for the next one. To be asked after the host has sent what there
         was to send, since that makes room for more."""
-        applies = bool(self._committed) and self.rebuild is None
+        applies = bool(self.committed) and self.repair is None
         return applies or self.processor.change_feed.is_due or self.limits.is_any_with_room_again
 
     def next_deadline(self) -> int:
@@ -214,6 +204,9 @@ class Member:
                 on_effect(self, effect)
             else:
                 self._effects.append(effect)
+
+    def want(self, effect: MemberEffect) -> None:
+        self._effects.append(effect)
 
     def send(self, link: Link, message: msg.Message) -> None:
         self._effects.append(ev.Send((link,), message))
@@ -264,7 +257,8 @@ class Member:
                 f"this wall clock says {self._wall} ms, the newest batch is of {processor.newest_time} ms "
                 "-> the times of batches go back to the clock"
             )
-        for proposal in processor.proposals(self.peer.next_zxid, self._wall):
+        next_zxid = self.peer.next_zxid if tree_repair.has_room(self) else lambda: None
+        for proposal in processor.proposals(next_zxid, self._wall):
             self.metrics.proposal_count += 1
             self.tell(proposal)
         self._is_stalled = bool(processor.intake)
@@ -301,9 +295,9 @@ class Member:
     # ---------------------------------------------------------------------------------------------- effects of the peer
 
     def _on_deliver(self, effect: ev.Deliver) -> None:
-        self._committed.extend(effect.batches)
-        if self.rebuild is not None:
-            self._hold(effect.batches)
+        self.committed.extend(effect.batches)
+        if self.repair is not None:
+            tree_repair.hold(self, effect.batches)
         self.metrics.commit_count += sum(batch.count for batch in effect.batches)
 
     def _on_role_changed(self, effect: ev.RoleChanged) -> None:
@@ -403,8 +397,8 @@ class Member:
 
     def _apply_committed(self) -> None:
         count = 0
-        while self._committed and count < APPLIED_COUNT_MAX and self.rebuild is None:
-            batch = self._committed.popleft()
+        while self.committed and count < APPLIED_COUNT_MAX and self.repair is None:
+            batch = self.committed.popleft()
             self._check_digest(batch)
             self._apply(batch)
             count += batch.count
@@ -416,13 +410,13 @@ class Member:
         if self.compare_later is not None:
             self._compare_now(self.compare_later)
         self._finish_syncs()
-        if self.processor.schedule.applied(batch) or self._snapshot_due is not None:
+        if self.processor.schedule.applied(batch):
             self._take_snapshot(batch)
 
     def _check_digest(self, batch: Batch) -> None:
         """The leader's digest at an earlier batch end is that of this tree, or somebody is wrong (E5 digests)."""
-        own = self.digests.differs(batch.applied, batch.digest) if batch.digest_version == DIGEST_VERSION else None
-        if own is not None:
+        own = self.digests.find(batch.applied) if batch.digest_version == DIGEST_VERSION else None
+        if own not in (None, batch.digest):
             wrong_trees.suspect(self, Difference(Zxid(batch.applied), own, batch.digest))
 
     def _compare_now(self, question: ev.MemberMessage) -> None:
@@ -432,48 +426,25 @@ class Member:
             self.compare_later = None
             wrong_trees.on_compare(self, question.link, question.sid, question.message)
 
-    # ------------------------------------------------------------------------------------------- a tree made anew
+    def tell_replayed(self, zxid: Zxid, digest: int | None) -> None:
+        """What a tree made anew has there, None if that is not known, to whoever leads."""
+        if self.peer.state == LEADING:
+            wrong_trees.told(self, self.server_id, zxid, digest, is_replay=True)
+        elif self.peer.serving and self.peer.link_to_leader is not None:
+            self.send(self.peer.link_to_leader, msg.Compared(zxid, digest or 0, digest is not None, True))
 
-    def begin_rebuild(self, effect: RebuildTree) -> None:
-        """Have this tree made; nothing is applied until it is there."""
-        self.rebuild = effect
-        self._held_bytes = 0
-        self._effects.append(effect)
-        self._hold(self._committed)
-
-    def _hold(self, batches: Iterable[Batch]) -> None:
-        """Batches wait for the tree. Too many of them are read from the log again; a leader goes on with its tree."""
-        self._held_bytes += sum(len(batch.raw) for batch in batches)
-        if self._held_bytes > HELD_BYTES_MAX:
-            if self.peer.state == LEADING:
-                self.rebuild = None
-            else:
-                self._dropped_to = self._committed[-1].zxid
-                self._committed.clear()
-                self._held_bytes = 0
-
-    def go_on(self, tree: DataTree, zxid: Zxid, digest: int) -> None:
-        """Go on with this tree, the present one or one that takes its place and had that digest; with what the log has
-        beyond it first."""
-        if tree is not self.tree or tree.applied != self.applied:
-            self._take(tree, zxid, digest)
-        self.rebuild = None
-        if self._dropped_to > self.applied:
-            self.begin_rebuild(RebuildTree(Zxid(self.applied), None, self._dropped_to, tree))
+    # -------------------------------------------------------------------------------------------------------- snapshots
 
     def _take_snapshot(self, batch: Batch) -> None:
         """Take it now; or, of the tree as it is then, when the one that is being written ends (E3 same snapshots)."""
         if self.check.is_doubtful:
             return  # it may be wrong, and recovery would begin with it
-        if self._snapshot_zxid is not None:
-            if self._snapshot_due is None:
-                self.trace(
-                    f"the snapshot due at {batch.zxid:#x} waits: the one at {self._snapshot_zxid:#x} is not finished"
-                )
-            self._snapshot_due = batch
-            return
-        self._snapshot_zxid, self._snapshot_due = batch.zxid, None
-        self._effects.append(TakeSnapshot(batch.zxid, batch.chain, self.tree.begin_snapshot()))
+        schedule = self.processor.schedule
+        was_late = schedule.late is not None
+        if schedule.begin(batch):
+            self._effects.append(TakeSnapshot(batch.zxid, batch.chain, self.tree.begin_snapshot()))
+        elif not was_late:
+            self.trace(f"the snapshot due at {batch.zxid:#x} waits: the one at {schedule.writing:#x} is not finished")
 
     def _on_snapshot_taken(self, event: SnapshotTaken) -> None:
         self.metrics.snap_count += 1
@@ -485,23 +456,25 @@ class Member:
         self._snapshot_ended()
 
     def _snapshot_ended(self) -> None:
-        self._snapshot_zxid = None
-        if self._snapshot_due is not None:
-            self._take_snapshot(self._snapshot_due)
+        late = self.processor.schedule.ended()
+        if late is not None:
+            self._take_snapshot(late)
+
+    # ------------------------------------------------------------------------------------------------- another tree
 
     def _on_tree_installed(self, event: TreeInstalled) -> None:
         self._install(event.tree)
 
     def _install(self, tree: DataTree) -> None:
         """Another state takes the place of this one."""
-        self._committed.clear()
-        self._snapshot_due = None
-        self.rebuild = None
-        self._take(tree)
+        self.committed.clear()
+        self.processor.schedule.late = None
+        self.repair = None
+        self.take_tree(tree)
         if self.check.replaced():
             self.tell(ev.Doubted(False, "another tree has taken the place of the wrong one"))
 
-    def _take(self, tree: DataTree, zxid: Zxid = BEFORE_ALL, digest: int = 0) -> None:
+    def take_tree(self, tree: DataTree, zxid: Zxid = BEFORE_ALL, digest: int = 0) -> None:
         """Replace the tree, by one that had this digest there. No client is served meanwhile."""
         assert not self.serving
         tree.config = str(self.config.ensemble).encode()
@@ -518,9 +491,9 @@ class Member:
 
     def _start_serving(self) -> None:
         """Begin to serve clients, once the peer serves and everything that was committed before is applied."""
-        if self.serving or self._committed or self.halted or not self.peer.serving:
+        if self.serving or self.committed or self.halted or not self.peer.serving:
             return
-        if self.check.is_doubtful or self.rebuild is not None:
+        if self.check.is_doubtful or self.repair is not None:
             return
         self.serving = True
         if self.peer.state == LEADING:
@@ -651,8 +624,8 @@ _ON_INPUT = dict(
         _on(SnapshotTaken, Member._on_snapshot_taken),
         _on(SnapshotFailed, Member._on_snapshot_failed),
         _on(TreeInstalled, Member._on_tree_installed),
-        _on(TreeRebuilt, wrong_trees.on_rebuilt),
-        _on(RebuildFailed, wrong_trees.on_rebuild_failed),
+        _on(TreeRebuilt, tree_repair.on_rebuilt),
+        _on(RebuildFailed, tree_repair.on_rebuild_failed),
         _on(ChangesRead, lambda member, event: member.processor.change_feed.read(event)),
         _on(LookedBack, lambda member, event: member.processor.change_feed.looked_back(event)),
         _on(ev.TimePassed, lambda _member, _event: None),

@@ -284,9 +284,8 @@ class Processor:
             if size + len(write.body) > bytes_max and txns:
                 break
             intake.popleft()
-            refused = write.refused
-            if self.refuses_writes and write.opcode not in _OF_SESSIONS:
-                refused = refused or _DATA_INCONSISTENCY
+            is_refused = self.refuses_writes and write.opcode not in _OF_SESSIONS
+            refused = write.refused or (_DATA_INCONSISTENCY if is_refused else 0)
             if refused:
                 txn = Txn(zxid, time, write.session, write.cxid, _ERROR, refused, b"", None, (write.opcode,))
             else:

@@ -1,9 +1,9 @@
 """When to take a snapshot: the leader flags a batch, and every member takes one after it (E3 same snapshots).
 
-Every member counts what it applied since the last flagged batch, so that whoever leads next goes on from there.
+Every member counts what it applied since the last flagged batch, so that whoever leads next goes on from there. While
+one is being written, the next one waits, and is then one of the tree as it is by then.
 
-Not here: taking the snapshot, which is a matter of the tree and of the host, and that it waits until the one before is
-finished (`member`).
+Not here: taking the snapshot, which is a matter of the tree and of the host (`member`).
 """
 
 from __future__ import annotations
@@ -22,6 +22,10 @@ class SnapshotSchedule:
         self.count = 0
         """Transactions applied since the last flagged batch."""
         self.bytes = 0
+        self.writing: int | None = None
+        """The zxid of the snapshot that is being written."""
+        self.late: Batch | None = None
+        """The newest batch that was applied since one became due that could not be taken yet."""
         self._proposed_count = 0
         self._proposed_bytes = 0
         self._flag_in_flight = False
@@ -39,7 +43,7 @@ class SnapshotSchedule:
         return SNAPSHOT
 
     def applied(self, batch: Batch) -> bool:
-        """A batch is applied; True: a snapshot is due."""
+        """A batch is applied; True: a snapshot is due, or one is late."""
         self._proposed_count = max(0, self._proposed_count - batch.count)
         self._proposed_bytes = max(0, self._proposed_bytes - len(batch.raw))
         if batch.flags & SNAPSHOT:
@@ -48,7 +52,20 @@ class SnapshotSchedule:
             return True
         self.count += batch.count
         self.bytes += len(batch.raw)
-        return False
+        return self.late is not None
+
+    def begin(self, batch: Batch) -> bool:
+        """A snapshot is due after this batch. True: it is to be taken now; False: when the one before has ended."""
+        if self.writing is not None:
+            self.late = batch
+            return False
+        self.writing, self.late = batch.zxid, None
+        return True
+
+    def ended(self) -> Batch | None:
+        """The snapshot is written, or given up; the batch after which another one is due, if one is."""
+        self.writing = None
+        return self.late
 
     def drop_role(self) -> None:
         """Forget what was proposed and not committed: it may never be committed."""

@@ -1,7 +1,8 @@
 """What members do about trees that differ (E6 wrong trees): functions on a `Member`, as the phases are on a peer.
 
-`tree_check` has the picture and the rules; this sends its messages, and acts on its verdicts. A wrong tree does not
-make a wrong log: whatever happens here, the log goes on, is acknowledged, and is what the tree is made from again.
+`tree_check` has the picture and the rules; this sends its messages, and acts on its verdicts; `tree_repair` has the
+tree made anew. A wrong tree does not make a wrong log: whatever happens here, the log goes on, is acknowledged, and is
+what the tree is made from again.
 
 A leader whose tree is wrong tells the verdict first, so that the others serve again, and then leaves its role; it is no
 candidate until it has its tree.
@@ -11,50 +12,24 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from datatree.log.disk import Disk
-from datatree.log.transaction_log import TransactionLog
 from datatree.log.zxid import Zxid
-from datatree.recovery.rebuild import Rebuild
-from datatree.tree import DataTree
 from zab import events as ev
 from zab import message as msg
 from zab.ids import Link, ServerId
-from zab.member.digests import Digests
-from zab.member.inputs import RebuildFailed, RebuildTree, TreeRebuilt
+from zab.member import tree_repair
 from zab.member.metrics import Metrics
-from zab.member.tree_check import Difference, Finding, TreeCheck
-from zab.peer import Peer
+from zab.member.tree_check import Difference, Finding
 from zab.states import LEADING
 
 
-class Member(Protocol):
+class Member(tree_repair.Member, Protocol):
     """What is needed of a `zab.member.member.Member`."""
 
-    check: TreeCheck
-    digests: Digests
     metrics: Metrics
-    peer: Peer
     server_id: ServerId
-    applied: int
-    rebuild: RebuildTree | None
     compare_later: ev.MemberMessage | None
 
-    @property
-    def tree(self) -> DataTree: ...
-
     def send(self, link: Link, message: msg.Message) -> None: ...
-
-    def trace(self, text: str) -> None: ...
-
-    def tell(self, event: ev.Event) -> None: ...
-
-    def halt(self, reason: str) -> None: ...
-
-    def stop_serving(self) -> None: ...
-
-    def begin_rebuild(self, effect: RebuildTree) -> None: ...
-
-    def go_on(self, tree: DataTree, zxid: Zxid, digest: int) -> None: ...
 
 
 def suspect(member: Member, difference: Difference) -> None:
@@ -169,7 +144,7 @@ def _on_no_quorum(member: Member) -> None:
         member.trace(f"no quorum has one digest: {check.comparison} -> all make their trees anew from their own files")
         zxid = check.replay().zxid
         _ask_learners(member)
-        replay(member, zxid)
+        tree_repair.replay(member, zxid)
 
 
 # ---------------------------------------------------------------------------------------------------- on every member
@@ -182,22 +157,11 @@ def on_compare(member: Member, link: Link, sid: ServerId, message: msg.Compare) 
         member.compare_later = ev.MemberMessage(link, sid, message)
         return
     if message.replay and not is_wrong:
-        replay(member, message.zxid)
+        tree_repair.replay(member, message.zxid)
         return
     # Who waits for its tree may wait for long: the others are not to wait with it.
     own = member.digests.find(message.zxid)
     member.send(link, msg.Compared(message.zxid, own or 0, own is not None, message.replay))
-
-
-def replay(member: Member, zxid: Zxid) -> None:
-    """Make the tree of that position from the own files, whatever its digest. A learner serves nobody meanwhile; a
-    leader does, since whoever forwards to it would wait for ever."""
-    if member.rebuild is not None:
-        _tell(member, zxid, None)
-        return
-    if member.peer.state != LEADING:
-        member.stop_serving()
-    member.begin_rebuild(RebuildTree(zxid, None, Zxid(member.applied)))
 
 
 def on_verdict(member: Member, _link: Link, _sid: ServerId, message: msg.Verdict) -> None:
@@ -215,78 +179,7 @@ def judge(member: Member, zxid: Zxid, digest: int) -> None:
     elif finding is Finding.WRONG:
         reason = f"this tree is wrong: its digest at {zxid:#x} is {own:016x}, that of a quorum {digest:016x}"
         member.trace(f"ALARM: {reason} -> make it anew from the own files, serve nobody and do not lead until then")
-        member.stop_serving()
         member.tell(ev.Doubted(True, reason))
-        member.begin_rebuild(RebuildTree(zxid, digest, Zxid(member.applied)))
+        tree_repair.mend(member, zxid, digest)
     elif finding is Finding.RIGHT and was_doubtful and not member.check.is_doubtful:
         member.trace(f"a quorum has the digest of this tree at {zxid:#x} -> serve clients again")
-
-
-def on_rebuilt(member: Member, event: TreeRebuilt) -> None:
-    """The own files have led to a tree."""
-    rebuild = event.rebuild
-    if member.rebuild is not rebuild:
-        return
-    if rebuild.start is not None:
-        member.go_on(event.tree, rebuild.zxid, event.digest)  # it only had to catch up
-    elif rebuild.digest is not None:
-        member.go_on(event.tree, rebuild.zxid, event.digest)
-        member.check.rebuilt()
-        member.trace(f"the tree is made anew, with the digest of a quorum at {rebuild.zxid:#x} -> serve clients again")
-        member.tell(ev.Doubted(False, "the tree is made anew"))
-    else:
-        _on_replayed(member, rebuild, event)
-
-
-def _on_replayed(member: Member, rebuild: RebuildTree, event: TreeRebuilt) -> None:
-    """If the own files say something else than this tree, the tree is wrong: they only hold what happened."""
-    own = member.digests.find(rebuild.zxid)
-    if own == event.digest:
-        member.go_on(member.tree, rebuild.zxid, event.digest)
-        _tell(member, rebuild.zxid, own)
-        return
-    reason = f"the own files give digest {event.digest:016x} at {rebuild.zxid:#x}, this tree has {own or 0:016x}"
-    member.trace(f"ALARM: {reason} -> go on with the tree of the files")
-    member.tell(ev.Doubted(True, reason))
-    member.stop_serving()
-    member.go_on(event.tree, rebuild.zxid, event.digest)
-    member.tell(ev.Doubted(False, "the tree is made anew"))
-    _tell(member, rebuild.zxid, event.digest)
-
-
-def on_rebuild_failed(member: Member, event: RebuildFailed) -> None:
-    """No own file leads there."""
-    if member.rebuild is not event.rebuild:
-        return
-    if event.rebuild.start is not None:
-        member.halt(f"committed batches cannot be read from the own log: {event.reason}")
-    elif event.rebuild.digest is None:
-        member.go_on(member.tree, event.rebuild.zxid, 0)
-        _tell(member, event.rebuild.zxid, None)
-    else:
-        member.trace(f"ALARM: the tree cannot be made anew from the own files: {event.reason}")
-
-
-def _tell(member: Member, zxid: Zxid, digest: int | None) -> None:
-    """What a tree made anew has there, to whoever leads."""
-    if member.peer.state == LEADING:
-        told(member, member.server_id, zxid, digest, is_replay=True)
-    elif member.peer.serving and member.peer.link_to_leader is not None:
-        member.send(member.peer.link_to_leader, msg.Compared(zxid, digest or 0, digest is not None, True))
-
-
-# ------------------------------------------------------------------------------------------------------- for the hosts
-
-
-def begin(effect: RebuildTree, disk: Disk, log: TransactionLog) -> Rebuild:
-    """The work of `RebuildTree`, to be done a step at a time beside the turns."""
-    return Rebuild(disk, log, log.lineage, effect.zxid, effect.digest, effect.until, effect.start)
-
-
-def answer(effect: RebuildTree, rebuild: Rebuild) -> TreeRebuilt | RebuildFailed:
-    """What it has come to. Raises OSError when a wrong snapshot cannot be set aside."""
-    rebuild.set_refused_aside()
-    if rebuild.tree is None:
-        return RebuildFailed(effect, "; ".join(rebuild.problems))
-    assert rebuild.digest_there is not None
-    return TreeRebuilt(effect, rebuild.tree, rebuild.digest_there)

@@ -21,7 +21,7 @@ from datatree.log.transaction_log import TransactionLog
 from datatree.snapshot import SnapshotWriter
 from zab.host.job_thread import JobThread
 from zab.host.journal import Journal
-from zab.member import wrong_trees
+from zab.member import tree_repair
 from zab.member.inputs import RebuildFailed, RebuildTree, SnapshotFailed, SnapshotTaken, TakeSnapshot, TreeRebuilt
 
 journal = Journal("snapshotter")
@@ -76,11 +76,11 @@ class Snapshotter(JobThread):
         self._post(SnapshotTaken(effect.zxid))
 
     def _rebuild(self, effect: RebuildTree) -> None:
-        rebuild = wrong_trees.begin(effect, self._disk, self._log)
+        rebuild = tree_repair.begin(effect, self._disk, self._log)
         if not self.in_slices(rebuild.step):
             return
         try:
-            self._post(wrong_trees.answer(effect, rebuild))
+            self._post(tree_repair.answer(effect, rebuild))
         except OSError as error:
             journal.error("a wrong snapshot cannot be set aside", reason=str(error))
             self._post(RebuildFailed(effect, str(error)))

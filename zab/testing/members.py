@@ -24,7 +24,7 @@ from zab.ids import Link, ServerId
 from zab.jute.framing import request_frame
 from zab.jute.handshake import ConnectRequest, ConnectResponse
 from zab.jute.replies import ReplyHeader, WatcherEvent, decode_body
-from zab.member import wrong_trees
+from zab.member import tree_repair
 from zab.member.config import Config, parse
 from zab.member.connection import ClientConnection, Closing
 from zab.member.inputs import (
@@ -260,10 +260,10 @@ class Server(DirectClients):
         pass
 
     def rebuild_tree(self, effect: RebuildTree) -> None:
-        rebuild = wrong_trees.begin(effect, self.disk, self.storage.log)
+        rebuild = tree_repair.begin(effect, self.disk, self.storage.log)
         while not rebuild.step():
             pass
-        (self.rebuilt_held if self.keeps_rebuilt else self.inputs).append(wrong_trees.answer(effect, rebuild))
+        (self.rebuilt_held if self.keeps_rebuilt else self.inputs).append(tree_repair.answer(effect, rebuild))
 
     def take_snapshot(self, effect: TakeSnapshot) -> None:
         self.snapshots.append(effect)

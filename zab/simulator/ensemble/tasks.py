@@ -22,7 +22,7 @@ from datatree.recovery.rebuild import Rebuild
 from datatree.snapshot import SnapshotWriter, snapshot_path
 from zab import events as ev
 from zab.ids import Link, ServerId
-from zab.member import wrong_trees
+from zab.member import tree_repair
 from zab.member.config import Config
 from zab.member.inputs import (
     Answer,
@@ -162,7 +162,7 @@ class Tasks:
 
     def rebuild_tree(self, effect: RebuildTree) -> None:
         self._process.called()
-        rebuild = wrong_trees.begin(effect, self.disk, self.storage.log)
+        rebuild = tree_repair.begin(effect, self.disk, self.storage.log)
         delay_us = self._process.sid % REBUILD_TICKS * self._config.tick_time_ms * MS
         self._jobs.run(lambda: self._process.later(delay_us, lambda: self._rebuild(effect, rebuild)))
 
@@ -172,7 +172,7 @@ class Tasks:
                 self._later(lambda: self._rebuild(effect, rebuild))
                 return
             try:
-                self.post(wrong_trees.answer(effect, rebuild))
+                self.post(tree_repair.answer(effect, rebuild))
             except OSError as error:
                 self.post(RebuildFailed(effect, str(error)))
         self._later(self._jobs.done)

@@ -1,0 +1,201 @@
+"""A tree that is made anew beside a member's turns, and the committed batches that wait for it (E6 wrong trees).
+
+    MEND        a quorum has another digest: the tree is made from the own files, and takes the place of this one
+    REPLAY      the leader asks what the own files say: if they say something else than this tree, the same
+    CATCH_UP    what was dropped meanwhile is read from the own log
+
+Nothing is applied until the tree is there. Batches wait in memory up to `HELD_BYTES_MAX`; beyond that a learner drops
+them, since its log has them, and a leader proposes nothing, since its clients wait for what is applied.
+
+Not here: whose tree is wrong (`tree_check`, `wrong_trees`), and reading the files (`datatree.recovery.rebuild`).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from enum import Enum
+from typing import Final, Protocol
+
+import attrs
+
+from datatree.log.batch import Batch
+from datatree.log.disk import Disk
+from datatree.log.transaction_log import TransactionLog
+from datatree.log.zxid import Zxid
+from datatree.recovery.rebuild import Rebuild
+from datatree.tree import DataTree
+from zab import events as ev
+from zab.member.digests import Digests
+from zab.member.inputs import MemberEffect, RebuildFailed, RebuildTree, TreeRebuilt
+from zab.member.tree_check import TreeCheck
+from zab.peer import Peer
+from zab.states import LEADING
+
+HELD_BYTES_MAX: Final = 64 << 20
+"""Committed batches that wait in memory while a tree is made anew."""
+
+
+class Purpose(Enum):
+    """See the module."""
+
+    MEND = "mend"
+    REPLAY = "replay"
+    CATCH_UP = "catch up"
+
+
+@attrs.define
+class Repair:
+    """What is made, and what waits for it."""
+
+    purpose: Purpose
+    effect: RebuildTree
+    held_bytes: int = 0
+    dropped_to: Zxid = Zxid(0)
+    """Committed batches up to here were dropped: the log has them."""
+
+
+class Member(Protocol):
+    """What is needed of a `zab.member.member.Member`."""
+
+    check: TreeCheck
+    digests: Digests
+    peer: Peer
+    applied: int
+    repair: Repair | None
+    committed: deque[Batch]
+
+    @property
+    def tree(self) -> DataTree: ...
+
+    def want(self, effect: MemberEffect) -> None: ...
+
+    def trace(self, text: str) -> None: ...
+
+    def tell(self, event: ev.Event) -> None: ...
+
+    def tell_replayed(self, zxid: Zxid, digest: int | None) -> None: ...
+
+    def halt(self, reason: str) -> None: ...
+
+    def stop_serving(self) -> None: ...
+
+    def take_tree(self, tree: DataTree, zxid: Zxid, digest: int) -> None: ...
+
+
+def mend(member: Member, zxid: Zxid, digest: int) -> None:
+    """This tree is wrong: a quorum has that digest there. It is made anew, and nobody is served until then."""
+    member.stop_serving()
+    _begin(member, Purpose.MEND, RebuildTree(zxid, digest, Zxid(member.applied)))
+
+
+def replay(member: Member, zxid: Zxid) -> None:
+    """Make the tree of that position from the own files, whatever its digest. A learner serves nobody meanwhile; a
+    leader does, since whoever forwards to it would wait for ever."""
+    if member.repair is not None:
+        member.tell_replayed(zxid, None)
+        return
+    if member.peer.state != LEADING:
+        member.stop_serving()
+    _begin(member, Purpose.REPLAY, RebuildTree(zxid, None, Zxid(member.applied)))
+
+
+def _begin(member: Member, purpose: Purpose, effect: RebuildTree) -> None:
+    member.repair = Repair(purpose, effect)
+    member.want(effect)
+    hold(member, member.committed)
+
+
+# --------------------------------------------------------------------------------------------------------- what waits
+
+
+def hold(member: Member, batches: Iterable[Batch]) -> None:
+    """These batches, which are among the committed ones, wait for the tree."""
+    repair = member.repair
+    assert repair is not None
+    repair.held_bytes += sum(len(batch.raw) for batch in batches)
+    if repair.held_bytes > HELD_BYTES_MAX and member.peer.state != LEADING:
+        repair.dropped_to = member.committed[-1].zxid
+        repair.held_bytes = 0
+        member.committed.clear()
+
+
+def has_room(member: Member) -> bool:
+    """Whether a leader may propose: no more waits for its tree than may."""
+    return member.repair is None or member.repair.held_bytes <= HELD_BYTES_MAX
+
+
+# ------------------------------------------------------------------------------------------------------------ answers
+
+
+def on_rebuilt(member: Member, event: TreeRebuilt) -> None:
+    """The own files have led to a tree."""
+    repair = member.repair
+    if repair is None or repair.effect is not event.rebuild:
+        return
+    zxid = event.rebuild.zxid
+    if repair.purpose is Purpose.REPLAY:
+        _on_replayed(member, zxid, event)
+        return
+    _go_on(member, event)
+    if repair.purpose is Purpose.MEND:
+        member.check.rebuilt()
+        member.trace(f"the tree is made anew, with the digest of a quorum at {zxid:#x} -> serve clients again")
+        member.tell(ev.Doubted(False, "the tree is made anew"))
+
+
+def _on_replayed(member: Member, zxid: Zxid, event: TreeRebuilt) -> None:
+    """If the own files say something else than this tree, the tree is wrong: they only hold what happened."""
+    own = member.digests.find(zxid)
+    if own == event.digest:
+        _go_on(member)
+    else:
+        reason = f"the own files give digest {event.digest:016x} at {zxid:#x}, this tree has {own or 0:016x}"
+        member.trace(f"ALARM: {reason} -> go on with the tree of the files")
+        member.tell(ev.Doubted(True, reason))
+        member.stop_serving()
+        _go_on(member, event)
+        member.tell(ev.Doubted(False, "the tree is made anew"))
+    member.tell_replayed(zxid, event.digest)
+
+
+def on_rebuild_failed(member: Member, event: RebuildFailed) -> None:
+    """No own file leads there."""
+    repair = member.repair
+    if repair is None or repair.effect is not event.rebuild:
+        return
+    if repair.purpose is Purpose.CATCH_UP:
+        member.halt(f"committed batches cannot be read from the own log: {event.reason}")
+    elif repair.purpose is Purpose.REPLAY:
+        _go_on(member)
+        member.tell_replayed(event.rebuild.zxid, None)
+    else:
+        member.trace(f"ALARM: the tree cannot be made anew from the own files: {event.reason}")
+
+
+def _go_on(member: Member, event: TreeRebuilt | None = None) -> None:
+    """With the tree that was made, or the present one; with what was dropped first."""
+    repair, member.repair = member.repair, None
+    assert repair is not None
+    if event is not None:
+        member.take_tree(event.tree, event.rebuild.zxid, event.digest)
+    applied = Zxid(member.applied)
+    if repair.dropped_to > applied:
+        _begin(member, Purpose.CATCH_UP, RebuildTree(applied, None, repair.dropped_to, member.tree))
+
+
+# ------------------------------------------------------------------------------------------------------- for the hosts
+
+
+def begin(effect: RebuildTree, disk: Disk, log: TransactionLog) -> Rebuild:
+    """The work of `RebuildTree`, to be done a step at a time beside the turns."""
+    return Rebuild(disk, log, log.lineage, effect.zxid, effect.digest, effect.until, effect.start)
+
+
+def answer(effect: RebuildTree, rebuild: Rebuild) -> TreeRebuilt | RebuildFailed:
+    """What it has come to. Raises OSError when a wrong snapshot cannot be set aside."""
+    rebuild.set_refused_aside()
+    if rebuild.tree is None:
+        return RebuildFailed(effect, "; ".join(rebuild.problems))
+    assert rebuild.digest_there is not None
+    return TreeRebuilt(effect, rebuild.tree, rebuild.digest_there)
