@@ -137,6 +137,11 @@ def fetch_path(zxid: int) -> str:
     return f"{snapshot_path(zxid)}{FETCH}"
 
 
+def tree_fetch_path(zxid: int) -> str:
+    """Where a snapshot from another member is put together that only a tree is made of, while the log stays."""
+    return f"{snapshot_path(zxid)}.tree{FETCH}"
+
+
 def snapshot_files(disk: Disk) -> list[Zxid]:
     """The zxids of the snapshot files there are, rising; whether they are valid is not looked at."""
     return sorted(Zxid(int(match[1], 16)) for name in disk.list(DIRECTORY) if (match := _NAME.fullmatch(name)))
@@ -290,7 +295,7 @@ def _parse_header(path: str, data: bytes) -> SnapshotHeader:
     magic, version, lineage, zxid, chain = _HEAD.unpack_from(data)
     if magic != b"ZSNP" or version != 1:
         raise SnapshotError(path, 0, f"no snapshot of version 1: magic {magic!r}, version {version}")
-    if f"snapshot.{zxid:x}" not in (path.rpartition("/")[2], path.rpartition("/")[2].rpartition(".")[0]):
+    if not f"{path.rpartition('/')[2]}.".startswith(f"snapshot.{zxid:x}."):
         raise SnapshotError(path, 0, f"the name does not say zxid {zxid:x}")
     return SnapshotHeader(lineage, zxid, chain)
 
@@ -482,7 +487,7 @@ def install_snapshot(disk: Disk, fetched: str, expected: SnapshotHeader) -> str:
     """Give the snapshot that was fetched and synced under the path `fetched` its name, and return that path, durably.
 
     Raises SnapshotError when it is not whole, or not the one that was expected; the file is then left where it is.
-    The log has to be reset to it afterwards."""
+    The log has to be reset to it afterwards, unless it holds this position."""
     if verify_snapshot(disk, fetched) != expected:
         raise SnapshotError(fetched, 0, f"not the snapshot of {expected.zxid:x} that was asked for")
     path = snapshot_path(expected.zxid)

@@ -32,6 +32,8 @@ from zab.message import (
     Suspect,
     Sync,
     Synced,
+    TreeOffered,
+    TreeWanted,
     Verdict,
 )
 from zab.states import Phase, State
@@ -410,7 +412,18 @@ class SyncConfirmed:
 
 
 MessageForMember: TypeAlias = (
-    Request | Revalidate | Revalidated | Sync | Synced | Ping | Suspect | Compare | Compared | Verdict
+    Request
+    | Revalidate
+    | Revalidated
+    | Sync
+    | Synced
+    | Ping
+    | Suspect
+    | Compare
+    | Compared
+    | Verdict
+    | TreeWanted
+    | TreeOffered
 )
 
 

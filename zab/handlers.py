@@ -52,6 +52,7 @@ HANDLERS: dict[Cell, Callable[..., None]] = {
     **_leader(PHASES, msg.Sync, broadcast.leader_pass_on),
     **_leader(PHASES, msg.Suspect, broadcast.leader_pass_on),
     **_leader(PHASES, msg.Compared, broadcast.leader_pass_on),
+    **_leader(PHASES, msg.TreeWanted, broadcast.leader_pass_on),
     # LEADERINFO in broadcast is the renewal of the epoch.
     **_learner((DISCOVERY, BROADCAST), msg.LeaderInfo, discovery.learner_on_leaderinfo),
     **_learner((DISCOVERY,), msg.Diff, synchronization.learner_on_diff),
@@ -69,6 +70,7 @@ HANDLERS: dict[Cell, Callable[..., None]] = {
     **_learner(PHASES, msg.Synced, broadcast.learner_pass_on),
     **_learner(PHASES, msg.Compare, broadcast.learner_pass_on),
     **_learner(PHASES, msg.Verdict, broadcast.learner_pass_on),
+    **_learner(PHASES, msg.TreeOffered, broadcast.learner_pass_on),
 }
 
 IGNORED: dict[Cell, str] = {

@@ -355,6 +355,24 @@ class Verdict:
     digest: int = checked(DIGEST)
 
 
+@attrs.define
+class TreeWanted:
+    """My tree is wrong, and my files lead to no other: which snapshot do you have above this zxid, up to that one?"""
+
+    TYPE: ClassVar[int] = 32
+    above: Zxid = checked(ZXID)
+    upto: Zxid = checked(ZXID)
+
+
+@attrs.define
+class TreeOffered:
+    """This one: fetch it. Your log goes on from it."""
+
+    TYPE: ClassVar[int] = 33
+    zxid: Zxid = checked(ZXID)
+    chain: bytes = checked(CHAIN)
+
+
 Message: TypeAlias = (
     Hello
     | Notification
@@ -385,6 +403,8 @@ Message: TypeAlias = (
     | Compare
     | Compared
     | Verdict
+    | TreeWanted
+    | TreeOffered
 )
 
 URGENT: frozenset[type[Message]] = frozenset({Ack, Ping, Confirm, Confirmed})

@@ -1,12 +1,12 @@
 """A tree made anew from a member's own files, beside the one that it has (E6 wrong trees).
 
-    rebuild = Rebuild(disk, log, lineage, zxid, digest, until, start)
+    rebuild = Rebuild(disk, log, zxid, digest, until, start)
     while not rebuild.step(): …        each step a little: a chunk of a snapshot, or `STEP_BYTES` of the log
     rebuild.tree                       the tree at `until`, which had `digest` at `zxid`; None: no file leads there
 
-It begins with the tree `start`, if there is one. Else the newest snapshot at or below `zxid` is tried first, then older
-ones, then the log from its beginning. With `digest` None the first that can be read will do. Snapshots that led to
-another digest are in `refused`: a wrong tree wrote them.
+It begins with `start`, if there is one: a tree, or the snapshot at `zxid` that came from another member. Else the
+newest snapshot at or below `zxid` is tried first, then older ones, then the log from its beginning. With `digest` None
+the first that can be read will do. Snapshots that led to another digest are in `refused`: a wrong tree wrote them.
 
 Everything up to `until` has to be committed. Deliberately not here: recovery after a start, which also decides what is
 committed and what is torn (`recover`).
@@ -15,7 +15,7 @@ committed and what is torn (`recover`).
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import Final
+from typing import Final, TypeAlias
 
 from datatree.log.aside import set_aside
 from datatree.log.disk import Disk
@@ -24,10 +24,20 @@ from datatree.log.transaction_log import NotHeldError, TransactionLog
 from datatree.log.zxid import Zxid
 from datatree.record import decode_all
 from datatree.recovery.stale import DAMAGED
-from datatree.snapshot import SnapshotError, SnapshotLoader, snapshot_files, snapshot_path
+from datatree.snapshot import (
+    SnapshotError,
+    SnapshotHeader,
+    SnapshotLoader,
+    snapshot_files,
+    snapshot_path,
+    tree_fetch_path,
+)
 from datatree.tree import DataTree
 
 STEP_BYTES: Final = 1 << 20
+
+Start: TypeAlias = DataTree | SnapshotHeader
+"""A tree, or the snapshot that was fetched to make one (`tree_fetch_path`)."""
 
 
 class Rebuild:
@@ -37,16 +47,14 @@ class Rebuild:
         self,
         disk: Disk,
         log: TransactionLog,
-        lineage: bytes,
         zxid: Zxid,
         digest: int | None,
         until: Zxid,
-        start: DataTree | None = None,
+        start: Start | None = None,
     ) -> None:
         assert zxid <= until
         self._disk = disk
         self._log = log
-        self._lineage = lineage
         self._zxid = zxid
         self._wanted = digest
         self._until = until
@@ -64,8 +72,7 @@ class Rebuild:
 
     def _all_steps(self) -> Generator[bool]:
         """False after each step."""
-        found = [zxid for zxid in snapshot_files(self._disk) if zxid <= self._zxid]
-        for path in [*map(snapshot_path, reversed(found)), None] if self._start is None else [None]:
+        for path in self._paths():
             try:
                 tree = yield from self._begin(path)
                 yield from self._replay(tree)
@@ -79,13 +86,27 @@ class Rebuild:
                 if path is not None:
                     self.refused.append(path)
 
+    def _paths(self) -> list[str | None]:
+        """The snapshots to begin with, in turn; None: without one."""
+        if isinstance(self._start, SnapshotHeader):
+            return [tree_fetch_path(self._start.zxid)]
+        if self._start is not None:
+            return [None]
+        found = [zxid for zxid in snapshot_files(self._disk) if zxid <= self._zxid]
+        return [*map(snapshot_path, reversed(found)), None]
+
     def _begin(self, path: str | None) -> Generator[bool, None, DataTree]:
-        """The tree of a snapshot, or the empty one."""
+        """The tree of a snapshot, or the one to begin with."""
         if path is None:
-            return self._start if self._start is not None else DataTree()
+            return self._start if isinstance(self._start, DataTree) else DataTree()
         loader = SnapshotLoader(self._disk, path)
-        if loader.header.lineage != self._lineage:
-            raise SnapshotError(path, 0, f"it is of lineage {loader.header.lineage.hex()}")
+        header = loader.header
+        if header.lineage != self._log.lineage:
+            raise SnapshotError(path, 0, f"it is of lineage {header.lineage.hex()}")
+        if isinstance(self._start, SnapshotHeader) and not (
+            header == self._start and self._log.floor(header.zxid) == (header.zxid, header.chain)
+        ):
+            raise SnapshotError(path, 0, f"not the snapshot of {self._start.zxid:#x} that the log goes on from")
         while not loader.load_chunk():
             yield False
         return loader.tree

@@ -7,7 +7,7 @@ from datatree.log.epochs import MemberRecord, load_epochs, load_mark, load_membe
 from datatree.log.transaction_log import TransactionLog
 from datatree.record import Txn, encode
 from datatree.recovery.recover import recover
-from datatree.snapshot import SnapshotWriter, fetch_path, snapshot_path
+from datatree.snapshot import SnapshotWriter, fetch_path, snapshot_files, snapshot_path
 from datatree.tree import DataTree
 from datatree.txn_changes import WHOLE
 from tests.member.storage_setup import LINEAGE, batches_from, open_storage, say_nothing
@@ -32,7 +32,7 @@ from zab.events import (
     TruncateLog,
 )
 from zab.jute.change_pages import PageStatus
-from zab.member.inputs import LookBackSlice, LookedBack, ReadChanges, TreeInstalled
+from zab.member.inputs import ChooseSnapshot, LookBackSlice, LookedBack, ReadChanges, SnapshotChosen, TreeInstalled
 from zab.member.storage import InstallSnapshot, RollLog, SnapshotUnusable
 
 
@@ -286,6 +286,23 @@ def test_newest_valid_snapshot_is_offered(storage):
     assert storage.offer_snapshot(OfferSnapshot(9)) == SnapshotOffered(9, batches[3].zxid, batches[3].chain)
     storage.disk.replace(snapshot_path(batches[3].zxid), files[3][:-5])
     assert storage.offer_snapshot(OfferSnapshot(9)) == SnapshotOffered(9, batches[1].zxid, batches[1].chain)
+
+
+def test_newest_valid_snapshot_between_two_zxids_is_chosen(storage):
+    batches = take_snapshots(storage, 4)
+    ends = snapshot_files(storage.disk)
+    chains = {batch.zxid: batch.chain for batch in batches}
+    assert len(ends) == 4
+
+    def chosen(above, upto):
+        return storage.choose_snapshot(ChooseSnapshot(9, above, upto))
+
+    assert chosen(0, ends[-1]) == SnapshotChosen(9, (ends[3], chains[ends[3]]))
+    assert chosen(0, ends[3] - 1) == SnapshotChosen(9, (ends[2], chains[ends[2]]))
+    assert chosen(ends[2], ends[3] - 1) == SnapshotChosen(9, None)
+    path = snapshot_path(ends[2])
+    storage.disk.replace(path, storage.disk.read(path)[:-5])
+    assert chosen(0, ends[3] - 1) == SnapshotChosen(9, (ends[1], chains[ends[1]]))
 
 
 def test_log_after_what_was_offered_stays_as_long_as_it_is_not_too_much(storage):

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 import trio
 
-from datatree.snapshot import SnapshotWriter, snapshot_path
+from datatree.snapshot import SnapshotWriter, snapshot_files, snapshot_path
 from datatree.tree import DataTree
 from datatree.txn_changes import WHOLE
 from tests.member.storage_setup import LINEAGE, batches_from, open_storage
@@ -20,13 +20,20 @@ from zab.host.sockets import ClientSockets
 from zab.member.config import parse
 from zab.member.inputs import (
     ChangesRead,
+    ChooseSnapshot,
+    FetchTree,
+    KeepSnapshot,
     LookBackSlice,
     LookedBack,
     ReadChanges,
+    RebuildTree,
+    SnapshotChosen,
+    SnapshotFetched,
     SnapshotTaken,
     StorageFailed,
     TakeSnapshot,
     TreeInstalled,
+    TreeRebuilt,
 )
 from zab.member.ports import Ports
 from zab.member.threaded_storage import ThreadedStorage
@@ -299,8 +306,7 @@ async def test_member_without_a_snapshot_breaks_off_a_learner_that_needs_one(dir
         await until(lambda: parts.links.broken == [("link", 7)])
 
 
-def snapshot_on(storage):
-    zxid, chain = (1 << 32) + 5, bytes(range(16))
+def snapshot_on(storage, zxid=(1 << 32) + 5, chain=bytes(range(16))):
     tree = DataTree()
     tree.applied = zxid
     SnapshotWriter(storage.disk, tree.begin_snapshot(), LINEAGE, chain).write()
@@ -317,13 +323,13 @@ async def test_dial_that_fails_is_told(directory):
 
 
 @asynccontextmanager
-async def transfers_from(directory, hold=None):
+async def transfers_from(directory, hold=None, at=((1 << 32) + 5, bytes(range(16)))):
     """A member with a snapshot that serves transfers; `hold` makes it wait before it answers."""
     from zab.member.snapshot_request import REQUESTS
     from zab.server.snapshot_transfer import TransferServer
 
     storage = open_storage(directory)
-    zxid, chain = snapshot_on(storage)
+    zxid, chain = snapshot_on(storage, *at)
     transfers = TransferServer(storage.disk, 3, 5.0)
     listening = await trio.open_tcp_listeners(0, host="127.0.0.1")
 
@@ -354,6 +360,33 @@ async def test_fetched_snapshot_is_installed_and_its_tree_comes_right_before_the
         assert isinstance(parts.member.inputs[-2], TreeInstalled)
         assert parts.member.inputs[-1] == installed
         assert parts.storage.log.last == (zxid, chain)
+
+
+async def test_tree_is_made_of_a_snapshot_that_is_fetched_while_the_log_goes_on(directory, tmp_path):
+    addresses = {2: None}
+    async with running(directory, addresses=addresses) as own:
+        batches = batches_from(own.storage, 2)
+        own.do(ev.AppendBatches(1, batches))
+        await own.member.wait_for(ev.Durable(1, batches[1].zxid))
+        at = batches[0]
+        hold = trio.Event()
+        async with transfers_from(tmp_path / "leader", hold, at=(at.zxid, at.chain)) as (address, zxid, chain):
+            addresses[2] = address
+            fetch = FetchTree(2, zxid, chain, LINEAGE)
+            own.do(fetch)
+            own.do(ev.DrainLog(4))
+            await own.member.wait_for(ev.LogDrained(4))
+            hold.set()
+            await own.member.wait_for(SnapshotFetched(fetch))
+        rebuild = RebuildTree(zxid, None, zxid, fetch.header)
+        own.do(rebuild)
+        rebuilt = await own.member.wait_for(lambda given: isinstance(given, TreeRebuilt))
+        assert rebuilt.tree.applied == zxid
+        own.do(KeepSnapshot(fetch.header))
+        await until(lambda: snapshot_files(own.storage.disk) == [zxid])
+        own.do(ChooseSnapshot(7, 0, zxid))
+        assert await own.member.wait_for(SnapshotChosen(7, (zxid, chain)))
+        assert own.storage.log.last == (batches[1].zxid, batches[1].chain)
 
 
 async def test_storage_effect_behind_a_transfer_gives_it_up(directory, tmp_path):

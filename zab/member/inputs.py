@@ -12,9 +12,11 @@ from typing import Final, TypeAlias
 import attrs
 
 from datatree.cursor import SnapshotCursor
-from datatree.log.batch import Batch
+from datatree.log.batch import Batch, Position
 from datatree.log.zxid import Zxid
 from datatree.past_acls import PastAcls
+from datatree.recovery.rebuild import Start
+from datatree.snapshot import SnapshotHeader
 from datatree.tree import DataTree
 from zab.events import (
     AppendBatches,
@@ -27,7 +29,7 @@ from zab.events import (
     SaveMember,
     TruncateLog,
 )
-from zab.ids import Link
+from zab.ids import Link, ServerId
 from zab.jute.change_pages import PageStatus
 from zab.member.change_rows import Place, Row
 from zab.member.connection import ClientConnection
@@ -90,10 +92,33 @@ class TreeRebuilt:
 
 @attrs.define
 class RebuildFailed:
-    """No file of this member leads to such a tree; why each one does not."""
+    """No file leads to such a tree; why each one does not."""
 
     rebuild: RebuildTree
     reason: str
+
+
+@attrs.define
+class SnapshotFetched:
+    """The file of `FetchSnapshot` or `FetchTree` is in its place, whole and synced."""
+
+    fetch: FetchSnapshot | FetchTree
+
+
+@attrs.define
+class FetchFailed:
+    """The snapshot cannot be had from that member now."""
+
+    fetch: FetchSnapshot | FetchTree
+    reason: str
+
+
+@attrs.define
+class SnapshotChosen:
+    """The answer to `ChooseSnapshot`; None: there is no such snapshot."""
+
+    link: Link
+    position: Position | None
 
 
 @attrs.define
@@ -128,6 +153,9 @@ Input: TypeAlias = (
     | TreeInstalled
     | TreeRebuilt
     | RebuildFailed
+    | SnapshotFetched
+    | FetchFailed
+    | SnapshotChosen
     | ChangesRead
     | LookedBack
 )
@@ -138,21 +166,6 @@ Input: TypeAlias = (
 @attrs.define
 class SnapshotUnusable:
     """What was fetched is not the snapshot that was asked for, or not whole."""
-
-    fetch: FetchSnapshot
-    reason: str
-
-
-@attrs.define
-class SnapshotFetched:
-    """The file of `FetchSnapshot` is in its place, whole and synced."""
-
-    fetch: FetchSnapshot
-
-
-@attrs.define
-class FetchFailed:
-    """The snapshot cannot be had from that member now."""
 
     fetch: FetchSnapshot
     reason: str
@@ -172,8 +185,8 @@ class StorageFailed:
     reason: str
 
 
-FOR_THE_TURN: Final = (SnapshotUnusable, SnapshotFetched, FetchFailed, NothingToOffer, StorageFailed)
-Answer: TypeAlias = Input | SnapshotUnusable | SnapshotFetched | FetchFailed | NothingToOffer | StorageFailed
+FOR_THE_TURN: Final = (SnapshotUnusable, NothingToOffer, StorageFailed)
+Answer: TypeAlias = Input | SnapshotUnusable | NothingToOffer | StorageFailed
 """What storage and tasks answer."""
 
 # ------------------------------------------------------------------------------------------------------------ effects
@@ -193,8 +206,8 @@ class TakeSnapshot:
 
 @attrs.define
 class RebuildTree:
-    """Make the tree at `until` anew, from the tree `start`, or from this member's own files, so that it had this digest
-    at `zxid`; None: whatever it had (`datatree.recovery.rebuild`). Answer with `TreeRebuilt` or `RebuildFailed`.
+    """Make the tree at `until` anew, from `start`, or from this member's own files, so that it had this digest at
+    `zxid`; None: whatever it had (`datatree.recovery.rebuild`). Answer with `TreeRebuilt` or `RebuildFailed`.
 
     Snapshots that lead to another digest are set aside.
     """
@@ -202,7 +215,40 @@ class RebuildTree:
     zxid: Zxid
     digest: int | None
     until: Zxid
-    start: DataTree | None = None
+    start: Start | None = None
+
+
+@attrs.define
+class ChooseSnapshot:
+    """Choose the newest valid snapshot of this member above a zxid and up to another one; answer with
+    `SnapshotChosen`."""
+
+    link: Link
+    above: Zxid
+    upto: Zxid
+
+
+@attrs.define
+class FetchTree:
+    """Fetch this snapshot from a server, to make a tree of it (`tree_fetch_path`); the log stays. Answer with
+    `SnapshotFetched` or `FetchFailed`."""
+
+    sid: ServerId
+    zxid: Zxid
+    chain: bytes
+    lineage: bytes
+
+    @property
+    def header(self) -> SnapshotHeader:
+        """What the file begins with."""
+        return SnapshotHeader(self.lineage, self.zxid, self.chain)
+
+
+@attrs.define
+class KeepSnapshot:
+    """What `FetchTree` brought leads to the right tree: it is a snapshot of this member's now. Has no answer."""
+
+    header: SnapshotHeader
 
 
 @attrs.define
@@ -230,7 +276,9 @@ class LookBackSlice:
     count_max: int
 
 
-MemberEffect: TypeAlias = Effect | TakeSnapshot | RebuildTree | ReadChanges | LookBackSlice
+MemberEffect: TypeAlias = (
+    Effect | TakeSnapshot | RebuildTree | ChooseSnapshot | FetchTree | KeepSnapshot | ReadChanges | LookBackSlice
+)
 
 # ---------------------------------------------------------------------------------- effects that the turn adds
 

@@ -38,6 +38,7 @@ from datatree.opcodes import OpCode
 from datatree.prepare import Prepare, PrepareSettings
 from datatree.recovery.recover import Recovered
 from datatree.requests import PathOnly
+from datatree.snapshot import SnapshotHeader
 from datatree.tree import DataTree
 from datatree.watches import WatchTable
 from session.identity import NO_SESSION, SessionId, SessionIds
@@ -53,11 +54,14 @@ from zab.member.inputs import (
     ClientBytes,
     ClientClosed,
     ClientConnected,
+    FetchFailed,
     Input,
     LookedBack,
     MemberEffect,
     RebuildFailed,
+    SnapshotChosen,
     SnapshotFailed,
+    SnapshotFetched,
     SnapshotTaken,
     TakeSnapshot,
     TreeInstalled,
@@ -103,12 +107,14 @@ class Member:
         self.check = TreeCheck(self.peer.settings.quorum)
         self.repair: Repair | None = None
         """The tree is being made anew: nothing is applied meanwhile."""
+        self.borrowed: SnapshotHeader | None = None
+        """The snapshot of another member that this tree was made of, until a quorum says that it is right."""
         self.compare_later: ev.MemberMessage | None = None
         """The leader's question for the digest at a position that is not applied yet."""
         self._dropped: set[Link] = set()
         """Links of learners that were dropped in this turn, and had served clients."""
-        self._asks = False
-        """There is a new leader: it is asked whose tree is right, should this member have to know."""
+        self.asks = False
+        """In this turn the leader is asked whose tree is right, should this member have to know."""
         self.serving = False
         """Whether clients are served: the peer serves, and what was committed before is applied."""
         self.halted = False
@@ -164,9 +170,10 @@ class Member:
             self.tell(ev.TimePassed())
         if self._dropped:
             self._hear_the_dropped(inputs)
-        if self._asks:
-            self._asks = False
+        if self.asks:
+            self.asks = False
             wrong_trees.ask(self)
+            tree_repair.ask(self)
         self._apply_committed()
         self._start_serving()
         for on_client, event in from_clients:
@@ -307,8 +314,9 @@ class Member:
         if not effect.serving:
             self.stop_serving()
             self.check.drop_role()
+            tree_repair.drop_role(self)
             self.compare_later = None
-        self._asks = effect.serving
+        self.asks = effect.serving
 
     def _on_reset_log(self, effect: ev.ResetLog) -> None:
         self._effects.append(effect)
@@ -317,6 +325,7 @@ class Member:
     def _on_answer_ping(self, effect: ev.AnswerPing) -> None:
         digest = self.digests.at(self.applied)
         self.send(effect.link, msg.Ping(self.applied, self.applied, digest, self.sessions.drain_touches()))
+        self.asks = True
 
     def _on_sync_confirmed(self, effect: ev.SyncConfirmed) -> None:
         for link, tag in self._questions.pop(effect.token, ()):
@@ -469,7 +478,7 @@ class Member:
         """Another state takes the place of this one."""
         self.committed.clear()
         self.processor.schedule.late = None
-        self.repair = None
+        self.repair = self.borrowed = None
         self.take_tree(tree)
         if self.check.replaced():
             self.tell(ev.Doubted(False, "another tree has taken the place of the wrong one"))
@@ -626,6 +635,9 @@ _ON_INPUT = dict(
         _on(TreeInstalled, Member._on_tree_installed),
         _on(TreeRebuilt, tree_repair.on_rebuilt),
         _on(RebuildFailed, tree_repair.on_rebuild_failed),
+        _on(SnapshotFetched, tree_repair.on_fetched),
+        _on(FetchFailed, tree_repair.on_fetch_failed),
+        _on(SnapshotChosen, wrong_trees.on_chosen),
         _on(ChangesRead, lambda member, event: member.processor.change_feed.read(event)),
         _on(LookedBack, lambda member, event: member.processor.change_feed.looked_back(event)),
         _on(ev.TimePassed, lambda _member, _event: None),
@@ -665,6 +677,8 @@ _ON_CHECK = dict(
         _on_message(msg.Compare, wrong_trees.on_compare),
         _on_message(msg.Compared, wrong_trees.on_compared),
         _on_message(msg.Verdict, wrong_trees.on_verdict),
+        _on_message(msg.TreeWanted, wrong_trees.on_tree_wanted),
+        _on_message(msg.TreeOffered, tree_repair.on_offered),
     )
 )
 """What is answered also while clients are not served."""

@@ -14,7 +14,18 @@ from datatree.log.zxid import Zxid
 from zab import events as ev
 from zab.ids import Link, ServerId
 from zab.member.connection import ClientConnection
-from zab.member.inputs import Answer, Input, LookBackSlice, ReadChanges, RebuildTree, StorageEffect, TakeSnapshot
+from zab.member.inputs import (
+    Answer,
+    ChooseSnapshot,
+    FetchTree,
+    Input,
+    KeepSnapshot,
+    LookBackSlice,
+    ReadChanges,
+    RebuildTree,
+    StorageEffect,
+    TakeSnapshot,
+)
 from zab.message import Message, Notification
 
 
@@ -137,7 +148,11 @@ class Tasks(Protocol):
         """Answered by `SnapshotOffered` or `NothingToOffer`."""
         ...
 
-    def fetch(self, effect: ev.FetchSnapshot) -> None:
+    def choose_snapshot(self, effect: ChooseSnapshot) -> None:
+        """Answered by `SnapshotChosen`."""
+        ...
+
+    def fetch(self, effect: ev.FetchSnapshot | FetchTree) -> None:
         """Answered by `SnapshotFetched` or `FetchFailed`, unless it is stopped before. One at a time."""
         ...
 
@@ -150,6 +165,8 @@ class Tasks(Protocol):
     def rebuild_tree(self, effect: RebuildTree) -> None:
         """Answered by `TreeRebuilt` or `RebuildFailed`."""
         ...
+
+    def keep_snapshot(self, effect: KeepSnapshot) -> None: ...
 
     def purge(self, offered: Mapping[Link, Zxid]) -> None:
         """Have removed what retention lets go, but not the snapshots that were offered on these links, nor the log

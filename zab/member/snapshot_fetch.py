@@ -17,7 +17,7 @@ finds (`datatree.recovery.recover`).
 
 Times are milliseconds of any monotonic clock. All but `request`, `broken` and `deadline` take the disk's time.
 
-Not here: which snapshot (`zab.synchronization`), installing it (`storage`), sockets and tasks.
+Not here: which snapshot (`zab.synchronization`, `tree_repair`), installing it (`storage`), sockets and tasks.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ from typing import Final
 
 from datatree.log.disk import Disk, File
 from datatree.log.epochs import DIRECTORY
-from datatree.snapshot import FETCH, SYNC_BYTES, fetch_path, read_snapshot_header
+from datatree.snapshot import FETCH, SYNC_BYTES, fetch_path, read_snapshot_header, tree_fetch_path
 from zab.events import FetchSnapshot
+from zab.member.inputs import FetchTree
 from zab.member.snapshot_request import ANSWER_BYTES_MAX, ANSWERS, REQUESTS, VERSION, SnapshotRefused, SnapshotRequest
 from zab.wire.frames import FrameError, FrameReader, frame
 from zab.wire.records import MessageError
@@ -40,15 +41,15 @@ class FetchError(Exception):
 
 
 class Fetch:
-    """One snapshot on its way into `fetch_path(zxid)`."""
+    """One snapshot on its way into `fetch_path(zxid)`, or `tree_fetch_path(zxid)`."""
 
-    def __init__(self, disk: Disk, server_id: int, fetch: FetchSnapshot, stall_ms: int, now: int) -> None:
+    def __init__(self, disk: Disk, server_id: int, fetch: FetchSnapshot | FetchTree, stall_ms: int, now: int) -> None:
         self._disk = disk
         self._server_id = server_id
         self._fetch = fetch
         self._stall_ms = stall_ms
         self._progress_at = now
-        self._path = fetch_path(fetch.zxid)
+        self._path = (tree_fetch_path if isinstance(fetch, FetchTree) else fetch_path)(fetch.zxid)
         self._file: File | None = None
         self._frames = FrameReader(ANSWER_BYTES_MAX)
         self._size_bytes: int | None = None

@@ -14,8 +14,8 @@ member record).
 Any OSError is final (C1 failed syncs): it passes through, and its caller ends the process. `SnapshotError` is not: the
 fetched file is removed and the answer says so.
 
-Reading (`read_log`, `read_for_changes`, `offer_snapshot`) and `purge` may happen in other threads; a lock, handed in,
-keeps them apart from cuts.
+Reading (`read_log`, `read_for_changes`, `offer_snapshot`, `choose_snapshot`) and `purge` may happen in other threads; a
+lock, handed in, keeps them apart from cuts.
 
 Not here: threads (`log_thread`), fetching a snapshot (`snapshot_fetch`), who may have which history (`zab.peer`).
 """
@@ -27,7 +27,7 @@ from contextlib import AbstractContextManager, nullcontext
 from itertools import groupby
 from typing import Protocol
 
-from datatree.log.batch import genesis, imported
+from datatree.log.batch import Position, genesis, imported
 from datatree.log.disk import Disk
 from datatree.log.epochs import MemberRecord, forget_member, load_member, save_epochs, save_member
 from datatree.log.segment import LogDamagedError
@@ -74,11 +74,13 @@ from zab.member.change_rows import gather, is_known, rows_of, start_of
 from zab.member.inputs import (
     Answer,
     ChangesRead,
+    ChooseSnapshot,
     InstallSnapshot,
     LookBackSlice,
     LookedBack,
     ReadChanges,
     RollLog,
+    SnapshotChosen,
     SnapshotUnusable,
     StorageEffect,
     TreeInstalled,
@@ -244,7 +246,17 @@ class Storage:
 
     def offer_snapshot(self, effect: OfferSnapshot) -> SnapshotOffered | None:
         """The newest snapshot whose checksums all match, and from which the log goes on; None when there is none."""
+        chosen = self._newest_snapshot()
+        return None if chosen is None else SnapshotOffered(effect.link, *chosen)
+
+    def choose_snapshot(self, effect: ChooseSnapshot) -> SnapshotChosen:
+        """The same, between two zxids."""
+        return SnapshotChosen(effect.link, self._newest_snapshot(effect.above, effect.upto))
+
+    def _newest_snapshot(self, above: int = -1, upto: int | None = None) -> Position | None:
         for zxid in reversed(snapshot_files(self.disk)):
+            if zxid <= above or (upto is not None and zxid > upto):
+                continue
             path = snapshot_path(zxid)
             try:
                 header = verify_snapshot(self.disk, path)
@@ -252,7 +264,7 @@ class Storage:
                 self._report("snapshot cannot be offered", str(error))
                 continue
             if header.lineage == self.log.lineage and zxid >= self.log.first_position[0]:
-                return SnapshotOffered(effect.link, zxid, header.chain)
+                return zxid, header.chain
         return None
 
     # -------------------------------------------------------------------------------------------------------- retention

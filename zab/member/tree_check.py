@@ -132,6 +132,10 @@ class TreeCheck:
         self._repaired.add(self.wrong.zxid)
         self.wrong = None
 
+    def unproven(self, zxid: Zxid, digest: int) -> None:
+        """This tree was made of what another member has: a quorum has to say that it is right."""
+        self.suspicion = Difference(zxid, digest, digest)
+
     def replaced(self) -> bool:
         """Another tree has taken the place of this one; True: this one was known to be wrong."""
         was_wrong = self.wrong is not None

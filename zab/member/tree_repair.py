@@ -4,6 +4,12 @@
     REPLAY      the leader asks what the own files say: if they say something else than this tree, the same
     CATCH_UP    what was dropped meanwhile is read from the own log
 
+A tree that the own files do not lead to is made from a snapshot of the leader's and the own log, which stays as it is:
+
+    TREEWANTED  ->  the leader chooses one        with each ping, until there is one that was not tried
+    TREEOFFERED <-  it is fetched, and the tree made of it is unproven, until a quorum has its digest; then the file is
+                    this member's own snapshot, so that it begins with it after its next start
+
 Nothing is applied until the tree is there. Batches wait in memory up to `HELD_BYTES_MAX`; beyond that a learner drops
 them, since its log has them, and a leader proposes nothing, since its clients wait for what is applied.
 
@@ -24,16 +30,30 @@ from datatree.log.disk import Disk
 from datatree.log.transaction_log import TransactionLog
 from datatree.log.zxid import Zxid
 from datatree.recovery.rebuild import Rebuild
+from datatree.snapshot import SnapshotHeader, install_snapshot, tree_fetch_path
 from datatree.tree import DataTree
 from zab import events as ev
+from zab import message as msg
+from zab.ids import Link, ServerId
 from zab.member.digests import Digests
-from zab.member.inputs import MemberEffect, RebuildFailed, RebuildTree, TreeRebuilt
+from zab.member.inputs import (
+    FetchFailed,
+    FetchTree,
+    KeepSnapshot,
+    MemberEffect,
+    RebuildFailed,
+    RebuildTree,
+    SnapshotFetched,
+    TreeRebuilt,
+)
 from zab.member.tree_check import TreeCheck
 from zab.peer import Peer
 from zab.states import LEADING
 
 HELD_BYTES_MAX: Final = 64 << 20
 """Committed batches that wait in memory while a tree is made anew."""
+
+_MENDED: Final = "the tree is made anew"
 
 
 class Purpose(Enum):
@@ -53,6 +73,11 @@ class Repair:
     held_bytes: int = 0
     dropped_to: Zxid = Zxid(0)
     """Committed batches up to here were dropped: the log has them."""
+    is_stuck: bool = False
+    """The own files do not lead to the tree."""
+    fetching: FetchTree | None = None
+    tried: Zxid = Zxid(0)
+    """Snapshots of other members up to this one are of no use."""
 
 
 class Member(Protocol):
@@ -63,12 +88,16 @@ class Member(Protocol):
     peer: Peer
     applied: int
     repair: Repair | None
+    borrowed: SnapshotHeader | None
+    asks: bool
     committed: deque[Batch]
 
     @property
     def tree(self) -> DataTree: ...
 
     def want(self, effect: MemberEffect) -> None: ...
+
+    def send(self, link: Link, message: msg.Message) -> None: ...
 
     def trace(self, text: str) -> None: ...
 
@@ -86,7 +115,10 @@ class Member(Protocol):
 def mend(member: Member, zxid: Zxid, digest: int) -> None:
     """This tree is wrong: a quorum has that digest there. It is made anew, and nobody is served until then."""
     member.stop_serving()
-    _begin(member, Purpose.MEND, RebuildTree(zxid, digest, Zxid(member.applied)))
+    borrowed, member.borrowed = member.borrowed, None
+    repair = _begin(member, Purpose.MEND, RebuildTree(zxid, digest, Zxid(member.applied)))
+    if borrowed is not None:
+        repair.tried = Zxid(borrowed.zxid)
 
 
 def replay(member: Member, zxid: Zxid) -> None:
@@ -100,10 +132,11 @@ def replay(member: Member, zxid: Zxid) -> None:
     _begin(member, Purpose.REPLAY, RebuildTree(zxid, None, Zxid(member.applied)))
 
 
-def _begin(member: Member, purpose: Purpose, effect: RebuildTree) -> None:
-    member.repair = Repair(purpose, effect)
+def _begin(member: Member, purpose: Purpose, effect: RebuildTree) -> Repair:
+    member.repair = repair = Repair(purpose, effect)
     member.want(effect)
     hold(member, member.committed)
+    return repair
 
 
 # --------------------------------------------------------------------------------------------------------- what waits
@@ -138,10 +171,17 @@ def on_rebuilt(member: Member, event: TreeRebuilt) -> None:
         _on_replayed(member, zxid, event)
         return
     _go_on(member, event)
-    if repair.purpose is Purpose.MEND:
-        member.check.rebuilt()
+    if repair.purpose is Purpose.CATCH_UP:
+        return
+    member.check.rebuilt()
+    if isinstance(event.rebuild.start, SnapshotHeader):
+        member.borrowed = event.rebuild.start
+        member.check.unproven(zxid, event.digest)
+        member.asks = True
+        member.trace(f"the tree is made of the leader's snapshot {zxid:#x} -> ask whether a quorum has its digest")
+    else:
         member.trace(f"the tree is made anew, with the digest of a quorum at {zxid:#x} -> serve clients again")
-        member.tell(ev.Doubted(False, "the tree is made anew"))
+        member.tell(ev.Doubted(False, _MENDED))
 
 
 def _on_replayed(member: Member, zxid: Zxid, event: TreeRebuilt) -> None:
@@ -155,8 +195,16 @@ def _on_replayed(member: Member, zxid: Zxid, event: TreeRebuilt) -> None:
         member.tell(ev.Doubted(True, reason))
         member.stop_serving()
         _go_on(member, event)
-        member.tell(ev.Doubted(False, "the tree is made anew"))
+        member.tell(ev.Doubted(False, _MENDED))
     member.tell_replayed(zxid, event.digest)
+
+
+def proven(member: Member) -> None:
+    """A quorum has the digest of this tree."""
+    borrowed, member.borrowed = member.borrowed, None
+    if borrowed is not None:
+        member.want(KeepSnapshot(borrowed))
+        member.tell(ev.Doubted(False, _MENDED))
 
 
 def on_rebuild_failed(member: Member, event: RebuildFailed) -> None:
@@ -169,8 +217,12 @@ def on_rebuild_failed(member: Member, event: RebuildFailed) -> None:
     elif repair.purpose is Purpose.REPLAY:
         _go_on(member)
         member.tell_replayed(event.rebuild.zxid, None)
+    elif isinstance(event.rebuild.start, SnapshotHeader):
+        repair.is_stuck = True
+        member.trace(f"the leader's snapshot {event.rebuild.zxid:#x} is of no use: {event.reason}")
     else:
-        member.trace(f"ALARM: the tree cannot be made anew from the own files: {event.reason}")
+        repair.is_stuck = member.asks = True
+        member.trace(f"ALARM: the tree cannot be made anew from the own files: {event.reason} -> ask the leader for it")
 
 
 def _go_on(member: Member, event: TreeRebuilt | None = None) -> None:
@@ -184,12 +236,63 @@ def _go_on(member: Member, event: TreeRebuilt | None = None) -> None:
         _begin(member, Purpose.CATCH_UP, RebuildTree(applied, None, repair.dropped_to, member.tree))
 
 
+# --------------------------------------------------------------------------------------------- the tree of another one
+
+
+def ask(member: Member) -> None:
+    """The leader for a snapshot, if there is no other way to the tree."""
+    repair, link = member.repair, member.peer.link_to_leader
+    if repair is None or not repair.is_stuck or repair.fetching is not None:
+        return
+    if link is not None and member.peer.serving:
+        member.send(link, msg.TreeWanted(repair.tried, _delivered(member, repair)))
+
+
+def _delivered(member: Member, repair: Repair) -> Zxid:
+    """Up to where the own log is known to be committed."""
+    return member.committed[-1].zxid if member.committed else max(Zxid(member.applied), repair.dropped_to)
+
+
+def on_offered(member: Member, _link: Link, sid: ServerId, message: msg.TreeOffered) -> None:
+    """The leader has a snapshot."""
+    repair = member.repair
+    if repair is None or not repair.is_stuck or repair.fetching is not None:
+        return
+    if repair.tried < message.zxid <= _delivered(member, repair):
+        repair.fetching = FetchTree(sid, message.zxid, message.chain, member.peer.lineage)
+        member.want(repair.fetching)
+
+
+def on_fetched(member: Member, event: SnapshotFetched) -> None:
+    """It is here. All that waited is read from the log behind it."""
+    repair, fetch = member.repair, event.fetch
+    if repair is None or repair.fetching is not fetch or not isinstance(fetch, FetchTree):
+        return
+    until = _delivered(member, repair)
+    member.committed.clear()
+    _begin(member, Purpose.MEND, RebuildTree(fetch.zxid, None, until, fetch.header)).tried = fetch.zxid
+
+
+def on_fetch_failed(member: Member, event: FetchFailed) -> None:
+    """It is asked for again."""
+    repair = member.repair
+    if repair is not None and repair.fetching is event.fetch:
+        repair.fetching = None
+        member.trace(f"snapshot {event.fetch.zxid:#x} cannot be fetched: {event.reason}")
+
+
+def drop_role(member: Member) -> None:
+    """Whoever leads next is asked anew."""
+    if member.repair is not None:
+        member.repair.fetching = None
+
+
 # ------------------------------------------------------------------------------------------------------- for the hosts
 
 
 def begin(effect: RebuildTree, disk: Disk, log: TransactionLog) -> Rebuild:
     """The work of `RebuildTree`, to be done a step at a time beside the turns."""
-    return Rebuild(disk, log, log.lineage, effect.zxid, effect.digest, effect.until, effect.start)
+    return Rebuild(disk, log, effect.zxid, effect.digest, effect.until, effect.start)
 
 
 def answer(effect: RebuildTree, rebuild: Rebuild) -> TreeRebuilt | RebuildFailed:
@@ -199,3 +302,8 @@ def answer(effect: RebuildTree, rebuild: Rebuild) -> TreeRebuilt | RebuildFailed
         return RebuildFailed(effect, "; ".join(rebuild.problems))
     assert rebuild.digest_there is not None
     return TreeRebuilt(effect, rebuild.tree, rebuild.digest_there)
+
+
+def keep(effect: KeepSnapshot, disk: Disk) -> None:
+    """The work of `KeepSnapshot`. Raises OSError or SnapshotError: it is not kept, which harms nobody."""
+    install_snapshot(disk, tree_fetch_path(effect.header.zxid), effect.header)

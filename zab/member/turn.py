@@ -23,7 +23,8 @@ A turn, in this order (H2 turn budget):
 | OfferSnapshot | a task; the snapshot, and the log after it, are held from here on |
 | ReleaseSnapshot | they are not held any more |
 | ReadChanges, LookBackSlice | a task |
-| RebuildTree | a task |
+| RebuildTree, ChooseSnapshot, KeepSnapshot | a task |
+| FetchTree | a task, beside everything else |
 | TakeSnapshot | the log begins a new file, and a task writes the snapshot; what retention lets go is removed after it |
 | MarkMoved | `storage`, written down when the log is idle |
 | Halt, Trace, RoleChanged | `operator` |
@@ -48,9 +49,12 @@ from zab.member.connection import ClientConnection
 from zab.member.inputs import (
     FOR_THE_TURN,
     Answer,
+    ChooseSnapshot,
     FetchFailed,
+    FetchTree,
     Input,
     InstallSnapshot,
+    KeepSnapshot,
     LookBackSlice,
     MemberEffect,
     NothingToOffer,
@@ -120,7 +124,7 @@ class Turn:
         self._to_store: list[StorageEffect] = []
         self._reads: list[ev.ReadLog] = []
         """Log reads that wait for room on their link."""
-        self._fetching: ev.FetchSnapshot | None = None
+        self._fetching: ev.FetchSnapshot | FetchTree | None = None
         self.offered: dict[Link, Zxid | None] = {}
         """Snapshots that learners may be fetching or installing: link to zxid, None while it is being chosen. Retention
         spares them, and the log after them."""
@@ -209,12 +213,14 @@ class Turn:
         # A storage effect that came meanwhile has taken its place.
         if self._fetching is answer.fetch:
             self._fetching = None
-            self._to_store.append(InstallSnapshot(answer.fetch))
+            if isinstance(answer.fetch, ev.FetchSnapshot):
+                self._to_store.append(InstallSnapshot(answer.fetch))
 
     def _on_fetch_failed(self, answer: FetchFailed) -> None:
         if self._fetching is answer.fetch:
             self._fetching = None
-            self._give_up_fetch(answer.fetch, answer.reason)
+            if isinstance(answer.fetch, ev.FetchSnapshot):
+                self._give_up_fetch(answer.fetch, answer.reason)
 
     def _on_snapshot_unusable(self, answer: SnapshotUnusable) -> None:
         self._give_up_fetch(answer.fetch, answer.reason)
@@ -239,12 +245,12 @@ class Turn:
         self._links.close(effect.link, effect.reason)
 
     def _store(self, effect: StorageEffect) -> None:
-        if self._fetching is not None:
+        if isinstance(self._fetching, ev.FetchSnapshot):
             self._fetching = None
             self._tasks.stop_fetching()
         self._to_store.append(effect)
 
-    def _fetch_snapshot(self, effect: ev.FetchSnapshot) -> None:
+    def _fetch_snapshot(self, effect: ev.FetchSnapshot | FetchTree) -> None:
         if self._fetching is not None:
             self._tasks.stop_fetching()
         self._fetching = effect
@@ -278,6 +284,12 @@ class Turn:
 
     def _rebuild_tree(self, effect: RebuildTree) -> None:
         self._tasks.rebuild_tree(effect)
+
+    def _choose_snapshot(self, effect: ChooseSnapshot) -> None:
+        self._tasks.choose_snapshot(effect)
+
+    def _keep_snapshot(self, effect: KeepSnapshot) -> None:
+        self._tasks.keep_snapshot(effect)
 
     def _mark_moved(self, effect: ev.MarkMoved) -> None:
         self._storage.mark_moved(effect.zxid)
@@ -321,6 +333,9 @@ _CARRY_OUT = dict(
         _on(ev.RoleChanged, Turn._role_changed),
         _on(TakeSnapshot, Turn._take_snapshot),
         _on(RebuildTree, Turn._rebuild_tree),
+        _on(ChooseSnapshot, Turn._choose_snapshot),
+        _on(FetchTree, Turn._fetch_snapshot),
+        _on(KeepSnapshot, Turn._keep_snapshot),
         _on(ReadChanges, Turn._read_for_changes),
         _on(LookBackSlice, Turn._read_for_changes),
     )

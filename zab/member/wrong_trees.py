@@ -17,6 +17,7 @@ from zab import events as ev
 from zab import message as msg
 from zab.ids import Link, ServerId
 from zab.member import tree_repair
+from zab.member.inputs import ChooseSnapshot, SnapshotChosen
 from zab.member.metrics import Metrics
 from zab.member.tree_check import Difference, Finding
 from zab.states import LEADING
@@ -147,6 +148,18 @@ def _on_no_quorum(member: Member) -> None:
         tree_repair.replay(member, zxid)
 
 
+def on_tree_wanted(member: Member, link: Link, _sid: ServerId, message: msg.TreeWanted) -> None:
+    """A learner has no file that leads to its tree. It asks again with each ping."""
+    if not member.check.is_doubtful:
+        member.want(ChooseSnapshot(link, message.above, message.upto))
+
+
+def on_chosen(member: Member, event: SnapshotChosen) -> None:
+    """A snapshot for a learner; or none yet."""
+    if event.position is not None and event.link in member.peer.learners:
+        member.send(event.link, msg.TreeOffered(*event.position))
+
+
 # ---------------------------------------------------------------------------------------------------- on every member
 
 
@@ -183,3 +196,4 @@ def judge(member: Member, zxid: Zxid, digest: int) -> None:
         tree_repair.mend(member, zxid, digest)
     elif finding is Finding.RIGHT and was_doubtful and not member.check.is_doubtful:
         member.trace(f"a quorum has the digest of this tree at {zxid:#x} -> serve clients again")
+        tree_repair.proven(member)

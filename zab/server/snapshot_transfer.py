@@ -21,6 +21,7 @@ from datatree.log.disk import Disk
 from datatree.snapshot import snapshot_path
 from zab.events import FetchSnapshot
 from zab.host.journal import Journal
+from zab.member.inputs import FetchTree
 from zab.member.snapshot_fetch import Fetch
 from zab.member.snapshot_request import RefusedError, SnapshotRequest, accepted, read_piece, refused, size_of
 from zab.server.election_links import Address
@@ -106,7 +107,9 @@ def _now_ms() -> int:
 class Fetcher:
     """The connections and worker threads of one `Fetch`."""
 
-    def __init__(self, disk: Disk, server_id: int, fetch: FetchSnapshot, address: Address, stall_ms: int) -> None:
+    def __init__(
+        self, disk: Disk, server_id: int, fetch: FetchSnapshot | FetchTree, address: Address, stall_ms: int
+    ) -> None:
         self._fetch = Fetch(disk, server_id, fetch, stall_ms, _now_ms())
         self._address = address
 

@@ -1,7 +1,8 @@
 """What the job thread does: it writes snapshots and preallocates log files (E4 snapshot thread).
 
     take(effect)        write the snapshot that a cursor holds, slice by slice, each slice synced
-    rebuild(effect)     make a tree anew from the own files (E6 wrong trees)
+    rebuild(effect)     make a tree anew (E6 wrong trees)
+    keep(effect)        give the snapshot that it was made of its name
     preallocate()       have a log file ready for the next roll
     run(work)           run the retention's work
 
@@ -18,11 +19,19 @@ from collections.abc import Callable
 
 from datatree.log.disk import Disk
 from datatree.log.transaction_log import TransactionLog
-from datatree.snapshot import SnapshotWriter
+from datatree.snapshot import SnapshotError, SnapshotWriter
 from zab.host.job_thread import JobThread
 from zab.host.journal import Journal
 from zab.member import tree_repair
-from zab.member.inputs import RebuildFailed, RebuildTree, SnapshotFailed, SnapshotTaken, TakeSnapshot, TreeRebuilt
+from zab.member.inputs import (
+    KeepSnapshot,
+    RebuildFailed,
+    RebuildTree,
+    SnapshotFailed,
+    SnapshotTaken,
+    TakeSnapshot,
+    TreeRebuilt,
+)
 
 journal = Journal("snapshotter")
 
@@ -52,6 +61,10 @@ class Snapshotter(JobThread):
     def rebuild(self, effect: RebuildTree) -> None:
         """Make this tree; `TreeRebuilt` or `RebuildFailed` is posted."""
         self.run(lambda: self._rebuild(effect))
+
+    def keep(self, effect: KeepSnapshot) -> None:
+        """Give this snapshot, which was fetched, its name."""
+        self.run(lambda: self._keep(effect))
 
     def preallocate(self) -> None:
         """Allocate the next log file, unless there is one."""
@@ -84,6 +97,12 @@ class Snapshotter(JobThread):
         except OSError as error:
             journal.error("a wrong snapshot cannot be set aside", reason=str(error))
             self._post(RebuildFailed(effect, str(error)))
+
+    def _keep(self, effect: KeepSnapshot) -> None:
+        try:
+            tree_repair.keep(effect, self._disk)
+        except (OSError, SnapshotError) as error:
+            journal.error("the snapshot of another member cannot be kept", reason=str(error))
 
     def _preallocate(self) -> None:
         try:

@@ -22,8 +22,11 @@ from zab.host.posts import Posts
 from zab.ids import Link, ServerId
 from zab.member.inputs import (
     Answer,
+    ChooseSnapshot,
     FetchFailed,
+    FetchTree,
     Input,
+    KeepSnapshot,
     LookBackSlice,
     NothingToOffer,
     ReadChanges,
@@ -101,6 +104,9 @@ class Tasks:
     def offer_snapshot(self, effect: ev.OfferSnapshot) -> None:
         self.spawn(self._answer, self._offer, effect)
 
+    def choose_snapshot(self, effect: ChooseSnapshot) -> None:
+        self.spawn(self._answer, self.storage.choose_snapshot, effect)
+
     def _offer(self, effect: ev.OfferSnapshot) -> ev.SnapshotOffered | NothingToOffer:
         return self.storage.offer_snapshot(effect) or NothingToOffer(effect.link)
 
@@ -116,7 +122,10 @@ class Tasks:
     def rebuild_tree(self, effect: RebuildTree) -> None:
         self.snapshotter.rebuild(effect)
 
-    def fetch(self, effect: ev.FetchSnapshot) -> None:
+    def keep_snapshot(self, effect: KeepSnapshot) -> None:
+        self.snapshotter.keep(effect)
+
+    def fetch(self, effect: ev.FetchSnapshot | FetchTree) -> None:
         assert self._fetching is None
         self._fetching = trio.CancelScope()
         self.spawn(self._fetch, effect, self._fetching)
@@ -126,7 +135,7 @@ class Tasks:
             self._fetching.cancel()
             self._fetching = None
 
-    async def _fetch(self, effect: ev.FetchSnapshot, scope: trio.CancelScope) -> None:
+    async def _fetch(self, effect: ev.FetchSnapshot | FetchTree, scope: trio.CancelScope) -> None:
         address = self.quorum_addresses[effect.sid]
         journal.info("snapshot is fetched", sid=effect.sid, zxid=f"{effect.zxid:#x}")
         answer: Answer = SnapshotFetched(effect)

@@ -34,8 +34,11 @@ from zab import message as msg
 from zab.ids import Link, ServerId
 from zab.member.inputs import (
     Answer,
+    ChooseSnapshot,
     FetchFailed,
+    FetchTree,
     Input,
+    KeepSnapshot,
     LookBackSlice,
     MemberEffect,
     NothingToOffer,
@@ -237,6 +240,8 @@ class LonePeer:
                 assert not self.peer.serving, "no tree is replaced under clients"
                 self.tree = event.tree
                 continue
+            if isinstance(event, SnapshotFetched | FetchFailed):
+                continue  # only the turn has to do with it
             if isinstance(event, ev.SnapshotInstalled):
                 self._start, self._server.applied = (event.zxid, event.chain), []
             assert isinstance(event, ev.Event)
@@ -363,7 +368,8 @@ class Process(DirectClients):
     def offer_snapshot(self, effect: ev.OfferSnapshot) -> None:
         self._server.tasks.append(effect)
 
-    def fetch(self, effect: ev.FetchSnapshot) -> None:
+    def fetch(self, effect: ev.FetchSnapshot | FetchTree) -> None:
+        assert isinstance(effect, ev.FetchSnapshot)
         self._server.tasks.append(effect)
 
     def stop_fetching(self) -> None:
@@ -375,6 +381,12 @@ class Process(DirectClients):
         raise NotImplementedError("a peer has no clients")
 
     def rebuild_tree(self, effect: RebuildTree) -> None:
+        raise NotImplementedError("there is no tree here")
+
+    def choose_snapshot(self, effect: ChooseSnapshot) -> None:
+        raise NotImplementedError("there is no tree here")
+
+    def keep_snapshot(self, effect: KeepSnapshot) -> None:
         raise NotImplementedError("there is no tree here")
 
     def take_snapshot(self, effect: TakeSnapshot) -> None:

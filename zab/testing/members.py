@@ -18,6 +18,7 @@ from datatree.opcodes import OpCode
 from datatree.past_acls import PastAcls
 from datatree.recovery.recover import recover
 from datatree.requests import OPEN_ACL, Create, PathKind, PathOnly, PathVersion, PathWatch, SetData
+from datatree.snapshot import snapshot_path, tree_fetch_path
 from zab import events as ev
 from zab import message as msg
 from zab.ids import Link, ServerId
@@ -29,14 +30,19 @@ from zab.member.config import Config, parse
 from zab.member.connection import ClientConnection, Closing
 from zab.member.inputs import (
     Answer,
+    ChooseSnapshot,
     ClientBytes,
     ClientClosed,
     ClientConnected,
+    FetchFailed,
+    FetchTree,
+    KeepSnapshot,
     LookBackSlice,
     LookedBack,
     NothingToOffer,
     ReadChanges,
     RebuildTree,
+    SnapshotFetched,
     SnapshotTaken,
     StorageEffect,
     TakeSnapshot,
@@ -253,8 +259,19 @@ class Server(DirectClients):
     def offer_snapshot(self, effect: ev.OfferSnapshot) -> None:
         self.inputs.append(self.storage.offer_snapshot(effect) or NothingToOffer(effect.link))
 
-    def fetch(self, effect: ev.FetchSnapshot) -> None:
-        raise NotImplementedError("snapshots are not transferred here; the simulator does that")
+    def choose_snapshot(self, effect: ChooseSnapshot) -> None:
+        self.inputs.append(self.storage.choose_snapshot(effect))
+
+    def fetch(self, effect: ev.FetchSnapshot | FetchTree) -> None:
+        """A whole tree at once; the simulator transfers snapshots for synchronization."""
+        assert isinstance(effect, FetchTree)
+        try:
+            data = self._ensemble.servers[effect.sid].disk.read(snapshot_path(effect.zxid))
+        except FileNotFoundError:
+            self.inputs.append(FetchFailed(effect, "it is not there"))
+            return
+        self.disk.replace(tree_fetch_path(effect.zxid), data)
+        self.inputs.append(SnapshotFetched(effect))
 
     def stop_fetching(self) -> None:
         pass
@@ -264,6 +281,9 @@ class Server(DirectClients):
         while not rebuild.step():
             pass
         (self.rebuilt_held if self.keeps_rebuilt else self.inputs).append(tree_repair.answer(effect, rebuild))
+
+    def keep_snapshot(self, effect: KeepSnapshot) -> None:
+        tree_repair.keep(effect, self.disk)
 
     def take_snapshot(self, effect: TakeSnapshot) -> None:
         self.snapshots.append(effect)

@@ -5,8 +5,8 @@ import pytest
 from datatree.digest import MASK
 from datatree.log.zxid import Zxid
 from datatree.record import decode_all
-from datatree.recovery.rebuild import Rebuild
-from datatree.snapshot import load_snapshot, snapshot_files, snapshot_path
+from datatree.recovery.rebuild import Rebuild, Start
+from datatree.snapshot import SnapshotHeader, load_snapshot, snapshot_files, snapshot_path, tree_fetch_path
 from datatree.tree import DataTree
 from tests.datatree.histories import LINEAGE, Author, fresh_log, snapshot
 from zab.simulator.ensemble.spoiled import is_spoiled, spoil
@@ -49,8 +49,8 @@ class Lived:
     def zxids(self) -> list[int]:
         return list(self.digests)
 
-    def rebuild(self, zxid: int, digest: int | None, until: int, start: DataTree | None = None) -> Rebuild:
-        rebuild = Rebuild(self.disk, self.log, LINEAGE, Zxid(zxid), digest, Zxid(until), start)
+    def rebuild(self, zxid: int, digest: int | None, until: int, start: Start | None = None) -> Rebuild:
+        rebuild = Rebuild(self.disk, self.log, Zxid(zxid), digest, Zxid(until), start)
         while not rebuild.step():
             pass
         rebuild.set_refused_aside()
@@ -110,3 +110,41 @@ def test_catching_up_goes_on_from_the_tree_that_there_is() -> None:
     second = lived.rebuild(first.tree.applied, None, lived.zxids[-1], first.tree)
     assert second.tree is first.tree
     assert second.tree.digest == lived.digests[lived.zxids[-1]]
+
+
+def fetched(lived: Lived, at: int, *, chain: bytes | None = None) -> SnapshotHeader:
+    """The snapshot there, as it comes from another member."""
+    path = snapshot_path(lived.zxids[at])
+    header, _ = load_snapshot(lived.disk, path)
+    lived.disk.rename(path, tree_fetch_path(lived.zxids[at]))
+    return header if chain is None else SnapshotHeader(header.lineage, header.zxid, chain)
+
+
+def test_snapshot_of_another_member_comes_in_place_of_the_own_files() -> None:
+    lived = Lived(wrong_at=(25,))
+    start = fetched(lived, 19)
+    rebuild = lived.rebuild(start.zxid, None, lived.zxids[-1], start)
+    assert rebuild.tree is not None
+    assert rebuild.tree.digest == lived.digests[lived.zxids[-1]]
+    assert rebuild.digest_there == lived.digests[start.zxid]
+    assert snapshot_files(lived.disk) == [lived.zxids[9], lived.zxids[24]], "its own ones are not looked at"
+
+
+@pytest.mark.parametrize("harm", ["other chain", "flipped", "gone", "not where the log goes on"])
+def test_snapshot_of_another_member_is_believed_only_as_it_was_offered(harm: str) -> None:
+    lived = Lived()
+    start = fetched(lived, 19, chain=bytes(16) if harm == "other chain" else None)
+    path = tree_fetch_path(start.zxid)
+    if harm == "flipped":
+        lived.disk.flip(path, 5_000)
+    elif harm == "gone":
+        lived.disk.remove(path)
+    elif harm == "not where the log goes on":
+        lived.disk.remove(path)
+        tree = DataTree()
+        tree.applied = start.zxid
+        lived.disk.rename(snapshot(lived.disk, tree, bytes(16)), path)
+        start = SnapshotHeader(LINEAGE, start.zxid, bytes(16))
+    rebuild = lived.rebuild(start.zxid, None, lived.zxids[-1], start)
+    assert rebuild.tree is None
+    assert len(rebuild.problems) == 1

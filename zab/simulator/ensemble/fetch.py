@@ -12,7 +12,7 @@ from typing import Final, Protocol
 
 from datatree.snapshot import snapshot_path
 from zab.events import FetchSnapshot
-from zab.member.inputs import FetchFailed, SnapshotFetched
+from zab.member.inputs import FetchFailed, FetchTree, SnapshotFetched
 from zab.member.snapshot_fetch import Fetch, FetchError
 from zab.member.snapshot_request import REQUESTS, RefusedError, accepted, read_piece, refused, size_of
 from zab.simulator.world.disk import FaultyDisk, PowerLossError
@@ -69,7 +69,7 @@ class Fetching:
     def __init__(
         self,
         process: Process,
-        effect: FetchSnapshot,
+        effect: FetchSnapshot | FetchTree,
         stall_ms: int,
         source: Callable[[], Source | None],
         answer: Callable[[SnapshotFetched | FetchFailed], None],

@@ -19,13 +19,16 @@ from typing import Final, Protocol
 
 from datatree.log.zxid import Zxid
 from datatree.recovery.rebuild import Rebuild
-from datatree.snapshot import SnapshotWriter, snapshot_path
+from datatree.snapshot import SnapshotError, SnapshotWriter, snapshot_path
 from zab import events as ev
 from zab.ids import Link, ServerId
 from zab.member import tree_repair
 from zab.member.config import Config
 from zab.member.inputs import (
     Answer,
+    ChooseSnapshot,
+    FetchTree,
+    KeepSnapshot,
     LookBackSlice,
     NothingToOffer,
     ReadChanges,
@@ -111,9 +114,13 @@ class Tasks:
         self._process.called()
         self._later(lambda: self.post(self.storage.offer_snapshot(effect) or NothingToOffer(effect.link)))
 
+    def choose_snapshot(self, effect: ChooseSnapshot) -> None:
+        self._process.called()
+        self._later(lambda: self.post(self.storage.choose_snapshot(effect)))
+
     # -------------------------------------------------------------------------------------------------------- snapshots
 
-    def fetch(self, effect: ev.FetchSnapshot) -> None:
+    def fetch(self, effect: ev.FetchSnapshot | FetchTree) -> None:
         self._process.called()
         process = self._process
 
@@ -175,6 +182,20 @@ class Tasks:
                 self.post(tree_repair.answer(effect, rebuild))
             except OSError as error:
                 self.post(RebuildFailed(effect, str(error)))
+        self._later(self._jobs.done)
+
+    def keep_snapshot(self, effect: KeepSnapshot) -> None:
+        self._process.called()
+        self._jobs.run(lambda: self._keep(effect))
+
+    def _keep(self, effect: KeepSnapshot) -> None:
+        with self._process.ends_by(PowerLossError):
+            try:
+                tree_repair.keep(effect, self.disk)
+            except (OSError, SnapshotError) as error:
+                self._process.say(f"cannot keep a snapshot: {error}")
+            else:
+                self._watcher.count("snapshots kept")
         self._later(self._jobs.done)
 
     def _preallocate(self) -> None:

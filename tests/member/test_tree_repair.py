@@ -1,0 +1,164 @@
+"""E6 wrong trees: a tree that the own files do not lead to comes from the leader, and the log stays."""
+
+from datatree.log.zxid import Zxid
+from datatree.recovery.recover import recover
+from datatree.snapshot import SnapshotWriter, load_snapshot, snapshot_files, snapshot_path
+from tests.member.wrong_trees import digests, ensemble_of, said, spoil, stop, write
+from zab import message as msg
+from zab.member.inputs import FetchFailed, SnapshotTaken
+from zab.simulator.ensemble.spoiled import spoil as spoil_znode
+from zab.states import LEADING
+from zab.testing.members import TICK_MS, Client, Ensemble, Server
+
+
+def write_snapshots(server: Server) -> None:
+    """Those that are due, to its disk."""
+    while server.snapshots:
+        taken = server.snapshots.pop(0)
+        SnapshotWriter(server.disk, taken.cursor, server.storage.log.lineage, taken.chain).write()
+        taken.cursor.close()
+        server.inputs.append(SnapshotTaken(taken.zxid))
+
+
+def ensemble_with_lost_files(*, leader_has: bool = True) -> tuple[Ensemble, Client, Server]:
+    """A learner without snapshots and without the beginning of its log; whether the others have a snapshot. Besides
+    the ensemble and a client of its leader: that learner."""
+    ensemble, client = ensemble_of(3, snapCount=8)
+    lost = ensemble.follower
+    while not ensemble.leader.snapshots:
+        write(ensemble, client)
+    if leader_has:
+        for server in ensemble.others(lost):
+            write_snapshots(server)
+    ensemble.settle()
+    write(ensemble, client, 2)
+    lost.forget_oldest(2)
+    return ensemble, client, lost
+
+
+def is_mended(ensemble: Ensemble, lost: Server) -> bool:
+    return lost.member.serving and len(digests(ensemble)) == 1 and not lost.member.peer.doubted
+
+
+def test_tree_is_made_of_the_leaders_snapshot_and_the_own_log() -> None:
+    ensemble, client, lost = ensemble_with_lost_files()
+    (chosen,) = snapshot_files(ensemble.leader.disk)
+    log_before = [batch.raw for batch in lost.logged]
+    spoil(lost)
+    write(ensemble, client, 3)
+    ensemble.advance(TICK_MS)
+    assert said(lost, "ALARM: the tree cannot be made anew from the own files")
+    assert said(lost, f"the tree is made of the leader's snapshot {chosen:#x} -> ask whether a quorum has its digest")
+    assert is_mended(ensemble, lost)
+    assert [batch.raw for batch in lost.logged][: len(log_before)] == log_before
+    assert lost.halted is None
+    # It is its own snapshot now, so that the next start begins with it.
+    assert snapshot_files(lost.disk) == [chosen]
+    recovered = recover(lost.disk, lost.sid).tree
+    assert recovered.digest == ensemble.leader.member.digests.at(recovered.applied)
+
+
+def test_until_the_leader_has_a_snapshot_it_is_asked_again() -> None:
+    ensemble, client, lost = ensemble_with_lost_files(leader_has=False)
+    spoil(lost)
+    write(ensemble, client, 2)
+    for _ in range(3):
+        ensemble.advance(TICK_MS)
+    assert not lost.member.serving
+    before = lost.member.peer.history.last
+    assert write(ensemble, client, 2) == [0, 0]
+    assert lost.member.peer.history.last > before, "it goes on logging"
+    write_snapshots(ensemble.leader)
+    for _ in range(3):
+        ensemble.advance(TICK_MS)
+    assert is_mended(ensemble, lost)
+
+
+def test_snapshot_that_is_wrong_is_found_out_and_the_next_one_is_taken() -> None:
+    """The digest of a snapshot is that of the tree that wrote it: only other members can say that it was wrong."""
+    ensemble, client, lost = ensemble_with_lost_files()
+    leader = ensemble.leader
+    (first,) = snapshot_files(leader.disk)
+    header, tree = load_snapshot(leader.disk, snapshot_path(first))
+    spoil_znode(tree)
+    leader.disk.remove(snapshot_path(first))
+    SnapshotWriter(leader.disk, tree.begin_snapshot(), header.lineage, header.chain).write()
+    spoil(lost)
+    write(ensemble, client, 3)
+    for _ in range(3):
+        ensemble.advance(TICK_MS)
+    assert sum("ALARM: this tree is wrong" in trace for trace in lost.traces) == 2
+    assert not lost.member.serving
+    assert lost.member.peer.doubted
+    assert snapshot_files(lost.disk) == [], "what is not proven is not kept"
+    while not leader.snapshots:
+        write(ensemble, client)
+    write_snapshots(leader)
+    for _ in range(3):
+        ensemble.advance(TICK_MS)
+    assert is_mended(ensemble, lost)
+    assert first not in snapshot_files(lost.disk)
+    assert snapshot_files(lost.disk)
+
+
+def test_transfer_that_fails_is_begun_again() -> None:
+    ensemble, client, lost = ensemble_with_lost_files()
+    (chosen,) = snapshot_files(ensemble.leader.disk)
+    failed: list[str] = []
+    fetch = lost.fetch
+
+    def fails_once(effect: object) -> None:
+        if failed:
+            fetch(effect)  # type: ignore[arg-type]
+        else:
+            failed.append("once")
+            lost.inputs.append(FetchFailed(effect, "the connection broke"))  # type: ignore[arg-type]
+
+    lost.fetch = fails_once  # type: ignore[method-assign]
+    spoil(lost)
+    write(ensemble, client, 2)
+    ensemble.advance(2 * TICK_MS)
+    assert said(lost, f"snapshot {chosen:#x} cannot be fetched: the connection broke")
+    assert is_mended(ensemble, lost)
+
+
+def test_leader_that_comes_next_is_asked_when_the_first_one_goes() -> None:
+    ensemble, client, lost = ensemble_with_lost_files()
+    first = ensemble.leader
+    lost.fetch = lambda effect: None  # type: ignore[method-assign]
+    spoil(lost)
+    write(ensemble, client, 2)
+    assert lost.member.repair is not None
+    assert lost.member.repair.fetching is not None
+    del lost.fetch
+    stop(ensemble, first)
+    for _ in range(200):
+        ensemble.advance(50)
+        if lost.member.serving:
+            break
+    assert ensemble.leader is not lost, "who is wrong does not lead"
+    assert ensemble.leader.member.peer.state == LEADING
+    assert lost.member.serving
+    assert lost.member.tree.digest == ensemble.leader.member.tree.digest
+
+
+def test_leader_that_is_in_doubt_itself_offers_nothing() -> None:
+    ensemble, client, lost = ensemble_with_lost_files(leader_has=False)
+    spoil(lost)
+    write(ensemble, client, 2)
+    leader = ensemble.leader
+    write_snapshots(leader)
+    ensemble.settle()
+
+    def ask() -> list[type[msg.Message]]:
+        ensemble.sent.clear()
+        lost.member.asks = True
+        ensemble.step(lost)
+        ensemble.settle()
+        kinds = [type(message) for _, message in ensemble.sent]
+        return [kind for kind in kinds if kind in (msg.TreeWanted, msg.TreeOffered)]
+
+    leader.member.check.unproven(Zxid(leader.member.applied), leader.member.tree.digest)
+    assert ask() == [msg.TreeWanted]
+    leader.member.check.suspicion = None
+    assert ask() == [msg.TreeWanted, msg.TreeOffered]
