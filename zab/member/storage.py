@@ -260,7 +260,7 @@ class Storage:
             path = snapshot_path(zxid)
             try:
                 header = verify_snapshot(self.disk, path)
-            except (SnapshotError, FileNotFoundError) as error:
+            except (SnapshotError, OSError) as error:
                 self._report("snapshot cannot be offered", str(error))
                 continue
             if header.lineage == self.log.lineage and zxid >= self.log.first_position[0]:

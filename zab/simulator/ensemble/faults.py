@@ -17,7 +17,8 @@ synchronized, by what is on their disks, stay a quorum.
                               what is urgent overtakes it. In runs that have this focus
     wall_jump                 a wall clock is set forward or back, by up to years
     wipe                      a disk is replaced by an empty one, in some runs with a file `initialize` that lies
-    wrong_tree                a tree in memory becomes another one, as long as a quorum has the right one
+    wrong_tree                a tree in memory becomes another one, as long as a quorum has the right one; sometimes no
+                              snapshot of that member can be read, either, until it is started again
     depose                    the leader is cut off from everybody else for long enough, while it goes on serving
     clients
 """
@@ -30,6 +31,7 @@ from random import Random
 from typing import Final
 
 from datatree.log.epochs import INITIALIZE
+from datatree.snapshot import snapshot_files, snapshot_path
 from zab.ids import ServerId
 from zab.member.restore import quorum_of
 from zab.simulator.ensemble.client import Client
@@ -41,6 +43,8 @@ from zab.simulator.world.schedule import MS
 PURGE_TICKS: Final = 3
 """Between two times that retention does its work, beside those after each snapshot."""
 YEAR_MS: Final = 365 * 86_400_000
+LOST_EVERY: Final = 3
+"""A member whose tree is wrong cannot read its snapshots either, one time in so many, until it is started again."""
 CALLS_MAX: Final = 16
 """A process that is to end in the middle of a turn ends within so many calls of ports."""
 
@@ -245,6 +249,9 @@ class Faults:
         self._ensemble.observer.spoiled_by.add(spoil(tree))
         digests.clear()
         digests.record(tree.applied, tree.digest)
+        if tree.applied % LOST_EVERY == 0:
+            for zxid in snapshot_files(machine.disk):
+                machine.disk.fail_reads(snapshot_path(zxid))
         return True
 
     def _depose(self) -> bool:

@@ -195,7 +195,7 @@ class FaultyDisk:
         self._crash_at = None if count is None else self.operations + count
 
     def fail_reads(self, path: str, error: int | None = errno.EIO) -> None:
-        """Let reads of this file fail; None takes it back."""
+        """Let reads of this file fail until the process ends; None takes it back."""
         if error is None:
             self._unreadable.pop(path, None)
         else:
@@ -218,14 +218,14 @@ class FaultyDisk:
         self._names = dict(self._durable_names)
         self._changes.clear()
         self._unsettled.clear()
-        self._fail_at = self._crash_at = None
-        self.generation += 1
+        self.kill()
         self.log.clear()
         self._used = sum(len(inode.data) for inode in self._names.values())
 
     def kill(self) -> None:
         """The process dies, the power stays: all that was written reads fine, and is as durable as it was."""
         self._fail_at = self._crash_at = None
+        self._unreadable.clear()
         self.generation += 1
 
     def _surviving_changes(self, rng: Random) -> list[_Change]:
@@ -349,6 +349,7 @@ class FaultyDisk:
         replaced = self._names.get(new)
         if replaced is not None:
             self._used -= len(replaced.data)
+        self._unreadable.pop(new, None)
         self._change(old, new, None)
         if fault:
             raise fault
