@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.zab.test_rules import SlowReader, followers, until
+from tests.zab.test_rules import followers, left_behind, until
 from zab import events as ev
 from zab import message as msg
 from zab.ids import Link
@@ -13,14 +13,7 @@ from zab.testing.peers import Ensemble
 def fetching(*, answered: bool = True) -> tuple[Ensemble, int, int, Link]:
     """A learner needs a snapshot, which it does not get yet: the ensemble, the leader, the learner, their link. Without
     `answered`, the leader has not even chosen one."""
-    ensemble = SlowReader(recent_bytes_max=1)
-    ensemble.start()
-    leader = ensemble.elect()
-    learner = followers(ensemble, leader)[0]
-    ensemble.crash(learner)
-    for _ in range(3):
-        ensemble.propose(leader)
-        ensemble.run(20)
+    ensemble, leader, learner = left_behind(after=0)
     ensemble.servers[leader].take_snapshot()
     ensemble.servers[learner].held.add(ev.FetchSnapshot)
     ensemble.start(learner)

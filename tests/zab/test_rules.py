@@ -293,7 +293,8 @@ def test_an_amnesiac_counts_although_the_others_were_slower() -> None:
     assert ensemble.peer(3).committed == zxid
 
 
-def test_a_leader_whom_only_an_unconfirmed_amnesiac_follows_steps_down() -> None:
+def with_an_amnesiac() -> tuple[Ensemble, int, int, int]:
+    """A follower has lost its disk, and is started again: the ensemble, the leader, that one, the other one."""
     ensemble, leader = established()
     wiped, other = followers(ensemble, leader)
     ensemble.propose(leader)
@@ -301,6 +302,11 @@ def test_a_leader_whom_only_an_unconfirmed_amnesiac_follows_steps_down() -> None
     ensemble.crash(wiped)
     ensemble.servers[wiped].wipe()
     ensemble.start(wiped)
+    return ensemble, leader, wiped, other
+
+
+def test_a_leader_whom_only_an_unconfirmed_amnesiac_follows_steps_down() -> None:
+    ensemble, leader, wiped, other = with_an_amnesiac()
     until(ensemble, lambda: (it := ensemble.peer(wiped).following) and it.newleader)
     ensemble.servers[wiped].held.add(ev.SaveEpochs)
     ensemble.settle()
@@ -321,13 +327,7 @@ def test_a_leader_whom_only_an_unconfirmed_amnesiac_follows_steps_down() -> None
 
 def test_an_amnesiac_stays_one_until_a_quorum_without_it_has_confirmed_the_leader() -> None:
     """Else it counts after its next start, though the leader that synchronized it may have been deposed long before."""
-    ensemble, leader = established()
-    wiped, other = followers(ensemble, leader)
-    ensemble.propose(leader)
-    ensemble.run(50)
-    ensemble.crash(wiped)
-    ensemble.servers[wiped].wipe()
-    ensemble.start(wiped)
+    ensemble, leader, wiped, other = with_an_amnesiac()
     until(ensemble, lambda: ensemble.peer(wiped).following)
     ensemble.paused.add(other)
     until(ensemble, lambda: ensemble.peer(wiped).serving)
@@ -412,18 +412,22 @@ def test_a_learner_leaves_a_leader_that_elects_again() -> None:
 # -------------------------------------------------------------------------------------------------- nobody is halted
 
 
-def test_a_snapshot_that_is_older_than_the_learner_is_not_sent() -> None:
+def left_behind(*, after: int) -> tuple[SlowReader, int, int]:
+    """A follower is down after so many writes, and lacks what no memory has: the ensemble, the leader, that one."""
     ensemble = SlowReader(recent_bytes_max=1)
     ensemble.start()
     leader = ensemble.elect()
     follower = followers(ensemble, leader)[0]
-    for _ in range(2):
+    for number in range(after + 3):
+        if number == after:
+            ensemble.crash(follower)
         ensemble.propose(leader)
         ensemble.run(20)
-    ensemble.crash(follower)
-    for _ in range(3):
-        ensemble.propose(leader)
-        ensemble.run(20)
+    return ensemble, leader, follower
+
+
+def test_a_snapshot_that_is_older_than_the_learner_is_not_sent() -> None:
+    ensemble, leader, follower = left_behind(after=2)
     ensemble.start(follower)
     until(ensemble, ensemble.reader)
     effect = ensemble.take_read()
