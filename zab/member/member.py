@@ -70,6 +70,7 @@ from zab.member.inputs import (
 from zab.member.limits import Limits
 from zab.member.metrics import Metrics
 from zab.member.processor import Processor
+from zab.member.questions import Questions
 from zab.member.reads import ReadState
 from zab.member.restore import restored_of, schedule_of, settings_of, tree_of
 from zab.member.sessions import Sessions
@@ -129,17 +130,9 @@ class Member:
         """What is not applied yet."""
         self._early: list[ev.MemberMessage] = []
         self._cleanup: Cleanup | None = None
-        self._verdicts: list[tuple[Link, msg.Revalidated]] = []
-        self._asked: list[tuple[Link | None, int]] = []
-        self._questions: dict[int, list[tuple[Link | None, int]]] = {}
-        self._missed: list[tuple[Link, int]] = []
-        """Learners' questions for sessions that are not alive here: link and tag."""
-        self._doubts: dict[int, tuple[list[ClientConnection], list[tuple[Link, int]]]] = {}
-        """Sessions that this leader may declare over only once a quorum has confirmed that it still leads."""
-        self._token = 0
+        self._questions = Questions()
         self._is_stalled = False
         """Writes are left from the last turn, since nothing may be proposed."""
-        self._synced: deque[tuple[int, int]] = deque()
         self._install(self.state.tree)
         for batch in recovered.recent[-1:]:
             self.processor.newest_time = batch.time
@@ -271,20 +264,13 @@ class Member:
         self._is_stalled = bool(processor.intake)
         tag = processor.take_sync_tag()
         if tag is not None:
-            self._asked.append((None, tag))
-        doubted = self.sessions.take_doubted()
-        if self._asked or doubted or self._missed:
-            self._token += 1
-            self._questions[self._token], self._asked = self._asked, []
-            if doubted or self._missed:
-                self._doubts[self._token], self._missed = (doubted, self._missed), []
-            self.tell(ev.SyncRequested(self._token))
+            self._questions.sync(None, tag)
+        token = self._questions.begin_round(self.sessions.take_doubted())
+        if token is not None:
+            self.tell(ev.SyncRequested(token))
         if not self._is_stalled:
-            # After every proposal of what came through older connections of these sessions (`fence`).
-            verdicts, self._verdicts = self._verdicts, []
-            for link, verdict in verdicts:
-                if link in self.peer.learners:
-                    self.send(link, verdict)
+            for link, verdict in self._questions.take_owners():
+                self._answer(link, verdict)
 
     def _follow_turn(self) -> None:
         """Everything that is to be written goes to the leader as one message; then the questions."""
@@ -328,18 +314,22 @@ class Member:
         self.asks = True
 
     def _on_sync_confirmed(self, effect: ev.SyncConfirmed) -> None:
-        for link, tag in self._questions.pop(effect.token, ()):
+        confirmed = self._questions.confirmed(effect.token)
+        for link, tag in confirmed.syncs:
             if link is None:
-                self._synced.append((tag, effect.zxid))
-            elif link in self.peer.learners:
-                self.send(link, msg.Synced(tag, effect.zxid))
+                self._questions.wait(tag, effect.zxid)
+            else:
+                self._answer(link, msg.Synced(tag, effect.zxid))
         self._finish_syncs()
-        doubted, missed = self._doubts.pop(effect.token, ((), ()))
-        for connection in doubted:
+        for connection in confirmed.doubted:
             self.sessions.refuse(connection)
-        for link, tag in missed:
-            if link in self.peer.learners:
-                self.send(link, msg.Revalidated(tag, False))
+        for link, tag in confirmed.missing:
+            self._answer(link, msg.Revalidated(tag, False))
+
+    def _answer(self, link: Link, message: msg.Message) -> None:
+        """To a learner, unless it has gone meanwhile."""
+        if link in self.peer.learners:
+            self.send(link, message)
 
     def _on_learner_dropped(self, effect: ev.LearnerDropped) -> None:
         self._dropped.add(effect.link)
@@ -380,12 +370,12 @@ class Member:
     def _leader_on_revalidate(self, link: Link, sid: ServerId, message: msg.Revalidate) -> None:
         self.metrics.connection_revalidate_count += 1
         if self.sessions.revalidate(SessionId(message.session), max(0, message.timeout_ms), sid, self.now):
-            self._verdicts.append((link, msg.Revalidated(message.tag, True)))
+            self._questions.owner(link, message.tag)
         else:
-            self._missed.append((link, message.tag))
+            self._questions.missing(link, message.tag)
 
     def _leader_on_sync(self, link: Link, _sid: ServerId, message: msg.Sync) -> None:
-        self._asked.append((link, message.tag))
+        self._questions.sync(link, message.tag)
 
     def _leader_on_ping(self, _link: Link, sid: ServerId, message: msg.Ping) -> None:
         wrong_trees.on_ping(self, sid, message)
@@ -395,12 +385,13 @@ class Member:
         self.sessions.revalidated(message.tag, message.valid, self.peer.history.last[0])
 
     def _learner_on_synced(self, _link: Link, _sid: ServerId, message: msg.Synced) -> None:
-        self._synced.append((message.tag, message.zxid))
+        self._questions.wait(message.tag, message.zxid)
         self._finish_syncs()
 
     def _finish_syncs(self) -> None:
-        while self._synced and self._synced[0][1] <= self.applied:
-            self.processor.synced(self._synced.popleft()[0])
+        if self._questions.confirmed_syncs:
+            for tag in self._questions.done(self.applied):
+                self.processor.synced(tag)
 
     # ------------------------------------------------------------------------------------------------ committed batches
 
@@ -523,12 +514,7 @@ class Member:
         self.sessions.drop_role()
         self._cleanup = None
         self._early.clear()
-        self._verdicts.clear()
-        self._asked.clear()
         self._questions.clear()
-        self._missed.clear()
-        self._doubts.clear()
-        self._synced.clear()
 
     def _prepare_settings(self) -> PrepareSettings:
         config = self.config
