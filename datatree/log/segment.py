@@ -42,7 +42,7 @@ import struct
 import sys
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from zlib import crc32
 
 from attrs import define, field
@@ -212,6 +212,8 @@ class Segment:
     index: SparseIndex | None = None
     start: int = SEGMENT_HEADER_BYTES
     """After the header, or after damage that lies wholly below `previous`."""
+    holes: dict[int, int] = field(factory=dict)
+    """Damaged stretches that held no batch: offset → end."""
 
     def batches(self, disk: Disk, after: int) -> Iterator[tuple[int, Batch]]:
         """(offset, batch) of every batch that ends above `after`. Raises LogDamagedError."""
@@ -235,6 +237,8 @@ class Segment:
     def frames(self, disk: Disk) -> Iterator[tuple[int, list[Batch]]]:
         """(offset after it, batches) of every frame. Raises LogDamagedError."""
         for part in scan(disk.read(self.path, 0, self.end), self.first, self.start).parts:
+            if part.offset in self.holes:
+                continue
             if isinstance(part, Bad):
                 raise LogDamagedError(self.path, part.at, part.reason)
             yield part.end, part.batches
@@ -243,7 +247,8 @@ class Segment:
         """From a batch at `start`, or from the first, to `last`: what is after it is void, or zeros."""
         if self.last == self.previous:
             return
-        for offset, batch in iterate(disk, self.path, self.first, self.start if start is None else start, self.end):
+        begin = self.start if start is None else start
+        for offset, batch in iterate(disk, self.path, self.first, begin, self.end, self.holes):
             if batch.zxid <= self.last[0]:
                 yield offset, batch
             if batch.zxid >= self.last[0]:
@@ -281,14 +286,20 @@ class Segment:
         file.close()
 
 
-def iterate(disk: Disk, path: str, first: int, start: int, end: int) -> Iterator[tuple[int, Batch]]:
-    """(offset, batch) from the frame or batch at `start` to `end` (a frame's end), read in blocks.
+def iterate(
+    disk: Disk, path: str, first: int, start: int, end: int, holes: Mapping[int, int]
+) -> Iterator[tuple[int, Batch]]:
+    """(offset, batch) from the frame or batch at `start` to `end` (a frame's end), read in blocks, without `holes`.
 
     What is not readable raises LogDamagedError: this is for stretches that are known to be durable."""
     seed = seed_of(first)
     base = at = start
     data = b""
     while at < end:
+        if at in holes:
+            at = base = holes[at]
+            data = b""
+            continue
         if base + len(data) - at < HEADER_BYTES:
             data, base = data[at - base :] + disk.read(path, base + len(data), _READ_BYTES), at
         if data.startswith(MAGIC, at - base):

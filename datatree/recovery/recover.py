@@ -345,8 +345,11 @@ class _Recovery:
                 for batch in part.kept:
                     self._take(file, part.at, batch, cutoff)
                 self._unreadable(file, part.at, part.reason)
-                # If this turns out not to matter, the file is good from the snapshot on.
-                segment.start, segment.previous, index = part.end, self.start, Index(self.start[0])
+                # If this turns out not to matter, it held nothing, or the file is good from the snapshot on.
+                if self.replay.last[0] > self.start[0]:
+                    segment.holes[part.offset] = part.end
+                else:
+                    segment.start, segment.previous, index = part.end, self.start, Index(self.start[0])
                 continue
             segment.end = part.end
             for batch, end in zip(part.batches, part.ends, strict=True):

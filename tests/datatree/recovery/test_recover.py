@@ -475,6 +475,34 @@ def test_damage_in_a_closed_file_is_damage_though_it_is_behind_its_last_sync_mar
     assert damage.path == closed.path
 
 
+@pytest.mark.parametrize("is_closed", [False, True])
+def test_a_damaged_frame_that_held_no_batch_costs_nothing(is_closed: bool) -> None:
+    """An idle frame says how far the file is synced; who cannot read it has lost none of the history."""
+    disk, author, log = lived(appends=2)
+    first, at = author.batches[0].first, log.segments[0].end
+    log.idle()
+    log.append(author.write(2))
+    if is_closed:
+        log.roll()
+        log.append(author.write(1))
+    log.append(author.write(2))
+    log.append(author.write(1))
+    disk.flip(log_path(first), 8 * at + 5)
+    for name in disk.list("version-1"):
+        if name.endswith(".index"):
+            disk.remove(f"version-1/{name}")
+    recovered = recover(disk)
+    assert not recovered.damage
+    assert [problem.offset for problem in recovered.problems] == [at]
+    assert recovered.last == author.last
+    again = TransactionLog(disk, recovered.log)
+    assert raws(again.read(START[0], 1 << 20)) == raws(author.batches)
+    assert again.floor(author.batches[1].zxid) == (author.batches[1].zxid, author.batches[1].chain)
+    place = author.batches[-2]
+    again.truncate(place.zxid, place.chain)
+    assert raws(reopened(disk)[1].read(START[0], 1 << 20)) == raws(author.batches[:-1])
+
+
 def test_batch_that_breaks_the_chain_is_damage():
     disk, author = FaultyDisk(), Author()
     log = fresh_log(disk)
