@@ -28,6 +28,7 @@ SLICE_COUNT: Final = 4096
 
 # Paths and their znodes, in the same order.
 _Run: TypeAlias = tuple[tuple[bytes, ...], tuple[Znode, ...]]
+_EMPTY: Final[_Run] = ((), ())
 
 
 class SnapshotCursor:
@@ -60,7 +61,7 @@ class SnapshotCursor:
         """Keep `shard` as it is now, unless its dict was taken before. Called before every write to it."""
         if index not in self._taken:
             copy = shard.copy()
-            self._taken.setdefault(index, (tuple(copy), tuple(copy.values())))
+            self._taken.setdefault(index, (tuple(copy), tuple(copy.values())) if copy else _EMPTY)
 
     def slices(self, count: int = SLICE_COUNT) -> Iterator[list[tuple[bytes, Znode]]]:
         """All (path, znode) in path order, about `count` at a time. The slices are to be iterated once.
@@ -71,9 +72,10 @@ class SnapshotCursor:
         runs: list[_Run] = []
         for index, shard in enumerate(self._shards):
             self.take(index, shard)
-            runs.append(_sorted(self._taken[index]))
+            run = self._taken[index]
+            runs.append(_sorted(run) if len(run[0]) > 1 else run)
             # The marker stays: the dict counts as taken until the cursor is closed.
-            self._taken[index] = ((), ())
+            self._taken[index] = _EMPTY
             yield []
         yield from _merge(runs, count)
 
@@ -96,6 +98,7 @@ def _merge(runs: list[_Run], count: int) -> Iterator[list[tuple[bytes, Znode]]]:
     """Merge sorted runs. The longest run cuts: every `count` / len(runs) keys of it end a range."""
     widest = max((keys for keys, _ in runs), key=len)
     step = max(1, count // len(runs))
+    runs = [run for run in runs if run[0]]
     positions = [0] * len(runs)
     for cut in [*widest[step - 1 :: step], None]:
         gathered: dict[bytes, Znode] = {}

@@ -71,8 +71,9 @@ class Peer(PeerState):
         if not self._started:
             return 0
         if self.leading is not None:
-            times = [self.leading.next_ping, self.leading.next_tick]
-            return min(times) if self.leading.established else min(*times, self.leading.deadline)
+            leading = self.leading
+            soonest = min(leading.next_ping, leading.next_tick)
+            return soonest if leading.established else min(soonest, leading.deadline)
         if self.following is not None:
             redial = self.following.redial_at
             return self.following.deadline if redial is None else min(redial, self.following.deadline)

@@ -82,9 +82,10 @@ class Limits:
                 else:
                     self._clients.hold(connection, Hold.OUTPUT)
                     self._full[connection] = None
-        for connection in [connection for connection in self._full if self.has_room(connection)]:
-            del self._full[connection]
-            self._clients.release(connection, Hold.OUTPUT)
+        if self._full:
+            for connection in [connection for connection in self._full if self.has_room(connection)]:
+                del self._full[connection]
+                self._clients.release(connection, Hold.OUTPUT)
 
     def _close_silent(self) -> None:
         for connection in self._clients.all:

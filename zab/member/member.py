@@ -186,15 +186,13 @@ class Member:
         """When the next step is due although nothing happens."""
         if self.has_more:
             return self.now
-        deadlines = [self.limits.next_deadline]
-        for deadline in (self.peer.next_deadline(), self.processor.change_feed.next_deadline):
-            if deadline is not None:
-                deadlines.append(deadline)
+        deadline = self.limits.next_deadline
+        for due in (self.peer.next_deadline(), self.processor.change_feed.next_deadline):
+            if due is not None and due < deadline:
+                deadline = due
         if self.serving and self.sessions.tracker is not None:
-            deadlines.append(self.sessions.tracker.next_deadline)
-        if self._cleanup is not None:
-            deadlines.append(self._cleanup.next_deadline)
-        return min(deadlines)
+            deadline = min(deadline, self.sessions.tracker.next_deadline)
+        return deadline if self._cleanup is None else min(deadline, self._cleanup.next_deadline)
 
     def tell(self, event: ev.Event) -> None:
         """Let the peer take an event, and carry out or pass on what it wants done."""
@@ -235,10 +233,11 @@ class Member:
         if changes.is_any and self.serving:
             self._effects += changes.turn(self.now, self.peer.history, self.peer.lineage, self.applied)
         self.limits.end_turn(self.now, is_loaded=self._is_loaded)
-        for connection in self.clients.reap():
-            self.processor.forget(connection)
-            self.sessions.forget(connection)
-            self.limits.forget(connection)
+        if self.clients.dirty:
+            for connection in self.clients.reap():
+                self.processor.forget(connection)
+                self.sessions.forget(connection)
+                self.limits.forget(connection)
 
     def _lead_turn(self) -> None:
         """All that is to be written becomes one batch, or as many as its size asks for; then what waits for that."""

@@ -461,9 +461,10 @@ class Processor:
 
     def resume(self) -> None:
         """Go on with the connections whose output has room again."""
-        for connection in [connection for connection in self.choked if self._room(connection) >= 0]:
-            self.choked.pop(connection, None)
-            self.answer_waiting(connection)
+        if self.choked:
+            for connection in [connection for connection in self.choked if self._room(connection) >= 0]:
+                self.choked.pop(connection, None)
+                self.answer_waiting(connection)
 
     def forget(self, connection: ClientConnection) -> None:
         """A connection is gone: nothing waits on it any more, and nobody is told of its watches."""

@@ -156,8 +156,11 @@ class Turn:
 
     def next_deadline(self) -> int:
         """When the next turn is due although nothing happens (monotonic ms)."""
-        deadlines = (self.member.next_deadline(), self._clients.next_deadline(), self._links.next_deadline())
-        return min(deadline for deadline in deadlines if deadline is not None)
+        deadline = self.member.next_deadline()
+        for of_a_port in (self._clients.next_deadline(), self._links.next_deadline()):
+            if of_a_port is not None and of_a_port < deadline:
+                deadline = of_a_port
+        return deadline
 
     @property
     def waits_for_room(self) -> bool:

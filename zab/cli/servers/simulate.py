@@ -14,6 +14,7 @@ A run that fails is run again for the last lines of its trace. If that run ends 
 repeatable: it reads a clock, or depends on an address. That is printed.
 """
 
+import gc
 import multiprocessing
 import os
 import traceback
@@ -41,6 +42,8 @@ CRASH, SAFETY, LIVENESS, UNDECIDED = 1, 3, 4, 5
 _GRAVITY: Final = (SAFETY, CRASH, LIVENESS, UNDECIDED)
 _NAMES: Final = {CRASH: "crash", SAFETY: "safety", LIVENESS: "liveness", UNDECIDED: "undecided"}
 _CODES: Final = {SafetyError: SAFETY, LivenessError: LIVENESS, UndecidedError: UNDECIDED}
+_GC_THRESHOLDS: Final = (50_000, 20, 100)
+"""For processes that do nothing but run seeds: what a run makes is gone with it, and all of it is a few MiB."""
 LINES_SHOWN: Final = 60
 LINE_WIDTH_MAX: Final = 300
 
@@ -169,7 +172,10 @@ def run_block(
     processes = multiprocessing.get_context("spawn")
     run_one = partial(attempt, both_judges=both_judges)
     good_count = 0
-    with Progress(*columns, console=console) as progress, processes.Pool(min(jobs, len(block))) as pool:
+    with (
+        Progress(*columns, console=console) as progress,
+        processes.Pool(min(jobs, len(block)), _collect_seldom) as pool,
+    ):
         task = progress.add_task("simulating", total=len(block))
         for result in pool.imap(run_one, block, chunksize=max(1, min(10, len(block) // (4 * jobs)))):
             progress.advance(task)
@@ -185,6 +191,13 @@ def run_block(
                     break
     print(f"seeds {block[0]} to {block[-1]}: {good_count} good, {len(found)} failed")
     return found
+
+
+def _collect_seldom() -> None:
+    """In a process that runs seeds: the collector leaves what was imported alone, and comes seldom."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*_GC_THRESHOLDS)
 
 
 def _explain(failure: Failure, *, with_trace: bool, both_judges: bool) -> None:

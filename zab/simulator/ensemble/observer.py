@@ -240,22 +240,24 @@ class Observer:
         heard = self._heard.get(process)
         if heard is None:
             return
-        now = process.machine.now_ms
-        learners = process.peer.learners
-        tracker = process.member.sessions.tracker
         sessions: list[Any] = []
         for event in inputs:
             if isinstance(event, ClientBytes):
                 connection = event.connection
                 if connection.stage is Stage.SERVED and not connection.closing:
                     sessions.append(connection.session)
-            elif isinstance(event, ev.MessageReceived) and event.link in learners:
-                if isinstance(event.message, msg.Ping):
-                    sessions += (session for session, _ in event.message.touched)
-                elif isinstance(event.message, msg.Revalidate):
-                    sessions.append(event.message.session)
-        # Once a leader has decided to end a session, it hears it no more: it only has to propose that.
-        heard.at.update((session, now) for session in sessions if tracker is not None and tracker.is_alive(session))
+            elif isinstance(event, ev.MessageReceived):
+                message = event.message
+                if isinstance(message, msg.Ping):
+                    if event.link in process.peer.learners:
+                        sessions += (session for session, _ in message.touched)
+                elif isinstance(message, msg.Revalidate) and event.link in process.peer.learners:
+                    sessions.append(message.session)
+        tracker = process.member.sessions.tracker
+        if sessions and tracker is not None:
+            now = process.machine.now_ms
+            # Once a leader has decided to end a session, it hears it no more: it only has to propose that.
+            heard.at.update((session, now) for session in sessions if tracker.is_alive(session))
 
     def _expires(self, process: MemberProcess, heard: Heard, session: int) -> None:
         """A leader ends a session that was silent for too long, as it says."""
@@ -282,7 +284,7 @@ class Observer:
                 self.counts["batches applied beside the turns"] += 1
                 assert member.digests.find(member.applied) is not None
             delivered.popleft()
-        leads = member.serving and process.peer.leading is not None
+        leads = member.serving and member.peer.leading is not None
         if leads and process not in self._heard:
             self._heard[process] = Heard(member.now, {})
         elif not leads and process in self._heard:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from random import Random
 from typing import Protocol
 
@@ -130,7 +131,7 @@ class MemberProcess(Process):
         self.member = ObservedMember(self.config, recovered, rng, machine.now_ms, machine.wall_ms(), ObservedPeer)
         self.member.observe = self._turn_begins
         assert isinstance(self.member.peer, ObservedPeer)
-        self.member.peer.observe = lambda event, effects: judges.peer_stepped(self, event, effects)
+        self.member.peer.observe = partial(judges.peer_stepped, self)
         ports = Ports(
             clock=machine,
             links=self.links,

@@ -373,7 +373,9 @@ class FaultyDisk:
         inode.clean()
 
     def list(self, directory: str) -> list[str]:
-        return sorted(name for name, at in map(_name_and_place, self._names) if at == directory)
+        place = f"{directory}/" if directory else ""
+        start = len(place)
+        return sorted([path[start:] for path in self._names if path.startswith(place) and path.find("/", start) < 0])
 
     def size(self, path: str) -> int:
         return len(self._find(path).data)

@@ -65,6 +65,7 @@ class Machine:
         `disk_us` is about what the disk takes for a piece of work; `pause_us` is the most that passes between a process
         that ended and the next one."""
         self.world = world
+        self._schedule = world.schedule
         self.number = number
         self.rng = rng
         self.running: Running | None = None
@@ -86,13 +87,13 @@ class Machine:
     @property
     def now_ms(self) -> int:
         """Its monotonic clock."""
-        return (self._monotonic_us + self.world.schedule.now * self._ppm // MILLION) // MS
+        return (self._monotonic_us + self._schedule.now * self._ppm // MILLION) // MS
 
     def monotonic_ns(self) -> int:
-        return self.now_ms * MILLION
+        return (self._monotonic_us + self._schedule.now * self._ppm // MILLION) // MS * MILLION
 
     def wall_ms(self) -> int:
-        return self.now_ms + self.wall_offset_ms
+        return (self._monotonic_us + self._schedule.now * self._ppm // MILLION) // MS + self.wall_offset_ms
 
     def time_of(self, now_ms: int) -> int:
         """The virtual time at which its monotonic clock shows this."""

@@ -82,7 +82,9 @@ class Wire:
             delay, bytes_per_ms = network.conditions(self.pair)
             if bytes_per_ms:
                 self._busy_until = now + size_bytes * MS // bytes_per_ms
-            self._last_arrival = max(self._last_arrival, now + delay)
+            arrival = now + delay
+            if arrival > self._last_arrival:
+                self._last_arrival = arrival
             network.schedule.at(self._last_arrival, self._arrive, item)
 
     def cut(self) -> None:

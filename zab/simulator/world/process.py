@@ -99,7 +99,10 @@ class Process:
 
     def wake(self, time: int) -> None:
         """Take a turn at this time."""
-        time = max(time, self._ready_at, self.paused_until)
+        if time < self._ready_at:
+            time = self._ready_at
+        if time < self.paused_until:
+            time = self.paused_until
         if self._turn_at is None or time < self._turn_at:
             self._turn_at = time
             self.schedule.at(time, self._take_turn, time)

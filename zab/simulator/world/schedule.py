@@ -25,7 +25,7 @@ class Schedule:
     def at(self, time: int, action: Callable[..., None], *arguments: Any) -> None:
         """Call `action` at this time, or now if that is over."""
         self._asked += 1
-        heappush(self._heap, (max(time, self.now), self._asked, action, arguments))
+        heappush(self._heap, (time if time > self.now else self.now, self._asked, action, arguments))
 
     def after(self, delay: int, action: Callable[..., None], *arguments: Any) -> None:
         """Call `action` that many microseconds from now."""

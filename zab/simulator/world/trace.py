@@ -40,8 +40,7 @@ class Trace:
 
     def carried(self, who: int, data: bytes) -> None:
         """Bytes went from somebody to somebody."""
-        self._hash.update(_MARK.pack(self._schedule.now, who, len(data)))
-        self._hash.update(data)
+        self._hash.update(_MARK.pack(self._schedule.now, who, len(data)) + data)
 
     def say(self, who: str, text: str) -> None:
         """Something worth a line happened, whether there is a reader or not."""
