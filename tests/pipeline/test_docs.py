@@ -40,6 +40,7 @@ NAMED_OTHERWISE: dict[str, tuple[Column, ...]] = {
 }
 """The results whose columns are not a tuple with the name of the job, in the module of its name."""
 RESULT_TITLES = re.findall(r"^## (.+)$", RESULTS, re.MULTILINE)
+(JOB_FILE,) = re.findall(r"With this file, `nightly`:\n\n```\n(.*?)```", TEXT, re.DOTALL)
 ELSEWHERE = {"follow", "package", "history"}
 """Commands that need more than directories; they have tests of their own."""
 
@@ -117,6 +118,7 @@ def test_the_commands_run_and_print_these_columns(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     (tmp_path / "data").symlink_to(zab_directories.members[0].parent)
+    (tmp_path / "nightly").write_text(JOB_FILE)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "200")
     words = [PLACES.get(word, word) for word in shlex.split(command)]

@@ -29,11 +29,14 @@ from tests.cli.commands import Run
 from tests.datatree.histories import LINEAGE, START
 from tests.pipeline.rigs.rows import History, moment
 from tests.rigs.quick_java import quick_java
-from zab.cli.pipeline import run as pipeline_run
 from zab.cli.pipeline.activity import parse_session
+from zab.cli.pipeline.driver import Driver
+from zab.cli.pipeline.endings import spark_sentence
 from zab.cli.pipeline.jobs import JOBS, Job
 from zab.cli.pipeline.options import Range, named_dirs
-from zab.cli.pipeline.run import spark_sentence
+from zab.cli.pipeline.progress import StageProgress
+from zab.cli.pipeline.run import Run as JobRun
+from zab.cli.pipeline.signatures import command_of
 from zab.cli.pipeline.table import cell, fit, print_rows
 from zab.host.disk import RealDisk
 from zab.pipeline.errors import PipelineError
@@ -249,7 +252,7 @@ def test_what_the_log_no_longer_has_is_said_and_marked(run: Run, zookeeper: Path
 )
 def test_wrong_usage_is_2_at_once(run: Run, words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Before Spark takes its time to start."""
-    monkeypatch.setattr(pipeline_run.Run, "spark", property(lambda _run: pytest.fail("Spark was started")))
+    monkeypatch.setattr(Driver, "spark", property(lambda _driver: pytest.fail("Spark was started")))
     assert run("pipeline", *words) == 2
     assert run.out == ""
 
@@ -257,7 +260,7 @@ def test_wrong_usage_is_2_at_once(run: Run, words: list[str], monkeypatch: pytes
 def test_bad_directories_and_outputs_are_1_at_once(
     run: Run, member: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pipeline_run.Run, "spark", property(lambda _run: pytest.fail("Spark was started")))
+    monkeypatch.setattr(Driver, "spark", property(lambda _driver: pytest.fail("Spark was started")))
     for words, said in (
         ([tmp_path / "absent"], "absent"),
         ([member, "--out", tmp_path / "none" / "x.csv"], f"there is no directory {tmp_path}/none"),
@@ -274,14 +277,14 @@ def test_bad_directories_and_outputs_are_1_at_once(
 @pytest.mark.spark
 @pytest.mark.usefixtures("spark")
 def test_what_a_worker_raises_is_a_sentence(run: Run, member: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def job(run: pipeline_run.Run) -> Any:
+    def job(run: JobRun) -> Any:
         def fail(batches: Any) -> Any:
             yield from ()
             raise PipelineError("log.100000001: offset 64: it is damaged")
 
         return run.spark.range(1).mapInArrow(fail, "id bigint")
 
-    def bug(run: pipeline_run.Run) -> Any:
+    def bug(run: JobRun) -> Any:
         from pyspark.sql import functions as F  # noqa: N812
 
         return run.spark.range(1).select(F.raise_error(F.lit("rows are odd")))
@@ -289,9 +292,8 @@ def test_what_a_worker_raises_is_a_sentence(run: Run, member: Path, monkeypatch:
     from zab.cli.pipeline import commands as pipeline
 
     for function, said in ((job, "zab: log.100000001: offset 64: it is damaged\n"), (bug, "rows are odd")):
-        command = pipeline._command("odd", Job(function, takes_range=False))
-        app = typer.Typer()
-        app.command("odd")(command)
+        app = typer.Typer(result_callback=pipeline.carry_out)
+        app.command("odd")(command_of("odd", Job(function, takes_range=False)))
         app.callback()(lambda: None)
         monkeypatch.setattr(pipeline, "pipeline_app", app)
         assert run("pipeline", "odd", member) == 1
@@ -308,8 +310,8 @@ def test_a_check_that_finds_something_is_1(
     from zab.cli.pipeline import commands as pipeline
 
     job = Job(lambda run: run.spark.range(rows), takes_range=False, fails_on_rows=True)
-    app = typer.Typer()
-    app.command("check")(pipeline._command("check", job))
+    app = typer.Typer(result_callback=pipeline.carry_out)
+    app.command("check")(command_of("check", job))
     app.callback()(lambda: None)
     monkeypatch.setattr(pipeline, "pipeline_app", app)
     assert run("pipeline", "check", member) == code
@@ -488,7 +490,7 @@ def test_progress_counts_the_tasks_of_running_stages(spark: SparkSession, tmp_pa
             return count
 
     console = Console(file=Terminal(), force_terminal=True, width=80)
-    with pipeline_run._StageProgress(spark, console) as progress:
+    with StageProgress(spark, console) as progress:
         path = str(seen)
 
         def until_seen(batches: Any) -> Any:
@@ -517,7 +519,7 @@ def test_no_progress_off_a_terminal() -> None:
                 return None
 
     file = io.StringIO()
-    with pipeline_run._StageProgress(Session(), Console(file=file)):  # type: ignore[arg-type]
+    with StageProgress(Session(), Console(file=file)):  # type: ignore[arg-type]
         pass
     assert file.getvalue() == ""
 
@@ -596,18 +598,20 @@ def test_an_interrupt_in_a_callback_is_not_lost(member: Path, tmp_path: Path) ->
 @pytest.mark.cluster
 @pytest.mark.parametrize("while_it", ["starts", "runs"])
 def test_an_interrupted_job_leaves_nothing(member: Path, tmp_path: Path, while_it: str) -> None:
-    """Neither Java nor files, nor anything to read but the exit code."""
+    """Neither Java nor files, nor anything to read but the exit code; the job after it does not begin."""
     work, out, held = tmp_path / "work", tmp_path / "out", tmp_path / "held"
     for directory in (work, out, held):
         directory.mkdir()
     (held / "sitecustomize.py").write_text(HELD)
-    errors = tmp_path / "errors"
-    command = [sys.executable, "-m", "zab.cli.main", "pipeline", "sessions", str(member), "--out", f"{out}/x.json"]
+    printed, errors, jobs = tmp_path / "printed", tmp_path / "errors", tmp_path / "jobs"
+    jobs.write_text(f"sessions {member} --out {out}/x.json\nsessions {member} --out {out}/y.json\n")
+    command = [sys.executable, "-m", "zab.cli.main", "pipeline", "run", str(jobs), "--keep-going"]
     environment = {**os.environ, "TMPDIR": str(work), "SPARK_SUBMIT_OPTS": " ".join(quick_java("spark"))}
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, (str(held), os.environ.get("PYTHONPATH"))))
     with (
+        printed.open("w") as output,
         errors.open("w") as file,
-        subprocess.Popen(command, env=environment, stderr=file) as job,
+        subprocess.Popen(command, env=environment, stdout=output, stderr=file) as job,
     ):
         # Java has the path of its logging's settings among its arguments.
         wait_for(lambda: running_with(f"java.*{work}") and (while_it == "starts" or (held / "begun").exists()))
@@ -617,7 +621,7 @@ def test_an_interrupted_job_leaves_nothing(member: Path, tmp_path: Path, while_i
             assert job.wait(PATIENCE_SECONDS) == 130
         finally:
             job.kill()
-    assert errors.read_text() == ""
+    assert (printed.read_text(), errors.read_text()) == ("==> line 1: sessions <==\n", "")
     assert list(out.iterdir()) == []
     wait_for(lambda: not running_with(f"java.*{work}"))
 

@@ -43,17 +43,11 @@ class LockView(StrEnum):
     OVERLAPS = "overlaps"
 
 
-Subtree = Annotated[
-    str | None, typer.Option("--subtree", metavar="PATH", help="Only this znode and everything below it.")
-]
-
-
-def _absolute(path: str | None, name: str) -> str | None:
-    if path is None:
-        return None
-    if not path.startswith("/"):
-        raise typer.BadParameter(f"{path!r} does not begin with /", param_hint=name)
-    return path.rstrip("/") or "/"
+def parse_path(text: str) -> str:
+    """The path of a znode, without a slash at its end. Raises BadParameter."""
+    if not text.startswith("/"):
+        raise typer.BadParameter(f"{text!r} does not begin with /")
+    return text.rstrip("/") or "/"
 
 
 def parse_session(text: str) -> int:
@@ -67,6 +61,12 @@ def parse_session(text: str) -> int:
     return session - 2**64 if session >= 2**63 else session
 
 
+Subtree = Annotated[
+    str | None,
+    typer.Option("--subtree", metavar="PATH", parser=parse_path, help="Only this znode and everything below it."),
+]
+
+
 def _lower_bounds(run: Run) -> dict[str, Any]:
     """For jobs that read from the beginning, since they need what was before."""
     return {"since": run.range.since, "zxid_min": run.range.zxid_min}
@@ -75,16 +75,19 @@ def _lower_bounds(run: Run) -> dict[str, Any]:
 def audit_job(
     run: Run,
     *,
-    path: Annotated[str | None, typer.Option("--path", metavar="PATH", help="Only this znode.")] = None,
+    path: Annotated[
+        str | None, typer.Option("--path", metavar="PATH", parser=parse_path, help="Only this znode.")
+    ] = None,
     subtree: Subtree = None,
     session: Annotated[
-        str | None, typer.Option("--session", metavar="ID", help="Only what this session did, 0x… or decimal.")
+        int | None,
+        typer.Option(
+            "--session", metavar="ID", parser=parse_session, help="Only what this session did, 0x… or decimal."
+        ),
     ] = None,
     refused: Annotated[bool, typer.Option("--refused", help="Also the writes that were refused.")] = False,
 ) -> "DataFrame":
     """Who changed what when, with old and new values."""
-    path, subtree = _absolute(path, "--path"), _absolute(subtree, "--subtree")
-    wanted = None if session is None else parse_session(session)
     run.shown = (
         *("time", "zxid", "part", "session", "change", "path", "old", "old_known", "new"),
         *(("error",) if refused else ()),
@@ -96,7 +99,7 @@ def audit_job(
         znodes=run.before(ZNODE_COLUMNS),
         path=path,
         subtree=subtree,
-        session=wanted,
+        session=session,
         refused=refused,
         bare_closes=run.may_have_bare_closes,
         **_lower_bounds(run),
@@ -168,7 +171,6 @@ def locks_job(
     subtree: Subtree = None,
 ) -> "DataFrame":
     """Who held which lock, or led which election, when; how long others waited; overlaps."""
-    subtree = _absolute(subtree, "--subtree")
     from pyspark.sql import functions as F  # noqa: N812 - Spark's own name for it
 
     from zab.pipeline.jobs.locks import COLUMNS, ZNODE_COLUMNS, lock_summary, locks, overlaps

@@ -75,7 +75,7 @@ def history_job(
     from zab.pipeline.jobs.history import history, read_histories
 
     operations = read_histories(run.spark, files)
-    found = history(operations).cache()
+    found = run.cached(history(operations))
     undecided = found.where(~found.violation).collect()
     for row in undecided:
         run.note(f"{row.history} {row.path}: undecided: {row.sentence}")

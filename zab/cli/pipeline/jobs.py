@@ -21,7 +21,7 @@ from zab.cli.pipeline.checks import history_job, verify_job
 from zab.cli.pipeline.parquet import compact_job, follow_job
 from zab.cli.pipeline.report import report_job
 from zab.cli.pipeline.shipping import package_job
-from zab.cli.pipeline.state import diff_job, state_job
+from zab.cli.pipeline.state import check_shape, diff_job, state_job
 
 __all__ = ["JOBS", "Job"]
 
@@ -33,6 +33,8 @@ class Job:
     order: columns by which the rows are sorted, "-writes" falling; none if the function sorts, or order has no meaning.
     fails_on_rows: exit code 1 if there are any.
     instead_of_rows: options of its own with which the function gives no rows, but does its own output.
+    check: raises BadParameter for options of its own that contradict each other; it looks at nothing else.
+    ends_with: the option of its own without which it goes on until Ctrl-C.
     example: words after DIRS with which the command runs, for tests; "{out}" stands for a directory of their own."""
 
     function: Callable[..., Any]
@@ -43,6 +45,8 @@ class Job:
     gives_rows: bool = True
     fails_on_rows: bool = False
     instead_of_rows: tuple[str, ...] = ()
+    check: Callable[[dict[str, Any]], None] | None = None
+    ends_with: str | None = None
     example: tuple[str, ...] = ()
 
 
@@ -51,7 +55,7 @@ JOBS: Final[dict[str, Job]] = {
     "hotspots": Job(hotspots_job),
     "sessions": Job(sessions_job),
     "locks": Job(locks_job),
-    "state": Job(state_job, takes_range=False, instead_of_rows=("to",)),
+    "state": Job(state_job, takes_range=False, instead_of_rows=("to",), check=check_shape),
     "diff": Job(
         diff_job,
         order=("ensemble", "path"),
@@ -73,6 +77,7 @@ JOBS: Final[dict[str, Job]] = {
         follow_job,
         takes_range=False,
         gives_rows=False,
+        ends_with="once",
         example=("--out", "{out}/rows", "--checkpoint", "{out}/checkpoint", "--once"),
     ),
     "package": Job(

@@ -3,7 +3,7 @@
 What is wrong with the input is said before Spark starts.
 """
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -54,7 +54,7 @@ def parse_starting(text: str) -> str | int:
         return text if text in ("earliest", "latest") else parse_zxid(text)
     except typer.BadParameter:
         message = f"{text!r} is neither earliest, latest nor a zxid, such as 0x1000000a3"
-        raise typer.BadParameter(message, param_hint="--from") from None
+        raise typer.BadParameter(message) from None
 
 
 def follow_job(
@@ -74,7 +74,10 @@ def follow_job(
         typer.Option("--checkpoint", metavar="DIR", show_default=False, help="What is done: with it, it can go on."),
     ],
     starting: Annotated[
-        str, typer.Option("--from", metavar="ZXID", help="earliest, latest, or the first transaction wanted.")
+        Any,
+        typer.Option(
+            "--from", metavar="ZXID", parser=parse_starting, help="earliest, latest, or the first transaction wanted."
+        ),
     ] = "earliest",
     rate: Annotated[
         int | None, typer.Option("--rate", metavar="N", min=1, help="Transactions in one batch at most; 1,000,000.")
@@ -84,7 +87,6 @@ def follow_job(
     uncommitted: Uncommitted = False,
 ) -> None:
     """Follow running members, or where their logs are shipped to, into Parquet: each transaction once."""
-    first = parse_starting(starting)
     from zab.pipeline.inventory import inventory
 
     inventory(run.dirs)
@@ -104,7 +106,7 @@ def follow_job(
         run.dirs,
         out,
         checkpoint,
-        starting=first,
+        starting=starting,
         rate=rate,
         once=once,
         every=every,

@@ -13,10 +13,21 @@ __all__ = ["report_job"]
 _ENDINGS: Final = (".html", ".htm")
 
 
+def parse_page(text: str) -> str:
+    """The name of a page. Raises BadParameter."""
+    path = text.partition("?")[0] if "://" in text else text
+    if not path.lower().endswith(_ENDINGS):
+        raise typer.BadParameter("it does not end in .html")
+    return text
+
+
 def report_job(
     run: Run,
     *,
-    out: Annotated[str, typer.Option("--out", "-o", metavar="FILE", help="The page, a name that ends in .html.")],
+    out: Annotated[
+        str,
+        typer.Option("--out", "-o", metavar="FILE", parser=parse_page, help="The page, a name that ends in .html."),
+    ],
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier page of that name.")] = False,
     snapshots: Annotated[
         bool, typer.Option("--snapshots", help="Also read all snapshots, and compare them with the logs.")
@@ -27,10 +38,8 @@ def report_job(
     The page needs nothing else: it can be sent and kept. The bounds limit what is counted; the health is that of all
     files."""
     from zab.pipeline.output import Target
-    from zab.pipeline.places import open_place, shown, without_query
+    from zab.pipeline.places import open_place, shown
 
-    if not without_query(out).lower().endswith(_ENDINGS):
-        raise typer.BadParameter(f"{shown(out)!r} does not end in .html", param_hint="--out")
     target = Target(open_place(out), "html", is_file=True, overwrite=overwrite)
     target.check()
     from zab.pipeline.inventory import inventory

@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from zab.pipeline.state.snapshot_output import State
     from zab.pipeline.state.state_of import StateAt
 
-__all__ = ["diff_job", "state_job"]
+__all__ = ["check_shape", "diff_job", "state_job"]
 
 
 class Shape(StrEnum):
@@ -34,11 +34,23 @@ _FORMATS: Final = {Shape.SNAPSHOT: Format.NATIVE, Shape.VERSION_2: Format.VERSIO
 _MOMENT_HELP: Final = "0x1000000a3 or decimal, 2026-03-01T12:00:00Z, or '2h ago'"
 
 
+def check_shape(own: dict[str, Any]) -> None:
+    """Whether the options of `state` go together. Raises BadParameter."""
+    if (own["shape"] in _FORMATS) != bool(own["to"]):
+        raise typer.BadParameter("--to goes with --as snapshot or version-2", param_hint="--to")
+
+
 def state_job(
     run: Run,
     *,
     at: Annotated[
-        str | None, typer.Option("--at", metavar="ZXID|TIME", help=f"{_MOMENT_HELP}; without it, the end of the logs.")
+        Any,
+        typer.Option(
+            "--at",
+            metavar="ZXID|TIME",
+            parser=parse_moment,
+            help=f"{_MOMENT_HELP}; without it, the end of the logs.",
+        ),
     ] = None,
     shape: Annotated[
         Shape, typer.Option("--as", help="The znodes or the sessions as rows, or a snapshot to start members from.")
@@ -52,10 +64,7 @@ def state_job(
     uncommitted: Uncommitted = False,
 ) -> "DataFrame | None":
     """The whole tree at any moment, with its Stats; as a table, or as a snapshot that members start from."""
-    wanted = None if at is None else parse_moment(at, "--at")
     output = _FORMATS.get(shape)
-    if (output is None) != (not to):
-        raise typer.BadParameter("--to goes with --as snapshot or version-2", param_hint="--to")
     targets = [] if output is None else new_targets(to or [], output)
     from zab.pipeline.errors import PipelineError
     from zab.pipeline.inventory import inventory
@@ -64,7 +73,7 @@ def state_job(
     inventory(run.dirs)
     from zab.pipeline.state.state_of import state_of
 
-    found = state_of(run.spark, run.dirs, wanted, uncommitted=uncommitted)
+    found = state_of(run.spark, run.dirs, at, uncommitted=uncommitted)
     _note(run, found.moments)
     if output is None:
         if shape is Shape.SESSIONS:
@@ -98,10 +107,20 @@ def diff_job(
     run: Run,
     *,
     before: Annotated[
-        str, typer.Option("--from", metavar="ZXID|TIME", show_default=False, help=f"The first moment: {_MOMENT_HELP}.")
+        Any,
+        typer.Option(
+            "--from",
+            metavar="ZXID|TIME",
+            parser=parse_moment,
+            show_default=False,
+            help=f"The first moment: {_MOMENT_HELP}.",
+        ),
     ],
     after: Annotated[
-        str | None, typer.Option("--to", metavar="ZXID|TIME", help="The second; without it, the end of the logs.")
+        Any,
+        typer.Option(
+            "--to", metavar="ZXID|TIME", parser=parse_moment, help="The second; without it, the end of the logs."
+        ),
     ] = None,
     commands: Annotated[
         bool, typer.Option("--commands", help="Print zab commands that make the second state out of the first.")
@@ -109,7 +128,6 @@ def diff_job(
     uncommitted: Uncommitted = False,
 ) -> "DataFrame | None":
     """What changed between two moments: znodes created, deleted, or with other data, ACL or owner."""
-    moments = parse_moment(before, "--from"), None if after is None else parse_moment(after, "--to")
     from zab.pipeline.errors import PipelineError
     from zab.pipeline.inventory import inventory
 
@@ -117,7 +135,7 @@ def diff_job(
     from zab.pipeline.jobs.diff import diff, diff_commands
     from zab.pipeline.state.state_of import state_of
 
-    first, second = (state_of(run.spark, run.dirs, moment, uncommitted=uncommitted) for moment in moments)
+    first, second = (state_of(run.spark, run.dirs, moment, uncommitted=uncommitted) for moment in (before, after))
     _note(run, (*first.moments, *second.moments))
     changes = diff(first.znodes, second.znodes)
     run.shown = ("path", "change", "fields", "recreated", "data_before", "data_after", "time", "zxid")
@@ -125,12 +143,10 @@ def diff_job(
         return changes
     if len(first.moments) != 1:
         raise PipelineError(f"commands are for one ensemble, and the directories hold {len(first.moments)}")
-    kept = changes.cache()
-    lines = diff_commands(kept)
+    lines = diff_commands(run.cached(changes))
     with run.paused():
         for line in lines:
             print(line)
-    kept.unpersist()
     return None
 
 

@@ -1,0 +1,93 @@
+"""The Spark driver that a command of `zab pipeline` is: its one session, Ctrl-C, and the display of progress.
+
+    with Driver(options) as driver, ExitStack() as block:
+        block.push(driver.notice_interrupts)
+        driver.spark.range(5).count()
+
+Spark starts when it is first asked for, and serves all jobs until the outer block ends.
+
+Invariants: Spark, pyarrow and pandas are imported when `spark` is first asked for, not before, so wrong usage is
+answered at once. An interrupt ends the block that it comes in, whatever became of the job there.
+"""
+
+import contextlib
+import logging
+from collections.abc import Iterator
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from attrs import frozen
+
+from zab.cli.pipeline.interrupts import Interrupts
+from zab.cli.pipeline.progress import StageProgress, waiting
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["Driver", "SparkOptions"]
+
+
+@frozen
+class SparkOptions:
+    """url: of a cluster, else this machine. memory: of the driver. log: what Spark itself says on standard error."""
+
+    url: str | None = None
+    memory: str = "2g"
+    log: str = "off"
+
+
+class Driver:
+    """See the module."""
+
+    def __init__(self, options: SparkOptions) -> None:
+        self._options = options
+        self._stack = contextlib.ExitStack()
+        self._interrupts: Interrupts | None = None
+        self._session: SparkSession | None = None
+        self._progress: StageProgress | None = None
+
+    @property
+    def is_started(self) -> bool:
+        return self._session is not None
+
+    @property
+    def spark(self) -> "SparkSession":
+        """The session, made at the first access. Raises PipelineError."""
+        if self._session is None:
+            from zab.pipeline.spark_session import job_session
+
+            if not logging.getLogger().handlers:
+                # Py4J logs the calls that an interrupt broke off, with stack traces, to the root logger.
+                logging.getLogger().addHandler(logging.NullHandler())
+            self._interrupts = self._stack.enter_context(Interrupts())
+            options = self._options
+            with waiting("starting Spark"):
+                session = job_session(options.url, memory=options.memory, log_level=options.log)
+                self._session = self._stack.enter_context(session)
+            self._stack.enter_context(self._interrupts.cancelling(self._session.sparkContext))
+            self._progress = self._stack.enter_context(StageProgress(self._session))
+        return self._session
+
+    def notice_interrupts(self, _kind: object, error: BaseException | None, _where: object) -> None:
+        """To be pushed on the stack of a block: if an interrupt came, it ends with KeyboardInterrupt."""
+        if self._interrupts is not None:
+            self._interrupts.check(error)
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """Without the display of progress, for output of the block's own."""
+        if self._progress is None:
+            yield
+            return
+        self._progress.stop()
+        yield
+        self._progress.start()
+
+    def __enter__(self) -> Self:
+        self._stack.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.__exit__(kind, error, trace)
