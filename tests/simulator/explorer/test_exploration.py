@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Callable
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -10,6 +13,7 @@ import typer
 from attrs import evolve
 from typer.testing import CliRunner, Result
 
+from datatree.log.batch import Position
 from zab import broadcast, discovery, synchronization
 from zab import message as msg
 from zab.cli.servers.explore import explore_command
@@ -19,7 +23,7 @@ from zab.peer import Peer
 from zab.peer_state import PeerState, nothing
 from zab.roles import Following, Leading, LearnerHandler
 from zab.simulator.explorer.ensemble import Bounds, Ensemble, State, Step, shown
-from zab.simulator.explorer.exploration import explore, parsed, replay
+from zab.simulator.explorer.exploration import SETTLE, explore, parsed, replay
 from zab.simulator.explorer.keys import key_of, link_of, renamed_link, unknown_fields
 from zab.simulator.explorer.site import BrokenError
 from zab.simulator.world.verdict import SafetyError
@@ -29,8 +33,14 @@ ONE_BREAK = Bounds(epochs=1, writes=1, crashes=0, breaks=1)
 TWO_LEAVES = Bounds(epochs=1, writes=0, crashes=0, breaks=1, silences=1)
 ONE_CRASH = Bounds(epochs=2, writes=1, crashes=1, breaks=0)
 ONE_WIPE = Bounds(epochs=2, writes=1, crashes=0, wipes=1, breaks=0)
+TWO_WRITES = Bounds(epochs=2, writes=2, crashes=1, breaks=0)
+
+SERVING = "lead 3; follow 1 3; follow 2 3; settle; "
+A_WRITE_OF_ITS_OWN = SERVING + "propose 3; store 3; crash 3; down 1-3 1; down 2-3 2"
+"""A leader ends with a write in its log that nobody else has: should another one lead next, it has to be cut."""
 
 Patch = pytest.MonkeyPatch
+PAGE = (Path(__file__).parents[3] / "docs" / "simulator.md").read_text(encoding="utf-8")
 
 
 def walk(ensemble: Ensemble, rng: Random, count: int) -> list[tuple[State, Step]]:
@@ -44,6 +54,10 @@ def walk(ensemble: Ensemble, rng: Random, count: int) -> list[tuple[State, Step]
         walked.append((state, step))
         state = ensemble.after(state, step)
     return walked
+
+
+def steps_of(text: str) -> list[Step]:
+    return [parsed(line) for line in text.split(";") if line.strip()]
 
 
 def test_a_world_in_which_nothing_goes_wrong_is_explored_whole() -> None:
@@ -83,6 +97,55 @@ def test_both_epochs_are_established_and_the_write_is_delivered_in_either() -> N
             established |= {epoch for epoch, _, _ in ensemble.verdicts.primaries(state.verdict)}
     assert established == {2, 3}
     assert {end >> 32 for end in ends} == {0, 2, 3}
+
+
+def test_what_comes_after_given_steps_is_explored_alone() -> None:
+    given = steps_of("lead 2; follow 1 2; message 1-2 2")
+    ensemble = Ensemble(QUIET)
+    state = beginning = ensemble.beginning()
+    for step in given:
+        state = ensemble.after(state, step)
+    whole, part = reachable(ensemble, beginning), reachable(ensemble, state)
+    assert part < whole
+    assert ensemble.digest(beginning) not in part
+    assert explore(QUIET).states_count == len(whole)
+    report = explore(QUIET, given)
+    assert report.is_whole
+    assert report.states_count == len(part)
+
+
+def reachable(ensemble: Ensemble, state: State) -> set[bytes]:
+    found, level = {ensemble.digest(state)}, [state]
+    while level:
+        after = [ensemble.after(state, step) for state in level for step in ensemble.steps(state)]
+        new = {ensemble.digest(state): state for state in after if not ensemble.is_beyond(state)}
+        level = [state for digest, state in new.items() if digest not in found]
+        found |= new.keys()
+    return found
+
+
+def test_settling_leaves_nothing_that_comes_by_itself() -> None:
+    ensemble = Ensemble(TWO_WRITES)
+    state = ensemble.beginning()
+    lines = replay(TWO_WRITES, steps_of(A_WRITE_OF_ITS_OWN))
+    taken = [parsed(line) for line in lines if not line.startswith(" ")]
+    assert SETTLE not in taken
+    for step in taken:
+        state = ensemble.after(state, step)
+    assert {name for name, _ in ensemble.steps(state)} == {"start", "lead"}
+    logs = [ensemble.sites._sites[number].disk.log for number in state.sites]
+    assert [len(log) for log in logs] == [0, 0, 1]
+
+
+@pytest.mark.parametrize("given", ["store 1", "settle; message 1-2 2", "lead 1; lead 1"])
+def test_given_steps_that_cannot_come_are_refused(given: str) -> None:
+    with pytest.raises(ValueError, match="cannot come here"):
+        explore(QUIET, steps_of(given))
+
+
+def test_given_steps_within_more_epochs_than_there_may_be_are_refused() -> None:
+    with pytest.raises(ValueError, match="more than 1 epochs"):
+        explore(evolve(ONE_CRASH, epochs=1), steps_of(A_WRITE_OF_ITS_OWN + "; lead 2; follow 1 2; settle"))
 
 
 def test_more_states_than_may_be_visited_is_not_the_whole() -> None:
@@ -212,14 +275,25 @@ def _handle(patch: Patch, handler: Callable[..., None], other: Callable[..., Non
         patch.setitem(HANDLERS, cell, other)
 
 
-VARIANTS: dict[Callable[[Patch], None], tuple[Bounds, str]] = {
-    follow_a_leader_that_is_behind: (ONE_CRASH, "no committed write is lost"),
-    count_an_epoch_that_was_promised_to_another: (TWO_LEAVES, "leadership"),
-    acknowledge_newleader_before_it_is_durable: (ONE_CRASH, ""),
-    commit_without_a_quorum: (QUIET, "durability"),
-    count_an_amnesiac: (ONE_WIPE, ""),
+def cut_the_history_in_memory_alone(patch: Patch) -> None:
+    """The log goes on behind what was cut."""
+
+    def cut(peer: PeerState, position: Position) -> None:
+        peer.history.truncate(position)
+        peer.durable = min(peer.durable, position[0])
+
+    patch.setattr(synchronization, "_cut", cut)
+
+
+VARIANTS: dict[Callable[[Patch], None], tuple[Bounds, str, str]] = {
+    follow_a_leader_that_is_behind: (ONE_CRASH, "", "no committed write is lost"),
+    count_an_epoch_that_was_promised_to_another: (TWO_LEAVES, "", "leadership"),
+    acknowledge_newleader_before_it_is_durable: (ONE_CRASH, "", ""),
+    commit_without_a_quorum: (QUIET, "", "durability"),
+    count_an_amnesiac: (ONE_WIPE, "", ""),
+    cut_the_history_in_memory_alone: (TWO_WRITES, A_WRITE_OF_ITS_OWN, "server 3 stops at an assertion"),
 }
-"""Each with the world that finds it, and how what it finds begins."""
+"""Each with the world that finds it: its bounds and the steps that it begins with; and how what it finds begins."""
 
 
 @pytest.mark.hunt
@@ -227,8 +301,8 @@ VARIANTS: dict[Callable[[Patch], None], tuple[Bounds, str]] = {
 @pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.__name__)
 def test_the_smallest_world_finds_the_broken_variant(variant: Callable[[Patch], None], monkeypatch: Patch) -> None:
     variant(monkeypatch)
-    bounds, rule = VARIANTS[variant]
-    found = explore(bounds).found
+    bounds, given, rule = VARIANTS[variant]
+    found = explore(bounds, steps_of(given)).found
     assert found is not None
     assert found.text.startswith(rule), found.text
     lines = replay(bounds, found.steps)
@@ -294,6 +368,28 @@ def test_what_is_wrong_is_printed_step_by_step_and_replayed(invoke: Callable[...
     assert again.output.splitlines()[-1].startswith("durability: server")
     monkeypatch.undo()
     assert "durability" not in invoke(*WORDS, "--replay", steps).output
+
+
+def test_what_is_wrong_after_given_steps_is_replayed_from_the_beginning(
+    invoke: Callable[..., Result], monkeypatch: Patch
+) -> None:
+    commit_without_a_quorum(monkeypatch)
+    done = invoke(*WORDS, "--given", SERVING)
+    assert done.exit_code == SAFETY
+    steps = done.output.rsplit("--replay '", 1)[1].rstrip().rstrip("'")
+    assert steps.startswith("lead 3; follow 1 3; follow 2 3; message 1-3 3; ")
+    assert invoke(*WORDS, "--replay", steps).output.splitlines()[-1].startswith("durability: server")
+    assert invoke(*WORDS, "--given", steps).exit_code == SAFETY, "it is wrong before anything is explored"
+    assert invoke(*WORDS, "--given", "lead 3; settle; store 2").exit_code == 2
+
+
+def test_the_commands_of_the_page_that_are_given_steps_run(invoke: Callable[..., Result]) -> None:
+    commands = re.findall(r"^    zab explore (.*--(?:given|replay) .*)$", PAGE, re.MULTILINE)
+    assert len(commands) == 2
+    for command in commands:
+        done = invoke(*shlex.split(command))
+        assert done.exit_code == 0, done.output
+    assert f"`{A_WRITE_OF_ITS_OWN}`" in PAGE
 
 
 def test_steps_that_cannot_come_are_wrong_usage(invoke: Callable[..., Result]) -> None:

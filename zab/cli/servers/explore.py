@@ -1,6 +1,7 @@
 """`zab explore`: every order of what can happen to a small ensemble within bounds, breadth first.
 
     zab explore --voters 3 --writes 1 --crashes 1 --breaks 1
+    zab explore --epochs 3 --given 'lead 3; follow 1 3; settle; propose 3; crash 3'
     zab explore --wipes 1 --replay 'lead 3; follow 1 3; ...'
 
 What is wrong is printed as the shortest list of steps to it, and the command that replays them.
@@ -9,7 +10,9 @@ Exit codes: 0 everything within the bounds was explored and is right, 3 safety: 
 are more states than may be visited. 2 is wrong usage, as everywhere.
 """
 
+import contextlib
 import time
+from collections.abc import Iterator
 from typing import Annotated
 
 import attrs
@@ -17,7 +20,7 @@ import typer
 from rich.console import Console
 
 from zab.cli.servers.simulate import SAFETY, UNDECIDED
-from zab.simulator.explorer.ensemble import Bounds, shown
+from zab.simulator.explorer.ensemble import Bounds, Step, shown
 from zab.simulator.explorer.exploration import STATES_MAX, Report, explore, parsed, replay
 
 __all__ = ["explore_command"]
@@ -34,6 +37,9 @@ def explore_command(
     breaks: Annotated[int, typer.Option("--breaks", min=0, help="Links that break.")] = 1,
     silences: Annotated[int, typer.Option("--silences", min=0, help="Servers that hear nothing for too long.")] = 0,
     states_max: Annotated[int, typer.Option("--states-max", min=1, help="Give up beyond so many.")] = STATES_MAX,
+    given: Annotated[
+        str, typer.Option("--given", metavar="STEPS", help="Explore what comes after these; settle: nothing waits.")
+    ] = "",
     steps: Annotated[
         str | None, typer.Option("--replay", metavar="STEPS", help="Take these steps, told apart by semicolons.")
     ] = None,
@@ -43,7 +49,7 @@ def explore_command(
     if steps is not None:
         _replay(bounds, steps)
         return
-    report, seconds = _explored(bounds, states_max)
+    report, seconds = _explored(bounds, given, states_max)
     _print(report, seconds)
     if report.found is not None:
         raise typer.Exit(SAFETY)
@@ -51,24 +57,34 @@ def explore_command(
         raise typer.Exit(UNDECIDED)
 
 
-def _replay(bounds: Bounds, steps: str) -> None:
+@contextlib.contextmanager
+def _usage(option: str) -> Iterator[None]:
     try:
-        lines = replay(bounds, [parsed(line) for line in steps.split(";") if line.strip()])
+        yield
     except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint="--replay") from None
+        raise typer.BadParameter(str(error), param_hint=option) from None
+
+
+def _steps(text: str) -> list[Step]:
+    return [parsed(line) for line in text.split(";") if line.strip()]
+
+
+def _replay(bounds: Bounds, steps: str) -> None:
+    with _usage("--replay"):
+        lines = replay(bounds, _steps(steps))
     for line in lines:
         print(line)
 
 
-def _explored(bounds: Bounds, states_max: int) -> tuple[Report, float]:
+def _explored(bounds: Bounds, given: str, states_max: int) -> tuple[Report, float]:
     console, start = Console(stderr=True), time.monotonic()
 
     def tell(depth: int, states_count: int, level_count: int) -> None:
         a_second = states_count / max(time.monotonic() - start, 1e-9)
         status.update(f"depth {depth}: {states_count} states, {level_count} of them new, {a_second:.0f} a second")
 
-    with console.status("exploring") as status:
-        report = explore(bounds, states_max=states_max, progress=tell)
+    with _usage("--given"), console.status("exploring") as status:
+        report = explore(bounds, _steps(given), states_max=states_max, progress=tell)
     return report, time.monotonic() - start
 
 

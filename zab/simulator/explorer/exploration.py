@@ -1,6 +1,11 @@
 """Breadth first through every state within bounds; what is wrong is found by the shortest way.
 
     explore(bounds) -> Report
+    explore(bounds, given) -> Report      only what comes after the given steps
+
+What is rare lies deep: before a history is cut, for example, there are a leader, its write, its crash and the next
+leader. With these as given steps, the bounds are left for what comes then. Among them `settle` stands for whatever
+comes by itself, until nothing does: what is on its way arrives, and what waits to be stored is stored.
 
 Two states that differ only in the ids of servers are one. A state is remembered by 8 bytes of a hash, so of ten
 million states a pair is taken for one with a probability of about 1 in 400,000.
@@ -8,7 +13,8 @@ million states a pair is taken for one with a probability of about 1 in 400,000.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 import attrs
@@ -18,9 +24,11 @@ from zab.simulator.explorer.keys import LINKS_MAX, link_of
 from zab.simulator.explorer.site import BrokenError
 from zab.simulator.world.verdict import SafetyError
 
-__all__ = ["Report", "explore", "parsed", "replay"]
+__all__ = ["SETTLE", "Report", "explore", "parsed", "replay"]
 
 STATES_MAX: Final = 20_000_000
+SETTLE: Final[Step] = ("settle", ())
+_BY_THEMSELVES: Final = ("store", "message", "down")
 
 
 @attrs.frozen
@@ -48,17 +56,33 @@ class Report:
 
 
 class _Exploration:
-    def __init__(self, bounds: Bounds, states_max: int) -> None:
+    def __init__(self, bounds: Bounds, given: Iterable[Step], states_max: int) -> None:
         self._ensemble = Ensemble(bounds)
+        self._wanted = given
+        self._given: list[Step] = []
         self._states_max = states_max
         self._parents: dict[bytes, bytes] = {}
         self._steps_count = 0
         self._depth = 0
         self._reached: set[str] = set()
 
+    def _beginning(self) -> State:
+        """Where the given steps lead to."""
+        ensemble = self._ensemble
+        self._start = ensemble.beginning()
+        for state, step in _walk(ensemble, self._wanted):
+            self._given.append(step)
+            self._start = ensemble.after(state, step)
+        if ensemble.is_beyond(self._start):
+            raise ValueError(f"the given steps begin more than {ensemble.bounds.epochs} epochs")
+        return self._start
+
     def run(self, progress: Callable[[int, int, int], None]) -> Report:
         ensemble = self._ensemble
-        state = ensemble.beginning()
+        try:
+            state = self._beginning()
+        except (SafetyError, BrokenError) as error:
+            return self._report(Found(str(error), tuple(self._given)))
         digest = ensemble.digest(state)
         self._parents[digest] = b""
         level = [(digest, state)]
@@ -71,7 +95,7 @@ class _Exploration:
                     try:
                         after = ensemble.after(state, step)
                     except (SafetyError, BrokenError) as error:
-                        return self._report(Found(str(error), (*self._way_to(digest), step)))
+                        return self._report(Found(str(error), (*self._given, *self._way_to(digest), step)))
                     key = ensemble.digest(after)
                     if key not in self._parents and not ensemble.is_beyond(after):
                         self._parents[key] = digest
@@ -101,7 +125,7 @@ class _Exploration:
         while self._parents[digests[-1]]:
             digests.append(self._parents[digests[-1]])
         ensemble = self._ensemble
-        state = ensemble.beginning()
+        state = self._start
         steps = []
         for wanted in reversed(digests[:-1]):
             for step in ensemble.steps(state):
@@ -120,29 +144,45 @@ def _quiet(depth: int, states_count: int, level_count: int) -> None:
 
 
 def explore(
-    bounds: Bounds, *, states_max: int = STATES_MAX, progress: Callable[[int, int, int], None] = _quiet
+    bounds: Bounds,
+    given: Iterable[Step] = (),
+    *,
+    states_max: int = STATES_MAX,
+    progress: Callable[[int, int, int], None] = _quiet,
 ) -> Report:
-    """All states within the bounds, or the first that is wrong. `progress` is told depth, states, and how many of them
-    are new, after each level."""
-    return _Exploration(bounds, states_max).run(progress)
+    """All states within the bounds that come after the given steps, or the first that is wrong. `progress` is told
+    depth, states, and how many of them are new, after each level. Raises ValueError if the steps cannot come."""
+    return _Exploration(bounds, given, states_max).run(progress)
 
 
 def replay(bounds: Bounds, steps: Iterable[Step]) -> list[str]:
     """Take these steps; what happened, line by line. Raises ValueError for a step that cannot come."""
     ensemble = Ensemble(bounds)
-    state = ensemble.beginning()
-    lines = []
-    for step in steps:
-        if step not in list(ensemble.steps(state)):
-            raise ValueError(f"{shown(step)} cannot come here")
-        lines.append(shown(step))
-        lines += [f"    {line}" for line in ensemble.said(state, step)]
-        try:
-            state = ensemble.after(state, step)
-        except (SafetyError, BrokenError) as error:
-            lines.append(str(error))
-            break
+    lines: list[str] = []
+    try:
+        for state, step in _walk(ensemble, steps):
+            lines.append(shown(step))
+            lines += [f"    {line}" for line in ensemble.said(state, step)]
+    except (SafetyError, BrokenError) as error:
+        lines.append(str(error))
     return lines
+
+
+def _walk(ensemble: Ensemble, steps: Iterable[Step]) -> Iterator[tuple[State, Step]]:
+    """These steps, each with the state before it, and in place of `settle` those that it stands for."""
+    state, waiting = ensemble.beginning(), deque(steps)
+    while waiting:
+        step, possible = waiting.popleft(), list(ensemble.steps(state))
+        if step == SETTLE:
+            alone = [each for each in possible if each[0] in _BY_THEMSELVES]
+            if not alone:
+                continue
+            waiting.appendleft(SETTLE)
+            step = alone[0]
+        if step not in possible:
+            raise ValueError(f"{shown(step)} cannot come here")
+        yield state, step
+        state = ensemble.after(state, step)
 
 
 def parsed(line: str) -> Step:
