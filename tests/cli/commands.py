@@ -75,3 +75,14 @@ class Run:
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str]) -> Run:
     return Run(capsys)
+
+
+@contextlib.contextmanager
+def standard_input(text: str) -> Iterator[None]:
+    """A pipe with this in it, as the standard input of what runs in this process."""
+    theirs, ours = os.pipe()
+    with open(theirs, encoding="utf-8") as reading, pytest.MonkeyPatch.context() as patch:
+        with open(ours, "w", encoding="utf-8") as writing:
+            writing.write(text)
+        patch.setattr(sys, "stdin", reading)
+        yield

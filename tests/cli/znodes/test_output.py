@@ -1,5 +1,6 @@
 """What znode commands write to a terminal, to a pipe, and to what takes no more."""
 
+import contextlib
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -7,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.commands import Run, at_terminal, run
+from tests.cli.commands import Run, at_terminal, run, standard_input
 from tests.client.running import running
+from zab.cli.main import main
 from zab.cli.terminal import is_text
 
 __all__ = ["run"]
@@ -38,6 +40,23 @@ def piped(hosts: str, *words: str, lines: str = "") -> bytes:
     return subprocess.run(command, input=lines.encode(), capture_output=True, check=True).stdout
 
 
+@pytest.mark.parametrize("data", [BINARY])
+def test_a_pipe_gets_the_bytes(hosts: str, znode: str, data: bytes) -> None:
+    assert piped(hosts, "get", znode) == data
+    assert piped(hosts, "get", "--raw", znode) == data
+    assert piped(hosts, "get", "-s", znode).startswith(data + b"\ncZxid = ")
+    assert piped(hosts, "shell", lines=f"get {znode}\n") == data
+
+
+def written(path: Path, hosts: str, *words: str, lines: str = "") -> bytes:
+    """What this process writes to a file that is its standard output."""
+    with path.open("w", encoding="utf-8") as file, contextlib.redirect_stdout(file), standard_input(lines):
+        with pytest.raises(SystemExit) as ending:
+            main(["-s", hosts, *words])
+        assert not ending.value.code
+    return path.read_bytes()
+
+
 @pytest.mark.parametrize(
     ("data", "expected"),
     [
@@ -48,11 +67,12 @@ def piped(hosts: str, *words: str, lines: str = "") -> bytes:
         ("é\n".encode(), "é\n\n".encode()),
     ],
 )
-def test_a_pipe_gets_the_bytes(hosts: str, znode: str, data: bytes, expected: bytes) -> None:
-    assert piped(hosts, "get", znode) == expected
-    assert piped(hosts, "get", "--raw", znode) == data
-    assert piped(hosts, "get", "-s", znode).startswith(data + b"\ncZxid = ")
-    assert piped(hosts, "shell", lines=f"get {znode}\n") == expected
+def test_a_file_gets_the_bytes(hosts: str, znode: str, tmp_path: Path, data: bytes, expected: bytes) -> None:
+    path = tmp_path / "written"
+    assert written(path, hosts, "get", znode) == expected
+    assert written(path, hosts, "get", "--raw", znode) == data
+    assert written(path, hosts, "get", "-s", znode).startswith(data + b"\ncZxid = ")
+    assert written(path, hosts, "shell", lines=f"get {znode}\n") == expected
 
 
 @pytest.mark.parametrize("data", [HOSTILE])

@@ -9,14 +9,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 
-from tests.cli.commands import PATIENCE_SECONDS, started
+from tests.cli.commands import PATIENCE_SECONDS, Result, call, standard_input, started
 from tests.client.running import KINDS, running
 from zab.cli.znodes import completion
 from zab.cli.znodes.completion import ShellCompleter, last_word
@@ -31,7 +31,19 @@ def hosts(request: pytest.FixtureRequest) -> Iterator[str]:
         yield servers.hosts
 
 
+@pytest.fixture
+def typed(capsys: pytest.CaptureFixture[str]) -> Callable[..., Result]:
+    """What a shell in this process makes of the lines of a pipe."""
+
+    def typed(hosts: str, *lines: str, last: str = "") -> Result:
+        with standard_input("".join(f"{line}\n" for line in lines) + last):
+            return call(capsys, "-s", hosts, "shell")
+
+    return typed
+
+
 def piped(hosts: str, *lines: str) -> subprocess.CompletedProcess[str]:
+    """The same of a shell in a process of its own."""
     script = "".join(f"{line}\n" for line in lines)
     return subprocess.run([*ZAB, "-s", hosts, "shell"], input=script, capture_output=True, text=True, check=False)
 
@@ -52,24 +64,23 @@ def test_commands_from_a_pipe_share_one_session(hosts: str) -> None:
     assert piped(hosts, "get /pipe").returncode == 1
 
 
-def test_a_last_line_without_its_end_runs_too(hosts: str) -> None:
-    done = subprocess.run(
-        [*ZAB, "-s", hosts, "shell"], input="version\nversion", capture_output=True, text=True, check=False
-    )
-    assert done.stdout.count("zab ") == 2
+def test_a_last_line_without_its_end_runs_too(hosts: str, typed: Callable[..., Result]) -> None:
+    assert typed(hosts, "version", last="version").out.count("zab ") == 2
 
 
-def test_a_failure_does_not_end_the_shell_and_decides_its_code(hosts: str) -> None:
-    done = piped(hosts, "get /none", "nonsense", "ls /zookeeper", "get", "get unescaped\\")
-    assert done.returncode == 2
-    assert done.stdout == "[config, quota]\n"
-    assert "zab: NONODE /none" in done.stderr
-    assert "No such command 'nonsense'" in done.stderr
-    assert "zab: No escaped character" in done.stderr
-    assert piped(hosts, "get /none", "ls /").returncode == 1
+def test_a_failure_does_not_end_the_shell_and_decides_its_code(hosts: str, typed: Callable[..., Result]) -> None:
+    done = typed(hosts, "get /none", "nonsense", "ls /zookeeper", "get", "get unescaped\\")
+    assert done.code == 2
+    assert done.out == "[config, quota]\n"
+    assert "zab: NONODE /none" in done.err
+    assert "No such command 'nonsense'" in done.err
+    assert "zab: No escaped character" in done.err
+    assert typed(hosts, "get /none", "ls /").code == 1
 
 
-def test_an_interrupt_ends_a_shell_without_a_terminal_and_closes_its_session(hosts: str) -> None:
+def test_an_interrupt_ends_a_shell_without_a_terminal_and_closes_its_session(
+    hosts: str, typed: Callable[..., Result]
+) -> None:
     with started("-s", hosts, "shell") as process:
         assert process.stdin is not None
         assert process.stdout is not None
@@ -80,23 +91,23 @@ def test_an_interrupt_ends_a_shell_without_a_terminal_and_closes_its_session(hos
         process.send_signal(signal.SIGINT)
         assert process.wait(PATIENCE_SECONDS) == 130
         assert "Traceback" not in process.stderr.read()
-    assert "NONODE" in piped(hosts, "get /interrupted").stderr
+    assert "NONODE" in typed(hosts, "get /interrupted").err
 
 
-def test_quit_ends_the_shell(hosts: str) -> None:
-    done = piped(hosts, "quit", "ls /")
-    assert (done.returncode, done.stdout) == (0, "")
+def test_quit_ends_the_shell(hosts: str, typed: Callable[..., Result]) -> None:
+    done = typed(hosts, "quit", "ls /")
+    assert (done.code, done.out) == (0, "")
 
 
-def test_history_and_redo(hosts: str) -> None:
-    done = piped(hosts, "ls /zookeeper", "redo 0", "redo 7", "history")
-    assert done.stdout.startswith("[config, quota]\n[config, quota]\n0 - ls /zookeeper\n1 - redo 0\n")
-    assert "there is no command 7" in done.stderr
-    assert "there is no command 0" in piped(hosts, "redo 0").stderr
+def test_history_and_redo(hosts: str, typed: Callable[..., Result]) -> None:
+    done = typed(hosts, "ls /zookeeper", "redo 0", "redo 7", "history")
+    assert done.out.startswith("[config, quota]\n[config, quota]\n0 - ls /zookeeper\n1 - redo 0\n")
+    assert "there is no command 7" in done.err
+    assert "there is no command 0" in typed(hosts, "redo 0").err
 
 
-def test_watches_print_their_events(hosts: str) -> None:
-    done = piped(
+def test_watches_print_their_events(hosts: str, typed: Callable[..., Result]) -> None:
+    done = typed(
         hosts,
         "create -e /watched 1",
         "get -w /watched",
@@ -113,19 +124,19 @@ def test_watches_print_their_events(hosts: str) -> None:
         "addWatch /watched",
         "set /watched 7",
     )
-    events = re.findall(r"type:(\w+) path:(\S+)", done.stdout)
+    events = re.findall(r"type:(\w+) path:(\S+)", done.out)
     assert events == [("NodeDataChanged", "/watched")] * 3 + [("PersistentWatchRemoved", "/watched")]
-    assert "printwatches is on" in done.stdout
-    assert "NONSENSE is neither" in done.stderr
+    assert "printwatches is on" in done.out
+    assert "NONSENSE is neither" in done.err
 
 
-def test_a_command_goes_on_in_the_next_line_while_a_quote_is_open(hosts: str) -> None:
-    done = piped(hosts, "create -e /lines 'one", "# two", "'", "get /lines", "history")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith("Created /lines\none\n# two\n\n0 - create -e /lines 'one\n")
-    done = piped(hosts, "version", "set /lines 'never", "closed")
-    assert done.returncode == 2
-    assert done.stderr == "zab: No closing quotation: set /lines 'never\n"
+def test_a_command_goes_on_in_the_next_line_while_a_quote_is_open(hosts: str, typed: Callable[..., Result]) -> None:
+    done = typed(hosts, "create -e /lines 'one", "# two", "'", "get /lines", "history")
+    assert (done.code, done.err) == (0, "")
+    assert done.out.startswith("Created /lines\none\n# two\n\n0 - create -e /lines 'one\n")
+    done = typed(hosts, "version", "set /lines 'never", "closed")
+    assert done.code == 2
+    assert done.err == "zab: No closing quotation: set /lines 'never\n"
 
 
 @pytest.mark.parametrize(
@@ -138,23 +149,23 @@ def test_a_command_goes_on_in_the_next_line_while_a_quote_is_open(hosts: str) ->
         ("removewatches", "removewatches [OPTIONS]", "-l"),
     ],
 )
-def test_help_of_one_command(hosts: str, words: str, usage: str, option: str) -> None:
-    done = piped(hosts, f"help {words}")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert usage in done.stdout
-    assert option in done.stdout
+def test_help_of_one_command(hosts: str, typed: Callable[..., Result], words: str, usage: str, option: str) -> None:
+    done = typed(hosts, f"help {words}")
+    assert (done.code, done.err) == (0, "")
+    assert usage in done.out
+    assert option in done.out
 
 
-def test_help_of_what_is_no_command_is_2(hosts: str) -> None:
-    done = piped(hosts, "help nonsense", "version")
-    assert done.returncode == 2
-    assert "No such command 'nonsense'" in done.stderr
-    assert done.stdout.startswith("zab ")
+def test_help_of_what_is_no_command_is_2(hosts: str, typed: Callable[..., Result]) -> None:
+    done = typed(hosts, "help nonsense", "version")
+    assert done.code == 2
+    assert "No such command 'nonsense'" in done.err
+    assert done.out.startswith("zab ")
 
 
-def test_help_names_every_command(hosts: str) -> None:
-    done = piped(hosts, "help")
-    assert all(re.search(rf"\b{name}\b", done.stdout) for name in {**ZNODE_COMMANDS, **SESSION_COMMANDS})
+def test_help_names_every_command(hosts: str, typed: Callable[..., Result]) -> None:
+    done = typed(hosts, "help")
+    assert all(re.search(rf"\b{name}\b", done.out) for name in {**ZNODE_COMMANDS, **SESSION_COMMANDS})
 
 
 def test_no_server_is_3() -> None:

@@ -21,7 +21,8 @@ What can be typed is in `shell_commands`, with the names of ZooKeeper's shell as
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
 from functools import partial
 from pathlib import Path
 from typing import Final, TextIO
@@ -89,10 +90,11 @@ async def _read_prompts(shell: Shell, prompt: Prompt) -> None:
 
 
 async def _read_lines(shell: Shell) -> None:
-    async for line in _lines(sys.stdin.fileno()):
-        await shell.execute(line)
-        if shell.is_ended:
-            break
+    async with aclosing(_lines(sys.stdin.fileno())) as lines:
+        async for line in lines:
+            await shell.execute(line)
+            if shell.is_ended:
+                break
     shell.end()
 
 
@@ -100,7 +102,7 @@ def _print_line(text: str, file: TextIO) -> None:
     say(text, file, flush=True)
 
 
-async def _lines(descriptor: int) -> AsyncIterator[str]:
+async def _lines(descriptor: int) -> AsyncGenerator[str, None]:
     """The lines of standard input, which may be a file, a pipe or anything else.
 
     Not through `sys.stdin`: a thread that is abandoned in its buffer's lock makes the interpreter abort at its end.
