@@ -47,6 +47,8 @@ Step: TypeAlias = tuple[str, tuple[int, ...]]
 _LINEAGE: Final = bytes(range(LINEAGE_BYTES))
 _FIRST_EPOCH: Final = 1
 _SHOWN_MAX: Final = 120
+_PLAIN: Final = 2
+"""The form of `marshal` without references: equal values are equal bytes, whatever they share."""
 
 
 @attrs.frozen
@@ -73,8 +75,10 @@ class Left(NamedTuple):
     silences: int
 
 
-Wires: TypeAlias = tuple[tuple[tuple[int, int], tuple[int, ...]], ...]
-"""((link, the end that receives), numbers of the messages on their way), of every end that is open, sorted."""
+Wire: TypeAlias = tuple[tuple[int, int], tuple[int, ...]]
+"""((link, the end that receives), numbers of the messages on their way)."""
+Wires: TypeAlias = tuple[Wire, ...]
+"""Of every end that is open, sorted."""
 
 
 class State(NamedTuple):
@@ -98,6 +102,8 @@ class Ensemble:
         self.verdicts = Verdicts(_LINEAGE, self.sites.renamings)
         self._settings = settings
         self._orders: dict[tuple[int, ...], list[int]] = {}
+        self._wire_names: dict[Wire, list[Wire]] = {}
+        """Each end of a link, with what is on its way to it, under every renaming."""
         self._place_of = {tuple(map(int, renaming)): at for at, renaming in enumerate(self.sites.renamings)}
 
     def beginning(self) -> State:
@@ -230,8 +236,8 @@ class Ensemble:
         if order is None:
             order = self._orders[lowest] = self._candidates(lowest)
         if len(order) == 1:
-            return blake2b(dumps(self._renamed(state, names, order[0])), digest_size=8).digest()
-        return blake2b(min(dumps(self._renamed(state, names, at)) for at in order), digest_size=8).digest()
+            return blake2b(dumps(self._renamed(state, names, order[0]), _PLAIN), digest_size=8).digest()
+        return blake2b(min(dumps(self._renamed(state, names, at), _PLAIN) for at in order), digest_size=8).digest()
 
     def _candidates(self, lowest: tuple[int, ...]) -> list[int]:
         """The renamings that put the servers into the order of their lowest names."""
@@ -252,12 +258,18 @@ class Ensemble:
         sites = [0] * len(names)
         for place, each in enumerate(names):
             sites[renaming[place] - 1 if renaming else place] = each[at]
-        wires = [
-            (renamed_link(link, renaming), renaming[end - 1] if renaming else end, queue)
-            for (link, end), queue in state.wires
-        ]
+        known = self._wire_names
+        wires = [(known.get(wire) or self._named(wire))[at] for wire in state.wires]
         wires.sort()
         return sites, wires, self.verdicts.names[state.verdict][at], tuple(state.left)
+
+    def _named(self, wire: Wire) -> list[Wire]:
+        (link, end), queue = wire
+        self._wire_names[wire] = made = [
+            ((renamed_link(link, renaming), renaming[end - 1] if renaming else end), queue)
+            for renaming in self.sites.renamings
+        ]
+        return made
 
 
 class _Work:

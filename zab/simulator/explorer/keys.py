@@ -101,8 +101,8 @@ def unknown_fields(peer: Peer) -> set[str]:
     return names - _KNOWN
 
 
-_fields_of: dict[type, tuple[str, ...]] = {}
-"""The names of the fields of a class that count."""
+_fields_of: dict[type, tuple[tuple[str, bool], ...]] = {}
+"""The fields of a class that count: the name, and whether a number in it stands for a server or a link."""
 _PLAIN_TYPES: Final = frozenset({bool, bytes, str, type(None)})
 
 
@@ -120,11 +120,17 @@ class _Key:
 
     def _object(self, value: Any) -> object:
         kind = type(value)
-        names = _fields_of.get(kind)
-        if names is None:
-            all_names = [field.name for field in attrs.fields(kind)] if attrs.has(kind) else list(vars(value))
-            names = _fields_of[kind] = tuple(name for name in all_names if name not in _LEFT_OUT)
-        return tuple([self._value(name, getattr(value, name)) for name in names])
+        fields = _fields_of.get(kind)
+        if fields is None:
+            names = [field.name for field in attrs.fields(kind)] if attrs.has(kind) else list(vars(value))
+            counting = [name for name in names if name not in _LEFT_OUT]
+            fields = _fields_of[kind] = tuple((name, name in _SIDS or name in _LINKS) for name in counting)
+        made: list[object] = []
+        for name, is_renamed in fields:
+            item = getattr(value, name)
+            is_plain = type(item) in _PLAIN_TYPES or (type(item) is int and not is_renamed)
+            made.append(item if is_plain else self._value(name, item))
+        return tuple(made)
 
     def _value(self, name: str, value: Any) -> object:
         kind = type(value)

@@ -312,9 +312,14 @@ def _copy_of(peer: Peer) -> Peer:
     return other
 
 
+_SHARED: Final = frozenset({int, bool, bytes, str, type(None), tuple, frozenset, Random, Batch})
+_changing: dict[type, tuple[str, ...]] = {}
+"""The fields of a class whose objects change; none of one whose objects may be shared."""
+
+
 def _copied(value: Any, peer: Peer, other: Peer) -> Any:
     kind = type(value)
-    if kind in (int, bool, bytes, str, type(None), tuple, frozenset, Random, Batch):
+    if kind in _SHARED:
         return value
     if kind is dict:
         return {key: _copied(item, peer, other) for key, item in value.items()}
@@ -324,16 +329,23 @@ def _copied(value: Any, peer: Peer, other: Peer) -> Any:
         return set(value)
     if kind is MethodType:
         return MethodType(value.__func__, other) if value.__self__ is peer else value
-    if not kind.__module__.startswith("zab.") or isinstance(value, Enum) or kind.__module__ == msg.__name__:
+    names = _changing.get(kind)
+    if names is None:
+        names = _changing[kind] = _changing_fields(value)
+    if not names:
         return value
-    return _copied_object(value, kind, peer, other)
-
-
-def _copied_object(value: Any, kind: Any, peer: Peer, other: Peer) -> Any:
-    names = [field.name for field in attrs.fields(kind)] if attrs.has(kind) else list(getattr(value, "__dict__", ()))
-    if attrs.has(kind) and kind.__setattr__ is Settings.__setattr__:
-        return value  # frozen
     made = object.__new__(kind)
     for name in names:
-        setattr(made, name, _copied(getattr(value, name), peer, other))
+        item = getattr(value, name)
+        setattr(made, name, item if type(item) in _SHARED else _copied(item, peer, other))
     return made
+
+
+def _changing_fields(value: Any) -> tuple[str, ...]:
+    kind = type(value)
+    if not kind.__module__.startswith("zab.") or isinstance(value, Enum) or kind.__module__ == msg.__name__:
+        return ()
+    if not attrs.has(kind):
+        return tuple(vars(value))
+    is_frozen = kind.__setattr__ is Settings.__setattr__
+    return () if is_frozen else tuple(field.name for field in attrs.fields(kind))

@@ -74,6 +74,7 @@ class Sites:
         self._message_numbers: dict[bytes, int] = {}
         sids = [each.sid for each in settings]
         assert sids == list(range(1, len(sids) + 1)), "a renaming is a row of ids"
+        # The first one leaves every id as it is.
         self.renamings: list[Renaming] = [tuple(each) for each in permutations(sids)]
         if unknown_fields(Peer(settings[0], nothing(), Random(0))):
             self.renamings = [IDENTITY]
@@ -97,13 +98,15 @@ class Sites:
             number = self._numbers[key] = len(self._sites)
             self._sites.append(site)
             self.facts.append(_facts_of(site))
-            self.names.append(tuple(self._name(site, renaming) for renaming in self.renamings))
+            names = [self._interned.setdefault(key, len(self._interned))]
+            names += [self._name(site, renaming) for renaming in self.renamings[1:]]
+            self.names.append(tuple(names))
             self.lowest.append(min(self.names[-1]))
         return number
 
     def _name(self, site: Site, renaming: Renaming) -> int:
         sid = site.settings.sid
-        key = renaming[sid - 1] if renaming else sid, key_of(site, renaming)
+        key = renaming[sid - 1], key_of(site, renaming)
         return self._interned.setdefault(key, len(self._interned))
 
     def step(self, number: int, action: Action) -> tuple[int, tuple[Output, ...]]:
