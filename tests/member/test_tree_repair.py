@@ -4,8 +4,9 @@ from datatree.log.zxid import Zxid
 from datatree.recovery.recover import recover
 from datatree.snapshot import SnapshotWriter, load_snapshot, snapshot_files, snapshot_path
 from tests.member.wrong_trees import digests, ensemble_of, said, spoil, stop, write
+from zab import events as ev
 from zab import message as msg
-from zab.member.inputs import FetchFailed, SnapshotTaken
+from zab.member.inputs import ChooseSnapshot, FetchFailed, SnapshotChosen, SnapshotTaken
 from zab.simulator.ensemble.spoiled import spoil as spoil_znode
 from zab.states import LEADING
 from zab.testing.members import TICK_MS, Client, Ensemble, Server
@@ -140,6 +141,24 @@ def test_leader_that_comes_next_is_asked_when_the_first_one_goes() -> None:
     assert ensemble.leader.member.peer.state == LEADING
     assert lost.member.serving
     assert lost.member.tree.digest == ensemble.leader.member.tree.digest
+
+
+def test_one_snapshot_is_chosen_at_a_time_for_who_asks_again() -> None:
+    """Choosing reads whole files."""
+    ensemble, _, lost = ensemble_with_lost_files()
+    leader, link = ensemble.leader, lost.member.peer.link_to_leader
+    assert link is not None
+    asked = ev.MessageReceived(link, msg.TreeWanted(Zxid(0), Zxid(lost.member.applied)))
+    chosen: list[ChooseSnapshot] = []
+    leader.choose_snapshot = chosen.append  # type: ignore[method-assign]
+    leader.inputs += [asked, asked]
+    ensemble.step(leader)
+    leader.inputs.append(asked)
+    ensemble.step(leader)
+    assert chosen == [ChooseSnapshot(link, Zxid(0), Zxid(lost.member.applied))]
+    leader.inputs += [SnapshotChosen(link, None), asked]
+    ensemble.step(leader)
+    assert len(chosen) == 2
 
 
 def test_leader_that_is_in_doubt_itself_offers_nothing() -> None:

@@ -112,6 +112,8 @@ class Member:
         """The snapshot of another member that this tree was made of, until a quorum says that it is right."""
         self.compare_later: ev.MemberMessage | None = None
         """The leader's question for the digest at a position that is not applied yet."""
+        self.choosing: set[Link] = set()
+        """Links of learners for which a snapshot is being chosen, to make a tree of."""
         self._dropped: set[Link] = set()
         """Links of learners that were dropped in this turn, and had served clients."""
         self.asks = False

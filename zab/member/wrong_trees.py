@@ -29,6 +29,7 @@ class Member(tree_repair.Member, Protocol):
     metrics: Metrics
     server_id: ServerId
     compare_later: ev.MemberMessage | None
+    choosing: set[Link]
 
     def send(self, link: Link, message: msg.Message) -> None: ...
 
@@ -149,13 +150,15 @@ def _on_no_quorum(member: Member) -> None:
 
 
 def on_tree_wanted(member: Member, link: Link, _sid: ServerId, message: msg.TreeWanted) -> None:
-    """A learner has no file that leads to its tree. It asks again with each ping."""
-    if not member.check.is_doubtful:
+    """A learner has no file that leads to its tree. It asks again with each ping; choosing may take longer."""
+    if not member.check.is_doubtful and link not in member.choosing:
+        member.choosing.add(link)
         member.want(ChooseSnapshot(link, message.above, message.upto))
 
 
 def on_chosen(member: Member, event: SnapshotChosen) -> None:
     """A snapshot for a learner; or none yet."""
+    member.choosing.discard(event.link)
     if event.position is not None and event.link in member.peer.learners:
         member.send(event.link, msg.TreeOffered(*event.position))
 
