@@ -40,6 +40,7 @@ from zab.pipeline.schema import LOG
 from zab.pipeline.spark_session import job_session
 from zab.pipeline.state.local_state import local_moment, local_state
 from zab.pipeline.state.snapshot_output import State, write_version_2
+from zab.pipeline.state.znode_rows import as_znodes
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -290,7 +291,7 @@ def _verify_runs(spark: SparkSession, directory: Path, transactions: int) -> lis
     runs += [Run(title, "chains too", "verify", comparing(title, chains=True)) for title in titles[:-1]]
     places = members["ZooKeeper's"]
     found = local_state(local_moment([f"e={place}" for place in places]))
-    znodes = [found.znodes[path] for path in sorted(found.znodes)]
+    znodes = [znode for batch in found.batches for znode in as_znodes(batch)]
     write_version_2(RealDisk(str(places[0]), lock=False), State(found.zxid, found.sessions, lambda: znodes))
     runs.append(Run("ZooKeeper's", "a replay", "verify", comparing("ZooKeeper's", chains=False, replays=1)))
     return runs

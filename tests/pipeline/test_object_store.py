@@ -16,6 +16,7 @@ import pytest
 from pyarrow import fs
 
 from tests.pipeline.rigs.ensembles import Directories
+from tests.pipeline.rigs.trees import local_state
 from tests.rigs.ports import free_ports
 from zab.cli.main import main
 from zab.pipeline.errors import PipelineError
@@ -24,7 +25,7 @@ from zab.pipeline.jobs.compact import compact_with, write_here
 from zab.pipeline.jobs.verify import find, find_in_snapshots
 from zab.pipeline.output import check_out
 from zab.pipeline.reading.planning import Range, plan, task_batches
-from zab.pipeline.state.local_state import local_moment, local_state
+from zab.pipeline.state.local_state import local_moment
 from zab.pipeline.verify.snapshots import examine_snapshot, snapshot_tasks
 
 if TYPE_CHECKING:

@@ -13,10 +13,11 @@ import pytest
 from datatree.recovery.recover import recover
 from tests.cli.commands import Result, call
 from tests.pipeline.rigs.ensembles import Directories
+from tests.pipeline.rigs.trees import local_state
 from tests.rigs.zookeeper_directory import load_directory, to_tree
 from zab.host.disk import RealDisk
 from zab.pipeline.schema import ZNODES
-from zab.pipeline.state.local_state import local_moment, local_state
+from zab.pipeline.state.local_state import local_moment
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from datatree.opcodes import OpCode
 from datatree.record import Txn
+from datatree.znode import visible_cversion
 from datatree.zookeeper.snapshot import SnapshotZnode
 from zab.pipeline.decoding.acl_text import acl_text
 from zab.pipeline.schema import LOG, SESSIONS, ZNODES, ddl
@@ -80,7 +81,7 @@ def znode_rows(znodes: Iterable[SnapshotZnode], zxid: int) -> Iterator[dict[str,
             **{name: getattr(znode, name) for name in same},
             "ensemble": "e", "member": "1", "snapshot": f"snapshot.{zxid:x}", "zxid": zxid, "path": znode.path.decode(),
             "ctime": moment(znode.ctime), "mtime": moment(znode.mtime), "children_created": znode.cversion,
-            "cversion": 2 * znode.cversion - count, "num_children": count, "acl": acl_text(znode.acl),
+            "cversion": visible_cversion(znode.cversion, count), "num_children": count, "acl": acl_text(znode.acl),
         }  # fmt: skip
 
 

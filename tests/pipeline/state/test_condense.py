@@ -1,132 +1,54 @@
-"""What is left of a log leads to the same state as all of it, from whatever snapshot, in however many pieces."""
+"""Which rows of a history stay: the last of each kind, and nothing that others undo."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from random import Random
-from typing import Any
 
-import pyarrow as pa
 import pytest
 from attrs import evolve
 
 from datatree.opcodes import OpCode
 from datatree.record import Txn
-from datatree.zookeeper.state import ZooKeeperState
-from tests.datatree.zookeeper.histories import copy_of, fuzzy, history, states
-from tests.pipeline.rigs.txn_rows import log_rows
-from zab.pipeline.decoding.acl_text import parse_acl_text
-from zab.pipeline.schema import LOG, arrow_schema
+from tests.pipeline.rigs.decoded import transactions
 from zab.pipeline.state import condense
-from zab.pipeline.state.condense import COLUMNS, condensed
+from zab.pipeline.state.condense import CHANGES, condensed
 
-CREATES = {1, 15, 19, 21}
-DELETES = {2, 20}
-SCHEMA = arrow_schema(column for column in LOG if column.name in COLUMNS)
+FIRST = 1 << 32
 
 
-def batches(rows: Iterable[dict[str, Any]], size: int = 7) -> list[pa.RecordBatch]:
-    found = pa.Table.from_pylist([{name: row[name] for name in SCHEMA.names} for row in rows], SCHEMA)
-    return found.select(list(COLUMNS)).to_batches(max_chunksize=size)
-
-
-def left(txns: Iterable[Txn], *, exact: bool = True, unlisted: bool = False) -> list[dict[str, Any]]:
-    rows = list(log_rows(txns))
-    if unlisted:
-        rows = [row | {"paths": None} for row in rows]
-    return [row for batch in condensed(batches(rows), exact=exact) for row in batch.to_pylist()]
-
-
-def applied(state: ZooKeeperState, rows: Iterable[dict[str, Any]], zxid: int) -> ZooKeeperState:
-    """By the rules for a whole tree."""
-    for row in rows:
-        kind, rest = row["type"], None
-        if kind in CREATES:
-            rest = (parse_acl_text(row["acl"]), row["owner"])
-        elif kind == OpCode.SET_ACL:
-            rest = (parse_acl_text(row["acl"]),)
-        elif kind == OpCode.CLOSE_SESSION:
-            rest = tuple(path.encode() for path in row["paths"] or ())
-        number = row["timeout"] if kind == OpCode.CREATE_SESSION else row["version"] or 0
-        time = round(row["time"].timestamp() * 1000)
-        path = (row["path"] or "").encode()
-        state.apply(Txn(row["zxid"], time, row["session"], 0, kind, number, path, row["data"], rest))
-    state.zxid = zxid
-    return state
-
-
-def counted(state: ZooKeeperState, rows: Iterable[dict[str, Any]]) -> dict[str, int]:
-    """The children of each znode there is, by adding and subtracting, as over an exact snapshot."""
-    counts = Counter({path.decode(): len(names) for path, names in state.children.items()})
-    for row in rows:
-        gone = [row["path"]] if row["type"] in DELETES else row["paths"] or []
-        for path in gone:
-            counts[path.rpartition("/")[0] or "/"] -= 1
-            counts.pop(path, None)
-        if row["type"] in CREATES:
-            counts[row["path"].rpartition("/")[0] or "/"] += 1
-            counts[row["path"]] = 0
-    return {path: count for path, count in counts.items() if count}
-
-
-@pytest.fixture(params=[(1 << 19, 1 << 20), (40, 1 << 20), (25, 60), (1, 1)], ids=["whole", "joined", "given", "each"])
-def windows(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rows of a window, and rows that are held."""
-    monkeypatch.setattr(condense, "WINDOW_ROWS", request.param[0])
-    monkeypatch.setattr(condense, "HELD_ROWS", request.param[1])
-
-
-@pytest.mark.usefixtures("windows")
-@pytest.mark.parametrize("seed", range(12))
-def test_it_leads_to_the_same_state(seed: int) -> None:
-    txns, _ = history(seed, 300)
-    moments = states(txns)
-    rng = Random(seed)
-    for start, end in ((0, 300), sorted(rng.sample(range(300), 2)), sorted(rng.sample(range(300), 2))):
-        base = moments[start]
-        rows = left(txns[start:end])
-        assert applied(copy_of(base), rows, moments[end].zxid) == moments[end]
-        counts = {path.decode(): len(names) for path, names in moments[end].children.items()}
-        assert counted(base, rows) == counts
-
-
-@pytest.mark.usefixtures("windows")
-@pytest.mark.parametrize("seed", range(8))
-def test_it_makes_a_fuzzy_snapshot_exact(seed: int) -> None:
-    txns, _ = history(seed, 300)
-    moments = states(txns)
-    rng = Random(seed)
-    for start in range(0, 250, 50):
-        znodes = list(fuzzy(moments[:290], start, rng))
-        base = ZooKeeperState.build(znodes, moments[start].sessions, moments[start].zxid)
-        assert applied(base, left(txns[start:], exact=False), moments[300].zxid) == moments[300]
-
-
-@pytest.mark.usefixtures("windows")
-@pytest.mark.parametrize("seed", range(4))
-def test_sessions_that_closed_without_a_list(seed: int) -> None:
-    txns, _ = history(seed, 300)
-    moments = states(txns)
-    assert applied(copy_of(moments[100]), left(txns[100:], unlisted=True), moments[300].zxid) == moments[300]
+def left(txns: Iterable[Txn], *, exact: bool = True, native: bool = True) -> list[int]:
+    """The counters of the zxids of the rows that stay."""
+    tables = list(condensed(transactions(list(txns), is_native=native), is_exact=exact, is_native=native))
+    assert all(table.schema.equals(CHANGES) for table in tables)
+    return [zxid - FIRST for table in tables for zxid in table.column("zxid").to_pylist()]
 
 
 def writes(*kinds: str) -> Iterator[Txn]:
-    """create, set, acl or delete of a path, as "c/a", "s/a", …"""
+    """create, set, acl or delete of a path, as "c/a", "s/a", …; "n" creates without the parent's counter."""
     cversion = 0
-    for zxid, word in enumerate(kinds, 1):
+    for zxid, word in enumerate(kinds, FIRST + 1):
         kind, path = word[0], word[1:].encode()
         cversion += kind == "c"
-        plain = Txn(zxid, 1000 + zxid, 7, zxid, OpCode.DELETE, 0, path, None, None)
+        plain = Txn(zxid, 1000 + zxid, 7, 1, OpCode.DELETE, 0, path, None, None)
         match kind:
-            case "c":
-                yield evolve(plain, type=OpCode.CREATE, number=cversion, data=b"", rest=(None, 0))
+            case "c" | "n":
+                number = cversion if kind == "c" else -1
+                yield evolve(plain, type=OpCode.CREATE, number=number, data=b"", rest=(None, 0))
             case "s":
-                yield evolve(plain, type=OpCode.SET_DATA, number=zxid, data=b"%d" % zxid)
+                yield evolve(plain, type=OpCode.SET_DATA, number=5, data=b"x")
             case "a":
-                yield evolve(plain, type=OpCode.SET_ACL, number=zxid, rest=(None,))
+                yield evolve(plain, type=OpCode.SET_ACL, number=5, rest=(None,))
             case _:
                 yield plain
+
+
+@pytest.fixture(params=["all at once", "row by row", "given away"])
+def windows(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.param != "all at once":
+        monkeypatch.setattr(condense, "WINDOW_BYTES", 1)
+    if request.param == "given away":
+        monkeypatch.setattr(condense, "HELD_ROWS", 5)
 
 
 @pytest.mark.parametrize(
@@ -134,35 +56,69 @@ def writes(*kinds: str) -> Iterator[Txn]:
     [
         ("s/a s/b s/a s/a", [2, 4]),
         ("s/a a/a s/a a/a", [3, 4]),
-        ("s/a d/a", [2]),
-        # The last create below the root and its last change stay, with what keeps the count of its children.
+        ("s/a a/a d/a", [3]),
+        ("d/a c/a s/a a/a s/a", [2, 4, 5]),
+        # The last create below the root and the last change below it stay, for what they say of the root.
         ("c/a s/a d/a", [1, 3]),
         ("c/a d/a c/b", [3]),
-        ("c/a d/a c/a d/a c/b", [5]),
-        ("c/a c/b d/a", [1, 2, 3]),
+        ("c/a d/a c/a d/a c/b d/b c/c", [7]),
+        ("c/a d/a c/b d/b", [3, 4]),
+        ("c/b c/a c/c d/a", [1, 3, 4]),
+        # Without its delete, a create that stays for its parent's sake would make the path again.
+        ("c/b/a c/a d/a d/b/a", [1, 2, 3, 4]),
+        # A path that was there when the stretch began is deleted in it.
         ("d/a c/a d/a c/b", [3, 4]),
-        ("d/a c/b c/a d/a", [1, 2, 3, 4]),
-        ("d/a c/a s/a c/b", [1, 2, 3, 4]),
-        # Nothing can be said of a path that is made twice in a row.
-        ("c/a c/a d/a c/b", [1, 2, 3, 4]),
+        ("d/a c/b c/a d/a", [2, 3, 4]),
     ],
 )
-def test_what_is_left(kinds: str, kept: list[int]) -> None:
-    assert [row["zxid"] for row in left(writes(*kinds.split()))] == kept
+def test_what_stays(kinds: str, kept: list[int]) -> None:
+    assert left(writes(*kinds.split())) == kept
+
+
+def test_over_a_fuzzy_snapshot_the_last_delete_of_each_path_stays() -> None:
+    """The snapshot may hold the path already."""
+    assert left(writes(*["c/a", "d/a", "c/b", "d/b", "c/c"]), exact=False, native=False) == [2, 4, 5]
+
+
+def test_creates_without_the_parents_counter_are_all_counted() -> None:
+    kinds = ["n/a", "d/a", "n/b", "d/b", "n/c"]
+    assert left(writes(*kinds), native=False) == [1, 2, 3, 4, 5]
+    # In logs of ours, the same number is the counter itself.
+    assert left(writes(*kinds)) == [5]
+
+
+@pytest.mark.usefixtures("windows")
+@pytest.mark.parametrize("exact", [True, False])
+def test_no_more_stays_in_pieces_than_at_once(exact: bool) -> None:
+    rng = Random(1)
+    there: set[str] = set()
+    kinds = []
+    for _ in range(400):
+        path = f"/{rng.randrange(12)}"
+        kinds.append(rng.choice("sda") + path if path in there else "c" + path)
+        there ^= {path} if kinds[-1][0] in "cd" else set()
+    # At most the last of each kind, of each path, and the two that are the root's.
+    assert len(left(writes(*kinds), exact=exact)) <= (12 * 3 + 2) * (80 if condense.HELD_ROWS == 5 else 1)
 
 
 def test_what_changes_nothing_is_left_out() -> None:
     txns = [
-        Txn(1, 5, 7, 0, OpCode.CREATE_SESSION, 4000, b"", None, None),
-        Txn(2, 5, 7, 1, OpCode.ERROR, -101, b"/a", None, (5,)),
-        Txn(3, 5, 7, 2, OpCode.MULTI, 0, b"", None, ((13, 1, b"/a", None, None), (5, 3, b"/a", b"x", None))),
-        Txn(4, 5, 7, 3, OpCode.CLOSE_SESSION, 0, b"", None, ()),
+        Txn(FIRST + 1, 5, 7, 0, OpCode.CREATE_SESSION, 4000, b"", None, None),
+        Txn(FIRST + 2, 5, 7, 1, OpCode.ERROR, -101, b"/a", None, (5,)),
+        Txn(FIRST + 3, 5, 7, 2, OpCode.MULTI, 0, b"", None, ((13, 1, b"/a", None, None), (5, 3, b"/a", b"x", None))),
+        Txn(FIRST + 4, 5, 7, 2, OpCode.MULTI, 0, b"", None, ((5, 4, b"/a", b"y", None), (-1, -2, b"", None, None))),
+        Txn(FIRST + 5, 5, 7, 3, OpCode.CLOSE_SESSION, 0, b"", None, (b"/b", b"/c")),
     ]
-    assert [(row["zxid"], row["part"]) for row in left(txns)] == [(1, None), (3, 1), (4, None)]
-    assert list(condensed([], exact=True)) == []
+    assert left(txns) == [3, 5, 5]
+    assert left([]) == []
 
 
-def test_many_writes_of_few_paths_leave_few() -> None:
-    rng = Random(1)
-    txns = list(writes(*(f"c/{number}" for number in range(20)), *(f"s/{rng.randrange(20)}" for _ in range(3000))))
-    assert len(left(txns)) <= 40
+def test_parts_of_a_multi_keep_their_order() -> None:
+    parts = ((1, 9, b"/a", b"", (None, 0)), (5, 1, b"/a", b"x", None), (2, 0, b"/a", None, None))
+    multi = Txn(FIRST + 2, 5, 7, 2, OpCode.MULTI, 0, b"", None, (*parts, (1, 10, b"/b", b"", (None, 0))))
+    rows = [*writes("s/c"), multi, evolve(next(writes("s/c")), zxid=FIRST + 3)]
+    (table,) = condensed(transactions(rows), is_exact=True, is_native=True)
+    assert list(zip(*(table.column(name).to_pylist() for name in ("zxid", "path")), strict=True)) == [
+        (FIRST + 2, "/b"),
+        (FIRST + 3, "/c"),
+    ]

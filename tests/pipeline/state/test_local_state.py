@@ -19,11 +19,12 @@ from datatree.znode import visible_cversion, visible_owner
 from datatree.zookeeper.state import ZooKeeperState
 from tests.pipeline.rigs import damage
 from tests.pipeline.rigs.ensembles import Directories
+from tests.pipeline.rigs.trees import local_state
 from zab.pipeline.errors import PipelineError
 from zab.pipeline.inventory import MemberFiles, inventory
 from zab.pipeline.reading.planning import Range
 from zab.pipeline.reading.snapshot_choice import Chosen, examine
-from zab.pipeline.state.local_state import LocalLogs, local_moment, local_state
+from zab.pipeline.state.local_state import LocalLogs, local_moment
 from zab.pipeline.state.moment import Moment, moment_of
 
 CONFIG = b"/zookeeper/config"
@@ -79,7 +80,7 @@ def changing_sessions(members: tuple[MemberFiles, ...], zxid: int) -> set[int]:
 
 def loaded(chosen: Chosen) -> ZooKeeperState:
     """What the snapshot itself holds."""
-    moment = Moment((chosen.member,), chosen.file.zxid, None, chosen, True, (), 0, 0)
+    moment = Moment((chosen.member,), chosen.file.zxid, None, chosen, (), 0, 0)
     return local_state(moment)
 
 
@@ -226,7 +227,7 @@ def test_what_a_kill_left_holds_all_that_was_acknowledged(directories: Directori
     assert surely.zxid <= perhaps.zxid
     assert perhaps.zxid >= directories.killed_zxid
     assert len(local_state(surely).znodes) > 100
-    assert local_state(perhaps, uncommitted=True).zxid == perhaps.zxid
+    assert local_state(perhaps).zxid == perhaps.zxid
 
 
 def test_one_member_of_zookeeper_alone_has_to_be_believed(zookeeper_directories: Directories) -> None:
@@ -235,9 +236,7 @@ def test_one_member_of_zookeeper_alone_has_to_be_believed(zookeeper_directories:
         local_moment(dirs)
     moment = local_moment(dirs, uncommitted=True)
     assert moment.zxid == zookeeper_directories.last_zxid
-    assert znodes_of(local_state(moment, uncommitted=True)) == znodes_of(
-        local_state(local_moment(dirs_of(zookeeper_directories)))
-    )
+    assert znodes_of(local_state(moment)) == znodes_of(local_state(local_moment(dirs_of(zookeeper_directories))))
 
 
 def test_several_ensembles_are_refused(zab_directories: Directories, zookeeper_directories: Directories) -> None:

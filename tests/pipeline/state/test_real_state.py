@@ -14,10 +14,11 @@ from datatree.snapshot import load_snapshot
 from datatree.zookeeper.snapshot import SnapshotReader, SnapshotZnode, cursor_znodes
 from datatree.zookeeper.state import ZooKeeperState
 from tests.pipeline.rigs.ensembles import NATIVE, Directories
+from tests.pipeline.rigs.trees import local_state
 from tests.rigs.zookeeper_directory import loaded_state
 from zab.cli.files.log_files import Entry, open_log
 from zab.host.disk import RealDisk
-from zab.pipeline.state.local_state import local_moment, local_state
+from zab.pipeline.state.local_state import local_moment
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -19,12 +19,13 @@ from datatree.znode import visible_cversion, visible_owner
 from datatree.zookeeper.state import ZooKeeperState
 from tests.pipeline.rigs.ensembles import Directories
 from tests.pipeline.rigs.load import connect, disconnect
+from tests.pipeline.rigs.trees import local_state
 from tests.rigs.zab_server import zab_servers
 from tests.rigs.zookeeper_server import ZooKeeperEnsemble, zookeeper
 from zab.cli.main import main
 from zab.host.disk import RealDisk
 from zab.pipeline.inventory import inventory
-from zab.pipeline.state.local_state import local_moment, local_state
+from zab.pipeline.state.local_state import local_moment
 
 pytestmark = pytest.mark.slow
 

@@ -11,10 +11,11 @@ import pytest
 
 from datatree.zookeeper.state import ZooKeeperState
 from tests.pipeline.rigs.ensembles import Directories
+from tests.pipeline.rigs.trees import local_state
 from tests.pipeline.rigs.txn_rows import znode_rows
 from zab.pipeline.errors import PipelineError
 from zab.pipeline.schema import ZNODES
-from zab.pipeline.state.local_state import local_moment, local_state
+from zab.pipeline.state.local_state import local_moment
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

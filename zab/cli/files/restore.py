@@ -58,16 +58,16 @@ def restore_command(
         from zab.pipeline.errors import PipelineError
         from zab.pipeline.state.local_state import local_moment, local_state
         from zab.pipeline.state.snapshot_output import State
+        from zab.pipeline.state.znode_rows import as_znodes
     except ModuleNotFoundError as error:
         fail(error)
     try:
         moment = local_moment(dirs, moment_wanted, uncommitted=uncommitted)
         for problem in moment.problems:
             print(f"zab: passed over {problem}", file=sys.stderr)
-        found = local_state(moment, uncommitted=uncommitted)
-        znodes = found.znodes
-        paths = sorted(znodes)
-        state = State(restored_zxid(moment), found.sessions, lambda: (znodes[path] for path in paths))
+        found = local_state(moment)
+        znodes = lambda: (znode for batch in found.batches for znode in as_znodes(batch))  # noqa: E731
+        state = State(restored_zxid(moment), found.sessions, znodes)
         written, lineage = write_members(targets, output, lambda _: state)
     except PipelineError as error:
         fail(error)

@@ -67,12 +67,13 @@ def timestamps(times_ms: NDArray[Any]) -> pa.TimestampArray:
 
 
 def parents(paths: pa.StringArray) -> pa.BinaryArray:
-    """What comes before the last "/" of each path, "" directly below the root; every path must have a "/"."""
+    """What comes before the last "/" of each path: "" directly below the root, and for what has no "/"."""
     count = len(paths)
     if not count:
         return pa.array([], pa.binary())
     _, offsets, data = paths.buffers()
     cuts = np.frombuffer(offsets, np.int32, count + 1, 4 * paths.offset).astype(np.int64)
-    slashes = np.flatnonzero(np.frombuffer(data, np.uint8) == _SLASH)
+    # The one in front stands for none.
+    slashes = np.concatenate(([-1], np.flatnonzero(np.frombuffer(data or b"", np.uint8) == _SLASH)))
     last = slashes[np.searchsorted(slashes, cuts[1:]) - 1]
-    return slices(data, cuts[:-1], last)
+    return slices(data or b"", cuts[:-1], np.maximum(last, cuts[:-1]))

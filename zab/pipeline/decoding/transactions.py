@@ -27,7 +27,7 @@ from zab.pipeline.decoding.multi import PartRows, unpack
 from zab.pipeline.decoding.slices import slices, timestamps
 from zab.pipeline.schema import LOG
 
-__all__ = ["ROWS_MAX", "TIME_MS_MAX", "Source", "Transactions", "record_batches", "validity"]
+__all__ = ["ROWS_MAX", "TIME_MS_MAX", "Source", "Transactions", "column", "record_batches", "validity"]
 
 ROWS_MAX: Final = 16_384
 """Rows of one record batch: where Spark reads fastest."""
@@ -194,6 +194,11 @@ _MAKERS: Final[dict[str, Callable[[Transactions], pa.Array]]] = {
 }
 
 
+def column(rows: Transactions, name: str) -> pa.Array:
+    """One column of `schema.LOG`, a value for each transaction; of multis, what belongs to them as a whole."""
+    return _MAKERS[name](rows)
+
+
 def record_batches(rows: Transactions, source: Source, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """The rows of these transactions, at most ROWS_MAX at a time (more only where one multi has more parts)."""
     whole = _table_of(rows, source, columns)
@@ -225,7 +230,7 @@ def _table_of(rows: Transactions, source: Source, columns: Sequence[str]) -> pa.
         if name in ("ensemble", "member", "segment"):
             arrays.append(pa.repeat(pa.scalar(getattr(source, name), pa.string()), count))
             continue
-        array = _MAKERS[name](rows)
+        array = column(rows, name)
         arrays.append(array if unpacked is None else _with_parts(array, name, unpacked))
     schema = pa.schema([pa.field(name, _ARROW[name]) for name in columns])
     if not arrays:

@@ -1,199 +1,288 @@
-"""Fewer rows of a log that lead to the same state: last write per path, in columns and not row by row.
+"""Fewer rows of a history that lead to the same state: of each path, the last write of each kind, in columns.
 
-    condensed(batches, exact=…) -> batches      rows of COLUMNS in the order of the history, without those that others
-                                                undo; exact: they are to be applied over a state that is exact
+    condensed(transactions, is_exact=…, is_native=…) -> tables      rows of CHANGES in the order of the history
 
-A row has no effect on the state after it, whatever that began with, when it is
+A row of CHANGES is one change of one path: a create, a delete, a setData or a setACL, also as part of a multi, and each
+path that a closeSession lists. What `replay` asks of a history, the last row of a kind answers. So these rows stay:
 
-    setData, setACL             before another one of the same path, or before the path's last delete
-    create, delete              of a path that was made and deleted again, in pairs, up to its last delete
-    error, check                any
+    of each path      the last create or delete; after it the last setData and the last setACL
+    of each parent    the last create below it (its counter), and the last create or delete below it (its pzxid)
 
-Of the pairs, two kinds stay because of what they say of the parent: the last create below it (its counter of children)
-and the last change of its children at all (its pzxid). Over a snapshot of ZooKeeper that is not exact, each path's last
-delete stays as well: what the rows make may be there before they do. A closeSession keeps those of its paths whose
-delete stays. The others leave the count of children as it is, since creates and deletes of a path take turns. Where
-that cannot be relied on, creates and deletes all stay: a closeSession without its list, a create without its parent's
-counter (both of old ZooKeepers), a path that is made or deleted twice in a row.
+A path that the stretch itself created and that is deleted at its end leaves nothing else, if the state that the history
+goes on from is exact. One of ZooKeeper's fuzzy snapshots may hold such a path already, so there the delete stays. Of
+creates without their parent's counter (ZooKeeper before 3.3.5) all stay: they are counted.
 
-Invariants: condensing what is condensed already, with rows after it, is the same as condensing all at once. Memory:
-WINDOW_ROWS and what they leave, which is given away once it is more than HELD_ROWS or HELD_BYTES.
+Invariant: condensing what is condensed already, with rows after it, is the same as condensing all at once. Memory: the
+transactions of WINDOW_BYTES of the log, and what they leave, which is given away once it is more than HELD_ROWS or
+HELD_BYTES.
+
+Deliberately not here: sessions (`sessions`), and what a row does to a znode (`replay`).
 """
 
-from collections.abc import Iterable, Iterator
-from typing import Any, Final, TypeAlias
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final, Protocol
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from attrs import frozen
 
 from datatree.opcodes import Effect, OpCode, types_with
+from datatree.record import Part
+from zab.pipeline.decoding.acl_text import acl_text
 from zab.pipeline.decoding.arrays import Integers, Mask
 from zab.pipeline.decoding.slices import parents
+from zab.pipeline.decoding.transactions import Transactions, column
 
-__all__ = ["COLUMNS", "condensed"]
+__all__ = ["CHANGES", "CREATE", "DELETE", "SET_ACL", "SET_DATA", "condensed", "counted", "last_of"]
 
-COLUMNS: Final = (
-    "zxid", "time", "session", "type", "operation", "part", "path", "data", "version", "acl", "owner", "timeout",
-    "paths",
-)  # fmt: skip
-"""What a state needs of a log."""
+CREATE, DELETE, SET_DATA, SET_ACL = range(1, 5)
 
-WINDOW_ROWS: Final = 1 << 19
+CHANGES: Final = pa.schema(
+    [
+        pa.field("path", pa.string()),
+        pa.field("zxid", pa.int64()),
+        pa.field("time", pa.int64()),
+        pa.field("effect", pa.int8()),
+        pa.field("number", pa.int32()),
+        pa.field("owner", pa.int64()),
+        pa.field("acl", pa.string()),
+        pa.field("data", pa.binary()),
+        pa.field("is_new", pa.bool_()),
+    ]
+)
+"""time: in ms since 1970. number: of a create, its parent's counter; of setData and setACL, the new version. is_new:
+of a create or delete, that the first one of its path, in the stretch condensed, was a create."""
+
+WINDOW_BYTES: Final = 96 << 20
 HELD_ROWS: Final = 1 << 20
 HELD_BYTES: Final = 256 << 20
 
-_CREATES: Final = sorted(types_with(Effect.CREATE))
-_DELETES: Final = sorted(types_with(Effect.DELETE))
-_SETS: Final = sorted(types_with(Effect.SET_DATA))
-_ACLS: Final = sorted(types_with(Effect.SET_ACL))
+_NO_CHANGE: Final = 0
 _WITHOUT_COUNTER: Final = -1
-
-Batches: TypeAlias = Iterable[pa.RecordBatch]
-
-
-def condensed(batches: Batches, *, exact: bool) -> Iterator[pa.RecordBatch]:
-    """See the module."""
-    held: pa.Table | None = None
-    new: list[pa.RecordBatch] = []
-    rows = 0
-    for batch in batches:
-        new.append(batch)
-        rows += batch.num_rows
-        if rows >= WINDOW_ROWS:
-            held = _joined(held, new, exact=exact)
-            new, rows = [], 0
-            if held.num_rows > HELD_ROWS or held.nbytes > HELD_BYTES:
-                yield from held.to_batches()
-                held = None
-    if new:
-        held = _joined(held, new, exact=exact)
-    if held is not None:
-        yield from held.to_batches()
+_EFFECTS: Final = np.zeros(256, np.int8)
+for _effect, _code in (
+    (Effect.CREATE, CREATE),
+    (Effect.DELETE, DELETE),
+    (Effect.SET_DATA, SET_DATA),
+    (Effect.SET_ACL, SET_ACL),
+):
+    for _type in types_with(_effect):
+        _EFFECTS[_type & 0xFF] = _code
 
 
-def _joined(held: pa.Table | None, new: list[pa.RecordBatch], *, exact: bool) -> pa.Table:
-    added = pa.Table.from_batches(new)
-    return _condense(added if held is None else pa.concat_tables([held, added]), exact=exact)
+class _Rows(Protocol):
+    """Changes whose columns are made as they are needed."""
+
+    @property
+    def numbers(self) -> "_Numbers": ...
+
+    @property
+    def paths(self) -> list[pa.Array]: ...
+
+    def table(self, keep: Mask, is_new: Mask) -> pa.Table:
+        """The rows where `keep` is set, and what they say of `is_new`."""
+        ...
 
 
 @frozen
-class _Changes:
-    """The changes of znodes that rows say, in order: the row of each, its path as a number, and its parent's; and its
-    type. `from_list`: it is a delete out of the list of a closeSession."""
+class _Numbers:
+    """What decides about rows, beside their paths."""
 
-    row: Integers
-    path: Integers
-    parent: Integers
-    kind: Integers
-    from_list: Mask
-
-    def of(self, types: list[int]) -> Mask:
-        found: Mask = np.isin(self.kind, types)
-        return found
+    zxid: Integers
+    effect: Any
+    number: Integers
+    is_new: Mask
 
 
-def _condense(rows: pa.Table, *, exact: bool) -> pa.Table:
-    rows = rows.combine_chunks()
-    types: Integers = rows.column("type").to_numpy()
-    is_close = types == OpCode.CLOSE_SESSION
-    changes = _changes(rows, types, is_close)
-    stays = np.ones(len(changes.row), np.bool_)
-    is_delete = changes.of(_DELETES)
-    last_delete = _last(changes.path, is_delete)
-    places = np.arange(len(changes.row))
-    for kinds in (_SETS, _ACLS):
-        chosen = changes.of(kinds)
-        last = np.maximum(_last(changes.path, chosen), last_delete)
-        stays[chosen] = places[chosen] == last[changes.path[chosen]]
-    if _takes_turns(rows, types, is_close):
-        _drop_pairs(changes, is_delete, stays, exact=exact)
-    keeps = (types == OpCode.CREATE_SESSION) | is_close
-    own = ~changes.from_list
-    keeps[changes.row[own]] = stays[own]
-    if changes.from_list.any():
-        rows = _with_lists(rows, is_close, stays, changes)
-    return rows.filter(pa.array(keeps))
+@frozen
+class _Made:
+    """Rows of CHANGES."""
+
+    rows: pa.Table
+
+    @property
+    def numbers(self) -> _Numbers:
+        zxid, effect, number = (self.rows.column(name).to_numpy() for name in ("zxid", "effect", "number"))
+        return _Numbers(zxid, effect, number, self.rows.column("is_new").to_numpy())
+
+    @property
+    def paths(self) -> list[pa.Array]:
+        chunks: list[pa.Array] = self.rows.column("path").chunks
+        return chunks
+
+    def table(self, keep: Mask, is_new: Mask) -> pa.Table:
+        kept = self.rows.filter(pa.array(keep))
+        return kept.set_column(len(CHANGES) - 1, "is_new", pa.array(is_new[keep]))
 
 
-def _changes(rows: pa.Table, types: Integers, is_close: Mask) -> _Changes:
-    own = np.flatnonzero(np.isin(types, [*_CREATES, *_DELETES, *_SETS, *_ACLS]))
-    paths = rows.column("path").combine_chunks().take(pa.array(own))
-    row, kind, from_list = own, types[own], np.zeros(len(own), np.bool_)
-    closes = np.flatnonzero(is_close)
-    lists = rows.column("paths").combine_chunks().take(pa.array(closes))
-    listed = lists.flatten()
-    if len(listed):
-        counts = lists.value_lengths().fill_null(0).to_numpy()
-        of_lists = np.repeat(closes, counts)
-        row = np.concatenate((own, of_lists))
-        kind = np.concatenate((kind, np.full(len(of_lists), OpCode.DELETE, kind.dtype)))
-        from_list = np.concatenate((from_list, np.ones(len(of_lists), np.bool_)))
-        order = np.argsort(row, kind="stable")
-        paths = pa.concat_arrays([paths, listed]).take(pa.array(order))
-        row, kind, from_list = row[order], kind[order], from_list[order]
-    coded = paths.dictionary_encode()
-    above = parents(coded.dictionary).dictionary_encode().indices.to_numpy()
-    path: Integers = coded.indices.to_numpy()
-    return _Changes(row, path, above[path], kind, from_list)
+@frozen
+class _Decoded:
+    """Transactions that are one change each."""
+
+    rows: Transactions
+    effect: Any
+    paths: list[pa.Array]
+
+    @classmethod
+    def of(cls, rows: Transactions) -> "_Decoded":
+        effect = _EFFECTS[rows.type & 0xFF]
+        changes = rows.only(effect != _NO_CHANGE)
+        # Which path is that of no znode is for the replay to say.
+        return cls(changes, effect[effect != _NO_CHANGE], [column(changes, "path").fill_null("")])
+
+    @property
+    def numbers(self) -> _Numbers:
+        return _Numbers(self.rows.zxid, self.effect, self.rows.number, self.effect == CREATE)
+
+    def table(self, keep: Mask, is_new: Mask) -> pa.Table:
+        rows = self.rows.only(keep)
+        paths = self.paths[0].filter(pa.array(keep))
+        columns = [paths, rows.zxid, rows.time_ms, self.effect[keep], rows.number.astype(np.int32), rows.owner]
+        columns += [column(rows, "acl"), column(rows, "data"), is_new[keep]]
+        return pa.table(list(map(pa.array, columns)), schema=CHANGES)
 
 
-def _last(groups: Integers, chosen: Mask) -> Integers:
-    """For each group, the place of the last of its members that are chosen; -1 without any."""
-    last = np.full(int(groups.max(initial=-1)) + 1, -1, np.int64)
+def condensed(transactions: Iterable[Transactions], *, is_exact: bool, is_native: bool) -> Iterator[pa.Table]:
+    """See the module. is_exact: of the state before the first one. is_native: these are logs of ours."""
+    held: pa.Table | None = None
+    new: list[_Rows] = []
+    size = 0
+    for rows in transactions:
+        new += _changes(rows)
+        size += len(rows.data)
+        if size >= WINDOW_BYTES:
+            held = _condense(held, new, is_exact=is_exact, is_native=is_native)
+            new, size = [], 0
+            if held.num_rows > HELD_ROWS or held.nbytes > HELD_BYTES:
+                yield held
+                held = None
+    if new:
+        held = _condense(held, new, is_exact=is_exact, is_native=is_native)
+    if held is not None and held.num_rows:
+        yield held
+
+
+def _changes(rows: Transactions) -> Iterator[_Rows]:
+    """The changes that these transactions are, and those that are in some of them."""
+    yield _Decoded.of(rows)
+    found: list[tuple[Any, ...]] = []
+    for row, parts in rows.multis.items():
+        found += _of_multi(int(rows.zxid[row]), int(rows.time_ms[row]), parts)
+    for row, paths in rows.closed.items():
+        zxid, time = int(rows.zxid[row]), int(rows.time_ms[row])
+        found += ((path, zxid, time, DELETE, 0, 0, None, None, False) for path in paths or ())
+    if found:
+        # By zxid; what is of one transaction stays in its order.
+        found.sort(key=lambda change: change[1])
+        columns = zip(zip(*found, strict=True), CHANGES.types, strict=True)
+        yield _Made(pa.table([pa.array(column, kind) for column, kind in columns], schema=CHANGES))
+
+
+def _of_multi(zxid: int, time: int, parts: Sequence[Part]) -> Iterator[tuple[Any, ...]]:
+    """The changes of a multi: none if it was refused."""
+    if any(kind == OpCode.ERROR for kind, *_ in parts):
+        return
+    for kind, number, path, data, rest in parts:
+        effect = int(_EFFECTS[kind & 0xFF])
+        if effect != _NO_CHANGE:
+            acl = acl_text(rest[0]) if effect in (CREATE, SET_ACL) else None
+            owner = rest[1] if effect == CREATE else 0
+            yield path.decode(), zxid, time, effect, number, owner, acl, data, effect == CREATE
+
+
+def _condense(held: pa.Table | None, new: list[_Rows], *, is_exact: bool, is_native: bool) -> pa.Table:
+    pieces: list[_Rows] = [_Made(held), *new] if held is not None else new
+    numbers = [piece.numbers for piece in pieces]
+    zxid, effect, number, is_new = (
+        np.concatenate([getattr(one, name) for one in numbers]) for name in ("zxid", "effect", "number", "is_new")
+    )
+    path, parent = _coded([chunk for piece in pieces for chunk in piece.paths])
+    # Changes that are in transactions stand behind those that are transactions.
+    is_sorted = len(pieces) == len(new) == 1 or bool((np.diff(zxid) >= 0).all())
+    order = None if is_sorted else np.argsort(zxid, kind="stable")
+    rows = (
+        _Sorted(path, parent, effect, number, is_new)
+        if order is None
+        else _Sorted(path[order], parent[order], effect[order], number[order], is_new[order])
+    )
+    keep, is_new = rows.kept(is_exact=is_exact, is_native=is_native)
+    if order is not None:
+        back = np.empty(len(order), np.int64)
+        back[order] = np.arange(len(order))
+        keep, is_new = keep[back], is_new[back]
+    bounds = np.cumsum([0, *(len(one.zxid) for one in numbers)]).tolist()
+    tables = [
+        piece.table(keep[begin:end], is_new[begin:end])
+        for piece, begin, end in zip(pieces, bounds, bounds[1:], strict=False)
+    ]
+    result = pa.concat_tables(tables).combine_chunks()
+    return result if order is None else result.take(pa.array(np.argsort(zxid[keep], kind="stable")))
+
+
+def _coded(paths: list[pa.Array]) -> tuple[Integers, Integers]:
+    """The path of each row as a number, and its parent's as one of others."""
+    coded = pa.chunked_array(paths, pa.string()).dictionary_encode()
+    if not coded.num_chunks:
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    path = np.concatenate([chunk.indices.to_numpy() for chunk in coded.chunks])
+    above = parents(coded.chunk(coded.num_chunks - 1).dictionary).dictionary_encode().indices.to_numpy()
+    return path, above[path] if len(above) else path
+
+
+def last_of(groups: Integers, chosen: Mask, count: int) -> Integers:
+    """For each of `count` groups, the place of the last of its members that are chosen; -1 without any."""
+    last = np.full(count, -1, np.int64)
     # Where an index comes more than once, the last value is assigned.
     last[groups[chosen]] = np.flatnonzero(chosen)
     return last
 
 
-def _takes_turns(rows: pa.Table, types: Integers, is_close: Mask) -> bool:
-    """Whether the rows list every delete, and every create says its parent's counter."""
-    lists_all = not pc.any(pc.is_null(rows.column("paths").filter(pa.array(is_close)))).as_py()
-    versions = rows.column("version").filter(pa.array(np.isin(types, _CREATES)))
-    return lists_all and not pc.any(pc.equal(versions, _WITHOUT_COUNTER)).as_py()
+def counted(effect: Any, number: Integers, *, is_native: bool) -> tuple[Mask, Mask]:
+    """Which rows are creates that say their parent's counter, and which are creates that do not.
+
+    In ZooKeeper the counter stays where it is after 2**31 - 1: what a create says then is negative and changes nothing
+    of its parent."""
+    is_create: Mask = effect == CREATE
+    if is_native:
+        return is_create, np.zeros(len(effect), np.bool_)
+    return is_create & (number >= 0), is_create & (number == _WITHOUT_COUNTER)
 
 
-def _drop_pairs(changes: _Changes, is_delete: Mask, stays: Mask, *, exact: bool) -> None:
-    """Clear `stays` of the creates and deletes that undo each other."""
-    is_turn = is_delete | changes.of(_CREATES)
-    turns = np.flatnonzero(is_turn)
-    if not len(turns):
-        return
-    turns = turns[np.argsort(changes.path[turns], kind="stable")]
-    path, deletes = changes.path[turns], is_delete[turns]
-    begins = np.flatnonzero(np.diff(path, prepend=-1))
-    counts = np.diff(begins, append=len(turns))
-    number = np.arange(len(turns)) - np.repeat(begins, counts)
-    # Of each path: the place of its last delete among its turns, and whether they are turns.
-    last = np.maximum.reduceat(np.where(deletes, number, -1), begins)
-    is_repeated = (number > 0) & (deletes == np.roll(deletes, 1))
-    irregular = np.logical_or.reduceat(is_repeated, begins)
-    needed_create = np.zeros(len(changes.row), np.bool_)
-    last_creates = _last(changes.parent, is_turn & ~is_delete)
-    needed_create[last_creates[last_creates >= 0]] = True
-    needed = needed_create.copy()
-    last_turns = _last(changes.parent, is_turn)
-    needed[last_turns[last_turns >= 0]] = True
-    there = begins + np.maximum(last, 0)
-    before = np.maximum(there - 1, 0)
-    # Turns that begin with a create end with their delete as they began: without the znode. Else that delete stays.
-    is_odd = last % 2 == 1
-    pair_needed = needed[turns[there]] | needed_create[turns[before]]
-    from_odd = np.where(pair_needed | (not exact), last - 1, last + 1)
-    from_even = np.where(needed_create[turns[before]] & (last > 0), last - 2, last)
-    begin = np.where((last < 0) | irregular, 0, np.where(is_odd, from_odd, from_even))
-    stays[turns] = number >= np.repeat(begin, counts)
+@frozen
+class _Sorted:
+    """Rows in the order of the history."""
 
+    path: Integers
+    parent: Integers
+    effect: Any
+    number: Integers
+    is_new: Mask
 
-def _with_lists(rows: pa.Table, is_close: Mask, stays: Mask, changes: _Changes) -> pa.Table:
-    """The rows with the paths of closeSessions whose deletes stay."""
-    paths: Any = rows.column("paths").combine_chunks()
-    kept = stays[changes.from_list]
-    counts = np.zeros(len(is_close) + 1, np.int32)
-    np.add.at(counts, changes.row[changes.from_list][kept] + 1, 1)
-    listed = paths.take(pa.array(np.flatnonzero(is_close))).flatten().filter(pa.array(kept))
-    is_known = pa.py_buffer(np.packbits(paths.is_valid().to_numpy(zero_copy_only=False), bitorder="little"))
-    offsets = pa.py_buffer(np.cumsum(counts, dtype=np.int32))
-    made = pa.Array.from_buffers(paths.type, len(paths), [is_known, offsets], children=[listed])
-    return rows.set_column(rows.schema.get_field_index("paths"), rows.schema.field("paths"), made)
+    def kept(self, *, is_exact: bool, is_native: bool) -> tuple[Mask, Mask]:
+        """Which rows stay, and what they say of `is_new`."""
+        count = int(self.path.max(initial=-1)) + 1
+        is_delete: Mask = self.effect == DELETE
+        is_turn = is_delete | (self.effect == CREATE)
+        turn = last_of(self.path, is_turn, count)
+        keep = np.zeros(len(self.path), np.bool_)
+        for effect in (SET_DATA, SET_ACL):
+            last = last_of(self.path, self.effect == effect, count)
+            keep[last[last > turn]] = True
+        counts, without = counted(self.effect, self.number, is_native=is_native)
+        keep |= without
+        above = int(self.parent.max(initial=-1)) + 1
+        for chosen in (counts, counts | is_delete):
+            last = last_of(self.parent, chosen, above)
+            keep[last[last >= 0]] = True
+        turns = np.flatnonzero(is_turn)
+        began_new = np.zeros(count, np.bool_)
+        # The first one, by going backwards.
+        began_new[self.path[turns[::-1]]] = self.is_new[turns[::-1]]
+        needed = turn[turn >= 0]
+        if is_exact:
+            is_told = np.zeros(count, np.bool_)
+            is_told[self.path[keep]] = True
+            paths = self.path[needed]
+            needed = needed[~(is_delete[needed] & began_new[paths]) | is_told[paths]]
+        keep[needed] = True
+        return keep, began_new[self.path] & is_turn

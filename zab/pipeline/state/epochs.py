@@ -1,7 +1,7 @@
-"""What logs hold of each epoch, counted where they are read.
+"""What logs hold of each epoch, counted as they are read.
 
-    epochs_in(tasks) -> [Epoch]         of what these tasks read, by epoch
-    joined([*some, *others])            of several such lists
+    epochs_of(transactions) -> [Epoch]      by epoch
+    joined([*some, *others])                of several such lists
 
 Only numbers of the transactions are looked at, no rows are made of them.
 """
@@ -13,9 +13,8 @@ import numpy as np
 from attrs import frozen
 
 from zab.pipeline.decoding.transactions import Transactions
-from zab.pipeline.reading.planning import Task, read_task
 
-__all__ = ["Epoch", "epochs_in", "joined"]
+__all__ = ["Epoch", "epochs_of", "joined"]
 
 _BEGAN = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -29,34 +28,21 @@ class Epoch:
     count: int
     time: datetime | None
     """Of the last transaction."""
-    unlisted_count: int = 0
-    """Sessions closed without a list of their ephemerals."""
 
     @property
     def number(self) -> int:
         return self.first >> 32
 
 
-def epochs_in(tasks: Iterable[Task]) -> list[Epoch]:
-    """By rising epoch. Raises PipelineError."""
-    found: list[Epoch] = []
-    for task in tasks:
-        for _, rows in read_task(task):
-            if isinstance(rows, Transactions) and len(rows):
-                found = joined([*found, *_epochs_of(rows)])
-    return found
-
-
-def _epochs_of(rows: Transactions) -> list[Epoch]:
+def epochs_of(rows: Transactions) -> list[Epoch]:
+    """By rising epoch."""
     numbers = rows.zxid >> 32
-    unlisted = np.array([row for row, paths in rows.closed.items() if paths is None], np.int64)
     found = []
     for number in np.unique(numbers).tolist():
         at = np.flatnonzero(numbers == number)
         last = int(at[np.argmax(rows.zxid[at])])
         time = _BEGAN + timedelta(milliseconds=int(rows.time_ms[last]))
-        count = int((numbers[unlisted] == number).sum())
-        found.append(Epoch(int(rows.zxid[at].min()), int(rows.zxid[last]), len(at), time, count))
+        found.append(Epoch(int(rows.zxid[at].min()), int(rows.zxid[last]), len(at), time))
     return found
 
 
@@ -67,7 +53,6 @@ def joined(epochs: Iterable[Epoch]) -> list[Epoch]:
         before = found.get(one.number)
         if before is not None:
             later = max(before, one, key=lambda epoch: epoch.last)
-            count, unlisted = before.count + one.count, before.unlisted_count + one.unlisted_count
-            one = Epoch(min(before.first, one.first), later.last, count, later.time, unlisted)
+            one = Epoch(min(before.first, one.first), later.last, before.count + one.count, later.time)
         found[one.number] = one
     return [found[number] for number in sorted(found)]

@@ -12,14 +12,15 @@ below it. The rules:
    the first is the next one after the snapshot or the first of its epoch, no epoch has a hole, none ends early.
 4. Anything else is a PipelineError that names what is kept.
 
-`Logs` reads the logs for this: with Spark (`state_of`), or in this process (`local_state`).
+`Logs` reads the logs for this: with Spark (`state_of`), or in this process (`local_state`). The stretch of them that
+belongs to the state is read once: what is counted for rule 3 is what the state is made of.
 """
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final, Protocol
 
-from attrs import define, frozen
+from attrs import define, field, frozen
 
 from zab.pipeline.decoding.snapshot_rows import Label
 from zab.pipeline.errors import PipelineError
@@ -30,12 +31,19 @@ from zab.pipeline.reading.snapshot_choice import Chosen, Problem, choose
 from zab.pipeline.reading.visible import epoch_ends, logged_ends, mark, survey, visible_epochs
 from zab.pipeline.state.epochs import Epoch
 
-__all__ = ["Logs", "Moment", "ensembles_of", "moment_of", "whole_ms"]
+__all__ = ["Logs", "Moment", "Stretch", "ensembles_of", "moment_of", "whole_ms"]
 
 _BEGAN: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _EPOCH_FILES: Final = ("acceptedEpoch", "currentEpoch")
 _EPOCH_FILE_BYTES: Final = 64
 _EPOCH_DIGITS: Final = 9
+
+
+@frozen
+class Stretch:
+    """Transactions that were read: what there is of each epoch. Who reads them keeps what they come to."""
+
+    epochs: Sequence[Epoch] = ()
 
 
 class Logs(Protocol):
@@ -45,8 +53,12 @@ class Logs(Protocol):
         """The zxid of the last transaction whose time is at or below this one."""
         ...
 
-    def epochs(self, after: int, until: int) -> Sequence[Epoch]:
-        """What there is above `after` up to `until`, by epoch."""
+    def stretch(self, after: int, until: int, *, is_exact: bool) -> Stretch:
+        """What there is above `after` up to `until`. is_exact: the state at `after` has no effects of it."""
+        ...
+
+    def time_of(self, zxid: int) -> datetime | None:
+        """When this transaction was made; None if it is not there."""
         ...
 
 
@@ -60,13 +72,14 @@ class Moment:
     """Of the last transaction; None when there is none after the snapshot."""
     base: Chosen | None
     """None: from nothing."""
-    is_closing_listed: bool
     problems: tuple[Problem, ...]
     """Snapshots that were passed over because they cannot be read."""
     txn_count: int
     """How many transactions are between the two."""
     last_epoch: int
     """The latest epoch that the members' files mention, committed or not."""
+    stretch: Stretch = field(factory=Stretch, eq=False, repr=False)
+    """The transactions between the two, as they were read."""
 
     @property
     def ensemble(self) -> str:
@@ -79,7 +92,7 @@ class Moment:
     @property
     def is_exact(self) -> bool:
         """Whether it begins with a state that has no effects of later transactions."""
-        return self.base is None or self.kind == "native"
+        return _is_exact(self.base)
 
     @property
     def base_zxid(self) -> int:
@@ -91,6 +104,10 @@ class Moment:
         if self.base is None:
             return Label(self.ensemble, None, None, self.zxid)
         return Label(self.ensemble, self.base.member.member, self.base.file.name, self.zxid)
+
+
+def _is_exact(base: Chosen | None) -> bool:
+    return base is None or base.file.kind == "native"
 
 
 def whole_ms(time: datetime) -> int:
@@ -157,7 +174,9 @@ def moment_of(
     choice = choose(members, wanted, exact=True)
     base, kept.problems = choice.chosen, choice.problems
     after = 0 if base is None else base.file.zxid
-    epochs = list(logs.epochs(after, wanted)) if kept.end > after else []
+    is_read = kept.end > after and wanted > after
+    stretch = logs.stretch(after, wanted, is_exact=_is_exact(base)) if is_read else Stretch()
+    epochs = stretch.epochs
     if base is None and not (epochs and _is_from_the_beginning(members, epochs[0].first)):
         raise PipelineError(
             f"the state at {wanted:#x} cannot be put together: no snapshot to begin with is exact at or below it, and "
@@ -177,10 +196,10 @@ def moment_of(
         zxid=zxid,
         time=epochs[-1].time if epochs else None,
         base=base,
-        is_closing_listed=not any(epoch.unlisted_count for epoch in epochs),
         problems=choice.problems,
         txn_count=sum(epoch.count for epoch in epochs),
         last_epoch=_last_epoch(members, kept, zxid),
+        stretch=stretch,
     )
 
 
@@ -193,10 +212,8 @@ def _wanted(logs: Logs, kept: _Kept, at: int | datetime | None) -> int:
     found = logs.last_at(whole_ms(at)) if kept.end else None
     if found is None:
         first = min((log.first for log in kept.logs), default=0)
-        begun = [epoch.time for epoch in logs.epochs(first - 1, first)] if kept.end else []
-        times = "".join(
-            f"; the first transaction is of {time.isoformat(timespec='milliseconds')}" for time in begun if time
-        )
+        begun = logs.time_of(first) if kept.end else None
+        times = "" if begun is None else f"; the first transaction is of {begun.isoformat(timespec='milliseconds')}"
         raise PipelineError(
             f"there is no transaction of {_name(kept.members)} at or before {at.isoformat()}; {kept}{times}"
         )

@@ -1,261 +1,304 @@
-"""The tree at one moment, path by path: what a snapshot said of a znode, then what happened to it, in order.
+"""The tree at one moment, in columns: what a snapshot says of each znode, and what happened to it after that.
 
-A transaction touches a path and its parent, so it becomes at most two *events*, and those of one path suffice to replay
-it. No tree is needed, and any number of workers may share the paths.
+    replayed(base, changes, label, …) -> batches        rows of ZNODES by rising path
 
-    kind           of                              what it does to the znode
-    ZNODE          a row of the snapshot           is there, with this stat
-    CHILD          a row of the snapshot           has this child
-    CREATE         create*                         is there, new; if it is there already, it gets the ACL
-    DELETE         delete*, closeSession           is gone
-    SET_DATA       setData, reconfig               data, version, mzxid, mtime
-    SET_ACL        setACL                          ACL, aversion
-    CLOSE          closeSession without paths      is gone, if it belongs to that session
-    CHILD_CREATED  create* below it                children_created, pzxid; one child more
-    CHILD_DELETED  delete*, closeSession below it  pzxid; one child less
-    CHILD_CLOSED   closeSession without paths      as CHILD_DELETED, if that child belongs to that session
+base are the rows of a snapshot (or `first_znodes`), changes what `condense` left of the history after it. Nothing is
+done one by one: of each znode, the last row of a kind says a part of it.
 
-Events come sorted by path, zxid, part and kind. On a znode that is not there only CREATE has an effect. These are the
-rules of `datatree.zookeeper.state`, which make a fuzzy snapshot of ZooKeeper exact. Over an exact snapshot, where every
-event does what it says, they are those of `datatree.apply`. With `exact`, children are counted. Without it, their names
-are remembered, because a fuzzy snapshot may already hold a child whose creation is still to come. Memory holds one list
-of children at a time.
+    part                                comes from
+    is there; czxid, ctime, owner       the last create or delete, else the base
+    data, version, mzxid, mtime         the last create or setData, else the base
+    acl, aversion                       the last create or setACL, else the base
+    children_created                    the last create below it that is later than its own, else 0 or the base
+    pzxid                               the last create or delete below it, as above
+    num_children                        the paths below it that are there
 
-Invariants: a znode's row depends on its own events alone. Data of quota sums (`zookeeper_stats`) is empty in the rows:
-the sums follow from the znodes, and ZooKeeper writes them without a transaction.
+Over an exact snapshot this is what `datatree.apply` does. A snapshot of ZooKeeper is fuzzy: it may have effects of
+transactions that come again in the changes. Whatever one of them sets, a row of the changes sets again. So the last row
+still says what is right, if the changes reach as far as the effects in the snapshot do. Where a closeSession does not
+list what it deleted (ZooKeeper before 3.6), what belongs to its session at the end is deleted by it.
 
-Deliberately not here: how transactions become events (`zab.pipeline.state.frames`), Spark, and sessions.
+Invariants: a znode's row depends on the rows of its own path and of the paths below it, one level down. So paths can be
+dealt to any number of places: `split` gives each place the rows of its paths and those directly below them. Data of
+quota sums (`zookeeper_stats`) is empty in the rows: the sums follow from the znodes, and ZooKeeper writes them without
+a transaction.
+
+Deliberately not here: sessions, and which snapshot and which stretch of the logs (`moment`).
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
+from zlib import crc32
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from attrs import define, field
+from attrs import define
 
+from datatree.paths import CONFIG
 from datatree.quota import is_stats
-from datatree.znode import visible_cversion, wrapped
+from datatree.znode import is_ephemeral
+from datatree.zookeeper.state import ZooKeeperState
+from zab.pipeline.decoding.acl_text import acl_text
+from zab.pipeline.decoding.arrays import Integers, Mask
+from zab.pipeline.decoding.slices import parents, timestamps
 from zab.pipeline.decoding.snapshot_rows import Label
 from zab.pipeline.schema import ZNODES, arrow_schema
+from zab.pipeline.state.condense import CREATE, DELETE, SET_ACL, SET_DATA, counted, last_of
 
-__all__ = [
-    "BASE_COLUMNS",
-    "CHILD",
-    "CHILD_CLOSED",
-    "CHILD_CREATED",
-    "CHILD_DELETED",
-    "CLOSE",
-    "CREATE",
-    "DELETE",
-    "EVENTS_DDL",
-    "SET_ACL",
-    "SET_DATA",
-    "ZNODE",
-    "Replay",
-    "replay_batches",
-]
+__all__ = ["BASE", "first_znodes", "replayed", "split"]
 
-# In the order in which they apply where zxid and part are the same: the snapshot's rows have neither.
-ZNODE, CHILD, CREATE, DELETE, SET_DATA, SET_ACL, CLOSE, CHILD_CREATED, CHILD_DELETED, CHILD_CLOSED = range(10)
-
-BASE_COLUMNS: Final = (
-    "czxid", "mzxid", "pzxid", "ctime", "mtime", "version", "children_created", "aversion", "num_children",
+_NAMES: Final = (
+    "path", "data", "acl", "owner", "czxid", "mzxid", "pzxid", "ctime", "mtime", "version", "children_created",
+    "aversion",
 )  # fmt: skip
-"""What a ZNODE event has beside path, data, ACL and owner, as a struct; null in the others."""
-
-EVENTS_DDL: Final = (
-    "path string, zxid bigint, part int, kind int, time timestamp, data binary, number int, acl string, owner bigint, "
-    "name string, base struct<czxid bigint, mzxid bigint, pzxid bigint, ctime timestamp, mtime timestamp, version int, "
-    "children_created int, aversion int, num_children int>"
-)
-"""number: the version that the operation says. name: of the child. owner: of the znode or the child; in CLOSE and
-CHILD_CLOSED the session. Numbers are 0 and not null where a kind has none."""
+BASE: Final = arrow_schema(column for name in _NAMES for column in ZNODES if column.name == name)
+"""What is needed of a snapshot."""
 
 ROWS_MAX: Final = 8192
-_BYTES_MAX: Final = 16 << 20
+BYTES_MAX: Final = 16 << 20
+_ZNODE: Final = 0
+_COUNTER_MAX: Final = (1 << 31) - 1
+_US_PER_MS: Final = 1000
 _SCHEMA: Final = arrow_schema(ZNODES)
-_TIMES: Final = frozenset({"ctime", "mtime"})
 
 
-@define
-class Replay:
-    """One znode's life. `path` is whose; everything starts over with the next path. Times are as given."""
+def first_znodes(*, is_native: bool) -> pa.Table:
+    """The znodes of an ensemble in which nothing has happened yet, as BASE."""
+    rows = []
+    for path, znode in sorted(ZooKeeperState.empty().znodes.items()):
+        # Our members' own text is version -1 until somebody sets another.
+        version = -1 if path == CONFIG and is_native else znode.version
+        rows.append((path.decode(), b"", acl_text(znode.acl), 0, 0, 0, 0, 0, 0, version, 0, znode.aversion))
+    columns = zip(zip(*rows, strict=True), BASE.types, strict=True)
+    return pa.table([pa.array(column, kind) for column, kind in columns], schema=BASE)
 
-    exact: bool
-    path: str = ""
-    is_there: bool = False
-    data: bytes | None = None
-    acl: str = ""
-    owner: int = 0
-    czxid: int = 0
-    mzxid: int = 0
-    pzxid: int = 0
-    ctime: int = 0
-    mtime: int = 0
-    version: int = 0
-    children_created: int = 0
-    aversion: int = 0
-    children_count: int = 0
-    children: dict[str, int] = field(factory=dict)
-    """Owner by name; empty with `exact`."""
 
-    def begin(self, path: str) -> None:
-        """The next path; nothing is known of it."""
-        self.path = path
-        self.is_there = False
-        self.children_count = 0
-        self.children.clear()
+def split(rows: pa.Table, count: int) -> Iterator[pa.Table]:
+    """For each of `count` places, the rows of its paths and of those directly below them, these without data."""
+    if count == 1:
+        yield rows
+        return
+    paths = rows.column("path").combine_chunks()
+    own = _places(paths.to_pylist(), count)
+    above = _places((above or b"/" for above in parents(paths).to_pylist()), count)
+    for place in range(count):
+        keep = (own == place) | (above == place)
+        found = rows.filter(pa.array(keep))
+        data = pc.if_else(pa.array(own[keep] == place), found.column("data"), pa.scalar(None, pa.binary()))
+        yield found.set_column(rows.schema.get_field_index("data"), rows.schema.field("data"), data)
 
-    def load(self, data: bytes | None, acl: str, owner: int, base: tuple[int, ...]) -> None:
-        """The snapshot's row; `base` in the order of BASE_COLUMNS."""
-        self.is_there = True
-        self.data, self.acl, self.owner = data, acl, owner
-        (
-            self.czxid, self.mzxid, self.pzxid, self.ctime, self.mtime,
-            self.version, self.children_created, self.aversion, count,
-        ) = base  # fmt: skip
-        self.children_count = count if self.exact else 0
 
-    def apply(
-        self, kind: int, zxid: int, time: int, data: bytes | None, number: int, acl: str, owner: int, name: str
-    ) -> None:
-        """One event that is not ZNODE, by the table above."""
-        if kind == CREATE:
-            if self.is_there:
-                self.acl = acl
-            else:
-                self.begin(self.path)
-                self.load(data, acl, owner, (zxid, zxid, zxid, time, time, 0, 0, 0, 0))
-        elif kind == CHILD:
-            self.children[name] = owner
-        elif not self.is_there:
-            return
-        elif kind == SET_DATA:
-            self.data, self.version, self.mzxid, self.mtime = data, number, zxid, time
-        elif kind == CHILD_CREATED:
-            self._child_created(zxid, number, owner, name)
-        elif kind == CHILD_DELETED:
-            self._child_deleted(zxid, name)
-        elif kind == SET_ACL:
-            self.acl, self.aversion = acl, number
-        elif kind == DELETE or (kind == CLOSE and self.owner == owner):
-            self.begin(self.path)
-        elif kind == CHILD_CLOSED and self.children.get(name) == owner:
-            self._child_deleted(zxid, name)
+def _places(paths: Any, count: int) -> Integers:
+    codes = (crc32(path if isinstance(path, bytes) else path.encode()) % count for path in paths)
+    return np.fromiter(codes, np.int64)
 
-    def _child_created(self, zxid: int, number: int, owner: int, name: str) -> None:
-        if self.exact:
-            self.children_count += 1
-            self.children_created, self.pzxid = number, zxid
-            return
-        self.children.setdefault(name, owner)
-        created = wrapped(self.children_created + 1) if number == -1 else number
-        if created > self.children_created:
-            self.children_created, self.pzxid = created, zxid
 
-    def _child_deleted(self, zxid: int, name: str) -> None:
-        if self.exact:
-            self.children_count -= 1
+def replayed(
+    base: pa.Table,
+    changes: Sequence[pa.Table],
+    label: Label,
+    *,
+    is_native: bool,
+    closed: Mapping[int, int] | None = None,
+    place: tuple[int, int] = (0, 1),
+) -> Iterator[pa.RecordBatch]:
+    """Rows of ZNODES by rising path, at most ROWS_MAX or about BYTES_MAX at a time.
+
+    base: rows of BASE. changes: of CHANGES, in the order of the history. closed: by session, the zxid of a closeSession
+    without a list. place: (which, of how many), of what `split` gave."""
+    tree = _Tree.of([base.select(BASE.names), *changes], base.num_rows, is_native=is_native)
+    yield from tree.rows(label, closed or {}, place)
+
+
+@define(eq=False)
+class _Tree:
+    """The rows of the base and of the changes after it, in this order. `path` and `parent` are numbers of `paths`, a
+    parent of which nothing is known is -1."""
+
+    tables: Sequence[pa.Table]
+    base_count: int
+    is_native: bool
+    paths: pa.Array
+    above: Integers
+    """The parent of each path."""
+    path: Integers
+    effect: Any
+    number: Integers
+
+    @classmethod
+    def of(cls, tables: Sequence[pa.Table], base_count: int, *, is_native: bool) -> "_Tree":
+        chunks = [chunk for table in tables for chunk in table.column("path").chunks]
+        coded = pa.chunked_array(chunks, pa.string()).dictionary_encode()
+        paths = coded.chunk(coded.num_chunks - 1).dictionary if coded.num_chunks else pa.array([], pa.string())
+        path = np.concatenate([np.empty(0, np.int64), *(chunk.indices.to_numpy() for chunk in coded.chunks)])
+        over = parents(paths).cast(pa.string())
+        over = pc.if_else(pc.equal(over, ""), pa.scalar("/"), over)
+        above = pc.index_in(over, value_set=paths).fill_null(-1).to_numpy().astype(np.int64)
+        # The root is nobody's child.
+        above[pc.equal(paths, "/").to_numpy(zero_copy_only=False)] = -1
+        tree = cls(tables, base_count, is_native, paths, above, path.astype(np.int64), None, path)
+        tree.effect, tree.number = tree._column(None, "effect"), tree._column("version", "number")
+        return tree
+
+    def _column(self, of_base: str | None, of_changes: str | None) -> Any:
+        """The numbers of the base, then of the changes; 0 without a name."""
+        columns = [np.zeros(self.base_count, np.int64) if of_base is None else _numbers(self.tables[0].column(of_base))]
+        for table in self.tables[1:]:
+            name = of_changes
+            columns.append(np.zeros(table.num_rows, np.int64) if name is None else _numbers(table.column(name)))
+        return np.concatenate(columns)
+
+    def _last(self, *effects: int) -> Integers:
+        return last_of(self.path, np.isin(self.effect, effects), len(self.paths))
+
+    def rows(self, label: Label, closed: Mapping[int, int], place: tuple[int, int]) -> Iterator[pa.RecordBatch]:
+        """See `replayed`."""
+        turn = self._last(_ZNODE, CREATE, DELETE)
+        is_there = turn >= 0
+        is_there[is_there] = self.effect[turn[is_there]] != DELETE
+        closing = self._closing(turn, is_there, closed)
+        is_there &= closing == 0
+        below = self.above >= 0
+        counts = np.bincount(self.above[below & is_there], minlength=len(self.paths))
+        created, changed = self._children(turn)
+        gone = below & (closing > 0)
+        np.maximum.at(changed, self.above[gone], closing[gone])
+        shown = np.flatnonzero(is_there)
+        if place[1] > 1:
+            shown = shown[_places(self.paths.take(pa.array(shown)).to_pylist(), place[1]) == place[0]]
+        shown = shown[pc.sort_indices(self.paths.take(pa.array(shown))).to_numpy()]
+        last_data, last_acl = self._last(_ZNODE, CREATE, SET_DATA), self._last(_ZNODE, CREATE, SET_ACL)
+        yield from self._batches(label, shown, turn, last_data, last_acl, created, changed, counts)
+
+    def _closing(self, turn: Integers, is_there: Mask, closed: Mapping[int, int]) -> Integers:
+        """By path, the zxid of the closeSession that took it; 0 for none."""
+        found = np.zeros(len(turn), np.int64)
+        if closed:
+            owners, zxids = self._column("owner", "owner"), self._column("czxid", "zxid")
+            there = np.flatnonzero(is_there)
+            of_closed = there[np.isin(owners[turn[there]], list(closed))]
+            for path, row in zip(of_closed.tolist(), turn[of_closed].tolist(), strict=True):
+                owner, zxid = int(owners[row]), closed[int(owners[row])]
+                if is_ephemeral(owner) and zxid > zxids[row]:
+                    found[path] = zxid
+        return found
+
+    def _children(self, turn: Integers) -> tuple[Integers, Integers]:
+        """By path: children_created and pzxid, as far as its own children have changed them."""
+        count, over = len(self.paths), self.above[self.path]
+        counts, without = counted(self.effect, self.number, is_native=self.is_native)
+        is_below = (over >= 0) & (np.arange(len(over)) >= self.base_count)
+        last = last_of(over, is_below & counts, count)
+        own = self._column("children_created", None)
+        created = np.where(turn >= 0, own[turn], 0)
+        is_later = last > turn
+        created[is_later] = self.number[last[is_later]]
+        changing = counts | (self.effect == DELETE)
+        if without.any():
+            changing |= self._count_up(created, np.flatnonzero(without & is_below), np.maximum(turn, last), over)
+        last = last_of(over, is_below & changing, count)
+        zxids = self._column("pzxid", "zxid")
+        changed = np.where(turn >= 0, zxids[turn], 0)
+        is_later = last > turn
+        changed[is_later] = np.maximum(changed[is_later], zxids[last[is_later]])
+        return created, changed
+
+    def _count_up(self, created: Integers, rows: Integers, since: Integers, over: Integers) -> Mask:
+        """Count creates that do not say their parent's counter, up to its largest value; which of them are counted."""
+        rows = rows[rows > since[over[rows]]]
+        rows = rows[np.argsort(over[rows], kind="stable")]
+        parent = over[rows]
+        begins = np.flatnonzero(np.diff(parent, prepend=-2))
+        rank = np.arange(len(rows)) - np.repeat(begins, np.diff(begins, append=len(rows))) + 1
+        fits = created[parent] + rank <= _COUNTER_MAX
+        np.add.at(created, parent[fits], 1)
+        counts = np.zeros(len(over), np.bool_)
+        counts[rows[fits]] = True
+        return counts
+
+    def _batches(
+        self, label: Label, shown: Integers, turn: Integers, last_data: Integers, last_acl: Integers,
+        created: Integers, changed: Integers, counts: Integers,
+    ) -> Iterator[pa.RecordBatch]:  # fmt: skip
+        is_create = self.effect == CREATE
+        own_version = np.where(is_create, 0, self.number)
+        own_aversion = np.where(is_create, 0, self._column("aversion", "number"))
+        zxids = {name: self._column(name, "zxid") for name in ("czxid", "mzxid")}
+        times = {name: self._column(name, "time") for name in ("ctime", "mtime")}
+        owners = self._column("owner", "owner")
+        data, acls = ([c for table in self.tables for c in table.column(name).chunks] for name in ("data", "acl"))
+        sizes = np.concatenate([np.empty(0, np.int64), *(_numbers(pc.binary_length(chunk)) for chunk in data)])
+        for at in _cut(shown, sizes[last_data[shown]]):
+            made, set_at, acl_at, created_at, count = turn[at], last_data[at], last_acl[at], created[at], counts[at]
+            paths = self.paths.take(pa.array(at))
+            columns = {
+                "path": paths,
+                "data": _without_sums(paths, _gather(data, set_at)),
+                "czxid": zxids["czxid"][made],
+                "mzxid": zxids["mzxid"][set_at],
+                "pzxid": changed[at],
+                "ctime": timestamps(times["ctime"][made]),
+                "mtime": timestamps(times["mtime"][set_at]),
+                "version": own_version[set_at],
+                "cversion": _wrapped(2 * created_at - count),
+                "children_created": created_at,
+                "aversion": own_aversion[acl_at],
+                "owner": owners[made],
+                "acl": _gather(acls, acl_at),
+                "num_children": count,
+            }
+            yield _batch(label, columns, len(at))
+
+
+def _numbers(column: Any) -> Any:
+    """Times as ms."""
+    if pa.types.is_timestamp(column.type):
+        return column.cast(pa.int64()).to_numpy() // _US_PER_MS
+    return column.fill_null(0).to_numpy().astype(np.int64)
+
+
+def _wrapped(values: Integers) -> Integers:
+    """As `datatree.znode.wrapped`."""
+    return values.astype(np.int32).astype(np.int64)
+
+
+def _cut(shown: Integers, sizes: Integers) -> list[Integers]:
+    """The paths, cut where there are enough for a batch."""
+    group = np.arange(len(shown)) // ROWS_MAX + (np.cumsum(sizes) // BYTES_MAX)
+    return [part for part in np.split(shown, np.flatnonzero(np.diff(group)) + 1) if len(part)]
+
+
+def _gather(chunks: Sequence[pa.Array], at: Integers) -> pa.Array:
+    """Value at[k] of all chunks together as value k. Together they may be more than one array can hold."""
+    ends = np.cumsum([len(chunk) for chunk in chunks])
+    which = np.searchsorted(ends, at, "right")
+    order = np.argsort(which, kind="stable")
+    found = []
+    for number in np.unique(which).tolist():
+        local = at[which == number] - (ends[number] - len(chunks[number]))
+        found.append(chunks[number].take(pa.array(local)))
+    if len(found) == 1:
+        return found[0]
+    back = np.empty(len(order), np.int64)
+    back[order] = np.arange(len(order))
+    return pa.concat_arrays(found).take(pa.array(back))
+
+
+def _without_sums(paths: pa.Array, data: pa.Array) -> pa.Array:
+    candidates = pc.ends_with(paths, "zookeeper_stats").to_numpy(zero_copy_only=False)
+    if not candidates.any():
+        return data
+    is_sum = [bool(may) and is_stats(path.encode()) for may, path in zip(candidates, paths.to_pylist(), strict=True)]
+    return pc.if_else(pa.array(is_sum), pa.scalar(b"", pa.binary()), data)
+
+
+def _batch(label: Label, columns: dict[str, Any], count: int) -> pa.RecordBatch:
+    arrays = []
+    for name, kind in zip(_SCHEMA.names, _SCHEMA.types, strict=True):
+        value = columns.get(name)
+        if value is None:
+            arrays.append(pa.repeat(pa.scalar(getattr(label, name), kind), count))
         else:
-            self.children.pop(name, None)
-        self.pzxid = max(self.pzxid, zxid)
-
-    def row(self) -> tuple[Any, ...]:
-        """The znode as it is now: the columns of ZNODES from `path` on."""
-        count = self.children_count if self.exact else len(self.children)
-        return (
-            self.path, b"" if is_stats(self.path.encode()) else self.data, self.czxid, self.mzxid, self.pzxid,
-            self.ctime, self.mtime, self.version, visible_cversion(self.children_created, count),
-            self.children_created, self.aversion, self.owner, self.acl, count,
-        )  # fmt: skip
-
-
-def replay_batches(batches: Iterable[pa.RecordBatch], label: Label, *, exact: bool) -> Iterator[pa.RecordBatch]:
-    """Rows of ZNODES, in the order of the paths, out of batches of sorted events (EVENTS_DDL)."""
-    replay = Replay(exact)
-    rows = _Rows(label)
-    path: str | None = None
-    for batch in batches:
-        loads = _loads(batch)
-        for event_path, kind, zxid, time, data, number, acl, owner, name in _events(batch):
-            if event_path != path:
-                if path is not None and replay.is_there and rows.add(replay.row()):
-                    yield rows.take()
-                path = event_path
-                replay.begin(event_path)
-            if kind == ZNODE:
-                replay.load(data, acl, owner, next(loads))
-            else:
-                replay.apply(kind, zxid, time, data, number, acl, owner, name)
-    if path is not None and replay.is_there:
-        rows.add(replay.row())
-    if rows.count:
-        yield rows.take()
-
-
-def _numbers(column: pa.Array) -> list[int]:
-    numbers: list[int] = column.to_numpy(zero_copy_only=False).tolist()
-    return numbers
-
-
-def _events(batch: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
-    times = batch.column("time").cast(pa.int64()).fill_null(0)
-    return zip(
-        batch.column("path").to_pylist(),
-        _numbers(batch.column("kind")),
-        _numbers(batch.column("zxid")),
-        _numbers(times),
-        batch.column("data").to_pylist(),
-        _numbers(batch.column("number")),
-        batch.column("acl").to_pylist(),
-        _numbers(batch.column("owner")),
-        batch.column("name").to_pylist(),
-        strict=True,
-    )
-
-
-def _loads(batch: pa.RecordBatch) -> Iterator[tuple[int, ...]]:
-    """The structs of the ZNODE events."""
-    base = batch.column("base").filter(pc.equal(batch.column("kind"), ZNODE))
-    if not len(base):
-        return iter(())
-    columns = dict(zip((item.name for item in base.type), base.flatten(), strict=True))
-    return zip(
-        *(_numbers(columns[name].cast(pa.int64()) if name in _TIMES else columns[name]) for name in BASE_COLUMNS),
-        strict=True,
-    )
-
-
-class _Rows:
-    """Collects rows to a batch of a size that Spark likes."""
-
-    def __init__(self, label: Label) -> None:
-        self.count = 0
-        self._label = (label.ensemble, label.member, label.snapshot, label.zxid)
-        self._held: list[tuple[Any, ...]] = []
-        self._bytes = 0
-
-    def add(self, row: tuple[Any, ...]) -> bool:
-        """Whether there are enough."""
-        self._held.append(row)
-        self.count += 1
-        self._bytes += len(row[1] or b"")
-        return self.count >= ROWS_MAX or self._bytes >= _BYTES_MAX
-
-    def take(self) -> pa.RecordBatch:
-        arrays = [
-            pa.repeat(pa.scalar(value, kind), self.count)
-            for value, kind in zip(self._label, _SCHEMA.types, strict=False)
-        ]
-        for column, kind in zip(zip(*self._held, strict=True), _SCHEMA.types[len(arrays) :], strict=True):
-            arrays.append(_array(column, kind))
-        self._held, self.count, self._bytes = [], 0, 0
-        return pa.record_batch(arrays, schema=_SCHEMA)
-
-
-def _array(column: tuple[Any, ...], kind: pa.DataType) -> pa.Array:
-    if pa.types.is_timestamp(kind):
-        return pa.array(np.array(column, np.int64)).cast(kind)
-    return pa.array(column, kind)
+            arrays.append(value if isinstance(value, pa.Array) else pa.array(value).cast(kind))
+    return pa.record_batch(arrays, schema=_SCHEMA)

@@ -15,7 +15,7 @@ quotas. So are the sessions in its snapshots, which it copies at another moment 
 Invariants: where logs do not suffice for a replay, that is stated, never passed over.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
@@ -24,15 +24,12 @@ from attrs import evolve, frozen
 
 from datatree.paths import CONFIG
 from datatree.quota import is_stats
-from datatree.znode import visible_cversion
-from datatree.zookeeper.state import ZooKeeperState
-from zab.pipeline.decoding.acl_text import acl_text
 from zab.pipeline.decoding.snapshot_rows import Label, SnapshotDamageError
 from zab.pipeline.errors import PipelineError
 from zab.pipeline.inventory import MemberFiles
 from zab.pipeline.reading.snapshot_choice import opened
 from zab.pipeline.schema import SESSIONS, ZNODES, arrow_schema
-from zab.pipeline.state.local_state import LocalLogs, local_state
+from zab.pipeline.state.local_state import LocalLogs, LocalState, local_state
 from zab.pipeline.state.moment import Moment, moment_of
 from zab.pipeline.verify.findings import Finding
 from zab.pipeline.verify.snapshots import SnapshotReport
@@ -99,19 +96,19 @@ class _Replay:
         except PipelineError as error:
             yield self.report.finding("replayed", f"it is not compared with the logs: {error}", deviation=False)
             return
-        yield from self._told(_different(znodes, _rows(made)))
+        yield from self._told(_different(znodes, dict(_rows(made.batches))))
         if self._is_native:
-            yield from self._told(_different(sessions, _session_rows(made)))
+            yield from self._told(_different(sessions, dict(_session_rows(made.sessions.items()))))
         since = "the beginning" if moment.base is None else moment.base.file.name
         sentence = f"compared with {since} and the {moment.txn_count} transactions after it, up to {self._at:#x}"
         yield self.report.finding("replayed", sentence, deviation=False)
 
-    def _state(self, members: Sequence[MemberFiles]) -> tuple[Moment, ZooKeeperState]:
+    def _state(self, members: Sequence[MemberFiles]) -> tuple[Moment, LocalState]:
         """The state where the snapshot is exact, from what these members have."""
         is_alone = not self._is_native and len(members) == 1
         logs = LocalLogs(tuple(members), is_alone)
         moment = moment_of(logs, members, self._at, uncommitted=is_alone)
-        return moment, local_state(moment, uncommitted=is_alone)
+        return moment, local_state(moment)
 
     def _held(self) -> tuple[Iterator[tuple[str, Row]], Iterator[tuple[str, Row]]]:
         """What the snapshot holds, where it is exact: rows of znodes and of sessions."""
@@ -122,19 +119,16 @@ class _Replay:
             evolve(one, snapshots=[each for each in one.snapshots if each.place == file.place]) for one in self.members
         ]
         _, state = self._state(alone)
-        return iter(_rows(state).items()), iter(_session_rows(state).items())
+        return _rows(state.batches), _session_rows(state.sessions.items())
 
     def _read(self) -> Iterator[tuple[str, Row]]:
         schema = arrow_schema(column for column in ZNODES if column.name in ("path", *_COMPARED))
-        for batch in self._batches(schema, is_sessions=False):
-            times = {name: batch.column(name).cast(pa.int64()).to_numpy() // _US_PER_MS for name in _TIMES}
-            columns = [times[name].tolist() if name in times else batch.column(name).to_pylist() for name in _COMPARED]
-            yield from zip(batch.column("path").to_pylist(), zip(*columns, strict=True), strict=True)
+        yield from _rows(self._batches(schema, is_sessions=False))
 
     def _read_sessions(self) -> Iterator[tuple[str, Row]]:
         for batch in self._batches(arrow_schema(SESSIONS), is_sessions=True):
-            rows = zip(batch.column("session").to_pylist(), batch.column("timeout").to_pylist(), strict=True)
-            yield from ((_session(session), (timeout,)) for session, timeout in rows)
+            columns = (batch.column(name).to_pylist() for name in ("session", "timeout"))
+            yield from _session_rows(zip(*columns, strict=True))
 
     def _batches(self, schema: pa.Schema, *, is_sessions: bool) -> Iterator[pa.RecordBatch]:
         file = self.report.file
@@ -153,23 +147,17 @@ class _Replay:
             yield self.report.finding("snapshot", f"{more} more that the logs make otherwise")
 
 
-def _rows(state: ZooKeeperState) -> dict[str, Row]:
+def _rows(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, Row]]:
     """The znodes by path, with the columns of _COMPARED."""
-    found = {}
-    for path, znode in state.znodes.items():
-        if path == CONFIG or is_stats(path):
-            continue
-        count = len(state.children.get(path, ()))
-        found[path.decode()] = (
-            znode.data, znode.czxid, znode.mzxid, znode.pzxid, znode.ctime, znode.mtime, znode.version,
-            visible_cversion(znode.cversion, count), znode.cversion, znode.aversion, znode.owner,
-            acl_text(znode.acl), count,
-        )  # fmt: skip
-    return found
+    for batch in batches:
+        times = {name: batch.column(name).cast(pa.int64()).to_numpy() // _US_PER_MS for name in _TIMES}
+        columns = [times[name].tolist() if name in times else batch.column(name).to_pylist() for name in _COMPARED]
+        yield from zip(batch.column("path").to_pylist(), zip(*columns, strict=True), strict=True)
 
 
-def _session_rows(state: ZooKeeperState) -> dict[str, Row]:
-    return {_session(session): (timeout,) for session, timeout in state.sessions.items()}
+def _session_rows(sessions: Iterable[tuple[int, int]]) -> Iterator[tuple[str, Row]]:
+    for session, timeout in sessions:
+        yield _session(session), (timeout,)
 
 
 def _session(number: int) -> str:
@@ -180,13 +168,15 @@ def _different(held: Iterator[tuple[str, Row]], made: dict[str, Row]) -> list[tu
     """(name, as held, as made) where these are not the same, by name; `made` is used up."""
     found: list[tuple[str, Row | None, Row | None]] = []
     for name, row in held:
-        if name == CONFIG.decode() or is_stats(name.encode()):
-            continue
         other = made.pop(name, None)
-        if other != row:
+        if other != row and not _is_of_one_server(name):
             found.append((name, row, other))
-    found += ((name, None, row) for name, row in made.items())
+    found += ((name, None, row) for name, row in made.items() if not _is_of_one_server(name))
     return sorted(found, key=lambda difference: difference[0])
+
+
+def _is_of_one_server(name: str) -> bool:
+    return name == CONFIG.decode() or is_stats(name.encode())
 
 
 def _difference(held: Row | None, made: Row | None) -> str:
