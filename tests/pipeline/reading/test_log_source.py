@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import warnings
 from datetime import UTC, datetime
 from pathlib import Path
@@ -89,7 +90,7 @@ def test_a_large_plan_without_a_range_warns(spark: SparkSession, root: Path, mon
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         read_log(spark, root)
-        monkeypatch.setattr("zab.pipeline.reading.frames.WARNED_BYTES", 1000)
+        monkeypatch.setattr("zab.pipeline.reading.log_source.WARNED_BYTES", 1000)
         for bounds in ({"zxid_min": FIRST}, {"zxid_max": FIRST}, {"time_min": 0}, {"time_max": 1 << 40}):
             read_log(spark, root, **bounds)
     with pytest.warns(WholeLogWarning, match="whatever is filtered afterwards: give zxid_min") as told:
@@ -146,8 +147,43 @@ def test_wrong_options_are_told(
     from pyspark.errors import PySparkException
 
     reader = spark.read.format("zab.log").option("dirs", str(root)).option(option, value)
-    with pytest.raises(PySparkException, match=reason):
+    with pytest.raises(PySparkException, match=reason) as told:
         (reader if schema is None else reader.schema(schema)).load().count()
+    # Nothing of the worker that found it: neither its stack nor its files.
+    assert "Traceback" not in str(told.value)
+    assert len(str(told.value).strip().splitlines()) <= 2
+
+
+@pytest.mark.spark
+def test_the_stack_of_what_a_user_did_not_do_is_there(spark: SparkSession) -> None:
+    from pyspark.errors import PySparkException
+
+    def fail(batches: Any) -> Any:
+        raise ValueError("a mistake in the worker")
+
+    with pytest.raises(PySparkException, match=r"(?s)Traceback.*a mistake in the worker"):
+        spark.range(4).mapInArrow(fail, "id bigint").count()
+
+
+@pytest.mark.spark
+def test_a_plan_shows_what_is_pruned(spark: SparkSession, root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Columns by the schema, transactions by the options: what Spark selects and filters comes after the scan."""
+
+    def scan(frame: Any) -> tuple[str, str]:
+        frame.explain()
+        lines = capsys.readouterr().out.splitlines()
+        (found,) = (line for line in lines if "BatchScan" in line)
+        return found, "\n".join(lines)
+
+    every = spark.read.format("zab.log").load(str(root))
+    pruned = spark.read.format("zab.log").schema("zxid bigint").option("zxidMin", hex(FIRST + 290)).load(str(root))
+    chosen, shown = scan(every.where(f"zxid >= {FIRST + 290}").select("zxid"))
+    assert re.search(r"\bFilter \(", shown)
+    assert all(f"{name}#" in chosen for name in NAMES)
+    own, shown = scan(pruned)
+    assert [name for name in NAMES if f"{name}#" in own] == ["zxid"]
+    assert not re.search(r"\bFilter \(", shown)
+    assert 0 < pruned.count() < every.count()
 
 
 @pytest.mark.spark
@@ -220,7 +256,20 @@ def test_damage_as_rows() -> None:
     assert ddl(DAMAGE).startswith("ensemble string, member string")
 
 
-def test_times_without_a_zone_are_utc(root: Path) -> None:
-    early = Range.of(None, None, None, datetime(2020, 1, 1))
-    tasks = plan(inventory(root), early)
-    assert [batch for task in tasks for batch in task_batches(task, ["zxid"])] == []
+def test_times_without_a_zone_are_refused() -> None:
+    """Python takes one for local, Spark for one of its session, and the log has UTC."""
+    with pytest.raises(PipelineError, match="2020-01-01T00:00:00 has no time zone; write 2020-01-01T00:00:00Z if it"):
+        Range.of(None, None, None, datetime(2020, 1, 1))
+    with pytest.raises(PipelineError, match="2020-01-01T05:00:00 has no time zone"):
+        Options.parse({"dirs": "/a", "timeMin": "2020-01-01 05:00"})
+
+
+def test_a_plan_of_options_without_a_range_says_what_it_reads(
+    root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("zab.pipeline.reading.log_source.WARNED_BYTES", 1000)
+    plan_of(Options.parse({"dirs": str(root), "zxidmin": hex(FIRST)}))
+    assert capsys.readouterr().err == ""
+    plan_of(Options.parse({"dirs": str(root)}))
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("zab: this reads all of 0.0 GiB of logs")

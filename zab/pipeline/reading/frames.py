@@ -4,11 +4,11 @@ import json
 import warnings
 from collections.abc import Iterable
 from datetime import datetime
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from zab.pipeline.errors import PipelineError, WholeLogWarning
-from zab.pipeline.inventory import Dirs, Inventory, inventory
-from zab.pipeline.reading.log_source import DamageSource, LogSource, pack_plan, register
+from zab.pipeline.inventory import Dirs, inventory
+from zab.pipeline.reading.log_source import DamageSource, LogSource, pack_plan, register, size_warning
 from zab.pipeline.reading.options import PLAN
 from zab.pipeline.reading.planning import Members, Range, plan
 from zab.pipeline.schema import DAMAGE, LOG, Column, ddl
@@ -17,9 +17,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 __all__ = ["read_damage", "read_log", "register"]
-
-WARNED_BYTES: Final = 1 << 30
-"""From which size on a plan without a range warns: some ten seconds of reading."""
 
 
 def _read(
@@ -32,23 +29,13 @@ def _read(
         if name not in columns:
             raise PipelineError(f"there is no column {name}; there are {', '.join(columns)}")
     found = inventory(dirs)
-    if wanted == Range():
-        _warn_of_size(found)
+    warning = size_warning(found, wanted)
+    if warning is not None:
+        warnings.warn(warning, WholeLogWarning, stacklevel=3)
     tasks = plan(found, wanted, members=members, uncommitted=uncommitted, whole_files=source == DamageSource.name())
     register(spark)
     reader = spark.read.format(source).schema(ddl(columns[name] for name in chosen))
     return reader.option("dirs", json.dumps(found.dirs)).option(PLAN, pack_plan(tasks)).load()
-
-
-def _warn_of_size(found: Inventory) -> None:
-    """Spark's filters come too late for the files: they drop rows that have been read."""
-    size = sum(log.size for member in found.members for log in member.logs)
-    if size >= WARNED_BYTES:
-        text = (
-            f"this reads all of {size / (1 << 30):.1f} GiB of logs, whatever is filtered afterwards: give zxid_min, "
-            "zxid_max, time_min or time_max, and columns"
-        )
-        warnings.warn(text, WholeLogWarning, stacklevel=4)
 
 
 def read_log(
@@ -66,7 +53,7 @@ def read_log(
     """The transactions in the logs of these directories, one row each (a multi: one for each part), as `schema.LOG`.
 
     `columns` are the names that are needed, in the order wanted; fewer cost less. The bounds are inclusive; times are
-    datetimes (UTC where they have no zone) or ms since 1970. `members`: "all" gives every member's log, "one" each
+    datetimes with a zone or ms since 1970. `members`: "all" gives every member's log, "one" each
     transaction of an ensemble once. Without `uncommitted`, nothing is shown that a change of leader could take away
     (`visible`). The DataFrame shows what was there at this call. Filters on it drop rows that have been read: only the
     bounds and `columns` save reading, and without bounds a large log is warned of (WholeLogWarning). Raises

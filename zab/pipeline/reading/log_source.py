@@ -3,21 +3,23 @@
     option          value
     dirs            directories, as a JSON list or with commas between them
     zxidMin, zxidMax                decimal, or hexadecimal with 0x; inclusive
-    timeMin, timeMax                ms since 1970, or ISO 8601, UTC where it has no zone; inclusive
+    timeMin, timeMax                ms since 1970, or ISO 8601 with a zone (2026-01-02T03:04:05Z); inclusive
     members         all (default), or one: each transaction once
     uncommitted     true: also what a change of leader could still take away
 
 Columns are chosen with `.schema("zxid bigint, path string")`. Filters are not pushed down on purpose: Spark 4.3 keeps
-one mutable plan for each `load()`, and would give wrong rows. For the same reason a DataFrame shows what was there when
-it was loaded; load again to see more.
+one mutable plan for each `load()`, and would give wrong rows. So a plan without a range says on standard error how much
+it reads, where that is much. For the same reason a DataFrame shows what was there when it was loaded; load again to see
+more. What is wrong with an option is one sentence in Spark's exception, without the stack of the worker that found it.
 
 Invariant: rows leave as Arrow record batches of exactly the schema that was asked for.
 """
 
 import base64
 import pickle
+import sys
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
@@ -25,9 +27,9 @@ from pyspark.sql.types import StructType
 
 from zab.pipeline.decoding.damage import UNREADABLE, Damage
 from zab.pipeline.errors import PipelineError
-from zab.pipeline.inventory import inventory
-from zab.pipeline.reading.options import PLAN, Options
-from zab.pipeline.reading.planning import Task, plan, read_task, task_batches
+from zab.pipeline.inventory import Inventory, inventory
+from zab.pipeline.reading.options import PLAN, Options, told_plainly
+from zab.pipeline.reading.planning import Range, Task, plan, read_task, task_batches
 from zab.pipeline.reading.snapshot_source import SnapshotSource
 from zab.pipeline.reading.spans import Span
 from zab.pipeline.schema import DAMAGE, LOG, Column, arrow_schema, ddl
@@ -36,7 +38,10 @@ from zab.pipeline.workers import begin_stream, begin_task
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["DamageSource", "LogSource", "damage_rows", "plan_of", "register"]
+__all__ = ["DamageSource", "LogSource", "damage_rows", "pack_plan", "plan_of", "register", "size_warning"]
+
+WARNED_BYTES: Final = 1 << 30
+"""From which size on a plan without a range warns: some ten seconds of reading."""
 
 
 def register(spark: "SparkSession") -> None:
@@ -45,10 +50,25 @@ def register(spark: "SparkSession") -> None:
         spark.dataSource.register(source)
 
 
+def size_warning(found: Inventory, wanted: Range) -> str | None:
+    """What to say of a plan that reads much: Spark's filters come too late, they drop rows that have been read."""
+    size = sum(log.size for member in found.members for log in member.logs)
+    if wanted != Range() or size < WARNED_BYTES:
+        return None
+    return (
+        f"this reads all of {size / (1 << 30):.1f} GiB of logs, whatever is filtered afterwards: give zxid_min, "
+        "zxid_max, time_min or time_max, and columns"
+    )
+
+
 def plan_of(options: Options, *, whole_files: bool = False) -> list[Task]:
-    """The tasks of a read. Raises PipelineError."""
+    """The tasks of a read; what it costs is said on standard error where that is much. Raises PipelineError."""
+    found = inventory(options.dirs)
+    warning = size_warning(found, options.wanted)
+    if warning is not None:
+        print(f"zab: {warning}", file=sys.stderr, flush=True)
     return plan(
-        inventory(options.dirs),
+        found,
         options.wanted,
         members=options.members,
         uncommitted=options.uncommitted,
@@ -99,9 +119,11 @@ class LogSource(_Source):
     def name(cls) -> str:
         return "zab.log"
 
+    @told_plainly()
     def reader(self, schema: StructType) -> DataSourceReader:
         return _LogReader(_columns(schema, LOG, self.name()), self._tasks(whole_files=False))
 
+    @told_plainly()
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         begin_stream()
         from zab.pipeline.streaming.stream import LogStreamReader
@@ -118,6 +140,7 @@ class DamageSource(_Source):
     def name(cls) -> str:
         return "zab.damage"
 
+    @told_plainly()
     def reader(self, schema: StructType) -> DataSourceReader:
         return _DamageReader(_columns(schema, DAMAGE, self.name()), self._tasks(whole_files=True))
 

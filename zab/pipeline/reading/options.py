@@ -1,7 +1,13 @@
-"""The options of the data sources of logs, as Spark hands them over: words, whose names may come in any case."""
+"""The options of the data sources of logs, as Spark hands them over: words, whose names may come in any case.
 
+What is wrong with one is found in a worker of Spark's, and comes to the user in Spark's exception: with `told_plainly`
+as its sentence alone, without the stack of the worker.
+"""
+
+import contextlib
 import json
-from collections.abc import Iterable, Mapping
+import os
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Final, cast
 
@@ -10,10 +16,26 @@ from attrs import frozen
 from zab.pipeline.errors import PipelineError
 from zab.pipeline.reading.planning import Members, Range
 
-__all__ = ["PLAN", "Options"]
+__all__ = ["PLAN", "Options", "told_plainly"]
 
 PLAN: Final = "zab.plan"
 """The option that has a plan made beforehand: so a wrong directory is reported before Spark starts anything."""
+_IN_WORKER: Final = "SPARK_REUSE_WORKER"
+_HIDES_STACK: Final = "SPARK_HIDE_TRACEBACK"
+"""The variable by which Spark leaves out the stack of a worker's exception."""
+
+
+@contextlib.contextmanager
+def told_plainly() -> Iterator[None]:
+    """Has Spark tell a PipelineError of the block without the worker's stack.
+
+    The variable is set for this exception alone: Spark ends a worker that raised one."""
+    try:
+        yield
+    except PipelineError:
+        if _IN_WORKER in os.environ:
+            os.environ[_HIDES_STACK] = "1"
+        raise
 
 
 @frozen

@@ -42,11 +42,13 @@ class Task:
 
 
 def _ms(time: datetime | int | None, *, upwards: bool) -> int | None:
-    """A time in ms since 1970; one without a zone is UTC. A time between two ms becomes the one within the bound."""
+    """A time in ms since 1970. One between two ms becomes the one within the bound. Raises PipelineError for one
+    without a zone: Python and Spark would each take it for another moment."""
     if not isinstance(time, datetime):
         return time
-    aware = time if time.tzinfo is not None else time.replace(tzinfo=UTC)
-    ms, part = divmod(aware - _BEGIN, timedelta(milliseconds=1))
+    if time.tzinfo is None:
+        raise PipelineError(f"{time.isoformat()} has no time zone; write {time.isoformat()}Z if it is UTC")
+    ms, part = divmod(time - _BEGIN, timedelta(milliseconds=1))
     return ms + (upwards and part > timedelta())
 
 

@@ -28,6 +28,7 @@ from pyspark.sql.types import StructType
 from zab.pipeline.decoding.snapshot_rows import Label, SnapshotDamageError
 from zab.pipeline.errors import PipelineError
 from zab.pipeline.inventory import Dirs, Inventory, MemberFiles, SnapshotFile, inventory
+from zab.pipeline.reading.options import told_plainly
 from zab.pipeline.reading.snapshot_choice import Problem, choose, examine, opened
 from zab.pipeline.schema import DAMAGE, SESSIONS, ZNODES, Column, arrow_schema, ddl
 from zab.pipeline.workers import begin_task
@@ -137,10 +138,12 @@ class SnapshotSource(DataSource):
     def name(cls) -> str:
         return "zab.snapshot"
 
+    @told_plainly()
     def schema(self) -> str:
         begin_task()
         return ddl(self._columns())
 
+    @told_plainly()
     def reader(self, schema: StructType) -> DataSourceReader:
         begin_task()
         types = {column.name: column for column in self._columns()}
