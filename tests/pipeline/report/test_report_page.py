@@ -29,7 +29,18 @@ from zab.pipeline.report.facts import (
     printable,
 )
 from zab.pipeline.report.page import page
-from zab.pipeline.report.plots import SHAPES, Shape, _date_axis, bytes_text, count_text, milliseconds_text
+from zab.pipeline.report.plots import (
+    GOOD,
+    NONE,
+    SHAPES,
+    WARN,
+    Shape,
+    _date_axis,
+    _runs,
+    bytes_text,
+    count_text,
+    milliseconds_text,
+)
 from zab.pipeline.report.sentences import sentences
 
 pytestmark = pytest.mark.slow
@@ -77,6 +88,28 @@ def bare_facts() -> EnsembleFacts:
         operations=1, refused=0, scale=scale, writes={kind: (int(kind == "create"),) for kind in KINDS}, epochs=(),
         sessions=Sessions(0, 0, 0, 0), hot=(), path_count=1, locks=Locks(), sizes=Sizes(), members=(), health=Health(),
     )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("coverage", "runs"),
+    [
+        ([1.0, None, None, 1.0], [(GOOD, False, 0, 1), (GOOD, True, 1, 3), (GOOD, False, 3, 4)]),
+        ([None, 0.5, None], [(WARN, True, 0, 1), (WARN, False, 1, 2), (WARN, True, 2, 3)]),
+        ([1.0, 0.0, None, 1.0], [(GOOD, False, 0, 1), (NONE, False, 1, 2), (NONE, True, 2, 3), (GOOD, False, 3, 4)]),
+        ([None, None], [(NONE, True, 0, 2)]),
+        ([], []),
+    ],
+)
+def test_a_quiet_ensemble_does_not_look_down(coverage: list[float | None], runs: list[object]) -> None:
+    """Where nobody wrote, no log lacks anything: the strip goes on, thin, in the colour from before."""
+    assert _runs(coverage) == runs
+
+
+def test_a_quiet_ensemble_has_its_strip_from_end_to_end() -> None:
+    facts = sample_facts()
+    members = tuple(evolve(one, coverage=(1.0, *(None for _ in one.coverage[2:]), 1.0)) for one in facts.members)
+    text = page([evolve(facts, members=members)], made=MADE, source="data")
+    assert "A strip is thin where nobody wrote" in text
 
 
 @pytest.fixture(scope="module")

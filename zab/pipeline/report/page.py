@@ -165,6 +165,7 @@ def _replicas(facts: EnsembleFacts, scope: str) -> str:
         _table("The members and their files", heads, rows, _numbers(2, 3, 4, 5, 6, 7, 8)),
     ]
     key = _key((("good", "holds all of it"), ("warn", "in part"), ("none", "not at all"), ("refused", "a problem")))
+    key += "<p>A strip is thin where nobody wrote: the log does not tell who was up then.</p>"
     plot = plots.replicas(facts, scope)
     return _section("Health of the replicas", plot, facts.health.checked, tables, key if plot is not None else "")
 

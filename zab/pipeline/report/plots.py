@@ -415,20 +415,26 @@ def value_sizes(facts: EnsembleFacts, scope: str) -> Plot | None:
     )  # fmt: skip
 
 
-def _coverage_colour(share: float | None) -> str | None:
-    if share is None:
-        return None
+def _coverage_colour(share: float) -> str:
     return GOOD if share >= 1 else WARN if share > 0 else NONE
 
 
-def _runs(colours: Sequence[str | None]) -> list[tuple[str, int, int]]:
-    """(colour, first, end) of neighbours of one colour, without the one at `end`: drawn as one, they show no seams."""
-    runs: list[tuple[str, int, int]] = []
-    for index, colour in enumerate(colours):
-        if colour is not None and runs and runs[-1][0] == colour and runs[-1][2] == index:
-            runs[-1] = colour, runs[-1][1], index + 1
-        elif colour is not None:
-            runs.append((colour, index, index + 1))
+def _runs(coverage: Sequence[float | None]) -> list[tuple[str, bool, int, int]]:
+    """(colour, whether nothing was written, first, end) of neighbours that look the same, without the one at `end`:
+    drawn as one, they show no seams.
+
+    Where nothing was written there is nothing to hold, and no sign of a member that is down: the colour is that of what
+    was written before, or at the beginning after."""
+    written = [share for share in coverage if share is not None]
+    colour = _coverage_colour(written[0]) if written else NONE
+    runs: list[tuple[str, bool, int, int]] = []
+    for index, share in enumerate(coverage):
+        is_quiet = share is None
+        colour = colour if share is None else _coverage_colour(share)
+        if runs and runs[-1][:2] == (colour, is_quiet):
+            runs[-1] = colour, is_quiet, runs[-1][2], index + 1
+        else:
+            runs.append((colour, is_quiet, index, index + 1))
     return runs
 
 
@@ -443,9 +449,10 @@ def replicas(facts: EnsembleFacts, scope: str) -> Plot | None:
         figure, axes = _figure(shape, 0.75 + 0.5 * len(members))
         starts = _numbers(scale.starts)
         for row, member in enumerate(members):
-            for colour, first, end in _runs([_coverage_colour(share) for share in member.coverage]):
+            for colour, is_quiet, first, end in _runs(member.coverage):
                 stretch = (starts[first], starts[end] - starts[first])
-                axes.broken_barh([stretch], (-row - 0.24, 0.36), color=colour, linewidth=0)
+                height = 0.1 if is_quiet else 0.36
+                axes.broken_barh([stretch], (-row - 0.06 - height / 2, height), color=colour, linewidth=0)
             times = [p.time for p in facts.health.problems if p.member == member.member and p.time is not None]
             # Without points it would still take part in the layout, at the origin of the figure.
             if times:
