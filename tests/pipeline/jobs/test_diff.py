@@ -38,8 +38,8 @@ def changed(path: str, *fields: str, data: bytes | None = b"x", acl: str = OPEN,
     return Change(path, "changed", list(fields), b"old", data, acl, **given)
 
 
-def deleted(path: str) -> Change:
-    return Change(path, "deleted", [], b"x", None, None, 0, None, 0, None)
+def deleted(path: str, owner: int = 0) -> Change:
+    return Change(path, "deleted", [], b"x", None, None, owner, None, 0, None)
 
 
 @pytest.mark.parametrize(
@@ -81,10 +81,29 @@ def deleted(path: str) -> Change:
         (changed("/a"), []),
         (deleted("/a"), ["zab delete -- /a"]),
         (deleted("/a;rm -rf\n"), ["zab delete -- '/a;rm -rf\n'"]),
+        (deleted("/a", CONTAINER), ["zab delete -- /a"]),
+        (deleted("/a", 0x12), ["# /a: gone then, and it ends with session 0x12"]),
+        (deleted("/a", TTL_MINUTE), ["# /a: gone then, and it ends by itself 60000 ms after its last change"]),
     ],
 )
 def test_lines_of_one_change(change: Change, lines: list[str]) -> None:
     assert [*lines_of_deletions([change]), *lines_of_creations([change])] == lines
+
+
+def test_what_ends_by_itself_is_deleted_with_its_parent() -> None:
+    """Which could not be deleted before."""
+    changes = [
+        deleted("/p/ttl/mine", 0x12),
+        deleted("/p/ttl", TTL_MINUTE),
+        deleted("/p/mine", 0x12),
+        deleted("/p-q/mine", 0x12),
+        deleted("/p"),
+        deleted("/", 0x12),
+    ]
+    assert list(lines_of_deletions(changes)) == [
+        *("zab delete -- /p/ttl/mine", "zab delete -- /p/ttl", "zab delete -- /p/mine", "zab delete -- /p"),
+        *("# /p-q/mine: gone then, and it ends with session 0x12", "# /: gone then, and it ends with session 0x12"),
+    ]
 
 
 def test_notes_stay_on_their_line() -> None:
@@ -213,6 +232,9 @@ def test_commands_make_the_second_state_out_of_the_first(spark: SparkSession) ->
             run_lines(lines, ensemble.hosts)
             if wanted is BEFORE:
                 owner.create("/mine", b"", ephemeral=True)
+            else:
+                assert any(line.startswith("# /mine: gone then") for line in lines)
+                owner.delete("/mine")
             names = {each.path.decode() for each in wanted}
             found = content(ensemble.hosts)
             assert found.keys() == {path for path in names if not path.startswith("/zookeeper")}

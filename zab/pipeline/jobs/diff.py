@@ -10,6 +10,7 @@ The commands delete first, children before their parents, then create and change
 not text is given as base64, what is long through a pipe. Lines that begin with # name changes that no command can make:
 
 - an ephemeral lives with the session that makes it, and a command's session ends with it;
+- what ends by itself is not deleted, an ephemeral with its session and a TTL znode with its time, unless its parent is;
 - a znode of another kind has to be made anew, which is impossible while it keeps children;
 - data can be set to nothing only by making the znode anew;
 - ACLs that `zab acl set` cannot say: an empty one, a comma in an id, permissions without a letter.
@@ -119,10 +120,36 @@ def _change(row: tuple[object, ...]) -> Change:
 
 
 def lines_of_deletions(changes: Iterable[Change]) -> Iterator[str]:
-    """What has to go; `changes` by falling path, so that children come before their parents."""
+    """What has to go; `changes` by falling path, so that children come before their parents.
+
+    Memory holds the paths of what ends by itself."""
+    ending: dict[str, list[Change]] = {}
     for change in changes:
-        if change.change == "deleted" or (change.change == "changed" and _is_replaced(change)):
-            yield f"zab delete -- {quote(change.path)}"
+        owner = change.owner_before or 0
+        if change.change == "deleted" and (is_ephemeral(owner) or is_ttl(owner)):
+            slim = change._replace(data_before=None, data_after=None)
+            ending.setdefault(_parent(change.path), []).append(slim)
+        elif change.change == "deleted" or (change.change == "changed" and _is_replaced(change)):
+            yield from _deletion(change.path, ending)
+    for change in (one for below in ending.values() for one in below):
+        yield _note(change.path, _ending(change.owner_before or 0))
+
+
+def _deletion(path: str, ending: dict[str, list[Change]]) -> Iterator[str]:
+    """Of what is below it, too: nobody may delete a znode that has children."""
+    for change in ending.pop(path, ()):
+        yield from _deletion(change.path, ending)
+    yield f"zab delete -- {quote(path)}"
+
+
+def _ending(owner: int) -> str:
+    if is_ttl(owner):
+        return f"gone then, and it ends by itself {ttl_ms(owner)} ms after its last change"
+    return f"gone then, and it ends with session {owner & (1 << 64) - 1:#x}"
+
+
+def _parent(path: str) -> str:
+    return path.rpartition("/")[0] or "/"
 
 
 def lines_of_creations(changes: Iterable[Change]) -> Iterator[str]:
