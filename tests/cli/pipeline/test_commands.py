@@ -11,9 +11,11 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
@@ -522,6 +524,34 @@ def test_no_progress_off_a_terminal() -> None:
     with StageProgress(Session(), Console(file=file)):  # type: ignore[arg-type]
         pass
     assert file.getvalue() == ""
+
+
+def test_off_a_terminal_a_line_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in the log of a scheduler, for what takes minutes."""
+
+    class Tracker:
+        @staticmethod
+        def getActiveStageIds() -> list[int]:  # noqa: N802 - Spark's names
+            return [7]
+
+        @staticmethod
+        def getStageInfo(_: int) -> Any:  # noqa: N802
+            return SimpleNamespace(numCompletedTasks=3, numTasks=9)
+
+    class File(io.StringIO):
+        def write(self, text: str) -> int:
+            count = super().write(text)
+            if "\n" in text:
+                told.set()
+            return count
+
+    told = threading.Event()
+    monkeypatch.setattr("zab.cli.pipeline.progress.LINE_SECONDS", 0.01)
+    session = SimpleNamespace(sparkContext=SimpleNamespace(statusTracker=Tracker))
+    file = File()
+    with StageProgress(session, Console(file=file)):  # type: ignore[arg-type]
+        assert told.wait(60)
+    assert re.fullmatch(r"(zab: 3 of 9 tasks are done, after \d+ s\n)+", file.getvalue())
 
 
 # Ctrl-C.

@@ -1,7 +1,9 @@
-"""What Spark does at the moment, on standard error, while that is a terminal: asked four times a second."""
+"""What Spark does at the moment, on standard error: a bar on a terminal, asked four times a second; elsewhere, such as
+in the log of a scheduler, a line each minute."""
 
 import contextlib
 import threading
+import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, Self
 
@@ -17,6 +19,8 @@ __all__ = ["StageProgress", "waiting"]
 
 POLL_SECONDS: Final = 0.25
 QUIET_SECONDS: Final = 0.5
+LINE_SECONDS: Final = 60.0
+"""Between lines where there is no terminal, and before the first one."""
 
 
 @contextlib.contextmanager
@@ -31,7 +35,7 @@ def waiting(text: str) -> Iterator[None]:
 
 
 class StageProgress:
-    """A bar for the tasks of what Spark runs at the moment; a context manager."""
+    """The tasks of what Spark runs at the moment; a context manager."""
 
     def __init__(self, spark: "SparkSession", console: Console | None = None) -> None:
         self._tracker = spark.sparkContext.statusTracker()
@@ -47,9 +51,10 @@ class StageProgress:
         self.stop()
 
     def start(self) -> None:
-        if self._console.is_terminal and self._thread is None:
+        if self._thread is None:
             self._ending.clear()
-            self._thread = threading.Thread(target=self._show, daemon=True)
+            show = self._show if self._console.is_terminal else self._tell
+            self._thread = threading.Thread(target=show, daemon=True)
             self._thread.start()
 
     def stop(self) -> None:
@@ -71,18 +76,28 @@ class StageProgress:
             return
         with Progress(*columns, console=self._console, transient=True) as progress:
             shown = progress.add_task("planning", total=None)
-            while True:
-                try:
-                    done, total = self.count()
-                except OSError:
-                    return
-                except spark_errors():
-                    # The session ends; the command itself says why.
-                    return
+            while (counts := self._counts()) is not None:
+                done, total = counts
                 description = "running" if total else "planning"
                 progress.update(shown, description=description, completed=done, total=total or None)
                 if self._ending.wait(POLL_SECONDS):
                     return
+
+    def _tell(self) -> None:
+        began = time.monotonic()
+        while not self._ending.wait(LINE_SECONDS) and (counts := self._counts()) is not None:
+            done, total = counts
+            what = f"{done} of {total} tasks are done" if total else "Spark plans"
+            print(f"zab: {what}, after {time.monotonic() - began:.0f} s", file=self._console.file, flush=True)
+
+    def _counts(self) -> tuple[int, int] | None:
+        """`count`; None once the session ends, of which the command itself says why."""
+        try:
+            return self.count()
+        except OSError:
+            return None
+        except spark_errors():
+            return None
 
     def count(self) -> tuple[int, int]:
         """Tasks done, and all tasks, of the stages that run now."""
