@@ -11,7 +11,7 @@ from datatree.tree import DataTree
 from tests.datatree.histories import LINEAGE
 from zab.events import FetchSnapshot
 from zab.member.snapshot_fetch import REDIAL_MS, Fetch, FetchError
-from zab.member.snapshot_request import REQUESTS, RefusedError, SnapshotRequest, accepted, refused, size_of
+from zab.member.snapshot_request import REQUESTS, RefusedError, SnapshotRequest, accepted, read_piece, refused, size_of
 from zab.simulator.world.disk import FaultyDisk
 from zab.wire.frames import LENGTH_BYTES, frame
 
@@ -191,6 +191,8 @@ def test_a_long_file_is_synced_on_the_way() -> None:
     fetch.receive(1, accepted(2 * SYNC_BYTES))
     fetch.receive(1, WHOLE + bytes(SYNC_BYTES))
     assert disk.log[-1].startswith("sync")
+    fetch.receive(2, b"a little more")
+    assert disk.log[-1].startswith("write"), "not with every piece"
 
 
 # ------------------------------------------------------------------------------------------------- the other side
@@ -214,6 +216,22 @@ def test_what_is_not_sent_is_refused_with_its_reason(change: dict[str, object], 
     assert size_of(disk, make(**asked)) == len(WHOLE)
     with pytest.raises(RefusedError, match=reason):
         size_of(disk, make(**{**asked, **change}))
+
+
+def test_a_reason_fits_into_an_answer_however_long_it_is() -> None:
+    fetch = fetch_on(FaultyDisk())
+    fetch.request()
+    with pytest.raises(FetchError, match=r"^refused: é{1000}$"):
+        fetch.receive(1, refused("é" * 5000))
+
+
+def test_a_file_that_is_cut_while_it_is_sent_ends_the_transfer() -> None:
+    disk = FaultyDisk()
+    disk.replace(snapshot_path(ZXID), WHOLE)
+    assert read_piece(disk, snapshot_path(ZXID), 0, len(WHOLE) - 1) == WHOLE[:-1]
+    assert read_piece(disk, snapshot_path(ZXID), len(WHOLE) - 1, 100) == WHOLE[-1:]
+    with pytest.raises(EOFError, match=f"ends at {len(WHOLE)} bytes"):
+        read_piece(disk, snapshot_path(ZXID), len(WHOLE), 100)
 
 
 def test_a_snapshot_that_cannot_be_read_is_refused() -> None:

@@ -142,6 +142,29 @@ def test_reset_begins_a_lineage_anew_and_forgets_that_the_member_was_synchronize
     assert storage.perform([AppendBatches(3, batches)]) == [Durable(3, batches[0].zxid)]
 
 
+def test_a8_mark_of_a_history_that_is_replaced_goes_with_it(storage):
+    batches = batches_from(storage, 5)
+    storage.perform([AppendBatches(1, batches)])
+    storage.mark = batches[-1].zxid
+    storage.idle()
+    assert load_mark(storage.disk) == (LINEAGE, batches[-1].zxid)
+    other = bytes(16)
+    storage.perform([ResetLog(3, other)])
+    storage.perform([AppendBatches(3, batches_from(storage, 6))])
+    storage.idle()
+    assert load_mark(storage.disk) == (other, 0), "of the new lineage nothing is known to be committed"
+
+
+def test_a6_snapshots_of_a_history_that_is_replaced_are_set_aside(storage):
+    batches = batches_from(storage, 5)
+    storage.perform([AppendBatches(1, batches)])
+    at = batches[2]
+    storage.disk.replace(snapshot_path(at.zxid), snapshot_of(storage, DataTree(), at.zxid, at.chain))
+    storage.perform([ResetLog(3, bytes(16))])
+    assert snapshot_files(storage.disk) == []
+    assert storage.disk.exists(f"{snapshot_path(at.zxid)}.stale")
+
+
 def test_roll_begins_a_new_file_and_is_not_answered(storage):
     batches = batches_from(storage, 2)
     answers = storage.perform([AppendBatches(1, batches[:1]), RollLog(), AppendBatches(1, batches[1:])])
@@ -241,6 +264,16 @@ def test_installed_snapshot_replaces_history_and_hands_over_the_tree(storage):
     assert found.last == (zxid, chain)
 
 
+@pytest.mark.parametrize("conflict", [True, False])
+def test_a5_history_that_a_snapshot_replaces_is_kept_if_it_differs_from_the_leaders(storage, conflict):
+    storage.perform([AppendBatches(1, batches_from(storage, 3))])
+    zxid, chain = (2 << 32) + 9, bytes(16)
+    put_fetched(storage, zxid, snapshot_of(storage, DataTree(), zxid, chain))
+    storage.perform([InstallSnapshot(FetchSnapshot(4, 2, zxid, chain, LINEAGE, conflict=conflict))])
+    kept = [name for name in storage.disk.list("version-1") if name.endswith(".conflict")]
+    assert bool(kept) is conflict
+
+
 def test_member_record_goes_before_the_snapshot_gets_its_name(storage):
     """B1: between the two a crash must not leave a member that counts and holds less than it acknowledged."""
     save_member(storage.disk, MemberRecord(LINEAGE, 1))
@@ -286,6 +319,15 @@ def test_newest_valid_snapshot_is_offered(storage):
     assert storage.offer_snapshot(OfferSnapshot(9)) == SnapshotOffered(9, batches[3].zxid, batches[3].chain)
     storage.disk.replace(snapshot_path(batches[3].zxid), files[3][:-5])
     assert storage.offer_snapshot(OfferSnapshot(9)) == SnapshotOffered(9, batches[1].zxid, batches[1].chain)
+
+
+def test_a7_snapshot_of_another_lineage_is_not_offered(storage):
+    batches = batches_from(storage, 6)
+    storage.perform([AppendBatches(1, batches)])
+    tree = DataTree()
+    tree.applied = batches[3].zxid
+    SnapshotWriter(storage.disk, tree.begin_snapshot(), bytes(16), batches[3].chain).write()
+    assert storage.offer_snapshot(OfferSnapshot(9)) is None
 
 
 def test_newest_valid_snapshot_between_two_zxids_is_chosen(storage):

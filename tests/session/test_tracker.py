@@ -34,6 +34,19 @@ def test_a_touch_postpones_the_end_by_the_sessions_own_timeout_or_the_connection
     assert expire_at(tracker, 400, 3000) == [(800, [1]), (1400, [2])]
 
 
+def test_a_new_session_has_its_timeout_from_now_on():
+    tracker = SessionTracker(TICK, 0)
+    tracker.track(1, 50, 90)
+    assert expire_at(tracker, 100, 1000) == [(200, [1])]
+
+
+def test_a_session_whose_end_is_committed_is_not_due_any_more():
+    tracker = SessionTracker(TICK, 0)
+    tracker.track(1, 50, 0)
+    tracker.remove(1)
+    assert expire_at(tracker, 10, 1000) == []
+
+
 def test_an_expired_session_comes_out_once_and_refuses_touches():
     tracker = SessionTracker(TICK, 0)
     tracker.track(1, 50, 0)
@@ -79,8 +92,10 @@ def test_a_new_leader_gives_every_session_its_full_timeout_and_no_owner():
     tracker.track(1, 400, 0, "old")
     tracker.track(3, 400, 0)
     tracker.close(3)
+    tracker.track(4, 400, 0)
     tracker.restart({1: 400, 2: 900, 3: 400}, 100_000)
     assert tracker.owner(1) is None
+    assert 4 not in tracker, "it is over by what is committed"
     assert expire_at(tracker, 100_010, 102_000) == [(100_500, [1, 3]), (101_000, [2])]
 
 
@@ -165,6 +180,16 @@ def test_attaching_elsewhere_moves_the_session():
     assert tracker.set_owner(1, "right")
     assert tracker.admit(1, "left") is Admission.MOVED
     assert tracker.admit(1, "right") is Admission.ADMITTED
+
+
+def test_sessions_of_a_link_that_is_gone_have_no_owner_and_those_of_others_keep_theirs():
+    tracker = SessionTracker(TICK, 0)
+    tracker.track(1, 400, 0, "left")
+    tracker.track(2, 400, 0, "right")
+    tracker.disown("left")
+    assert (tracker.owner(1), tracker.owner(2)) == (None, "right")
+    assert tracker.admit(1, "right") is Admission.ADMITTED
+    assert tracker.admit(2, "left") is Admission.MOVED
 
 
 def test_a_closing_session_admits_nobody_and_moves_nowhere():

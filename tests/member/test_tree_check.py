@@ -1,0 +1,82 @@
+"""What a member makes of digests that differ, apart from messages and trees (E6 wrong trees)."""
+
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+
+from datatree.log.zxid import Zxid
+from zab import message as msg
+from zab.ids import Link, ServerId
+from zab.member import wrong_trees
+from zab.member.tree_check import Difference, Finding, TreeCheck
+from zab.quorum import Majority
+from zab.states import FOLLOWING
+
+Z = Zxid(1 << 32 | 5)
+LINK = Link(9)
+ONE, TWO, THREE = map(ServerId, (1, 2, 3))
+
+
+@pytest.fixture
+def check() -> TreeCheck:
+    return TreeCheck(Majority(frozenset({ONE, TWO, THREE})))
+
+
+def test_position_that_is_not_remembered_settles_nothing(check: TreeCheck) -> None:
+    check.suspect(Difference(Z, 1, 2))
+    assert check.judge(Zxid(Z + 1), None, 2) is Finding.UNKNOWN
+    assert check.is_doubtful
+
+
+def test_difference_that_a_verdict_has_settled_is_no_reason_for_doubt(check: TreeCheck) -> None:
+    """The batch that said another digest may come again: from the log, or from the next leader."""
+    assert check.suspect(Difference(Z, 1, 2))
+    assert check.judge(Zxid(Z + 1), 4, 4) is Finding.RIGHT
+    assert not check.suspect(Difference(Z, 1, 2))
+    assert not check.is_doubtful
+    assert check.suspect(Difference(Zxid(Z + 2), 1, 2)), "of another position nothing is known"
+
+
+@pytest.mark.parametrize(("zxid", "is_replay"), [(Zxid(Z - 1), False), (Z, True)])
+def test_answer_to_another_comparison_is_not_counted(check: TreeCheck, zxid: Zxid, is_replay: bool) -> None:
+    assert check.compare(Z) is not None
+    assert check.told(ONE, Z, 7, is_replay=False) is None
+    assert check.told(TWO, zxid, 7, is_replay=is_replay) is None
+    assert check.told(THREE, Z, 7, is_replay=False) == 7
+
+
+class Learner:
+    """What `wrong_trees` needs of a member here."""
+
+    def __init__(self, check: TreeCheck, *, is_served: bool) -> None:
+        self.check = check
+        self.peer = SimpleNamespace(serving=is_served, state=FOLLOWING, link_to_leader=LINK)
+        self.sent: list[tuple[Link, msg.Message]] = []
+
+    def send(self, link: Link, message: msg.Message) -> None:
+        self.sent.append((link, message))
+
+
+@pytest.mark.parametrize("is_served", [True, False])
+def test_leader_is_asked_once_it_serves_this_member(check: TreeCheck, is_served: bool) -> None:
+    """Before UPTODATE a message for the member breaks the protocol, and the link."""
+    learner = Learner(check, is_served=is_served)
+    check.suspect(Difference(Z, 1, 2))
+    wrong_trees.ask(cast(wrong_trees.Member, learner))
+    assert learner.sent == ([(LINK, msg.Suspect(Z, 1))] if is_served else [])
+
+
+def test_who_has_left_is_not_waited_for(check: TreeCheck) -> None:
+    comparison = check.compare(Z)
+    assert comparison is not None
+    leader = SimpleNamespace(
+        check=check, peer=SimpleNamespace(learners={LINK: TWO, 10: THREE}), send=lambda *sent: None
+    )
+    wrong_trees._ask_learners(cast(wrong_trees.Member, leader))
+    assert comparison.asked == {TWO, THREE}
+    check.told(TWO, Z, 7, is_replay=False)
+    assert not comparison.is_answered
+    del leader.peer.learners[10]
+    wrong_trees._ask_learners(cast(wrong_trees.Member, leader))
+    assert comparison.is_answered
