@@ -78,11 +78,14 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
 
 
 @contextlib.contextmanager
-def standard_input(text: str) -> Iterator[None]:
-    """A pipe with this in it, as the standard input of what runs in this process."""
-    theirs, ours = os.pipe()
-    with open(theirs, encoding="utf-8") as reading, pytest.MonkeyPatch.context() as patch:
+def standard_input(given: str | int) -> Iterator[None]:
+    """The standard input of what runs in this process: a pipe with this text in it, or a descriptor."""
+    if isinstance(given, str):
+        source, ours = os.pipe()
         with open(ours, "w", encoding="utf-8") as writing:
-            writing.write(text)
+            writing.write(given)
+    else:
+        source = os.dup(given)
+    with open(source, encoding="utf-8") as reading, pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "stdin", reading)
         yield

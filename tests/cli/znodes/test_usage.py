@@ -1,8 +1,6 @@
 """What may be given to the znode commands: numbers as data, standard input, large requests; and their help."""
 
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +8,7 @@ from typing import Any
 import pytest
 import typer
 
-from tests.cli.commands import PATIENCE_SECONDS, Run, run, started
+from tests.cli.commands import PATIENCE_SECONDS, Run, run, standard_input, started
 from tests.rigs.zab_server import zab_servers
 from zab.cli.arguments import JUTE_MAXBUFFER
 from zab.cli.commands import COMMANDS
@@ -19,7 +17,6 @@ from zab.client import Settings
 
 __all__ = ["run"]
 
-ZAB = [sys.executable, "-m", "zab.cli.main"]
 UNREAD = "zab: standard input is not read; --file - takes the data from it\n"
 
 
@@ -44,14 +41,11 @@ def test_negative_numbers_are_data(hosts: str, run: Run) -> None:
     assert (out, err) == ("-8\n", "")
 
 
-def fed(hosts: str, source: int, *words: str) -> tuple[int, str]:
-    done = subprocess.run(
-        [*ZAB, "-s", hosts, *words], stdin=source, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False
-    )
-    return done.returncode, done.stderr
+def test_standard_input_that_nobody_asked_for_is_named(hosts: str, run: Run, tmp_path: Path) -> None:
+    def fed(hosts: str, source: int, *words: str) -> tuple[int, str]:
+        with standard_input(source):
+            return run("-s", hosts, *words), run.err
 
-
-def test_standard_input_that_nobody_asked_for_is_named(hosts: str, tmp_path: Path) -> None:
     reading, writing = os.pipe()
     os.write(writing, b"data")
     assert fed(hosts, reading, "create", "/piped") == (0, UNREAD)
