@@ -79,8 +79,8 @@ def test_what_is_closed_for_a_later_transfer_is_durable() -> None:
 
 @pytest.mark.parametrize(
     "part",
-    [snapshot_bytes(chain=bytes(16))[:90], WHOLE[:20], b""],
-    ids=["of another history", "too short to say what it is", "empty"],
+    [snapshot_bytes(chain=bytes(16))[:90], snapshot_bytes(chain=b"\xff" * 16)[:90], WHOLE[:20], b""],
+    ids=["of another history", "of a third one", "too short to say what it is", "empty"],
 )
 def test_part_that_is_not_of_this_snapshot_is_discarded(part: bytes) -> None:
     disk = FaultyDisk()
@@ -89,14 +89,15 @@ def test_part_that_is_not_of_this_snapshot_is_discarded(part: bytes) -> None:
     assert disk.size(fetch_path(ZXID)) == 0
 
 
-def test_parts_of_other_snapshots_are_discarded() -> None:
+@pytest.mark.parametrize("other", [ZXID - 5, ZXID + 5])
+def test_parts_of_other_snapshots_are_discarded(other: int) -> None:
     disk = FaultyDisk()
     disk.replace(fetch_path(ZXID), WHOLE[:100])
-    disk.replace(fetch_path(ZXID - 5), snapshot_bytes(ZXID - 5))
-    disk.replace(snapshot_path(ZXID - 5), snapshot_bytes(ZXID - 5))
+    disk.replace(fetch_path(other), snapshot_bytes(other))
+    disk.replace(snapshot_path(other), snapshot_bytes(other))
     assert offset_of(fetch_on(disk)) == 100
-    assert not disk.exists(fetch_path(ZXID - 5))
-    assert disk.exists(snapshot_path(ZXID - 5))
+    assert not disk.exists(fetch_path(other))
+    assert disk.exists(snapshot_path(other))
 
 
 @pytest.mark.parametrize(
@@ -117,6 +118,14 @@ def test_who_is_refused_gives_up_at_once_and_keeps_nothing(answer: bytes, reason
         fetch.receive(1, answer)
     fetch.close()
     assert not disk.exists(fetch_path(ZXID))
+
+
+def test_more_than_was_announced_is_noticed_with_the_last_piece() -> None:
+    fetch = fetch_on(FaultyDisk())
+    fetch.request()
+    assert not fetch.receive(1, accepted(100) + WHOLE[:96])
+    with pytest.raises(FetchError, match="more than the 100 bytes"):
+        fetch.receive(1, WHOLE[:32])
 
 
 def test_h4_it_fails_when_nothing_comes_not_when_it_is_long() -> None:
@@ -189,7 +198,7 @@ def test_a_long_file_is_synced_on_the_way() -> None:
     fetch = fetch_on(disk := FaultyDisk())
     fetch.request()
     fetch.receive(1, accepted(2 * SYNC_BYTES))
-    fetch.receive(1, WHOLE + bytes(SYNC_BYTES))
+    fetch.receive(1, WHOLE + bytes(SYNC_BYTES - len(WHOLE)))
     assert disk.log[-1].startswith("sync")
     fetch.receive(2, b"a little more")
     assert disk.log[-1].startswith("write"), "not with every piece"
