@@ -1,14 +1,19 @@
 """`zab simulate`: what it prints and how it exits."""
 
+import shlex
 from collections.abc import Callable
 
 import pytest
 import typer
 from typer.testing import CliRunner, Result
 
+from tests.cli.commands import Run, run
 from zab.cli.servers import simulate
 from zab.cli.servers.simulate import CRASH, LIVENESS, SAFETY, UNDECIDED
+from zab.member.sessions import Sessions
 from zab.simulator.world.verdict import LivenessError, SafetyError, UndecidedError
+
+__all__ = ["run"]
 
 
 @pytest.fixture
@@ -46,7 +51,7 @@ def test_the_trace_is_printed_line_by_line(invoke: Callable[..., Result]) -> Non
 def test_a_failure_says_how_to_replay_it_and_has_its_own_exit_code(
     invoke: Callable[..., Result], monkeypatch: pytest.MonkeyPatch, error: Exception, code: int
 ) -> None:
-    def fail(seed: int, sink: Callable[[str], None] | None = None) -> None:
+    def fail(seed: int, sink: Callable[[str], None] | None = None, *_: object) -> None:
         if sink is not None:
             sink("the last thing that happened")
         raise error
@@ -64,7 +69,7 @@ def test_a_run_that_fails_once_is_not_repeatable(
 ) -> None:
     errors = [SafetyError("agreement", "they differ"), SafetyError("agreement", "otherwise")]
 
-    def fail(seed: int, sink: Callable[[str], None] | None = None) -> None:
+    def fail(seed: int, sink: Callable[[str], None] | None = None, *_: object) -> None:
         raise errors.pop(0)
 
     monkeypatch.setattr(simulate, "run", fail)
@@ -79,5 +84,51 @@ def test_a_block_is_run_and_counted(invoke: Callable[..., Result]) -> None:
     assert "writes acknowledged" in done.output
 
 
-def test_a_trace_of_many_seeds_is_wrong_usage(invoke: Callable[..., Result]) -> None:
-    assert invoke("--seeds", "2", "--trace").exit_code == 2
+@pytest.mark.process
+def test_hours_go_on_with_the_next_seeds_and_count_those_that_were_done(run: Run) -> None:
+    assert run("simulate", "--seed", 3, "--hours", 1e-6, "--jobs", 1, "--members", 3, "--faults", "none") == 0
+    assert run.out == "seeds 3 to 3: 1 good, 0 failed\n"
+
+
+def test_members_and_faults_are_those_that_are_asked_for(run: Run) -> None:
+    assert run("simulate", "--seed", 4, "--members", 7, "--faults", "kill, pause", "--counts") == 0
+    assert "seed 4: good; 7 voters" in run.out
+    assert {line.split(": ")[1] for line in run.out.splitlines() if "fault: " in line} <= {"kill", "pause"}
+    assert run("simulate", "--seed", 4, "--faults", "none", "--counts") == 0
+    assert "fault: " not in run.out
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (("--seeds", 2, "--trace"), "--trace is for one seed"),
+        (("--hours", 1, "--trace"), "--trace is for one seed"),
+        (("--seeds", 2, "--keep", "t1 f"), "--keep is for one seed"),
+        (("--hours", 1, "--seeds", 2), "give one of them"),
+        (("--hours", 0), "0 hours is no time"),
+        (("--hours", "nan"), "nan hours is no time"),
+        (("--members", 4), "4 members cannot be simulated: an odd number from 3 to 15 can"),
+        (("--faults", "kill,flood"), "no fault is named 'flood'; there are blackout, close,"),
+        (("--faults", ""), "no fault is named ''; there are blackout, close,"),
+        (("--keep", "f3"), "how many ticks"),
+        (("--keep", "everything"), "'everything' is none of"),
+    ],
+)
+def test_wrong_values_are_refused_with_the_reason(run: Run, words: tuple[object, ...], reason: str) -> None:
+    assert run("simulate", *words) == 2
+    assert reason in " ".join(run.err.replace("│", " ").split())
+
+
+def test_a_failing_run_is_shrunk_to_a_command_that_repeats_it(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rule G1: what learners hear of sessions does not reach the leader, in a run of seed after seed."""
+    monkeypatch.setattr(Sessions, "learner_touched", lambda sessions, rows, now: None)
+    seed = next(seed for seed in range(50) if run("simulate", "--seed", seed, "--no-shrink") == SAFETY)
+    assert "shrunk" not in run.out
+    assert run("simulate", "--seed", seed) == SAFETY
+    assert f"lines of the trace of seed {seed}, shrunk" in run.out
+    command, sentence = run.out.splitlines()[-1], run.out.splitlines()[-2].partition("it fails with: ")[2]
+    name, *words = shlex.split(command.removeprefix("replay that with: "))
+    assert (name, words[:3]) == ("zab", ["simulate", "--seed", str(seed)])
+    assert run(*words) == SAFETY
+    assert f"seed {seed}: safety: {sentence}\n" in run.out
+    assert run.out.endswith(f"{command.removeprefix('replay that with: ')}\n"), "it is as short as it can be"

@@ -5,23 +5,30 @@
     zab simulate --seed N --seeds 2000  a block of runs, on all processors, with progress
     zab simulate --seed N --history F   one run, and what its clients asked and were told, as Parquet
     zab simulate --both-judges          judge that by `zab pipeline history` too
+    zab simulate --hours 8              fresh seeds for so long
+    zab simulate --members 7 --faults kill,partition
+    zab simulate --seed N --keep PART   of one run, the part that is left of it after shrinking
 
 Exit codes: 0 every run was good, 1 the code under test crashed (an exception that is none of those below), 3 safety:
 a promise was broken, 4 liveness: no progress after the faults, 5 undecided: a judge gave up at its bound. Of several
 failures the gravest counts: 3, then 1, 4 and 5. 2 is wrong usage, as everywhere.
 
 A run that fails is run again for the last lines of its trace. If that run ends otherwise, the code under test is not
-repeatable: it reads a clock, or depends on an address. That is printed.
+repeatable: it reads a clock, or depends on an address. That is printed. Otherwise it is shrunk, and the lines are those
+of what is left.
 """
 
 import gc
 import multiprocessing
 import os
+import time
 import traceback
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sized
 from contextlib import AbstractContextManager
 from functools import partial
+from itertools import count, islice
+from multiprocessing.pool import Pool
 from pathlib import Path
 from types import TracebackType
 from typing import Annotated, Final
@@ -33,6 +40,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from zab.cli.servers import recorded
 from zab.simulator.ensemble.recorder import Recorder
+from zab.simulator.ensemble.scope import MEMBERS_MAX, WHOLE, Kept, Scope, ScopeError
+from zab.simulator.ensemble.shrinking import Shrunk, shrink
 from zab.simulator.ensemble.simulation import Report, run
 from zab.simulator.world.verdict import LivenessError, SafetyError, UndecidedError
 
@@ -44,6 +53,11 @@ _NAMES: Final = {CRASH: "crash", SAFETY: "safety", LIVENESS: "liveness", UNDECID
 _CODES: Final = {SafetyError: SAFETY, LivenessError: LIVENESS, UndecidedError: UNDECIDED}
 _GC_THRESHOLDS: Final = (50_000, 20, 100)
 """For processes that do nothing but run seeds: what a run makes is gone with it, and all of it is a few MiB."""
+NOTHING: Final = "none"
+"""For --faults."""
+_HOUR_SECONDS: Final = 3600
+_AHEAD_COUNT: Final = 10
+"""Seeds that are handed out ahead, for each process."""
 LINES_SHOWN: Final = 60
 LINE_WIDTH_MAX: Final = 300
 
@@ -83,12 +97,13 @@ def attempt(
     recorder: Recorder | None = None,
     *,
     both_judges: bool = False,
+    scope: Scope = WHOLE,
 ) -> Attempt:
     """Run one seed, whatever comes of it."""
     if both_judges and recorder is None:
         recorder = Recorder()
     with Attempt(seed) as result:
-        report = run(seed, sink) if recorder is None else run(seed, sink, recorder)
+        report = run(seed, sink, recorder, scope)
         if both_judges and recorder is not None:
             recorded.judge(seed, recorder)
         result.report = report
@@ -97,7 +112,17 @@ def attempt(
 
 def simulate_command(
     seed: Annotated[int, typer.Option("--seed", min=0, help="The first seed.")] = 0,
-    seeds: Annotated[int, typer.Option("--seeds", min=1, help="How many, one after the other.")] = 1,
+    seeds: Annotated[int | None, typer.Option("--seeds", min=1, help="How many, one after the other.")] = None,
+    hours: Annotated[
+        float | None, typer.Option("--hours", help="Instead of --seeds: go on with the next seed for so long.")
+    ] = None,
+    members: Annotated[
+        int | None,
+        typer.Option("--members", metavar="N", help=f"Voters: 3, 5, 7, … {MEMBERS_MAX}, not what seeds say."),
+    ] = None,
+    faults: Annotated[
+        str | None, typer.Option("--faults", metavar="NAME,…", help="Only these go wrong; `none` is nothing.")
+    ] = None,
     trace: Annotated[bool, typer.Option("--trace", help="Print every line of the trace (one seed only).")] = False,
     jobs: Annotated[int, typer.Option("--jobs", min=0, help="Processes; 0 is one for each processor.")] = 0,
     keep_going: Annotated[bool, typer.Option("--keep-going", help="Do not stop at the first failure.")] = False,
@@ -109,37 +134,64 @@ def simulate_command(
     both_judges: Annotated[
         bool, typer.Option("--both-judges", help="Judge that by `zab pipeline history` too.")
     ] = False,
+    shrinks: Annotated[
+        bool, typer.Option("--shrink/--no-shrink", help="Look for the part of a failed run that it fails for.")
+    ] = True,
+    keep: Annotated[
+        str | None, typer.Option("--keep", metavar="PART", help="Only this part of the run, as shrinking printed it.")
+    ] = None,
 ) -> None:
     """Exit codes: 0 good, 1 the code crashed, 3 a promise was broken, 4 no progress, 5 undecided."""
-    if trace and seeds > 1:
-        raise typer.BadParameter("--trace is for one seed")
-    if history is not None and seeds > 1:
-        raise typer.BadParameter("--history is for one seed")
+    is_one = hours is None and seeds in (None, 1)
+    for option, is_given in (("--trace", trace), ("--history", history is not None), ("--keep", keep is not None)):
+        if is_given and not is_one:
+            raise typer.BadParameter(f"{option} is for one seed")
+    if hours is not None and seeds is not None:
+        raise typer.BadParameter("--hours goes on as long as it says, whatever --seeds says: give one of them")
+    if hours is not None and not hours > 0:
+        raise typer.BadParameter(f"{hours:g} hours is no time", param_hint="--hours")
+    scope = _scope(members, faults, keep)
     if both_judges or history is not None:
         recorded.demand_extra("--both-judges" if both_judges else "--history")
     reached: Counter[str] = Counter()
-    if seeds == 1:
-        found = _one(seed, trace, reached, history, both_judges=both_judges)
+    if is_one:
+        found = _one(seed, trace, reached, history, both_judges=both_judges, scope=scope)
     else:
         found = run_block(
-            range(seed, seed + seeds),
+            range(seed, seed + seeds) if seeds is not None else count(seed),
             jobs or os.cpu_count() or 1,
             keep_going=keep_going,
             reached=reached,
             both_judges=both_judges,
+            scope=scope,
+            until=None if hours is None else time.monotonic() + hours * _HOUR_SECONDS,
         )
     if counts:
         for what, number in sorted(reached.items()):
             print(f"{number:9} {what}")
     if found:
-        _explain(found[0], with_trace=not trace, both_judges=both_judges)
+        _explain(found[0], with_trace=not trace, both_judges=both_judges, scope=scope, shrinks=shrinks)
         codes = {failure.code for failure in found}
         raise typer.Exit(next(code for code in _GRAVITY if code in codes))
 
 
-def _one(seed: int, trace: bool, reached: Counter[str], history: Path | None, *, both_judges: bool) -> list[Failure]:
+def _scope(members: int | None, faults: str | None, keep: str | None) -> Scope:
+    names = None if faults is None else tuple(name.strip() for name in faults.split(",") if name.strip() != NOTHING)
+    try:
+        kept = None if keep is None else Kept.parse(keep)
+    except ScopeError as error:
+        raise typer.BadParameter(str(error), param_hint="--keep") from None
+    try:
+        return Scope(members, names, kept)
+    except ScopeError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+def _one(
+    seed: int, trace: bool, reached: Counter[str], history: Path | None, *, both_judges: bool, scope: Scope
+) -> list[Failure]:
     recorder = None if history is None else Recorder()
-    result = attempt(seed, print if trace else None, recorder, both_judges=both_judges)
+    result = attempt(seed, print if trace else None, recorder, both_judges=both_judges, scope=scope)
     if recorder is not None and history is not None:
         recorded.write(history, seed, recorder)
     if result.failure is not None:
@@ -157,11 +209,20 @@ def _one(seed: int, trace: bool, reached: Counter[str], history: Path | None, *,
 
 
 def run_block(
-    block: range, jobs: int, *, keep_going: bool, reached: Counter[str], both_judges: bool = False
+    seeds: Iterable[int],
+    jobs: int,
+    *,
+    keep_going: bool,
+    reached: Counter[str],
+    both_judges: bool = False,
+    scope: Scope = WHOLE,
+    until: float | None = None,
 ) -> list[Failure]:
-    """Run all seeds of a block, in processes of their own. Returns the failures; counts what was reached."""
+    """Run all these seeds, or as many as are done when `time.monotonic` says `until`, but one at least; in processes of
+    their own. Returns the failures; counts what was reached."""
     console = Console(stderr=True)
     found: list[Failure] = []
+    total = len(seeds) if isinstance(seeds, Sized) else None
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -170,15 +231,17 @@ def run_block(
         TimeRemainingColumn(),
     )
     processes = multiprocessing.get_context("spawn")
-    run_one = partial(attempt, both_judges=both_judges)
+    run_one = partial(attempt, both_judges=both_judges, scope=scope)
     good_count = 0
+    done: list[int] = []
     with (
         Progress(*columns, console=console) as progress,
-        processes.Pool(min(jobs, len(block)), _collect_seldom) as pool,
+        processes.Pool(jobs if total is None else min(jobs, total), _collect_seldom) as pool,
     ):
-        task = progress.add_task("simulating", total=len(block))
-        for result in pool.imap(run_one, block, chunksize=max(1, min(10, len(block) // (4 * jobs)))):
+        task = progress.add_task("simulating", total=total)
+        for result in _results(pool, run_one, iter(seeds), _AHEAD_COUNT * jobs):
             progress.advance(task)
+            done = [*done[:1], result.seed]
             if result.report is not None:
                 good_count += 1
                 reached.update(result.report.counts)
@@ -189,8 +252,20 @@ def run_block(
                 )
                 if not keep_going:
                     break
-    print(f"seeds {block[0]} to {block[-1]}: {good_count} good, {len(found)} failed")
+            if until is not None and time.monotonic() >= until:
+                break
+    print(f"seeds {done[0]} to {done[-1]}: {good_count} good, {len(found)} failed")
     return found
+
+
+def _results(
+    pool: Pool, run_one: Callable[[int], Attempt], seeds: Iterator[int], ahead_count: int
+) -> Iterator[Attempt]:
+    """In the order of the seeds, of which there may be no end: so many are handed out ahead."""
+    waiting = deque(pool.apply_async(run_one, (seed,)) for seed in islice(seeds, ahead_count))
+    while waiting:
+        yield waiting.popleft().get()
+        waiting.extend(pool.apply_async(run_one, (seed,)) for seed in islice(seeds, 1))
 
 
 def _collect_seldom() -> None:
@@ -200,17 +275,51 @@ def _collect_seldom() -> None:
     gc.set_threshold(*_GC_THRESHOLDS)
 
 
-def _explain(failure: Failure, *, with_trace: bool, both_judges: bool) -> None:
+def _explain(failure: Failure, *, with_trace: bool, both_judges: bool, scope: Scope, shrinks: bool) -> None:
     """Print what is needed to find the cause."""
+    lines: deque[str] = deque(maxlen=LINES_SHOWN)
+    again = attempt(failure.seed, lines.append, both_judges=both_judges, scope=scope)
+    is_repeatable = again.failure is not None and again.failure.text == failure.text
+    shrunk = _shrunk(failure.seed, scope) if shrinks and is_repeatable and scope.kept is None else None
+    if shrunk is not None:
+        attempt(failure.seed, lines.append, scope=shrunk.scope)
     if with_trace:
-        lines: deque[str] = deque(maxlen=LINES_SHOWN)
-        again = attempt(failure.seed, lines.append, both_judges=both_judges)
-        print(f"\nthe last {len(lines)} lines of the trace of seed {failure.seed}:\n")
+        what = f"seed {failure.seed}" + ", shrunk" * (shrunk is not None)
+        print(f"\nthe last {len(lines)} lines of the trace of {what}:\n")
         for line in lines:
             print(line if len(line) <= LINE_WIDTH_MAX else line[:LINE_WIDTH_MAX] + "…")
-        if again.failure is None or again.failure.text != failure.text:
-            print("\nTHE RUN IS NOT REPEATABLE: run again, it did not fail in the same way")
+    if not is_repeatable:
+        print("\nTHE RUN IS NOT REPEATABLE: run again, it did not fail in the same way")
     if failure.code == CRASH:
         print(f"\n{failure.details}", end="")
     print(f"\nseed {failure.seed}: {_NAMES[failure.code]}: {failure.text}")
-    print(f"replay it with: zab simulate --seed {failure.seed} --trace{' --both-judges' * both_judges}")
+    print(f"replay it with: {_command(failure.seed, scope)}{' --both-judges' * both_judges}")
+    if shrunk is not None:
+        print(f"\n{_described(shrunk)}")
+        print(f"replay that with: {_command(failure.seed, shrunk.scope)}")
+
+
+def _shrunk(seed: int, scope: Scope) -> Shrunk | None:
+    with Console(stderr=True).status("shrinking"):
+        return shrink(seed, scope)
+
+
+def _described(shrunk: Shrunk) -> str:
+    kinds = ", ".join(fault.kind for fault in shrunk.faults) or "none"
+    text = (
+        f"shrunk from {shrunk.whole_events_count} events to {shrunk.events_count} in {shrunk.runs_count} runs; "
+        f"faults that are left: {kinds}; it fails with: {shrunk.error}"
+    )
+    return text if shrunk.is_minimal else f"{text}\n(it may not be the shortest: so much was tried)"
+
+
+def _command(seed: int, scope: Scope) -> str:
+    """What repeats a run."""
+    words = ["zab simulate", f"--seed {seed}"]
+    if scope.members is not None:
+        words.append(f"--members {scope.members}")
+    if scope.faults is not None:
+        words.append(f"--faults {','.join(scope.faults) or NOTHING}")
+    if scope.kept is not None:
+        words.append(f"--keep '{scope.kept}'")
+    return " ".join([*words, "--trace"])

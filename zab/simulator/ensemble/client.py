@@ -13,6 +13,7 @@ Not here: what it asks (`requests`), and what the answers have to be (`session_c
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Collection
 from random import Random
 from typing import Any, Final
 
@@ -42,7 +43,10 @@ PER_MILLE: Final = 1000
 class Client:
     """One client. Its number is negative: it is an end of wires, as servers are with their ids."""
 
-    def __init__(self, ensemble: Ensemble, number: int, rng: Random) -> None:
+    def __init__(
+        self, ensemble: Ensemble, number: int, rng: Random, kept_requests: Collection[int] | None = None
+    ) -> None:
+        """`kept_requests` are those of its wishes, counted from 1, that it asks for; None is all of them."""
         assert number < 0
         profile = ensemble.profile
         self.number = number
@@ -65,6 +69,9 @@ class Client:
         self._password = NO_PASSWORD
         self._xid = 0
         """On the present connection."""
+        self._kept_requests = kept_requests
+        self.wishes_count = 0
+        """What it wished to ask for on its own."""
         self._asked_count = 0
         """Requests on all connections."""
         self._link: ClientLink[ClientConnection] | None = None
@@ -229,7 +236,9 @@ class Client:
         for _ in range(self._rng.randrange(1, BURST_MAX)):
             if len(self.outstanding) < OUTSTANDING_MAX:
                 opcode, body = self._wishes.popleft() if self._wishes else self._requests.draw()
-                pieces.append(self._asked(opcode, body))
+                self.wishes_count += 1
+                if self._kept_requests is None or self.wishes_count in self._kept_requests:
+                    pieces.append(self._asked(opcode, body))
         if pieces:
             self._send(b"".join(pieces))
 

@@ -28,7 +28,9 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable, Sequence
 from random import Random
-from typing import Final
+from typing import Any, Final
+
+import attrs
 
 from datatree.log.epochs import INITIALIZE
 from datatree.snapshot import snapshot_files, snapshot_path
@@ -49,21 +51,41 @@ CALLS_MAX: Final = 16
 """A process that is to end in the middle of a turn ends within so many calls of ports."""
 
 
-class Faults:
-    """The faults of one run."""
+@attrs.frozen
+class Happened:
+    """A fault of a run: when, which, and the choices that it had."""
 
-    def __init__(self, ensemble: Ensemble, clients: Sequence[Client], rng: Random) -> None:
+    at_us: int
+    kind: str
+    choices: Any = attrs.field(repr=False)
+    """The state of the generator before it."""
+
+
+class Faults:
+    """The faults of one run. `planned`, if there is any, takes the place of what the generator decides: the faults of
+    an earlier run, or some of them."""
+
+    def __init__(
+        self,
+        ensemble: Ensemble,
+        clients: Sequence[Client],
+        rng: Random,
+        planned: Sequence[Happened] | None = None,
+    ) -> None:
         self._ensemble = ensemble
         self._clients = clients
         self._profile = ensemble.profile
         self._rng = rng
         self._kinds = list(ensemble.profile.faults)
         self._weights = list(ensemble.profile.faults.values())
+        self._planned = None if planned is None else iter(planned)
+        self.happened: list[Happened] = []
+        """What has happened so far."""
         self._is_over = False
         self._spoiled_at: set[tuple[ServerId, int]] = set()
 
     def start(self) -> None:
-        self._ensemble.schedule.after(self._gap(), self._next)
+        self._go_on()
         self._ensemble.schedule.after(self._profile.tick_us * PURGE_TICKS, self._purge)
 
     def _gap(self) -> int:
@@ -77,10 +99,30 @@ class Faults:
         if self._is_over:
             return
         (kind,) = self._rng.choices(self._kinds, self._weights)
-        self._ensemble.trace.say("!", kind)
-        if _CAUSE[kind](self):
-            self._ensemble.observer.count(f"fault: {kind}")
-        self._ensemble.schedule.after(self._gap(), self._next)
+        self._happens(Happened(self._ensemble.schedule.now, kind, self._rng.getstate()))
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Wait for the next one."""
+        schedule = self._ensemble.schedule
+        if self._planned is not None:
+            following = next(self._planned, None)
+            if following is not None:
+                schedule.at(following.at_us, self._next_planned, following)
+        elif self._kinds:
+            schedule.after(self._gap(), self._next)
+
+    def _next_planned(self, fault: Happened) -> None:
+        if not self._is_over:
+            self._rng.setstate(fault.choices)
+            self._happens(fault)
+            self._go_on()
+
+    def _happens(self, fault: Happened) -> None:
+        self.happened.append(fault)
+        self._ensemble.trace.say("!", fault.kind)
+        if _CAUSE[fault.kind](self):
+            self._ensemble.observer.count(f"fault: {fault.kind}")
 
     def _purge(self) -> None:
         """No fault: retention does its work, now and then."""

@@ -37,6 +37,8 @@ FAULTS = (
     "depose",
 )
 """What may go wrong with members and between them; `zab.simulator.ensemble.faults` has a function for each."""
+CLIENT_FAULTS = ("leave", "move", "silent", "stall", "close")
+"""What a client may do wrong."""
 
 _ALWAYS_POSSIBLE = ("kill", "power", "partition")
 _FOCUSED = {
@@ -45,6 +47,8 @@ _FOCUSED = {
     "crashing": {"power_at_operation": 6, "disk_error": 2, "kill": 1, "reset": 1},
     "returning": {"slow_link": 6, "reset": 1, "kill": 1},
 }
+FAULT_NAMES = frozenset({*FAULTS, *CLIENT_FAULTS, *(kind for kinds in _FOCUSED.values() for kind in kinds)})
+"""All of them; some happen only in runs that have a focus."""
 
 
 @attrs.frozen
@@ -187,7 +191,7 @@ def draw(seed: int, rng: Random) -> Profile:
         fault_ticks=rng.choice((12, 20, 30)),
         fault_gap_us=tick_us if focus in ("crashing", "returning") else tick_us * rng.choice((1, 2, 3, 6)),
         faults=_FOCUSED.get(focus) or _swarm(rng, FAULTS, _ALWAYS_POSSIBLE),
-        client_faults=_swarm(rng, ("leave", "move", "silent", "stall", "close"), ("move",)),
+        client_faults=_swarm(rng, CLIENT_FAULTS, ("move",)),
         session_ticks=rng.choice((3, 5, 8)),
         long_data=rng.random() < 0.3,
         focus=focus,

@@ -1,6 +1,6 @@
 """One run: things go wrong while clients work, then nothing goes wrong any more, and it has to come back.
 
-    run(seed) -> Report
+    run(seed) -> Report         with a `Scope`, only so much of it
 
 1. Members start empty, and clients begin. For the profile's time, faults happen. Every checker looks at every event.
 2. The faults end, everybody is started, and clients behave. Within `RECOVERY_TICKS` every member has to serve, a write
@@ -16,7 +16,8 @@ of a run that was good. The same seed is the same run, bit for bit, in any proce
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from random import Random
 from typing import Final
 
@@ -25,11 +26,12 @@ import attrs
 from zab.simulator.ensemble.client import Client
 from zab.simulator.ensemble.described import described
 from zab.simulator.ensemble.ensemble import Ensemble
-from zab.simulator.ensemble.faults import Faults
+from zab.simulator.ensemble.faults import Faults, Happened
 from zab.simulator.ensemble.linearizability import judge
 from zab.simulator.ensemble.observer import Observer
 from zab.simulator.ensemble.profile import Profile, draw
 from zab.simulator.ensemble.recorder import Recorder
+from zab.simulator.ensemble.scope import WHOLE, Scope
 from zab.simulator.ensemble.spoiled import is_spoiled
 from zab.simulator.world.schedule import MS, Schedule
 from zab.simulator.world.trace import Trace
@@ -55,23 +57,57 @@ class Report:
     counts: Counter[str]
 
 
-class Simulation:
-    """One run. `sink` takes the lines of its trace, `recorder` what clients asked and were told."""
+class TooLongError(Exception):
+    """The run has taken as long as it may."""
 
-    def __init__(self, seed: int, sink: Callable[[str], None] | None = None, recorder: Recorder | None = None) -> None:
-        self.profile = draw(seed, Random(f"{seed}/profile"))
+
+class Simulation:
+    """One run. `sink` takes the lines of its trace, `recorder` what clients asked and were told. Of a run of which a
+    part is kept, `happened` are the faults of the whole one. It may go on until `end_us`, in virtual time."""
+
+    def __init__(
+        self,
+        seed: int,
+        sink: Callable[[str], None] | None = None,
+        recorder: Recorder | None = None,
+        scope: Scope = WHOLE,
+        happened: Sequence[Happened] = (),
+        end_us: int | None = None,
+    ) -> None:
+        self._end_us = end_us
+        kept = scope.kept
+        self.profile = scope.of(draw(seed, Random(f"{seed}/profile")))
         self.schedule = Schedule()
         self.trace = Trace(self.schedule, sink, described)
         self.observer = Observer(Recorder() if recorder is None else recorder)
         self.ensemble = Ensemble(self.profile, self.schedule, self.trace, self.observer)
         self.clients = [
-            Client(self.ensemble, -number, Random(f"{seed}/client/{number}"))
+            Client(
+                self.ensemble,
+                -number,
+                Random(f"{seed}/client/{number}"),
+                None if kept is None else frozenset(kept.requests[number]),
+            )
             for number in range(1, self.profile.clients + 1)
+            if kept is None or number in kept.requests
         ]
-        self.faults = Faults(self.ensemble, self.clients, Random(f"{seed}/faults"))
+        planned = None if kept is None else [happened[number - 1] for number in kept.faults if number <= len(happened)]
+        self.faults = Faults(self.ensemble, self.clients, Random(f"{seed}/faults"), planned)
 
     def run(self) -> Report:
-        """All of it."""
+        """All of it. Raises SafetyError, LivenessError, UndecidedError, or what the code under test raised; what was
+        recorded by then is complete."""
+        recorder = self.observer.recorder
+        try:
+            report = self._run()
+        finally:
+            recorder.finish(self.observer.history)
+        report.counts["operations judged"] = len(recorder.records)
+        _demand_linearizability(recorder)
+        return report
+
+    def _run(self) -> Report:
+        """Phases 1 to 3."""
         if self.trace.sink is not None:
             self.trace.line("!", str(self.profile))
         for machine in self.ensemble.machines.values():
@@ -94,9 +130,14 @@ class Simulation:
             self.observer.counts,
         )
 
+    def _tick(self) -> None:
+        self.schedule.run_until(self.schedule.now + self.profile.tick_us)
+        if self._end_us is not None and self.schedule.now > self._end_us:
+            raise TooLongError
+
     def _advance(self, ticks: int) -> None:
         for done in range(1, ticks + 1):
-            self.schedule.run_until(self.schedule.now + self.profile.tick_us)
+            self._tick()
             if done % COMPARE_TICKS == 0:
                 self.observer.compare_trees()
 
@@ -105,7 +146,7 @@ class Simulation:
         for _ in range(ticks):
             if holds():
                 return
-            self.schedule.run_until(self.schedule.now + self.profile.tick_us)
+            self._tick()
         if not holds():
             raise LivenessError(f"{ticks} ticks after the faults: {what()}")
 
@@ -175,18 +216,20 @@ class Simulation:
         return "; ".join(lines)
 
 
-def run(seed: int, sink: Callable[[str], None] | None = None, recorder: Recorder | None = None) -> Report:
-    """Run one seed. Raises SafetyError, LivenessError, UndecidedError, or what the code under test raised; what was
-    recorded by then is complete."""
-    simulation = Simulation(seed, sink, recorder)
-    recorder = simulation.observer.recorder
-    try:
-        report = simulation.run()
-    finally:
-        recorder.finish(simulation.observer.history)
-    report.counts["operations judged"] = len(recorder.records)
-    _demand_linearizability(recorder)
-    return report
+def run(
+    seed: int, sink: Callable[[str], None] | None = None, recorder: Recorder | None = None, scope: Scope = WHOLE
+) -> Report:
+    """Run one seed, as `Simulation.run` does; where only a part is kept, after the whole of it."""
+    happened = () if scope.kept is None else faults_of(seed, scope.whole)
+    return Simulation(seed, sink, recorder, scope, happened).run()
+
+
+def faults_of(seed: int, scope: Scope) -> Sequence[Happened]:
+    """What goes wrong in a run, however that ends."""
+    simulation = Simulation(seed, scope=scope)
+    with suppress(Exception):
+        simulation.run()
+    return simulation.faults.happened
 
 
 def _demand_linearizability(recorder: Recorder) -> None:

@@ -1,0 +1,217 @@
+"""A run that fails, made as short as it can be while it still fails in the same way.
+
+    shrink(seed, scope) -> Shrunk | None
+
+Delta debugging, over what `Kept` says of a run: how long things go wrong, which faults happen, which clients take part,
+and which requests they ask for. A part is taken where the run fails with the same sentence without the rest, and no
+later, in ticks. One after the other, until nothing can be left out any more, or so many events were tried:
+
+1  the length: the faults end where it fails
+2  faults, then requests: halves, quarters, … are left out (`minimal`)
+3  clients, one at a time
+
+It is deterministic: the same code, seed and scope lead to the same part.
+
+Reference: Zeller and Hildebrandt, "Simplifying and isolating failure-inducing input", 2002; `minimal` reduces to
+complements only, since half of a run seldom fails.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from types import TracebackType
+from typing import Final, TypeVar
+
+import attrs
+
+from zab.simulator.ensemble.faults import Happened
+from zab.simulator.ensemble.scope import WHOLE, Kept, Scope
+from zab.simulator.ensemble.simulation import Simulation
+from zab.simulator.world.verdict import LivenessError, SafetyError, UndecidedError
+
+__all__ = ["EVENTS_MAX", "Shrunk", "minimal", "sentence", "shrink"]
+
+EVENTS_MAX: Final = 2_000_000
+"""Of all runs that are tried together; a minute or so."""
+
+Item = TypeVar("Item")
+
+
+@attrs.frozen
+class Shrunk:
+    """The shortest part that was found, and the whole run beside it."""
+
+    scope: Scope
+    error: Exception
+    """How that part fails."""
+    events_count: int
+    """Events until it fails."""
+    whole_events_count: int
+    runs_count: int
+    """Runs that were tried."""
+    is_minimal: bool
+    """No fault, client or request of it can be left out by itself. If not, `events_max` was reached before."""
+    faults: tuple[Happened, ...]
+    """Those that are left and happened."""
+
+
+@attrs.define
+class _Tried(AbstractContextManager["_Tried"]):
+    """Takes whatever a run raises, but for an interrupt: that is how it fails."""
+
+    simulation: Simulation
+    error: Exception | None = None
+
+    def __exit__(
+        self, _kind: type[BaseException] | None, error: BaseException | None, _where: TracebackType | None
+    ) -> bool:
+        if not isinstance(error, Exception):
+            return False
+        self.error = error
+        return True
+
+    @property
+    def events_count(self) -> int:
+        return self.simulation.schedule.count
+
+    @property
+    def end_us(self) -> int:
+        """The end of the tick in which it failed."""
+        tick_us = self.simulation.profile.tick_us
+        return -(-self.simulation.schedule.now // tick_us) * tick_us
+
+
+def _tried(seed: int, scope: Scope, happened: Sequence[Happened] = (), end_us: int | None = None) -> _Tried:
+    with _Tried(Simulation(seed, scope=scope, happened=happened, end_us=end_us)) as tried:
+        tried.simulation.run()
+    return tried
+
+
+def shrink(seed: int, scope: Scope = WHOLE, events_max: int = EVENTS_MAX) -> Shrunk | None:
+    """The shortest part of this run that fails as it does; None if the run does not fail."""
+    assert scope.kept is None
+    whole = _tried(seed, scope)
+    return None if whole.error is None else _Shrinking(seed, scope, whole, events_max).shrink()
+
+
+class _Shrinking:
+    """The search, and how far it has come."""
+
+    def __init__(self, seed: int, scope: Scope, whole: _Tried, events_max: int) -> None:
+        assert whole.error is not None
+        self._seed = seed
+        self._scope = scope
+        self._whole = whole
+        self._sentence = sentence(whole.error)
+        self._happened = whole.simulation.faults.happened
+        self._events_left = events_max
+        self._runs_count = 0
+        self._best = whole
+        profile = whole.simulation.profile
+        self._kept = Kept(
+            profile.fault_ticks,
+            tuple(range(1, len(self._happened) + 1)),
+            {-client.number: tuple(range(1, client.wishes_count + 1)) for client in whole.simulation.clients},
+        )
+
+    def shrink(self) -> Shrunk:
+        before = None
+        while before != self._kept and self._events_left > 0:
+            before = self._kept
+            self._shrink_length()
+            self._shrink_faults()
+            self._shrink_clients()
+            self._shrink_requests()
+        assert self._best.error is not None
+        return Shrunk(
+            attrs.evolve(self._scope, kept=self._kept),
+            self._best.error,
+            self._best.events_count,
+            self._whole.events_count,
+            self._runs_count,
+            before == self._kept,
+            tuple(self._best.simulation.faults.happened),
+        )
+
+    def _fails(self, kept: Kept) -> bool:
+        """Whether this part fails in the same way, and no later; then it is the best one so far."""
+        if self._events_left <= 0:
+            return False
+        end_us = self._best.end_us
+        tried = _tried(self._seed, attrs.evolve(self._scope, kept=kept), self._happened, end_us)
+        self._runs_count += 1
+        self._events_left -= tried.events_count
+        fails = tried.error is not None and sentence(tried.error) == self._sentence and tried.end_us <= end_us
+        if fails:
+            self._best, self._kept = tried, kept
+        return fails
+
+    def _shrink_length(self) -> None:
+        """To where it fails, then to half of that, and so on."""
+        ticks = min(self._kept.ticks, self._best.end_us // self._best.simulation.profile.tick_us)
+        while ticks < self._kept.ticks and self._fails(attrs.evolve(self._kept, ticks=ticks)):
+            ticks //= 2
+
+    def _shrink_faults(self) -> None:
+        minimal(self._kept.faults, lambda left: self._fails(attrs.evolve(self._kept, faults=tuple(left))))
+
+    def _shrink_clients(self) -> None:
+        for client in sorted(self._kept.requests):
+            others = {one: numbers for one, numbers in self._kept.requests.items() if one != client}
+            self._fails(attrs.evolve(self._kept, requests=others))
+
+    def _shrink_requests(self) -> None:
+        asked = [(client, number) for client, numbers in self._kept.requests.items() for number in numbers]
+
+        def fails(left: Sequence[tuple[int, int]]) -> bool:
+            requests = {client: tuple(n for one, n in left if one == client) for client in self._kept.requests}
+            return self._fails(attrs.evolve(self._kept, requests=requests))
+
+        minimal(asked, fails)
+
+
+def minimal(items: Sequence[Item], fails: Callable[[Sequence[Item]], bool]) -> list[Item]:
+    """A part of the items that still fails and of which no single one can be left out. All of them do fail."""
+    left = list(items)
+    parts = 1
+    while left:
+        size = -(-len(left) // parts)
+        for start in range(0, len(left), size):
+            others = left[:start] + left[start + size :]
+            if fails(others):
+                left, parts = others, max(1, parts - 1)
+                break
+        else:
+            if size == 1:
+                break
+            parts = min(len(left), 2 * parts)
+    return left
+
+
+_BRACKETED: Final = re.compile(r"\([^()]*\)|\[[^][]*\]|\{[^{}]*\}|b?'[^']*'|b?\"[^\"]*\"")
+_VARIES: Final = re.compile(r"\b0x[0-9a-f]+\b|\b[0-9a-f]*\d[0-9a-f]*\b|\b[A-Z][A-Z_0-9]+\b|\bc\d+\b")
+
+
+def sentence(error: Exception) -> str:
+    """How a run failed, without what differs from run to run: numbers, names of operations, what is in brackets."""
+    if isinstance(error, LivenessError):
+        return "no progress"
+    if isinstance(error, (SafetyError, UndecidedError)):
+        text = str(error)
+        while (shorter := _BRACKETED.sub("…", text)) != text:
+            text = shorter
+        return _VARIES.sub("…", text)
+    return f"{type(error).__name__} in {_place(error)}"
+
+
+def _place(error: Exception) -> str:
+    """The function that raised it."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    if trace is None:
+        return "?"
+    code = trace.tb_frame.f_code
+    return f"{code.co_filename.rpartition('/')[2]}:{code.co_name}"
