@@ -6,11 +6,13 @@ import base64
 import json
 from collections.abc import Callable
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING
 
 import pytest
 
 from datatree.recovery.recover import recover
+from datatree.znode import CONTAINER_OWNER
 from tests.cli.commands import Result, call
 from tests.pipeline.rigs.ensembles import Directories
 from tests.pipeline.rigs.trees import local_state
@@ -98,8 +100,14 @@ def test_diff_as_rows_and_as_commands(zab: Zab, zab_directories: Directories, tm
     done = zab(*words, "--commands")
     assert done.code == 0
     lines = done.out.splitlines()
-    gone = [path for path in rows if rows[path]["change"] == "deleted"]
-    assert sum(line.startswith("zab delete -- ") for line in lines) >= len(gone)
+    gone = [path for path, row in rows.items() if row["change"] == "deleted"]
+    ending = [path for path in gone if rows[path]["owner_before"] not in (0, CONTAINER_OWNER)]
+    assert all(f"zab delete -- {quote(path)}" in lines for path in gone if path not in ending)
+    # Unless its parent goes, too.
+    assert all(
+        f"zab delete -- {quote(path)}" in lines or any(line.startswith(f"# {path}: gone then") for line in lines)
+        for path in ending
+    )
     assert all(line.startswith(("zab ", "# ", "printf ")) for line in lines)
 
 
