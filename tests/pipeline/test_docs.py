@@ -41,7 +41,7 @@ NAMED_OTHERWISE: dict[str, tuple[Column, ...]] = {
 """The results whose columns are not a tuple with the name of the job, in the module of its name."""
 RESULT_TITLES = re.findall(r"^## (.+)$", RESULTS, re.MULTILINE)
 (JOB_FILE,) = re.findall(r"With this file, `nightly`:\n\n```\n(.*?)```", TEXT, re.DOTALL)
-ELSEWHERE = {"follow", "package", "history"}
+ELSEWHERE = {"follow", "package", "prepare", "history"}
 """Commands that need more than directories; they have tests of their own."""
 
 

@@ -8,16 +8,11 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
 from unittest.mock import patch
 
-from tests.rigs.quick_java import archive_of, archiving_java
+from tests.rigs.quick_java import QUICK, archive_of, archiving_java
 from tests.rigs.zookeeper_server import zookeeper, zookeeper_main
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 _DAEMONS = (
     "org.apache.spark.deploy.master.Master",
@@ -36,40 +31,10 @@ def of_zookeeper(archive: Path) -> None:
 
 
 def of_spark(archive: Path) -> None:
-    """What a driver takes that does a little of everything, and what the daemons of a cluster take beside it."""
-    from zab.pipeline.spark_session import job_session
+    """What a driver takes, and what the daemons of a cluster take beside it."""
+    from zab.pipeline.class_archiving import write_archive
 
-    options = " ".join(archiving_java(archive))
-    settings = {"spark.driver.extraJavaOptions": options, "spark.sql.shuffle.partitions": "2"}
-    with job_session("local[2]", name="classes", memory="1g", settings=settings) as spark:
-        jvm = spark.sparkContext._gateway.proc
-        with tempfile.TemporaryDirectory(prefix="zab-classes-") as directory:
-            _exercise(spark, Path(directory))
-    # At the end of its standard input it writes the archive, and ends.
-    jvm.stdin.close()
-    jvm.wait()
-
-
-def _exercise(spark: SparkSession, directory: Path) -> None:
-    from py4j.protocol import Py4JError
-
-    numbers = spark.range(1000).selectExpr(
-        "id", "id % 7 AS k", "encode(id, 'utf-8') AS b", "named_struct('n', id) AS s"
-    )
-    counted = numbers.groupBy("k").agg({"id": "max", "b": "count"}).join(numbers, "k").orderBy("id")
-    ranked = numbers.selectExpr("*", "row_number() OVER (PARTITION BY k ORDER BY id) AS place")
-    for rows, name in ((counted, "counted"), (ranked, "ranked")):
-        rows.write.parquet(str(directory / name))
-        rows.limit(3).write.json(str(directory / f"{name}.json"))
-        read = spark.read.parquet(str(directory / name))
-        read.filter("k > 3").mapInArrow(lambda batches: batches, read.schema).toPandas()
-    spark.createDataFrame(numbers.toPandas()).rdd.map(len).sum()
-    stream = spark.readStream.schema(read.schema).parquet(str(directory / "ranked")).writeStream
-    stream = stream.option("checkpointLocation", str(directory / "checkpoint")).trigger(availableNow=True)
-    stream.format("parquet").start(str(directory / "streamed")).awaitTermination()
-    for daemon in _DAEMONS:
-        with contextlib.suppress(Py4JError):
-            spark.sparkContext._jvm.java.lang.Class.forName(daemon)
+    write_archive(archive, QUICK, _DAEMONS)
 
 
 def main() -> None:

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-_QUICK: Final = (
+QUICK: Final = (
     "-XX:TieredStopAtLevel=1",
     "-XX:ReservedCodeCacheSize=240m",
     "-XX:+UseSerialGC",
@@ -31,10 +31,10 @@ def quick_java(program: str) -> list[str]:
     """Options of a JVM that runs `spark` or `zookeeper` for the time of a test."""
     archive = archive_of(program)
     if not archive.exists() or not archive.stat().st_size:
-        return [*_QUICK]
-    return [*_QUICK, f"-XX:SharedArchiveFile={archive}", _IN_SILENCE]
+        return [*QUICK]
+    return [*QUICK, f"-XX:SharedArchiveFile={archive}", _IN_SILENCE]
 
 
 def archiving_java(archive: Path) -> list[str]:
     """Options of a JVM that writes the classes it took into `archive` when it ends."""
-    return [*_QUICK, f"-XX:ArchiveClassesAtExit={archive}", _IN_SILENCE]
+    return [*QUICK, f"-XX:ArchiveClassesAtExit={archive}", _IN_SILENCE]

@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from zlib import crc32
 
+from zab.pipeline.class_archive import archive_options
 from zab.pipeline.errors import PipelineError
 from zab.pipeline.java import spark_java_home
 from zab.pipeline.shipping import package_archive
@@ -35,12 +36,16 @@ from zab.pipeline.shipping import package_archive
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["PLAIN_LOG_LEVEL", "job_session", "plain_errors", "spark_home", "spark_session", "whole_text"]
+__all__ = ["PLAIN_LOG_LEVEL", "SHORT_WORK", "job_session", "plain_errors", "spark_home", "spark_session", "whole_text"]
 
 PLAIN_LOG_LEVEL: Final = "off"
 """What goes wrong comes as an exception; Spark's own log would say it again, with stack traces."""
 
+SHORT_WORK: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+"""Java's options for work that is done before its better compiler has paid for itself."""
+
 _JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
+_ARCHIVING: Final = "-XX:ArchiveClassesAtExit"
 _LOGGING: Final = """\
 status = error
 appender.console.type = Console
@@ -66,13 +71,16 @@ def job_session(
     memory: str = "2g",
     progress: bool = False,
     log_level: str = PLAIN_LOG_LEVEL,
+    is_short: bool = False,
     settings: Mapping[str, str] | None = None,
 ) -> "Iterator[SparkSession]":
     """A session for the block, as `spark_session` makes it; stopped at the end unless it ran before.
 
     What a job raises in the block comes out as `plain_errors` says."""
     is_ours = _running_session() is None
-    spark = spark_session(url, name=name, memory=memory, progress=progress, log_level=log_level, settings=settings)
+    spark = spark_session(
+        url, name=name, memory=memory, progress=progress, log_level=log_level, is_short=is_short, settings=settings
+    )
     try:
         with plain_errors():
             yield spark
@@ -88,13 +96,15 @@ def spark_session(
     memory: str = "2g",
     progress: bool = False,
     log_level: str = PLAIN_LOG_LEVEL,
+    is_short: bool = False,
     settings: Mapping[str, str] | None = None,
 ) -> "SparkSession":
     """The session that runs in this process, or a new one, with `zab.log` and the other sources registered.
 
     url: of a cluster, else this machine with all its cores. memory: of the driver (which is everything, locally), as
     Spark writes it. progress: show a bar of the running tasks on the terminal. log_level: of what Spark itself says on
-    standard error. settings: Spark's own, which win over what is recommended here; Java options are added to ours.
+    standard error. is_short: the work is small, and what the session costs matters most. settings: Spark's own, which
+    win over what is recommended here; Java options are added to ours.
     Raises PipelineError: no PySpark, no Java, Spark does not start, the cluster does not answer."""
     spark = _running_session()
     # It imports PySpark, which has just been found to be there.
@@ -104,11 +114,17 @@ def spark_session(
         if log_level == PLAIN_LOG_LEVEL:
             _silence_python_logs()
         given = dict(settings or {})
-        java_options = f"{_logging_option(log_level)} {given.pop(_JAVA_OPTIONS, '')}".strip()
+        java_options = _java_options(log_level, is_short, given.pop(_JAVA_OPTIONS, ""))
         chosen = {"spark.driver.memory": memory, "spark.app.name": name, _JAVA_OPTIONS: java_options}
         spark = _new_session(url, progress, chosen | given)
     register_sources(spark)
     return spark
+
+
+def _java_options(log_level: str, is_short: bool, given: str) -> str:
+    # Java takes classes from an archive, or makes one.
+    archive = [] if _ARCHIVING in given else archive_options()
+    return " ".join([_logging_option(log_level), *(SHORT_WORK if is_short else ()), *archive, given]).strip()
 
 
 def _running_session() -> "SparkSession | None":

@@ -1,4 +1,5 @@
-"""What `zab pipeline run` promises, broken on purpose: the checks must notice. A check that cannot fail is none."""
+"""What `zab pipeline run` and a start of Spark promise, broken on purpose: the checks must notice. A check that cannot
+fail is none."""
 
 import contextlib
 import signal
@@ -13,6 +14,7 @@ from zab.cli.pipeline import job_file
 from zab.cli.pipeline.call import Call
 from zab.cli.pipeline.driver import Driver, SparkOptions
 from zab.cli.pipeline.run import Run
+from zab.pipeline import spark_session
 
 
 def run_jobs(*functions: Callable[[Run], Any], keep_going: bool = False) -> tuple[int, int]:
@@ -77,6 +79,26 @@ def wrong_lines_are_passed_over(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(job_file, "_refuse", lambda _wrong: None)
 
 
+def what_is_not_known_to_be_small_is_not_short_work() -> None:
+    lines = job_file.read_lines("nightly", b"verify small\nhistory run.parquet\n")
+    assert job_file.JobFile(lines, False, SparkOptions()).all_read == []
+
+
+def only_directories_count(patch: pytest.MonkeyPatch) -> None:
+    counted = property(lambda file: [place for line in file.lines for place in line.call.all_read])
+    patch.setattr(job_file.JobFile, "all_read", counted)
+
+
+def who_makes_an_archive_takes_none() -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(spark_session, "archive_options", lambda: ["-XX:SharedArchiveFile=old"])
+        assert "old" not in spark_session._java_options("off", False, "-XX:ArchiveClassesAtExit=new")
+
+
+def archives_are_always_taken(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(spark_session, "_ARCHIVING", "-XX:Nothing")
+
+
 @pytest.mark.parametrize(
     ("check", "broken"),
     [
@@ -84,6 +106,8 @@ def wrong_lines_are_passed_over(patch: pytest.MonkeyPatch) -> None:
         (no_job_follows_an_interrupt, interrupts_are_for_the_end),
         (a_job_that_fails_is_in_the_code, the_last_job_says_the_code),
         (wrong_lines_are_refused, wrong_lines_are_passed_over),
+        (what_is_not_known_to_be_small_is_not_short_work, only_directories_count),
+        (who_makes_an_archive_takes_none, archives_are_always_taken),
     ],
 )
 def test_a_broken_variant_is_noticed(

@@ -53,9 +53,9 @@ class Sessions:
         self._make = make
         self.made: list[tuple[Any, ...]] = []
 
-    def __call__(self, url: str | None, *, memory: str, log_level: str) -> Any:
-        self.made.append((url, memory, log_level))
-        return self._make(url, memory=memory, log_level=log_level)
+    def __call__(self, url: str | None, **options: Any) -> Any:
+        self.made.append((url, options["memory"], options["log_level"]))
+        return self._make(url, **options)
 
 
 @pytest.fixture

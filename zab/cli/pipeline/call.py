@@ -76,6 +76,17 @@ class Call:
         rows = Output(**output) if job.gives_rows and instead is None else None
         return cls(job, own, named, bounds, uncommitted, rows, SparkOptions(spark_url, memory, spark_log))
 
+    @property
+    def is_endless(self) -> bool:
+        """Whether it goes on until Ctrl-C."""
+        ends_with = self.job.ends_with
+        return ends_with is not None and not self.own[ends_with]
+
+    @property
+    def all_read(self) -> list[str]:
+        """The directories that it reads; none where that is not all."""
+        return [] if self.is_endless else self.dirs
+
     def run_in(self, driver: Driver, label: str = "") -> int:
         """Run it; returns the exit code, or raises Exit with it. label: what its lines on standard error begin with."""
         with running(driver, self.dirs, self.range, uncommitted=self.uncommitted, label=label) as run:

@@ -1,4 +1,4 @@
-"""`zab pipeline NAME`: the jobs over logs and snapshots as commands, and `run`, which runs several.
+"""`zab pipeline NAME`: the jobs over logs and snapshots as commands; `run`, which runs several; `prepare`.
 
 A command has the options of its job and the shared ones that the job's row asks for (`zab.cli.pipeline.jobs`).
 
@@ -14,14 +14,17 @@ from zab.cli.pipeline.call import Call
 from zab.cli.pipeline.driver import Driver
 from zab.cli.pipeline.job_file import JobFile, run_command
 from zab.cli.pipeline.jobs import JOBS
+from zab.cli.pipeline.prepare import prepare_command
 from zab.cli.pipeline.signatures import command_of
 
 __all__ = ["carry_out", "pipeline_app"]
 
 
-def carry_out(called: Call | JobFile) -> None:
+def carry_out(called: Call | JobFile | None) -> None:
     """What happens with what a command returns: it runs, in a session of its own."""
-    with Driver(called.spark) as driver:
+    if called is None:
+        return
+    with Driver(called.spark, called.all_read) as driver:
         code = called.run_in(driver)
     if code:
         raise typer.Exit(code)
@@ -35,3 +38,4 @@ pipeline_app: Final = typer.Typer(
 for _name, _job in JOBS.items():
     pipeline_app.command(_name)(command_of(_name, _job))
 pipeline_app.command("run")(run_command)
+pipeline_app.command("prepare")(prepare_command)

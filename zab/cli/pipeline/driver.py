@@ -12,9 +12,9 @@ answered at once. An interrupt ends the block that it comes in, whatever became 
 
 import contextlib
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from attrs import frozen
 
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 __all__ = ["Driver", "SparkOptions"]
+
+SHORT_BYTES_MAX: Final = 64 << 20
+"""Of logs and snapshots: up to which size starting Spark and planning are most of a job."""
 
 
 @frozen
@@ -39,8 +42,10 @@ class SparkOptions:
 class Driver:
     """See the module."""
 
-    def __init__(self, options: SparkOptions) -> None:
+    def __init__(self, options: SparkOptions, dirs: Sequence[str] = ()) -> None:
+        """dirs: all that the jobs will read, none if that is not known."""
         self._options = options
+        self._dirs = dirs
         self._stack = contextlib.ExitStack()
         self._interrupts: Interrupts | None = None
         self._session: SparkSession | None = None
@@ -62,7 +67,8 @@ class Driver:
             self._interrupts = self._stack.enter_context(Interrupts())
             options = self._options
             with waiting("starting Spark"):
-                session = job_session(options.url, memory=options.memory, log_level=options.log)
+                is_short = 0 < _bytes_in(self._dirs) <= SHORT_BYTES_MAX
+                session = job_session(options.url, memory=options.memory, log_level=options.log, is_short=is_short)
                 self._session = self._stack.enter_context(session)
             self._stack.enter_context(self._interrupts.cancelling(self._session.sparkContext))
             self._progress = self._stack.enter_context(StageProgress(self._session))
@@ -91,3 +97,18 @@ class Driver:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._stack.__exit__(kind, error, trace)
+
+
+def _bytes_in(dirs: Sequence[str]) -> int:
+    """Of the logs and snapshots there; 0 where that is not known. What is wrong with a directory its job will say."""
+    if not dirs:
+        return 0
+    from zab.pipeline.errors import PipelineError
+    from zab.pipeline.inventory import inventory
+
+    try:
+        found = inventory(dirs)
+    except (PipelineError, OSError):
+        return 0
+    logs = sum(log.size for member in found.members for log in member.logs)
+    return logs + sum(snapshot.size for member in found.members for snapshot in member.snapshots)

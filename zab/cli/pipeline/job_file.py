@@ -71,6 +71,12 @@ class JobFile:
     keep_going: bool
     spark: SparkOptions
 
+    @property
+    def all_read(self) -> list[str]:
+        """The directories that the jobs read; none where that is not all."""
+        each = [line.call.all_read for line in self.lines]
+        return [place for dirs in each for place in dirs] if all(each) else []
+
     def run_in(self, driver: Driver) -> int:
         """Run them in order, up to the first that does not end with 0 unless `keep_going`; returns the highest code."""
         codes: list[int] = []
@@ -184,8 +190,7 @@ def _call(words: list[str]) -> Call:
         raise
     with context:
         call: Call = command.invoke(context)
-    job, ends = call.job, call.job.ends_with
-    if ends is not None and not call.own[ends]:
-        raise ValueError(f"{name} goes on until Ctrl-C; in a file it needs --{ends}")
-    assert job is JOBS[name]
+    if call.is_endless:
+        raise ValueError(f"{name} goes on until Ctrl-C; in a file it needs --{call.job.ends_with}")
+    assert call.job is JOBS[name]
     return call
