@@ -9,6 +9,7 @@ snapshots are taken, retention removes what learners need, so that they are sent
 Times are in ticks of the run, as the limits of the protocol are, so that a run with a long tick is the same length.
 """
 
+from functools import lru_cache
 from random import Random
 
 import attrs
@@ -113,8 +114,8 @@ class Profile:
         return [ServerId(sid) for sid in range(1, self.voters + self.observers + 1)]
 
     def config(self, sid: int) -> Config:
-        """The configuration of one member, read by the server's own parser."""
-        return parse("\n".join(self._lines()), "zoo.cfg", my_id=sid)
+        """The configuration of one member, read by the server's own parser: the same file for all, as it is meant."""
+        return attrs.evolve(_read("\n".join(self._lines())), server_id=sid)
 
     def _lines(self) -> list[str]:
         settings = {
@@ -148,6 +149,11 @@ class Profile:
             lines.append(f"group.{number}={':'.join(map(str, group))}")
         lines += [f"weight.{sid}=0" for sid in sorted(self.weightless)]
         return lines
+
+
+@lru_cache(maxsize=1)
+def _read(text: str) -> Config:
+    return parse(text, "zoo.cfg", my_id=1)
 
 
 def draw(seed: int, rng: Random) -> Profile:

@@ -6,6 +6,7 @@ per client: some only read, some only write, some live on ephemerals and sequenc
 
 from __future__ import annotations
 
+from itertools import accumulate
 from random import Random
 from typing import Any, Final
 
@@ -91,6 +92,7 @@ class Requests:
         self._weights = weights if sum(weights) > 3 else [1] * len(KINDS)
         if mostly:
             self._weights[KINDS.index(mostly)] = sum(self._weights)
+        self._up_to = list(accumulate(self._weights))
 
     def first(self) -> list[tuple[int, Any]]:
         """The znodes that the other requests are about."""
@@ -98,7 +100,7 @@ class Requests:
 
     def draw(self) -> tuple[int, Any]:
         """The next request: opcode and body."""
-        (kind,) = self._rng.choices(KINDS, self._weights)
+        (kind,) = self._rng.choices(KINDS, cum_weights=self._up_to)
         opcode, body = _MAKE[kind](self)
         return int(opcode), body
 
