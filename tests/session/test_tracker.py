@@ -186,6 +186,8 @@ def test_sessions_of_a_link_that_is_gone_have_no_owner_and_those_of_others_keep_
     tracker = SessionTracker(TICK, 0)
     tracker.track(1, 400, 0, "left")
     tracker.track(2, 400, 0, "right")
+    tracker.disown("who had none")
+    assert (tracker.owner(1), tracker.owner(2)) == ("left", "right")
     tracker.disown("left")
     assert (tracker.owner(1), tracker.owner(2)) == (None, "right")
     assert tracker.admit(1, "right") is Admission.ADMITTED
