@@ -285,12 +285,24 @@ def cut_the_history_in_memory_alone(patch: Patch) -> None:
     patch.setattr(synchronization, "_cut", cut)
 
 
+def count_what_was_cut_as_durable(patch: Patch) -> None:
+    cut = synchronization._cut
+
+    def keeping(peer: PeerState, position: Position) -> None:
+        durable = peer.durable
+        cut(peer, position)
+        peer.durable = durable
+
+    patch.setattr(synchronization, "_cut", keeping)
+
+
 VARIANTS: dict[Callable[[Patch], None], tuple[Bounds, str, str]] = {
     follow_a_leader_that_is_behind: (ONE_CRASH, "", "no committed write is lost"),
     count_an_epoch_that_was_promised_to_another: (TWO_LEAVES, "", "leadership"),
     acknowledge_newleader_before_it_is_durable: (ONE_CRASH, "", ""),
     commit_without_a_quorum: (QUIET, "", "durability"),
     count_an_amnesiac: (ONE_WIPE, "", ""),
+    count_what_was_cut_as_durable: (TWO_WRITES, A_WRITE_OF_ITS_OWN, "server 3 stops at an assertion"),
     cut_the_history_in_memory_alone: (TWO_WRITES, A_WRITE_OF_ITS_OWN, "server 3 stops at an assertion"),
 }
 """Each with the world that finds it: its bounds and the steps that it begins with; and how what it finds begins."""
