@@ -35,7 +35,7 @@ from zab.host.listener import Listener
 from zab.host.loop import READ, WRITE, Loop, Watched, now_ms
 from zab.host.send_queue import SendQueue
 from zab.wire.dialect import Dialect
-from zab.wire.frames import LENGTH, FrameError, FrameReader, frame
+from zab.wire.frames import GREETING_BYTES_MAX, LENGTH, FrameError, FrameReader, frame
 from zab.wire.records import MessageError
 
 RECEIVE_BYTES = 64 << 10
@@ -44,7 +44,6 @@ RECEIVE_CALLS_MAX = 32
 RECEIVE_FEW_BYTES = 4096
 UNSENT_BYTES_MAX = 64 << 20
 GREETING_MS = 5_000
-GREETING_BYTES_MAX = 4096
 STRANGERS_MAX = 64
 CLOSING_MS = 2_000
 

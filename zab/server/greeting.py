@@ -1,9 +1,6 @@
-"""The first frame of a connection to a quorum port, in both directions.
+"""How a server greets on its quorum port, and to whom it hands a connection over.
 
-    Hello               this is server so-and-so: a quorum link from here on
-    SnapshotRequest     the sender wants a snapshot, and no link (`zab.member.snapshot_request`)
-
-Not here: the greeting of election links, which say only `Hello` (`election_links`).
+Not here: the bytes, and what they mean (`zab.member.greeting`).
 """
 
 from __future__ import annotations
@@ -13,11 +10,9 @@ from socket import socket
 
 from zab.host.links import TakeOver
 from zab.ids import ServerId
+from zab.member.greeting import GREETINGS, greeted
 from zab.member.snapshot_request import SnapshotRequest
 from zab.message import PROTOCOL_VERSION, Hello
-from zab.wire.records import Codec, MessageError
-
-_CODEC: Codec[Hello | SnapshotRequest] = Codec((Hello, SnapshotRequest))
 
 
 class Greeting:
@@ -31,15 +26,11 @@ class Greeting:
 
     def hello(self) -> bytes:
         """What this server says first."""
-        return _CODEC.encode(Hello(PROTOCOL_VERSION, self._sid))
+        return GREETINGS.encode(Hello(PROTOCOL_VERSION, self._sid))
 
     def greeted(self, payload: bytes) -> int | TakeOver:
         """See `zab.host.links.Greeted`."""
-        first = _CODEC.decode(payload)
+        first = greeted(payload, self._others)
         if isinstance(first, SnapshotRequest):
             return lambda sock: self._serve(sock, first)
-        if first.version != PROTOCOL_VERSION:
-            raise MessageError(f"server {first.sid} speaks version {first.version}, not {PROTOCOL_VERSION}")
-        if first.sid not in self._others:
-            raise MessageError(f"server {first.sid} is no other server of this ensemble")
-        return first.sid
+        return first

@@ -22,6 +22,8 @@ from typing import Final
 
 LENGTH: Final = Struct(">i")
 LENGTH_BYTES: Final = 4
+GREETING_BYTES_MAX: Final = 4096
+"""The limit for the first frame between servers, which says who speaks."""
 
 _read_length: Final = LENGTH.unpack_from
 

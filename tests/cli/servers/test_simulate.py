@@ -84,6 +84,23 @@ def test_a_block_is_run_and_counted(invoke: Callable[..., Result]) -> None:
     assert "writes acknowledged" in done.output
 
 
+def test_without_mercy_a_run_is_another_one_and_its_failure_is_replayed_so(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run("simulate", "--seed", 4, "--members", 3, "--faults", "kill") == 0
+    with_mercy = run.out
+    assert run("simulate", "--seed", 4, "--members", 3, "--faults", "kill", "--no-mercy") == 0
+    assert run.out != with_mercy
+
+    def fail(*what: object) -> None:
+        raise SafetyError("agreement", f"they differ in {what[-1]}")
+
+    monkeypatch.setattr(simulate, "run", fail)
+    assert run("simulate", "--seed", 9, "--no-mercy", "--no-shrink") == SAFETY
+    assert "mercy=False" in run.out
+    assert "zab simulate --seed 9 --no-mercy --trace" in run.out
+
+
 @pytest.mark.process
 def test_hours_go_on_with_the_next_seeds_and_count_those_that_were_done(run: Run) -> None:
     assert run("simulate", "--seed", 3, "--hours", 1e-6, "--jobs", 1, "--members", 3, "--faults", "none") == 0

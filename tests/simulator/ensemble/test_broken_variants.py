@@ -355,7 +355,7 @@ def purge_a_log_that_is_needed(patch: Patch) -> None:
 
 VARIANTS: dict[Callable[[Patch], None], int] = {
     acknowledge_before_durable: 0,
-    current_epoch_before_history: 23,
+    current_epoch_before_history: 32,
     skip_the_sync_of_the_log: 0,
     skip_the_sync_of_the_directory: 0,
     trust_what_reads_fine: 47,
@@ -373,10 +373,10 @@ VARIANTS: dict[Callable[[Patch], None], int] = {
     forget_the_touches_of_learners: 0,
     read_before_own_write: 1,
     let_moved_sessions_write: 26,
-    take_requests_to_the_next_leader: 34,
+    take_requests_to_the_next_leader: 27,
     answer_an_older_connection: 5,
     let_a_verdict_name_the_session: 127,
-    leave_outstanding_ephemerals: 8,
+    leave_outstanding_ephemerals: 26,
     truncate_in_memory_only: 158,
     replace_the_tree_under_clients: 303,
     purge_a_log_that_is_needed: 1,

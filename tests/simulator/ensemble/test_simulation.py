@@ -8,11 +8,13 @@ from collections import Counter
 import pytest
 
 from zab.cli.servers.simulate import attempt, run_block
-from zab.simulator.ensemble.profile import FAULTS
+from zab.simulator.ensemble.profile import FAULTS, SELDOM
+from zab.simulator.ensemble.scope import Scope
 from zab.simulator.ensemble.simulation import run
 
-SEEDS = 300
+SEEDS = 280
 FEW_SEEDS = 10
+MERCILESS_SEEDS = 4
 
 REACHED = (
     "leaders established",
@@ -40,8 +42,11 @@ REACHED = (
     *(f"fault: {kind}" for kind in FAULTS),
     "fault: thin_link",
     *(f"client fault: {kind}" for kind in ("leave", "move", "silent", "stall", "close")),
+    "accidents in discovery",
 )
 """A run in which nothing happens proves nothing: each of these has to happen, again and again."""
+REACHED_SELDOM = (*(f"fault: {kind}" for kind in SELDOM), "damaged histories found")
+"""These, too, in a few runs."""
 
 
 def test_the_same_seed_is_the_same_run() -> None:
@@ -93,4 +98,12 @@ def test_a_few_hundred_seeds_are_good_and_reach_what_they_are_for() -> None:
     failures = run_block(range(SEEDS), 2, keep_going=False, reached=reached)
     assert not failures, f"zab simulate --seed {failures[0].seed}: {failures[0].text}"
     seldom = {what: reached[what] for what in REACHED if reached[what] < 20}
+    seldom |= {what: reached[what] for what in REACHED_SELDOM if reached[what] < 3}
     assert not seldom
+
+
+def test_without_mercy_a_few_seeds_are_good_and_nothing_comes_back() -> None:
+    runs = [attempt(seed, scope=Scope(mercy=False)) for seed in range(MERCILESS_SEEDS)]
+    assert [result.failure for result in runs] == [None] * MERCILESS_SEEDS
+    lasting = [result.report.profile.is_merciless for result in runs if result.report is not None]
+    assert lasting == [True] * MERCILESS_SEEDS

@@ -127,3 +127,13 @@ def test_the_sync_of_one_directory_is_none_of_another() -> None:
         assert disk.list("") == ["above"]
         found.add(disk.exists(FILE))
     assert found == {True, False}
+
+
+def test_what_an_operator_puts_back_is_there_for_good_and_nothing_else_is(disk: FaultyDisk) -> None:
+    made(disk, b"before")
+    image = disk.image()
+    made(disk, b"after")
+    disk.open_append("d/other", create=True).write(b"x")
+    disk.restore(image)
+    disk.crash(Random(0))
+    assert disk.image() == {FILE: b"before"}

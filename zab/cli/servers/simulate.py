@@ -7,6 +7,7 @@
     zab simulate --both-judges          judge that by `zab pipeline history` too
     zab simulate --hours 8              fresh seeds for so long
     zab simulate --members 7 --faults kill,partition
+    zab simulate --no-mercy             mend nothing that lasts, and judge safety alone
     zab simulate --seed N --keep PART   of one run, the part that is left of it after shrinking
 
 Exit codes: 0 every run was good, 1 the code under test crashed (an exception that is none of those below), 3 safety:
@@ -140,6 +141,7 @@ def simulate_command(
     keep: Annotated[
         str | None, typer.Option("--keep", metavar="PART", help="Only this part of the run, as shrinking printed it.")
     ] = None,
+    no_mercy: Annotated[bool, typer.Option("--no-mercy", help="Mend nothing; judge safety alone.")] = False,
 ) -> None:
     """Exit codes: 0 good, 1 the code crashed, 3 a promise was broken, 4 no progress, 5 undecided."""
     is_one = hours is None and seeds in (None, 1)
@@ -150,7 +152,7 @@ def simulate_command(
         raise typer.BadParameter("--hours goes on as long as it says, whatever --seeds says: give one of them")
     if hours is not None and not hours > 0:
         raise typer.BadParameter(f"{hours:g} hours is no time", param_hint="--hours")
-    scope = _scope(members, faults, keep)
+    scope = _scope(members, faults, keep, mercy=not no_mercy)
     if both_judges or history is not None:
         recorded.demand_extra("--both-judges" if both_judges else "--history")
     reached: Counter[str] = Counter()
@@ -175,14 +177,14 @@ def simulate_command(
         raise typer.Exit(next(code for code in _GRAVITY if code in codes))
 
 
-def _scope(members: int | None, faults: str | None, keep: str | None) -> Scope:
+def _scope(members: int | None, faults: str | None, keep: str | None, *, mercy: bool) -> Scope:
     names = None if faults is None else tuple(name.strip() for name in faults.split(",") if name.strip() != NOTHING)
     try:
         kept = None if keep is None else Kept.parse(keep)
     except ScopeError as error:
         raise typer.BadParameter(str(error), param_hint="--keep") from None
     try:
-        return Scope(members, names, kept)
+        return Scope(members, names, kept, mercy)
     except ScopeError as error:
         raise typer.BadParameter(str(error)) from None
 
@@ -320,6 +322,8 @@ def _command(seed: int, scope: Scope) -> str:
         words.append(f"--members {scope.members}")
     if scope.faults is not None:
         words.append(f"--faults {','.join(scope.faults) or NOTHING}")
+    if not scope.mercy:
+        words.append("--no-mercy")
     if scope.kept is not None:
         words.append(f"--keep '{scope.kept}'")
     return " ".join([*words, "--trace"])

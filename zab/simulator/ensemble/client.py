@@ -64,7 +64,7 @@ class Client:
         self._timeout_ms = profile.session_ticks * profile.tick_ms
         self._is_impatient = profile.focus == "returning"
         """It goes back and forth between two servers, and does not wait for an answer."""
-        self._servers = rng.sample(profile.sids, 2) if self._is_impatient else profile.sids
+        self._servers = rng.sample(profile.sids, 2) if self._is_impatient else []
         self.session = 0
         self._password = NO_PASSWORD
         self._xid = 0
@@ -105,7 +105,10 @@ class Client:
         if self._link is not None or self.is_silent:
             return
         self._attempt += 1
-        sid = self._servers[self._attempt % 2] if self._is_impatient else self._rng.choice(self._servers)
+        if self._is_impatient and self.has_faults:
+            sid = self._servers[self._attempt % 2]
+        else:
+            sid = self._rng.choice(self._profile.sids)
         there = self._ensemble.network.delay(self.number, sid)
         self._schedule.after(there, self._knock, sid, self._attempt)
 

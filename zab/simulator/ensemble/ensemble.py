@@ -29,7 +29,7 @@ class Ensemble:
         self.network = Network(schedule, rng, profile.latency_us, profile.jitter_us)
         world = World(schedule, self.network, trace, profile.turn_us)
         self.machines = {
-            sid: MemberMachine(world, profile, sid, Random(f"{profile.seed}/machine/{sid}"), self._boot)
+            sid: MemberMachine(world, profile, sid, Random(f"{profile.seed}/machine/{sid}"), self._boot, observer.count)
             for sid in profile.sids
         }
         observer.watch(quorum_of(next(iter(self.machines.values())).config), profile.sids, self.process)

@@ -1,8 +1,8 @@
 """What goes wrong: one thing after the other, as the profile's weights say, and each is over some time later.
 
-Every fault is within what the service promises to bear, so that any failure is a bug: what was durable is never
-damaged, and never are so many members wiped that what was acknowledged may be gone (B4 rollbacks): those that are
-synchronized, by what is on their disks, stay a quorum.
+Every fault is within what the service promises to bear, so that any failure is a bug: `losses` says how much of what
+was durable may be lost. Without mercy what lasts is never over: a network that is cut or slow, a disk that is slow,
+full or hangs, a machine that is down. What is momentary still passes: a process that ended starts, a pause ends.
 
     kill, power, blackout     the process of a member ends; its machine loses its power; all machines do
     outage                    a machine stays down for long, so that the others go on without it
@@ -19,14 +19,25 @@ synchronized, by what is on their disks, stay a quorum.
     wipe                      a disk is replaced by an empty one, in some runs with a file `initialize` that lies
     wrong_tree                a tree in memory becomes another one, as long as a quorum has the right one; sometimes no
                               snapshot of that member can be read, either, until it is started again
-    depose                    the leader is cut off from everybody else for long enough, while it goes on serving
-    clients
+    depose                    the leader is cut off from all others for long enough, while it goes on serving clients
+    bit_flip                  one bit of a file is another one, of a running or a stopped member
+    misdirected_write         a block is not where it was written, and is where it was not
+    rollback                  a directory is put back to what it was earlier, and the member starts from that
+    full_disk                 no more than a few hundred bytes fit on a disk, until all other faults are over and all
+                              others have gone on without it
+    hung_disk                 a disk finishes no work any more, as long
+    stranger                  somebody who is no member says something at a quorum port
+    bridge                    two groups that do not hear each other, and one member that hears both
+    one_sided_loss            one side of the connections between two members is gone, the other one does not know
+    race                      the next member that comes into discovery or synchronization ends, stands still or loses a
+                              connection there
 """
 
 from __future__ import annotations
 
 import errno
 from collections.abc import Callable, Sequence
+from functools import partial
 from random import Random
 from typing import Any, Final
 
@@ -35,11 +46,16 @@ import attrs
 from datatree.log.epochs import INITIALIZE
 from datatree.snapshot import snapshot_files, snapshot_path
 from zab.ids import ServerId
+from zab.member.greeting import greeted
 from zab.member.restore import quorum_of
 from zab.simulator.ensemble.client import Client
+from zab.simulator.ensemble.disk_faults import flip_a_bit, misdirect_a_block, roll_back
 from zab.simulator.ensemble.ensemble import Ensemble
+from zab.simulator.ensemble.losses import Losses
 from zab.simulator.ensemble.machine import MemberMachine
+from zab.simulator.ensemble.process import MemberProcess
 from zab.simulator.ensemble.spoiled import is_spoiled, spoil
+from zab.simulator.ensemble.strangers import said
 from zab.simulator.world.schedule import MS
 
 PURGE_TICKS: Final = 3
@@ -82,6 +98,7 @@ class Faults:
         self.happened: list[Happened] = []
         """What has happened so far."""
         self._is_over = False
+        self._losses = Losses(ensemble)
         self._spoiled_at: set[tuple[ServerId, int]] = set()
 
     def start(self) -> None:
@@ -131,8 +148,13 @@ class Faults:
         if not self._is_over:
             self._ensemble.schedule.after(self._profile.tick_us * PURGE_TICKS, self._purge)
 
+    def _mend_after(self, delay: int, mend: Callable[[], None]) -> None:
+        """What lasts is over then. Without mercy it never is."""
+        if not self._profile.is_merciless:
+            self._ensemble.schedule.after(delay, mend)
+
     def end(self) -> None:
-        """Nothing goes wrong any more, and what is down is started."""
+        """Nothing goes wrong any more, and what is down is started. Disks that are full or hang stay so."""
         self._is_over = True
         self._ensemble.network.heal()
         for machine in self._ensemble.machines.values():
@@ -143,13 +165,20 @@ class Faults:
             machine.disk.fail_after(None)
             process = self._ensemble.process(machine.number)
             if process is not None:
-                process.calls_left = None
+                process.ambush = process.calls_left = None
                 process.paused_until = 0
             else:
                 machine.start_after(0)
         for client in self._clients:
             client.has_faults = False
             client.wake()
+
+    def mend_disks(self) -> bool:
+        """Disks that are full or hang take all again: whether there was one."""
+        impaired = [machine for machine in self._ensemble.machines.values() if machine.is_impaired]
+        for machine in impaired:
+            machine.mend()
+        return bool(impaired)
 
     # ------------------------------------------------------------------------------------------------------- processes
 
@@ -182,7 +211,7 @@ class Faults:
             machine.stays_down = False
             machine.start()
 
-        self._ensemble.schedule.after(int(self._profile.tick_us * 25 * self._rng.random()), repair)
+        self._mend_after(int(self._profile.tick_us * 25 * self._rng.random()), repair)
         return True
 
     def _kill_at_effect(self) -> bool:
@@ -227,19 +256,40 @@ class Faults:
         def mend() -> None:
             machine.disk_us = self._profile.disk_us
 
-        self._ensemble.schedule.after(self._ticks(15), mend)
+        self._mend_after(self._ticks(15), mend)
         return True
 
     def _wipe(self) -> bool:
         machine = self._victim()
-        left = {sid for sid, other in self._ensemble.machines.items() if other.is_synchronized and other is not machine}
-        if not quorum_of(machine.config).contains(left):
+        if not self._losses.may_do_without(machine):
             return False
         machine.stop(with_power=True)
-        machine.disk.lose_everything()
+        machine.lose_everything()
         if self._profile.marks_the_wiped:
             machine.disk.replace(INITIALIZE, b"")
-        machine.is_wiped = True
+        return True
+
+    def _bit_flip(self) -> bool:
+        return flip_a_bit(self._victim(), self._losses, self._rng)
+
+    def _misdirected_write(self) -> bool:
+        return misdirect_a_block(self._victim(), self._losses, self._rng)
+
+    def _rollback(self) -> bool:
+        return roll_back(self._ensemble.machines.values(), self._losses, self._rng)
+
+    def _full_disk(self) -> bool:
+        machine = self._victim()
+        if machine.is_impaired or not self._losses.may_do_without(machine):
+            return False
+        machine.fill(self._rng.choice((0, 100, 500)))
+        return True
+
+    def _hung_disk(self) -> bool:
+        machine = self._victim()
+        if machine.is_impaired or not self._losses.may_do_without(machine):
+            return False
+        machine.hangs = True
         return True
 
     # --------------------------------------------------------------------------------------------------------- network
@@ -268,6 +318,62 @@ class Faults:
             pairs = [(one, two) for one in sids for two in sids if one in group and two not in group]
         self._block([*pairs, *((two, one) for one, two in pairs)])
         return bool(pairs)
+
+    def _stranger(self) -> bool:
+        process = self._ensemble.process(self._victim().number)
+        if process is None:
+            return False
+        others = [sid for sid in self._profile.sids if sid != process.sid]
+        data = said(self._rng, process.sid, others)
+        process.links.hear_stranger(data, partial(greeted, others=others), self._ticks(5))
+        return True
+
+    def _bridge(self) -> bool:
+        sids = self._rng.sample(self._profile.sids, len(self._profile.sids))
+        place = self._rng.randrange(2, len(sids))
+        pairs = [(one, two) for one in sids[1:place] for two in sids[place:]]
+        self._block([*pairs, *((two, one) for one, two in pairs)])
+        return bool(pairs)
+
+    def _one_sided_loss(self) -> bool:
+        one, two = self._two()
+        process = self._ensemble.process(one)
+        if process is None:
+            return False
+        process.links.lose_side(two)
+        return True
+
+    def _race(self) -> bool:
+        processes = self._ensemble.processes
+        rng = Random(self._rng.getrandbits(64))
+
+        def accident(process: MemberProcess) -> None:
+            for other in processes:
+                other.ambush = None
+            self._ensemble.observer.count("accidents in discovery")
+            rng.choice(_ACCIDENTS)(self, process, rng)
+
+        for process in processes:
+            process.ambush = partial(accident, process)
+        return bool(processes)
+
+    def _ends(self, process: MemberProcess, rng: Random) -> None:
+        process.calls_left = rng.randrange(CALLS_MAX)
+
+    def _loses_power(self, process: MemberProcess, rng: Random) -> None:
+        process.machine.disk.crash_after(rng.randrange(1, 12))
+
+    def _stands_still(self, process: MemberProcess, rng: Random) -> None:
+        process.pause(int(self._profile.tick_us * 2 * self._profile.init_limit * rng.random() ** 2))
+
+    def _loses_a_connection(self, process: MemberProcess, rng: Random) -> None:
+        other = rng.choice([sid for sid in self._profile.sids if sid != process.sid])
+        delay = int(self._profile.latency_us * 4 * rng.random())
+        process.later(delay, process.links.break_off_all, other)
+
+    def _is_cut_off_from_one(self, process: MemberProcess, rng: Random) -> None:
+        other = rng.choice([sid for sid in self._profile.sids if sid != process.sid])
+        self._block([(process.sid, other), (other, process.sid)])
 
     def _one_way(self) -> bool:
         self._block([self._two()])
@@ -315,7 +421,7 @@ class Faults:
             for pair in pairs:
                 network.unblock(*pair)
 
-        self._ensemble.schedule.after(self._profile.tick_us * ticks_min + self._ticks(20), heal)
+        self._mend_after(self._profile.tick_us * ticks_min + self._ticks(20), heal)
         self._ensemble.schedule.after(self._profile.tick_us * 10, self._give_up, pairs)
 
     def _give_up(self, pairs: list[tuple[ServerId, ServerId]]) -> None:
@@ -353,7 +459,7 @@ class Faults:
             for pair in pairs:
                 slow.pop(pair, None)
 
-        self._ensemble.schedule.after(duration, mend)
+        self._mend_after(duration, mend)
 
 
 _CAUSE: Final[dict[str, Callable[[Faults], bool]]] = {
@@ -375,4 +481,20 @@ _CAUSE: Final[dict[str, Callable[[Faults], bool]]] = {
     "wipe": Faults._wipe,
     "wrong_tree": Faults._wrong_tree,
     "depose": Faults._depose,
+    "bit_flip": Faults._bit_flip,
+    "misdirected_write": Faults._misdirected_write,
+    "rollback": Faults._rollback,
+    "full_disk": Faults._full_disk,
+    "hung_disk": Faults._hung_disk,
+    "stranger": Faults._stranger,
+    "bridge": Faults._bridge,
+    "one_sided_loss": Faults._one_sided_loss,
+    "race": Faults._race,
 }
+_ACCIDENTS: Final = (
+    Faults._ends,
+    Faults._loses_power,
+    Faults._stands_still,
+    Faults._loses_a_connection,
+    Faults._is_cut_off_from_one,
+)

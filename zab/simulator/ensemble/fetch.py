@@ -93,6 +93,8 @@ class Fetching:
             self._process.later(0, self._close)
 
     def _close(self) -> None:
+        if self._process.machine.hangs:
+            return
         with self._process.ends_by(PowerLossError, OSError):
             self._fetch.close()
 
@@ -102,8 +104,8 @@ class Fetching:
         return delay + (size_bytes * MS // bytes_per_ms if bytes_per_ms else 0)
 
     def _do(self, step: Callable[[], None]) -> None:
-        """Take a step, unless all is over; an error of the disk ends the process."""
-        if self._is_over:
+        """Take a step, unless all is over; an error of the disk ends the process, and one that hangs ends the fetch."""
+        if self._is_over or self._process.machine.hangs:
             return
         with self._process.ends_by(PowerLossError, OSError):
             try:

@@ -1,21 +1,26 @@
 """The machine of one member: what is on its disk, and the configuration of its place in the ensemble.
 
-A start recovers what is on the disk; a disk may fail in that too. Recovery that reports damage is a failure of the run:
-no fault here damages what was durable.
+A start recovers what is on the disk; a disk may fail in that too. Recovery that reports damage where no fault did any
+is a failure of the run. Where one did, the operator does as the message of the server says: the disk is replaced by an
+empty one, and the member starts again; without mercy the member stays down. `losses` has what faults may do to a disk.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from random import Random
+from typing import Final
 
-from datatree.log.epochs import INITIALIZE, load_epochs, load_member
+from datatree.log.epochs import ACCEPTED_EPOCH, CURRENT_EPOCH, DIRECTORY, INITIALIZE, MEMBER, load_epochs, load_member
 from datatree.recovery.recover import Recovered, recover
 from zab.ids import ServerId
 from zab.simulator.ensemble.profile import Profile
-from zab.simulator.world.disk import PowerLossError
+from zab.simulator.world.disk import CAPACITY_BYTES, PowerLossError
 from zab.simulator.world.machine import Machine, Running, World
 from zab.simulator.world.verdict import SafetyError
+
+PROMISES: Final = frozenset(f"{DIRECTORY}/{name}" for name in (ACCEPTED_EPOCH, CURRENT_EPOCH, MEMBER))
+"""The files without which a member is an amnesiac."""
 
 
 class MemberMachine(Machine):
@@ -30,6 +35,7 @@ class MemberMachine(Machine):
         sid: ServerId,
         rng: Random,
         boot: Callable[[MemberMachine, Recovered], Running],
+        count: Callable[[str], None],
     ) -> None:
         def recover_and_boot() -> Running | None:
             recovered = self._recover()
@@ -50,11 +56,54 @@ class MemberMachine(Machine):
             self.disk.replace(INITIALIZE, b"")
         self.is_wiped = False
         """It lost its data, and was not synchronized since."""
+        self.has_forgotten = False
+        """Its disk is whole, and may hold less than its member said before it stopped."""
+        self.damaged = set[str]()
+        """The files on its disk in which some bytes are not what was written there."""
+        self.is_damaged_at_end = False
+        """They are where the next start may take them for torn."""
+        self.is_full = False
+        """Nothing fits on its disk any more."""
+        self.backup: dict[str, bytes] | None = None
+        """What was on its disk once, for an operator who restores it."""
+        self._is_merciless = profile.is_merciless
+        self._count = count
 
     @property
     def is_synchronized(self) -> bool:
         """What is on its disk says that it may be counted (B1 member record)."""
         return load_member(self.disk) is not None and load_epochs(self.disk) is not None
+
+    @property
+    def has_been_synchronized(self) -> bool:
+        """The same, or would if nobody had damaged it since."""
+        return self.is_synchronized or bool(self.damaged & PROMISES)
+
+    @property
+    def is_impaired(self) -> bool:
+        """Its disk takes nothing any more."""
+        return self.is_full or self.hangs
+
+    def fill(self, room_bytes: int) -> None:
+        """So much fits on its disk from now on."""
+        self.is_full = True
+        self.disk.capacity_bytes -= self.disk.free_bytes() - room_bytes
+
+    def mend(self) -> None:
+        """Its disk takes all again. A process that waited for it is gone: nothing else ends such a wait."""
+        self.is_full = False
+        self.disk.capacity_bytes = CAPACITY_BYTES
+        if self.hangs:
+            self.hangs = False
+            self.stop(with_power=True)
+            self.start_after(0)
+
+    def lose_everything(self) -> None:
+        """Its disk is replaced by an empty one."""
+        self.disk.lose_everything()
+        self.is_wiped = True
+        self.damaged.clear()
+        self.is_damaged_at_end = self.has_forgotten = False
 
     def _recover(self) -> Recovered | None:
         trace = self.world.trace
@@ -69,6 +118,19 @@ class MemberMachine(Machine):
             return None
         if recovered.damage:
             damage = "; ".join(map(str, recovered.damage))
-            raise SafetyError("recovery", f"server {self.number} finds damage: {damage}")
+            if not self.damaged:
+                raise SafetyError("recovery", f"server {self.number} finds damage: {damage}")
+            trace.say(str(self.number), f"finds damage: {damage}")
+            self._count("damaged histories found")
+            if self._is_merciless:
+                self.stays_down = True
+            else:
+                self.lose_everything()
+            return None
+        if recovered.amnesiac and self.damaged & PROMISES:
+            self.is_wiped = True
+            self.damaged -= PROMISES
+        self.has_forgotten |= self.is_damaged_at_end
+        self.is_damaged_at_end = False
         trace.mark(self.number, self.disk.operations)
         return recovered

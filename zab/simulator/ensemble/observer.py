@@ -8,6 +8,7 @@ It keeps what concerns members (what concerns clients is in `session_checker`):
                                     whenever a mark moves, a quorum has it on disk
     digests                         equal zxid, equal digest: on every member, live, recovered or installed
     snapshots                       equal zxid, equal bytes: on every member
+    rollbacks                       a leader counts nobody who has less than it has acknowledged to that leader
     sessions                        a leader proposes the end of a session only after its full timeout without input
                                     that was processed
     whole state                     now and then, and at the end: each tree against the model, znode by znode
@@ -33,6 +34,7 @@ from zab.ids import ServerId
 from zab.member.connection import Stage
 from zab.member.inputs import ClientBytes, Input
 from zab.quorum import Quorum
+from zab.roles import Leading
 from zab.simulator.ensemble.history import History
 from zab.simulator.ensemble.model import Model
 from zab.simulator.ensemble.process import MemberProcess
@@ -86,6 +88,8 @@ class Observer:
         """What the digest of a tree is higher by that was made wrong on purpose."""
         self._snapshots: dict[int, bytes] = {}
         self._heard: dict[MemberProcess, Heard] = {}
+        self._acknowledged: dict[MemberProcess, tuple[Leading, dict[int, int]]] = {}
+        """What learners have acknowledged to a leader, as long as it is one."""
 
     def watch(
         self, quorum: Quorum, sids: Sequence[ServerId], process: Callable[[ServerId], MemberProcess | None]
@@ -113,9 +117,12 @@ class Observer:
     def process_started(self, process: MemberProcess, recovered: Recovered) -> None:
         """A process has recovered what was on its disk."""
         machine, promises = process.machine, self._promises[process.sid]
-        if machine.is_wiped:
-            promises = self._promises[process.sid] = Promises(lost=max(promises.lost, promises.durable))
         accepted, current = recovered.epochs or (0, 0)
+        if machine.is_wiped or machine.has_forgotten:
+            lost = max(promises.lost, promises.durable)
+            promises = Promises(saved_epoch=current, is_cut=machine.has_forgotten, lost=lost)
+            self._promises[process.sid] = promises
+            machine.has_forgotten = False
         if not promises.is_cut and recovered.last[0] < self._initial.get(current, 0):
             reason = (
                 f"server {process.sid} is in epoch {current} without its initial history, at {recovered.last[0]:#x}"
@@ -141,11 +148,13 @@ class Observer:
         """Its process is gone; its disk is as it was."""
         self._promises[process.sid].durable = process.durable
         self._heard.pop(process, None)
+        self._acknowledged.pop(process, None)
         self.count("power lost" if with_power else "killed")
 
-    def _durable(self, sid: ServerId) -> int:
-        process, promises = self._process(sid), self._promises[sid]
-        return max(promises.lost, promises.durable if process is None else process.durable)
+    def durable(self, sid: ServerId) -> int:
+        """Where its log ends, durably; while it has no process: where it ended."""
+        process = self._process(sid)
+        return self._promises[sid].durable if process is None else process.durable
 
     # --------------------------------------------------------------------------------------------------------- the peer
 
@@ -155,6 +164,9 @@ class Observer:
             self.history.starts_at(process.sid, event.zxid, event.chain, [])
             process.delivered.clear()
             self.counts["snapshots installed"] += 1
+        elif isinstance(event, ev.MessageReceived):
+            if process.peer.leading is not None:
+                self._leader_heard(process, process.peer.leading, event)
         elif isinstance(event, ev.MemberSaved):
             process.machine.is_wiped = False
         elif isinstance(event, ev.EpochsSaved) and event.current > self._promises[process.sid].saved_epoch:
@@ -186,6 +198,26 @@ class Observer:
                 self._promises[process.sid].logged = 0
                 self._promises[process.sid].is_cut = True
 
+    def _leader_heard(self, process: MemberProcess, leading: Leading, event: ev.MessageReceived) -> None:
+        """A leader was told something on this link: if it is less than what it was told before, it does not count."""
+        handler = leading.handlers.get(event.link)
+        if handler is None:
+            return
+        known_to, acknowledged = self._acknowledged.get(process, (leading, {}))
+        if known_to is not leading:
+            acknowledged = {}
+        self._acknowledged[process] = leading, acknowledged
+        if isinstance(event.message, msg.AckEpoch):
+            before = acknowledged.get(handler.sid, 0)
+            if event.message.zxid < before and not handler.amnesiac:
+                reason = (
+                    f"leader {process.sid} counts server {handler.sid} at {event.message.zxid:#x}, after {before:#x}"
+                )
+                raise SafetyError("rollbacks", reason)
+            self.counts["rollbacks noticed"] += event.message.zxid < before
+        elif isinstance(event.message, msg.Ack):
+            acknowledged[handler.sid] = max(acknowledged.get(handler.sid, 0), handler.acked)
+
     def _sent(self, process: MemberProcess, message: msg.Message) -> None:
         promises, peer = self._promises[process.sid], process.peer
         if isinstance(message, msg.Ack):
@@ -194,11 +226,11 @@ class Observer:
             if not counter_of(message.zxid):
                 promises.current_epoch = max(promises.current_epoch, message.epoch)
                 is_readmitted_later = peer.amnesiac and not peer.following.is_founder
-                if not process.machine.is_synchronized and not is_readmitted_later:
+                if not process.machine.has_been_synchronized and not is_readmitted_later:
                     reason = f"server {process.sid} acknowledges NEWLEADER of {message.epoch} without a member record"
                     raise SafetyError("durability", reason)
         elif isinstance(message, msg.Readmitted):
-            if not process.machine.is_synchronized:
+            if not process.machine.has_been_synchronized:
                 raise SafetyError("durability", f"server {process.sid} is readmitted without a member record")
         elif isinstance(message, msg.AckEpoch):
             assert peer.following is not None
@@ -228,7 +260,7 @@ class Observer:
                         self._expires(process, heard, txn.session)
 
     def _mark_moved(self, process: MemberProcess, zxid: int) -> None:
-        holders = {sid for sid in self._promises if self._durable(sid) >= zxid}
+        holders = {sid for sid, promises in self._promises.items() if max(promises.lost, self.durable(sid)) >= zxid}
         if not self._quorum.contains(holders):
             reason = f"server {process.sid} takes {zxid:#x} for committed; it is on the disks of {sorted(holders)} only"
             raise SafetyError("durability", reason)

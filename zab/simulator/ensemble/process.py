@@ -37,6 +37,7 @@ from zab.simulator.world.process import Process
 from zab.simulator.world.schedule import MS
 from zab.simulator.world.sockets import ClientSockets
 from zab.simulator.world.verdict import SafetyError
+from zab.states import DISCOVERY, SYNCHRONIZATION
 
 
 class Judges(Protocol):
@@ -94,6 +95,10 @@ class Operator:
 
     def role_changed(self, effect: ev.RoleChanged) -> None:
         self._process.called()
+        if effect.phase in (DISCOVERY, SYNCHRONIZATION):
+            ambush, self._process.ambush = self._process.ambush, None
+            if ambush is not None:
+                ambush()
 
     def stop(self, reason: str) -> None:
         raise SafetyError("no member halts", f"server {self._process.sid}: {reason}")
@@ -144,6 +149,8 @@ class MemberProcess(Process):
         self.turn = Turn(self.member, ports)
         self.delivered: deque[int] = deque()
         """Batch ends that were delivered to the member, and that the judges have not seen applied."""
+        self.ambush: Callable[[], None] | None = None
+        """Called once, when it comes into discovery or synchronization."""
 
     @property
     def peer(self) -> Peer:

@@ -41,14 +41,27 @@ FAULTS = (
 CLIENT_FAULTS = ("leave", "move", "silent", "stall", "close")
 """What a client may do wrong."""
 
+SELDOM = (
+    "bit_flip",
+    "misdirected_write",
+    "rollback",
+    "full_disk",
+    "hung_disk",
+    "stranger",
+    "bridge",
+    "one_sided_loss",
+)
+"""The same; most runs have none of these, so that they get far."""
+
 _ALWAYS_POSSIBLE = ("kill", "power", "partition")
 _FOCUSED = {
     "lagging": {"thin_link": 6, "outage": 1, "pause": 1},
     "deposing": {"depose": 1},
     "crashing": {"power_at_operation": 6, "disk_error": 2, "kill": 1, "reset": 1},
     "returning": {"slow_link": 6, "reset": 1, "kill": 1},
+    "racing": {"race": 8, "depose": 2, "kill": 1, "reset": 1},
 }
-FAULT_NAMES = frozenset({*FAULTS, *CLIENT_FAULTS, *(kind for kinds in _FOCUSED.values() for kind in kinds)})
+FAULT_NAMES = frozenset({*FAULTS, *SELDOM, *CLIENT_FAULTS, *(kind for kinds in _FOCUSED.values() for kind in kinds)})
 """All of them; some happen only in runs that have a focus."""
 
 
@@ -98,11 +111,14 @@ class Profile:
     """`deposing`: leaders are cut off, again and again, while clients ask for little else than syncs and writes.
     `crashing`: power goes at operations of disks, again and again. `returning`: links are slow, and clients go back and
     forth between two servers, impatiently. `lagging`: links are thin, epochs are short, and leaders keep little, so
-    that who lags needs a snapshot. Most runs have none: anything may happen in them."""
+    that who lags needs a snapshot. `racing`: who comes into discovery or synchronization has an accident there, again
+    and again. Most runs have none: anything may happen in them."""
     markers: frozenset[int]
     """Voters whose operators say, with the file `initialize`, that they never had data: before their first start."""
     marks_the_wiped: bool
     """The operators say so of wiped members, too. It is not true, and must not matter."""
+    is_merciless: bool = False
+    """What lasts is never mended, and more disks may be lost than an ensemble can go on without."""
 
     @property
     def tick_us(self) -> int:
@@ -158,6 +174,32 @@ def _read(text: str) -> Config:
 
 def draw(seed: int, rng: Random) -> Profile:
     """The profile of a seed."""
+    return _with_seldom(_draw(seed, rng), rng)
+
+
+def _with_seldom(profile: Profile, rng: Random) -> Profile:
+    """The same with what most runs do not have."""
+    if not profile.focus and rng.random() < 0.08:
+        return attrs.evolve(profile, focus="racing", faults=_FOCUSED["racing"])
+    if not profile.focus and not profile.groups and rng.random() < 0.06:
+        profile = attrs.evolve(profile, voters=7)
+    if not profile.focus and rng.random() < 0.5:
+        seldom = {kind: rng.choice((2, 5, 10)) for kind in SELDOM if rng.random() < 0.4}
+        profile = attrs.evolve(profile, faults={**profile.faults, **seldom})
+    return profile
+
+
+def without_mercy(profile: Profile) -> Profile:
+    """The same run for longer, with more time between two faults: nothing that lasts is mended in it."""
+    return attrs.evolve(
+        profile,
+        is_merciless=True,
+        fault_ticks=profile.fault_ticks * 3,
+        fault_gap_us=profile.fault_gap_us * 2,
+    )
+
+
+def _draw(seed: int, rng: Random) -> Profile:
     groups: tuple[tuple[int, ...], ...] = ()
     weightless = frozenset[int]()
     voters = rng.choice((3, 3, 3, 5))

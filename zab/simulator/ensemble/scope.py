@@ -1,6 +1,7 @@
 """How much of a seed's run there is: all that the seed decides, or only some of it.
 
     members, faults     so many voters, and nothing goes wrong but this
+    mercy               without it, nothing that lasts is mended
     kept                of a run that failed, the part that it needs to fail: how long things go wrong, which of the
                         faults, which clients, and which of their requests
 
@@ -20,7 +21,7 @@ from typing import Final
 
 import attrs
 
-from zab.simulator.ensemble.profile import CLIENT_FAULTS, FAULT_NAMES, Profile
+from zab.simulator.ensemble.profile import CLIENT_FAULTS, FAULT_NAMES, Profile, without_mercy
 
 MEMBERS_MAX: Final = 15
 """A run of more voters takes minutes."""
@@ -75,6 +76,8 @@ class Scope:
     members: int | None = None
     faults: tuple[str, ...] | None = None
     kept: Kept | None = None
+    mercy: bool = True
+    """What lasts is mended, and then everything has to come back."""
 
     def __attrs_post_init__(self) -> None:
         if self.members is not None and not (3 <= self.members <= MEMBERS_MAX and self.members % 2):
@@ -95,6 +98,8 @@ class Scope:
                 faults={name: profile.faults.get(name, 1) for name in wanted if name not in CLIENT_FAULTS},
                 client_faults={name: profile.client_faults.get(name, 1) for name in wanted if name in CLIENT_FAULTS},
             )
+        if not self.mercy:
+            profile = without_mercy(profile)
         return profile if self.kept is None else attrs.evolve(profile, fault_ticks=self.kept.ticks)
 
     @property

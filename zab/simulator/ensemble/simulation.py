@@ -4,10 +4,13 @@
 
 1. Members start empty, and clients begin. For the profile's time, faults happen. Every checker looks at every event.
 2. The faults end, everybody is started, and clients behave. Within `RECOVERY_TICKS` every member has to serve, a write
-   of every client has to succeed, and all trees have to be equal. That is liveness; the same checkers go on.
+   of every client has to succeed, and all trees have to be equal. That is liveness; the same checkers go on. Disks that
+   are full or hang stay so at first: within the same time the others have to go on without them.
 3. Clients fall silent. Within their timeout and some ticks every session has to be closed, and its ephemerals gone; and
    so have znodes whose TTL is over.
 4. What clients asked and were told is judged once more, by that alone: `linearizability`.
+
+Without mercy phases 2 and 3 are left out: what lasts is never mended, and only safety is judged.
 
 A run raises `SafetyError`, `LivenessError`, `UndecidedError`, or whatever the code under test raised; `Report` is that
 of a run that was good. The same seed is the same run, bit for bit, in any process; `Report.hash` says so.
@@ -116,10 +119,8 @@ class Simulation:
             client.start()
         self.faults.start()
         self._advance(self.profile.fault_ticks)
-        self.trace.say("!", "the faults are over")
-        self.faults.end()
-        self._recover()
-        self._fall_silent()
+        if not self.profile.is_merciless:
+            self._come_back()
         self.observer.compare_trees()
         return Report(
             self.profile.seed,
@@ -150,20 +151,37 @@ class Simulation:
         if not holds():
             raise LivenessError(f"{ticks} ticks after the faults: {what()}")
 
-    def _recover(self) -> None:
-        """Phase 2."""
-        clients = self.clients
-        for client in clients:
+    def _come_back(self) -> None:
+        """Phases 2 and 3."""
+        self.trace.say("!", "the faults are over")
+        self.faults.end()
+        for client in self.clients:
             client.is_asking = False
-        goal = {client: client.acknowledged_count + 1 for client in clients}
+        if any(machine.is_impaired for machine in self.ensemble.machines.values()):
+            self._until_all_wrote(self._does_without_impaired)
+            self.faults.mend_disks()
+        self._until_all_wrote(self._is_whole)
+        self._fall_silent()
+
+    def _until_all_wrote(self, holds: Callable[[], bool]) -> None:
+        """Until a write of every client has succeeded, and this holds."""
+        goal = {client: client.acknowledged_count + 1 for client in self.clients}
 
         def progress() -> bool:
-            waiting = [client for client in clients if client.acknowledged_count < goal[client]]
+            waiting = [client for client in self.clients if client.acknowledged_count < goal[client]]
             for client in waiting:
                 client.write()
-            return not waiting and self._is_whole()
+            return not waiting and holds()
 
         self._until(progress, RECOVERY_TICKS, self._state)
+
+    def _does_without_impaired(self) -> bool:
+        """Whether no member serves that could not write down what it has (C4 stalled disk)."""
+        return not any(
+            process.member.serving and process.peer.durable < process.peer.history.last[0]
+            for process in self.ensemble.processes
+            if process.machine.is_impaired
+        )
 
     def _is_whole(self) -> bool:
         processes = self.ensemble.processes

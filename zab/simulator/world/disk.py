@@ -17,11 +17,13 @@ one system call: `replace` is four (write, sync, rename, directory sync). Reads 
 
 import errno
 from collections import deque
+from collections.abc import Mapping
 from random import Random
 
 from attrs import define, field
 
 SECTOR_BYTES = 512
+CAPACITY_BYTES = 1 << 40
 
 _TEXTS = {
     errno.EIO: "Input/output error",
@@ -166,7 +168,7 @@ class FaultyFile:
 class FaultyDisk:
     """The files of one simulated member."""
 
-    def __init__(self, capacity_bytes: int = 1 << 40) -> None:
+    def __init__(self, capacity_bytes: int = CAPACITY_BYTES) -> None:
         self.capacity_bytes = capacity_bytes
         self.generation = 0
         self.operations = 0
@@ -208,6 +210,16 @@ class FaultyDisk:
     def flip(self, path: str, bit: int) -> None:
         """Flip one bit on the medium."""
         self._names[path].data[bit // 8] ^= 1 << bit % 8
+
+    def image(self) -> dict[str, bytes]:
+        """All files as they read now: what an operator copies away."""
+        return {path: bytes(inode.data) for path, inode in self._names.items()}
+
+    def restore(self, image: Mapping[str, bytes]) -> None:
+        """Hold these files and nothing else, durably: an operator has put them there."""
+        self.lose_everything()
+        for path, data in image.items():
+            self.replace(path, data)
 
     def crash(self, rng: Random) -> None:
         """Cut the power and come back: only what was durable, and a random part of the rest, is there."""

@@ -17,10 +17,15 @@ from zab.simulator.world.network import Wire
 from zab.simulator.world.process import Process
 from zab.simulator.world.schedule import MS
 from zab.wire.dialect import Dialect
+from zab.wire.frames import GREETING_BYTES_MAX, FrameError, FrameReader
+from zab.wire.records import MessageError
 
 GREETING_MS: Final = 5_000
 FRAME_BYTES: Final = 30
 """About what the small items take on a slow wire."""
+
+NOBODY: Final = -1_000_000
+"""The end of wires that is no server and no client."""
 
 _HELLO: Final = "hello"
 _END: Final = "end"
@@ -103,6 +108,34 @@ class Links(Generic[Message, Input]):
         end.out = Wire(network, (self._process.sid, sid), dialled.owner.receiver(dialled))
         dialled.out = Wire(network, (sid, self._process.sid), self.receiver(end))
         dialled.out.send(_HELLO, FRAME_BYTES)
+
+    def hear_stranger(self, data: bytes, greeted: Callable[[bytes], object], patience_us: int) -> None:
+        """Somebody connects, says this, waits and hangs up. `greeted` tells from the first frame which server it is, if
+        any, or raises `MessageError`; what cannot be a message ends the connection."""
+        self._process.trace.carried(NOBODY, data)
+        frames = FrameReader(GREETING_BYTES_MAX)
+        try:
+            payload = frames.feed_one(data)
+            sid = None if payload is None else greeted(payload)
+        except (FrameError, MessageError):
+            return
+        if not isinstance(sid, int):
+            return
+        end = self._new_end(sid, inbound=True)
+        end.out = Wire(self._process.network, (self._process.sid, NOBODY), lambda _: None)
+        end.up = True
+        self._tell(self._dialect.up(end.number, sid, True))
+        frames.frame_bytes_max = self._dialect.frame_bytes_max
+        try:
+            payloads = frames.feed(b"")
+        except FrameError as error:
+            payloads, patience_us = error.frames, 0
+        try:
+            for payload in payloads:
+                self._tell(self._dialect.received(end.number, self._dialect.decode(payload)))
+        except MessageError:
+            patience_us = 0
+        self._process.schedule.after(patience_us, self.lose, end)
 
     def _check_greeting(self, end: LinkEnd) -> None:
         if not end.up and not end.gone:
@@ -223,11 +256,20 @@ class Links(Generic[Message, Input]):
         for end in [end for end in self.ends.values() if end.sid == sid]:
             self._reset(end)
 
-    def _reset(self, end: LinkEnd) -> None:
-        other = end.other
-        for one in (end, other):
+    def lose_side(self, sid: int) -> None:
+        """This side of all links to a server is gone, and the other one is never told."""
+        for end in [end for end in self.ends.values() if end.sid == sid]:
+            self._cut(end)
+            self.lose(end)
+
+    def _cut(self, end: LinkEnd) -> None:
+        for one in (end, end.other):
             if one is not None and one.out is not None:
                 one.out.cut()
+
+    def _reset(self, end: LinkEnd) -> None:
+        other = end.other
+        self._cut(end)
         self.lose(end)
         if other is not None:
             delay = self._process.network.delay(self._process.sid, end.sid)

@@ -77,6 +77,6 @@ class LogThread(Generic[Effect, Answer]):
 
     def _idle(self) -> None:
         self._idle_due = False
-        if not self._is_storing:
+        if not self._is_storing and not self._process.machine.hangs:
             with self._process.ends_by(PowerLossError, OSError):
                 self._storage.idle()

@@ -4,7 +4,8 @@ Clocks: the monotonic one starts anywhere and runs a little fast or slow (`drift
 is that one with an offset, which may jump both ways. Processes see whole milliseconds of both.
 
 A process that ends is started again some time later, unless its machine `stays_down`. The power may go at any operation
-of the disk, also while a start reads what is on it; then the next start is a little later.
+of the disk, also while a start reads what is on it; then the next start is a little later. A disk that `hangs` finishes
+no work that is begun from then on, and no process starts from it.
 
 Not here: what a start does with the disk (`boot`, which each service has), and the process while it lives (`process`).
 """
@@ -22,6 +23,7 @@ from zab.simulator.world.trace import Trace
 
 WALL_MS: Final = 1_750_000_000_000
 MILLION: Final = 1_000_000
+NEVER_US: Final = 1 << 60
 
 
 class Running(Protocol):
@@ -77,6 +79,7 @@ class Machine:
         """The operation of the disk, from its next start on, at which the power goes."""
         self.stays_down = False
         """Nobody starts it until the faults are over."""
+        self.hangs = False
         self._pause_us = pause_us
         self._ppm = MILLION + rng.randint(-drift_ppm, drift_ppm)
         self._monotonic_us = rng.randrange(1, 10**9)
@@ -102,13 +105,15 @@ class Machine:
 
     def disk_delay_us(self) -> int:
         """How long one piece of work of the disk takes."""
+        if self.hangs:
+            return NEVER_US
         return int(self.disk_us * (0.3 + self.rng.random())) + 10
 
     # --------------------------------------------------------------------------------------------------- start and stop
 
     def start(self) -> None:
-        """Start the process: recover, and go. Nothing happens if it runs."""
-        if self.running is not None:
+        """Start the process: recover, and go. Nothing happens if it runs, or if the disk hangs."""
+        if self.running is not None or self.hangs:
             return
         self.starts_count += 1
         if self.loses_power_at is not None:

@@ -1,0 +1,179 @@
+"""What seldom happens, by itself: each fault is there for a rule, and some seed notices that the rule is switched off.
+
+The way is that of `test_broken_variants`: a rule of the code is taken away, and a run with little else than the fault
+has to fail. The seed that is written down is tried first.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+import attrs
+import pytest
+
+from datatree.log.batch import Batch
+from datatree.log.disk import Disk
+from datatree.log.epochs import load_epochs
+from datatree.log.frame import Scan, scan
+from datatree.log.transaction_log import TransactionLog
+from datatree.recovery import recover as recovery
+from zab import broadcast, discovery, heartbeat, roles
+from zab import events as ev
+from zab import message as msg
+from zab.cli.servers.simulate import Attempt, attempt
+from zab.handlers import HANDLERS
+from zab.peer_state import PeerState
+from zab.roles import Following, Leading, LearnerHandler
+from zab.simulator.ensemble import simulation
+from zab.simulator.ensemble.profile import SELDOM, Profile, draw
+
+SEEDS = 150
+Patch = pytest.MonkeyPatch
+
+
+def take_damage_for_torn(patch: Patch) -> None:
+    """C2: what cannot be read is cut, wherever it is, and nothing else says how far the log went."""
+
+    def forgetful(data: bytes, first: int, start: int) -> Scan:
+        return attrs.evolve(scan(data, first, start), synced=0)
+
+    patch.setattr(recovery, "scan", forgetful)
+    patch.setattr(recovery, "load_mark", lambda disk: None)
+
+
+def guess_a_promise(patch: Patch) -> None:
+    """B1: an epoch file that cannot be read counts as one without a promise."""
+
+    def guessed(disk: Disk) -> tuple[int, int]:
+        return load_epochs(disk) or (0, 0)
+
+    patch.setattr(recovery, "load_epochs", guessed)
+
+
+def believe_who_reports_less(patch: Patch) -> None:
+    """B4: a member that has less than it acknowledged to the leader counts like any other."""
+    on_ackepoch = discovery.leader_on_ackepoch
+
+    def trusting(peer: PeerState, now: int, leading: Leading, handler: LearnerHandler, message: msg.AckEpoch) -> None:
+        leading.acknowledged.clear()
+        on_ackepoch(peer, now, leading, handler, message)
+
+    for cell, handle in HANDLERS.items():
+        if handle is on_ackepoch:
+            patch.setitem(HANDLERS, cell, trusting)
+
+
+def go_on_with_a_full_disk(patch: Patch) -> None:
+    """C1: an append that did not fit counts as done."""
+    append = TransactionLog.append
+
+    def careless(log: TransactionLog, batches: list[Batch]) -> None:
+        try:
+            append(log, batches)
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+            log._sound = True
+            log.last = batches[-1].zxid, batches[-1].chain
+
+    patch.setattr(TransactionLog, "append", careless)
+
+
+def wait_for_a_disk_that_hangs(patch: Patch) -> None:
+    """C4: whose log is not durable goes on in its role."""
+    patch.setattr(roles.Overdue, "sample", lambda overdue, now, zxid, limit_ms: 0)
+
+
+def hear_who_was_not_introduced(patch: Patch) -> None:
+    """A learner's request is passed on before UPTODATE."""
+    pass_on = broadcast.leader_pass_on
+
+    def open_hearted(
+        peer: PeerState, now: int, leading: Leading, handler: LearnerHandler, message: ev.MessageForMember
+    ) -> None:
+        peer.emit(ev.MemberMessage(handler.link, handler.sid, message))
+
+    for cell, handle in HANDLERS.items():
+        if handle is pass_on:
+            patch.setitem(HANDLERS, cell, open_hearted)
+
+
+def lead_without_a_quorum(patch: Patch) -> None:
+    """A leader on the wrong side of a bridge goes on for ever."""
+    patch.setattr(heartbeat, "_leader_tick", lambda peer, now, leading: None)
+
+
+def wait_for_a_silent_leader(patch: Patch) -> None:
+    """A learner stays with a leader that is not heard any more."""
+    on_time = heartbeat.learner_on_time
+
+    def patient(peer: PeerState, now: int, following: Following) -> None:
+        following.deadline = max(following.deadline, now + 1)
+        on_time(peer, now, following)
+
+    patch.setattr(heartbeat, "learner_on_time", patient)
+
+
+def promise_before_it_is_durable(patch: Patch) -> None:
+    """ACKEPOCH leaves while acceptedEpoch is on its way to the disk."""
+    on_leaderinfo = discovery.learner_on_leaderinfo
+
+    def eager(peer: PeerState, now: int, following: Following, message: msg.LeaderInfo) -> None:
+        on_leaderinfo(peer, now, following, message)
+        if not following.epoch_saved:
+            following.epoch_saved = True
+            assert following.link is not None
+            peer.send(following.link, msg.AckEpoch(peer.current_epoch, *peer.position()))
+
+    for cell, handle in HANDLERS.items():
+        if handle is on_leaderinfo:
+            patch.setitem(HANDLERS, cell, eager)
+
+
+Variant = Callable[[Patch], None]
+
+VARIANTS: dict[Variant, tuple[dict[str, int], str, int]] = {
+    take_damage_for_torn: ({"misdirected_write": 3, "kill": 1}, "", 49),
+    guess_a_promise: ({"bit_flip": 3, "kill": 1}, "", 2),
+    believe_who_reports_less: ({"rollback": 3, "kill": 1}, "", 6),
+    go_on_with_a_full_disk: ({"full_disk": 3, "kill": 1}, "", 0),
+    wait_for_a_disk_that_hangs: ({"hung_disk": 1}, "", 0),
+    hear_who_was_not_introduced: ({"stranger": 1}, "", 2),
+    lead_without_a_quorum: ({"bridge": 1}, "", 1),
+    wait_for_a_silent_leader: ({"one_sided_loss": 1}, "", 8),
+    promise_before_it_is_durable: ({"race": 1}, "racing", 6),
+}
+"""Each with the faults and the focus of its runs, and a seed that finds it."""
+
+
+def only(faults: dict[str, int], focus: str, patch: Patch) -> None:
+    """From here on runs have these faults, and this focus."""
+
+    def drawn(seed: int, rng: Random) -> Profile:
+        return attrs.evolve(draw(seed, rng), faults=faults, focus=focus)
+
+    patch.setattr(simulation, "draw", drawn)
+
+
+def found(seeds: Any) -> Attempt | None:
+    """The first of these runs that fails, in whatever way."""
+    return next((result for result in map(attempt, seeds) if result.failure is not None), None)
+
+
+@pytest.mark.hunt
+@pytest.mark.slow
+@pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.__name__)
+def test_a_seed_finds_the_rule_that_is_off(variant: Variant, monkeypatch: Patch) -> None:
+    faults, focus, seed = VARIANTS[variant]
+    only(faults, focus, monkeypatch)
+    assert attempt(seed).failure is None, "with the rule it is a good run"
+    variant(monkeypatch)
+    if found([seed, *range(SEEDS)]) is None:
+        pytest.fail(f"{SEEDS} seeds did not notice")
+
+
+def test_each_of_them_has_its_rule() -> None:
+    assert {kind for faults, _, _ in VARIANTS.values() for kind in faults} >= set(SELDOM)

@@ -1,0 +1,107 @@
+"""What a disk does to the bytes on it: which file, which bytes, and whether a start can tell.
+
+    flip_a_bit            one bit of one file
+    misdirect_a_block     a block is written where another one belongs: that one is overwritten, and where the block
+                          should be there are zeros
+    roll_back             the whole directory is put back to what it was at an earlier moment
+
+Files are those that a member needs for its promises: log, snapshots, epochs, its record, its mark. Damage is done to
+running members too, whose memory is right while their files are not; they may find it when a learner needs a file.
+
+What may be lost so is bounded by `losses`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from random import Random
+from typing import Final
+
+from datatree.log.epochs import DIRECTORY
+from datatree.log.frame import scan
+from datatree.log.segment import SEGMENT_HEADER_BYTES, log_files, log_path
+from datatree.snapshot import FETCH
+from zab.simulator.ensemble.losses import Losses
+from zab.simulator.ensemble.machine import MemberMachine
+from zab.simulator.world.disk import SECTOR_BYTES
+
+SKIPPED: Final = (FETCH, ".tmp", ".spare")
+"""Files that are being made: no promise stands on them."""
+
+Damage = dict[tuple[str, int], bytes]
+"""(path, offset) → the bytes that are there instead."""
+
+
+def flip_a_bit(machine: MemberMachine, losses: Losses, rng: Random) -> bool:
+    """Whether a bit was flipped."""
+    files = _files(machine)
+    if not files:
+        return False
+    path = rng.choice(list(files))
+    at = rng.randrange(len(files[path]))
+    return _damage(machine, losses, {(path, at): bytes([files[path][at] ^ 1 << rng.randrange(8)])})
+
+
+def misdirect_a_block(machine: MemberMachine, losses: Losses, rng: Random) -> bool:
+    """Whether a block was written to a wrong place."""
+    files = _files(machine)
+    if not files:
+        return False
+    wanted, hit = rng.choice(list(files)), rng.choice(list(files))
+    at, there = (rng.randrange(0, len(files[path]), SECTOR_BYTES) for path in (wanted, hit))
+    if (wanted, at) == (hit, there):
+        return False
+    block = files[wanted][at : at + SECTOR_BYTES]
+    fits = block[: len(files[hit]) - there]
+    return _damage(machine, losses, {(wanted, at): bytes(len(block)), (hit, there): fits})
+
+
+def roll_back(machines: Iterable[MemberMachine], losses: Losses, rng: Random) -> bool:
+    """Put one directory back to what it was when it was copied away; or copy all of them away."""
+    sound = [machine for machine in machines if not (machine.damaged or machine.has_forgotten or machine.is_impaired)]
+    possible = [machine for machine in sound if machine.backup is not None and losses.may_forget(machine)]
+    if not possible or rng.random() < 0.3:
+        for machine in sound:
+            machine.backup = machine.disk.image() if machine.is_synchronized else None
+        return False
+    machine = rng.choice(possible)
+    assert machine.backup is not None
+    machine.stop(with_power=True)
+    machine.disk.restore(machine.backup)
+    machine.has_forgotten = True
+    return True
+
+
+def _files(machine: MemberMachine) -> dict[str, bytes]:
+    """What is in each file, without what is preallocated."""
+    found = {}
+    for path, data in sorted(machine.disk.image().items()):
+        used = data.rstrip(b"\0")
+        if path.startswith(f"{DIRECTORY}/") and used and not path.endswith(SKIPPED):
+            found[path] = used
+    return found
+
+
+def _damage(machine: MemberMachine, losses: Losses, damage: Damage) -> bool:
+    if machine.damaged or machine.has_forgotten or not losses.may_do_without(machine):
+        return False
+    is_at_end = _reads_as_torn(machine, damage)
+    if is_at_end and not losses.may_forget(machine):
+        return False
+    for (path, at), data in damage.items():
+        machine.disk.corrupt(path, at, data)
+        machine.damaged.add(path)
+    machine.is_damaged_at_end = is_at_end
+    return True
+
+
+def _reads_as_torn(machine: MemberMachine, damage: Damage) -> bool:
+    """Whether a log file, damaged so, has nothing intact in it that says that the damaged part was durable."""
+    for first in log_files(machine.disk):
+        data = bytearray(machine.disk.read(log_path(first)))
+        places = [(at, there) for (path, at), there in damage.items() if path == log_path(first)]
+        for at, there in places:
+            data[at : at + len(there)] = there
+        if places and min(places)[0] >= scan(bytes(data), first, SEGMENT_HEADER_BYTES).synced:
+            return True
+    return False

@@ -1,0 +1,73 @@
+"""What disks may lose, so that any failure is a bug: the model of storage faults.
+
+There are three ways in which what was durable on a disk is lost, and they differ in who knows of it:
+
+    wiped       an empty disk. The member knows: it is an amnesiac, and counts nowhere (B2 amnesiacs)
+    damaged     bits flip, or a block is written to a wrong place. Whoever reads it finds that by its checksums, at the
+                latest the next start. Then the member does not start, and its operator gives it an empty disk; a member
+                whose epochs or record are damaged is an amnesiac by itself
+    forgotten   the disk is whole, and older than what its member said. Nothing on it tells that: the member votes with
+                it. So it is with a directory that was rolled back (B4 rollbacks), and with damage at the very end of
+                the log, which reads like a write that the power cut off (C2 torn or damaged)
+
+A copy may be wiped or damaged while those that can go on without it are a quorum: voters that are synchronized by what
+is on their disks, whose disks are not damaged, and can be written. Else nothing is wrong, but nobody can be elected.
+
+A copy may be forgotten only if nothing depends on it: others hold at least what it holds (the end of the log,
+acceptedEpoch and currentEpoch), and so many of them that the rest is no quorum. Else a quorum could be elected that
+never heard of an acknowledged write, and no protocol that counts votes can know it.
+
+A disk has one damage at a time, until it is replaced. What one damage leaves intact is found by its neighbours' checks;
+two could hide each other.
+
+Without mercy, the first bound is lifted as far as safety allows: one synchronized voter stays. The second one never is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from datatree.log.epochs import load_epochs
+from zab.ids import ServerId
+from zab.member.restore import quorum_of
+from zab.simulator.ensemble.ensemble import Ensemble
+from zab.simulator.ensemble.machine import MemberMachine
+
+
+class Losses:
+    """What may go wrong with the disks of an ensemble, as they are now."""
+
+    def __init__(self, ensemble: Ensemble) -> None:
+        self._machines = ensemble.machines
+        self._durable: Callable[[ServerId], int] = ensemble.observer.durable
+        self._is_merciless = ensemble.profile.is_merciless
+        self._marks_the_wiped = ensemble.profile.marks_the_wiped
+        self._quorum = quorum_of(next(iter(ensemble.machines.values())).config)
+
+    def may_do_without(self, machine: MemberMachine) -> bool:
+        """Whether the others can go on if this copy is wiped or damaged, or its disk takes nothing any more."""
+        left = {
+            sid
+            for sid, other in self._machines.items()
+            if other is not machine and other.is_synchronized and not other.damaged and not other.is_impaired
+        }
+        if self._is_merciless and not self._marks_the_wiped:
+            return bool(left & self._quorum.voters)
+        return self._quorum.contains(left)
+
+    def may_forget(self, machine: MemberMachine) -> bool:
+        """Whether nothing depends on this copy."""
+        promised = self._held(machine)
+        if promised is None:
+            return False
+        without = set(self._quorum.voters)
+        for sid, other in self._machines.items():
+            held = None if other is machine or other.damaged or other.has_forgotten else self._held(other)
+            if held is not None and all(has >= said for has, said in zip(held, promised, strict=True)):
+                without.discard(sid)
+        return not self._quorum.contains(without)
+
+    def _held(self, machine: MemberMachine) -> tuple[int, int, int] | None:
+        """Where its durable log ends, and its epochs; None of an amnesiac."""
+        epochs = load_epochs(machine.disk) if machine.is_synchronized else None
+        return None if epochs is None else (self._durable(machine.number), *epochs)
