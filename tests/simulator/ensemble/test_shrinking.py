@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from zab.member.sessions import Sessions
+from zab.simulator.ensemble.faults import Faults
 from zab.simulator.ensemble.observer import Observer
 from zab.simulator.ensemble.scope import Kept, Scope
 from zab.simulator.ensemble.shrinking import Shrunk, minimal, sentence, shrink
@@ -51,6 +52,25 @@ def test_what_fails_in_another_way_is_not_taken_for_it(monkeypatch: pytest.Monke
     assert [fault.kind for fault in shrunk.faults] == ["kill"]
     assert shrunk.scope.kept is not None
     assert shrunk.scope.kept.requests == {}, "no client has to do with it"
+
+
+def test_what_fails_later_is_not_taken_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every run fails in its eleventh tick; those with a process that was killed by then, in the tenth."""
+    start = Faults.start
+
+    def start_to_fail(faults: Faults) -> None:
+        def fail(*, needs_a_kill: bool) -> None:
+            if not needs_a_kill or any(fault.kind == "kill" for fault in faults.happened):
+                raise SafetyError("late", "in every run")
+
+        start(faults)
+        schedule, tick_us = faults._ensemble.schedule, faults._profile.tick_us
+        schedule.at(tick_us * 19 // 2, lambda: fail(needs_a_kill=True))
+        schedule.at(tick_us * 21 // 2, lambda: fail(needs_a_kill=False))
+
+    monkeypatch.setattr(Faults, "start", start_to_fail)
+    _, shrunk = failing(lambda shrunk: bool(shrunk.faults))
+    assert [fault.kind for fault in shrunk.faults] == ["kill"]
 
 
 def test_a_good_run_is_not_shrunk() -> None:
