@@ -85,6 +85,28 @@ def test_what_is_trimmed_is_a_part_of_it_and_never_above_the_mark() -> None:
     assert BYTES_MAX - BYTES_MAX // TRIMMED_PART - 300 < left <= BYTES_MAX - BYTES_MAX // TRIMMED_PART
 
 
+def test_what_fills_it_to_the_brim_stays() -> None:
+    batch = batch_after(BASE, Random(1))
+    history = History(BASE, [batch], len(batch.raw))
+    history.trim(batch.zxid)
+    assert history.base == BASE
+
+
+def test_the_batch_at_the_mark_may_go() -> None:
+    batch = batch_after(BASE, Random(1))
+    history = History(BASE, [batch], len(batch.raw) - 1)
+    history.trim(batch.zxid)
+    assert history.base == history.last == (batch.zxid, batch.chain)
+
+
+@pytest.mark.parametrize("other", [bytes(16), b"\xff" * 16])
+def test_a_position_is_a_zxid_and_a_chain(other: bytes) -> None:
+    batch = batch_after(BASE, Random(1))
+    history = History(BASE, [batch], BYTES_MAX)
+    assert history.holds((batch.zxid, batch.chain))
+    assert not history.holds((batch.zxid, other))
+
+
 def test_nothing_is_left_after_a_reset() -> None:
     history = History(BASE, [batch_after(BASE, Random(1))], BYTES_MAX)
     old = history.last
