@@ -30,8 +30,9 @@ def test_files_in_use_stay_and_so_does_the_log_behind_them():
 
 
 def test_stale_files_go_with_the_snapshots():
-    stale = [(7, "version-1/log.7.stale"), (99, "version-1/snapshot.63.stale")]
-    assert removable([40, 50, 60], [40, 50, 60], [30], stale, 3) == ["version-1/log.7.stale"]
+    stale = [(7, "version-1/log.7.stale"), (40, "version-1/log.28.stale"), (99, "version-1/snapshot.63.stale")]
+    gone = removable([40, 50, 60], [40, 50, 60], [30], stale, 3)
+    assert gone == ["version-1/log.7.stale", "version-1/log.28.stale"]
 
 
 def test_fewer_than_three_are_not_kept():
@@ -57,6 +58,11 @@ def test_pins_cost_only_what_the_rule_alone_would_remove(bytes_max, lost):
     """At 40 the rule would leave the files from 35 on; a pin at 10 keeps three more, one at 20 two."""
     sizes = dict.fromkeys([1, 10, 15, 25, 35, 55], 100)
     assert given_up([20, 10, 40, 20, 60], [20, 40, 50, 60], sizes, 3, bytes_max) == lost
+
+
+def test_with_as_many_snapshots_as_are_kept_pins_cost_something():
+    assert given_up([5], [10, 20, 30], {1: 100, 3: 100, 8: 100}, 3, 99) == [5]
+    assert given_up([5], [10, 20, 30], {1: 100, 3: 100, 8: 100}, 3, 100) == []
 
 
 def test_with_few_snapshots_nothing_goes_so_nothing_is_given_up():
