@@ -30,6 +30,7 @@ from datatree.opcodes import Effect, OpCode, types_with
 from datatree.record import Part
 from zab.pipeline.decoding.acl_text import acl_text
 from zab.pipeline.decoding.arrays import Integers, Mask
+from zab.pipeline.decoding.coding import coded
 from zab.pipeline.decoding.slices import parents
 from zab.pipeline.decoding.transactions import Transactions, column
 
@@ -221,11 +222,8 @@ def _condense(held: pa.Table | None, new: list[_Rows], *, is_exact: bool, is_nat
 
 def _coded(paths: list[pa.Array]) -> tuple[Integers, Integers]:
     """The path of each row as a number, and its parent's as one of others."""
-    coded = pa.chunked_array(paths, pa.string()).dictionary_encode()
-    if not coded.num_chunks:
-        return np.empty(0, np.int64), np.empty(0, np.int64)
-    path = np.concatenate([chunk.indices.to_numpy() for chunk in coded.chunks])
-    above = parents(coded.chunk(coded.num_chunks - 1).dictionary).dictionary_encode().indices.to_numpy()
+    path, texts = coded(paths)
+    above = parents(texts).dictionary_encode().indices.to_numpy().astype(np.int64)
     return path, above[path] if len(above) else path
 
 
