@@ -6,6 +6,8 @@ BIN    := $(VENV)/bin
 SEED   ?= 0
 SEEDS  ?= 2000
 CHAOS_SECONDS ?= 300
+SPARK_VERSIONS ?= 4.2.0 4.3.0
+SPARK_TESTS ?= reading streaming test_docs.py test_output.py test_recipes.py test_spark_session.py
 
 # Tests start hundreds of processes, and each would compile every module again.
 export PYTHONDONTWRITEBYTECODE :=
@@ -13,7 +15,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # Three workers to two cores: much is waiting for servers that elect, expire and restart.
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print(3 * os.cpu_count() // 2)')
 
-.PHONY: run test quick check fix sim chaos mutants bench bench-calls bench-pipeline clean
+.PHONY: run test quick check fix sim chaos mutants spark-versions bench bench-calls bench-pipeline clean
 .DEFAULT_GOAL := test
 
 # The service alone: no Java, no Spark.
@@ -63,6 +65,18 @@ chaos: $(VENV)/test.stamp
 # Each rule is taken out of the code once, and the test that is named for it has to notice.
 mutants: $(VENV)/test.stamp
 	$(BIN)/python -m tests.mutants $(MUTANTS)
+
+# What depends on Spark's own interfaces, and each documented command once, with the oldest and the newest PySpark that
+# pyproject.toml lets in, each in an environment of its own, of 2 GB. SPARK_TESTS=. runs all of the pipeline's.
+$(VENV)/spark-%/test.stamp: pyproject.toml
+	$(PYTHON) -m venv $(VENV)/spark-$*
+	$(VENV)/spark-$*/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[test]' 'pyspark[sql]==$*'
+	@touch $@
+
+spark-versions: $(SPARK_VERSIONS:%=$(VENV)/spark-%/test.stamp)
+	set -e; for version in $(SPARK_VERSIONS); do \
+		echo "PySpark $$version"; $(VENV)/spark-$$version/bin/python -m pytest -m spark $(SPARK_TESTS:%=tests/pipeline/%); \
+	done
 
 bench/build/%: bench/%.c
 	@mkdir -p $(@D)

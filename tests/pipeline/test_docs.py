@@ -88,6 +88,23 @@ def test_the_kinds_of_findings_are_those_of_the_code(title: str, kinds: dict[str
     assert table(title, RESULTS) == [(f"`{kind}`", meaning) for kind, meaning in kinds.items()]
 
 
+def test_the_versions_of_spark_are_those_that_may_be_installed() -> None:
+    """Those that `make spark-versions` tries are the ends of the range."""
+    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    (low, beyond) = re.findall(r'"pyspark\[sql\]>=(\S+),<(\S+)"', project)[0]
+    (tried,) = re.findall(r"^SPARK_VERSIONS \?= (.+)$", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    oldest, newest = tried.split()
+    assert oldest.startswith(f"{low}.")
+    assert minor(newest) < minor(beyond)
+    assert minor(newest)[1] == minor(beyond)[1] - 1
+    assert f"PySpark {low} and {newest.rpartition('.')[0]} work" in TEXT
+    assert f"With {oldest} and with {newest}" in TEXT
+
+
+def minor(version: str) -> list[int]:
+    return [int(part) for part in version.split(".")[:2]]
+
+
 def test_every_job_is_there() -> None:
     for name in JOBS:
         assert f"\n### {name}\n" in TEXT, f"docs/pipeline.md has no section on {name}"
