@@ -567,7 +567,7 @@ def running_with(text: str) -> list[str]:
     return found
 
 
-PATIENCE_SECONDS = 120
+PATIENCE_SECONDS = 300
 
 HELD = """
 import sys
@@ -643,11 +643,11 @@ def test_an_interrupted_job_leaves_nothing(member: Path, tmp_path: Path, while_i
         errors.open("w") as file,
         subprocess.Popen(command, env=environment, stdout=output, stderr=file) as job,
     ):
-        # Java has the path of its logging's settings among its arguments.
-        wait_for(lambda: running_with(f"java.*{work}") and (while_it == "starts" or (held / "begun").exists()))
-        assert while_it == "starts" or any(out.iterdir()), "the parts have a place"
-        job.send_signal(signal.SIGINT)
         try:
+            # Java has the path of its logging's settings among its arguments.
+            wait_for(lambda: running_with(f"java.*{work}") and (while_it == "starts" or (held / "begun").exists()))
+            assert while_it == "starts" or any(out.iterdir()), "the parts have a place"
+            job.send_signal(signal.SIGINT)
             assert job.wait(PATIENCE_SECONDS) == 130
         finally:
             job.kill()
