@@ -6,7 +6,7 @@ from random import Random
 import pytest
 
 from datatree.errors import ErrorCode
-from datatree.log.batch import SNAPSHOT, Batch, build
+from datatree.log.batch import RECONFIG, SNAPSHOT, Batch, build
 from datatree.opcodes import OpCode
 from datatree.recovery.recover import recover
 from datatree.requests import OPEN_ACL, Create, Reconfig
@@ -217,6 +217,20 @@ def test_snapshot_schedule_counts_what_is_in_flight_and_flags_once() -> None:
     schedule.drop_role()
     assert schedule.flags_of(1, 1) == 0
     assert schedule.flags_of(9, 1) == SNAPSHOT, "the batch that was flagged may never be committed"
+
+
+def test_snapshot_schedule_adds_what_is_applied_and_what_is_in_flight() -> None:
+    schedule = SnapshotSchedule(count_max=10, bytes_max=1 << 30)
+    assert not schedule.applied(batch_of(5))
+    assert not schedule.applied(batch_of(1, RECONFIG)), "another flag"
+    assert schedule.flags_of(6, 1) == SNAPSHOT
+    batch = batch_of(1, size=300)
+    size = len(batch.raw)
+    for missing, flags in ((0, SNAPSHOT), (1, 0)):
+        schedule = SnapshotSchedule(count_max=1 << 30, bytes_max=3 * size)
+        assert schedule.flags_of(1, size) == schedule.flags_of(1, size) == 0
+        assert not schedule.applied(batch)
+        assert schedule.flags_of(1, size - missing) == flags
 
 
 def test_snapshot_schedule_counts_bytes_too() -> None:
