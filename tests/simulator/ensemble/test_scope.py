@@ -59,7 +59,7 @@ def test_only_what_is_named_goes_wrong() -> None:
 
 
 def test_a_fault_that_does_not_exist_is_named_with_those_that_do() -> None:
-    with pytest.raises(ScopeError, match=r"no fault is named 'killl'; there are blackout, close, .* wrong_tree"):
+    with pytest.raises(ScopeError, match=r"no fault is named 'killl'; there are bit_flip, blackout, .* wrong_tree"):
         Scope(faults=("kill", "killl"))
 
 
