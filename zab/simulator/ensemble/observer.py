@@ -123,7 +123,9 @@ class Observer:
             promises = Promises(saved_epoch=current, is_cut=machine.has_forgotten, lost=lost)
             self._promises[process.sid] = promises
             machine.has_forgotten = False
-        if not promises.is_cut and recovered.last[0] < self._initial.get(current, 0):
+        # An amnesiac, which counts for nothing, may have begun to replace its history.
+        holds_epoch = not (promises.is_cut or recovered.amnesiac)
+        if holds_epoch and recovered.last[0] < self._initial.get(current, 0):
             reason = (
                 f"server {process.sid} is in epoch {current} without its initial history, at {recovered.last[0]:#x}"
             )
