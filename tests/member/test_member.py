@@ -224,6 +224,11 @@ def test_snapshot_schedule_adds_what_is_applied_and_what_is_in_flight() -> None:
     assert not schedule.applied(batch_of(5))
     assert not schedule.applied(batch_of(1, RECONFIG)), "another flag"
     assert schedule.flags_of(6, 1) == SNAPSHOT
+    schedule = SnapshotSchedule(count_max=10, bytes_max=1 << 30)
+    assert schedule.flags_of(5, 1) == 0
+    assert not schedule.applied(batch_of(3))
+    assert schedule.flags_of(4, 1) == 0
+    assert schedule.flags_of(1, 1) == SNAPSHOT
     batch = batch_of(1, size=300)
     size = len(batch.raw)
     for missing, flags in ((0, SNAPSHOT), (1, 0)):
