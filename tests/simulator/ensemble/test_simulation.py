@@ -12,7 +12,7 @@ from zab.simulator.ensemble.profile import FAULTS, SELDOM
 from zab.simulator.ensemble.scope import Scope
 from zab.simulator.ensemble.simulation import run
 
-SEEDS = 280
+SEEDS = 300
 FEW_SEEDS = 10
 MERCILESS_SEEDS = 4
 

@@ -120,12 +120,11 @@ class Observer:
         accepted, current = recovered.epochs or (0, 0)
         if machine.is_wiped or machine.has_forgotten:
             lost = max(promises.lost, promises.durable)
-            promises = Promises(saved_epoch=current, is_cut=machine.has_forgotten, lost=lost)
+            is_cut = machine.has_forgotten or promises.is_cut
+            promises = Promises(saved_epoch=current, is_cut=is_cut, lost=lost)
             self._promises[process.sid] = promises
             machine.has_forgotten = False
-        # An amnesiac, which counts for nothing, may have begun to replace its history.
-        holds_epoch = not (promises.is_cut or recovered.amnesiac)
-        if holds_epoch and recovered.last[0] < self._initial.get(current, 0):
+        if not promises.is_cut and recovered.last[0] < self._initial.get(current, 0):
             reason = (
                 f"server {process.sid} is in epoch {current} without its initial history, at {recovered.last[0]:#x}"
             )
