@@ -5,7 +5,8 @@
     is not the leader's                             COMPARE z, to all; each answers COMPARED z, its digest
     a quorum of voters has one digest at z          VERDICT z, that digest, to all
         a member that has it        its tree is right; what a batch says of another digest is known to be wrong
-        a member with another one   its tree is wrong: made anew from its own files, before it serves again
+        a member with another one   its tree is wrong: made anew from its own files, else from the leader's
+                                    snapshot and its own log, before it serves again
     all have answered, and no quorum has one        COMPARE z with `replay`: each makes the tree of z from its own files
         still none                                  nobody knows who is right: writes are refused
 
@@ -15,7 +16,7 @@ good, and the tree may be. Who is proven wrong does not lead, either, and applie
 Invariants: a verdict needs a quorum of voters; one repair for a zxid, so that a tree that is made wrong again and again
 ends the member; comparisons are one at a time.
 
-Not here: the digests (`digests`), messages and effects (`member`), making a tree anew (`datatree.recovery.rebuild`).
+Not here: the digests (`digests`), messages and effects (`wrong_trees`), making a tree anew (`tree_repair`).
 """
 
 from __future__ import annotations

@@ -244,9 +244,10 @@ def test_times_are_bounds_of_whole_milliseconds() -> None:
     between = exact + timedelta(microseconds=500)
     assert Range.of(None, None, exact, exact) == Range(None, None, ms, ms)
     assert Range.of(None, None, between, between + timedelta(days=1)) == Range(None, None, ms + 1, ms + 86_400_000)
-    assert Range.of(None, None, exact.replace(tzinfo=None), None).time_min == ms
     assert Range.of(None, None, exact.astimezone(timezone(timedelta(hours=5))), None).time_min == ms
     assert Range.of(None, None, 5, 6) == Range(None, None, 5, 6)
+    with pytest.raises(PipelineError, match=r"2026-01-02T03:04:05.006000 has no time zone"):
+        Range.of(None, None, exact.replace(tzinfo=None), None)
 
 
 @pytest.mark.parametrize(
