@@ -94,16 +94,19 @@ def shared_zxids(directories: Directories) -> set[int]:
 
 
 def middle_file(directories: Directories, member: int) -> Path:
-    """A log file from the middle of what all members hold, not the newest."""
+    """A log file from the middle of what all members hold, not the newest; one that its epoch goes on behind, if there
+    is one: what is missing at the end of an epoch is named where the next one begins."""
     shared = shared_zxids(directories)
     files = directories.logs(member)
     starts = [int(path.name.partition(".")[2], 16) for path in files]
     good = [
-        path
+        (path, first >> 32 == following >> 32)
         for path, first, following in zip(files, starts, starts[1:], strict=False)
         if {first, following} <= shared and following - first > 20
     ]
-    return good[len(good) // 2]
+    middle = len(good) // 2
+    nearest_first = sorted(range(len(good)), key=lambda at: abs(at - middle))
+    return good[next((at for at in nearest_first if good[at][1]), middle)][0]
 
 
 def _target_batch(directories: Directories, member: int) -> tuple[NativeLog, Batch]:
