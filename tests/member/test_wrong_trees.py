@@ -10,7 +10,7 @@ from zab import events as ev
 from zab import message as msg
 from zab.ids import ServerId
 from zab.member import member as member_module
-from zab.member import tree_repair
+from zab.member import tree_repair, wrong_trees
 from zab.member.inputs import RebuildFailed, SnapshotTaken, TreeInstalled, TreeRebuilt
 from zab.member.tree_check import Finding, TreeCheck
 from zab.quorum import Majority
@@ -213,8 +213,10 @@ def test_suspect_serves_nobody_and_takes_no_snapshot_until_it_knows_who_is_right
     assert suspect.member.serving
 
 
-def test_what_waits_for_a_tree_is_bounded_and_read_from_the_log_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tree_repair, "HELD_BYTES_MAX", 2_000)
+def ensemble_with_dropped_batches(patch: pytest.MonkeyPatch) -> tuple[Ensemble, Client, Server]:
+    """A learner with a wrong tree that is made anew for long, while more is written than may wait: `/0` to `/59`.
+    Besides the ensemble and a client of its leader: that learner, whose trees are kept back."""
+    patch.setattr(tree_repair, "HELD_BYTES_MAX", 2_000)
     ensemble, client = ensemble_of(3)
     wrong = ensemble.follower
     spoil(wrong)
@@ -223,14 +225,47 @@ def test_what_waits_for_a_tree_is_bounded_and_read_from_the_log_again(monkeypatc
     for number in range(60):
         ensemble.do(client, client.create(b"/%d" % number))
     assert len(wrong.member.committed) < 15
+    assert wrong.member.repair is not None
+    assert wrong.member.repair.dropped_to > wrong.member.applied
+    return ensemble, client, wrong
+
+
+def hand_over(ensemble: Ensemble, wrong: Server) -> None:
+    """The trees that were kept back, and those that are made from now on."""
     wrong.keeps_rebuilt = False
     wrong.inputs += wrong.rebuilt_held
     ensemble.settle()
     ensemble.advance(TICK_MS)
+
+
+def test_what_waits_for_a_tree_is_bounded_and_read_from_the_log_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    ensemble, _, wrong = ensemble_with_dropped_batches(monkeypatch)
+    hand_over(ensemble, wrong)
     assert wrong.member.serving
     assert len(digests(ensemble)) == 1
     assert all(wrong.value(b"/%d" % number) == b"" for number in range(60))
     assert sum("this tree is wrong" in trace for trace in wrong.traces) == 1, "nothing of it was lost"
+
+
+def test_verdict_on_a_tree_that_catches_up_loses_nothing_of_what_was_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    ensemble, _, wrong = ensemble_with_dropped_batches(monkeypatch)
+    wrong.inputs.append(wrong.rebuilt_held.pop())
+    ensemble.settle()
+    assert wrong.member.repair is not None
+    assert wrong.member.repair.purpose is tree_repair.Purpose.CATCH_UP
+    wrong.rebuilt_held.clear()
+    zxid = Zxid(wrong.member.applied)
+    right = wrong.member.digests.at(zxid)
+    wrong.member.digests._by_zxid[zxid] ^= 1
+    wrong_trees.judge(wrong.member, zxid, right)
+    ensemble.step(wrong)
+    assert wrong.member.repair.purpose is tree_repair.Purpose.MEND
+    hand_over(ensemble, wrong)
+    assert wrong.halted is None
+    assert wrong.member.serving
+    assert len(digests(ensemble)) == 1
+    assert all(wrong.value(b"/%d" % number) == b"" for number in range(60))
+    assert sum("this tree is wrong" in trace for trace in wrong.traces) == 2
 
 
 def test_leader_that_makes_its_tree_anew_proposes_no_more_than_may_wait(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -258,15 +293,7 @@ def test_leader_that_makes_its_tree_anew_proposes_no_more_than_may_wait(monkeypa
 
 
 def test_what_was_dropped_is_of_no_interest_to_another_lineage(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tree_repair, "HELD_BYTES_MAX", 2_000)
-    ensemble, client = ensemble_of(3)
-    wrong = ensemble.follower
-    spoil(wrong)
-    wrong.keeps_rebuilt = True
-    for number in range(60):
-        ensemble.do(client, client.create(b"/%d" % number))
-    assert wrong.member.repair is not None
-    assert wrong.member.repair.dropped_to > wrong.member.applied
+    ensemble, _, wrong = ensemble_with_dropped_batches(monkeypatch)
     wrong.inputs.append(TreeInstalled(DataTree()))
     wrong.inputs += wrong.rebuilt_held
     ensemble.settle()

@@ -133,7 +133,11 @@ def replay(member: Member, zxid: Zxid) -> None:
 
 
 def _begin(member: Member, purpose: Purpose, effect: RebuildTree) -> Repair:
+    """In place of the repair that is under way, if one is: what that one has dropped is still to be read."""
+    before = member.repair
     member.repair = repair = Repair(purpose, effect)
+    if before is not None:
+        repair.dropped_to = before.dropped_to
     member.want(effect)
     hold(member, member.committed)
     return repair
@@ -227,13 +231,15 @@ def on_rebuild_failed(member: Member, event: RebuildFailed) -> None:
 
 def _go_on(member: Member, event: TreeRebuilt | None = None) -> None:
     """With the tree that was made, or the present one; with what was dropped first."""
-    repair, member.repair = member.repair, None
+    repair = member.repair
     assert repair is not None
     if event is not None:
         member.take_tree(event.tree, event.rebuild.zxid, event.digest)
     applied = Zxid(member.applied)
     if repair.dropped_to > applied:
         _begin(member, Purpose.CATCH_UP, RebuildTree(applied, None, repair.dropped_to, member.tree))
+    else:
+        member.repair = None
 
 
 # --------------------------------------------------------------------------------------------- the tree of another one
@@ -268,7 +274,7 @@ def on_fetched(member: Member, event: SnapshotFetched) -> None:
     repair, fetch = member.repair, event.fetch
     if repair is None or repair.fetching is not fetch or not isinstance(fetch, FetchTree):
         return
-    until = _delivered(member, repair)
+    until = repair.dropped_to = _delivered(member, repair)
     member.committed.clear()
     _begin(member, Purpose.MEND, RebuildTree(fetch.zxid, None, until, fetch.header)).tried = fetch.zxid
 
