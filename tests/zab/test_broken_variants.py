@@ -11,12 +11,12 @@ import pytest
 from datatree.log.epochs import load_member, save_epochs, save_member
 from datatree.snapshot import snapshot_files
 from tests.zab import test_random_faults as faults
+from tests.zab.dispatch import handle_with
 from zab import broadcast, confirmation, discovery, roles, synchronization
 from zab import events as ev
 from zab import message as msg
 from zab import peer as peer_module
 from zab.election import Election, Vote
-from zab.handlers import HANDLERS
 from zab.history import History
 from zab.member.inputs import StorageEffect
 from zab.peer import Peer
@@ -57,9 +57,7 @@ def current_epoch_before_history(patch: pytest.MonkeyPatch) -> None:
             save_epochs(process.storage.disk, effect.accepted, effect.current)
         put(process, effect)
 
-    for cell, handler in HANDLERS.items():
-        if handler is on_newleader:
-            patch.setitem(HANDLERS, cell, early)
+    handle_with(patch, early, instead_of=on_newleader)
     patch.setattr(Process, "put", overtake)
     patch.setattr(discovery, "learner_on_epochs_saved", _only_when_due(discovery.learner_on_epochs_saved))
 

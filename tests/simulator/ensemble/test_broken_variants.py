@@ -21,12 +21,12 @@ from datatree.recovery.recover import _Recovery
 from datatree.tree import DataTree
 from datatree.watches import WatchTable
 from session.buckets import ExpirationBuckets
+from tests.zab.dispatch import handle_with
 from zab import broadcast, confirmation, synchronization
 from zab import events as ev
 from zab import message as msg
 from zab import peer as peer_module
 from zab.cli.servers.simulate import CRASH, SAFETY, attempt
-from zab.handlers import HANDLERS
 from zab.member.connection import ClientConnection, Stage
 from zab.member.local import ANSWERS
 from zab.member.processor import _HEADER, Processor
@@ -334,9 +334,7 @@ def replace_the_tree_under_clients(patch: Patch) -> None:
         peer.emit(ev.OfferSnapshot(handler.link))
 
     patch.setattr(synchronization, "_offer_snapshot", offer)
-    for cell, handler in HANDLERS.items():
-        if handler is on_snap:
-            patch.setitem(HANDLERS, cell, stay)
+    handle_with(patch, stay, instead_of=on_snap)
 
 
 def purge_a_log_that_is_needed(patch: Patch) -> None:

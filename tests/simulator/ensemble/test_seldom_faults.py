@@ -20,11 +20,11 @@ from datatree.log.epochs import load_epochs
 from datatree.log.frame import Scan, scan
 from datatree.log.transaction_log import TransactionLog
 from datatree.recovery import recover as recovery
+from tests.zab.dispatch import handle_with
 from zab import broadcast, discovery, heartbeat, roles
 from zab import events as ev
 from zab import message as msg
 from zab.cli.servers.simulate import Attempt, attempt
-from zab.handlers import HANDLERS
 from zab.peer_state import PeerState
 from zab.roles import Following, Leading, LearnerHandler
 from zab.simulator.ensemble import simulation
@@ -61,9 +61,7 @@ def believe_who_reports_less(patch: Patch) -> None:
         leading.acknowledged.clear()
         on_ackepoch(peer, now, leading, handler, message)
 
-    for cell, handle in HANDLERS.items():
-        if handle is on_ackepoch:
-            patch.setitem(HANDLERS, cell, trusting)
+    handle_with(patch, trusting, instead_of=on_ackepoch)
 
 
 def go_on_with_a_full_disk(patch: Patch) -> None:
@@ -96,9 +94,7 @@ def hear_who_was_not_introduced(patch: Patch) -> None:
     ) -> None:
         peer.emit(ev.MemberMessage(handler.link, handler.sid, message))
 
-    for cell, handle in HANDLERS.items():
-        if handle is pass_on:
-            patch.setitem(HANDLERS, cell, open_hearted)
+    handle_with(patch, open_hearted, instead_of=pass_on)
 
 
 def lead_without_a_quorum(patch: Patch) -> None:
@@ -128,9 +124,7 @@ def promise_before_it_is_durable(patch: Patch) -> None:
             assert following.link is not None
             peer.send(following.link, msg.AckEpoch(peer.current_epoch, *peer.position()))
 
-    for cell, handle in HANDLERS.items():
-        if handle is on_leaderinfo:
-            patch.setitem(HANDLERS, cell, eager)
+    handle_with(patch, eager, instead_of=on_leaderinfo)
 
 
 Variant = Callable[[Patch], None]

@@ -14,11 +14,11 @@ from attrs import evolve
 from typer.testing import CliRunner, Result
 
 from datatree.log.batch import Position
+from tests.zab.dispatch import handle_with
 from zab import broadcast, discovery, synchronization
 from zab import message as msg
 from zab.cli.servers.explore import explore_command
 from zab.cli.servers.simulate import SAFETY, UNDECIDED
-from zab.handlers import HANDLERS
 from zab.peer import Peer
 from zab.peer_state import PeerState, nothing
 from zab.roles import Following, Leading, LearnerHandler
@@ -228,7 +228,7 @@ def follow_a_leader_that_is_behind(patch: Patch) -> None:
 
 def count_an_epoch_that_was_promised_to_another(patch: Patch) -> None:
     """An ACKEPOCH says that the epoch was accepted before, perhaps for somebody else, and counts nevertheless."""
-    _handle(patch, discovery.leader_on_ackepoch, _counting)
+    handle_with(patch, _counting, instead_of=discovery.leader_on_ackepoch)
 
 
 def _counting(peer: PeerState, now: int, leading: Leading, handler: LearnerHandler, message: msg.AckEpoch) -> None:
@@ -264,15 +264,8 @@ def count_an_amnesiac(patch: Patch) -> None:
         )
         followerinfo(peer, now, leading, handler, plain)
 
-    _handle(patch, followerinfo, trusting)
+    handle_with(patch, trusting, instead_of=followerinfo)
     patch.setattr(Ensemble, "_is_named", lambda ensemble, state, leader, sid: True)
-
-
-def _handle(patch: Patch, handler: Callable[..., None], other: Callable[..., None]) -> None:
-    cells = [cell for cell, each in HANDLERS.items() if each is handler]
-    assert cells
-    for cell in cells:
-        patch.setitem(HANDLERS, cell, other)
 
 
 def cut_the_history_in_memory_alone(patch: Patch) -> None:
