@@ -41,6 +41,7 @@ from datatree.znode import is_ephemeral
 from datatree.zookeeper.state import ZooKeeperState
 from zab.pipeline.decoding.acl_text import acl_text
 from zab.pipeline.decoding.arrays import Integers, Mask
+from zab.pipeline.decoding.coding import coded
 from zab.pipeline.decoding.slices import parents, timestamps
 from zab.pipeline.decoding.snapshot_rows import Label
 from zab.pipeline.schema import ZNODES, arrow_schema
@@ -128,16 +129,13 @@ class _Tree:
 
     @classmethod
     def of(cls, tables: Sequence[pa.Table], base_count: int, *, is_native: bool) -> "_Tree":
-        chunks = [chunk for table in tables for chunk in table.column("path").chunks]
-        coded = pa.chunked_array(chunks, pa.string()).dictionary_encode()
-        paths = coded.chunk(coded.num_chunks - 1).dictionary if coded.num_chunks else pa.array([], pa.string())
-        path = np.concatenate([np.empty(0, np.int64), *(chunk.indices.to_numpy() for chunk in coded.chunks)])
+        path, paths = coded([chunk for table in tables for chunk in table.column("path").chunks])
         over = parents(paths).cast(pa.string())
         over = pc.if_else(pc.equal(over, ""), pa.scalar("/"), over)
         above = pc.index_in(over, value_set=paths).fill_null(-1).to_numpy().astype(np.int64)
         # The root is nobody's child.
         above[pc.equal(paths, "/").to_numpy(zero_copy_only=False)] = -1
-        tree = cls(tables, base_count, is_native, paths, above, path.astype(np.int64), None, path)
+        tree = cls(tables, base_count, is_native, paths, above, path, None, path)
         tree.effect, tree.number = tree._column(None, "effect"), tree._column("version", "number")
         return tree
 
