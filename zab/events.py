@@ -169,6 +169,14 @@ class SnapshotOffered:
 
 
 @attrs.define
+class NothingToOffer:
+    """The answer to `OfferSnapshot` where there is no valid snapshot above that zxid from which the log goes on."""
+
+    link: Link
+    above: Zxid
+
+
+@attrs.define
 class SnapshotWithdrawn:
     """What was offered on this link is not held any more: the log after it takes more than `maxPinnedLogBytes`."""
 
@@ -225,6 +233,7 @@ Event: TypeAlias = (
     | SnapshotInstalled
     | LogRead
     | SnapshotOffered
+    | NothingToOffer
     | SnapshotWithdrawn
     | Propose
     | SyncRequested
@@ -351,10 +360,11 @@ class ReadLog:
 
 @attrs.define
 class OfferSnapshot:
-    """Choose the snapshot that a learner shall fetch; answer with `SnapshotOffered`. It and the log after it are held
-    until `ReleaseSnapshot`."""
+    """Choose the snapshot above this zxid that a learner shall fetch, and answer with `SnapshotOffered` or
+    `NothingToOffer`. It and the log after it are held until `ReleaseSnapshot`."""
 
     link: Link
+    above: Zxid
 
 
 @attrs.define

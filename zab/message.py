@@ -357,11 +357,10 @@ class Verdict:
 
 @attrs.define
 class TreeWanted:
-    """My tree is wrong, and my files lead to no other: which snapshot do you have above this zxid, up to that one?"""
+    """My tree is wrong, and my files lead to no other: which snapshot do you have above this zxid?"""
 
     TYPE: ClassVar[int] = 32
     above: Zxid = checked(ZXID)
-    upto: Zxid = checked(ZXID)
 
 
 @attrs.define

@@ -291,6 +291,11 @@ class Peer(PeerState):
             handler = leading.handlers[event.link]
             synchronization.leader_on_snapshot_offered(self, leading, handler, (event.zxid, event.chain))
 
+    def _on_nothing_to_offer(self, now: int, event: ev.NothingToOffer) -> None:
+        leading = self.leading
+        if leading is not None and event.link in leading.handlers:
+            synchronization.leader_on_nothing_to_offer(self, leading, leading.handlers[event.link])
+
     def _on_snapshot_withdrawn(self, now: int, event: ev.SnapshotWithdrawn) -> None:
         leading = self.leading
         if leading is not None and event.link in leading.handlers:
@@ -346,6 +351,7 @@ _ON_EVENT = dict(
         _on(ev.SnapshotInstalled, Peer._on_snapshot_installed),
         _on(ev.LogRead, Peer._on_log_read),
         _on(ev.SnapshotOffered, Peer._on_snapshot_offered),
+        _on(ev.NothingToOffer, Peer._on_nothing_to_offer),
         _on(ev.SnapshotWithdrawn, Peer._on_snapshot_withdrawn),
         _on(ev.Propose, Peer._on_propose),
         _on(ev.SyncRequested, Peer._on_sync_requested),

@@ -123,20 +123,24 @@ def _offer_snapshot(peer: PeerState, leading: Leading, handler: LearnerHandler) 
         peer.drop_learner(leading, handler, "it needs a snapshot, and serves clients")
     else:
         handler.offered = True
-        peer.emit(ev.OfferSnapshot(handler.link))
+        # Not below what it has, and perhaps has acknowledged: it is not taken back.
+        peer.emit(ev.OfferSnapshot(handler.link, handler.position[0]))
 
 
 def leader_on_snapshot_offered(peer: PeerState, leading: Leading, handler: LearnerHandler, position: Position) -> None:
     """What the learner lacks is not in the log any more: it fetches a snapshot, over a connection of its own (H4 slow
     learners)."""
     assert not handler.decided
-    if position[0] <= handler.position[0]:
-        # It would be taken back below what it has, and perhaps has acknowledged.
-        peer.drop_learner(leading, handler, f"the newest snapshot, {position[0]:#x}, is older than its history")
-        return
+    assert position[0] > handler.position[0]
     handler.decided = handler.installing = True
     handler.cursor = position[0]
     peer.send(handler.link, msg.Snap(*position, handler.conflict))
+
+
+def leader_on_nothing_to_offer(peer: PeerState, leading: Leading, handler: LearnerHandler) -> None:
+    """The log does not hold what the learner lacks, and no snapshot is new enough. The learner comes again; the member
+    may have taken one by then."""
+    peer.drop_learner(leading, handler, f"there is no snapshot above its {handler.position[0]:#x} yet")
 
 
 def leader_on_snapshot_withdrawn(peer: PeerState, leading: Leading, handler: LearnerHandler, zxid: Zxid) -> None:

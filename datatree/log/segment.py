@@ -68,8 +68,8 @@ _READ_BYTES = 256 << 10
 assert SEGMENT_HEADER_BYTES == INDEX_HEADER_BYTES == 64
 
 
-class LogDamagedError(Exception):
-    """A part of the log that was durable cannot be read."""
+class LogDamagedError(OSError):
+    """A part of the log that was durable cannot be read: an error of the disk, also where the disk does not say so."""
 
     def __init__(self, path: str, offset: int, reason: str) -> None:
         super().__init__(f"{path} at offset {offset}: {reason}")

@@ -19,7 +19,6 @@ from typing import Final, TypeAlias
 
 from datatree.log.aside import set_aside
 from datatree.log.disk import Disk
-from datatree.log.segment import LogDamagedError
 from datatree.log.transaction_log import NotHeldError, TransactionLog
 from datatree.log.zxid import Zxid
 from datatree.record import decode_all
@@ -76,7 +75,7 @@ class Rebuild:
             try:
                 tree = yield from self._begin(path)
                 yield from self._replay(tree)
-            except (SnapshotError, NotHeldError, LogDamagedError, OSError) as error:
+            except (SnapshotError, NotHeldError, OSError) as error:
                 self.problems.append(str(error))
             else:
                 if self._wanted is None or self.digest_there == self._wanted:

@@ -7,6 +7,7 @@ import pytest
 
 from datatree.errors import ErrorCode
 from datatree.log.batch import RECONFIG, SNAPSHOT, Batch, build
+from datatree.log.zxid import Zxid
 from datatree.opcodes import OpCode
 from datatree.recovery.recover import recover
 from datatree.requests import OPEN_ACL, Create, Reconfig
@@ -14,6 +15,7 @@ from datatree.tree import DataTree
 from datatree.znode import STAT_LAYOUT
 from zab import events as ev
 from zab import message as msg
+from zab.ids import Link
 from zab.member.ages import NOTE_MS, NOTES_COUNT_MAX, PRECISION, Ages
 from zab.member.cleanup import Cleanup
 from zab.member.config import parse
@@ -196,6 +198,35 @@ def test_snapshot_that_became_due_while_one_was_written_is_taken_when_that_one_e
         ensemble.do(client, client.create(b"/%02d" % number))
         ensemble.settle()
     assert len(server.snapshots) == 3
+
+
+def test_leader_takes_a_snapshot_for_a_learner_that_nothing_leads_on() -> None:
+    """One above what the learner has, and none while one is being written."""
+    ensemble = Ensemble(3)
+    leader = ensemble.leader
+    client = ensemble.session(leader)
+    ensemble.do(client, client.create(b"/a"))
+    applied = leader.member.applied
+
+    def nothing_above(zxid: int) -> int:
+        leader.inputs.append(ev.NothingToOffer(Link(99), Zxid(zxid)))
+        ensemble.step(leader)
+        return len(leader.snapshots)
+
+    assert nothing_above(applied) == 0, "it would not be newer"
+    leader.member.check.unproven(Zxid(applied), leader.member.tree.digest)
+    assert nothing_above(applied - 1) == 0, "its tree may be wrong"
+    leader.member.check.suspicion = None
+    assert nothing_above(applied - 1) == 1
+    (taken,) = leader.snapshots
+    assert (taken.zxid, taken.chain) == leader.member.peer.history.last
+    assert b"/a" in [path for piece in taken.cursor.slices() for path, _ in piece]
+    ensemble.do(client, client.create(b"/b"))
+    assert nothing_above(applied) == 1, "one is being written"
+    ensemble.finish_snapshot(leader)
+    ensemble.settle()
+    assert len(leader.snapshots) == 1, "nobody waits for another one"
+    assert nothing_above(applied) == 2
 
 
 def batch_of(count: int, flags: int = 0, size: int = 50) -> Batch:

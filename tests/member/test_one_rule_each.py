@@ -228,10 +228,10 @@ def test_h4_a_snapshot_is_offered_if_the_log_goes_on_from_it() -> None:
         log.append(author.write(1))
     log.close()
     storage = storage_of(disk)
-    offer = ev.OfferSnapshot(9)
+    offer = ev.OfferSnapshot(9, 0)
     offered = storage.offer_snapshot(offer)
-    assert offered is not None
+    assert isinstance(offered, ev.SnapshotOffered)
     assert snapshot_path(offered.zxid) == path
     oldest = [segment.path for segment in storage.log.segments[:3]]
     storage.log.release(set(oldest))
-    assert storage.offer_snapshot(offer) is None
+    assert storage.offer_snapshot(offer) == ev.NothingToOffer(9, 0)

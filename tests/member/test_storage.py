@@ -4,6 +4,7 @@ import pytest
 
 from datatree.log.batch import build, genesis, imported
 from datatree.log.epochs import MemberRecord, load_epochs, load_mark, load_member, save_member
+from datatree.log.segment import log_path
 from datatree.log.transaction_log import TransactionLog
 from datatree.record import Txn, encode
 from datatree.recovery.recover import recover
@@ -21,6 +22,7 @@ from zab.events import (
     LogDrained,
     LogRead,
     MemberSaved,
+    NothingToOffer,
     OfferSnapshot,
     ReadLog,
     ResetLog,
@@ -121,6 +123,17 @@ def test_truncation_ends_at_the_position(storage):
     assert storage.perform([cut]) == [LogCut(2, batches[1].zxid)]
     assert storage.log.last == (batches[1].zxid, batches[1].chain)
     assert recover(storage.disk, 1).last == storage.log.last
+
+
+def test_log_that_is_damaged_where_it_is_to_be_cut_is_a_failure_of_the_disk(storage):
+    batches = batches_from(storage, 5)
+    storage.perform([AppendBatches(1, batches)])
+    path = log_path(batches[0].zxid)
+    data = bytearray(storage.disk.read(path))
+    data[data.index(b"body")] ^= 1
+    storage.disk.replace(path, bytes(data))
+    with pytest.raises(OSError, match=f"{path} at offset [0-9]+: checksum of the batch body"):
+        storage.perform([TruncateLog(2, batches[3].zxid, batches[3].chain)])
 
 
 def test_what_differs_from_the_leader_is_set_aside_for_somebody_to_look_at(storage):
@@ -310,15 +323,15 @@ def test_unusable_snapshot_changes_nothing_and_is_removed(storage, harm):
 def test_newest_valid_snapshot_is_offered(storage):
     batches = batches_from(storage, 6)
     storage.perform([AppendBatches(1, batches)])
-    assert storage.offer_snapshot(OfferSnapshot(9)) is None
+    assert storage.offer_snapshot(OfferSnapshot(9, 0)) == NothingToOffer(9, 0)
     files = {}
     for number in (1, 3):
         files[number] = snapshot_of(storage, DataTree(), batches[number].zxid, batches[number].chain)
     for number, data in files.items():
         storage.disk.replace(snapshot_path(batches[number].zxid), data)
-    assert storage.offer_snapshot(OfferSnapshot(9)) == SnapshotOffered(9, batches[3].zxid, batches[3].chain)
+    assert storage.offer_snapshot(OfferSnapshot(9, 0)) == SnapshotOffered(9, batches[3].zxid, batches[3].chain)
     storage.disk.replace(snapshot_path(batches[3].zxid), files[3][:-5])
-    assert storage.offer_snapshot(OfferSnapshot(9)) == SnapshotOffered(9, batches[1].zxid, batches[1].chain)
+    assert storage.offer_snapshot(OfferSnapshot(9, 0)) == SnapshotOffered(9, batches[1].zxid, batches[1].chain)
 
 
 def test_a7_snapshot_of_another_lineage_is_not_offered(storage):
@@ -327,30 +340,38 @@ def test_a7_snapshot_of_another_lineage_is_not_offered(storage):
     tree = DataTree()
     tree.applied = batches[3].zxid
     SnapshotWriter(storage.disk, tree.begin_snapshot(), bytes(16), batches[3].chain).write()
-    assert storage.offer_snapshot(OfferSnapshot(9)) is None
+    assert storage.offer_snapshot(OfferSnapshot(9, 0)) == NothingToOffer(9, 0)
 
 
-def test_newest_valid_snapshot_between_two_zxids_is_chosen(storage):
+def test_newest_valid_snapshot_above_a_zxid_is_chosen(storage):
     batches = take_snapshots(storage, 4)
     ends = snapshot_files(storage.disk)
     chains = {batch.zxid: batch.chain for batch in batches}
     assert len(ends) == 4
 
-    def chosen(above, upto):
-        return storage.choose_snapshot(ChooseSnapshot(9, above, upto))
+    def chosen(above):
+        """The same for both uses."""
+        answer = storage.choose_snapshot(ChooseSnapshot(9, above))
+        offered = storage.offer_snapshot(OfferSnapshot(9, above))
+        if answer.position is None:
+            assert offered == NothingToOffer(9, above)
+        else:
+            assert offered == SnapshotOffered(9, *answer.position)
+        return answer
 
-    assert chosen(0, ends[-1]) == SnapshotChosen(9, (ends[3], chains[ends[3]]))
-    assert chosen(0, ends[3] - 1) == SnapshotChosen(9, (ends[2], chains[ends[2]]))
-    assert chosen(ends[2], ends[3] - 1) == SnapshotChosen(9, None)
-    path = snapshot_path(ends[2])
+    assert chosen(0) == SnapshotChosen(9, 0, (ends[3], chains[ends[3]]))
+    assert chosen(ends[2]) == SnapshotChosen(9, ends[2], (ends[3], chains[ends[3]]))
+    assert chosen(ends[3]) == SnapshotChosen(9, ends[3], None)
+    path = snapshot_path(ends[3])
     storage.disk.replace(path, storage.disk.read(path)[:-5])
-    assert chosen(0, ends[3] - 1) == SnapshotChosen(9, (ends[1], chains[ends[1]]))
+    assert chosen(0) == SnapshotChosen(9, 0, (ends[2], chains[ends[2]]))
+    assert chosen(ends[2]) == SnapshotChosen(9, ends[2], None)
 
 
 def test_log_after_what_was_offered_stays_as_long_as_it_is_not_too_much(storage):
     """A learner whose transfer takes longer than three snapshots still finds what comes next."""
     batches = take_snapshots(storage, 2)
-    offered = storage.offer_snapshot(OfferSnapshot(7))
+    offered = storage.offer_snapshot(OfferSnapshot(7, 0))
     assert offered == SnapshotOffered(7, batches[-1].zxid, batches[-1].chain)
     for _ in range(4):
         batches += take_snapshots(storage, 1)

@@ -75,6 +75,25 @@ def test_until_the_leader_has_a_snapshot_it_is_asked_again() -> None:
     assert is_mended(ensemble, lost)
 
 
+def test_leader_without_a_snapshot_takes_one_for_who_asks() -> None:
+    """Also when nobody writes any more, so that none becomes due."""
+    ensemble, client, lost = ensemble_with_lost_files()
+    leader = ensemble.leader
+    for zxid in snapshot_files(leader.disk):
+        leader.disk.remove(snapshot_path(zxid))
+    spoil(lost)
+    write(ensemble, client, 2)
+    ensemble.advance(2 * TICK_MS)
+    assert not lost.member.serving
+    (taken,) = leader.snapshots
+    assert leader.member.peer.history.holds((Zxid(taken.zxid), taken.chain))
+    write_snapshots(leader)
+    for _ in range(3):
+        ensemble.advance(TICK_MS)
+    assert is_mended(ensemble, lost)
+    assert snapshot_files(lost.disk)[-1] == taken.zxid
+
+
 def test_snapshot_that_is_wrong_is_found_out_and_the_next_one_is_taken() -> None:
     """The digest of a snapshot is that of the tree that wrote it: only other members can say that it was wrong."""
     ensemble, client, lost = ensemble_with_lost_files()
@@ -148,15 +167,15 @@ def test_one_snapshot_is_chosen_at_a_time_for_who_asks_again() -> None:
     ensemble, _, lost = ensemble_with_lost_files()
     leader, link = ensemble.leader, lost.member.peer.link_to_leader
     assert link is not None
-    asked = ev.MessageReceived(link, msg.TreeWanted(Zxid(0), Zxid(lost.member.applied)))
+    asked = ev.MessageReceived(link, msg.TreeWanted(Zxid(0)))
     chosen: list[ChooseSnapshot] = []
     leader.choose_snapshot = chosen.append  # type: ignore[method-assign]
     leader.inputs += [asked, asked]
     ensemble.step(leader)
     leader.inputs.append(asked)
     ensemble.step(leader)
-    assert chosen == [ChooseSnapshot(link, Zxid(0), Zxid(lost.member.applied))]
-    leader.inputs += [SnapshotChosen(link, None), asked]
+    assert chosen == [ChooseSnapshot(link, Zxid(0))]
+    leader.inputs += [SnapshotChosen(link, Zxid(0), None), asked]
     ensemble.step(leader)
     assert len(chosen) == 2
 

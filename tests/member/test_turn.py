@@ -16,7 +16,6 @@ from zab.member.inputs import (
     InstallSnapshot,
     LookBackSlice,
     MemberEffect,
-    NothingToOffer,
     ReadChanges,
     RollLog,
     SnapshotFetched,
@@ -167,7 +166,7 @@ def test_each_effect_has_its_port(rig: Rig) -> None:
     assert rig.take(ev.SendNotification(2, vote)) == [("election.send", 2, vote)]
     assert rig.take(ev.ConnectQuorum(2)) == [("tasks.dial", 2)]
     assert rig.take(ev.CloseLink(4, "done")) == [("links.close", 4, "done")]
-    assert rig.take(ev.OfferSnapshot(4)) == [("tasks.offer_snapshot", ev.OfferSnapshot(4))]
+    assert rig.take(ev.OfferSnapshot(4, 0)) == [("tasks.offer_snapshot", ev.OfferSnapshot(4, 0))]
     assert rig.take(ev.MarkMoved(9)) == [("storage.mark_moved", 9)]
     assert rig.take(ev.Trace("why")) == [("operator.trace", "why")]
     assert rig.take(role) == [("operator.role_changed", role)]
@@ -214,10 +213,10 @@ def test_h4_log_read_waits_until_its_link_has_room(rig: Rig) -> None:
 
 def test_offered_snapshot_is_held_until_the_member_lets_go_of_it(rig: Rig) -> None:
     offered = ev.SnapshotOffered(7, 5, CHAIN)
-    rig.take(ev.OfferSnapshot(7))
+    rig.take(ev.OfferSnapshot(7, 0))
     assert rig.take(answers=(offered,)) == []
     assert rig.member.told == [offered]
-    rig.take(ev.OfferSnapshot(8))
+    rig.take(ev.OfferSnapshot(8, 0))
     rig.take(answers=(ev.SnapshotOffered(8, 6, CHAIN),))
     assert rig.take(answers=(SnapshotTaken(9),)) == [("tasks.purge", {7: 5, 8: 6})]
     assert rig.take(ev.ReleaseSnapshot(7)) == []
@@ -225,14 +224,14 @@ def test_offered_snapshot_is_held_until_the_member_lets_go_of_it(rig: Rig) -> No
 
 
 def test_nothing_is_removed_while_a_snapshot_is_chosen_for_a_learner(rig: Rig) -> None:
-    rig.take(ev.OfferSnapshot(7))
+    rig.take(ev.OfferSnapshot(7, 0))
     assert rig.take(answers=(SnapshotTaken(5),)) == []
     rig.take(ev.ReleaseSnapshot(7))
     assert rig.take(answers=(SnapshotTaken(5),)) == [("tasks.purge", {})]
 
 
 def test_snapshot_that_was_chosen_too_late_is_not_held(rig: Rig) -> None:
-    rig.take(ev.OfferSnapshot(7))
+    rig.take(ev.OfferSnapshot(7, 0))
     rig.take(ev.ReleaseSnapshot(7))
     rig.take(answers=(ev.SnapshotOffered(7, 5, CHAIN),))
     assert rig.turn.offered == {}
@@ -247,11 +246,11 @@ def test_snapshot_that_is_given_up_is_said_to_the_operator_and_to_the_member(rig
     assert rig.member.told == [withdrawn]
 
 
-def test_learner_for_which_there_is_no_snapshot_is_broken_off(rig: Rig) -> None:
-    error, broken = rig.take(answers=(NothingToOffer(7),))
+def test_learner_for_which_there_is_no_snapshot_is_said_to_the_operator_and_to_the_member(rig: Rig) -> None:
+    nothing = ev.NothingToOffer(7, 5)
+    (error,) = rig.take(answers=(nothing,))
     assert error == ("operator.error", "there is no snapshot to synchronize a learner with", ("link", 7))
-    assert broken[:2] == ("links.break_off", 7)
-    assert rig.member.told == []
+    assert rig.member.told == [nothing]
 
 
 def test_fetched_snapshot_is_installed(rig: Rig) -> None:

@@ -179,7 +179,7 @@ def test_log_that_cannot_be_written_ends_the_process_with_1(tmp_path):
         acknowledged = create_until_lost(client, 100)
         assert acknowledged < 100
         assert server.wait() == 1
-        assert "the disk cannot be written -> stop" in server.log()
+        assert "the disk has failed -> stop: [Errno 27] File too large" in server.log()
         client.stop()
         client.close()
         server.start()

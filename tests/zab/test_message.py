@@ -28,7 +28,7 @@ EXAMPLES: list[msg.Message] = [
     msg.Compare(0x400000001, True),
     msg.Compared(0x400000001, 0, False, False),
     msg.Verdict(0x400000001, 7),
-    msg.TreeWanted(0, 0x400000001),
+    msg.TreeWanted(0x400000001),
     msg.TreeOffered(0x400000001, bytes(16)),
     msg.Readmit(3),
     msg.Readmitted(3),

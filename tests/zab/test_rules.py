@@ -426,16 +426,30 @@ def left_behind(*, after: int) -> tuple[SlowReader, int, int]:
     return ensemble, leader, follower
 
 
-def test_a_snapshot_that_is_older_than_the_learner_is_not_sent() -> None:
+def test_a_learner_for_which_no_snapshot_is_new_enough_comes_again() -> None:
     ensemble, leader, follower = left_behind(after=2)
     ensemble.start(follower)
     until(ensemble, ensemble.reader)
     effect = ensemble.take_read()
+    held = ensemble.peer(follower).history.last[0]
     ensemble.step(leader, ev.LogRead(effect.link, None, []))  # the file is damaged
-    ensemble.step(leader, ev.SnapshotOffered(effect.link, 0, genesis(ensemble.peer(leader).lineage)))
+    offer = ensemble.servers[leader].tasks.popleft()
+    assert offer == ev.OfferSnapshot(effect.link, held)
+    ensemble.do(ensemble.servers[leader], offer)
     ensemble.settle()
     assert ensemble.servers[follower].halted is None
     assert effect.link not in ensemble.links
+    assert ensemble.servers[leader].offered == {}
+    told = f"leader {leader} refused: there is no snapshot above its {held:#x} yet"
+    assert any(told in line for line in ensemble.trace if line.startswith(f"{follower}:"))
+    ensemble.servers[leader].take_snapshot()
+    until(ensemble, ensemble.reader)
+    for server in ensemble.servers.values():
+        server.held.clear()
+    ensemble.step(leader, ev.LogRead(ensemble.take_read().link, None, []))
+    ensemble.run(500)
+    assert ensemble.peer(follower).serving
+    assert ensemble.peer(follower).history.base[0] > held
 
 
 def test_a_log_that_cannot_be_read_on_ends_the_link() -> None:

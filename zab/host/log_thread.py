@@ -117,7 +117,7 @@ class LogThread(Generic[Effect, Answer]):
             while self._cycle():
                 pass
         except OSError as error:
-            self._posts.put(self._failed(f"cannot write: {error}"))
+            self._posts.put(self._failed(str(error)))
         finally:
             # A bug ends the thread with its traceback; the loop must not wait for answers that never come.
             error_in_flight = sys.exception()

@@ -115,9 +115,10 @@ class FetchFailed:
 
 @attrs.define
 class SnapshotChosen:
-    """The answer to `ChooseSnapshot`; None: there is no such snapshot."""
+    """The answer to `ChooseSnapshot`; None: there is no snapshot above that zxid."""
 
     link: Link
+    above: Zxid
     position: Position | None
 
 
@@ -172,21 +173,14 @@ class SnapshotUnusable:
 
 
 @attrs.define
-class NothingToOffer:
-    """The answer to `OfferSnapshot` where there is no valid snapshot from which the log goes on."""
-
-    link: Link
-
-
-@attrs.define
 class StorageFailed:
     """Nothing can be stored any more: final."""
 
     reason: str
 
 
-FOR_THE_TURN: Final = (SnapshotUnusable, NothingToOffer, StorageFailed)
-Answer: TypeAlias = Input | SnapshotUnusable | NothingToOffer | StorageFailed
+FOR_THE_TURN: Final = (SnapshotUnusable, StorageFailed)
+Answer: TypeAlias = Input | SnapshotUnusable | StorageFailed
 """What storage and tasks answer."""
 
 # ------------------------------------------------------------------------------------------------------------ effects
@@ -220,12 +214,10 @@ class RebuildTree:
 
 @attrs.define
 class ChooseSnapshot:
-    """Choose the newest valid snapshot of this member above a zxid and up to another one; answer with
-    `SnapshotChosen`."""
+    """Choose the newest valid snapshot of this member above a zxid; answer with `SnapshotChosen`."""
 
     link: Link
     above: Zxid
-    upto: Zxid
 
 
 @attrs.define

@@ -32,7 +32,7 @@ from random import Random
 from typing import Any, TypeAlias, TypeVar, get_args
 
 from datatree.digest import DIGEST_VERSION
-from datatree.log.batch import Batch
+from datatree.log.batch import Batch, Position
 from datatree.log.zxid import BEFORE_ALL, Zxid
 from datatree.opcodes import OpCode
 from datatree.prepare import Prepare, PrepareSettings
@@ -412,7 +412,7 @@ class Member:
             self._compare_now(self.compare_later)
         self._finish_syncs()
         if self.processor.schedule.applied(batch):
-            self._take_snapshot(batch)
+            self._take_snapshot((batch.zxid, batch.chain))
 
     def _check_digest(self, batch: Batch) -> None:
         """The leader's digest at an earlier batch end is that of this tree, or somebody is wrong (E5 digests)."""
@@ -436,16 +436,25 @@ class Member:
 
     # -------------------------------------------------------------------------------------------------------- snapshots
 
-    def _take_snapshot(self, batch: Batch) -> None:
+    def take_wanted_snapshot(self, above: Zxid) -> None:
+        """A learner can be helped by no file of this leader, only by a snapshot above that zxid."""
+        zxid = Zxid(self.applied)
+        chain = self.peer.history.chain_at(zxid)
+        is_writing = self.processor.schedule.writing is not None
+        if zxid > above and chain is not None and not is_writing and self.repair is None:
+            self.trace(f"a learner needs a snapshot above {above:#x} -> take one at {zxid:#x}")
+            self._take_snapshot((zxid, chain))
+
+    def _take_snapshot(self, position: Position) -> None:
         """Take it now; or, of the tree as it is then, when the one that is being written ends (E3 same snapshots)."""
         if self.check.is_doubtful:
             return  # it may be wrong, and recovery would begin with it
         schedule = self.processor.schedule
         was_late = schedule.late is not None
-        if schedule.begin(batch):
-            self._effects.append(TakeSnapshot(batch.zxid, batch.chain, self.tree.begin_snapshot()))
+        if schedule.begin(position):
+            self._effects.append(TakeSnapshot(*position, self.tree.begin_snapshot()))
         elif not was_late:
-            self.trace(f"the snapshot due at {batch.zxid:#x} waits: the one at {schedule.writing:#x} is not finished")
+            self.trace(f"the snapshot due at {position[0]:#x} waits: the one at {schedule.writing:#x} is not finished")
 
     def _on_snapshot_taken(self, event: SnapshotTaken) -> None:
         self.metrics.snap_count += 1
@@ -460,6 +469,10 @@ class Member:
         late = self.processor.schedule.ended()
         if late is not None:
             self._take_snapshot(late)
+
+    def _on_nothing_to_offer(self, event: ev.NothingToOffer) -> None:
+        self.tell(event)
+        self.take_wanted_snapshot(event.above)
 
     # ------------------------------------------------------------------------------------------------- another tree
 
@@ -625,6 +638,7 @@ _ON_INPUT = dict(
         _on(SnapshotFetched, tree_repair.on_fetched),
         _on(FetchFailed, tree_repair.on_fetch_failed),
         _on(SnapshotChosen, wrong_trees.on_chosen),
+        _on(ev.NothingToOffer, Member._on_nothing_to_offer),
         _on(ChangesRead, lambda member, event: member.processor.change_feed.read(event)),
         _on(LookedBack, lambda member, event: member.processor.change_feed.looked_back(event)),
         _on(ev.TimePassed, lambda _member, _event: None),

@@ -1,4 +1,5 @@
-"""When to take a snapshot: the leader flags a batch, and every member takes one after it (E3 same snapshots).
+"""When to take a snapshot: the leader flags a batch, and every member takes one after it (E3 same snapshots). Beside
+these a leader takes one for a learner that no other way leads anywhere.
 
 Every member counts what it applied since the last flagged batch, so that whoever leads next goes on from there. While
 one is being written, the next one waits, and is then one of the tree as it is by then.
@@ -8,7 +9,7 @@ Not here: taking the snapshot, which is a matter of the tree and of the host (`m
 
 from __future__ import annotations
 
-from datatree.log.batch import SNAPSHOT, Batch
+from datatree.log.batch import SNAPSHOT, Batch, Position
 
 
 class SnapshotSchedule:
@@ -24,8 +25,8 @@ class SnapshotSchedule:
         self.bytes = 0
         self.writing: int | None = None
         """The zxid of the snapshot that is being written."""
-        self.late: Batch | None = None
-        """The newest batch that was applied since one became due that could not be taken yet."""
+        self.late: Position | None = None
+        """Where the tree was last, since one became due that could not be taken yet."""
         self._proposed_count = 0
         self._proposed_bytes = 0
         self._flag_in_flight = False
@@ -54,16 +55,16 @@ class SnapshotSchedule:
         self.bytes += len(batch.raw)
         return self.late is not None
 
-    def begin(self, batch: Batch) -> bool:
-        """A snapshot is due after this batch. True: it is to be taken now; False: when the one before has ended."""
+    def begin(self, position: Position) -> bool:
+        """A snapshot is due here. True: it is to be taken now; False: when the one before has ended."""
         if self.writing is not None:
-            self.late = batch
+            self.late = position
             return False
-        self.writing, self.late = batch.zxid, None
+        self.writing, self.late = position[0], None
         return True
 
-    def ended(self) -> Batch | None:
-        """The snapshot is written, or given up; the batch after which another one is due, if one is."""
+    def ended(self) -> Position | None:
+        """The snapshot is written, or given up; where another one is due, if one is."""
         self.writing = None
         return self.late
 

@@ -11,8 +11,8 @@ file that is not usable changes nothing), then the member record goes unless it 
 then the log is reset: a crash anywhere leaves the old history, or the snapshot, or a member that does not count (B1
 member record).
 
-Any OSError is final (C1 failed syncs): it passes through, and its caller ends the process. `SnapshotError` is not: the
-fetched file is removed and the answer says so.
+Any OSError is final (C1 failed syncs), a damaged log that is to be cut among them: it passes through, and its caller
+ends the process. `SnapshotError` is not: the fetched file is removed and the answer says so.
 
 Reading (`read_log`, `read_for_changes`, `offer_snapshot`, `choose_snapshot`) and `purge` may happen in other threads; a
 lock, handed in, keeps them apart from cuts.
@@ -30,7 +30,6 @@ from typing import Protocol
 from datatree.log.batch import Position, genesis, imported
 from datatree.log.disk import Disk
 from datatree.log.epochs import MemberRecord, forget_member, load_member, save_epochs, save_member
-from datatree.log.segment import LogDamagedError
 from datatree.log.transaction_log import TransactionLog
 from datatree.log.zxid import BEFORE_ALL, Zxid
 from datatree.past_acls import PastAcls
@@ -58,6 +57,7 @@ from zab.events import (
     LogDrained,
     LogRead,
     MemberSaved,
+    NothingToOffer,
     OfferSnapshot,
     ReadLog,
     ResetLog,
@@ -200,7 +200,7 @@ class Storage:
         with self._cutting:
             try:
                 position, batches = self.log.read_from(effect.zxid, effect.bytes_max)
-            except LogDamagedError as error:
+            except OSError as error:
                 self._report("log is damaged -> send a snapshot instead", str(error))
                 position, batches = None, []
         return LogRead(effect.link, position, batches)
@@ -240,23 +240,24 @@ class Storage:
                     return ChangesRead(PageStatus.ELSEWHERE)
             found = ((batch.zxid, rows_of(batch, effect.prefix)) for batch in batches)
             return ChangesRead(PageStatus.GIVEN, *gather(found, effect.place, effect.prefix, effect.bytes_max))
-        except (LogDamagedError, RecordError, OSError) as error:
+        except (RecordError, OSError) as error:
             self._report("log is damaged -> tell no changes out of it", str(error))
             return ChangesRead(PageStatus.GIVEN, is_damaged=True)
 
-    def offer_snapshot(self, effect: OfferSnapshot) -> SnapshotOffered | None:
-        """The newest snapshot whose checksums all match, and from which the log goes on; None when there is none."""
-        chosen = self._newest_snapshot()
-        return None if chosen is None else SnapshotOffered(effect.link, *chosen)
+    def offer_snapshot(self, effect: OfferSnapshot) -> SnapshotOffered | NothingToOffer:
+        """What a learner is synchronized with whose part of the log is not there."""
+        chosen = self._newest_snapshot(effect.above)
+        return NothingToOffer(effect.link, effect.above) if chosen is None else SnapshotOffered(effect.link, *chosen)
 
     def choose_snapshot(self, effect: ChooseSnapshot) -> SnapshotChosen:
-        """The same, between two zxids."""
-        return SnapshotChosen(effect.link, self._newest_snapshot(effect.above, effect.upto))
+        """What a learner makes its tree of."""
+        return SnapshotChosen(effect.link, effect.above, self._newest_snapshot(effect.above))
 
-    def _newest_snapshot(self, above: int = -1, upto: int | None = None) -> Position | None:
+    def _newest_snapshot(self, above: Zxid) -> Position | None:
+        """The newest snapshot whose checksums all match, and from which the log goes on; None when there is none."""
         for zxid in reversed(snapshot_files(self.disk)):
-            if zxid <= above or (upto is not None and zxid > upto):
-                continue
+            if zxid <= above:
+                break
             path = snapshot_path(zxid)
             try:
                 header = verify_snapshot(self.disk, path)

@@ -251,7 +251,7 @@ def ask(member: Member) -> None:
     if repair is None or not repair.is_stuck or repair.fetching is not None:
         return
     if link is not None and member.peer.serving:
-        member.send(link, msg.TreeWanted(repair.tried, _delivered(member, repair)))
+        member.send(link, msg.TreeWanted(repair.tried))
 
 
 def _delivered(member: Member, repair: Repair) -> Zxid:

@@ -57,7 +57,6 @@ from zab.member.inputs import (
     KeepSnapshot,
     LookBackSlice,
     MemberEffect,
-    NothingToOffer,
     ReadChanges,
     RebuildTree,
     RollLog,
@@ -192,7 +191,7 @@ class Turn:
     # ---------------------------------------------------------------------------------------------------------- answers
 
     def _on_storage_failed(self, answer: StorageFailed) -> None:
-        self._operator.stop(f"the disk cannot be written -> stop: {answer.reason}")
+        self._operator.stop(f"the disk has failed -> stop: {answer.reason}")
 
     def _on_snapshot_taken(self, answer: SnapshotTaken) -> None:
         self.purge()
@@ -208,9 +207,8 @@ class Turn:
             zxid=f"{answer.zxid:#x}",
         )
 
-    def _on_nothing_to_offer(self, answer: NothingToOffer) -> None:
+    def _on_nothing_to_offer(self, answer: ev.NothingToOffer) -> None:
         self._operator.error("there is no snapshot to synchronize a learner with", link=answer.link)
-        self._links.break_off(answer.link, "no snapshot to synchronize it with")
 
     def _on_snapshot_fetched(self, answer: SnapshotFetched) -> None:
         # A storage effect that came meanwhile has taken its place.
@@ -350,7 +348,7 @@ _ON_ANSWER = dict(
         _on(SnapshotTaken, Turn._on_snapshot_taken),
         _on(ev.SnapshotOffered, Turn._on_snapshot_offered),
         _on(ev.SnapshotWithdrawn, Turn._on_snapshot_withdrawn),
-        _on(NothingToOffer, Turn._on_nothing_to_offer),
+        _on(ev.NothingToOffer, Turn._on_nothing_to_offer),
         _on(SnapshotFetched, Turn._on_snapshot_fetched),
         _on(FetchFailed, Turn._on_fetch_failed),
         _on(SnapshotUnusable, Turn._on_snapshot_unusable),

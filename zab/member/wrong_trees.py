@@ -33,6 +33,8 @@ class Member(tree_repair.Member, Protocol):
 
     def send(self, link: Link, message: msg.Message) -> None: ...
 
+    def take_wanted_snapshot(self, above: Zxid) -> None: ...
+
 
 def suspect(member: Member, difference: Difference) -> None:
     """A batch says another digest than this tree had. A leader asks all, a learner its leader."""
@@ -153,13 +155,17 @@ def on_tree_wanted(member: Member, link: Link, _sid: ServerId, message: msg.Tree
     """A learner has no file that leads to its tree. It asks again with each ping; choosing may take longer."""
     if not member.check.is_doubtful and link not in member.choosing:
         member.choosing.add(link)
-        member.want(ChooseSnapshot(link, message.above, message.upto))
+        member.want(ChooseSnapshot(link, message.above))
 
 
 def on_chosen(member: Member, event: SnapshotChosen) -> None:
-    """A snapshot for a learner; or none yet."""
+    """A snapshot for a learner; or none yet, and then one is taken."""
     member.choosing.discard(event.link)
-    if event.position is not None and event.link in member.peer.learners:
+    if event.link not in member.peer.learners:
+        return
+    if event.position is None:
+        member.take_wanted_snapshot(event.above)
+    else:
         member.send(event.link, msg.TreeOffered(*event.position))
 
 

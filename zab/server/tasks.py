@@ -28,7 +28,6 @@ from zab.member.inputs import (
     Input,
     KeepSnapshot,
     LookBackSlice,
-    NothingToOffer,
     ReadChanges,
     RebuildTree,
     SnapshotFetched,
@@ -102,13 +101,10 @@ class Tasks:
         self.spawn(self._answer, self.storage.read_for_changes, effect)
 
     def offer_snapshot(self, effect: ev.OfferSnapshot) -> None:
-        self.spawn(self._answer, self._offer, effect)
+        self.spawn(self._answer, self.storage.offer_snapshot, effect)
 
     def choose_snapshot(self, effect: ChooseSnapshot) -> None:
         self.spawn(self._answer, self.storage.choose_snapshot, effect)
-
-    def _offer(self, effect: ev.OfferSnapshot) -> ev.SnapshotOffered | NothingToOffer:
-        return self.storage.offer_snapshot(effect) or NothingToOffer(effect.link)
 
     async def _answer(self, read: Callable[[E], Answer], effect: E) -> None:
         self.posts.put(await trio.to_thread.run_sync(read, effect))

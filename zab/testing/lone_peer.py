@@ -41,7 +41,6 @@ from zab.member.inputs import (
     KeepSnapshot,
     LookBackSlice,
     MemberEffect,
-    NothingToOffer,
     ReadChanges,
     RebuildTree,
     SnapshotFetched,
@@ -324,7 +323,7 @@ class Process(DirectClients):
         if isinstance(task, ev.ReadLog):
             self.take(self.storage.read_log(attrs.evolve(task, bytes_max=LOG_READ_BYTES_MAX)))
         elif isinstance(task, ev.OfferSnapshot):
-            self.take(self.storage.offer_snapshot(task) or NothingToOffer(task.link))
+            self.take(self.storage.offer_snapshot(task))
         elif source is None or not source.exists(snapshot_path(task.zxid)):
             self.take(FetchFailed(task, "it is not there"))
         else:

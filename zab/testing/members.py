@@ -39,7 +39,6 @@ from zab.member.inputs import (
     KeepSnapshot,
     LookBackSlice,
     LookedBack,
-    NothingToOffer,
     ReadChanges,
     RebuildTree,
     SnapshotFetched,
@@ -257,7 +256,7 @@ class Server(DirectClients):
             self.inputs.append(self.storage.read_for_changes(effect))
 
     def offer_snapshot(self, effect: ev.OfferSnapshot) -> None:
-        self.inputs.append(self.storage.offer_snapshot(effect) or NothingToOffer(effect.link))
+        self.inputs.append(self.storage.offer_snapshot(effect))
 
     def choose_snapshot(self, effect: ChooseSnapshot) -> None:
         self.inputs.append(self.storage.choose_snapshot(effect))

@@ -30,7 +30,6 @@ from zab.member.inputs import (
     FetchTree,
     KeepSnapshot,
     LookBackSlice,
-    NothingToOffer,
     ReadChanges,
     RebuildFailed,
     RebuildTree,
@@ -112,7 +111,7 @@ class Tasks:
 
     def offer_snapshot(self, effect: ev.OfferSnapshot) -> None:
         self._process.called()
-        self._later(lambda: self.post(self.storage.offer_snapshot(effect) or NothingToOffer(effect.link)))
+        self._later(lambda: self.post(self.storage.offer_snapshot(effect)))
 
     def choose_snapshot(self, effect: ChooseSnapshot) -> None:
         self._process.called()
