@@ -144,6 +144,27 @@ def hopeless() -> list[Record]:
     return [asked(A, 1, "create", 0, b"first"), *writes, *reads]
 
 
+def with_many_unknown(*, version: int) -> list[Record]:
+    """An ensemble that answers seldom: of many writes nobody knows whether they happened, but for the version of the
+    value of one of them, and that of the write that was answered next."""
+    unknown = {"status": "unknown", "returned": None}
+    writes = [asked(100 + number, 1, "set", 2 + number, b"%d" % number, **unknown) for number in range(30)]
+    others = [asked(200 + number, 1, "set", 3, b"no", expected=number % 4, **unknown) for number in range(12)]
+    others += [asked(300 + number, 1, "delete", 4 + number, **unknown) for number in range(4)]
+    others += [asked(400 + number, 1, "create", 5 + number, b"no", **unknown) for number in range(6)]
+    told = [
+        asked(B, 1, "get", 50, b"20", version=version, zxid=60, mzxid=50),
+        asked(B, 2, "set", 60, b"last", version=25, zxid=70),
+    ]
+    return [asked(A, 1, "create", 0, b"first", version=0, zxid=1), *writes, *others, *told]
+
+
+def test_writes_without_a_reply_are_ordered_by_the_versions_that_were_told() -> None:
+    assert judge(with_many_unknown(version=15), steps_max=200) == []
+    (wrong,) = judge(with_many_unknown(version=25), steps_max=2000)
+    assert wrong.path == "/x"
+
+
 def test_a_hopeless_search_is_undecided_and_not_a_pass() -> None:
     (finding,) = judge(hopeless(), steps_max=1000)
     assert finding.is_undecided

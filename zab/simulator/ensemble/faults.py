@@ -47,7 +47,6 @@ from datatree.log.epochs import INITIALIZE
 from datatree.snapshot import snapshot_files, snapshot_path
 from zab.ids import ServerId
 from zab.member.greeting import greeted
-from zab.member.restore import quorum_of
 from zab.simulator.ensemble.client import Client
 from zab.simulator.ensemble.disk_faults import flip_a_bit, misdirect_a_block, roll_back
 from zab.simulator.ensemble.ensemble import Ensemble
@@ -382,12 +381,7 @@ class Faults:
     def _wrong_tree(self) -> bool:
         machine = self._victim()
         process = self._ensemble.process(machine.number)
-        right = {
-            other.sid
-            for other in self._ensemble.processes
-            if other is not process and not is_spoiled(other.member.tree)
-        }
-        if process is None or not quorum_of(machine.config).contains(right):
+        if process is None or not self._losses.may_be_wrong(machine):
             return False
         tree, digests = process.member.tree, process.member.digests
         again = (process.sid, tree.applied) in self._spoiled_at  # that is the end of a member, by its own rules

@@ -1,4 +1,4 @@
-"""What disks may lose, so that any failure is a bug: the model of storage faults.
+"""What copies may be lost, so that any failure is a bug: the model of faults of disks and memory.
 
 There are three ways in which what was durable on a disk is lost, and they differ in who knows of it:
 
@@ -20,7 +20,12 @@ never heard of an acknowledged write, and no protocol that counts votes can know
 A disk has one damage at a time, until it is replaced. What one damage leaves intact is found by its neighbours' checks;
 two could hide each other.
 
-Without mercy, the first bound is lifted as far as safety allows: one synchronized voter stays. The second one never is.
+A tree in memory may be made wrong where a quorum of others finds it out: those that run, can go on, and have the right
+one. A copy of a wrong tree is as wrong, be it a snapshot that was taken before it was found out, or that of a learner
+which fetched that. While there is one, its member is not among those that could go on without another one: who lost its
+copy would be given the wrong one, and then that has the majority (E6 wrong trees).
+
+Without mercy, the first bound is lifted as far as safety allows: one synchronized voter stays. The others never are.
 """
 
 from __future__ import annotations
@@ -32,12 +37,14 @@ from zab.ids import ServerId
 from zab.member.restore import quorum_of
 from zab.simulator.ensemble.ensemble import Ensemble
 from zab.simulator.ensemble.machine import MemberMachine
+from zab.simulator.ensemble.spoiled import is_spoiled, is_spoiled_on_disk
 
 
 class Losses:
     """What may go wrong with the disks of an ensemble, as they are now."""
 
     def __init__(self, ensemble: Ensemble) -> None:
+        self._ensemble = ensemble
         self._machines = ensemble.machines
         self._durable: Callable[[ServerId], int] = ensemble.observer.durable
         self._is_merciless = ensemble.profile.is_merciless
@@ -46,14 +53,31 @@ class Losses:
 
     def may_do_without(self, machine: MemberMachine) -> bool:
         """Whether the others can go on if this copy is wiped or damaged, or its disk takes nothing any more."""
-        left = {
+        left = self._left_without(machine)
+        if self._is_merciless and not self._marks_the_wiped:
+            return bool(left & self._quorum.voters)
+        return self._quorum.contains(set(filter(self._is_right, left)))
+
+    def may_be_wrong(self, machine: MemberMachine) -> bool:
+        """Whether the others find it out if the tree of this member becomes a wrong one."""
+        running = {process.sid for process in self._ensemble.processes}
+        return self._quorum.contains(set(filter(self._is_right, running & self._left_without(machine))))
+
+    def _left_without(self, machine: MemberMachine) -> set[ServerId]:
+        return {
             sid
             for sid, other in self._machines.items()
             if other is not machine and other.is_synchronized and not other.damaged and not other.is_impaired
         }
-        if self._is_merciless and not self._marks_the_wiped:
-            return bool(left & self._quorum.voters)
-        return self._quorum.contains(left)
+
+    def _is_right(self, sid: ServerId) -> bool:
+        """Whether this member has no wrong tree, and no copy of one."""
+        if not self._ensemble.observer.spoiled_by:
+            return True
+        process = self._ensemble.process(sid)
+        if process is not None and is_spoiled(process.member.tree):
+            return False
+        return not is_spoiled_on_disk(self._machines[sid].disk)
 
     def may_forget(self, machine: MemberMachine) -> bool:
         """Whether nothing depends on this copy."""

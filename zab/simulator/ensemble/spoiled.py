@@ -6,12 +6,15 @@ until digests are compared, nobody can know.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 from zlib import crc32
 
 from datatree.digest import MASK, part
+from datatree.snapshot import SnapshotError, load_snapshot, snapshot_files, snapshot_path
 from datatree.tree import DataTree
 from datatree.znode import STAT_LAYOUT
+from zab.simulator.world.disk import FaultyDisk
 
 PATH: Final = b"/zookeeper"
 _MTIME: Final = 3
@@ -37,3 +40,17 @@ def is_spoiled(tree: DataTree) -> bool:
     """Whether this is such a tree, or was made of one."""
     znode = tree.get(PATH)
     return znode is not None and STAT_LAYOUT.unpack(znode[2])[_MTIME] == _WRONG
+
+
+def is_spoiled_on_disk(disk: FaultyDisk) -> bool:
+    """Whether a snapshot on this disk is one of such a tree. Nobody notices that it was read."""
+    copied = FaultyDisk()
+    copied.restore(disk.image())
+    return any(map(partial(_is_spoiled_snapshot, copied), snapshot_files(copied)))
+
+
+def _is_spoiled_snapshot(disk: FaultyDisk, zxid: int) -> bool:
+    try:
+        return is_spoiled(load_snapshot(disk, snapshot_path(zxid))[1])
+    except SnapshotError:
+        return False

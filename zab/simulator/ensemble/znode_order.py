@@ -16,7 +16,8 @@ short, and none loses an order:
 
 - what changes nothing, and could only be late, is taken as soon as it may come;
 - of writes without a reply that nobody's answer tells apart, the one that was sent first stands for all;
-- a write without a reply whose value is read between two known writes is tried between those two only;
+- a write without a reply whose value is read between two known writes is tried between those two only, and only where
+  it makes the version that was read with it;
 - a write with a zxid comes once everything is taken that was answered from below it;
 - where every answer names a zxid, such a write settles what was before it: it comes when it can.
 
@@ -164,6 +165,8 @@ class _Place:
     """How many writes with a zxid come before it, where its answer says that."""
     gap: int | None = None
     """For a write without a reply: the only rank at which it can have been, if its value was read at one."""
+    made: int | None = None
+    """For such a write: the version that it made, if that was read with its value."""
     chain: int = -1
     position: int = 0
 
@@ -209,7 +212,8 @@ class _Search:
             places.append(_Place(interval, is_write, is_needed=record.status != "unknown"))
         self._rank([place for place in places if place.is_needed])
         self._chain([place for place in places if place.is_needed])
-        self.optional = sorted((p for p in places if not p.is_needed), key=lambda place: place.interval.start)
+        optional = [place for place in places if not place.is_needed]
+        self.optional = sorted(optional, key=lambda place: (place.record.kind == "delete", place.interval.start))
         self._find_gaps(places)
         self.by_end = sorted((place for place in places if place.is_needed), key=lambda place: place.interval.end)
 
@@ -238,10 +242,11 @@ class _Search:
 
     def _find_gaps(self, places: list[_Place]) -> None:
         written = Counter(place.record.value for place in places if place.record.kind in ("create", "set"))
-        shown = {p.record.value: p.rank for p in places if p.record.kind == "get" and p.record.status == "ok"}
+        shown = {p.record.value: p for p in places if p.record.kind == "get" and p.record.status == "ok"}
         for place in self.optional:
-            if place.record.kind != "delete" and written[place.record.value] == 1:
-                place.gap = shown.get(place.record.value)
+            read = shown.get(place.record.value)
+            if place.record.kind != "delete" and written[place.record.value] == 1 and read is not None:
+                place.gap, place.made = read.rank, read.record.version
         self.shown = set(shown)
 
     # ------------------------------------------------------------------------------------------------------ the search
@@ -355,21 +360,20 @@ class _Search:
         return _wrote(record, state)
 
     def _without_reply(self, point: _Point, due: int) -> Iterator[tuple[_Place, Znode]]:
-        """Writes that may have happened here: those first whose value was read here, of the others one of each sort."""
+        """Writes that may have happened here: those first whose value was read here, of the others one of each sort;
+        deletes last, since the version that is wanted next is mostly a higher one."""
         sorts: set[object] = set()
         for is_shown in (True, False):
             for number, place in enumerate(self.optional):
                 record = place.record
-                if place.interval.start > due:
-                    break
-                if point.optional >> number & 1 or place.gap not in (None, point.ranked):
+                if point.optional >> number & 1 or place.gap not in (None, point.ranked) or place.interval.start > due:
                     continue
                 if (record.kind != "delete" and record.value in self.shown) != is_shown:
                     continue
                 sort = (record.kind, _demand(record), record.value if is_shown else None)
                 after = self._after(point.state, place) if sort not in sorts else None
                 sorts.add(sort)
-                if after is not None:
+                if after is not None and place.made in (None, after.version):
                     yield place, after
 
     def _note_best(self, point: _Point) -> None:

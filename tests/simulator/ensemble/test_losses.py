@@ -1,0 +1,69 @@
+"""What the simulator may take away from an ensemble: nothing that no ensemble of that size could bear."""
+
+from __future__ import annotations
+
+import pytest
+
+from datatree.snapshot import SnapshotWriter
+from zab.simulator.ensemble.losses import Losses
+from zab.simulator.ensemble.process import MemberProcess
+from zab.simulator.ensemble.scope import Scope
+from zab.simulator.ensemble.simulation import Simulation
+from zab.simulator.ensemble.spoiled import is_spoiled_on_disk, spoil
+
+
+def three() -> tuple[Losses, list[MemberProcess]]:
+    """The members of an ensemble that is whole."""
+    simulation = Simulation(1, scope=Scope(members=3, faults=()))
+    simulation.run()
+    return Losses(simulation.ensemble), simulation.ensemble.processes
+
+
+def may(losses: Losses, processes: list[MemberProcess]) -> tuple[list[bool], list[bool]]:
+    """Of each member: whether the others can do without it; whether they would find out that its tree is wrong."""
+    machines = [process.machine for process in processes]
+    return [losses.may_do_without(each) for each in machines], [losses.may_be_wrong(each) for each in machines]
+
+
+def make_wrong(process: MemberProcess) -> None:
+    process.judges.spoiled_by.add(spoil(process.member.tree))
+
+
+def test_of_three_any_one_may_be_lost_or_wrong() -> None:
+    assert may(*three()) == ([True] * 3, [True] * 3)
+
+
+def test_while_one_is_wrong_only_that_one_may_be_lost() -> None:
+    """Who lost its copy could be given a copy of the wrong one."""
+    losses, processes = three()
+    make_wrong(processes[0])
+    assert may(losses, processes) == ([True, False, False], [True, False, False])
+
+
+def test_copy_of_a_wrong_tree_is_as_wrong() -> None:
+    losses, processes = three()
+    make_wrong(processes[0])
+    tree, disk = processes[0].member.tree, processes[0].machine.disk
+    SnapshotWriter(disk, tree.begin_snapshot(), processes[0].peer.lineage, bytes(16)).write()
+    before = disk.operations
+    assert is_spoiled_on_disk(disk)
+    assert disk.operations == before, "nobody notices that it is looked at"
+    assert not is_spoiled_on_disk(processes[1].machine.disk)
+    processes[0].machine.stop(with_power=False)
+    assert may(losses, processes) == ([True, False, False], [True, False, False])
+
+
+@pytest.mark.parametrize("harm", ["full", "damaged", "wiped", "down"])
+def test_while_one_cannot_go_on_the_others_have_to_be_right(harm: str) -> None:
+    losses, processes = three()
+    machine = processes[0].machine
+    if harm == "full":
+        machine.fill(0)
+    elif harm == "damaged":
+        machine.damaged.add("version-1/log.1")
+    else:
+        machine.stop(with_power=False)
+        if harm == "wiped":
+            machine.lose_everything()
+    alone = [True, False, False]
+    assert may(losses, processes) == ([True] * 3 if harm == "down" else alone, alone)
