@@ -36,6 +36,9 @@ from zab.roles import (
 )
 from zab.states import BROADCAST, DISCOVERY, FOUNDER, LEADING, NOTHING, SYNCHRONIZATION, State
 
+EPOCH_JUMP_MAX = 1 << 20
+"""How far a member's acceptedEpoch may be above the leader's. Each attempt to lead raises it by one, so that more than
+this is no epoch of this ensemble; taken on, it would come near the end of all epochs at once (B6 epoch jumps)."""
 DIAL_COUNT_MAX = 5
 """How often a learner dials its leader before it elects again."""
 REDIAL_MS = 50
@@ -67,8 +70,11 @@ def leader_on_followerinfo(
     """LeaderProcessCEPOCH."""
     if handler.stage != CONNECTED:
         raise ProtocolError("a second FOLLOWERINFO on one link")
-    if message.accepted_epoch >= EPOCH_MAX:
-        raise ProtocolError(f"no epoch is above {message.accepted_epoch}")
+    if message.accepted_epoch >= min(EPOCH_MAX, peer.accepted_epoch + EPOCH_JUMP_MAX):
+        raise ProtocolError(
+            f"server {handler.sid} has accepted epoch {message.accepted_epoch}, here it is {peer.accepted_epoch}: "
+            "it cannot be of this ensemble"
+        )
     if message.holds != NOTHING and peer.hear_of_history(now, handler.sid):
         return
     either_is_empty = message.holds == NOTHING or peer.history.last[0] == 0

@@ -14,6 +14,7 @@ from datatree.log.zxid import EPOCH_MAX, make_zxid
 from tests.zab.test_known_bugs import established, rejoining_with_held_storage
 from zab import events as ev
 from zab import message as msg
+from zab.discovery import EPOCH_JUMP_MAX
 from zab.roles import Stage
 from zab.states import BATCHES, BROADCAST, LOOKING, NOTHING
 from zab.testing.lone_peer import Server, transactions
@@ -113,6 +114,38 @@ def test_an_early_learner_of_another_lineage_is_refused_when_the_election_is_won
     assert ensemble.elect() == 3
 
 
+@pytest.mark.parametrize("epoch", [1 + EPOCH_JUMP_MAX, EPOCH_MAX - 1, EPOCH_MAX])
+def test_b6_an_epoch_that_is_far_above_the_leaders_is_refused(epoch: int) -> None:
+    """Whoever sent it: the ensemble goes on in its own."""
+    ensemble, leader = established()
+    sid = followers(ensemble, leader)[0]
+    ensemble.partition(leader, sid)
+    ensemble.run(500)
+    lineage = ensemble.peer(leader).lineage
+    ensemble.step(leader, ev.QuorumLinkUp(99, sid, inbound=True))
+    ensemble.step(leader, ev.MessageReceived(99, msg.FollowerInfo(epoch, lineage, BATCHES, False, False, False)))
+    assert any(
+        f"server {sid} has accepted epoch {epoch}, here it is 1: it cannot be" in line for line in ensemble.trace
+    )
+    ensemble.heal(leader, sid)
+    ensemble.run(2000)
+    for peer in map(ensemble.peer, ensemble.servers):
+        assert peer.serving
+        assert peer.accepted_epoch == peer.current_epoch < 5
+
+
+def test_b6_a_member_that_accepted_many_epochs_is_followed_by_all() -> None:
+    ensemble, leader = established()
+    behind = followers(ensemble, leader)[0]
+    ensemble.crash(behind)
+    save_epochs(ensemble.servers[behind].disk, EPOCH_JUMP_MAX, 1)
+    ensemble.start(behind)
+    ensemble.run(3000)
+    for peer in map(ensemble.peer, ensemble.servers):
+        assert peer.serving
+        assert peer.current_epoch == EPOCH_JUMP_MAX + 1
+
+
 def test_an_ack_inside_of_a_batch_ends_its_link() -> None:
     ensemble, leader = established()
     for sid in followers(ensemble, leader):
@@ -186,12 +219,6 @@ def test_installed_without_a_snapshot_ends_the_link() -> None:
 
 
 def test_the_last_epoch_is_nobodys() -> None:
-    ensemble, leader = established()
-    ensemble.step(leader, ev.QuorumLinkUp(99, followers(ensemble, leader)[0], inbound=True))
-    lineage = ensemble.peer(leader).lineage
-    ensemble.step(leader, ev.MessageReceived(99, msg.FollowerInfo(EPOCH_MAX, lineage, BATCHES, False, False, False)))
-    ensemble.run(300)
-    assert ensemble.elect()
     ensemble, leader = established()
     follower = followers(ensemble, leader)[0]
     peer = ensemble.peer(follower)
