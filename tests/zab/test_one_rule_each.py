@@ -10,7 +10,7 @@ import attrs
 import pytest
 
 from datatree.log.batch import genesis
-from datatree.log.zxid import Epoch, Zxid, make_zxid
+from datatree.log.zxid import EPOCH_MAX, Epoch, Zxid, make_zxid
 from tests.zab.alone import (
     FIRST,
     HISTORY,
@@ -49,6 +49,7 @@ FROM_A_LEADER = (
     ("synchronizing", msg.NewLeader(Epoch(3), LAST, False), "NEWLEADER of epoch 3"),
     ("synchronizing", msg.UpToDate(LAST), "UPTODATE before ACK"),
     ("serving", msg.LeaderInfo(Epoch(2), LINEAGE), "renewal to epoch 2"),
+    ("serving", msg.LeaderInfo(Epoch(EPOCH_MAX), LINEAGE), "renewal to epoch 2147483647"),
     ("serving", msg.Commit(make_zxid(2, 9)), "is not the end of a batch"),
 )
 
@@ -73,6 +74,7 @@ def test_a_leader_that_breaks_the_protocol_is_left(stage: str, message: msg.Mess
     [
         (restored(accepted=3), msg.LeaderInfo(Epoch(2), LINEAGE), "it leads epoch 2, epoch 3 is accepted here"),
         (restored(), msg.LeaderInfo(Epoch(2), OTHER_LINEAGE), "it leads lineage"),
+        (restored(), msg.LeaderInfo(Epoch(EPOCH_MAX), LINEAGE), "no epoch is above 2147483647"),
     ],
 )
 def test_a_leader_that_may_not_be_followed_is_left(found: object, message: msg.Message, reason: str) -> None:

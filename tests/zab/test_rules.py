@@ -218,17 +218,6 @@ def test_installed_without_a_snapshot_ends_the_link() -> None:
     assert link not in ensemble.links
 
 
-def test_the_last_epoch_is_nobodys() -> None:
-    ensemble, leader = established()
-    follower = followers(ensemble, leader)[0]
-    peer = ensemble.peer(follower)
-    link = peer.link_to_leader
-    assert link is not None
-    ensemble.step(follower, ev.MessageReceived(link, msg.LeaderInfo(EPOCH_MAX, peer.lineage)))
-    ensemble.run(300)
-    assert peer.accepted_epoch == 1
-
-
 @pytest.mark.parametrize("order", [msg.Trunc(0, bytes(16), False), msg.Snap(0, bytes(16), False)])
 def test_what_comes_before_ackepoch_halts_nobody(order: msg.Message) -> None:
     ensemble, leader = established()
