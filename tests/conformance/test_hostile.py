@@ -438,6 +438,7 @@ BETWEEN_MEMBERS = {
     "bytes too long": frame(b"\x5b" + b"\x7f" * 8),
     "a tag": frame(b"\xc2\x58\xff" + bytes(255)),
     "endless": frame(b"\x9f" * 1000),
+    "a type of thousands of digits": frame(cbor2.dumps([1 << 20_000, 1])),
     "a map": frame(cbor2.dumps({"version": 1})),
     "an unknown type": frame(cbor2.dumps([77, 1, 2])),
     "a Hello of three": frame(cbor2.dumps([100, 1, 2, 3])),

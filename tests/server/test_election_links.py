@@ -5,6 +5,7 @@ import math
 import socket
 from contextlib import asynccontextmanager
 
+import cbor2
 import pytest
 import trio
 
@@ -202,8 +203,14 @@ async def test_redialling_waits_longer_each_time_up_to_a_second(autojump_clock, 
 
 @pytest.mark.parametrize(
     "garbage",
-    [b"\0\0\0\x01\xff", b"\0\0\0\x02\x81\x00", frame_of(Ack(1, 1)), frame_of(Hello(PROTOCOL_VERSION, 2))],
-    ids=["no CBOR", "too few fields", "other message", "second greeting"],
+    [
+        b"\0\0\0\x01\xff",
+        b"\0\0\0\x02\x81\x00",
+        frame(cbor2.dumps([1 << 20_000])),
+        frame_of(Ack(1, 1)),
+        frame_of(Hello(PROTOCOL_VERSION, 2)),
+    ],
+    ids=["no CBOR", "too few fields", "type of thousands of digits", "other message", "second greeting"],
 )
 async def test_malformed_message_never_ends_the_receiver(garbage):
     """ZOOKEEPER-3769."""
@@ -223,9 +230,10 @@ async def test_malformed_message_never_ends_the_receiver(garbage):
         frame_of(Hello(PROTOCOL_VERSION, 1)),
         frame_of(Hello(PROTOCOL_VERSION - 1, 2)),
         frame_of(vote(1)),
+        frame(cbor2.dumps([1 << 20_000])),
         b"\xff\xff\xff\xff",
     ],
-    ids=["unknown server", "ourselves", "other version", "no greeting", "no frame"],
+    ids=["unknown server", "ourselves", "other version", "no greeting", "type of thousands of digits", "no frame"],
 )
 async def test_wrong_greeting_ends_that_connection_and_no_other(first):
     async with running(1, 2, absent=(3,)) as (members, addresses):

@@ -105,7 +105,8 @@ class Codec(Generic[M]):
             array = cbor2.loads(payload)
         except (cbor2.CBORDecodeError, ValueError, TypeError, OverflowError, RecursionError, MemoryError) as error:
             raise MessageError(f"not CBOR: {error}") from error
-        if type(array) is not list or not array or type(array[0]) is not int:
+        # CBOR has integers of any size, and Python refuses to write down one of thousands of digits.
+        if type(array) is not list or not array or not INT32(array[0]):
             raise MessageError("a message is an array that starts with its type")
         if array[0] not in self._by_type:
             raise MessageError(f"no message of type {array[0]} may come here")
