@@ -37,7 +37,7 @@ FAULTS = (
     "wrong_tree",
     "depose",
 )
-"""What may go wrong with members and between them; `zab.simulator.ensemble.faults` has a function for each."""
+"""What may go wrong with members and between them; `faults` knows who has a function for each."""
 CLIENT_FAULTS = ("leave", "move", "silent", "stall", "close")
 """What a client may do wrong."""
 

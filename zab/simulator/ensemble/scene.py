@@ -1,0 +1,44 @@
+"""What a fault has to work with: the ensemble, its profile, the choices of the run, and what may still be lost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import TypeAlias
+
+from zab.ids import ServerId
+from zab.simulator.ensemble.ensemble import Ensemble
+from zab.simulator.ensemble.losses import Losses
+from zab.simulator.ensemble.machine import MemberMachine
+
+
+class Scene:
+    """Of one run."""
+
+    def __init__(self, ensemble: Ensemble, rng: Random) -> None:
+        self.ensemble = ensemble
+        self.profile = ensemble.profile
+        self.rng = rng
+        self.losses = Losses(ensemble)
+        self.spoiled_at: set[tuple[ServerId, int]] = set()
+        """Of which members the tree was made wrong, and at which zxid."""
+
+    def victim(self) -> MemberMachine:
+        """A machine; often the leader's, where most is at stake."""
+        leader = self.ensemble.leader
+        if leader is not None and self.rng.random() < 0.3:
+            return leader.machine
+        return self.rng.choice(list(self.ensemble.machines.values()))
+
+    def ticks(self, most: float) -> int:
+        """A duration in microseconds: mostly short."""
+        return int(self.profile.tick_us * most * self.rng.random() ** 2)
+
+    def mend_after(self, delay: int, mend: Callable[[], None]) -> None:
+        """What lasts is over then. Without mercy it never is."""
+        if not self.profile.is_merciless:
+            self.ensemble.schedule.after(delay, mend)
+
+
+Cause: TypeAlias = Callable[[Scene], bool]
+"""Makes something go wrong; whether it did."""
