@@ -16,6 +16,7 @@ from typer.testing import CliRunner, Result
 from datatree.log.batch import Position
 from tests.zab.dispatch import handle_with
 from zab import broadcast, discovery, synchronization
+from zab import events as ev
 from zab import message as msg
 from zab.cli.servers.explore import explore_command
 from zab.cli.servers.simulate import SAFETY, UNDECIDED
@@ -25,7 +26,7 @@ from zab.roles import Following, Leading, LearnerHandler
 from zab.simulator.explorer.ensemble import Bounds, Ensemble, State, Step, shown
 from zab.simulator.explorer.exploration import SETTLE, explore, parsed, replay
 from zab.simulator.explorer.keys import key_of, link_of, renamed_link, unknown_fields
-from zab.simulator.explorer.site import BrokenError
+from zab.simulator.explorer.site import BrokenError, Site
 from zab.simulator.world.verdict import SafetyError
 
 QUIET = Bounds(epochs=2, writes=1, crashes=0, breaks=0)
@@ -36,6 +37,8 @@ ONE_WIPE = Bounds(epochs=2, writes=1, crashes=0, wipes=1, breaks=0)
 TWO_WRITES = Bounds(epochs=2, writes=2, crashes=1, breaks=0)
 
 SERVING = "lead 3; follow 1 3; follow 2 3; settle; "
+EPOCH_ACCEPTED = "lead 3; follow 1 3; message 1-3 3; store 3; message 1-3 1; store 1; message 1-3 3"
+"""A quorum has promised epoch 2, and its leader knows it."""
 A_WRITE_OF_ITS_OWN = SERVING + "propose 3; store 3; crash 3; down 1-3 1; down 2-3 2"
 """A leader ends with a write in its log that nobody else has: should another one lead next, it has to be cut."""
 
@@ -289,6 +292,17 @@ def count_what_was_cut_as_durable(patch: Patch) -> None:
     patch.setattr(synchronization, "_cut", keeping)
 
 
+def establish_without_committing_the_initial_history(patch: Patch) -> None:
+    establish = synchronization.leader_try_to_establish
+
+    def hasty(peer: PeerState, now: int, leading: Leading) -> None:
+        with pytest.MonkeyPatch.context() as within:
+            within.setattr(PeerState, "set_committed", lambda peer, zxid: None)
+            establish(peer, now, leading)
+
+    patch.setattr(synchronization, "leader_try_to_establish", hasty)
+
+
 VARIANTS: dict[Callable[[Patch], None], tuple[Bounds, str, str]] = {
     follow_a_leader_that_is_behind: (ONE_CRASH, "", "no committed write is lost"),
     count_an_epoch_that_was_promised_to_another: (TWO_LEAVES, "", "leadership"),
@@ -297,6 +311,7 @@ VARIANTS: dict[Callable[[Patch], None], tuple[Bounds, str, str]] = {
     count_an_amnesiac: (ONE_WIPE, "", ""),
     count_what_was_cut_as_durable: (TWO_WRITES, A_WRITE_OF_ITS_OWN, "server 3 stops at an assertion"),
     cut_the_history_in_memory_alone: (TWO_WRITES, A_WRITE_OF_ITS_OWN, "server 3 stops at an assertion"),
+    establish_without_committing_the_initial_history: (TWO_WRITES, A_WRITE_OF_ITS_OWN, "primary_integrity"),
 }
 """Each with the world that finds it: its bounds and the steps that it begins with; and how what it finds begins."""
 
@@ -312,6 +327,45 @@ def test_the_smallest_world_finds_the_broken_variant(variant: Callable[[Patch], 
     assert found.text.startswith(rule), found.text
     lines = replay(bounds, found.steps)
     assert lines[-1] == found.text
+
+
+@pytest.mark.parametrize(
+    ("sids", "field", "given", "what"),
+    [
+        ({1, 2, 3}, "accepted", "", "LeaderInfo, its disk has no such acceptedEpoch"),
+        ({1}, "accepted", "lead 3; follow 1 3", "AckEpoch, its disk has no such acceptedEpoch"),
+        (
+            {3},
+            "log",
+            f"{SERVING}; propose 3; store 3; silence 3; settle; lead 1; follow 3 1",
+            "AckEpoch, its disk has no such position",
+        ),
+        ({1, 2, 3}, "current", "", "NewLeader, its disk has no such currentEpoch"),
+        ({1}, "current", f"{EPOCH_ACCEPTED}; store 3", "Ack, its disk has no such currentEpoch"),
+        ({1}, "log", f"{A_WRITE_OF_ITS_OWN}; start 3; lead 3; follow 1 3", "Ack, its disk has no such history"),
+        ({1}, "log", SERVING, "Ack, its disk has no such batch"),
+        ({1}, "member", f"{SERVING}; wipe 1; start 1; follow 1 3", "Readmitted, its disk has no such member record"),
+    ],
+    ids=lambda value: value if isinstance(value, str) and "no such" in value else "",
+)
+def test_what_a_disk_says_it_has_stored_and_has_not_is_found_when_it_is_promised(
+    sids: set[int], field: str, given: str, what: str, monkeypatch: Patch
+) -> None:
+    write = Site.write
+
+    def lying(site: Site) -> ev.Event:
+        before, answer = getattr(site.disk, field), write(site)
+        if site.settings.sid in sids:
+            site.disk = evolve(site.disk, **{field: before})
+        return answer
+
+    monkeypatch.setattr(Site, "write", lying)
+    counts = {f"{name}s": given.count(f"{name} ") for name in ("break", "silence", "wipe")}
+    bounds = Bounds(epochs=2, writes=1, crashes=given.count("crash "), **counts)
+    found = explore(bounds, steps_of(given)).found
+    assert found is not None
+    assert found.text.startswith("promises: server"), found.text
+    assert found.text.endswith(what)
 
 
 def test_no_shorter_way_leads_to_what_is_wrong(monkeypatch: Patch) -> None:

@@ -2,6 +2,7 @@
 
 site          one server: what is on its disk, its peer, and the storage effects that wait
 keys          what of a server is its state, under every renaming of the servers
+promises      what a server says is on its disk by then
 sites         every state of a server that was met, and its steps, each computed once
 verdict       the simulator's judge (`History`), as part of a state
 ensemble      the state of an ensemble: its servers, its wires, what may still go wrong; and the steps from it

@@ -17,7 +17,8 @@ The last five are bounded in number, and epochs by the highest that may be accep
 follows only whom a quorum of others names (B2 amnesiacs), which is the one thing that safety asks of an election.
 
 Judged in each state, beside what servers assert themselves: the properties of broadcast (`verdict`); a mark is on the
-disks of a quorum when it is reached; and what was delivered anywhere stays on the disks of a quorum.
+disks of a quorum when it is reached; what was delivered anywhere stays on the disks of a quorum; and what a message
+promises is on its sender's (`promises`).
 """
 
 from __future__ import annotations

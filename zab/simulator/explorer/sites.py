@@ -24,7 +24,9 @@ from zab.ids import ServerId
 from zab.peer import Peer
 from zab.peer_state import Settings, nothing
 from zab.simulator.explorer.keys import IDENTITY, Renaming, key_of, unknown_fields
+from zab.simulator.explorer.promises import judge_promises
 from zab.simulator.explorer.site import BrokenError, Disk, Output, Sent, Site
+from zab.simulator.world.verdict import SafetyError
 
 __all__ = ["DOWN", "Action", "Facts", "Sites", "founded"]
 
@@ -69,7 +71,7 @@ class Sites:
         self.lowest: list[int] = []
         """Of the names of each state."""
         self._interned: dict[object, int] = {}
-        self._steps: dict[tuple[int, Action], tuple[int, tuple[Output, ...]] | BrokenError] = {}
+        self._steps: dict[tuple[int, Action], tuple[int, tuple[Output, ...]] | BrokenError | SafetyError] = {}
         self._messages: list[msg.Message] = [msg.Refused("")]
         self._message_numbers: dict[bytes, int] = {}
         sids = [each.sid for each in settings]
@@ -110,19 +112,20 @@ class Sites:
         return self._interned.setdefault(key, len(self._interned))
 
     def step(self, number: int, action: Action) -> tuple[int, tuple[Output, ...]]:
-        """The state after something happens to a server, and what it wants done. Raises BrokenError."""
+        """The state after something happens to a server, and what it wants done. Raises BrokenError, SafetyError."""
         known = self._steps.get((number, action))
         if known is None:
             known = self._steps[number, action] = self._computed(number, action)
-        if isinstance(known, BrokenError):
+        if isinstance(known, (BrokenError, SafetyError)):
             raise known
         return known
 
-    def _computed(self, number: int, action: Action) -> tuple[int, tuple[Output, ...]] | BrokenError:
+    def _computed(self, number: int, action: Action) -> tuple[int, tuple[Output, ...]] | BrokenError | SafetyError:
         site = self._sites[number].copy()
         try:
             outputs = [*self._take(site, *action), *site.drain()]
-        except BrokenError as error:
+            judge_promises(site, outputs)
+        except (BrokenError, SafetyError) as error:
             return error
         except AssertionError as error:
             return BrokenError(f"server {site.settings.sid} stops at an assertion: {_place_of(error)}")

@@ -1,0 +1,77 @@
+"""What a server says is true when it says it: what a message promises is on the disk of its sender by then.
+
+    LEADERINFO e     acceptedEpoch e
+    ACKEPOCH         acceptedEpoch as LEADERINFO said, and the end of the history that it names
+    NEWLEADER e      currentEpoch e
+    ACK-LD e         currentEpoch e, and the history that NEWLEADER came after
+    ACK z            the batch that ends at z
+    READMITTED       the member record
+
+These are rows of "Order of durable writes" in docs/zab.md. A broadcast has a promise as well, the primary integrity of
+the paper: by then its primary has delivered what earlier primaries broadcast. All of it is judged by the sender alone,
+and once for each of its states, so it costs an exploration next to nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from datatree.log.zxid import BEFORE_ALL, counter_of, epoch_of
+from zab import message as msg
+from zab.peer import Peer
+from zab.simulator.explorer.site import Broadcast, Disk, Output, Sent, Site
+from zab.simulator.world.verdict import SafetyError
+
+__all__ = ["judge_promises"]
+
+
+def judge_promises(site: Site, outputs: Sequence[Output]) -> None:
+    """Of what a server has just said. Raises SafetyError."""
+    peer = site.peer
+    for output in outputs if peer is not None else ():
+        assert peer is not None
+        if isinstance(output, Sent):
+            missing = _missing(peer, site.disk, output.message)
+            if missing:
+                name = type(output.message).__name__
+                raise SafetyError("promises", f"server {site.settings.sid} says {name}, its disk has no such {missing}")
+        elif isinstance(output, Broadcast):
+            _judge_primary_integrity(peer, output)
+
+
+def _missing(peer: Peer, disk: Disk, message: msg.Message) -> str:
+    """What the disk does not have of what the message promises; empty for nothing."""
+    following = peer.following
+    promised: list[tuple[str, bool]] = []
+    if isinstance(message, msg.LeaderInfo):
+        promised = [("acceptedEpoch", disk.accepted >= message.epoch)]
+    elif isinstance(message, msg.NewLeader):
+        promised = [("currentEpoch", disk.current >= message.epoch)]
+    elif isinstance(message, msg.AckEpoch):
+        assert following is not None
+        assert following.epoch is not None
+        is_held = message.zxid == BEFORE_ALL or (message.zxid, message.chain) in _positions(disk)
+        promised = [("acceptedEpoch", disk.accepted >= following.epoch), ("position", is_held)]
+    elif isinstance(message, msg.Ack) and counter_of(message.zxid) == 0:
+        assert following is not None
+        promised = [
+            ("currentEpoch", disk.current >= message.epoch),
+            ("history", disk.position[0] >= following.acked),
+        ]
+    elif isinstance(message, msg.Ack):
+        promised = [("batch", message.zxid in {zxid for zxid, _ in _positions(disk)})]
+    elif isinstance(message, msg.Readmitted):
+        promised = [("member record", disk.member == peer.lineage)]
+    return next((what for what, is_there in promised if not is_there), "")
+
+
+def _positions(disk: Disk) -> set[tuple[int, bytes]]:
+    return {(batch.zxid, batch.chain) for batch in disk.log}
+
+
+def _judge_primary_integrity(peer: Peer, made: Broadcast) -> None:
+    """If the first batch of a primary comes after all of its initial history is delivered, so do those after it."""
+    before = made.predecessor[0]
+    if epoch_of(before) < made.batch.epoch and peer.delivered < before:
+        reason = f"epoch {made.batch.epoch} broadcasts behind {before:#x}, and has delivered up to {peer.delivered:#x}"
+        raise SafetyError("primary_integrity", reason)
