@@ -481,6 +481,19 @@ def test_load_limit_pauses_whoever_waits_and_sends_more() -> None:
     assert server.member.processor.outstanding_count == 0
 
 
+def test_learners_share_the_load_limit() -> None:
+    """Of three, each follower has one half of it."""
+    ensemble = Ensemble(3, globalOutstandingLimit=20)
+    busy = ensemble.session(ensemble.follower)
+    ensemble.leader.durable_held = True
+    for other in ensemble.others(ensemble.leader):
+        other.durable_held = True
+    for count, is_paused in ((8, False), (4, True)):
+        ensemble.do(busy, *[busy.create(b"/a", b"", 2) for _ in range(count)])
+        ensemble.do(busy, busy.get(b"/"))
+        assert busy.connection.paused is is_paused
+
+
 def test_writes_wait_while_the_leader_may_not_propose() -> None:
     ensemble = Ensemble(1, maxBatchesInFlight=1)
     server = ensemble.servers[1]

@@ -321,3 +321,14 @@ def test_more_watches_than_the_limit_end_the_connection() -> None:
     assert client.is_closed
     assert not other.is_closed
     assert ensemble.servers[1].member.state.watches.total_count == 0
+
+
+def test_more_watches_than_the_limit_set_again_at_once_end_the_connection() -> None:
+    limited = Ensemble(1, maxWatchesPerConnection=3)
+    seen = limited.servers[1].member.tree.applied
+    for count, is_closed in ((3, False), (4, True)):
+        client = limited.session()
+        absent = tuple(b"/%d" % number for number in range(count))
+        client.say(client.request(OpCode.SET_WATCHES, SetWatches(seen, (), absent, ()).encode(), -8))
+        limited.settle()
+        assert client.is_closed is is_closed

@@ -457,6 +457,19 @@ def test_silent_connection_of_a_follower_is_closed() -> None:
     assert client.is_closed
 
 
+def test_silent_connection_is_closed_although_its_session_lives_on_elsewhere() -> None:
+    ensemble = Ensemble(3)
+    first, second = ensemble.others(ensemble.leader)
+    left = ensemble.session(first, timeout_ms=4_000)
+    back = ensemble.reattach(left, second, timeout_ms=4_000)
+    ensemble.settle()
+    for _ in range(8):
+        ensemble.advance(1_000)
+        ensemble.do(back, back.get(b"/"))
+    assert left.is_closed
+    assert not back.is_closed
+
+
 @pytest.mark.parametrize(("key", "limit"), [("maxClientCnxns", 3), ("maxCnxns", 3)])
 def test_connections_beyond_the_limit_are_closed_at_once(key: str, limit: int) -> None:
     ensemble = Ensemble(1, **{key: limit})
