@@ -72,6 +72,11 @@ def test_a_server_of_weight_zero_is_no_voter() -> None:
     assert Hierarchical((frozenset({1, 2, 3}),), {3: 0}).voters == {1, 2}
 
 
+def test_a_server_stands_in_one_group() -> None:
+    with pytest.raises(AssertionError, match="two groups"):
+        Hierarchical((frozenset({1, 2}), frozenset({2, 3})), {})
+
+
 @pytest.mark.parametrize("quorum", ACK_QUORUMS)
 def test_who_fences_a_ledger_meets_every_ack_quorum(quorum: AckQuorum) -> None:
     """BookKeeper: after Qw - Qa + 1 answers no ack quorum is left among the others, and fewer are not enough."""
