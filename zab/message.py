@@ -292,11 +292,13 @@ class Revalidate:
 
 @attrs.define
 class Revalidated:
-    """The leader's verdict on the `Revalidate` with this tag."""
+    """The leader's verdict on the `Revalidate` with this tag. What came through older connections of that session was
+    proposed up to this zxid, though it may be sent to the learner later: in a renewal it is."""
 
     TYPE: ClassVar[int] = 24
     tag: int = checked(COUNT)
     valid: bool = checked(is_bool)
+    fence: Zxid = checked(ZXID)
 
 
 @attrs.define

@@ -4,6 +4,7 @@ import pytest
 
 from datatree.errors import ErrorCode
 from datatree.opcodes import OpCode
+from datatree.requests import SetData
 from zab import events as ev
 from zab import message as msg
 from zab.ids import Link
@@ -229,6 +230,39 @@ def test_write_that_another_server_forwarded_before_never_answers_the_new_connec
         ensemble.release(server)
     ensemble.settle()
     assert back.replies() == [(1, 0, b"/new")]
+
+
+def test_write_that_was_proposed_in_a_renewal_never_answers_the_new_connection() -> None:
+    """A learner is sent what the new epoch proposes only when it has accepted that epoch; the verdict on a session that
+    comes to it overtakes that."""
+    ensemble = Ensemble(3, counterLimit=8)
+    leader = ensemble.leader
+    first, second = ensemble.others(leader)
+    client = ensemble.session(first)
+    ensemble.do(client, client.create(b"/a"), client.create(b"/b"))
+    ensemble.late.add(second.sid)
+    while leader.member.peer.current_epoch == 1:
+        ensemble.do(client, client.set(b"/a", b""))
+    assert second.member.peer.current_epoch == 1
+    leader.durable_held = first.durable_held = True
+    ensemble.do(client, client.request(OpCode.SET_DATA, SetData(b"/a", b"through the first", -1).encode(), xid=1))
+    back = ensemble.reattach(client, second)
+    ensemble.settle()
+    ensemble.deliver_until(second, msg.Revalidated)
+    ensemble.step(second)
+    assert back.response is not None
+    back.say(back.set(b"/b", b"through the second"))
+    ensemble.late.clear()
+    ensemble.settle()
+    for server in (leader, first):
+        ensemble.release(server)
+    ensemble.settle()
+    assert [server.value(b"/a") for server in ensemble.servers.values()] == [b"through the first"] * 3
+    assert [server.value(b"/b") for server in ensemble.servers.values()] == [b"through the second"] * 3
+    (reply,) = back.replies()
+    b_stat = second.member.tree.get(b"/b")
+    assert b_stat is not None
+    assert reply == (1, 0, b_stat[2]), "it is answered with the result of its own write"
 
 
 def test_verdict_on_a_session_waits_for_what_its_earlier_connection_wrote() -> None:

@@ -41,7 +41,7 @@ EXAMPLES: list[msg.Message] = [
     msg.Refused("another ensemble"),
     msg.Request([[[[b"ip", b"127.0.0.1"]], [msg.WRITE_HEAD.pack(-1, 7, 5) + b"body"]]]),
     msg.Revalidate(7, -3, 4000),
-    msg.Revalidated(7, True),
+    msg.Revalidated(7, True, 0x500000001),
     msg.Sync(12),
     msg.Synced(12, 0x500000001),
 ]

@@ -270,8 +270,8 @@ class Member:
         if token is not None:
             self.tell(ev.SyncRequested(token))
         if not self._is_stalled:
-            for link, verdict in self._questions.take_owners():
-                self._answer(link, verdict)
+            for link, tag in self._questions.take_owners():
+                self._answer(link, msg.Revalidated(tag, True, self.peer.history.last[0]))
 
     def _follow_turn(self) -> None:
         """Everything that is to be written goes to the leader as one message; then the questions."""
@@ -325,7 +325,7 @@ class Member:
         for connection in confirmed.doubted:
             self.sessions.refuse(connection)
         for link, tag in confirmed.missing:
-            self._answer(link, msg.Revalidated(tag, False))
+            self._answer(link, msg.Revalidated(tag, False, effect.zxid))
 
     def _answer(self, link: Link, message: msg.Message) -> None:
         """To a learner, unless it has gone meanwhile."""
@@ -383,7 +383,7 @@ class Member:
         self.sessions.learner_touched(message.touched, self.now)
 
     def _learner_on_revalidated(self, _link: Link, _sid: ServerId, message: msg.Revalidated) -> None:
-        self.sessions.revalidated(message.tag, message.valid, self.peer.history.last[0])
+        self.sessions.revalidated(message.tag, message.valid, message.fence)
 
     def _learner_on_synced(self, _link: Link, _sid: ServerId, message: msg.Synced) -> None:
         self._questions.wait(message.tag, message.zxid)

@@ -2,8 +2,8 @@
 
     a sync            of this member's clients (link None) or of a learner: a quorum has to confirm the leader, and what
                       was committed by then has to be applied
-    an owner          a learner asks for a session that lives: it is told so at the end of a turn, behind every proposal
-                      of what came through older connections of that session (`fence`)
+    an owner          a learner asks for a session that lives: it is told so at the end of a turn, when all that came
+                      through older connections of that session is proposed, and up to where it is (`fence`)
     a missing one     of a session that does not live here only a leader that a quorum has confirmed may say that it is
                       over: under the next leader it may live. So is a doubted one, which a client of this member asks
 
@@ -19,7 +19,6 @@ import attrs
 
 from zab.ids import Link
 from zab.member.connection import ClientConnection
-from zab.message import Revalidated
 
 
 @attrs.define
@@ -37,7 +36,7 @@ class Questions:
     def __init__(self) -> None:
         self._syncs: list[tuple[Link | None, int]] = []
         self._missing: list[tuple[Link, int]] = []
-        self._owners: list[tuple[Link, Revalidated]] = []
+        self._owners: list[tuple[Link, int]] = []
         self._rounds: dict[int, Round] = {}
         self._token = 0
         self.confirmed_syncs: deque[tuple[int, int]] = deque()
@@ -63,7 +62,7 @@ class Questions:
 
     def owner(self, link: Link, tag: int) -> None:
         """The session that a learner asks for is its own now."""
-        self._owners.append((link, Revalidated(tag, True)))
+        self._owners.append((link, tag))
 
     def begin_round(self, doubted: Sequence[ClientConnection]) -> int | None:
         """The token of the confirmation that these, and what was asked since the last one, need; None: nothing does."""
@@ -78,8 +77,8 @@ class Questions:
         """What waited for this confirmation; nothing, when it was asked for in an earlier role."""
         return self._rounds.pop(token, None) or Round([], (), [])
 
-    def take_owners(self) -> list[tuple[Link, Revalidated]]:
-        """The verdicts that may be told now."""
+    def take_owners(self) -> list[tuple[Link, int]]:
+        """Whom a verdict may be told now, with its tag."""
         owners, self._owners = self._owners, []
         return owners
 

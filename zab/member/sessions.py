@@ -151,14 +151,14 @@ class Sessions:
         if connection.stage is Stage.CONNECTING and not connection.closing:
             self._refuse(connection)
 
-    def revalidated(self, tag: int, valid: bool, newest: int) -> None:
+    def revalidated(self, tag: int, valid: bool, fence: int) -> None:
         """The leader's verdict on one connection. All that came through older connections of its session was proposed
-        by `newest`."""
+        up to `fence`."""
         connection = self._asking.pop(tag, None)
         if connection is None or connection.closing:
             return
         assert connection.stage is Stage.CONNECTING
-        connection.fence = newest
+        connection.fence = fence
         if valid:
             self._accept(connection)
         else:
