@@ -67,6 +67,13 @@ def test_leader_is_asked_once_it_serves_this_member(check: TreeCheck, is_served:
     assert learner.sent == ([(LINK, msg.Suspect(Z, 1))] if is_served else [])
 
 
+def test_what_a_member_knew_before_it_was_started_again_still_counts(check: TreeCheck) -> None:
+    assert check.compare(Z) is not None
+    assert check.told(TWO, Z, 7, is_replay=False) is None
+    assert check.told(TWO, Z, None, is_replay=False) is None
+    assert check.told(THREE, Z, 7, is_replay=False) == 7
+
+
 def test_who_has_left_is_not_waited_for(check: TreeCheck) -> None:
     comparison = check.compare(Z)
     assert comparison is not None
@@ -74,7 +81,7 @@ def test_who_has_left_is_not_waited_for(check: TreeCheck) -> None:
         check=check, peer=SimpleNamespace(learners={LINK: TWO, 10: THREE}), send=lambda *sent: None
     )
     wrong_trees._ask_learners(cast(wrong_trees.Member, leader))
-    assert comparison.asked == {TWO, THREE}
+    assert comparison.asked == {TWO: LINK, THREE: 10}
     check.told(TWO, Z, 7, is_replay=False)
     assert not comparison.is_answered
     del leader.peer.learners[10]

@@ -353,6 +353,28 @@ def test_who_cannot_make_its_tree_anew_keeps_nobody_from_being_mended() -> None:
     assert lost.halted is None
 
 
+def test_who_comes_over_another_link_is_asked_again() -> None:
+    """The question went with the link, also where the leader heard of no end of it before there was a new one."""
+    ensemble, client = ensemble_of(5)
+    leader = ensemble.leader
+    wrong, late, down, _ = ensemble.others(leader)
+    stop(ensemble, down)
+    ensemble.late.add(late.sid)
+    spoil(wrong)
+    write(ensemble, client, 2)
+    assert not wrong.member.serving
+    link = late.member.peer.link_to_leader
+    assert link is not None
+    ensemble.late.clear()
+    ensemble.break_link(link)
+    ensemble.settle()
+    for _ in range(3):
+        ensemble.advance(TICK_MS)
+    assert late.member.peer.link_to_leader != link
+    assert wrong.member.serving
+    assert leader.member.check.comparison is None
+
+
 def test_wrong_digest_in_the_log_does_not_stop_who_reads_it_later() -> None:
     """The batches of a leader whose tree was wrong say so for ever."""
     ensemble, client = ensemble_of(3)

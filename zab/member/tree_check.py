@@ -27,7 +27,7 @@ from enum import Enum
 import attrs
 
 from datatree.log.zxid import Zxid
-from zab.ids import ServerId
+from zab.ids import Link, ServerId
 from zab.quorum import Quorum
 
 SETTLED_COUNT_MAX = 1024
@@ -60,7 +60,8 @@ class Comparison:
     zxid: Zxid
     is_replay: bool = False
     """Of a tree made anew from each one's own files."""
-    asked: set[ServerId] = attrs.Factory(set)
+    asked: dict[ServerId, Link] = attrs.Factory(dict)
+    """Over which link; a question goes with its link."""
     told: dict[ServerId, int | None] = attrs.Factory(dict)
     """None: it does not know."""
 
@@ -73,7 +74,7 @@ class Comparison:
 
     @property
     def is_answered(self) -> bool:
-        return self.asked <= self.told.keys()
+        return self.asked.keys() <= self.told.keys()
 
     def __str__(self) -> str:
         """Every member with its digest."""
@@ -158,7 +159,8 @@ class TreeCheck:
         comparison = self.comparison
         if comparison is None or (zxid, is_replay) != (comparison.zxid, comparison.is_replay):
             return None
-        comparison.told[sid] = digest
+        if digest is not None or sid not in comparison.told:  # what it knew before it was started again is as true
+            comparison.told[sid] = digest
         agreed = comparison.agreed(self._quorum)
         if agreed is not None:
             self.mending |= {other for other, known in comparison.told.items() if known not in (agreed, None)}

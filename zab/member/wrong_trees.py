@@ -79,10 +79,11 @@ def _ask_learners(member: Member) -> None:
     if comparison is None:
         return
     learners = member.peer.learners
-    comparison.asked &= set(learners.values())
+    sids = set(learners.values())
+    comparison.asked = {sid: link for sid, link in comparison.asked.items() if sid in sids}
     for link, sid in learners.items():
-        if sid not in comparison.asked:
-            comparison.asked.add(sid)
+        if comparison.asked.get(sid) != link:
+            comparison.asked[sid] = link
             member.send(link, msg.Compare(comparison.zxid, comparison.is_replay))
 
 
