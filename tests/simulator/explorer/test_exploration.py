@@ -34,13 +34,46 @@ ONE_BREAK = Bounds(epochs=1, writes=1, crashes=0, breaks=1)
 TWO_LEAVES = Bounds(epochs=1, writes=0, crashes=0, breaks=1, silences=1)
 ONE_CRASH = Bounds(epochs=2, writes=1, crashes=1, breaks=0)
 ONE_WIPE = Bounds(epochs=2, writes=1, crashes=0, wipes=1, breaks=0)
+FIRST_START = Bounds(epochs=1, writes=1, crashes=0, breaks=0, empty=3)
 TWO_WRITES = Bounds(epochs=2, writes=2, crashes=1, breaks=0)
 
 SERVING = "lead 3; follow 1 3; follow 2 3; settle; "
 EPOCH_ACCEPTED = "lead 3; follow 1 3; message 1-3 3; store 3; message 1-3 1; store 1; message 1-3 3"
 """A quorum has promised epoch 2, and its leader knows it."""
+A_SERVER_THAT_IS_BEHIND = "lead 3; follow 1 3; settle; propose 3; settle; crash 3; down 1-3 1"
+"""A write is committed without 2, and its leader ends."""
+A_WRITE_THAT_ONE_HAS_LOST = "lead 3; follow 1 3; settle; propose 3; settle; wipe 1; settle; start 1"
 A_WRITE_OF_ITS_OWN = SERVING + "propose 3; store 3; crash 3; down 1-3 1; down 2-3 2"
 """A leader ends with a write in its log that nobody else has: should another one lead next, it has to be cut."""
+
+A_PROMISE_THAT_IS_FORGOTTEN = (
+    SERVING
+    + "propose 3; settle; silence 2; lead 2; silence 1; follow 1 2; message 1-2 2; store 2; message 1-2 1; store 1; "
+    + "message 1-2 2; rollback 1; settle; start 1; follow 1 3; settle; propose 3; settle"
+)
+"""A server that has promised epoch 3 is put back to an older copy, and comes to the leader of epoch 2."""
+OVERTAKEN = (
+    A_WRITE_OF_ITS_OWN
+    + "; start 3; lead 3; follow 1 3; message 1-3 3; store 3; message 1-3 1; store 1; message 1-3 3; "
+    "crash 1; down 1-3 3; start 1; lead 1; follow 2 1; settle; propose 1; settle; wipe 2; settle; give-up 1; start 2"
+)
+"""A leader does not know of the newer epoch, nor does a server that has lost what it promised there."""
+OLDER_LEADER = Bounds(epochs=3, writes=2, crashes=2, wipes=1, breaks=0)
+FIVE = (
+    "lead 5; follow 1 5; follow 2 5; follow 3 5; follow 4 5; settle; silence 4; lead 4; silence 1; follow 1 4; "
+    "silence 2; follow 2 4; message 1-4 4; message 2-4 4; store 4; message 1-4 1; store 1; message 1-4 4; silence 2; "
+    "wipe 1; settle; follow 2 5; settle; start 1; follow 1 5; settle; silence 3; follow 3 4; settle; propose 5; settle"
+)
+"""A server has lost what it promised to a leader, and has been readmitted by the one before."""
+FIVE_VOTERS = Bounds(voters=5, epochs=2, writes=1, crashes=0, wipes=1, breaks=0, silences=6)
+LOWER = (
+    SERVING
+    + "silence 2; lead 2; silence 1; follow 1 2; message 1-2 2; store 2; message 1-2 1; store 1; message 1-2 2; "
+    "store 2; silence 1; follow 1 3"
+)
+"""A server that has promised an epoch comes back to the leader of the one before."""
+THREE_SILENCES = Bounds(epochs=2, writes=1, crashes=0, breaks=0, silences=3)
+ONE_ROLLBACK = Bounds(epochs=2, writes=2, crashes=0, breaks=0, silences=3, rollbacks=1)
 
 Patch = pytest.MonkeyPatch
 PAGE = (Path(__file__).parents[3] / "docs" / "simulator.md").read_text(encoding="utf-8")
@@ -61,6 +94,15 @@ def walk(ensemble: Ensemble, rng: Random, count: int) -> list[tuple[State, Step]
 
 def steps_of(text: str) -> list[Step]:
     return [parsed(line) for line in text.split(";") if line.strip()]
+
+
+def state_after(ensemble: Ensemble, given: str) -> State:
+    taken = [parsed(line) for line in replay(ensemble.bounds, steps_of(given)) if not line.startswith(" ")]
+    assert SETTLE not in taken
+    state = ensemble.beginning()
+    for step in taken:
+        state = ensemble.after(state, step)
+    return state
 
 
 def test_a_world_in_which_nothing_goes_wrong_is_explored_whole() -> None:
@@ -129,12 +171,7 @@ def reachable(ensemble: Ensemble, state: State) -> set[bytes]:
 
 def test_settling_leaves_nothing_that_comes_by_itself() -> None:
     ensemble = Ensemble(TWO_WRITES)
-    state = ensemble.beginning()
-    lines = replay(TWO_WRITES, steps_of(A_WRITE_OF_ITS_OWN))
-    taken = [parsed(line) for line in lines if not line.startswith(" ")]
-    assert SETTLE not in taken
-    for step in taken:
-        state = ensemble.after(state, step)
+    state = state_after(ensemble, A_WRITE_OF_ITS_OWN)
     assert {name for name, _ in ensemble.steps(state)} == {"start", "lead"}
     logs = [ensemble.sites._sites[number].disk.log for number in state.sites]
     assert [len(log) for log in logs] == [0, 0, 1]
@@ -149,6 +186,25 @@ def test_given_steps_that_cannot_come_are_refused(given: str) -> None:
 def test_given_steps_within_more_epochs_than_there_may_be_are_refused() -> None:
     with pytest.raises(ValueError, match="more than 1 epochs"):
         explore(evolve(ONE_CRASH, epochs=1), steps_of(A_WRITE_OF_ITS_OWN + "; lead 2; follow 1 2; settle"))
+
+
+def test_a_first_start_makes_a_lineage_of_which_everybody_holds_the_same() -> None:
+    ensemble = Ensemble(FIRST_START)
+    assert ensemble.sites.renamings == [()], "a lineage has the id of its maker"
+    state = state_after(ensemble, "lead 3; follow 1 3; follow 2 3; settle; propose 3; settle")
+    disks = [ensemble.sites._sites[number].disk for number in state.sites]
+    assert {disk.member for disk in disks} == {disk.lineage for disk in disks} == {bytes([3, 1]).rjust(16, b"\0")}
+    assert ensemble.verdicts.ends[state.verdict][0]
+
+
+def test_of_some_empty_servers_none_leads_or_is_followed_by_itself() -> None:
+    ensemble = Ensemble(evolve(FIRST_START, empty=1))
+    beginning = ensemble.beginning()
+    assert {step for step in ensemble.steps(beginning) if step[0] == "lead"} == {("lead", (2,)), ("lead", (3,))}
+    state = state_after(ensemble, "lead 3")
+    assert ("follow", (1, 3)) not in set(ensemble.steps(state))
+    state = state_after(ensemble, "lead 3; follow 2 3")
+    assert ("follow", (1, 3)) in set(ensemble.steps(state))
 
 
 def test_more_states_than_may_be_visited_is_not_the_whole() -> None:
@@ -193,6 +249,19 @@ def test_an_ensemble_with_its_servers_renamed_is_the_same_state() -> None:
                 else:
                     image = tuple(renaming[sid - 1] for sid in arguments)
                 state = ensemble.after(state, (name, image))
+
+
+def test_a_member_that_was_rolled_back_follows_only_who_knows_better_until_it_is_readmitted() -> None:
+    ensemble = Ensemble(ONE_ROLLBACK)
+
+    def possible(given: str) -> set[Step]:
+        steps = ensemble.steps(state_after(ensemble, SERVING + given))
+        return {step for step in steps if step[0] in ("lead", "follow") and step[1][0] == 1}
+
+    assert possible("rollback 1; settle; start 1") == set()
+    acknowledged = "propose 3; settle; rollback 1; settle; start 1; "
+    assert possible(acknowledged) == {("follow", (1, 3))}
+    assert possible(acknowledged + "follow 1 3; settle; silence 1; settle") == {("follow", (1, 3)), ("lead", (1,))}
 
 
 @pytest.mark.slow
@@ -268,7 +337,18 @@ def count_an_amnesiac(patch: Patch) -> None:
         followerinfo(peer, now, leading, handler, plain)
 
     handle_with(patch, trusting, instead_of=followerinfo)
-    patch.setattr(Ensemble, "_is_named", lambda ensemble, state, leader, sid: True)
+    patch.setattr(Ensemble, "_may_follow", lambda ensemble, state, sid, leader: True)
+
+
+def count_an_amnesiac_that_is_not_confirmed(patch: Patch) -> None:
+    """B2: a leader that was overtaken believes whoever has lost what it promised there."""
+    acknowledge = synchronization.leader_on_ackld
+
+    def hasty(peer: PeerState, now: int, leading: Leading, handler: LearnerHandler) -> None:
+        handler.amnesiac = False
+        acknowledge(peer, now, leading, handler)
+
+    patch.setattr(synchronization, "leader_on_ackld", hasty)
 
 
 def cut_the_history_in_memory_alone(patch: Patch) -> None:
@@ -303,15 +383,34 @@ def establish_without_committing_the_initial_history(patch: Patch) -> None:
     patch.setattr(synchronization, "leader_try_to_establish", hasty)
 
 
+def believe_a_member_that_was_rolled_back(patch: Patch) -> None:
+    """B4: what it acknowledged before is forgotten on both sides."""
+
+    def forgetful(peer: PeerState, now: int, leading: Leading, handler: LearnerHandler, message: msg.AckEpoch) -> None:
+        leading.acknowledged.pop(handler.sid, None)
+        acknowledge(peer, now, leading, handler, message)
+
+    acknowledge = discovery.leader_on_ackepoch
+    handle_with(patch, forgetful, instead_of=acknowledge)
+
+
+def write_no_member_record(patch: Patch) -> None:
+    """B1: whoever founds an ensemble acknowledges NEWLEADER, and is an amnesiac after its next start."""
+    patch.setattr(synchronization, "learner_on_current_epoch_saved", synchronization.learner_ack_newleader)
+
+
 VARIANTS: dict[Callable[[Patch], None], tuple[Bounds, str, str]] = {
-    follow_a_leader_that_is_behind: (ONE_CRASH, "", "no committed write is lost"),
+    follow_a_leader_that_is_behind: (ONE_CRASH, A_SERVER_THAT_IS_BEHIND, "server 1 halts: leader 2 asks to cut"),
     count_an_epoch_that_was_promised_to_another: (TWO_LEAVES, "", "leadership"),
     acknowledge_newleader_before_it_is_durable: (ONE_CRASH, "", ""),
     commit_without_a_quorum: (QUIET, "", "durability"),
-    count_an_amnesiac: (ONE_WIPE, "", ""),
+    count_an_amnesiac: (ONE_WIPE, A_WRITE_THAT_ONE_HAS_LOST, ""),
     count_what_was_cut_as_durable: (TWO_WRITES, A_WRITE_OF_ITS_OWN, "server 3 stops at an assertion"),
     cut_the_history_in_memory_alone: (TWO_WRITES, A_WRITE_OF_ITS_OWN, "server 3 stops at an assertion"),
     establish_without_committing_the_initial_history: (TWO_WRITES, A_WRITE_OF_ITS_OWN, "primary_integrity"),
+    count_an_amnesiac_that_is_not_confirmed: (OLDER_LEADER, OVERTAKEN, "agreement"),
+    write_no_member_record: (FIRST_START, "", "promises: server"),
+    believe_a_member_that_was_rolled_back: (ONE_ROLLBACK, A_PROMISE_THAT_IS_FORGOTTEN, ""),
 }
 """Each with the world that finds it: its bounds and the steps that it begins with; and how what it finds begins."""
 
@@ -448,7 +547,25 @@ def test_the_commands_of_the_page_that_are_given_steps_run(invoke: Callable[...,
     for command in commands:
         done = invoke(*shlex.split(command))
         assert done.exit_code == 0, done.output
-    assert f"`{A_WRITE_OF_ITS_OWN}`" in PAGE
+
+
+@pytest.mark.parametrize(
+    ("name", "bounds", "given"),
+    [
+        ("", TWO_WRITES, A_WRITE_OF_ITS_OWN),
+        ("*forgotten*: ", ONE_ROLLBACK, A_PROMISE_THAT_IS_FORGOTTEN),
+        ("*overtaken*: the tail, then ", OLDER_LEADER, OVERTAKEN),
+        ("*lower*: ", THREE_SILENCES, LOWER),
+        ("*five*: ", FIVE_VOTERS, FIVE),
+    ],
+)
+def test_the_worlds_of_the_page_that_begin_with_steps_are_right(name: str, bounds: Bounds, given: str) -> None:
+    """Of five voters there are too many states: there is the beginning."""
+    steps = given.removeprefix(A_WRITE_OF_ITS_OWN + "; ") if "tail" in name else given
+    assert f"{name}`{steps}`" in " ".join(PAGE.split())
+    report = explore(bounds, steps_of(given), states_max=50 if bounds.voters == 5 else 5000)
+    assert report.found is None, f"{report.found}"
+    assert report.is_whole or bounds.voters == 5
 
 
 def test_steps_that_cannot_come_are_wrong_usage(invoke: Callable[..., Result]) -> None:

@@ -36,6 +36,8 @@ def explore_command(
     wipes: Annotated[int, typer.Option("--wipes", min=0, help="Processes that end and lose their disk.")] = 0,
     breaks: Annotated[int, typer.Option("--breaks", min=0, help="Links that break.")] = 1,
     silences: Annotated[int, typer.Option("--silences", min=0, help="Servers that hear nothing for too long.")] = 0,
+    rollbacks: Annotated[int, typer.Option("--rollbacks", min=0, help="Processes that end and forget.")] = 0,
+    empty: Annotated[int, typer.Option("--empty", min=0, help="Servers that begin with nothing.")] = 0,
     states_max: Annotated[int, typer.Option("--states-max", min=1, help="Give up beyond so many.")] = STATES_MAX,
     given: Annotated[
         str, typer.Option("--given", metavar="STEPS", help="Explore what comes after these; settle: nothing waits.")
@@ -45,7 +47,7 @@ def explore_command(
     ] = None,
 ) -> None:
     """Exit codes: 0 all is right, 3 a promise was broken, 5 too many states."""
-    bounds = Bounds(voters, epochs, writes, crashes, wipes, breaks, silences)
+    bounds = Bounds(voters, epochs, writes, crashes, wipes, breaks, silences, rollbacks, empty)
     if steps is not None:
         _replay(bounds, steps)
         return

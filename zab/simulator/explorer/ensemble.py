@@ -10,11 +10,16 @@
 
     propose 3           a leader proposes one write
     crash 2, wipe 2     its process ends; its disk is lost as well
+    rollback 2          its process ends; its disk is again what it was at the beginning
     break 1-3           a link breaks; each end learns of it by itself, at any time later
     silence 2           2 hears nobody for so long that every limit of its own is over
 
-The last five are bounded in number, and epochs by the highest that may be accepted. A server that has lost its data
-follows only whom a quorum of others names (B2 amnesiacs), which is the one thing that safety asks of an election.
+The last six are bounded in number, and epochs by the highest that may be accepted. A server that has lost its data
+follows only whom a quorum of others names (B2 amnesiacs), which is the one thing that safety asks of an election, and
+does not lead. At a first start all are empty, and that the election has seen this is nothing to rely on: there anybody
+may lead, and follow anybody, at any time. One
+that was rolled back is beyond what votes can tell: until it is readmitted it follows only a leader that has heard more
+from it than it has (B4 rollbacks).
 
 Judged in each state, beside what servers assert themselves: the properties of broadcast (`verdict`); a mark is on the
 disks of a quorum when it is reached; what was delivered anywhere stays on the disks of a quorum; and what a message
@@ -36,7 +41,7 @@ from zab.peer_state import Settings
 from zab.quorum import Majority
 from zab.simulator.explorer.keys import LINKS_MAX, ends_of, link_of, renamed_link
 from zab.simulator.explorer.site import Closed, Dialled, Marked, Output, Sent
-from zab.simulator.explorer.sites import DOWN, Action, Sites, founded
+from zab.simulator.explorer.sites import DOWN, Action, Sites, empty, founded
 from zab.simulator.explorer.verdict import Verdicts
 from zab.simulator.world.verdict import SafetyError
 
@@ -64,6 +69,9 @@ class Bounds:
     wipes: int = 0
     breaks: int = 1
     silences: int = 0
+    rollbacks: int = 0
+    empty: int = 0
+    """Servers that begin with nothing. If all do, it is a first start."""
 
 
 class Left(NamedTuple):
@@ -74,6 +82,7 @@ class Left(NamedTuple):
     wipes: int
     breaks: int
     silences: int
+    rollbacks: int
 
 
 Wire: TypeAlias = tuple[tuple[int, int], tuple[int, ...]]
@@ -99,7 +108,9 @@ class Ensemble:
         self._sids = [ServerId(sid) for sid in range(1, bounds.voters + 1)]
         self.quorum = Majority(frozenset(self._sids))
         settings = [Settings(sid, self.quorum, frozenset(self._sids)) for sid in self._sids]
-        self.sites = Sites(settings)
+        # Whoever makes a lineage puts its id into it.
+        self._is_first_start = bounds.empty >= bounds.voters
+        self.sites = Sites(settings, is_symmetric=not self._is_first_start)
         self.verdicts = Verdicts(_LINEAGE, self.sites.renamings)
         self._settings = settings
         self._orders: dict[tuple[int, ...], list[int]] = {}
@@ -110,9 +121,10 @@ class Ensemble:
     def beginning(self) -> State:
         """Everybody has just started, from what an ensemble left that has lived and written nothing."""
         bounds = self.bounds
-        left = Left(bounds.writes, bounds.crashes, bounds.wipes, bounds.breaks, bounds.silences)
-        down = tuple(self.sites.intern(founded(settings, _LINEAGE)) for settings in self._settings)
-        state = State(down, (), 0, left)
+        left = Left(*(getattr(bounds, name) for name in Left._fields))
+        sites = [founded(settings, _LINEAGE) for settings in self._settings]
+        sites[: bounds.empty] = [empty(settings) for settings in self._settings[: bounds.empty]]
+        state = State(tuple(map(self.sites.intern, sites)), (), 0, left)
         for sid in self._sids:
             state = self.after(state, ("start", (sid,)))
         return state
@@ -131,10 +143,10 @@ class Ensemble:
             if each.can_store:
                 yield "store", (sid,)
             if each.is_electing:
-                if not each.is_amnesiac:
+                if not each.is_rolled_back and (self._is_first_start or not each.is_amnesiac):
                     yield "lead", (sid,)
                 for leader in leaders:
-                    if not each.is_amnesiac or self._is_named(state, leader, sid):
+                    if self._may_follow(state, sid, leader):
                         yield "follow", (sid, leader)
             if each.has_role and each.is_lonely:
                 yield "give-up", (sid,)
@@ -144,8 +156,10 @@ class Ensemble:
                 yield "propose", (sid,)
             if left.crashes:
                 yield "crash", (sid,)
-            if left.wipes and self._may_be_wiped(state, sid):
+            if left.wipes and self._may_be_lost(state, sid):
                 yield "wipe", (sid,)
+            if left.rollbacks and self._may_be_lost(state, sid):
+                yield "rollback", (sid,)
         for (link, end), queue in state.wires:
             if queue and queue[0] != DOWN:
                 yield "message", (link, end)
@@ -158,20 +172,23 @@ class Ensemble:
                 if is_whole and end < other:
                     yield "break", (link,)
 
-    def _is_named(self, state: State, leader: ServerId, sid: ServerId) -> bool:
-        """Whether a quorum of others that have their data follows this leader now, itself included."""
-        others = [self.sites.facts[number] for number in state.sites]
-        named = {
-            each.sid
-            for each in others
-            if each.sid != sid and not each.is_amnesiac and (each.sid == leader or each.follows == leader)
-        }
-        return self.quorum.contains(named)
+    def _may_follow(self, state: State, sid: ServerId, leader: ServerId) -> bool:
+        """Anybody follows anybody, but for those whose disks have less than they said. Of these, an amnesiac follows
+        whom a quorum of others that have their data follows now, itself included."""
+        facts = [self.sites.facts[number] for number in state.sites]
+        me = facts[sid - 1]
+        if me.is_rolled_back:
+            return facts[leader - 1].has_heard_more(me)
+        if not me.is_amnesiac or self._is_first_start:
+            return True
+        others = [each for each in facts if each.sid != sid and not (each.is_amnesiac or each.is_rolled_back)]
+        return self.quorum.contains({each.sid for each in others if leader in (each.sid, each.follows)})
 
-    def _may_be_wiped(self, state: State, sid: ServerId) -> bool:
+    def _may_be_lost(self, state: State, sid: ServerId) -> bool:
         """The fault model: as long as a quorum of others is synchronized."""
         facts = [self.sites.facts[number] for number in state.sites]
-        return self.quorum.contains({each.sid for each in facts if each.sid != sid and not each.lacks_record})
+        kept = {each.sid for each in facts if not (each.lacks_record or each.is_rolled_back)}
+        return self.quorum.contains(kept - {sid})
 
     def after(self, state: State, step: Step) -> State:
         """The state after a step. Raises SafetyError, BrokenError."""
@@ -188,7 +205,7 @@ class Ensemble:
         else:
             sid = ServerId(arguments[0])
             work.run(sid, _action_of(step))
-            if name in ("crash", "wipe"):
+            if name in _ENDS:
                 work.cut(sid)
             if name in _BUDGETS:
                 left = left._replace(**{_BUDGETS[name]: getattr(left, _BUDGETS[name]) - 1})
@@ -209,7 +226,7 @@ class Ensemble:
 
     def is_beyond(self, state: State) -> bool:
         """Whether some epoch is above the bound."""
-        highest = _FIRST_EPOCH + self.bounds.epochs
+        highest = self.bounds.epochs + (0 if self._is_first_start else _FIRST_EPOCH)
         return any(self.sites.facts[number].last_epoch > highest for number in state.sites)
 
     def _judge(self, state: State) -> None:
@@ -219,9 +236,10 @@ class Ensemble:
             raise SafetyError("no committed write is lost", f"{end[0]:#x} was delivered, and is on no quorum of disks")
 
     def is_held(self, state: State, position: Position) -> bool:
-        """Whether a quorum of disks holds it; one that was wiped counts as if it did."""
+        """Whether a quorum of disks holds it; one that was wiped or rolled back counts as if it did."""
         held = sum(position in self.sites.facts[number].logged for number in state.sites)
-        return held + self.bounds.wipes - state.left.wipes > len(self._sids) // 2
+        lost = self.bounds.wipes - state.left.wipes + self.bounds.rollbacks - state.left.rollbacks
+        return held + lost > len(self._sids) // 2
 
     def _other(self, link: int, end: int) -> int:
         dialler, acceptor = ends_of(link)
@@ -317,7 +335,8 @@ class _Work:
 
     def _connect(self, sid: ServerId, to: ServerId) -> None:
         """One that does not lead would refuse: that is as if nobody had dialled."""
-        if not self._ensemble.sites.facts[self._sites[to - 1]].is_leading:
+        dialler, acceptor = (self._ensemble.sites.facts[self._sites[each - 1]] for each in (sid, to))
+        if not acceptor.is_leading or (dialler.is_rolled_back and not acceptor.has_heard_more(dialler)):
             return
         links = (link_of(sid, to, number) for number in range(LINKS_MAX))
         link = next(link for link in links if (link, sid) not in self._wires and (link, to) not in self._wires)
@@ -353,7 +372,14 @@ class _Work:
                 self._mark(link, self._ensemble._other(link, end))
 
 
-_BUDGETS: Final = {"propose": "writes", "crash": "crashes", "wipe": "wipes", "silence": "silences"}
+_BUDGETS: Final = {
+    "propose": "writes",
+    "crash": "crashes",
+    "wipe": "wipes",
+    "rollback": "rollbacks",
+    "silence": "silences",
+}
+_ENDS: Final = frozenset({"crash", "wipe", "rollback"})
 
 
 def _action_of(step: Step) -> Action:

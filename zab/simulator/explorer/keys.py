@@ -116,7 +116,8 @@ class _Key:
             (type(effect).__name__, effect.generation == generation, self._object(effect)) for effect in site.to_store
         )
         known = None if peer is None else self._object(peer)
-        self.key = site.starts, disk.lineage, disk.accepted, disk.current, disk.member, logged, waiting, known
+        durable = disk.lineage, disk.accepted, disk.current, disk.member, logged, site.is_rolled_back
+        self.key = site.starts, durable, waiting, known
 
     def _object(self, value: Any) -> object:
         kind = type(value)

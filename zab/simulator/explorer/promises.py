@@ -3,13 +3,13 @@
     LEADERINFO e     acceptedEpoch e
     ACKEPOCH         acceptedEpoch as LEADERINFO said, and the end of the history that it names
     NEWLEADER e      currentEpoch e
-    ACK-LD e         currentEpoch e, and the history that NEWLEADER came after
+    ACK-LD e         currentEpoch e, the history that NEWLEADER came after, and the member record, unless it comes later
     ACK z            the batch that ends at z
     READMITTED       the member record
 
-These are rows of "Order of durable writes" in docs/zab.md. A broadcast has a promise as well, the primary integrity of
-the paper: by then its primary has delivered what earlier primaries broadcast. All of it is judged by the sender alone,
-and once for each of its states, so it costs an exploration next to nothing.
+These are rows of "Order of durable writes" in docs/zab.md, as is that a leader counts itself with a member record. A
+broadcast has a promise as well, the primary integrity of the paper: by then its primary has delivered what earlier
+primaries broadcast. All of it is judged by the sender alone, and once for each of its states: it costs little.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from datatree.log.zxid import BEFORE_ALL, counter_of, epoch_of
 from zab import message as msg
 from zab.peer import Peer
-from zab.simulator.explorer.site import Broadcast, Disk, Output, Sent, Site
+from zab.simulator.explorer.site import Broadcast, Disk, Led, Output, Sent, Site
 from zab.simulator.world.verdict import SafetyError
 
 __all__ = ["judge_promises"]
@@ -35,6 +35,8 @@ def judge_promises(site: Site, outputs: Sequence[Output]) -> None:
             if missing:
                 name = type(output.message).__name__
                 raise SafetyError("promises", f"server {site.settings.sid} says {name}, its disk has no such {missing}")
+        elif isinstance(output, Led) and site.disk.member != peer.lineage:
+            raise SafetyError("promises", f"server {site.settings.sid} counts itself without a member record")
         elif isinstance(output, Broadcast):
             _judge_primary_integrity(peer, output)
 
@@ -57,6 +59,7 @@ def _missing(peer: Peer, disk: Disk, message: msg.Message) -> str:
         promised = [
             ("currentEpoch", disk.current >= message.epoch),
             ("history", disk.position[0] >= following.acked),
+            ("member record", disk.member == peer.lineage or (peer.amnesiac and not following.is_founder)),
         ]
     elif isinstance(message, msg.Ack):
         promised = [("batch", message.zxid in {zxid for zxid, _ in _positions(disk)})]

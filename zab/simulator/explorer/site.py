@@ -23,7 +23,7 @@ from typing import Any, Final, TypeAlias
 
 import attrs
 
-from datatree.log.batch import CHAIN_BYTES, Batch, Position, continues, follows, genesis
+from datatree.log.batch import CHAIN_BYTES, LINEAGE_BYTES, Batch, Position, continues, follows, genesis
 from datatree.log.zxid import BEFORE_ALL, Epoch
 from datatree.opcodes import OpCode
 from datatree.record import Txn, encode
@@ -38,6 +38,18 @@ __all__ = ["Broadcast", "BrokenError", "Closed", "Delivered", "Dialled", "Disk",
            "Site", "Started"]  # fmt: skip
 
 _NEVER_MS: Final = 1 << 40
+
+
+class _Lineages(Random):
+    """All that a peer takes by chance is the lineage that it may have to make: each start of a server makes its own."""
+
+    def __init__(self, sid: ServerId, starts: int) -> None:
+        super().__init__(0)
+        self._lineage = bytes([sid, starts]).rjust(LINEAGE_BYTES, b"\0")
+
+    def randbytes(self, n: int) -> bytes:
+        assert n == LINEAGE_BYTES
+        return self._lineage
 
 
 class BrokenError(Exception):
@@ -136,12 +148,17 @@ class Site:
     starts: int = 0
     peer: Peer | None = None
     to_store: deque[Any] = attrs.Factory(deque)
+    older_copy: Disk = Disk()
+    """Of its disk: what it began with."""
+    is_rolled_back: bool = False
+    """Its disk has less than it has said, and nobody has readmitted it since."""
     said: list[str] | None = None
     """What the peer says, if somebody wants to know."""
 
     def copy(self) -> Site:
         peer = None if self.peer is None else _copy_of(self.peer)
-        return Site(self.settings, self.disk, self.starts, peer, deque(self.to_store))
+        to_store = deque(self.to_store)
+        return Site(self.settings, self.disk, self.starts, peer, to_store, self.older_copy, self.is_rolled_back)
 
     # ------------------------------------------------------------------------------------------------------------ steps
 
@@ -151,19 +168,27 @@ class Site:
         self.starts += 1
         restored = self.disk.restored()
         self.disk = attrs.evolve(self.disk, lineage=restored.lineage)
-        self.peer = Peer(self.settings, restored, Random(0))
+        self.peer = Peer(self.settings, restored, _Lineages(self.settings.sid, self.starts))
         position = self.peer.history.floor(self.peer.delivered)
         assert position is not None
         recent = self.disk.log if self.disk.member else ()
         return [Started(position, recent), *self.step(ev.TimePassed())]
 
-    def crash(self, *, wipe: bool = False) -> list[Output]:
-        """It ends; what waits to be stored is lost, and with `wipe` the disk."""
+    def crash(self) -> list[Output]:
+        """It ends; what waits to be stored is lost."""
         self.peer = None
         self.to_store.clear()
-        if wipe:
-            self.disk = Disk()
         return []
+
+    def wipe(self) -> list[Output]:
+        """It ends, and its disk is lost."""
+        self.disk, self.is_rolled_back = Disk(), False
+        return self.crash()
+
+    def rollback(self) -> list[Output]:
+        """It ends, and somebody puts an older copy in the place of its disk."""
+        self.disk, self.is_rolled_back = self.older_copy, True
+        return self.crash()
 
     def store(self) -> list[Output]:
         """Carry out the storage effect that is next, and tell the peer."""
@@ -243,6 +268,7 @@ class Site:
         peer = self.peer
         assert peer is not None
         if isinstance(effect, ev.Send):
+            self.is_rolled_back &= not isinstance(effect.message, msg.Readmitted)
             return [] if isinstance(effect.message, msg.Ping) else [Sent(link, effect.message) for link in effect.links]
         if isinstance(effect, ev.CloseLink):
             return [Closed(effect.link)]
@@ -312,7 +338,7 @@ def _copy_of(peer: Peer) -> Peer:
     return other
 
 
-_SHARED: Final = frozenset({int, bool, bytes, str, type(None), tuple, frozenset, Random, Batch})
+_SHARED: Final = frozenset({int, bool, bytes, str, type(None), tuple, frozenset, _Lineages, Batch})
 _changing: dict[type, tuple[str, ...]] = {}
 """The fields of a class whose objects change; none of one whose objects may be shared."""
 

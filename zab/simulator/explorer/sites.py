@@ -9,7 +9,7 @@ never met before copies a peer, steps it, and takes its key. A message is a numb
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import permutations
 from random import Random
 from typing import Any, Final, TypeAlias
@@ -17,7 +17,7 @@ from typing import Any, Final, TypeAlias
 import attrs
 
 from datatree.log.batch import Position
-from datatree.log.zxid import Epoch
+from datatree.log.zxid import BEFORE_ALL, Epoch, Zxid
 from zab import events as ev
 from zab import message as msg
 from zab.ids import ServerId
@@ -28,7 +28,7 @@ from zab.simulator.explorer.promises import judge_promises
 from zab.simulator.explorer.site import BrokenError, Disk, Output, Sent, Site
 from zab.simulator.world.verdict import SafetyError
 
-__all__ = ["DOWN", "Action", "Facts", "Sites", "founded"]
+__all__ = ["DOWN", "Action", "Facts", "Sites", "empty", "founded"]
 
 DOWN: Final = 0
 """In place of a message: the link is down, and nothing comes after it."""
@@ -53,16 +53,25 @@ class Facts:
     follows: ServerId | None
     is_amnesiac: bool
     lacks_record: bool
+    is_rolled_back: bool
+    acknowledged: Mapping[ServerId, Zxid]
+    """What each server has acknowledged to it, as long as it leads."""
     can_propose: bool
     can_store: bool
     last_epoch: int
     logged: frozenset[Position]
 
+    def has_heard_more(self, other: Facts) -> bool:
+        """Whether this leader has an acknowledgement of another server that this one's disk does not keep."""
+        return self.acknowledged.get(other.sid, BEFORE_ALL) > max(
+            (zxid for zxid, _ in other.logged), default=BEFORE_ALL
+        )
+
 
 class Sites:
     """The states of all servers of one exploration."""
 
-    def __init__(self, settings: Sequence[Settings], data: bytes = _DATA) -> None:
+    def __init__(self, settings: Sequence[Settings], *, is_symmetric: bool, data: bytes = _DATA) -> None:
         self._data = data
         self._numbers: dict[object, int] = {}
         self._sites: list[Site] = []
@@ -78,7 +87,7 @@ class Sites:
         assert sids == list(range(1, len(sids) + 1)), "a renaming is a row of ids"
         # The first one leaves every id as it is.
         self.renamings: list[Renaming] = [tuple(each) for each in permutations(sids)]
-        if unknown_fields(Peer(settings[0], nothing(), Random(0))):
+        if not is_symmetric or unknown_fields(Peer(settings[0], nothing(), Random(0))):
             self.renamings = [IDENTITY]
 
     @property
@@ -141,8 +150,6 @@ class Sites:
             return site.step(ev.QuorumLinkDown(*arguments))
         if name == "propose":
             return site.propose(self._data)
-        if name == "wipe":
-            return site.crash(wipe=True)
         outputs: list[Output] = getattr(site, name)(*arguments)
         return outputs
 
@@ -193,6 +200,8 @@ def _facts_of(site: Site) -> Facts:
         following.leader if following is not None else None,
         not site.disk.member if peer is None else peer.amnesiac,
         not site.disk.member,
+        site.is_rolled_back,
+        {} if leading is None else leading.acknowledged,
         site.can_propose,
         bool(site.to_store),
         site.last_epoch,
@@ -210,6 +219,12 @@ def _place_of(error: AssertionError) -> str:
     return f"{name}.{trace.tb_frame.f_code.co_name} {error}".rstrip()
 
 
+def empty(settings: Settings) -> Site:
+    """A server that is down, and has never lived."""
+    return Site(settings, Disk())
+
+
 def founded(settings: Settings, lineage: bytes) -> Site:
     """A server that is down, of an ensemble that has lived: it was synchronized in epoch 1, and nothing was written."""
-    return Site(settings, Disk(lineage, Epoch(1), Epoch(1), lineage))
+    disk = Disk(lineage, Epoch(1), Epoch(1), lineage)
+    return Site(settings, disk, older_copy=disk)
