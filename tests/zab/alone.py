@@ -64,11 +64,15 @@ def restored(batches: list[Batch] = HISTORY, *, accepted: int = 1, mark: int = F
 class Alone:
     """A peer, started, with its log drained; `effects` is what came of the last events, until `forget`."""
 
-    def __init__(self, sid: int, found: Restored, voters: int, **settings: int) -> None:
-        everybody = frozenset(map(ServerId, range(1, voters + 1)))
+    def __init__(
+        self, sid: int, found: Restored, voters: int, *, observers: tuple[int, ...] = (), **settings: int
+    ) -> None:
+        deciding = frozenset(map(ServerId, range(1, voters + 1)))
+        watching = frozenset(map(ServerId, observers))
+        known = Settings(ServerId(sid), Majority(deciding), deciding | watching, watching, **settings)
         self.now = 0
         self.effects: list[ev.Effect] = []
-        self.peer = Peer(Settings(ServerId(sid), Majority(everybody), everybody, **settings), found, Random(1))
+        self.peer = Peer(known, found, Random(1))
         self.tell(ev.TimePassed())
         self.drained()
 
