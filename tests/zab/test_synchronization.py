@@ -73,12 +73,10 @@ def fetching() -> Leader:
     return leader
 
 
-def test_a_snapshot_of_where_the_learner_is_is_no_news_to_it() -> None:
+def test_a_snapshot_has_to_be_above_where_the_learner_is() -> None:
     leader = meeting(Zxid(1), OTHER_BYTES, in_memory=1)
     leader.tell(ev.LogRead(Link(10), None, []))
-    leader.tell(ev.SnapshotOffered(Link(10), Zxid(1), OTHER_BYTES))
-    assert leader.stage(1) is None
-    assert not leader.sent(msg.Snap)
+    assert leader.did(ev.OfferSnapshot) == [ev.OfferSnapshot(Link(10), Zxid(1))]
 
 
 @pytest.mark.parametrize("zxid", [FIRST, Zxid(LAST + 1)])
