@@ -1,9 +1,9 @@
 """Election links on real sockets of the loopback interface."""
 
+import contextlib
 import itertools
 import math
 import socket
-from contextlib import asynccontextmanager
 
 import cbor2
 import pytest
@@ -62,7 +62,7 @@ class Member:
         self.links = ElectionLinks(sid, others, self.events.post)
 
 
-@asynccontextmanager
+@contextlib.asynccontextmanager
 async def running(*sids, absent=()):
     """Members with these ids, and the addresses of those that are absent."""
     # Not ports that the kernel gives to others while nobody listens there.
@@ -245,6 +245,28 @@ async def test_wrong_greeting_ends_that_connection_and_no_other(first):
         await members[1].events.wait_for(NotificationReceived(2, vote(6)))
 
 
+async def test_frames_that_are_no_notification_are_reported_once_a_connection(caplog):
+    async with (
+        running(1, absent=(2,)) as (members, addresses),
+        await trio.open_tcp_stream(addresses[1].host, addresses[1].port) as stream,
+    ):
+        await stream.send_all(frame_of(Hello(PROTOCOL_VERSION, 2)) + frame(b"\xff") * 500 + frame_of(vote(5)))
+        await members[1].events.wait_for(NotificationReceived(2, vote(5)))
+    assert sum("no notification" in record.getMessage() for record in caplog.records) == 1
+
+
+async def test_a_length_that_no_frame_has_ends_the_connection_after_the_votes_before_it():
+    async with (
+        running(1, absent=(2,)) as (members, addresses),
+        await trio.open_tcp_stream(addresses[1].host, addresses[1].port) as stream,
+    ):
+        await stream.send_all(frame_of(Hello(PROTOCOL_VERSION, 2)) + frame_of(vote(5)) + b"\x7f\xff\xff\xff")
+        await members[1].events.wait_for(NotificationReceived(2, vote(5)))
+        with trio.fail_after(PATIENCE_SECONDS):
+            while await stream.receive_some(100):
+                pass
+
+
 async def test_newer_inbound_connection_of_a_server_replaces_the_older_one():
     async with running(1, absent=(2,)) as (members, addresses):
         streams = []
@@ -261,17 +283,25 @@ async def test_newer_inbound_connection_of_a_server_replaces_the_older_one():
             await stream.aclose()
 
 
-async def test_strangers_are_limited(monkeypatch):
+async def test_strangers_are_limited_and_keep_nobody_out(monkeypatch):
     monkeypatch.setattr(module, "STRANGERS_MAX", 2)
-    async with running(1, absent=(2,)) as (_, addresses), trio.open_nursery() as nursery:
-        silent = [await trio.open_tcp_stream(addresses[1].host, addresses[1].port) for _ in range(2)]
-        await trio.sleep(0.05)
-        async with await trio.open_tcp_stream(addresses[1].host, addresses[1].port) as third:
-            with trio.fail_after(PATIENCE_SECONDS):
-                assert await third.receive_some(1) == b""
-        for stream in silent:
-            await stream.aclose()
-        nursery.cancel_scope.cancel()
+    monkeypatch.setattr(module, "GREETING_SECONDS", 3600.0)
+    async with running(1, absent=(2,)) as (members, addresses), contextlib.AsyncExitStack() as stack:
+
+        async def connected():
+            return await stack.enter_async_context(await trio.open_tcp_stream(addresses[1].host, addresses[1].port))
+
+        silent = [await connected() for _ in range(4)]
+        with trio.fail_after(PATIENCE_SECONDS):
+            for stream in silent[:2]:
+                assert await stream.receive_some(1) == b""
+        voter = await connected()
+        await voter.send_all(frame_of(Hello(PROTOCOL_VERSION, 2)))
+        with trio.fail_after(PATIENCE_SECONDS):
+            assert await receive(voter) == Hello(PROTOCOL_VERSION, 1)
+            assert await silent[2].receive_some(1) == b""
+        await voter.send_all(frame_of(vote(5)))
+        await members[1].events.wait_for(NotificationReceived(2, vote(5)))
 
 
 def test_silence_of_a_partition_is_noticed():

@@ -3,7 +3,8 @@
     Hello               this is server so-and-so: a quorum link from here on
     SnapshotRequest     the sender wants a snapshot, and no link (`zab.member.snapshot_request`)
 
-Not here: the greeting of election links, which say only `Hello`; who serves a snapshot (`zab.server`).
+Not here: connections to an election port, which say only `Hello` (`zab.member.election_receiver`); who serves a
+snapshot (`zab.server`).
 """
 
 from __future__ import annotations
@@ -21,10 +22,13 @@ GREETINGS: Codec[Hello | SnapshotRequest] = Codec((Hello, SnapshotRequest))
 def greeted(payload: bytes, others: Collection[int]) -> ServerId | SnapshotRequest:
     """Which of the other servers of the ensemble speaks, or what it wants. Raises `MessageError`."""
     first = GREETINGS.decode(payload)
-    if isinstance(first, SnapshotRequest):
-        return first
-    if first.version != PROTOCOL_VERSION:
-        raise MessageError(f"server {first.sid} speaks version {first.version}, not {PROTOCOL_VERSION}")
-    if first.sid not in others:
-        raise MessageError(f"server {first.sid} is no other server of this ensemble")
-    return first.sid
+    return first if isinstance(first, SnapshotRequest) else other_server(first, others)
+
+
+def other_server(hello: Hello, others: Collection[int]) -> ServerId:
+    """Which of these servers says that. Raises `MessageError`."""
+    if hello.version != PROTOCOL_VERSION:
+        raise MessageError(f"server {hello.sid} speaks version {hello.version}, not {PROTOCOL_VERSION}")
+    if hello.sid not in others:
+        raise MessageError(f"server {hello.sid} is no other server of this ensemble")
+    return hello.sid

@@ -8,7 +8,7 @@ survives.
             <─Hello──
             ──Notification──> …
 
-Frames (`zab.wire.frames`) of `FRAME_BYTES_MAX` bytes at most, with messages of `zab.message`.
+`zab.member.election_receiver` says what of the bytes that arrive is believed.
 
     events      ElectionLinkUp(sid, round trip)   the connection to a server is open
                 ElectionLinkDown(sid)             it was refused, or closed and could not be opened again
@@ -19,9 +19,8 @@ Rules:
   worthless).
 - A closed connection is dialled again at once, then after 20 ms, doubling up to 1 s; and at once when that server has
   dialled us, since then it is there.
-- A message that cannot be read is reported and skipped: it never ends a receiver (ZOOKEEPER-3769), and an
-  unreachable server never delays a reachable one (ZOOKEEPER-3756). A length that no frame has ends its connection,
-  and only that.
+- An unreachable server never delays a reachable one (ZOOKEEPER-3756).
+- Of the connections that have not greeted, the oldest goes when there are too many (`zab.wire.strangers`).
 
 Not here: what a vote means (`zab.election`); when to send one again.
 """
@@ -31,7 +30,7 @@ from __future__ import annotations
 import contextlib
 import random
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 import attrs
 import trio
@@ -39,17 +38,18 @@ import trio
 from zab.events import ElectionLinkDown, ElectionLinkUp, NotificationReceived
 from zab.host.journal import Journal
 from zab.ids import ServerId
-from zab.message import PROTOCOL_VERSION, Hello, Message, Notification, decode, encode
-from zab.wire.frames import FrameError, FrameReader, frame
+from zab.member.election_receiver import ElectionReceiver
+from zab.message import PROTOCOL_VERSION, Hello, Notification, encode
+from zab.wire.frames import FrameError, frame
 from zab.wire.records import MessageError
+from zab.wire.strangers import Strangers
 
-FRAME_BYTES_MAX = 4096
 RECEIVE_BYTES = 4096
 REDIAL_SECONDS_MIN = 0.02
 REDIAL_SECONDS_MAX = 1.0
 GREETING_SECONDS = 5.0
 STRANGERS_MAX = 64
-"""Inbound connections that have not greeted; further ones are closed."""
+"""Inbound connections that have not greeted; one more takes the place of the oldest."""
 SILENCE_MS = 10_000
 """How long sent bytes may stay unacknowledged by the other host before the connection counts as dead."""
 
@@ -85,26 +85,6 @@ class _Outbox:
         return notification
 
 
-class _FrameStream:
-    """A trio stream cut into messages. `receive` raises FrameError, MessageError, or EOFError at the end."""
-
-    def __init__(self, stream: trio.SocketStream) -> None:
-        self.stream = stream
-        self._frames = FrameReader(FRAME_BYTES_MAX)
-
-    async def receive(self) -> Message:
-        payload = self._frames.feed_one(b"")
-        while payload is None:
-            data = await self.stream.receive_some(RECEIVE_BYTES)
-            if not data:
-                raise EOFError
-            payload = self._frames.feed_one(bytes(data))
-        return decode(payload)
-
-    async def send(self, message: Message) -> None:
-        await self.stream.send_all(frame(encode(message)))
-
-
 class ElectionLinks:
     """The election links of one server. `send` belongs to trio's thread; `run` is a task."""
 
@@ -121,7 +101,8 @@ class ElectionLinks:
         """Set when a server has connected to us."""
         self._inbound: dict[ServerId, trio.CancelScope] = {}
         """Per server, what ends the receiver of its present connection."""
-        self._strangers_count = 0
+        self._strangers: Strangers[trio.CancelScope] = Strangers(STRANGERS_MAX)
+        """What ends the greeting of each."""
 
     def send(self, sid: ServerId, notification: Notification) -> None:
         """Send this to a server, in place of what it was not sent yet."""
@@ -164,76 +145,74 @@ class ElectionLinks:
             self._post(ElectionLinkUp(sid, round_trip_ms))
             await self._deliver(sid, stream)
 
-    async def _dial(self, sid: ServerId) -> tuple[_FrameStream, int]:
+    async def _dial(self, sid: ServerId) -> tuple[trio.SocketStream, int]:
         """Connect and greet; the second item is the round trip of the greeting in milliseconds, at least 1."""
         address = self._others[sid]
         with trio.fail_after(self._connect_timeout_ms / 1000):
-            connection = await trio.open_tcp_stream(address.host, address.port)
-            stream = _FrameStream(connection)
+            stream = await trio.open_tcp_stream(address.host, address.port)
             with contextlib.ExitStack() as undo:
                 # A dial that fails or is cancelled must not leave the socket to the garbage collector.
-                undo.callback(connection.socket.close)
-                _give_up_on_silence(connection)
+                undo.callback(stream.socket.close)
+                _give_up_on_silence(stream)
                 sent_at = trio.current_time()
-                await stream.send(Hello(PROTOCOL_VERSION, self._sid))
-                answer = await stream.receive()
-                if not isinstance(answer, Hello) or answer.version != PROTOCOL_VERSION or answer.sid != sid:
-                    raise MessageError(f"{answer} is no greeting of server {sid} in version {PROTOCOL_VERSION}")
+                await self._greet(stream)
+                await _greeting(stream, _receiver((sid,)))
                 undo.pop_all()
         return stream, int((trio.current_time() - sent_at) * 1000) + 1
 
-    async def _deliver(self, sid: ServerId, stream: _FrameStream) -> None:
+    async def _greet(self, stream: trio.SocketStream) -> None:
+        await stream.send_all(frame(encode(Hello(PROTOCOL_VERSION, self._sid))))
+
+    async def _deliver(self, sid: ServerId, stream: trio.SocketStream) -> None:
         """Send what is put into the outbox until the connection ends."""
-        async with stream.stream, trio.open_nursery() as nursery:
+        async with stream, trio.open_nursery() as nursery:
             nursery.start_soon(self._wait_for_end, stream, nursery.cancel_scope)
             outbox = self._outboxes[sid]
             while True:
                 notification = await outbox.take()
                 try:
-                    await stream.send(notification)
+                    await stream.send_all(frame(encode(notification)))
                 except trio.BrokenResourceError:
                     if outbox.notification is None:
                         outbox.put(notification)
                     nursery.cancel_scope.cancel()
                     return
 
-    async def _wait_for_end(self, stream: _FrameStream, scope: trio.CancelScope) -> None:
+    async def _wait_for_end(self, stream: trio.SocketStream, scope: trio.CancelScope) -> None:
         """The other side sends nothing after its greeting; only its end comes."""
         with contextlib.suppress(trio.BrokenResourceError):
-            while await stream.stream.receive_some(RECEIVE_BYTES):
+            while await stream.receive_some(RECEIVE_BYTES):
                 pass
         scope.cancel()
 
     # ------------------------------------------------------------------------------------------------------- inbound
 
-    async def _serve(self, connection: trio.SocketStream) -> None:
-        stream = _FrameStream(connection)
+    async def _serve(self, stream: trio.SocketStream) -> None:
+        receiver = _receiver(self._others)
         try:
-            sid = await self._greeted(stream)
+            sid = await self._greeted(stream, receiver)
             if sid is not None:
-                await self._receive_from(sid, stream)
+                await self._receive_from(sid, stream, receiver)
         except (EOFError, trio.BrokenResourceError):
             pass
         except (FrameError, MessageError) as error:
             journal.warning("election connection is closed", reason=str(error))
 
-    async def _greeted(self, stream: _FrameStream) -> ServerId | None:
-        """Exchange greetings; None when there is no place for strangers, or this one is too slow."""
-        if self._strangers_count >= STRANGERS_MAX:
-            return None
-        self._strangers_count += 1
-        try:
-            with trio.move_on_after(GREETING_SECONDS):
-                hello = await stream.receive()
-                if not isinstance(hello, Hello) or hello.version != PROTOCOL_VERSION or hello.sid not in self._others:
-                    raise MessageError(f"{hello} is no greeting of another server in version {PROTOCOL_VERSION}")
-                await stream.send(Hello(PROTOCOL_VERSION, self._sid))
-                return hello.sid
-            return None
-        finally:
-            self._strangers_count -= 1
+    async def _greeted(self, stream: trio.SocketStream, receiver: ElectionReceiver) -> ServerId | None:
+        """Exchange greetings; None when this one is too slow, or too many others have come since."""
+        with trio.move_on_after(GREETING_SECONDS) as scope:
+            crowded_out = self._strangers.admit(scope)
+            if crowded_out is not None:
+                crowded_out.cancel()
+            try:
+                sid = await _greeting(stream, receiver)
+                await self._greet(stream)
+                return sid
+            finally:
+                self._strangers.leave(scope)
+        return None
 
-    async def _receive_from(self, sid: ServerId, stream: _FrameStream) -> None:
+    async def _receive_from(self, sid: ServerId, stream: trio.SocketStream, receiver: ElectionReceiver) -> None:
         self._knocked[sid].set()
         older = self._inbound.get(sid)
         if older is not None:
@@ -241,22 +220,36 @@ class ElectionLinks:
         with trio.CancelScope() as scope:
             self._inbound[sid] = scope
             try:
+                data = b""
                 while True:
-                    await self._receive_one(sid, stream)
+                    for vote in receiver.votes(data):
+                        self._post(NotificationReceived(sid, vote))
+                    data = await _received(stream)
             finally:
                 if self._inbound.get(sid) is scope:
                     del self._inbound[sid]
 
-    async def _receive_one(self, sid: ServerId, stream: _FrameStream) -> None:
-        try:
-            message = await stream.receive()
-        except MessageError as error:
-            journal.warning("notification cannot be read -> skipped", sid=sid, reason=str(error))
-            return
-        if isinstance(message, Notification):
-            self._post(NotificationReceived(sid, message))
-        else:
-            journal.warning("no notification -> skipped", sid=sid, message=type(message).__name__)
+
+def _receiver(others: Collection[int]) -> ElectionReceiver:
+    return ElectionReceiver(
+        others, lambda sid, reason: journal.warning("no notification -> skipped", sid=sid, reason=reason)
+    )
+
+
+async def _greeting(stream: trio.SocketStream, receiver: ElectionReceiver) -> ServerId:
+    """Who speaks. Raises FrameError, MessageError, and EOFError if it ends before it has said that."""
+    while True:
+        sid = receiver.greeting(await _received(stream))
+        if sid is not None:
+            return sid
+
+
+async def _received(stream: trio.SocketStream) -> bytes:
+    """The next bytes. Raises EOFError at the end."""
+    data = bytes(await stream.receive_some(RECEIVE_BYTES))
+    if not data:
+        raise EOFError
+    return data
 
 
 def _give_up_on_silence(stream: trio.SocketStream) -> None:

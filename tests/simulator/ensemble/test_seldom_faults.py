@@ -25,10 +25,12 @@ from zab import broadcast, discovery, heartbeat, roles
 from zab import events as ev
 from zab import message as msg
 from zab.cli.servers.simulate import Attempt, attempt
+from zab.member import election_receiver
 from zab.peer_state import PeerState
 from zab.roles import Following, Leading, LearnerHandler
 from zab.simulator.ensemble import simulation
-from zab.simulator.ensemble.profile import SELDOM, Profile, draw
+from zab.simulator.ensemble.profile import ASKED_FOR, SELDOM, Profile, draw
+from zab.wire import records
 
 SEEDS = 150
 Patch = pytest.MonkeyPatch
@@ -97,6 +99,16 @@ def hear_who_was_not_introduced(patch: Patch) -> None:
     handle_with(patch, open_hearted, instead_of=pass_on)
 
 
+def let_anybody_vote(patch: Patch) -> None:
+    """Whoever greets at an election port is believed to be a server."""
+    patch.setattr(election_receiver, "other_server", lambda hello, others: hello.sid)
+
+
+def look_up_a_type_of_any_size(patch: Patch) -> None:
+    """The type of a message is whatever number CBOR has."""
+    patch.setattr(records, "INT32", lambda value: type(value) is int)
+
+
 def lead_without_a_quorum(patch: Patch) -> None:
     """A leader on the wrong side of a bridge goes on for ever."""
     patch.setattr(heartbeat, "_leader_tick", lambda peer, now, leading: None)
@@ -136,6 +148,8 @@ VARIANTS: dict[Variant, tuple[dict[str, int], str, int]] = {
     go_on_with_a_full_disk: ({"full_disk": 3, "kill": 1}, "", 0),
     wait_for_a_disk_that_hangs: ({"hung_disk": 1}, "", 0),
     hear_who_was_not_introduced: ({"stranger": 1}, "", 2),
+    let_anybody_vote: ({"election_stranger": 1}, "", 1),
+    look_up_a_type_of_any_size: ({"election_stranger": 1}, "", 1),
     lead_without_a_quorum: ({"bridge": 1}, "", 1),
     wait_for_a_silent_leader: ({"one_sided_loss": 1}, "", 8),
     promise_before_it_is_durable: ({"race": 1}, "racing", 6),
@@ -170,4 +184,4 @@ def test_a_seed_finds_the_rule_that_is_off(variant: Variant, monkeypatch: Patch)
 
 
 def test_each_of_them_has_its_rule() -> None:
-    assert {kind for faults, _, _ in VARIANTS.values() for kind in faults} >= set(SELDOM)
+    assert {kind for faults, _, _ in VARIANTS.values() for kind in faults} >= {*SELDOM, *ASKED_FOR}

@@ -9,6 +9,7 @@
     thin_link                 what the leader has for a learner queues up behind few bytes a millisecond, for long; only
                               what is urgent overtakes it. In runs that have this focus
     stranger                  somebody who is no member says something at a quorum port
+    election_stranger         the same at an election port
 
 `faults` says when.
 """
@@ -22,7 +23,7 @@ from typing import Final
 from zab.ids import ServerId
 from zab.member.greeting import greeted
 from zab.simulator.ensemble.scene import Cause, Scene
-from zab.simulator.ensemble.strangers import said
+from zab.simulator.ensemble.strangers import said, voted
 from zab.simulator.world.schedule import MS
 
 
@@ -145,10 +146,22 @@ def stranger(scene: Scene) -> bool:
     process = scene.ensemble.process(scene.victim().number)
     if process is None:
         return False
-    others = [sid for sid in scene.profile.sids if sid != process.sid]
+    others = _others(scene, process.sid)
     data = said(scene.rng, process.sid, others)
     process.links.hear_stranger(data, partial(greeted, others=others), scene.ticks(5))
     return True
+
+
+def election_stranger(scene: Scene) -> bool:
+    process = scene.ensemble.process(scene.victim().number)
+    if process is None:
+        return False
+    process.election.hear_stranger(voted(scene.rng, process.sid, _others(scene, process.sid)))
+    return True
+
+
+def _others(scene: Scene, sid: ServerId) -> list[ServerId]:
+    return [other for other in scene.profile.sids if other != sid]
 
 
 NETWORK_FAULTS: Final[Mapping[str, Cause]] = {
@@ -161,4 +174,5 @@ NETWORK_FAULTS: Final[Mapping[str, Cause]] = {
     "slow_link": slow_link,
     "thin_link": thin_link,
     "stranger": stranger,
+    "election_stranger": election_stranger,
 }

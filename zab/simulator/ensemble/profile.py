@@ -53,6 +53,9 @@ SELDOM = (
 )
 """The same; most runs have none of these, so that they get far."""
 
+ASKED_FOR = ("election_stranger",)
+"""The same; only runs whose scope names them have these."""
+
 _ALWAYS_POSSIBLE = ("kill", "power", "partition")
 _FOCUSED = {
     "lagging": {"thin_link": 6, "outage": 1, "pause": 1},
@@ -61,8 +64,10 @@ _FOCUSED = {
     "returning": {"slow_link": 6, "reset": 1, "kill": 1},
     "racing": {"race": 8, "depose": 2, "kill": 1, "reset": 1},
 }
-FAULT_NAMES = frozenset({*FAULTS, *SELDOM, *CLIENT_FAULTS, *(kind for kinds in _FOCUSED.values() for kind in kinds)})
-"""All of them; some happen only in runs that have a focus."""
+FAULT_NAMES = frozenset(
+    {*FAULTS, *SELDOM, *ASKED_FOR, *CLIENT_FAULTS, *(kind for kinds in _FOCUSED.values() for kind in kinds)}
+)
+"""All of them; some happen only in runs that have a focus, or only where they are asked for."""
 
 
 @attrs.frozen
