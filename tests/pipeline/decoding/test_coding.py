@@ -36,7 +36,7 @@ def test_texts_that_differ_in_one_place(length: int) -> None:
 
 
 def test_texts_of_one_number_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(coding, "_mixed", lambda lengths, _: np.zeros(len(lengths), np.uint64))
+    monkeypatch.setattr(coding, "_mixed", lambda words: np.zeros(len(words[0]), np.uint64))
     check(["/a", "/b", "/a", "/a/longer/one"], 2)
 
 

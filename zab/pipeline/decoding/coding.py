@@ -5,7 +5,8 @@
 Arrow's own dictionary compares each text with one that lies elsewhere in memory, and that is what takes its time. Here
 texts are cut into words of eight bytes, side by side, and a number of 64 bits is made of the words of each text. Texts
 are told apart by that number, and afterwards all words are compared. Where two texts had one number, and where some are
-longer than LENGTH_MAX, Arrow does it after all.
+longer than LENGTH_MAX, Arrow does it after all. Each chunk is gone through by itself, so that what is made of it stays
+in the processor's cache.
 """
 
 from collections.abc import Sequence
@@ -30,16 +31,21 @@ _Words = NDArray[np.uint64]
 def coded(chunks: Sequence[pa.StringArray]) -> tuple[Integers, pa.StringArray]:
     """See the module. The chunks have no nulls."""
     whole = pa.chunked_array(chunks, pa.string())
-    lengths = np.concatenate([np.empty(0, np.int64), *(np.diff(_offsets(chunk)) for chunk in chunks)])
-    if len(lengths) and int(lengths.max()) <= LENGTH_MAX:
-        words = _words(chunks, int(lengths.max()))
-        numbers = pa.array(_mixed(lengths, words)).dictionary_encode().indices.to_numpy().astype(np.int64)
-        first = np.zeros(int(numbers.max()) + 1, np.int64)
-        # Where an index comes more than once, the last value is assigned: that of the first text, backwards.
-        first[numbers[::-1]] = np.arange(len(numbers))[::-1]
-        same = first[numbers]
-        if bool((lengths[same] == lengths).all()) and all(bool((word[same] == word).all()) for word in words):
-            return numbers, whole.take(pa.array(first)).combine_chunks()
+    longest = max((int(np.diff(_offsets(chunk)).max(initial=0)) for chunk in chunks), default=0)
+    if len(whole) and longest <= LENGTH_MAX:
+        keys = [_keys(chunk, longest) for chunk in chunks]
+        numbers = pa.array(np.concatenate(list(map(_mixed, keys)))).dictionary_encode().indices.to_numpy()
+        # Arrow counts as it goes: a number is new where it is larger than all before it.
+        first = np.flatnonzero(np.diff(np.maximum.accumulate(numbers), prepend=-1))
+        texts = whole.take(pa.array(first)).combine_chunks()
+        distinct, begin = _keys(texts, longest), 0
+        for key in keys:
+            own = numbers[begin : begin + len(key[0])]
+            begin += len(own)
+            if not all(bool((known[own] == word).all()) for known, word in zip(distinct, key, strict=True)):
+                break
+        else:
+            return numbers.astype(np.int64), texts
     by_arrow = whole.dictionary_encode()
     if not by_arrow.num_chunks:
         return np.empty(0, np.int64), pa.array([], pa.string())
@@ -54,31 +60,32 @@ def _offsets(chunk: pa.StringArray) -> Integers:
     return np.frombuffer(offsets, np.int32, len(chunk) + 1, 4 * chunk.offset).astype(np.int64)
 
 
-def _words(chunks: Sequence[pa.StringArray], longest: int) -> list[_Words]:
-    """Word k of all texts, for each k; the last word of a text reaches back into the one before it."""
-    count = max(1, -(-longest // _WORD))
-    columns: list[list[_Words]] = [[] for _ in range(count)]
-    for chunk in chunks:
-        offsets = _offsets(chunk)
-        starts, ends = offsets[:-1], offsets[1:]
-        data = chunk.buffers()[2]
-        padded = (b"" if data is None else data.to_pybytes()) + bytes(_WORD)
-        view: _Words = np.ndarray((len(padded) - _WORD + 1,), "<u8", padded, strides=(1,))
-        short = np.flatnonzero(ends - starts < _WORD)
-        for k, column in enumerate(columns):
-            word = view[np.maximum(np.minimum(starts + _WORD * k, ends - _WORD), 0)]
-            if k:
-                word[starts + _WORD * k >= ends] = 0
-            elif len(short):
-                bits = (8 * (ends[short] - starts[short])).astype(np.uint64)
-                word[short] = view[starts[short]] & ((np.uint64(1) << bits) - np.uint64(1))
-            column.append(word)
-    return [np.concatenate(column) for column in columns]
+def _keys(texts: pa.StringArray, longest: int) -> list[_Words]:
+    """The lengths of all texts, then word k of all of them, for each k; the last word of a text reaches back into the
+    one before it."""
+    offsets = _offsets(texts)
+    starts, ends = offsets[:-1], offsets[1:]
+    lengths = ends - starts
+    data = texts.buffers()[2]
+    padded = (b"" if data is None else data.to_pybytes()) + bytes(_WORD)
+    view: _Words = np.ndarray((len(padded) - _WORD + 1,), "<u8", padded, strides=(1,))
+    words = [lengths.astype(np.uint64)]
+    for begin in range(0, max(1, longest), _WORD):
+        word = view[np.maximum(np.minimum(starts + begin, ends - _WORD), 0)]
+        if begin:
+            word[lengths <= begin] = 0
+        else:
+            short = np.flatnonzero(lengths < _WORD)
+            bits = (8 * lengths[short]).astype(np.uint64)
+            word[short] = view[starts[short]] & ((np.uint64(1) << bits) - np.uint64(1))
+        words.append(word)
+    return words
 
 
-def _mixed(lengths: Integers, words: Sequence[_Words]) -> _Words:
-    mixed = lengths.astype(np.uint64)
-    for word in words:
-        mixed = (mixed ^ word) * _FACTOR
+def _mixed(words: Sequence[_Words]) -> _Words:
+    mixed = words[0].copy()
+    for word in words[1:]:
+        mixed ^= word
+        mixed *= _FACTOR
         mixed ^= mixed >> _HALF
     return mixed

@@ -27,7 +27,17 @@ from zab.pipeline.decoding.multi import PartRows, unpack
 from zab.pipeline.decoding.slices import slices, timestamps
 from zab.pipeline.schema import LOG
 
-__all__ = ["ROWS_MAX", "TIME_MS_MAX", "Source", "Transactions", "column", "record_batches", "validity"]
+__all__ = [
+    "ROWS_MAX",
+    "TIME_MS_MAX",
+    "Source",
+    "Transactions",
+    "acls",
+    "path_texts",
+    "record_batches",
+    "validity",
+    "values",
+]
 
 ROWS_MAX: Final = 16_384
 """Rows of one record batch: where Spark reads fastest."""
@@ -51,6 +61,7 @@ _NAME_OF: Final = _table({kind: number for number, kind in enumerate(sorted(_OPE
 _HAS_OWNER: Final = _table(dict.fromkeys(types_with(Effect.CREATE), 1)).astype(bool)
 _VERSIONED: Final = types_with(Effect.CREATE, Effect.SET_DATA, Effect.SET_ACL, Effect.NOTHING)
 _HAS_VERSION: Final = _table(dict.fromkeys(_VERSIONED, 1)).astype(bool)
+_ALL: Final = slice(None)
 
 
 @frozen
@@ -86,7 +97,7 @@ class Transactions:
     multis: dict[int, tuple[Part, ...]] = field(factory=dict)
     """By row, the parts of a multi."""
     paths: pa.Array | None = None
-    """The column `path` without its nulls, where checking the paths has made it already."""
+    """What `path_texts` gives, where it was made already."""
 
     def __len__(self) -> int:
         return len(self.zxid)
@@ -135,16 +146,26 @@ def _plain(values: Any, name: str) -> pa.Array:
     return pa.array(np.ascontiguousarray(values, dtype=kind.to_pandas_dtype()), kind)
 
 
+def path_texts(rows: Transactions) -> pa.Array:
+    """The column `path`, with "" in the place of null."""
+    if rows.paths is None:
+        rows.paths = text_or_none(slices(rows.data, *rows.path))
+        assert rows.paths is not None, "paths are checked by the decoder"
+    return rows.paths
+
+
 def _paths(rows: Transactions) -> pa.Array:
-    found = rows.paths
-    if found is None:
-        found = text_or_none(slices(rows.data, *rows.path))
-        assert found is not None, "paths are checked by the decoder"
-    return _nullable(found, rows.path[1] > rows.path[0])
+    return _nullable(path_texts(rows), rows.path[1] > rows.path[0])
 
 
-def _values(rows: Transactions) -> pa.Array:
-    return _nullable(slices(rows.data, *rows.value), rows.has_value)
+def values(rows: Transactions, at: Integers | slice = _ALL) -> pa.Array:
+    """The column `data` of the rows at these places, which rise."""
+    return _nullable(slices(rows.data, rows.value[0][at], rows.value[1][at]), rows.has_value[at])
+
+
+def acls(rows: Transactions, at: Integers | slice = _ALL) -> pa.Array:
+    """The column `acl` of the rows at these places."""
+    return pa.array(rows.acls, pa.string()).take(pa.array(rows.acl_codes[at]))
 
 
 def _closed(rows: Transactions) -> pa.Array:
@@ -183,20 +204,15 @@ _MAKERS: Final[dict[str, Callable[[Transactions], pa.Array]]] = {
     "operation": lambda rows: _NAMES.take(pa.array(_NAME_OF[rows.type & 0xFF])),
     "part": lambda rows: pa.nulls(len(rows), pa.int32()),
     "path": _paths,
-    "data": _values,
+    "data": values,
     "version": lambda rows: _numbers(rows, "version", _HAS_VERSION[rows.type & 0xFF]),
-    "acl": lambda rows: pa.array(rows.acls, pa.string()).take(pa.array(rows.acl_codes)),
+    "acl": acls,
     "owner": lambda rows: _nullable(_plain(rows.owner, "owner"), _HAS_OWNER[rows.type & 0xFF]),
     "timeout": lambda rows: _numbers(rows, "timeout", rows.type == OpCode.CREATE_SESSION),
     "error": _errors,
     "paths": _closed,
     "checksum": lambda rows: _plain(rows.checksum, "checksum"),
 }
-
-
-def column(rows: Transactions, name: str) -> pa.Array:
-    """One column of `schema.LOG`, a value for each transaction; of multis, what belongs to them as a whole."""
-    return _MAKERS[name](rows)
 
 
 def record_batches(rows: Transactions, source: Source, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -230,7 +246,7 @@ def _table_of(rows: Transactions, source: Source, columns: Sequence[str]) -> pa.
         if name in ("ensemble", "member", "segment"):
             arrays.append(pa.repeat(pa.scalar(getattr(source, name), pa.string()), count))
             continue
-        array = column(rows, name)
+        array = _MAKERS[name](rows)
         arrays.append(array if unpacked is None else _with_parts(array, name, unpacked))
     schema = pa.schema([pa.field(name, _ARROW[name]) for name in columns])
     if not arrays:

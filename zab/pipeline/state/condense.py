@@ -32,7 +32,7 @@ from zab.pipeline.decoding.acl_text import acl_text
 from zab.pipeline.decoding.arrays import Integers, Mask
 from zab.pipeline.decoding.coding import coded
 from zab.pipeline.decoding.slices import parents
-from zab.pipeline.decoding.transactions import Transactions, column
+from zab.pipeline.decoding.transactions import Transactions, acls, path_texts, values
 
 __all__ = ["CHANGES", "CREATE", "DELETE", "SET_ACL", "SET_DATA", "condensed", "counted", "last_of"]
 
@@ -118,28 +118,25 @@ class _Made:
 
 @frozen
 class _Decoded:
-    """Transactions that are one change each."""
+    """Transactions, of which those with an effect are one change each."""
 
     rows: Transactions
     effect: Any
-    paths: list[pa.Array]
-
-    @classmethod
-    def of(cls, rows: Transactions) -> "_Decoded":
-        effect = _EFFECTS[rows.type & 0xFF]
-        changes = rows.only(effect != _NO_CHANGE)
-        # Which path is that of no znode is for the replay to say.
-        return cls(changes, effect[effect != _NO_CHANGE], [column(changes, "path").fill_null("")])
 
     @property
     def numbers(self) -> _Numbers:
         return _Numbers(self.rows.zxid, self.effect, self.rows.number, self.effect == CREATE)
 
+    @property
+    def paths(self) -> list[pa.Array]:
+        # Which path is that of no znode is for the replay to say.
+        return [path_texts(self.rows)]
+
     def table(self, keep: Mask, is_new: Mask) -> pa.Table:
-        rows = self.rows.only(keep)
-        paths = self.paths[0].filter(pa.array(keep))
-        columns = [paths, rows.zxid, rows.time_ms, self.effect[keep], rows.number.astype(np.int32), rows.owner]
-        columns += [column(rows, "acl"), column(rows, "data"), is_new[keep]]
+        rows, at = self.rows, np.flatnonzero(keep)
+        paths = path_texts(rows).take(pa.array(at))
+        columns = [paths, rows.zxid[at], rows.time_ms[at], self.effect[at], rows.number[at].astype(np.int32)]
+        columns += [rows.owner[at], acls(rows, at), values(rows, at), is_new[at]]
         return pa.table(list(map(pa.array, columns)), schema=CHANGES)
 
 
@@ -165,7 +162,7 @@ def condensed(transactions: Iterable[Transactions], *, is_exact: bool, is_native
 
 def _changes(rows: Transactions) -> Iterator[_Rows]:
     """The changes that these transactions are, and those that are in some of them."""
-    yield _Decoded.of(rows)
+    yield _Decoded(rows, _EFFECTS[rows.type & 0xFF])
     found: list[tuple[Any, ...]] = []
     for row, parts in rows.multis.items():
         found += _of_multi(int(rows.zxid[row]), int(rows.time_ms[row]), parts)

@@ -8,6 +8,7 @@ Only numbers of the transactions are looked at, no rows are made of them.
 
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 
 import numpy as np
 from attrs import frozen
@@ -35,15 +36,14 @@ class Epoch:
 
 
 def epochs_of(rows: Transactions) -> list[Epoch]:
-    """By rising epoch."""
-    numbers = rows.zxid >> 32
-    found = []
-    for number in np.unique(numbers).tolist():
-        at = np.flatnonzero(numbers == number)
-        last = int(at[np.argmax(rows.zxid[at])])
-        time = _BEGAN + timedelta(milliseconds=int(rows.time_ms[last]))
-        found.append(Epoch(int(rows.zxid[at].min()), int(rows.zxid[last]), len(at), time))
-    return found
+    """By rising epoch; the zxids of the transactions rise."""
+    zxids, times = rows.zxid, rows.time_ms
+    ends = [*(np.flatnonzero(np.diff(zxids >> 32)) + 1).tolist(), len(zxids)]
+    return [
+        Epoch(int(zxids[begin]), int(zxids[end - 1]), end - begin, _BEGAN + timedelta(milliseconds=int(times[end - 1])))
+        for begin, end in pairwise([0, *ends])
+        if end > begin
+    ]
 
 
 def joined(epochs: Iterable[Epoch]) -> list[Epoch]:
