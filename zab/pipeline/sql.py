@@ -7,6 +7,8 @@ from pyspark.sql import Column as SqlColumn
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own name for it
 
+from zab.pipeline.times import zoned
+
 __all__ = [
     "COUNTER_MAX",
     "DataFrame",
@@ -71,18 +73,14 @@ def in_range(
     time: str = "time",
     zxid: str = "zxid",
 ) -> SqlColumn:
-    """Whether a row lies within all the bounds given, inclusive; a time without a zone is one of UTC."""
+    """Whether a row lies within all the bounds given, inclusive. Raises PipelineError for a time without a zone."""
     condition = F.lit(True)
     if since is not None:
-        condition &= F.col(time) >= F.lit(_in_utc(since))
+        condition &= F.col(time) >= F.lit(zoned(since))
     if until is not None:
-        condition &= F.col(time) <= F.lit(_in_utc(until))
+        condition &= F.col(time) <= F.lit(zoned(until))
     if zxid_min is not None:
         condition &= F.col(zxid) >= zxid_min
     if zxid_max is not None:
         condition &= F.col(zxid) <= zxid_max
     return condition
-
-
-def _in_utc(moment: datetime.datetime) -> datetime.datetime:
-    return moment if moment.tzinfo is not None else moment.replace(tzinfo=datetime.UTC)

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 from tests.pipeline.rigs.rows import CONTAINER, OPEN_ACL, History, columns, log_frame, moment, random_history
+from zab.pipeline.errors import PipelineError
 from zab.pipeline.jobs.audit import AUDIT, COLUMNS, audit
 from zab.pipeline.schema import ZNODES, arrow_schema
 
@@ -102,7 +103,7 @@ def test_each_change_has_its_old_and_new_value(spark: SparkSession) -> None:
         ({"path": "/app/x", "since": moment(3), "until": moment(3)}, [("set", "/app/x", b"one", b"two")]),
         ({"subtree": "/app", "session": B}, [("set", "/app/x", b"one", b"two"), ("delete", "/app/x", None, None)]),
         ({"zxid_min": (1 << 32) + 10}, [("delete", "/app/y", b"", None), ("delete", "/other", b"o", None)]),
-        ({"zxid_max": (1 << 32) + 2, "subtree": "/", "since": moment(1).replace(tzinfo=None)},
+        ({"zxid_max": (1 << 32) + 2, "subtree": "/", "since": moment(1)},
          [("create", "/app", None, None)]),
         ({"subtree": "/ap"}, []),
         ({"path": "/app/x", "refused": True, "zxid_min": (1 << 32) + 7},
@@ -112,6 +113,12 @@ def test_each_change_has_its_old_and_new_value(spark: SparkSession) -> None:
 def test_bounds(spark: SparkSession, bounds: dict[str, Any], expected: list[tuple[Any, ...]]) -> None:
     """The old value comes from before the bounds all the same."""
     assert values(audit(story().frame(spark), **bounds)) == expected
+
+
+@pytest.mark.parametrize("bound", ["since", "until"])
+def test_a_bound_without_a_zone_is_refused(spark: SparkSession, bound: str) -> None:
+    with pytest.raises(PipelineError, match=r"^2026-.* has no time zone; write 2026-.*Z if it is UTC$"):
+        audit(story().frame(spark), **{bound: moment(1).replace(tzinfo=None)})
 
 
 def test_a_refused_write_has_its_error(spark: SparkSession) -> None:

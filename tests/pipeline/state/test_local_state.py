@@ -7,7 +7,7 @@ znode by znode. What differs in a fuzzy snapshot is what was written while it wa
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
@@ -148,12 +148,14 @@ def times_and_zxids(directories: Directories) -> list[tuple[datetime, int]]:
 def test_a_time_means_the_last_transaction_at_or_before_it(directories: Directories) -> None:
     rows = times_and_zxids(directories)
     for time, _ in rows[:: len(rows) // 7]:
-        for at in (time, time + timedelta(microseconds=500), time.replace(tzinfo=None)):
-            wanted = max(zxid for when, zxid in rows if when <= (at if at.tzinfo else at.replace(tzinfo=UTC)))
+        for at in (time, time + timedelta(microseconds=500), time.astimezone(timezone(timedelta(hours=5)))):
+            wanted = max(zxid for when, zxid in rows if when <= at)
             assert local_moment(dirs_of(directories), at).zxid == wanted
     assert local_moment(dirs_of(directories), datetime.now(UTC)).zxid == directories.last_zxid
     with pytest.raises(PipelineError, match=r"no transaction of ensemble e at or before 1999.*kept are transactions"):
         local_moment(dirs_of(directories), datetime(1999, 1, 1, tzinfo=UTC))
+    with pytest.raises(PipelineError, match=r"1999-01-01T00:00:00 has no time zone; write 1999-01-01T00:00:00Z"):
+        local_moment(dirs_of(directories), datetime(1999, 1, 1))
 
 
 def test_a_zxid_between_epochs_means_the_end_of_the_earlier(directories: Directories) -> None:

@@ -9,7 +9,7 @@ ones as are TASK_BYTES together.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Final, Literal, TypeAlias
 
 import pyarrow as pa
@@ -24,13 +24,13 @@ from zab.pipeline.reading.covering import Cover
 from zab.pipeline.reading.missing import joined_ends, proofs
 from zab.pipeline.reading.spans import Span, transactions
 from zab.pipeline.reading.visible import Survey, epoch_ends, logged_ends, mark, survey, visible_epochs
+from zab.pipeline.times import ms_since_1970
 
 __all__ = ["Members", "Range", "Task", "plan", "read_task", "task_batches"]
 
 Members: TypeAlias = Literal["all", "one"]
 
 TASK_BYTES: Final = 64 << 20
-_BEGIN: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @frozen
@@ -42,14 +42,8 @@ class Task:
 
 
 def _ms(time: datetime | int | None, *, upwards: bool) -> int | None:
-    """A time in ms since 1970. One between two ms becomes the one within the bound. Raises PipelineError for one
-    without a zone: Python and Spark would each take it for another moment."""
-    if not isinstance(time, datetime):
-        return time
-    if time.tzinfo is None:
-        raise PipelineError(f"{time.isoformat()} has no time zone; write {time.isoformat()}Z if it is UTC")
-    ms, part = divmod(time - _BEGIN, timedelta(milliseconds=1))
-    return ms + (upwards and part > timedelta())
+    """A time in ms since 1970. One between two ms becomes the one within the bound. Raises PipelineError."""
+    return ms_since_1970(time, upwards=upwards) if isinstance(time, datetime) else time
 
 
 @frozen

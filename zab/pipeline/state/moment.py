@@ -5,7 +5,7 @@
 `at` is a zxid, a time, or None for the end of what is kept. The moment's own zxid is that of the last transaction at or
 below it. The rules:
 
-1. A time means the last transaction whose time is at or below it.
+1. A time has a zone, and means the last transaction whose time is at or below it.
 2. The state begins with the newest whole snapshot that is exact at or below that zxid; without one, with nothing, if
    the logs go back to the beginning of the ensemble.
 3. Every transaction from there to the moment has to be in the logs, where what one member lacks may come from another:
@@ -17,7 +17,7 @@ belongs to the state is read once: what is counted for rule 3 is what the state 
 """
 
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Final, Protocol
 
 from attrs import define, field, frozen
@@ -30,10 +30,10 @@ from zab.pipeline.reading.missing import beginning_zxid, is_missing, joined_ends
 from zab.pipeline.reading.snapshot_choice import Chosen, Problem, choose
 from zab.pipeline.reading.visible import epoch_ends, logged_ends, mark, survey, visible_epochs
 from zab.pipeline.state.epochs import Epoch
+from zab.pipeline.times import ms_since_1970
 
-__all__ = ["Logs", "Moment", "Stretch", "ensembles_of", "moment_of", "whole_ms"]
+__all__ = ["Logs", "Moment", "Stretch", "ensembles_of", "moment_of"]
 
-_BEGAN: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _EPOCH_FILES: Final = ("acceptedEpoch", "currentEpoch")
 _EPOCH_FILE_BYTES: Final = 64
 _EPOCH_DIGITS: Final = 9
@@ -108,12 +108,6 @@ class Moment:
 
 def _is_exact(base: Chosen | None) -> bool:
     return base is None or base.file.kind == "native"
-
-
-def whole_ms(time: datetime) -> int:
-    """The ms since 1970 at or below a time; one without a zone is UTC."""
-    aware = time if time.tzinfo is not None else time.replace(tzinfo=UTC)
-    return (aware - _BEGAN) // timedelta(milliseconds=1)
 
 
 def ensembles_of(found: Inventory) -> list[tuple[MemberFiles, ...]]:
@@ -209,7 +203,8 @@ def _wanted(logs: Logs, kept: _Kept, at: int | datetime | None) -> int:
         return max([kept.end, *kept.snapshots])
     if isinstance(at, int):
         return at
-    found = logs.last_at(whole_ms(at)) if kept.end else None
+    time_ms = ms_since_1970(at)
+    found = logs.last_at(time_ms) if kept.end else None
     if found is None:
         first = min((log.first for log in kept.logs), default=0)
         begun = logs.time_of(first) if kept.end else None
