@@ -18,8 +18,11 @@ from tests.pipeline.streaming.test_following import History, LogWriter
 from zab.cli.pipeline import driver as driver_module
 from zab.cli.pipeline.driver import Driver, SparkOptions
 from zab.cli.pipeline.job_file import JobFile, read_lines
+from zab.cli.pipeline.options import Range
+from zab.cli.pipeline.run import Run as JobRun
 from zab.pipeline import class_archive, spark_session
 from zab.pipeline.class_archive import archive_options, archive_path
+from zab.pipeline.inventory import Inventory, inventory
 from zab.pipeline.java import find_java
 
 JAVA = Path("/opt/java/bin/java")
@@ -195,6 +198,28 @@ def test_what_is_small_is_short_work(asked: list[bool], tmp_path: Path, monkeypa
         with Driver(SparkOptions(), dirs) as driver, pytest.raises(FileNotFoundError):
             _ = driver.spark
     assert asked == [True, False, False, False, False]
+
+
+def test_the_directories_are_looked_at_once_before_spark_starts(
+    asked: list[bool], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In an object store each look is a listing."""
+    history, writer = History(), LogWriter(tmp_path / "data")
+    writer.log.append([history.add(4)])
+    looked: list[list[str]] = []
+
+    def counted(dirs: list[str]) -> Inventory:
+        looked.append(dirs)
+        return inventory(dirs)
+
+    monkeypatch.setattr("zab.pipeline.inventory.inventory", counted)
+    dirs = [str(tmp_path / "data")]
+    with Driver(SparkOptions(), dirs) as driver:
+        run = JobRun(driver, dirs, Range(), uncommitted=False)
+        assert run.look().dirs == dirs
+        with pytest.raises(FileNotFoundError):
+            _ = run.spark
+    assert (looked, asked) == ([dirs], [True])
 
 
 def test_what_goes_on_is_no_short_work(tmp_path: Path) -> None:

@@ -39,9 +39,7 @@ def verify_job(
     """Whether the members hold one history, and all of it; every deviation with its place. Exit code 1 if there is any.
 
     What lags, or begins later, is no deviation and said on standard error."""
-    from zab.pipeline.inventory import inventory
-
-    inventory(run.dirs)
+    run.look()
     from zab.pipeline.jobs.verify import as_rows, findings_of
 
     findings = findings_of(run.spark, run.dirs, chains=chains, snapshots=snapshots, replays=replays)

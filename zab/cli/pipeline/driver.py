@@ -24,6 +24,8 @@ from zab.cli.pipeline.progress import StageProgress, waiting
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from zab.pipeline.inventory import Inventory
+
 __all__ = ["Driver", "SparkOptions"]
 
 SHORT_BYTES_MAX: Final = 64 << 20
@@ -46,6 +48,7 @@ class Driver:
         """dirs: all that the jobs will read, none if that is not known."""
         self._options = options
         self._dirs = dirs
+        self._seen: dict[tuple[str, ...], Inventory] = {}
         self._stack = contextlib.ExitStack()
         self._interrupts: Interrupts | None = None
         self._session: SparkSession | None = None
@@ -67,12 +70,36 @@ class Driver:
             self._interrupts = self._stack.enter_context(Interrupts())
             options = self._options
             with waiting("starting Spark"):
-                is_short = 0 < _bytes_in(self._dirs) <= SHORT_BYTES_MAX
+                is_short = 0 < self._bytes_read() <= SHORT_BYTES_MAX
                 session = job_session(options.url, memory=options.memory, log_level=options.log, is_short=is_short)
                 self._session = self._stack.enter_context(session)
+                self._seen.clear()
             self._stack.enter_context(self._interrupts.cancelling(self._session.sparkContext))
             self._progress = self._stack.enter_context(StageProgress(self._session))
         return self._session
+
+    def look(self, dirs: Sequence[str]) -> "Inventory":
+        """What is in these directories; until Spark has started, it is looked at once. Raises PipelineError."""
+        from zab.pipeline.inventory import inventory
+
+        found = self._seen.get(tuple(dirs)) or inventory(dirs)
+        if not self.is_started:
+            self._seen[tuple(dirs)] = found
+        return found
+
+    def _bytes_read(self) -> int:
+        """Of the logs and snapshots that the jobs will read; 0 where that is not known. What is wrong with a directory
+        its job will say."""
+        if not self._dirs:
+            return 0
+        from zab.pipeline.errors import PipelineError
+
+        try:
+            found = self.look(self._dirs)
+        except (PipelineError, OSError):
+            return 0
+        logs = sum(log.size for member in found.members for log in member.logs)
+        return logs + sum(snapshot.size for member in found.members for snapshot in member.snapshots)
 
     def notice_interrupts(self, _kind: object, error: BaseException | None, _where: object) -> None:
         """To be pushed on the stack of a block: if an interrupt came, it ends with KeyboardInterrupt."""
@@ -97,18 +124,3 @@ class Driver:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._stack.__exit__(kind, error, trace)
-
-
-def _bytes_in(dirs: Sequence[str]) -> int:
-    """Of the logs and snapshots there; 0 where that is not known. What is wrong with a directory its job will say."""
-    if not dirs:
-        return 0
-    from zab.pipeline.errors import PipelineError
-    from zab.pipeline.inventory import inventory
-
-    try:
-        found = inventory(dirs)
-    except (PipelineError, OSError):
-        return 0
-    logs = sum(log.size for member in found.members for log in member.logs)
-    return logs + sum(snapshot.size for member in found.members for snapshot in member.snapshots)

@@ -30,9 +30,7 @@ def compact_job(
     ] = False,
 ) -> None:
     """Add what is new in the logs to Parquet by ensemble, epoch and day; every transaction once, whatever is killed."""
-    from zab.pipeline.inventory import inventory
-
-    inventory(run.dirs)
+    run.look()
     from zab.pipeline.jobs.compact import compact
 
     for one in compact(run.spark, run.dirs, out, uncommitted=uncommitted, allow_holes=allow_holes):
@@ -87,9 +85,7 @@ def follow_job(
     uncommitted: Uncommitted = False,
 ) -> None:
     """Follow running members, or where their logs are shipped to, into Parquet: each transaction once."""
-    from zab.pipeline.inventory import inventory
-
-    inventory(run.dirs)
+    run.look()
     from zab.pipeline.jobs.follow import follow
 
     written = 0

@@ -42,12 +42,10 @@ def report_job(
 
     target = Target(open_place(out), "html", is_file=True, overwrite=overwrite)
     target.check()
-    from zab.pipeline.inventory import inventory
     from zab.pipeline.report.collect import Bounds, collect
     from zab.pipeline.report.page import page
 
-    # What is wrong with the directories is said before Spark takes its time to start.
-    found = inventory(run.dirs)
+    found = run.look()
     run.note_extent()
     bounds = Bounds(run.range.since, run.range.until, run.range.zxid_min, run.range.zxid_max)
     facts = collect(run.spark, run.dirs, bounds=bounds, uncommitted=run.uncommitted, snapshots=snapshots)

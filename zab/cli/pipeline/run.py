@@ -22,6 +22,8 @@ from zab.cli.terminal import say
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from zab.pipeline.inventory import Inventory
+
 __all__ = ["Run", "in_order", "running"]
 
 DAMAGE_TOLD: Final = 3
@@ -57,6 +59,11 @@ class Run:
             self._uses_spark = True
         return session
 
+    def look(self) -> "Inventory":
+        """What is in the directories. To be called before Spark takes its time to start: what is wrong with them is
+        said then. Raises PipelineError."""
+        return self.driver.look(self.dirs)
+
     def cached(self, frame: "DataFrame") -> "DataFrame":
         """`frame`, kept once it is computed, until the run ends."""
         kept = frame.cache()
@@ -77,13 +84,10 @@ class Run:
     def log(self, columns: Iterable[str] | None = None, *, past: bool = False) -> "DataFrame":
         """The transactions within the bounds, each once, a multi as a row for each part. Raises PipelineError."""
         from zab.pipeline.errors import WholeLogWarning
-        from zab.pipeline.inventory import inventory
         from zab.pipeline.reading.frames import read_log
 
         self._has_read = True
-        if not self.driver.is_started:
-            # What is wrong with the directories is said before Spark takes its time to start.
-            inventory(self.dirs)
+        self.look()
         self.note_extent()
         with warnings.catch_warnings():
             # Jobs say what they read at their end.

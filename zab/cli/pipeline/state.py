@@ -67,10 +67,8 @@ def state_job(
     output = _FORMATS.get(shape)
     targets = [] if output is None else new_targets(to or [], output)
     from zab.pipeline.errors import PipelineError
-    from zab.pipeline.inventory import inventory
 
-    # What is wrong with the directories is said before Spark takes its time to start.
-    inventory(run.dirs)
+    run.look()
     from zab.pipeline.state.state_of import state_of
 
     found = state_of(run.spark, run.dirs, at, uncommitted=uncommitted)
@@ -129,9 +127,8 @@ def diff_job(
 ) -> "DataFrame | None":
     """What changed between two moments: znodes created, deleted, or with other data, ACL or owner."""
     from zab.pipeline.errors import PipelineError
-    from zab.pipeline.inventory import inventory
 
-    inventory(run.dirs)
+    run.look()
     from zab.pipeline.jobs.diff import diff, diff_commands
     from zab.pipeline.state.state_of import state_of
 
