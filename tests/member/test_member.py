@@ -200,6 +200,33 @@ def test_snapshot_that_became_due_while_one_was_written_is_taken_when_that_one_e
     assert len(server.snapshots) == 3
 
 
+@pytest.mark.parametrize("doubt", ["in between", "at its end"])
+def test_snapshot_that_is_late_is_one_of_where_the_tree_is(doubt: str) -> None:
+    """Also where batches were applied that no snapshot may be taken of: it would be given the chain of another place,
+    and the next start would begin with that."""
+    ensemble = Ensemble(3, snapCount=5)
+    server = ensemble.follower
+    client = ensemble.session(ensemble.leader)
+    for number in range(20):
+        ensemble.do(client, client.create(b"/%02d" % number))
+    assert len(server.snapshots) == 1
+    check = server.member.check
+    check.unproven(Zxid(server.member.applied), server.member.tree.digest)
+    for number in range(20, 24):
+        ensemble.do(client, client.create(b"/%02d" % number))
+    if doubt == "in between":
+        check.suspicion = None
+    ensemble.finish_snapshot(server)
+    ensemble.step(server)
+    if doubt == "at its end":
+        assert len(server.snapshots) == 1
+        check.suspicion = None
+        ensemble.do(client, client.create(b"/24"))
+    _, second = server.snapshots
+    assert (second.zxid, second.chain) == server.member.peer.history.last
+    assert second.cursor.zxid == second.zxid == server.member.applied
+
+
 def test_leader_takes_a_snapshot_for_a_learner_that_nothing_leads_on() -> None:
     """One above what the learner has, and none while one is being written."""
     ensemble = Ensemble(3)

@@ -438,21 +438,28 @@ class Member:
 
     def take_wanted_snapshot(self, above: Zxid) -> None:
         """A learner can be helped by no file of this leader, only by a snapshot above that zxid."""
-        zxid = Zxid(self.applied)
-        chain = self.peer.history.chain_at(zxid)
         is_writing = self.processor.schedule.writing is not None
-        if zxid > above and chain is not None and not is_writing and self.repair is None:
-            self.trace(f"a learner needs a snapshot above {above:#x} -> take one at {zxid:#x}")
-            self._take_snapshot((zxid, chain))
+        if self.applied > above and not is_writing and self.repair is None:
+            self.trace(f"a learner needs a snapshot above {above:#x} -> take one at {self.applied:#x}")
+            self._take_snapshot_here()
+
+    def _take_snapshot_here(self) -> None:
+        """Where the tree is now. Once a batch is left to the log files, its chain is not known any more: then the next
+        one tells it."""
+        chain = self.peer.history.chain_at(Zxid(self.applied))
+        if chain is not None:
+            self._take_snapshot((Zxid(self.applied), chain))
 
     def _take_snapshot(self, position: Position) -> None:
         """Take it now; or, of the tree as it is then, when the one that is being written ends (E3 same snapshots)."""
         if self.check.is_doubtful:
             return  # it may be wrong, and recovery would begin with it
         schedule = self.processor.schedule
-        was_late = schedule.late is not None
-        if schedule.begin(position):
-            self._effects.append(TakeSnapshot(*position, self.tree.begin_snapshot()))
+        was_late = schedule.is_late
+        if schedule.begin(position[0]):
+            cursor = self.tree.begin_snapshot()
+            assert cursor.zxid == position[0]
+            self._effects.append(TakeSnapshot(*position, cursor))
         elif not was_late:
             self.trace(f"the snapshot due at {position[0]:#x} waits: the one at {schedule.writing:#x} is not finished")
 
@@ -466,9 +473,8 @@ class Member:
         self._snapshot_ended()
 
     def _snapshot_ended(self) -> None:
-        late = self.processor.schedule.ended()
-        if late is not None:
-            self._take_snapshot(late)
+        if self.processor.schedule.ended():
+            self._take_snapshot_here()
 
     def _on_nothing_to_offer(self, event: ev.NothingToOffer) -> None:
         self.tell(event)
@@ -482,7 +488,7 @@ class Member:
     def _install(self, tree: DataTree) -> None:
         """Another state takes the place of this one."""
         self.committed.clear()
-        self.processor.schedule.late = None
+        self.processor.schedule.is_late = False
         self.repair = self.borrowed = None
         self.take_tree(tree)
         if self.check.replaced():

@@ -9,7 +9,7 @@ Not here: taking the snapshot, which is a matter of the tree and of the host (`m
 
 from __future__ import annotations
 
-from datatree.log.batch import SNAPSHOT, Batch, Position
+from datatree.log.batch import SNAPSHOT, Batch
 
 
 class SnapshotSchedule:
@@ -25,8 +25,8 @@ class SnapshotSchedule:
         self.bytes = 0
         self.writing: int | None = None
         """The zxid of the snapshot that is being written."""
-        self.late: Position | None = None
-        """Where the tree was last, since one became due that could not be taken yet."""
+        self.is_late = False
+        """One became due that could not be taken yet."""
         self._proposed_count = 0
         self._proposed_bytes = 0
         self._flag_in_flight = False
@@ -53,20 +53,20 @@ class SnapshotSchedule:
             return True
         self.count += batch.count
         self.bytes += len(batch.raw)
-        return self.late is not None
+        return self.is_late
 
-    def begin(self, position: Position) -> bool:
+    def begin(self, zxid: int) -> bool:
         """A snapshot is due here. True: it is to be taken now; False: when the one before has ended."""
-        if self.writing is not None:
-            self.late = position
+        self.is_late = self.writing is not None
+        if self.is_late:
             return False
-        self.writing, self.late = position[0], None
+        self.writing = zxid
         return True
 
-    def ended(self) -> Position | None:
-        """The snapshot is written, or given up; where another one is due, if one is."""
+    def ended(self) -> bool:
+        """The snapshot is written, or given up; True: another one is late."""
         self.writing = None
-        return self.late
+        return self.is_late
 
     def drop_role(self) -> None:
         """Forget what was proposed and not committed: it may never be committed."""
