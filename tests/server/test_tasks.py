@@ -293,17 +293,17 @@ async def test_reads_for_the_feed_of_changes_are_answered_by_a_worker(directory)
 async def test_offered_snapshot_is_held_until_it_is_released(directory):
     async with running(directory) as parts:
         zxid, chain = snapshot_on(parts.storage)
-        parts.do(ev.OfferSnapshot(7))
+        parts.do(ev.OfferSnapshot(7, 0))
         assert await parts.member.wait_for(ev.SnapshotOffered(7, zxid, chain))
         assert parts.turn.offered == {7: zxid}
         parts.do(ev.ReleaseSnapshot(7))
         await until(lambda: not parts.turn.offered)
 
 
-async def test_member_without_a_snapshot_breaks_off_a_learner_that_needs_one(directory):
+async def test_member_without_a_snapshot_is_told_that_a_learner_needs_one(directory):
     async with running(directory) as parts:
-        parts.do(ev.OfferSnapshot(7))
-        await until(lambda: parts.links.broken == [("link", 7)])
+        parts.do(ev.OfferSnapshot(7, 5))
+        assert await parts.member.wait_for(ev.NothingToOffer(7, 5))
 
 
 def snapshot_on(storage, zxid=(1 << 32) + 5, chain=bytes(range(16))):
@@ -384,8 +384,8 @@ async def test_tree_is_made_of_a_snapshot_that_is_fetched_while_the_log_goes_on(
         assert rebuilt.tree.applied == zxid
         own.do(KeepSnapshot(fetch.header))
         await until(lambda: snapshot_files(own.storage.disk) == [zxid])
-        own.do(ChooseSnapshot(7, 0, zxid))
-        assert await own.member.wait_for(SnapshotChosen(7, (zxid, chain)))
+        own.do(ChooseSnapshot(7, 0))
+        assert await own.member.wait_for(SnapshotChosen(7, 0, (zxid, chain)))
         assert own.storage.log.last == (batches[1].zxid, batches[1].chain)
 
 

@@ -82,14 +82,13 @@ def wall_jump(scene: Scene) -> bool:
 
 
 def wrong_tree(scene: Scene) -> bool:
-    machine = scene.victim()
-    process = scene.ensemble.process(machine.number)
-    if process is None or not scene.losses.may_be_wrong(machine):
+    possible = [process for process in scene.ensemble.processes if _may_become_wrong(scene, process)]
+    if not possible:
         return False
-    tree, digests = process.member.tree, process.member.digests
-    again = (process.sid, tree.applied) in scene.spoiled_at  # that is the end of a member, by its own rules
-    if again or is_spoiled(tree) or tree.cursor is not None:
-        return False
+    process = scene.ensemble.process(scene.victim().number)
+    if process not in possible:
+        process = scene.rng.choice(possible)
+    machine, tree, digests = process.machine, process.member.tree, process.member.digests
     scene.spoiled_at.add((process.sid, tree.applied))
     scene.ensemble.observer.spoiled_by.add(spoil(tree))
     digests.clear()
@@ -98,6 +97,13 @@ def wrong_tree(scene: Scene) -> bool:
         for zxid in snapshot_files(machine.disk):
             machine.disk.fail_reads(snapshot_path(zxid))
     return True
+
+
+def _may_become_wrong(scene: Scene, process: MemberProcess) -> bool:
+    tree = process.member.tree
+    again = (process.sid, tree.applied) in scene.spoiled_at  # that is the end of a member, by its own rules
+    may = not again and not is_spoiled(tree) and tree.cursor is None
+    return may and scene.losses.may_be_wrong(process.machine)
 
 
 def race(scene: Scene) -> bool:
