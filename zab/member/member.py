@@ -440,7 +440,7 @@ class Member:
         """A learner can be helped by no file of this leader, only by a snapshot above that zxid."""
         is_writing = self.processor.schedule.writing is not None
         if self.applied > above and not is_writing and self.repair is None:
-            self.trace(f"a learner needs a snapshot above {above:#x} -> take one at {self.applied:#x}")
+            self.trace(f"a learner needs a snapshot above {above:#x}; the tree is at {self.applied:#x}")
             self._take_snapshot_here()
 
     def _take_snapshot_here(self) -> None:
