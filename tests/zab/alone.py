@@ -229,6 +229,15 @@ class Leader(Alone):
             self.acknowledge(sid)
         self.forget()
 
+    def readmit(self, sid: int) -> msg.Readmit:
+        """An amnesiac learner has taken over the history, and server 1 confirms the round: what the leader sends."""
+        self.dial(sid, amnesiac=True)
+        self.accept(sid)
+        self.acknowledge(sid)
+        self.hear(10, msg.Confirmed(self.leading.confirm_round))
+        (readmit,) = self.sent(msg.Readmit, 10 * sid)
+        return readmit
+
     def propose(self, size: int = 10) -> Zxid:
         """One more batch; nobody has it on disk yet."""
         assert self.peer.next_zxid() is not None

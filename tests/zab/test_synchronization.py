@@ -127,11 +127,7 @@ def test_an_ack_of_newleader_out_of_place_ends_its_link(when: str) -> None:
 def test_readmitted_of_another_round_ends_its_link(offset: int) -> None:
     leader = Leader()
     leader.establish(1)
-    leader.dial(2, amnesiac=True)
-    leader.accept(2)
-    leader.acknowledge(2)
-    leader.hear(10, msg.Confirmed(leader.leading.confirm_round))
-    (readmit,) = leader.sent(msg.Readmit, 20)
+    readmit = leader.readmit(2)
     leader.hear(20, msg.Readmitted(readmit.round + offset))
     assert leader.leading.handler_of(ServerId(2)) is None
 
