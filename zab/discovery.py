@@ -120,6 +120,9 @@ def determine_new_epoch(peer: PeerState, leading: Leading) -> None:
     leading.first_start = _is_first_start(peer, leading)
     if not (peer.settings.quorum.contains(cepoch_recv) or leading.first_start):
         return
+    if not (peer.lineage or leading.first_start):
+        peer.look("a quorum has a lineage, and this member has none")
+        return
     leading.epoch = next_epoch(peer.accepted_epoch, *(h.accepted_epoch for h in informed))
     assert leading.epoch <= EPOCH_MAX
     connected = "a quorum of marked, empty voters" if leading.by_marker else "a quorum"
@@ -297,7 +300,7 @@ def learner_on_leaderinfo(peer: PeerState, now: int, following: Following, messa
         raise ProtocolError(f"it leads epoch {message.epoch}, epoch {peer.accepted_epoch} is accepted here")
     if message.epoch >= EPOCH_MAX:
         raise ProtocolError(f"no epoch is above {message.epoch}")
-    if peer.lineage != message.lineage and peer.history.last[0] != 0:
+    if peer.lineage != message.lineage and peer.holds != NOTHING:
         raise ProtocolError(f"it leads lineage {message.lineage.hex()}, here is {peer.lineage.hex()}")
     following.epoch = message.epoch
     if peer.lineage != message.lineage:

@@ -231,6 +231,8 @@ class Election:
     def _is_better(self, vote: Vote) -> bool:
         if self.proposal.leader not in self._quorum.voters:
             return True  # an observer's own candidacy stands for nobody
+        if vote.leader == self._sid:
+            return False  # beyond our own candidacy it can only name a history that we had once
         return total_order(vote) > total_order(self.proposal)
 
     def _on_established(self, now: int, sid: ServerId, notification: Notification) -> None:

@@ -13,7 +13,7 @@ from zab.ids import Link, ServerId
 from zab.message import NO_VOTE
 from zab.peer_state import nothing
 from zab.roles import Stage
-from zab.states import FOLLOWING, FOUNDER, LEADING, NOTHING
+from zab.states import BATCHES, FOLLOWING, FOUNDER, LEADING, LOOKING, NOTHING
 
 SMALLER, LARGER = bytes(16), b"\xff" * 16
 """Lineages on both sides of the one of the tests: they have no order."""
@@ -72,6 +72,17 @@ def test_nobody_holds_the_history_of_a_lineage_that_is_made_now() -> None:
         leader.dial(sid, lineage=b"", holds=NOTHING, amnesiac=False)
     assert leader.did(ev.ResetLog)
     assert [handler.amnesiac for handler in leader.leading.handlers.values()] == [True, True]
+
+
+def test_a_leader_without_a_lineage_begins_none_beside_members_that_have_one() -> None:
+    """It was elected by a vote of the time before its disk was emptied, and a quorum that has the history follows."""
+    leader = Leader(nothing())
+    for sid in (1, 2):
+        leader.dial(sid)
+    assert not leader.did(ev.ResetLog)
+    assert not leader.did(ev.SaveEpochs)
+    assert leader.peer.state is LOOKING
+    assert leader.said("this member has none")
 
 
 def test_the_empty_log_of_a_member_stays_when_it_leads_its_own_lineage() -> None:
@@ -225,6 +236,13 @@ def test_a_learner_with_batches_follows_into_no_other_lineage(lineage: bytes) ->
     follower = Follower(restored(history((1, 1))))
     follower.from_leader(msg.LeaderInfo(Epoch(2), lineage))
     assert follower.has_left
+
+
+def test_an_amnesiac_with_batches_on_its_disk_follows_into_no_other_lineage() -> None:
+    follower = Follower(nothing_held(BATCHES))
+    follower.from_leader(msg.LeaderInfo(Epoch(2), LARGER))
+    assert follower.has_left
+    assert follower.peer.lineage == LINEAGE
 
 
 @pytest.mark.parametrize("lineage", [SMALLER, LARGER])

@@ -144,6 +144,16 @@ def test_only_who_says_so_is_marked_or_doubted() -> None:
         assert (notification.marked, notification.doubted, notification.leader_marked) == (False, False, False)
 
 
+def test_nobody_takes_from_others_what_it_says_of_itself() -> None:
+    """A vote of the time before its disk was emptied names the history that it had then."""
+    wiped = Alone(3, nothing_held(NOTHING), 5)
+    wiped.vote(1, 1)
+    wiped.vote(4, 3, round=wiped.peer.election.round + 1)
+    assert wiped.peer.election.proposal == wiped.peer.standing().vote
+    wiped.vote(1, 1, round=wiped.peer.election.round)
+    assert wiped.peer.election.proposal.leader == 1
+
+
 def test_a_settled_vote_is_marked_by_nobody() -> None:
     follower = Follower()
     follower.serve()
