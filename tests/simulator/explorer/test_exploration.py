@@ -207,6 +207,12 @@ def test_of_some_empty_servers_none_leads_or_is_followed_by_itself() -> None:
     assert ("follow", (1, 3)) in set(ensemble.steps(state))
 
 
+def test_who_has_lost_its_data_leads_once_something_was_delivered() -> None:
+    ensemble = Ensemble(ONE_WIPE)
+    assert ("lead", (1,)) not in set(ensemble.steps(state_after(ensemble, "wipe 1; start 1")))
+    assert ("lead", (1,)) in set(ensemble.steps(state_after(ensemble, A_WRITE_THAT_ONE_HAS_LOST)))
+
+
 def test_more_states_than_may_be_visited_is_not_the_whole() -> None:
     report = explore(QUIET, states_max=50)
     assert not report.is_whole
@@ -399,6 +405,12 @@ def write_no_member_record(patch: Patch) -> None:
     patch.setattr(synchronization, "learner_on_current_epoch_saved", synchronization.learner_ack_newleader)
 
 
+def begin_a_lineage_at_any_time(patch: Patch) -> None:
+    """B3: a leader without a lineage begins one, whoever follows it."""
+    is_first_start = discovery._is_first_start
+    patch.setattr(discovery, "_is_first_start", lambda peer, leading: is_first_start(peer, leading) or not peer.lineage)
+
+
 VARIANTS: dict[Callable[[Patch], None], tuple[Bounds, str, str]] = {
     follow_a_leader_that_is_behind: (ONE_CRASH, A_SERVER_THAT_IS_BEHIND, "server 1 halts: leader 2 asks to cut"),
     count_an_epoch_that_was_promised_to_another: (TWO_LEAVES, "", "leadership"),
@@ -410,6 +422,7 @@ VARIANTS: dict[Callable[[Patch], None], tuple[Bounds, str, str]] = {
     establish_without_committing_the_initial_history: (TWO_WRITES, A_WRITE_OF_ITS_OWN, "primary_integrity"),
     count_an_amnesiac_that_is_not_confirmed: (OLDER_LEADER, OVERTAKEN, "agreement"),
     write_no_member_record: (FIRST_START, "", "promises: server"),
+    begin_a_lineage_at_any_time: (ONE_WIPE, A_WRITE_THAT_ONE_HAS_LOST, "one lineage: server 1"),
     believe_a_member_that_was_rolled_back: (ONE_ROLLBACK, A_PROMISE_THAT_IS_FORGOTTEN, ""),
 }
 """Each with the world that finds it: its bounds and the steps that it begins with; and how what it finds begins."""

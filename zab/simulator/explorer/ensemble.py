@@ -15,15 +15,15 @@
     silence 2           2 hears nobody for so long that every limit of its own is over
 
 The last six are bounded in number, and epochs by the highest that may be accepted. A server that has lost its data
-follows only whom a quorum of others names (B2 amnesiacs), which is the one thing that safety asks of an election, and
-does not lead. At a first start all are empty, and that the election has seen this is nothing to rely on: there anybody
-may lead, and follow anybody, at any time. One
-that was rolled back is beyond what votes can tell: until it is readmitted it follows only a leader that has heard more
-from it than it has (B4 rollbacks).
+follows only whom a quorum of others names (B2 amnesiacs), which is the one thing that safety asks of an election. It
+leads once something was delivered: before that a lineage may begin anew, as at a first start. There all are empty, and
+that the election has seen this is nothing to rely on: anybody may lead, and follow anybody, at any time. One that was
+rolled back is beyond what votes can tell: until it is readmitted it follows only a leader that has heard more from it
+than it has (B4 rollbacks).
 
 Judged in each state, beside what servers assert themselves: the properties of broadcast (`verdict`); a mark is on the
-disks of a quorum when it is reached; what was delivered anywhere stays on the disks of a quorum; and what a message
-promises is on its sender's (`promises`).
+disks of a quorum when it is reached; what was delivered anywhere stays on the disks of a quorum; no lineage begins
+after that (B3 first start); and what a message promises is on its sender's disk (`promises`).
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import attrs
 
 from datatree.log.batch import LINEAGE_BYTES, Position
+from datatree.log.zxid import BEFORE_ALL
 from zab.ids import Link, ServerId
 from zab.peer_state import Settings
 from zab.quorum import Majority
@@ -135,6 +136,7 @@ class Ensemble:
         """Every step that can come next, but for the bound of epochs."""
         left, facts = state.left, [self.sites.facts[number] for number in state.sites]
         leaders = [each.sid for each in facts if each.is_leading]
+        anybody_leads = self._is_first_start or self.verdicts.ends[state.verdict][0] > BEFORE_ALL
         for each in facts:
             sid = each.sid
             if not each.is_up:
@@ -143,7 +145,7 @@ class Ensemble:
             if each.can_store:
                 yield "store", (sid,)
             if each.is_electing:
-                if not each.is_rolled_back and (self._is_first_start or not each.is_amnesiac):
+                if not each.is_rolled_back and (anybody_leads or not each.is_amnesiac):
                     yield "lead", (sid,)
                 for leader in leaders:
                     if self._may_follow(state, sid, leader):
@@ -312,10 +314,20 @@ class _Work:
 
     def run(self, sid: ServerId, action: Action) -> None:
         """Something happens to a server."""
-        number, outputs = self._ensemble.sites.step(self._sites[sid - 1], action)
+        sites = self._ensemble.sites
+        before = self._sites[sid - 1]
+        number, outputs = sites.step(before, action)
         self._sites[sid - 1] = number
+        if sites.facts[number].is_leading and sites.facts[number].lineage != sites.facts[before].lineage:
+            self._judge_beginning(sid)
         for output in outputs:
             self._carry_out(sid, output)
+
+    def _judge_beginning(self, sid: ServerId) -> None:
+        """A leader has begun a lineage: nothing was delivered before (B3 first start)."""
+        zxid, _ = self._ensemble.verdicts.ends[self._verdict]
+        if zxid:
+            raise SafetyError("one lineage", f"server {sid} begins another one, and {zxid:#x} was delivered")
 
     def _carry_out(self, sid: ServerId, output: Output) -> None:
         if isinstance(output, Sent):

@@ -60,6 +60,8 @@ class Facts:
     can_store: bool
     last_epoch: int
     logged: frozenset[Position]
+    lineage: bytes
+    """Of the disk, or of the process if that runs."""
 
     def has_heard_more(self, other: Facts) -> bool:
         """Whether this leader has an acknowledgement of another server that this one's disk does not keep."""
@@ -206,6 +208,7 @@ def _facts_of(site: Site) -> Facts:
         bool(site.to_store),
         site.last_epoch,
         site.logged,
+        site.disk.lineage if peer is None else peer.lineage,
     )
 
 
