@@ -9,7 +9,7 @@ from datatree.log.zxid import Zxid
 from zab import message as msg
 from zab.ids import Link, ServerId
 from zab.member import wrong_trees
-from zab.member.tree_check import Difference, Finding, TreeCheck
+from zab.member.tree_check import Comparison, Difference, Finding, TreeCheck
 from zab.quorum import Majority
 from zab.states import FOLLOWING
 
@@ -87,3 +87,24 @@ def test_who_has_left_is_not_waited_for(check: TreeCheck) -> None:
     del leader.peer.learners[10]
     wrong_trees._ask_learners(cast(wrong_trees.Member, leader))
     assert comparison.is_answered
+
+
+def is_outnumbered(told: dict[ServerId, int | None]) -> bool:
+    """Whether the first of three voters is; there may be observers besides."""
+    return Comparison(Z, told=told).is_outnumbered(ONE, Majority(frozenset({ONE, TWO, THREE})))
+
+
+def test_whose_files_lead_to_no_tree_is_outnumbered_by_anybody() -> None:
+    assert is_outnumbered({ONE: None, TWO: 7})
+    assert not is_outnumbered({ONE: 7, TWO: None, THREE: 8})
+
+
+def test_who_knows_nothing_outnumbers_nobody() -> None:
+    assert not is_outnumbered({ONE: 7, TWO: None, THREE: None})
+    assert not is_outnumbered({ONE: None, TWO: None})
+
+
+def test_observers_outnumber_nobody() -> None:
+    four, five = ServerId(4), ServerId(5)
+    assert not is_outnumbered({ONE: 7, TWO: 8, four: 8, five: 8})
+    assert is_outnumbered({ONE: 7, TWO: 8, THREE: 8})

@@ -1,5 +1,7 @@
 """E6 wrong trees: a tree that the own files do not lead to comes from the leader, and the log stays."""
 
+import pytest
+
 from datatree.log.zxid import Zxid
 from datatree.recovery.recover import recover
 from datatree.snapshot import SnapshotWriter, load_snapshot, snapshot_files, snapshot_path
@@ -200,3 +202,39 @@ def test_leader_that_is_in_doubt_itself_offers_nothing() -> None:
     assert ask() == [msg.TreeWanted]
     leader.member.check.suspicion = None
     assert ask() == [msg.TreeWanted, msg.TreeOffered]
+
+
+@pytest.mark.parametrize("is_wrong", [True, False])
+def test_leader_whose_own_files_lead_to_no_tree_leaves_its_role_to_one_whose_files_do(is_wrong: bool) -> None:
+    """Otherwise nobody could join: it has no file to send, and takes no snapshot of a tree that is in doubt."""
+    ensemble, client = ensemble_of(3)
+    first = ensemble.leader
+    gone, second = ensemble.others(first)
+    stop(ensemble, gone)
+    first.forget_oldest(2)
+    spoil(first if is_wrong else second)
+    write(ensemble, client, 3)
+    advance_until_all_serve(ensemble, [second])
+    assert said(first, "the files of more voters say something else than those of this leader")
+    assert ensemble.leader is second
+    assert first.member.peer.doubted == is_wrong, "as long as no quorum has its digest"
+    # The third one comes back: there is a quorum for a digest again.
+    ensemble.cut.clear()
+    for server in ensemble.others(gone):
+        server.inputs.append(ev.ElectionLinkUp(gone.sid, 1))
+        gone.inputs.append(ev.ElectionLinkUp(server.sid, 1))
+    advance_until_all_serve(ensemble, list(ensemble.servers.values()))
+    assert write(ensemble, ensemble.session(second), 2) == [0, 0]
+    ensemble.advance(TICK_MS)
+    assert all(is_mended(ensemble, server) for server in ensemble.servers.values())
+    assert not any(server.member.check.is_doubtful for server in ensemble.servers.values())
+
+
+def advance_until_all_serve(ensemble: Ensemble, servers: list[Server]) -> None:
+    """Snapshots that are due are written meanwhile."""
+    for _ in range(200):
+        for server in ensemble.servers.values():
+            write_snapshots(server)
+        ensemble.advance(50)
+        if all(server.member.serving for server in servers):
+            return

@@ -139,6 +139,52 @@ def test_without_a_quorum_of_digests_all_make_their_trees_anew(leads: bool) -> N
     assert not other.member.check.is_doubtful
 
 
+@pytest.mark.parametrize("wrong_count", [1, 2])
+def test_leader_leaves_its_role_if_the_files_of_more_voters_say_something_else(wrong_count: int) -> None:
+    """Without a quorum for any digest. Whoever joins it would take over its tree, and then be one more that has it."""
+    ensemble, client = ensemble_of(5)
+    leader = ensemble.leader
+    late, gone, *others = ensemble.others(leader)
+    for server in (late, gone):
+        stop(ensemble, server)
+    wrong = [leader, *others][:wrong_count]
+    for server in wrong:
+        spoil(server)
+        server.keeps_rebuilt = True
+    wrong_digest = leader.member.tree.digest
+    write(ensemble, client, 2)
+
+    def replay() -> None:
+        """Those that are wrong have files that say the same as their memory."""
+        for server in wrong:
+            for rebuilt in server.rebuilt_held:
+                assert isinstance(rebuilt, TreeRebuilt)
+                server.inputs.append(TreeRebuilt(rebuilt.rebuild, rebuilt.tree, wrong_digest))
+            server.rebuilt_held.clear()
+        ensemble.settle()
+
+    replay()
+    assert said(leader, "no quorum has one digest, though all have made their trees anew")
+    assert leader.member.peer.doubted == (wrong_count == 1)
+    if wrong_count == 1:
+        ensemble.advance(TICK_MS)
+        assert ensemble.leader in others
+        return
+    # One more comes: all make their trees anew once more, and it is two against two. That is not asked again.
+    ensemble.cut.discard(late.sid)
+    for server in (leader, *others):
+        server.inputs.append(ev.ElectionLinkUp(late.sid, 1))
+        late.inputs.append(ev.ElectionLinkUp(server.sid, 1))
+    for _ in range(100):
+        ensemble.advance(50)
+        replay()
+    asked = [trace for trace in leader.traces if "all make their trees anew from" in trace]
+    assert len(asked) == 2, asked
+    assert f"{late.sid}: " in asked[1]
+    assert leader.member.check.undecided is not None
+    assert ensemble.leader is leader
+
+
 def ensemble_without_a_quorum() -> tuple[Ensemble, Client, Server, Server]:
     """Two of three are there, one of them is wrong, and its own files say the same as its memory. Besides the ensemble
     and a client: who is gone, and who is wrong."""

@@ -491,7 +491,8 @@ class Member:
         self.processor.schedule.is_late = False
         self.repair = self.borrowed = None
         self.take_tree(tree)
-        if self.check.replaced():
+        self.check.replaced()
+        if self.peer.doubted:
             self.tell(ev.Doubted(False, "another tree has taken the place of the wrong one"))
 
     def take_tree(self, tree: DataTree, zxid: Zxid = BEFORE_ALL, digest: int = 0) -> None:

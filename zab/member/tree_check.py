@@ -8,7 +8,8 @@
         a member with another one   its tree is wrong: made anew from its own files, else from the leader's
                                     snapshot and its own log, before it serves again
     all have answered, and no quorum has one        COMPARE z with `replay`: each makes the tree of z from its own files
-        still none                                  nobody knows who is right: writes are refused
+        still none                                  nobody knows who is right: writes are refused; a leader leaves
+                                                    its role if the files of more voters say something else
 
 A suspect serves no clients and writes no snapshots. It goes on logging, acknowledging, voting and applying: its log is
 good, and the tree may be. Who is proven wrong does not lead, either, and applies nothing until it has its tree.
@@ -21,7 +22,7 @@ Not here: the digests (`digests`), messages and effects (`wrong_trees`), making 
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from enum import Enum
 
 import attrs
@@ -71,6 +72,12 @@ class Comparison:
             if quorum.contains({sid for sid, other in self.told.items() if other == digest and sid in quorum.voters}):
                 return digest
         return None
+
+    def is_outnumbered(self, sid: ServerId, quorum: Quorum) -> bool:
+        """Whether some digest is that of more voters than this one's."""
+        known = {other: digest for other, digest in self.told.items() if other in quorum.voters and digest is not None}
+        counts: Counter[int | None] = Counter(known.values())
+        return max(counts.values(), default=0) > counts[self.told[sid]]
 
     @property
     def is_answered(self) -> bool:
@@ -138,11 +145,9 @@ class TreeCheck:
         """This tree was made of what another member has: a quorum has to say that it is right."""
         self.suspicion = Difference(zxid, digest, digest)
 
-    def replaced(self) -> bool:
-        """Another tree has taken the place of this one; True: this one was known to be wrong."""
-        was_wrong = self.wrong is not None
+    def replaced(self) -> None:
+        """Another tree has taken the place of this one."""
         self.suspicion = self.wrong = None
-        return was_wrong
 
     # ------------------------------------------------------------------------------------------------------- the leader
 
@@ -173,11 +178,13 @@ class TreeCheck:
         self.comparison = Comparison(self.comparison.zxid, is_replay=True)
         return self.comparison
 
-    def give_up(self) -> Comparison:
+    def has_asked_all_to_replay(self, comparison: Comparison) -> bool:
+        """Whether all who have answered now have made their trees anew before, and that did not help."""
+        return self.undecided is not None and comparison.told.keys() <= self.undecided.told.keys()
+
+    def give_up(self) -> None:
         """That did not help: nobody knows who is right."""
-        assert self.comparison is not None
         self.undecided, self.comparison = self.comparison, None
-        return self.undecided
 
     def drop_role(self) -> None:
         """Comparisons are one leader's."""

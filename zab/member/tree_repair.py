@@ -208,7 +208,8 @@ def proven(member: Member) -> None:
     borrowed, member.borrowed = member.borrowed, None
     if borrowed is not None:
         member.want(KeepSnapshot(borrowed))
-        member.tell(ev.Doubted(False, _MENDED))
+    if member.peer.doubted:
+        member.tell(ev.Doubted(False, "a quorum has its digest"))
 
 
 def on_rebuild_failed(member: Member, event: RebuildFailed) -> None:

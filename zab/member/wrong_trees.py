@@ -5,7 +5,8 @@ tree made anew. A wrong tree does not make a wrong log: whatever happens here, t
 what the tree is made from again.
 
 A leader whose tree is wrong tells the verdict first, so that the others serve again, and then leaves its role; it is no
-candidate until it has its tree.
+candidate until it has its tree. While nobody knows who is right, a leader leaves its role as well if the files of more
+voters say something else than its own, or its own lead to no tree: whoever joins takes over the tree of the leader.
 """
 
 from __future__ import annotations
@@ -136,20 +137,32 @@ def _consider(member: Member) -> None:
 
 def _on_no_quorum(member: Member) -> None:
     check = member.check
-    assert check.comparison is not None
-    if check.undecided is not None:
-        check.give_up()  # as before
-    elif check.comparison.is_replay:
-        undecided = check.give_up()
+    comparison = check.comparison
+    assert comparison is not None
+    if comparison.is_replay:
+        check.give_up()
         member.trace(
-            f"ALARM: no quorum has one digest, though all have made their trees anew: {undecided} -> writes are "
+            f"ALARM: no quorum has one digest, though all have made their trees anew: {comparison} -> writes are "
             "refused; compare the members' files with `zab pipeline verify`, and stop those that are wrong"
         )
+        if comparison.is_outnumbered(member.server_id, member.peer.settings.quorum):
+            _leave_to_others(member)
+    elif check.has_asked_all_to_replay(comparison):
+        check.comparison = None  # as before
     else:
-        member.trace(f"no quorum has one digest: {check.comparison} -> all make their trees anew from their own files")
+        member.trace(f"no quorum has one digest: {comparison} -> all make their trees anew from their own files")
         zxid = check.replay().zxid
         _ask_learners(member)
         tree_repair.replay(member, zxid)
+
+
+def _leave_to_others(member: Member) -> None:
+    """Whoever joins takes over the tree of its leader: the one that is likelier to be right is to be that."""
+    if not member.check.is_doubtful:
+        member.check.unproven(Zxid(member.applied), member.digests.at(member.applied))
+    reason = "the files of more voters say something else than those of this leader"
+    member.trace(f"ALARM: {reason} -> do not lead until a quorum has the digest of this tree")
+    member.tell(ev.Doubted(True, reason))
 
 
 def on_tree_wanted(member: Member, link: Link, _sid: ServerId, message: msg.TreeWanted) -> None:
