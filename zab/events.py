@@ -206,7 +206,8 @@ class SyncRequested:
 
 @attrs.define
 class Doubted:
-    """The member's tree is known to be wrong, for this reason, or is right again: it may not lead, or may."""
+    """The member's tree is wrong, or less likely to be right than others, for this reason: it may not lead. Or it is
+    right again, and may."""
 
     doubted: bool
     reason: str

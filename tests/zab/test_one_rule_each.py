@@ -447,13 +447,14 @@ def renew(leader: Leader, *sids: int) -> None:
         leader.acknowledge(sid)
 
 
-def test_f1_a_renewal_that_gets_no_quorum_is_given_up_at_initlimit() -> None:
+@pytest.mark.parametrize("late_ms", [0, 1])
+def test_f1_a_renewal_that_gets_no_quorum_is_given_up_at_initlimit(late_ms: int) -> None:
     leader = renewing()
     leader.saved()
     settings = leader.peer.settings
-    for _ in range(settings.init_limit):
+    for left in reversed(range(settings.init_limit)):
         assert leader.peer.state is LEADING
-        leader.wait(settings.tick_ms)
+        leader.wait(settings.tick_ms if left else settings.tick_ms + late_ms)
         for sid in (1, 2):
             leader.hear(10 * sid, msg.Ping(0, 0, 0, []))
     assert leader.peer.state is LOOKING

@@ -9,9 +9,10 @@ from datatree.log.zxid import Epoch, Zxid, make_zxid
 from tests.zab.alone import FIRST, HISTORY, LAST, LEADERS_LINK, LINEAGE, Alone, Follower, Leader, nothing_held, restored
 from zab import events as ev
 from zab import message as msg
+from zab.discovery import REDIAL_MS
 from zab.ids import Link, ServerId
 from zab.roles import Stage
-from zab.states import BATCHES, FOUNDER, LOOKING, NOTHING
+from zab.states import BATCHES, FOLLOWING, FOUNDER, LEADING, LOOKING, NOTHING
 
 SNAPSHOT = make_zxid(1, 9)
 
@@ -36,6 +37,53 @@ def test_a_server_outside_of_the_configuration_is_not_heard_in_an_election() -> 
     assert marked.peer.marked
     assert marked.peer.election.heard == set()
     assert not marked.did(ev.SendNotification)
+
+
+def test_a_server_that_is_neither_voter_nor_observer_follows() -> None:
+    """As ZooKeeper's does that is not in its own configuration: it serves, and counts nowhere."""
+    alone = Alone(4, restored(), 3)
+    for sid in (1, 2):
+        alone.vote(sid, 3, FOLLOWING)
+    alone.vote(3, 3, LEADING)
+    assert alone.peer.state is FOLLOWING
+
+
+@pytest.mark.parametrize("link", [LEADERS_LINK - 1, LEADERS_LINK + 1])
+def test_only_the_leader_is_heard_on_a_quorum_link(link: int) -> None:
+    follower = Follower()
+    follower.hear(link, msg.Refused("another server says so"))
+    assert not follower.has_left
+
+
+def test_who_cannot_be_dialled_is_of_interest_if_it_is_the_leader() -> None:
+    follower = Follower(voters=5)
+    follower.tell(ev.QuorumLinkDown(LEADERS_LINK))
+    following = follower.peer.following
+    assert following is not None
+    follower.wait(REDIAL_MS)
+    assert following.redial_at is None
+    for sid in (2, 5):
+        follower.tell(ev.DialFailed(ServerId(sid)))
+        assert following.redial_at is None
+    follower.tell(ev.DialFailed(ServerId(3)))
+    assert following.redial_at is not None
+
+
+ANSWERS = (
+    ev.LogRead(Link(77), None, []),
+    ev.SnapshotOffered(Link(77), LAST, bytes(16)),
+    ev.NothingToOffer(Link(77), LAST),
+    ev.SnapshotWithdrawn(Link(77), LAST),
+)
+
+
+@pytest.mark.parametrize("answer", ANSWERS, ids=lambda answer: type(answer).__name__)
+@pytest.mark.parametrize("role", [Follower, Leader])
+def test_what_was_read_for_a_link_that_is_gone_is_of_no_interest(role: type[Alone], answer: ev.Event) -> None:
+    alone = role()
+    alone.forget()
+    alone.tell(answer)
+    assert alone.effects == []
 
 
 # --------------------------------------------------------------------------------------------- halted, and former roles
@@ -162,3 +210,63 @@ def test_an_answer_before_uptodate_ends_the_link() -> None:
     follower.from_leader(msg.Synced(7, LAST))
     assert follower.has_left
     assert not follower.did(ev.MemberMessage)
+
+
+# ---------------------------------------------------------------------------------------------------- roles and doubts
+
+
+def test_only_learners_that_serve_are_the_members() -> None:
+    leader = Leader()
+    leader.establish(1)
+    leader.dial(2)
+    assert leader.peer.learners == {10: 1}
+    assert Follower().peer.learners == {}
+
+
+def test_a_link_that_broke_is_not_closed_besides_and_the_member_is_told_of_those_that_served() -> None:
+    leader = Leader()
+    leader.establish(1)
+    leader.dial(2)
+    for link in (10, 20):
+        leader.tell(ev.QuorumLinkDown(Link(link)))
+    assert leader.leading.handlers == {}
+    assert not leader.did(ev.CloseLink)
+    assert [effect.link for effect in leader.did(ev.LearnerDropped)] == [10]
+
+
+def test_whoever_is_a_quorum_by_itself_leads_at_once() -> None:
+    alone = Alone(1, restored(), 1)
+    assert alone.peer.state is LEADING
+    assert alone.did(ev.SaveEpochs)
+
+
+def test_a_doubt_ends_a_leaders_role_and_no_other() -> None:
+    leader, follower = Leader(), Follower()
+    follower.serve()
+    leader.tell(ev.Doubted(False, "it is right"))
+    assert leader.peer.state is LEADING
+    for doubted in (True, False):
+        follower.forget()
+        follower.tell(ev.Doubted(doubted, "of its tree"))
+        assert follower.effects == []
+        assert follower.peer.election.state is FOLLOWING
+    leader.tell(ev.Doubted(True, "it is wrong"))
+    assert leader.peer.state is LOOKING
+    assert leader.peer.draining
+    leader.forget()
+    leader.tell(ev.Doubted(False, "it was made anew"))
+    assert leader.effects == [], "the election begins when the log is drained"
+
+
+@pytest.mark.parametrize("recorded", [True, False])
+@pytest.mark.parametrize("begins", [True, False])
+def test_a_snapshot_replaces_the_history_and_perhaps_the_record(begins: bool, recorded: bool) -> None:
+    follower = Follower()
+    follower.accept()
+    follower.from_leader(msg.Snap(SNAPSHOT, bytes(16), False))
+    (fetch,) = follower.did(ev.FetchSnapshot)
+    follower.tell(ev.SnapshotInstalled(fetch.generation, SNAPSHOT, bytes(16), begins, recorded))
+    peer = follower.peer
+    assert peer.history.last == (SNAPSHOT, bytes(16))
+    assert peer.beginning == (SNAPSHOT if begins else 0)
+    assert peer.recorded_lineage == (LINEAGE if recorded else b"")
