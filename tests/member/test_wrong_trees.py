@@ -203,6 +203,10 @@ def ensemble_without_a_quorum() -> tuple[Ensemble, Client, Server, Server]:
     return ensemble, client, gone, other
 
 
+def alarms_of(server: Server) -> list[str]:
+    return [trace for trace in server.traces if trace.startswith("ALARM")]
+
+
 def test_writes_are_refused_while_nobody_knows_whose_tree_is_right() -> None:
     ensemble, client, gone, other = ensemble_without_a_quorum()
     leader = ensemble.leader
@@ -217,6 +221,9 @@ def test_writes_are_refused_while_nobody_knows_whose_tree_is_right() -> None:
     assert leader.member.tree.digest == before
     assert ensemble.do(client, client.get(b"/a"))[0][1] == 0
     assert not other.member.serving
+    alarms = alarms_of(leader)
+    ensemble.advance(3 * TICK_MS)
+    assert alarms_of(leader) == alarms, "each of them is said once"
     # The third one comes back, and agrees with the leader.
     other.keeps_rebuilt = False
     ensemble.cut.clear()
@@ -243,6 +250,7 @@ def test_suspect_serves_nobody_and_takes_no_snapshot_until_it_knows_who_is_right
     spoil(suspect)
     write(ensemble, client, 2)
     assert at_suspect.is_closed
+    assert len(alarms_of(suspect)) == 1
     for server in (suspect, other):
         while server.snapshots:
             taken = server.snapshots.pop()

@@ -39,13 +39,15 @@ class Member(tree_repair.Member, Protocol):
 
 def suspect(member: Member, difference: Difference) -> None:
     """A batch says another digest than this tree had. A leader asks all, a learner its leader."""
+    is_known = member.check.is_doubtful
     if not member.check.suspect(difference):
         return
     member.metrics.digest_mismatches_count += 1
-    member.trace(
-        f"ALARM: this tree has digest {difference.own:016x} at {difference.zxid:#x}, a batch says "
-        f"{difference.said:016x} -> serve no clients until a quorum says who is right"
-    )
+    if not is_known:
+        member.trace(
+            f"ALARM: this tree has digest {difference.own:016x} at {difference.zxid:#x}, a batch says "
+            f"{difference.said:016x} -> serve no clients until a quorum says who is right"
+        )
     member.stop_serving()
     ask(member)
 
@@ -91,9 +93,10 @@ def _ask_learners(member: Member) -> None:
 def on_ping(member: Member, sid: ServerId, message: msg.Ping) -> None:
     """A learner's digest, with the answer to a ping."""
     own = member.digests.find(message.applied)
+    is_known = sid in member.check.mending or member.check.undecided is not None or member.check.comparison is not None
     if own == message.digest:
         member.check.mending.discard(sid)
-    elif own is not None and sid not in member.check.mending and member.check.comparison is None:
+    elif own is not None and not is_known:
         member.metrics.digest_mismatches_count += 1
         member.trace(
             f"ALARM: server {sid} has digest {message.digest:016x} at {message.applied:#x}, this one has {own:016x}"
