@@ -12,7 +12,7 @@ from zab import message as msg
 from zab.discovery import REDIAL_MS
 from zab.ids import Link, ServerId
 from zab.roles import Stage
-from zab.states import BATCHES, FOLLOWING, FOUNDER, LEADING, LOOKING, NOTHING
+from zab.states import BATCHES, BEGINNING, FOLLOWING, FOUNDER, LEADING, LOOKING, NOTHING
 
 SNAPSHOT = make_zxid(1, 9)
 
@@ -270,3 +270,35 @@ def test_a_snapshot_replaces_the_history_and_perhaps_the_record(begins: bool, re
     assert peer.history.last == (SNAPSHOT, bytes(16))
     assert peer.beginning == (SNAPSHOT if begins else 0)
     assert peer.recorded_lineage == (LINEAGE if recorded else b"")
+    assert peer.needs_member_record() == (not recorded)
+    assert peer.holds is (BEGINNING if begins else BATCHES)
+
+
+def test_a_mark_that_is_reached_again_is_no_news() -> None:
+    follower = Follower()
+    follower.serve()
+    assert follower.peer.committed == LAST
+    follower.peer.set_committed(LAST)
+    assert not follower.peer.effects
+
+
+def test_who_has_batches_says_so() -> None:
+    alone = Alone(1, restored(), 3)
+    assert alone.peer.holds is BATCHES
+    assert {effect.notification.holds for effect in alone.did(ev.SendNotification)} == {BATCHES}
+
+
+def test_who_hears_of_a_history_leaves_the_role_that_its_marker_gave_it() -> None:
+    """Of whoever tells of it, nothing more is heard in that role."""
+    marked = Alone(3, nothing_held(NOTHING, marked=True), 3)
+    for sid in (1, 2):
+        empty = {"zxid": Zxid(0), "epoch": Epoch(0), "holds": NOTHING, "lineage": b"", "amnesiac": True}
+        marked.vote(sid, 3, marked=True, leader_marked=True, **empty)
+    assert marked.peer.state is LEADING
+    marked.tell(ev.QuorumLinkUp(Link(10), ServerId(1), inbound=True))
+    marked.forget()
+    marked.hear(10, msg.FollowerInfo(Epoch(1), LINEAGE, BATCHES, False, False, False))
+    assert marked.peer.state is LOOKING
+    assert marked.said("server 1 tells of a history")
+    assert not marked.did(ev.SaveEpochs)
+    assert not marked.peer.hear_of_history(marked.now, ServerId(2)), "it is not marked any more"
