@@ -5,7 +5,7 @@ import pytest
 from datatree.log.zxid import Zxid
 from datatree.recovery.recover import recover
 from datatree.snapshot import SnapshotWriter, load_snapshot, snapshot_files, snapshot_path
-from tests.member.wrong_trees import digests, ensemble_of, said, spoil, stop, write
+from tests.member.wrong_trees import bring_back, digests, ensemble_of, said, spoil, stop, write
 from zab import events as ev
 from zab import message as msg
 from zab.member.inputs import ChooseSnapshot, FetchFailed, SnapshotChosen, SnapshotTaken
@@ -219,10 +219,7 @@ def test_leader_whose_own_files_lead_to_no_tree_leaves_its_role_to_one_whose_fil
     assert ensemble.leader is second
     assert first.member.peer.doubted == is_wrong, "as long as no quorum has its digest"
     # The third one comes back: there is a quorum for a digest again.
-    ensemble.cut.clear()
-    for server in ensemble.others(gone):
-        server.inputs.append(ev.ElectionLinkUp(gone.sid, 1))
-        gone.inputs.append(ev.ElectionLinkUp(server.sid, 1))
+    bring_back(ensemble, gone)
     advance_until_all_serve(ensemble, list(ensemble.servers.values()))
     assert write(ensemble, ensemble.session(second), 2) == [0, 0]
     ensemble.advance(TICK_MS)

@@ -5,8 +5,7 @@ import pytest
 from datatree.errors import ErrorCode
 from datatree.log.zxid import Zxid
 from datatree.tree import DataTree
-from tests.member.wrong_trees import digests, ensemble_of, said, spoil, stop, write
-from zab import events as ev
+from tests.member.wrong_trees import bring_back, digests, ensemble_of, said, spoil, stop, write
 from zab import message as msg
 from zab.ids import ServerId
 from zab.member import member as member_module
@@ -171,10 +170,7 @@ def test_leader_leaves_its_role_if_the_files_of_more_voters_say_something_else(w
         assert ensemble.leader in others
         return
     # One more comes: all make their trees anew once more, and it is two against two. That is not asked again.
-    ensemble.cut.discard(late.sid)
-    for server in (leader, *others):
-        server.inputs.append(ev.ElectionLinkUp(late.sid, 1))
-        late.inputs.append(ev.ElectionLinkUp(server.sid, 1))
+    bring_back(ensemble, late)
     for _ in range(100):
         ensemble.advance(50)
         replay()
@@ -226,10 +222,7 @@ def test_writes_are_refused_while_nobody_knows_whose_tree_is_right() -> None:
     assert alarms_of(leader) == alarms, "each of them is said once"
     # The third one comes back, and agrees with the leader.
     other.keeps_rebuilt = False
-    ensemble.cut.clear()
-    for server in ensemble.others(gone):
-        server.inputs.append(ev.ElectionLinkUp(gone.sid, 1))
-        gone.inputs.append(ev.ElectionLinkUp(server.sid, 1))
+    bring_back(ensemble, gone)
     for _ in range(200):
         ensemble.advance(50)
         if all(server.member.serving for server in ensemble.servers.values()):

@@ -1,5 +1,6 @@
 """Whole members, some of whose trees are wrong."""
 
+from zab import events as ev
 from zab.testing.members import Client, Ensemble, Server
 
 
@@ -25,11 +26,20 @@ def ensemble_of(size: int, **lines: object) -> tuple[Ensemble, Client]:
 
 
 def stop(ensemble: Ensemble, server: Server) -> None:
-    """It is gone for good: nothing reaches it."""
+    """It is gone: nothing reaches it."""
     ensemble.cut.add(server.sid)
     for link in [link for link, ends in ensemble.links.items() if server.sid in ends]:
         ensemble.break_link(link)
     ensemble.settle()
+
+
+def bring_back(ensemble: Ensemble, server: Server) -> None:
+    """One that was stopped is reached again by all that are there."""
+    ensemble.cut.discard(server.sid)
+    for other in ensemble.others(server):
+        if other.sid not in ensemble.cut:
+            other.inputs.append(ev.ElectionLinkUp(server.sid, 1))
+            server.inputs.append(ev.ElectionLinkUp(other.sid, 1))
 
 
 def digests(ensemble: Ensemble) -> set[int]:
