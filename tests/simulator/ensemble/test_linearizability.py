@@ -16,7 +16,7 @@ from zab.simulator.ensemble import simulation
 from zab.simulator.ensemble.linearizability import Finding, judge
 from zab.simulator.ensemble.recorder import Record, Recorder
 
-A, B = 0xA, 0xB
+A, B, C = 0xA, 0xB, 0xC
 NONODE, BADVERSION, NODEEXISTS = -101, -103, -110
 
 
@@ -163,6 +163,23 @@ def test_writes_without_a_reply_are_ordered_by_the_versions_that_were_told() -> 
     assert judge(with_many_unknown(version=15), steps_max=200) == []
     (wrong,) = judge(with_many_unknown(version=25), steps_max=2000)
     assert wrong.path == "/x"
+
+
+def test_a_write_without_a_reply_has_the_zxid_that_a_read_shows() -> None:
+    refused = asked(C, 1, "create", 49, b"too late", status="failed", error=NODEEXISTS, zxid=55)
+    assert judge([*with_many_unknown(version=15), refused], steps_max=200) == []
+
+
+def test_a_write_without_a_reply_may_come_after_what_its_session_sent_later() -> None:
+    records = [
+        asked(A, 1, "create", 0, b"0", version=0, zxid=1),
+        asked(A, 2, "set", 2, b"late", status="unknown", returned=None),
+        asked(A, 3, "set", 4, b"1", version=1, zxid=2),
+        asked(A, 4, "get", 6, b"late", version=2, zxid=3, mzxid=3),
+    ]
+    assert judge(records) == []
+    (finding,) = judge([*records, asked(B, 1, "get", 8, b"late", version=2, zxid=3, mzxid=4)])
+    assert not finding.is_undecided
 
 
 def test_a_hopeless_search_is_undecided_and_not_a_pass() -> None:

@@ -16,8 +16,8 @@ short, and none loses an order:
 
 - what changes nothing, and could only be late, is taken as soon as it may come;
 - of writes without a reply that nobody's answer tells apart, the one that was sent first stands for all;
-- a write without a reply whose value is read between two known writes is tried between those two only, and only where
-  it makes the version that was read with it;
+- a write without a reply whose value was read, and written by no other, has happened, with the zxid and the version
+  that were read with it;
 - a write with a zxid comes once everything is taken that was answered from below it;
 - where every answer names a zxid, such a write settles what was before it: it comes when it can.
 
@@ -35,7 +35,7 @@ from collections.abc import Iterator, Sequence
 from itertools import chain as chained
 from typing import Final, NamedTuple
 
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
 from datatree.errors import ErrorCode
 from zab.simulator.ensemble.recorder import Record
@@ -107,6 +107,10 @@ _REASONS: Final = {
 }
 
 
+def _shows_value(record: Record) -> bool:
+    return record.kind == "get" and record.status == "ok"
+
+
 def _demand(record: Record) -> int | None:
     return record.expected if record.expected is not None and record.expected >= 0 else None
 
@@ -159,20 +163,14 @@ class _Place:
     """An operation in the search."""
 
     interval: Interval
+    record: Record
+    """What the interval has, and what a read told of it."""
     is_write: bool
     is_needed: bool
     rank: int | None = None
     """How many writes with a zxid come before it, where its answer says that."""
-    gap: int | None = None
-    """For a write without a reply: the only rank at which it can have been, if its value was read at one."""
-    made: int | None = None
-    """For such a write: the version that it made, if that was read with its value."""
     chain: int = -1
     position: int = 0
-
-    @property
-    def record(self) -> Record:
-        return self.interval.record
 
 
 @define(eq=False)
@@ -206,16 +204,27 @@ class _Search:
 
     def __attrs_post_init__(self) -> None:
         places = []
-        for interval in self.intervals:
-            record = interval.record
+        for interval, record in zip(self.intervals, self._witnessed(), strict=True):
             is_write = record.kind in _WRITES and record.status != "failed"
-            places.append(_Place(interval, is_write, is_needed=record.status != "unknown"))
+            places.append(_Place(interval, record, is_write, is_needed=record.status != "unknown"))
         self._rank([place for place in places if place.is_needed])
         self._chain([place for place in places if place.is_needed])
         optional = [place for place in places if not place.is_needed]
         self.optional = sorted(optional, key=lambda place: (place.record.kind == "delete", place.interval.start))
-        self._find_gaps(places)
+        self.shown = {place.record.value for place in places if _shows_value(place.record)}
         self.by_end = sorted((place for place in places if place.is_needed), key=lambda place: place.interval.end)
+
+    def _witnessed(self) -> Iterator[Record]:
+        """What was asked and answered; a write without a reply that a read shows has the answer that it made."""
+        records = [interval.record for interval in self.intervals]
+        written = Counter(record.value for record in records if record.kind in ("create", "set"))
+        reads = {record.value: record for record in records if _shows_value(record)}
+        for record in records:
+            read = reads.get(record.value) if record.status == "unknown" and record.kind != "delete" else None
+            if read is None or read.mzxid is None or written[record.value] != 1:
+                yield record
+            else:
+                yield evolve(record, status="ok", zxid=read.mzxid, version=read.version)
 
     def _rank(self, places: list[_Place]) -> None:
         ranked = [place for place in places if place.is_write and place.record.zxid is not None]
@@ -230,24 +239,17 @@ class _Search:
         self.all_ranked = all(place.rank is not None for place in places)
 
     def _chain(self, places: list[_Place]) -> None:
-        """What comes in a known order: a session's operations as it sent them; what the ensemble did, by zxid."""
-        chains: dict[int | None, list[_Place]] = defaultdict(list)
+        """What comes in a known order: a session's operations as it sent them; what the ensemble did, by zxid. What had
+        no reply may be carried out after what its session sent later."""
+        chains: dict[object, list[_Place]] = defaultdict(list)
         for place in places:
-            chains[place.record.session if place.record.client is not None else None].append(place)
-        for session, chain in chains.items():
-            chain.sort(key=lambda place: _key(place.record) if session is None else _sent(place.record))
+            had_reply, is_own = place.interval.record.status != "unknown", place.record.client is None
+            chains[None if is_own else place.record.session if had_reply else place].append(place)
+        for whose, chain in chains.items():
+            chain.sort(key=lambda place: _key(place.record) if whose is None else _sent(place.record))
             for position, place in enumerate(chain):
                 place.chain, place.position = len(self.chains), position
             self.chains.append(chain)
-
-    def _find_gaps(self, places: list[_Place]) -> None:
-        written = Counter(place.record.value for place in places if place.record.kind in ("create", "set"))
-        shown = {p.record.value: p for p in places if p.record.kind == "get" and p.record.status == "ok"}
-        for place in self.optional:
-            read = shown.get(place.record.value)
-            if place.record.kind != "delete" and written[place.record.value] == 1 and read is not None:
-                place.gap, place.made = read.rank, read.record.version
-        self.shown = set(shown)
 
     # ------------------------------------------------------------------------------------------------------ the search
 
@@ -366,20 +368,20 @@ class _Search:
         for is_shown in (True, False):
             for number, place in enumerate(self.optional):
                 record = place.record
-                if point.optional >> number & 1 or place.gap not in (None, point.ranked) or place.interval.start > due:
+                if point.optional >> number & 1 or place.interval.start > due:
                     continue
                 if (record.kind != "delete" and record.value in self.shown) != is_shown:
                     continue
                 sort = (record.kind, _demand(record), record.value if is_shown else None)
                 after = self._after(point.state, place) if sort not in sorts else None
                 sorts.add(sort)
-                if after is not None and place.made in (None, after.version):
+                if after is not None:
                     yield place, after
 
     def _note_best(self, point: _Point) -> None:
         count = sum(point.heads)
         if count > self.best[0]:
-            self.best = count, point.state, [place.record for place in self._heads(point)]
+            self.best = count, point.state, [place.interval.record for place in self._heads(point)]
 
 
 def _key(record: Record) -> tuple[int, int]:
