@@ -206,10 +206,17 @@ class SyncRequested:
 
 @attrs.define
 class Doubted:
-    """The member's tree is wrong, or less likely to be right than others, for this reason: it may not lead. Or it is
-    right again, and may."""
+    """The member's tree is wrong, for this reason: it may not lead. Or it is right again, and may."""
 
     doubted: bool
+    reason: str
+
+
+@attrs.define
+class LeadYielded:
+    """Others are likelier to have the right tree than this member, for this reason: one of them is to lead, unless
+    this member alone has all that a leader needs."""
+
     reason: str
 
 
@@ -239,6 +246,7 @@ Event: TypeAlias = (
     | Propose
     | SyncRequested
     | Doubted
+    | LeadYielded
     | TimePassed
 )
 

@@ -107,6 +107,12 @@ class Peer(PeerState):
         if self.state is not LOOKING or self.draining or self.election.winner is None or self.halted:
             return
         winner = self.election.winner
+        if self._yields_to_nobody(winner):
+            self.trace(f"server {winner}, which is to lead, lacks history that this member has -> be a candidate again")
+            self.yields = False
+            self.election.start(now, self.standing())
+            self._after(now)
+            return
         observing = not self.is_voter and self.settings.sid in self.settings.observers
         role = LEADING if winner == self.settings.sid else OBSERVING if observing else FOLLOWING
         self.trace(f"election of round {self.election.round} is won by {winner} -> {STATE_NAMES[role]}")
@@ -116,6 +122,14 @@ class Peer(PeerState):
             self._lead(now)
         else:
             discovery.learner_start(self, now, winner, role)
+
+    def _yields_to_nobody(self, winner: ServerId) -> bool:
+        """Whether this member leaves the lead to the others, and they have elected one whose votes for this candidate
+        say that it is behind: it would refuse this member, and has no quorum without it (E6 wrong trees)."""
+        proposal = self.election.proposal
+        position = (self.current_epoch, self.history.last[0])
+        is_behind = proposal.leader == winner and (proposal.epoch, proposal.zxid) < position
+        return self.yields and not self.doubted and not self.amnesiac and is_behind
 
     def _lead(self, now: int) -> None:
         """Begin to lead. The learners that dialled before are here already, and some have said who they are."""
@@ -313,10 +327,16 @@ class Peer(PeerState):
 
     def _on_doubted(self, now: int, event: ev.Doubted) -> None:
         self.doubted = event.doubted
+        self.yields = self.yields and event.doubted
         if self.leading is not None and event.doubted:
             self.look(event.reason)
         elif self.state is LOOKING and not self.draining:
             self.election.start(now, self.standing())
+
+    def _on_lead_yielded(self, now: int, event: ev.LeadYielded) -> None:
+        assert self.leading is not None, "only a leader asks the others for their trees"
+        self.yields = True
+        self.look(event.reason)
 
     def _on_time_passed(self, now: int, event: ev.TimePassed) -> None:
         if self.leading is not None:
@@ -356,6 +376,7 @@ _ON_EVENT = dict(
         _on(ev.Propose, Peer._on_propose),
         _on(ev.SyncRequested, Peer._on_sync_requested),
         _on(ev.Doubted, Peer._on_doubted),
+        _on(ev.LeadYielded, Peer._on_lead_yielded),
         _on(ev.TimePassed, Peer._on_time_passed),
     )
 )

@@ -124,6 +124,8 @@ class PeerState:
         self.beginning = restored.beginning
         self.doubted = False
         """The tree of this member is wrong, as a quorum knows: it does not lead (E6 wrong trees)."""
+        self.yields = False
+        """Others are likelier to have the right tree: it leads only if none of them can (E6 wrong trees)."""
         self._held_at_start = restored.holds
         self._is_marker_valid = restored.marked
         if restored.amnesiac:
@@ -196,9 +198,10 @@ class PeerState:
     def standing(self) -> Standing:
         zxid = self.history.last[0]
         vote = Vote(self.settings.sid, zxid, self.current_epoch if not self.amnesiac else Epoch(0), self.marked)
-        if self.doubted:
+        is_no_candidate = self.doubted or self.yields
+        if is_no_candidate:
             vote = Vote(self.settings.sid, BEFORE_ALL, Epoch(0))  # any other candidate is better
-        return Standing(vote, self.lineage, self.amnesiac, self.holds, self.marked, self.doubted)
+        return Standing(vote, self.lineage, self.amnesiac, self.holds, self.marked, is_no_candidate)
 
     # ---------------------------------------------------------------------------------------------------------- outbox
 

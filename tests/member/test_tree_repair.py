@@ -217,7 +217,7 @@ def test_leader_whose_own_files_lead_to_no_tree_leaves_its_role_to_one_whose_fil
     advance_until_all_serve(ensemble, [second])
     assert said(first, "the files of more voters say something else than those of this leader")
     assert ensemble.leader is second
-    assert first.member.peer.doubted == is_wrong, "as long as no quorum has its digest"
+    assert first.member.peer.yields == is_wrong, "as long as no quorum has its digest"
     # The third one comes back: there is a quorum for a digest again.
     bring_back(ensemble, gone)
     advance_until_all_serve(ensemble, list(ensemble.servers.values()))

@@ -164,7 +164,7 @@ def test_leader_leaves_its_role_if_the_files_of_more_voters_say_something_else(w
 
     replay()
     assert said(leader, "no quorum has one digest, though all have made their trees anew")
-    assert leader.member.peer.doubted == (wrong_count == 1)
+    assert leader.member.peer.yields == (wrong_count == 1)
     if wrong_count == 1:
         ensemble.advance(TICK_MS)
         assert ensemble.leader in others
@@ -179,6 +179,31 @@ def test_leader_leaves_its_role_if_the_files_of_more_voters_say_something_else(w
     assert f"{late.sid}: " in asked[1]
     assert leader.member.check.undecided is not None
     assert ensemble.leader is leader
+
+
+def test_leader_that_left_its_role_leads_again_if_nobody_else_has_the_history() -> None:
+    ensemble, client = ensemble_of(3)
+    leader = ensemble.leader
+    behind, other = ensemble.others(leader)
+    stop(ensemble, behind)
+    spoil(other)
+    leader.keeps_rebuilt = True
+    write(ensemble, client, 2)
+    (rebuilt,) = leader.rebuilt_held
+    assert isinstance(rebuilt, TreeRebuilt)
+    leader.inputs.append(RebuildFailed(rebuilt.rebuild, "no snapshot can be read"))
+    ensemble.settle()
+    assert said(leader, "the files of more voters say something else")
+    assert leader.member.peer.yields
+    stop(ensemble, other)
+    bring_back(ensemble, behind)
+    for _ in range(20):
+        ensemble.advance(TICK_MS)
+    assert said(leader, f"server {behind.sid}, which is to lead, lacks history that this member has")
+    assert ensemble.leader is leader
+    assert not leader.member.check.is_doubtful, "two of three have the digest of its tree"
+    assert write(ensemble, ensemble.session(leader), 2) == [0, 0]
+    assert behind.member.tree.digest == leader.member.tree.digest
 
 
 def ensemble_without_a_quorum() -> tuple[Ensemble, Client, Server, Server]:

@@ -258,6 +258,67 @@ def test_a_doubt_ends_a_leaders_role_and_no_other() -> None:
     assert leader.effects == [], "the election begins when the log is drained"
 
 
+def yielding(**found: object) -> Leader:
+    """A leader that has left the lead to others, and elects with them."""
+    leader = Leader(attrs.evolve(restored(), **found))
+    leader.establish(1)
+    leader.tell(ev.LeadYielded("more voters have another tree"))
+    assert leader.peer.state is LOOKING
+    leader.drained()
+    assert is_no_candidate(leader)
+    leader.forget()
+    return leader
+
+
+def is_no_candidate(alone: Alone) -> bool:
+    standing = alone.peer.election.standing
+    assert standing.doubted == (standing.vote.zxid == 0)
+    return standing.doubted
+
+
+@pytest.mark.parametrize(("zxid", "epoch"), [(LAST, 1), (FIRST, 2), (LAST - 1, 2)])
+def test_e6_who_yields_takes_the_lead_again_only_from_one_that_is_behind(zxid: int, epoch: int) -> None:
+    leader = yielding()
+    assert leader.peer.current_epoch == 2
+    round_ = leader.peer.election.round
+    for sid in (1, 2):
+        leader.vote(sid, 2, zxid=Zxid(zxid), epoch=Epoch(epoch))
+    assert leader.said("server 2, which is to lead, lacks history that this member has")
+    assert leader.peer.state is LOOKING
+    assert not is_no_candidate(leader)
+    assert leader.peer.election.round == round_ + 1
+    leader.vote(1, 3, zxid=LAST, epoch=Epoch(2))
+    leader.vote(2, 3, zxid=LAST, epoch=Epoch(2))
+    assert leader.peer.state is LEADING
+
+
+@pytest.mark.parametrize(("zxid", "epoch"), [(LAST, 2), (LAST + 1, 2), (FIRST, 3)])
+def test_e6_who_yields_follows_whoever_has_its_history(zxid: int, epoch: int) -> None:
+    leader = yielding()
+    for sid in (1, 2):
+        leader.vote(sid, 2, zxid=Zxid(zxid), epoch=Epoch(epoch))
+    assert leader.peer.state is FOLLOWING
+    assert leader.peer.yields
+    leader.tell(ev.Doubted(False, "a quorum has its digest"))
+    assert not leader.peer.yields
+
+
+def test_e6_who_yields_follows_whoever_leads_a_quorum_already() -> None:
+    leader = yielding()
+    leader.vote(1, 2, FOLLOWING, zxid=FIRST)
+    leader.vote(2, 2, LEADING, zxid=FIRST)
+    assert leader.peer.state is FOLLOWING
+
+
+def test_e6_whose_tree_is_wrong_takes_no_lead() -> None:
+    leader = yielding()
+    leader.tell(ev.Doubted(True, "its tree is wrong"))
+    for sid in (1, 2):
+        leader.vote(sid, 2, zxid=FIRST, epoch=Epoch(1))
+    assert leader.peer.state is FOLLOWING
+    assert leader.peer.yields
+
+
 @pytest.mark.parametrize("recorded", [True, False])
 @pytest.mark.parametrize("begins", [True, False])
 def test_a_snapshot_replaces_the_history_and_perhaps_the_record(begins: bool, recorded: bool) -> None:

@@ -492,8 +492,8 @@ class Member:
         self.repair = self.borrowed = None
         self.take_tree(tree)
         self.check.replaced()
-        if self.peer.doubted:
-            self.tell(ev.Doubted(False, "another tree has taken the place of the wrong one"))
+        if self.peer.doubted or self.peer.yields:
+            self.tell(ev.Doubted(False, "another tree has taken its place"))
 
     def take_tree(self, tree: DataTree, zxid: Zxid = BEFORE_ALL, digest: int = 0) -> None:
         """Replace the tree, by one that had this digest there. No client is served meanwhile."""

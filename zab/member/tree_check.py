@@ -105,7 +105,8 @@ class TreeCheck:
         self.mending: set[ServerId] = set()
         """The leader's: members whose trees are known to be wrong, until one of their digests is right again."""
         self._settled: deque[Zxid] = deque(maxlen=SETTLED_COUNT_MAX)
-        self._repaired: set[Zxid] = set()
+        self.repaired: set[Zxid] = set()
+        """Where this tree was wrong, and was made anew: wrong there once more, it ends the member."""
 
     @property
     def is_doubtful(self) -> bool:
@@ -130,7 +131,7 @@ class TreeCheck:
             self._settled.append(zxid)
             self.suspicion = None
             return Finding.RIGHT
-        if zxid in self._repaired:
+        if zxid in self.repaired:
             return Finding.WRONG_AGAIN
         self.suspicion, self.wrong = None, Difference(zxid, own, digest)
         return Finding.WRONG
@@ -138,7 +139,7 @@ class TreeCheck:
     def rebuilt(self) -> None:
         """The tree that a verdict called wrong is made anew."""
         assert self.wrong is not None
-        self._repaired.add(self.wrong.zxid)
+        self.repaired.add(self.wrong.zxid)
         self.wrong = None
 
     def unproven(self, zxid: Zxid, digest: int) -> None:

@@ -164,8 +164,8 @@ def _leave_to_others(member: Member) -> None:
     if not member.check.is_doubtful:
         member.check.unproven(Zxid(member.applied), member.digests.at(member.applied))
     reason = "the files of more voters say something else than those of this leader"
-    member.trace(f"ALARM: {reason} -> do not lead until a quorum has the digest of this tree")
-    member.tell(ev.Doubted(True, reason))
+    member.trace(f"ALARM: {reason} -> leave the lead to others, as long as one of them can")
+    member.tell(ev.LeadYielded(reason))
 
 
 def on_tree_wanted(member: Member, link: Link, _sid: ServerId, message: msg.TreeWanted) -> None:

@@ -89,7 +89,6 @@ def wrong_tree(scene: Scene) -> bool:
     if process not in possible:
         process = scene.rng.choice(possible)
     machine, tree, digests = process.machine, process.member.tree, process.member.digests
-    scene.spoiled_at.add((process.sid, tree.applied))
     scene.ensemble.observer.spoiled_by.add(spoil(tree))
     digests.clear()
     digests.record(tree.applied, tree.digest)
@@ -101,7 +100,7 @@ def wrong_tree(scene: Scene) -> bool:
 
 def _may_become_wrong(scene: Scene, process: MemberProcess) -> bool:
     tree = process.member.tree
-    again = (process.sid, tree.applied) in scene.spoiled_at  # that is the end of a member, by its own rules
+    again = tree.applied in process.member.check.repaired  # that is the end of a member, by its own rules
     may = not again and not is_spoiled(tree) and tree.cursor is None
     return may and scene.losses.may_be_wrong(process.machine)
 

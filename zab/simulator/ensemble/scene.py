@@ -6,7 +6,6 @@ from collections.abc import Callable
 from random import Random
 from typing import TypeAlias
 
-from zab.ids import ServerId
 from zab.simulator.ensemble.ensemble import Ensemble
 from zab.simulator.ensemble.losses import Losses
 from zab.simulator.ensemble.machine import MemberMachine
@@ -20,8 +19,6 @@ class Scene:
         self.profile = ensemble.profile
         self.rng = rng
         self.losses = Losses(ensemble)
-        self.spoiled_at: set[tuple[ServerId, int]] = set()
-        """Of which members the tree was made wrong, and at which zxid."""
 
     def victim(self) -> MemberMachine:
         """A machine; often the leader's, where most is at stake."""

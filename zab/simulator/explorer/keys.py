@@ -49,6 +49,7 @@ _PLAIN: Final = frozenset(
         *(
             "doubted",
             "doubted_above",
+            "yields",
             "beginning",
             "_held_at_start",
             "_is_marker_valid",
