@@ -124,8 +124,8 @@ class Peer(PeerState):
             discovery.learner_start(self, now, winner, role)
 
     def _yields_to_nobody(self, winner: ServerId) -> bool:
-        """Whether this member leaves the lead to the others, and they have elected one whose votes for this candidate
-        say that it is behind: it would refuse this member, and has no quorum without it (E6 wrong trees)."""
+        """Whether this member leaves the lead to others, and they have elected one that is behind it: one that would
+        refuse it, and perhaps has no quorum then (E6 wrong trees)."""
         proposal = self.election.proposal
         position = (self.current_epoch, self.history.last[0])
         is_behind = proposal.leader == winner and (proposal.epoch, proposal.zxid) < position
@@ -334,9 +334,9 @@ class Peer(PeerState):
             self.election.start(now, self.standing())
 
     def _on_lead_yielded(self, now: int, event: ev.LeadYielded) -> None:
-        assert self.leading is not None, "only a leader asks the others for their trees"
-        self.yields = True
-        self.look(event.reason)
+        if self.leading is not None:
+            self.yields = True
+            self.look(event.reason)
 
     def _on_time_passed(self, now: int, event: ev.TimePassed) -> None:
         if self.leading is not None:

@@ -303,6 +303,14 @@ def test_e6_who_yields_follows_whoever_has_its_history(zxid: int, epoch: int) ->
     assert not leader.peer.yields
 
 
+def test_e6_only_a_leader_yields() -> None:
+    follower = Follower()
+    follower.serve()
+    follower.tell(ev.LeadYielded("more voters have another tree"))
+    assert follower.effects == []
+    assert not follower.peer.yields
+
+
 def test_e6_who_yields_follows_whoever_leads_a_quorum_already() -> None:
     leader = yielding()
     leader.vote(1, 2, FOLLOWING, zxid=FIRST)
