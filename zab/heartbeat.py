@@ -7,7 +7,8 @@
       left?
 
 Limits: `initLimit` until a learner is synchronized, `syncLimit` from then on; a log, the own one too, that is not
-durable up to where the history ended `syncLimit` ago counts as gone (C4 stalled disk).
+durable up to where the history ended `syncLimit` ago counts as gone, and so does a learner whose promise of an epoch is
+not (C4 stalled disk).
 """
 
 from datatree.log.zxid import BEFORE_ALL
@@ -82,12 +83,26 @@ def learner_heard(peer: PeerState, now: int, following: Following) -> None:
 
 
 def learner_on_ping(peer: PeerState, now: int, following: Following, message: msg.Ping) -> None:
-    """Answer; and leave when the own log has not kept up within syncLimit (C4 stalled disk)."""
+    """Answer; and leave when the own log, or epochs, have not kept up within syncLimit (C4 stalled disk)."""
     assert following.link is not None
     peer.emit(ev.AnswerPing(following.link))
     overdue = following.overdue.sample(now, peer.history.last[0], peer.settings.sync_ms)
     if peer.durable < min(overdue, peer.history.last[0]):
         peer.look(f"own log is not durable up to {overdue:#x} within syncLimit")
+    elif _is_promise_overdue(peer, now, following):
+        peer.look(f"own promise of epoch {following.epoch} is not durable within syncLimit")
+
+
+def _is_promise_overdue(peer: PeerState, now: int, following: Following) -> bool:
+    """Whether acceptedEpoch, or currentEpoch, was on its way to the disk at a ping that long ago, and still is. A
+    learner that stays through a renewal keeps its clients, and none of their writes would ever be answered."""
+    is_accepting = following.epoch is not None and not following.epoch_saved
+    if not is_accepting and (not following.current_saving or following.synchronized):
+        following.promising = None
+        return False
+    if following.promising is None or following.promising[0] != following.epoch_saved:
+        following.promising = following.epoch_saved, now
+    return now - following.promising[1] >= peer.settings.sync_ms
 
 
 def learner_on_time(peer: PeerState, now: int, following: Following) -> None:

@@ -202,4 +202,6 @@ class Following:
     """UPTODATE has come: clients are served, also while the leader renews its epoch."""
     acked: Zxid = BEFORE_ALL
     """The last zxid that an Ack was sent for."""
+    promising: tuple[bool, int] | None = None
+    """A promise of an epoch is on its way to the disk: the second of the two, and the time of the first ping since."""
     overdue: Overdue = attrs.Factory(Overdue)

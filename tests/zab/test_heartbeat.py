@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from datatree.log.zxid import BEFORE_ALL, Zxid
-from tests.zab.alone import LAST, LEADERS_LINK, Follower, Leader
+from datatree.log.zxid import BEFORE_ALL, Epoch, Zxid
+from tests.zab.alone import LAST, LEADERS_LINK, LINEAGE, Follower, Leader
 from zab import events as ev
 from zab import message as msg
 from zab.roles import Overdue, Stage
@@ -119,6 +119,62 @@ def test_a_leader_that_is_not_heard_is_given_up_at_its_limit(late_ms: int) -> No
     follower.wait(follower.peer.settings.sync_ms - 1)
     assert not follower.has_left
     follower.wait(1 + late_ms)
+    assert follower.has_left
+
+
+def ping_for(follower: Follower, ms: int) -> None:
+    """A ping now, and another one so much later."""
+    follower.from_leader(PING)
+    follower.wait(ms)
+    follower.from_leader(PING)
+
+
+@pytest.mark.parametrize("late_ms", [0, 1])
+def test_c4_a_promise_in_a_renewal_has_sync_limit_to_become_durable(late_ms: int) -> None:
+    """Its clients wait, and nobody else would end that: it is heard, and its history is durable."""
+    follower = Follower()
+    follower.serve()
+    limit_ms = follower.peer.settings.sync_ms
+    follower.from_leader(msg.LeaderInfo(Epoch(3), LINEAGE))
+    ping_for(follower, limit_ms - 1)
+    assert not follower.has_left
+    follower.wait(1 + late_ms)
+    follower.from_leader(PING)
+    assert follower.has_left
+    assert follower.said("own promise of epoch 3 is not durable within syncLimit")
+
+
+def test_c4_each_promise_has_its_own_time_and_none_is_overdue_once_it_is_kept() -> None:
+    follower = Follower()
+    follower.serve()
+    limit_ms = follower.peer.settings.sync_ms
+    follower.from_leader(msg.LeaderInfo(Epoch(3), LINEAGE))
+    ping_for(follower, limit_ms - 1)
+    follower.saved()
+    for _ in range(3):
+        ping_for(follower, limit_ms - 1)
+    follower.from_leader(msg.Diff(LAST), msg.NewLeader(Epoch(3), LAST, False))
+    ping_for(follower, limit_ms - 1)
+    assert not follower.has_left
+    follower.saved()
+    assert follower.sent(msg.Ack)
+    for _ in range(3):
+        ping_for(follower, limit_ms - 1)
+    assert not follower.has_left
+
+
+def test_c4_the_second_promise_counts_too() -> None:
+    follower = Follower()
+    follower.serve()
+    follower.from_leader(msg.LeaderInfo(Epoch(3), LINEAGE))
+    follower.from_leader(PING)
+    follower.wait(1)
+    follower.saved()
+    follower.from_leader(msg.Diff(LAST), msg.NewLeader(Epoch(3), LAST, False))
+    ping_for(follower, follower.peer.settings.sync_ms - 1)
+    assert not follower.has_left
+    follower.wait(1)
+    follower.from_leader(PING)
     assert follower.has_left
 
 

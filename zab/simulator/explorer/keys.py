@@ -36,7 +36,7 @@ LINKS_MAX: Final = 16
 _LEFT_OUT: Final = frozenset(
     {
         *("effects", "election", "rng", "settings", "_started", "generation"),
-        *("deadline", "next_ping", "next_tick", "heard_at", "overdue", "redial_at", "dialled"),
+        *("deadline", "next_ping", "next_tick", "heard_at", "overdue", "promising", "redial_at", "dialled"),
         # The chain at the end of a history that is whole says what is in it.
         *("_batches", "_ends", "_bytes", "_bytes_max"),
     }
