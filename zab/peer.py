@@ -129,7 +129,7 @@ class Peer(PeerState):
         proposal = self.election.proposal
         position = (self.current_epoch, self.history.last[0])
         is_behind = proposal.leader == winner and (proposal.epoch, proposal.zxid) < position
-        return self.yields and not self.doubted and not self.amnesiac and is_behind
+        return self.yields and not self.doubted and is_behind
 
     def _lead(self, now: int) -> None:
         """Begin to lead. The learners that dialled before are here already, and some have said who they are."""

@@ -195,13 +195,17 @@ class PeerState:
     def needs_member_record(self) -> bool:
         return self.amnesiac or self.recorded_lineage != self.lineage
 
+    @property
+    def is_no_candidate(self) -> bool:
+        """Whether this member wants others to lead, because of its tree (E6 wrong trees)."""
+        return self.doubted or self.yields
+
     def standing(self) -> Standing:
         zxid = self.history.last[0]
         vote = Vote(self.settings.sid, zxid, self.current_epoch if not self.amnesiac else Epoch(0), self.marked)
-        is_no_candidate = self.doubted or self.yields
-        if is_no_candidate:
+        if self.is_no_candidate:
             vote = Vote(self.settings.sid, BEFORE_ALL, Epoch(0))  # any other candidate is better
-        return Standing(vote, self.lineage, self.amnesiac, self.holds, self.marked, is_no_candidate)
+        return Standing(vote, self.lineage, self.amnesiac, self.holds, self.marked, self.is_no_candidate)
 
     # ---------------------------------------------------------------------------------------------------------- outbox
 

@@ -9,6 +9,7 @@ from datatree.log.zxid import Zxid
 from zab import message as msg
 from zab.ids import Link, ServerId
 from zab.member import wrong_trees
+from zab.member.digests import Digests
 from zab.member.tree_check import Comparison, Difference, Finding, TreeCheck
 from zab.quorum import Majority
 from zab.states import FOLLOWING
@@ -52,6 +53,9 @@ class Learner:
     def __init__(self, check: TreeCheck, *, is_served: bool) -> None:
         self.check = check
         self.peer = SimpleNamespace(serving=is_served, state=FOLLOWING, link_to_leader=LINK)
+        self.digests = Digests()
+        self.digests.record(Z, 1)
+        self.applied = Z
         self.sent: list[tuple[Link, msg.Message]] = []
 
     def send(self, link: Link, message: msg.Message) -> None:
@@ -65,6 +69,20 @@ def test_leader_is_asked_once_it_serves_this_member(check: TreeCheck, is_served:
     check.suspect(Difference(Z, 1, 2))
     wrong_trees.ask(cast(wrong_trees.Member, learner))
     assert learner.sent == ([(LINK, msg.Suspect(Z, 1))] if is_served else [])
+
+
+def test_tree_is_disputed_until_a_quorum_has_spoken(check: TreeCheck) -> None:
+    assert check.compare(Z) is not None
+    assert not check.is_disputed, "a difference may be found in another tree as well"
+    check.told(ONE, Z, 7, is_replay=False)
+    check.replay()
+    assert check.is_disputed
+    check.give_up()
+    assert check.is_disputed
+    check.compare(Z)
+    check.told(ONE, Z, 7, is_replay=False)
+    check.told(TWO, Z, 7, is_replay=False)
+    assert not check.is_disputed
 
 
 def test_what_a_member_knew_before_it_was_started_again_still_counts(check: TreeCheck) -> None:

@@ -150,7 +150,6 @@ def test_leader_leaves_its_role_if_the_files_of_more_voters_say_something_else(w
     for server in wrong:
         spoil(server)
         server.keeps_rebuilt = True
-    wrong_digest = leader.member.tree.digest
     write(ensemble, client, 2)
 
     def replay() -> None:
@@ -158,7 +157,8 @@ def test_leader_leaves_its_role_if_the_files_of_more_voters_say_something_else(w
         for server in wrong:
             for rebuilt in server.rebuilt_held:
                 assert isinstance(rebuilt, TreeRebuilt)
-                server.inputs.append(TreeRebuilt(rebuilt.rebuild, rebuilt.tree, wrong_digest))
+                digest = server.member.digests.at(rebuilt.rebuild.zxid)
+                server.inputs.append(TreeRebuilt(rebuilt.rebuild, rebuilt.tree, digest))
             server.rebuilt_held.clear()
         ensemble.settle()
 
@@ -181,16 +181,22 @@ def test_leader_leaves_its_role_if_the_files_of_more_voters_say_something_else(w
     assert ensemble.leader is leader
 
 
+def held_back(ensemble: Ensemble, client: Client, server: Server) -> TreeRebuilt:
+    """A difference is seen, and this member makes its tree anew: that tree, which it does not get, nor any later."""
+    server.keeps_rebuilt = True
+    write(ensemble, client, 2)
+    (rebuilt,) = server.rebuilt_held
+    assert isinstance(rebuilt, TreeRebuilt)
+    return rebuilt
+
+
 def test_leader_that_left_its_role_leads_again_if_nobody_else_has_the_history() -> None:
     ensemble, client = ensemble_of(3)
     leader = ensemble.leader
     behind, other = ensemble.others(leader)
     stop(ensemble, behind)
     spoil(other)
-    leader.keeps_rebuilt = True
-    write(ensemble, client, 2)
-    (rebuilt,) = leader.rebuilt_held
-    assert isinstance(rebuilt, TreeRebuilt)
+    rebuilt = held_back(ensemble, client, leader)
     leader.inputs.append(RebuildFailed(rebuilt.rebuild, "no snapshot can be read"))
     ensemble.settle()
     assert said(leader, "the files of more voters say something else")
@@ -206,18 +212,15 @@ def test_leader_that_left_its_role_leads_again_if_nobody_else_has_the_history() 
     assert behind.member.tree.digest == leader.member.tree.digest
 
 
-def ensemble_without_a_quorum() -> tuple[Ensemble, Client, Server, Server]:
+def ensemble_without_a_quorum(**lines: object) -> tuple[Ensemble, Client, Server, Server]:
     """Two of three are there, one of them is wrong, and its own files say the same as its memory. Besides the ensemble
     and a client: who is gone, and who is wrong."""
-    ensemble, client = ensemble_of(3)
+    ensemble, client = ensemble_of(3, **lines)
     gone, other = ensemble.others(ensemble.leader)
     stop(ensemble, gone)
     spoil(other)
     zxid, wrong_digest = other.member.applied, other.member.tree.digest
-    other.keeps_rebuilt = True
-    write(ensemble, client, 2)
-    (rebuilt,) = other.rebuilt_held
-    assert isinstance(rebuilt, TreeRebuilt)
+    rebuilt = held_back(ensemble, client, other)
     assert rebuilt.rebuild.zxid == zxid
     other.inputs.append(TreeRebuilt(rebuilt.rebuild, rebuilt.tree, wrong_digest))
     ensemble.settle()
@@ -257,6 +260,41 @@ def test_writes_are_refused_while_nobody_knows_whose_tree_is_right() -> None:
     assert len(digests(ensemble)) == 1
 
 
+def write_snapshots(ensemble: Ensemble, server: Server) -> int:
+    """Those that are under way are written: how many."""
+    count = 0
+    while server.snapshots:
+        taken = server.snapshots.pop()
+        taken.cursor.close()
+        server.inputs.append(SnapshotTaken(taken.zxid))
+        ensemble.settle()
+        count += 1
+    return count
+
+
+def test_leader_takes_no_snapshot_while_nobody_knows_whose_tree_is_right() -> None:
+    """Else retention would remove the files that tell, and leave those that were made of what may be wrong."""
+    ensemble, _, gone, other = ensemble_without_a_quorum(snapCount=4)
+    leader = ensemble.leader
+    write_snapshots(ensemble, leader)
+    before = leader.member.applied
+    for _ in range(12):
+        ensemble.session(leader)
+    assert leader.member.applied > before, "sessions are no writes that are refused"
+    leader.member.take_wanted_snapshot(Zxid(0))
+    ensemble.step(leader)
+    assert write_snapshots(ensemble, leader) == 0
+    other.keeps_rebuilt = False
+    bring_back(ensemble, gone)
+    for _ in range(200):
+        ensemble.advance(50)
+        if all(server.member.serving for server in ensemble.servers.values()):
+            break
+    for _ in range(12):
+        ensemble.session(leader)
+    assert write_snapshots(ensemble, leader) > 0
+
+
 def test_suspect_serves_nobody_and_takes_no_snapshot_until_it_knows_who_is_right(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -270,11 +308,7 @@ def test_suspect_serves_nobody_and_takes_no_snapshot_until_it_knows_who_is_right
     assert at_suspect.is_closed
     assert len(alarms_of(suspect)) == 1
     for server in (suspect, other):
-        while server.snapshots:
-            taken = server.snapshots.pop()
-            taken.cursor.close()
-            server.inputs.append(SnapshotTaken(taken.zxid))
-            ensemble.settle()
+        write_snapshots(ensemble, server)
     write(ensemble, client, 8)
     assert suspect.member.applied == other.member.applied, "it goes on applying: perhaps the leader is wrong"
     assert not suspect.member.serving
@@ -283,6 +317,27 @@ def test_suspect_serves_nobody_and_takes_no_snapshot_until_it_knows_who_is_right
     ensemble.advance(TICK_MS)
     assert said(suspect, "the tree is made anew")
     assert suspect.member.serving
+
+
+def test_suspect_asks_about_the_tree_that_it_has_by_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the one that it had before was where it began to suspect it, it does not know any more."""
+    ensemble, client = ensemble_of(3)
+    suspect = ensemble.follower
+    spoil(suspect)
+    with monkeypatch.context() as patch:
+        patch.setitem(member_module._ON_CHECK, msg.Suspect, lambda *_: None)
+        write(ensemble, client, 2)
+        suspicion = suspect.member.check.suspicion
+        assert suspicion is not None
+        tree_repair.replay(suspect.member, Zxid(suspect.member.applied))
+        ensemble.step(suspect)
+        ensemble.settle()
+    assert said(suspect, "the own files give digest")
+    assert suspect.member.digests.find(suspicion.zxid) is None
+    assert not suspect.member.serving
+    ensemble.advance(TICK_MS)
+    assert suspect.member.serving
+    assert len(digests(ensemble)) == 1
 
 
 def ensemble_with_dropped_batches(patch: pytest.MonkeyPatch) -> tuple[Ensemble, Client, Server]:
@@ -408,10 +463,7 @@ def test_who_cannot_make_its_tree_anew_keeps_nobody_from_being_mended() -> None:
     ensemble, client = ensemble_of(3)
     lost, wrong = ensemble.others(ensemble.leader)
     spoil(lost)
-    lost.keeps_rebuilt = True
-    write(ensemble, client, 2)
-    (rebuilt,) = lost.rebuilt_held
-    assert isinstance(rebuilt, TreeRebuilt)
+    rebuilt = held_back(ensemble, client, lost)
     lost.inputs.append(RebuildFailed(rebuilt.rebuild, "no snapshot can be read"))
     write(ensemble, client, 2)
     assert said(lost, "ALARM: the tree cannot be made anew from the own files: no snapshot can be read")

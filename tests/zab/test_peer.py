@@ -258,9 +258,9 @@ def test_a_doubt_ends_a_leaders_role_and_no_other() -> None:
     assert leader.effects == [], "the election begins when the log is drained"
 
 
-def yielding(**found: object) -> Leader:
+def yielding() -> Leader:
     """A leader that has left the lead to others, and elects with them."""
-    leader = Leader(attrs.evolve(restored(), **found))
+    leader = Leader(restored())
     leader.establish(1)
     leader.tell(ev.LeadYielded("more voters have another tree"))
     assert leader.peer.state is LOOKING

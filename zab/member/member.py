@@ -452,7 +452,7 @@ class Member:
 
     def _take_snapshot(self, position: Position) -> None:
         """Take it now; or, of the tree as it is then, when the one that is being written ends (E3 same snapshots)."""
-        if self.check.is_doubtful:
+        if self.check.is_disputed:
             return  # it may be wrong, and recovery would begin with it
         schedule = self.processor.schedule
         was_late = schedule.is_late
@@ -492,7 +492,7 @@ class Member:
         self.repair = self.borrowed = None
         self.take_tree(tree)
         self.check.replaced()
-        if self.peer.doubted or self.peer.yields:
+        if self.peer.is_no_candidate:
             self.tell(ev.Doubted(False, "another tree has taken its place"))
 
     def take_tree(self, tree: DataTree, zxid: Zxid = BEFORE_ALL, digest: int = 0) -> None:

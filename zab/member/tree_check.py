@@ -113,6 +113,13 @@ class TreeCheck:
         """Whether this tree must not be shown to anybody."""
         return self.suspicion is not None or self.wrong is not None
 
+    @property
+    def is_disputed(self) -> bool:
+        """Whether nobody knows that this tree is right, though it may be shown: no snapshot is taken of it, so that
+        the files that tell stay, and no others are there."""
+        is_replayed = self.comparison is not None and self.comparison.is_replay
+        return self.is_doubtful or is_replayed or self.undecided is not None
+
     def suspect(self, difference: Difference) -> bool:
         """This tree differs from what a batch says. False: that is known, and the batch is wrong."""
         if difference.zxid in self._settled:

@@ -208,7 +208,7 @@ def proven(member: Member) -> None:
     borrowed, member.borrowed = member.borrowed, None
     if borrowed is not None:
         member.want(KeepSnapshot(borrowed))
-    if member.peer.doubted or member.peer.yields:
+    if member.peer.is_no_candidate:
         member.tell(ev.Doubted(False, "a quorum has its digest"))
 
 

@@ -53,14 +53,15 @@ def suspect(member: Member, difference: Difference) -> None:
 
 
 def ask(member: Member) -> None:
-    """Somebody is to find out whether this tree is right; asked anew of each leader that is served."""
-    suspicion = member.check.suspicion
-    if suspicion is None or not member.peer.serving:
+    """Somebody is to find out whether this tree is right, where it is now: what differed may be further back than
+    anybody remembers, or be of a tree that was replaced. Asked anew of each leader that is served."""
+    if member.check.suspicion is None or not member.peer.serving:
         return
+    zxid = Zxid(member.applied)
     if member.peer.state == LEADING:
-        compare(member, suspicion.zxid)
+        compare(member, zxid)
     elif member.peer.link_to_leader is not None:
-        member.send(member.peer.link_to_leader, msg.Suspect(suspicion.zxid, suspicion.own))
+        member.send(member.peer.link_to_leader, msg.Suspect(zxid, member.digests.at(zxid)))
 
 
 # --------------------------------------------------------------------------------------------------------- the leader

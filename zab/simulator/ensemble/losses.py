@@ -20,8 +20,9 @@ never heard of an acknowledged write, and no protocol that counts votes can know
 A disk has one damage at a time, until it is replaced. What one damage leaves intact is found by its neighbours' checks;
 two could hide each other.
 
-A tree in memory may be made wrong where a quorum of others finds it out: those that run, can go on, and have the right
-one. A copy of a wrong tree is as wrong, be it a snapshot that was taken before it was found out, or that of a learner
+A tree in memory may be made wrong where a quorum of others finds it out: those that run, can go on, have the right
+one, and are not so far behind that the log of that member does not reach them: they would take over a snapshot of it.
+A copy of a wrong tree is as wrong, be it a snapshot that was taken before it was found out, or that of a learner
 which fetched that. While there is one, its member is not among those that could go on without another one: who lost its
 copy would be given the wrong one, and then that has the majority (E6 wrong trees).
 
@@ -33,6 +34,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from datatree.log.epochs import load_epochs
+from datatree.log.segment import log_files
+from datatree.log.zxid import BEFORE_ALL
 from zab.ids import ServerId
 from zab.member.restore import quorum_of
 from zab.simulator.ensemble.ensemble import Ensemble
@@ -60,7 +63,8 @@ class Losses:
 
     def may_be_wrong(self, machine: MemberMachine) -> bool:
         """Whether the others find it out if the tree of this member becomes a wrong one."""
-        running = {process.sid for process in self._ensemble.processes}
+        kept = min(log_files(machine.disk), default=BEFORE_ALL)
+        running = {process.sid for process in self._ensemble.processes if process.durable >= kept}
         return self._quorum.contains(set(filter(self._is_right, running & self._left_without(machine))))
 
     def _left_without(self, machine: MemberMachine) -> set[ServerId]:
