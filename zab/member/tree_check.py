@@ -8,8 +8,9 @@
         a member with another one   its tree is wrong: made anew from its own files, else from the leader's
                                     snapshot and its own log, before it serves again
     all have answered, and no quorum has one        COMPARE z with `replay`: each makes the tree of z from its own files
-        still none                                  nobody knows who is right: writes are refused; a leader leaves
-                                                    its role if the files of more voters say something else
+        still none                                  nobody knows who is right: writes are refused, and the leader
+                                                    writes no snapshots; it leaves its role if the files of more voters
+                                                    say something else
 
 A suspect serves no clients and writes no snapshots. It goes on logging, acknowledging, voting and applying: its log is
 good, and the tree may be. Who is proven wrong does not lead, either, and applies nothing until it has its tree.
