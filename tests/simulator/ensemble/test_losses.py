@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from datatree.log.batch import LINEAGE_BYTES
+from datatree.log.epochs import MemberRecord, save_member
+from datatree.log.segment import log_files, log_path
 from datatree.snapshot import SnapshotWriter
 from zab.simulator.ensemble.losses import Losses
 from zab.simulator.ensemble.process import MemberProcess
@@ -23,6 +26,11 @@ def may(losses: Losses, processes: list[MemberProcess]) -> tuple[list[bool], lis
     """Of each member: whether the others can do without it; whether they would find out that its tree is wrong."""
     machines = [process.machine for process in processes]
     return [losses.may_do_without(each) for each in machines], [losses.may_be_wrong(each) for each in machines]
+
+
+def begin_another_lineage(process: MemberProcess) -> None:
+    """As after a first start that nobody else was in."""
+    save_member(process.machine.disk, MemberRecord(bytes(LINEAGE_BYTES), process.sid))
 
 
 def make_wrong(process: MemberProcess) -> None:
@@ -67,3 +75,26 @@ def test_while_one_cannot_go_on_the_others_have_to_be_right(harm: str) -> None:
             machine.lose_everything()
     alone = [True, False, False]
     assert may(losses, processes) == ([True] * 3 if harm == "down" else alone, alone)
+
+
+def test_who_is_of_another_lineage_is_no_help_to_the_others() -> None:
+    losses, processes = three()
+    begin_another_lineage(processes[0])
+    assert may(losses, processes) == ([True, False, False], [True, False, False])
+
+
+def test_what_only_a_member_of_another_lineage_holds_may_not_be_forgotten() -> None:
+    losses, processes = three()
+    machines = [process.machine for process in processes]
+    assert [losses.may_forget(each) for each in machines] == [True] * 3
+    begin_another_lineage(processes[0])
+    assert [losses.may_forget(each) for each in machines] == [False] * 3
+
+
+def test_who_needs_a_snapshot_of_a_wrong_tree_does_not_find_it_out() -> None:
+    losses, processes = three()
+    disk = processes[0].machine.disk
+    for first in log_files(disk):
+        disk.remove(log_path(first))
+    disk.replace(log_path(processes[1].durable + 1), b"")
+    assert may(losses, processes) == ([True] * 3, [False, True, True])

@@ -10,8 +10,9 @@ There are three ways in which what was durable on a disk is lost, and they diffe
                 it. So it is with a directory that was rolled back (B4 rollbacks), and with damage at the very end of
                 the log, which reads like a write that the power cut off (C2 torn or damaged)
 
-A copy may be wiped or damaged while those that can go on without it are a quorum: voters that are synchronized by what
-is on their disks, whose disks are not damaged, and can be written. Else nothing is wrong, but nobody can be elected.
+A copy may be wiped or damaged while those that can go on without it are a quorum: voters that are synchronized in one
+lineage by what is on their disks, whose disks are not damaged, and can be written. Else nothing is wrong, but nobody
+can be elected. A lineage of its own has who began one at a first start, and ended before anybody else was in it.
 
 A copy may be forgotten only if nothing depends on it: others hold at least what it holds (the end of the log,
 acceptedEpoch and currentEpoch), and so many of them that the rest is no quorum. Else a quorum could be elected that
@@ -59,13 +60,13 @@ class Losses:
         left = self._left_without(machine)
         if self._is_merciless and not self._marks_the_wiped:
             return bool(left & self._quorum.voters)
-        return self._quorum.contains(set(filter(self._is_right, left)))
+        return self._is_quorum(left)
 
     def may_be_wrong(self, machine: MemberMachine) -> bool:
         """Whether the others find it out if the tree of this member becomes a wrong one."""
         kept = min(log_files(machine.disk), default=BEFORE_ALL)
         running = {process.sid for process in self._ensemble.processes if process.durable >= kept}
-        return self._quorum.contains(set(filter(self._is_right, running & self._left_without(machine))))
+        return self._is_quorum(running & self._left_without(machine))
 
     def _left_without(self, machine: MemberMachine) -> set[ServerId]:
         return {
@@ -73,6 +74,13 @@ class Losses:
             for sid, other in self._machines.items()
             if other is not machine and other.is_synchronized and not other.damaged and not other.is_impaired
         }
+
+    def _is_quorum(self, sids: set[ServerId]) -> bool:
+        """Whether a quorum among these has right trees, of one lineage."""
+        by_lineage: dict[bytes | None, set[ServerId]] = {}
+        for sid in filter(self._is_right, sids):
+            by_lineage.setdefault(self._machines[sid].lineage, set()).add(sid)
+        return any(map(self._quorum.contains, by_lineage.values()))
 
     def _is_right(self, sid: ServerId) -> bool:
         """Whether this member has no wrong tree, and no copy of one."""
@@ -90,7 +98,8 @@ class Losses:
             return False
         without = set(self._quorum.voters)
         for sid, other in self._machines.items():
-            held = None if other is machine or other.damaged or other.has_forgotten else self._held(other)
+            is_of_use = other is not machine and other.lineage == machine.lineage
+            held = self._held(other) if is_of_use and not (other.damaged or other.has_forgotten) else None
             if held is not None and all(has >= said for has, said in zip(held, promised, strict=True)):
                 without.discard(sid)
         return not self._quorum.contains(without)

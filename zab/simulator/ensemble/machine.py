@@ -70,9 +70,15 @@ class MemberMachine(Machine):
         self._count = count
 
     @property
+    def lineage(self) -> bytes | None:
+        """Of which lineage it may be counted, as what is on its disk says (B1 member record); None: of none."""
+        record = load_member(self.disk)
+        return None if record is None or load_epochs(self.disk) is None else record.lineage
+
+    @property
     def is_synchronized(self) -> bool:
-        """What is on its disk says that it may be counted (B1 member record)."""
-        return load_member(self.disk) is not None and load_epochs(self.disk) is not None
+        """Whether it may be counted."""
+        return self.lineage is not None
 
     @property
     def has_been_synchronized(self) -> bool:
