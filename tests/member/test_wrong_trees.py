@@ -10,7 +10,7 @@ from zab import message as msg
 from zab.ids import ServerId
 from zab.member import member as member_module
 from zab.member import tree_repair, wrong_trees
-from zab.member.inputs import RebuildFailed, SnapshotTaken, TreeInstalled, TreeRebuilt
+from zab.member.inputs import RebuildFailed, TreeInstalled, TreeRebuilt
 from zab.member.tree_check import Finding, TreeCheck
 from zab.quorum import Majority
 from zab.states import LEADING
@@ -251,22 +251,18 @@ def test_writes_are_refused_while_nobody_knows_whose_tree_is_right() -> None:
     # The third one comes back, and agrees with the leader.
     other.keeps_rebuilt = False
     bring_back(ensemble, gone)
-    for _ in range(200):
-        ensemble.advance(50)
-        if all(server.member.serving for server in ensemble.servers.values()):
-            break
+    ensemble.start()
     assert write(ensemble, client, 2) == [0, 0]
     ensemble.advance(TICK_MS)
     assert len(digests(ensemble)) == 1
 
 
-def write_snapshots(ensemble: Ensemble, server: Server) -> int:
-    """Those that are under way are written: how many."""
+def finish_snapshots(ensemble: Ensemble, server: Server) -> int:
+    """Those that are under way: how many."""
     count = 0
     while server.snapshots:
-        taken = server.snapshots.pop()
-        taken.cursor.close()
-        server.inputs.append(SnapshotTaken(taken.zxid))
+        ensemble.finish_snapshot(server)
+        server.snapshots.pop()
         ensemble.settle()
         count += 1
     return count
@@ -276,23 +272,20 @@ def test_leader_takes_no_snapshot_while_nobody_knows_whose_tree_is_right() -> No
     """Else retention would remove the files that tell, and leave those that were made of what may be wrong."""
     ensemble, _, gone, other = ensemble_without_a_quorum(snapCount=4)
     leader = ensemble.leader
-    write_snapshots(ensemble, leader)
+    finish_snapshots(ensemble, leader)
     before = leader.member.applied
     for _ in range(12):
         ensemble.session(leader)
     assert leader.member.applied > before, "sessions are no writes that are refused"
     leader.member.take_wanted_snapshot(Zxid(0))
     ensemble.step(leader)
-    assert write_snapshots(ensemble, leader) == 0
+    assert finish_snapshots(ensemble, leader) == 0
     other.keeps_rebuilt = False
     bring_back(ensemble, gone)
-    for _ in range(200):
-        ensemble.advance(50)
-        if all(server.member.serving for server in ensemble.servers.values()):
-            break
+    ensemble.start()
     for _ in range(12):
         ensemble.session(leader)
-    assert write_snapshots(ensemble, leader) > 0
+    assert finish_snapshots(ensemble, leader) > 0
 
 
 def test_suspect_serves_nobody_and_takes_no_snapshot_until_it_knows_who_is_right(
@@ -308,7 +301,7 @@ def test_suspect_serves_nobody_and_takes_no_snapshot_until_it_knows_who_is_right
     assert at_suspect.is_closed
     assert len(alarms_of(suspect)) == 1
     for server in (suspect, other):
-        write_snapshots(ensemble, server)
+        finish_snapshots(ensemble, server)
     write(ensemble, client, 8)
     assert suspect.member.applied == other.member.applied, "it goes on applying: perhaps the leader is wrong"
     assert not suspect.member.serving
