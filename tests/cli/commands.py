@@ -5,7 +5,9 @@ import os
 import pty
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import NamedTuple
 
 import pytest
@@ -75,6 +77,12 @@ class Run:
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str]) -> Run:
     return Run(capsys)
+
+
+def nap_with(monkeypatch: pytest.MonkeyPatch, sleep: Callable[[float], object]) -> None:
+    """How `zab log --follow` sleeps between two looks. Only it: the `time` of the process is that of every thread in
+    it, and those of other libraries sleep, too."""
+    monkeypatch.setattr("zab.cli.files.inspect.time", SimpleNamespace(sleep=sleep, time_ns=time.time_ns))
 
 
 @contextlib.contextmanager

@@ -86,6 +86,17 @@ def test_nothing_is_left_for_later() -> None:
     report(found)
 
 
+def test_no_test_changes_the_time_of_other_threads() -> None:
+    """A test replaced `time.sleep` by what raises KeyboardInterrupt at last. A thread of a library got it."""
+    changes = re.compile(r"""setattr\((?:["'][\w.]*\.time\.|(?:\w+\.)*time,)""")
+    found = []
+    for path in TESTS:
+        for number, line in enumerate(text_of(path).splitlines(), 1):
+            if changes.search(line):
+                found.append(f"{at(path, number)}: replace the name `time` of the module that is tested")
+    report(found)
+
+
 def test_every_module_says_what_it_is() -> None:
     report([f"{at(path, 1)}: begin with a docstring" for path in SOURCES if not ast.get_docstring(parsed(path))])
 

@@ -15,7 +15,7 @@ from datatree.log.transaction_log import LogContents, TransactionLog
 from datatree.record import Txn
 from datatree.znode import CONTAINER_OWNER, ttl_owner
 from datatree.zookeeper.log import LOG_HEADER, encode_record
-from tests.cli.commands import Run, run
+from tests.cli.commands import Run, nap_with, run
 from tests.datatree.histories import LINEAGE, START, Author, snapshot
 from tests.datatree.zookeeper.histories import history
 from tests.rigs.zookeeper_data import RealFiles
@@ -438,7 +438,7 @@ def test_follow_prints_as_it_comes(run: Run, member: Member, monkeypatch: pytest
             raise KeyboardInterrupt
         member.write(1)
 
-    monkeypatch.setattr("zab.cli.files.inspect.time.sleep", sleep)
+    nap_with(monkeypatch, sleep)
     assert run("log", "--follow", member.path) == 130
     assert run.out.count("uncommitted - ") == 3
     assert run.err == "zab: committed up to 0x100000001\nzab: committed up to 0x100000002\n"

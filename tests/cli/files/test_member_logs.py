@@ -13,7 +13,7 @@ from kazoo.client import KazooClient
 
 from datatree.record import Txn
 from datatree.zookeeper.log import LOG_HEADER, LogReader, encode_record
-from tests.cli.commands import Run, run
+from tests.cli.commands import Run, nap_with, run
 from tests.rigs.zookeeper_server import zookeeper
 from zab.cli.files.log_files import Damage, Entry, Event, Note, UnreadableError
 from zab.cli.files.member_logs import MemberLogs, open_members
@@ -372,7 +372,7 @@ def test_several_members_are_followed(run: Run, members: list[Member], monkeypat
             raise KeyboardInterrupt
         naps.pop(0)()
 
-    monkeypatch.setattr("zab.cli.files.inspect.time.sleep", sleep)
+    nap_with(monkeypatch, sleep)
     # version-2 itself may be named, too.
     assert run("log", "--follow", members[0].root, members[1].directory, members[2].root) == 130
     assert run.out.splitlines()[0] == "ZooKeeper Transactional Log Files of 3 members: what 2 of them have"
