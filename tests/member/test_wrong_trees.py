@@ -452,6 +452,19 @@ def test_nobody_decides_for_good_that_nobody_can_decide() -> None:
     assert other.member.serving
 
 
+def test_whoever_comes_decides_though_nobody_asks() -> None:
+    """The one that is wrong was started again, and does not suspect itself; the one that comes knows nothing of it."""
+    ensemble, client, gone, other = ensemble_without_a_quorum()
+    leader = ensemble.leader
+    other.member.check.suspicion = None
+    bring_back(ensemble, gone)
+    ensemble.advance(3 * TICK_MS)
+    assert ensemble.leader is leader
+    assert gone.member.serving
+    assert leader.member.check.undecided is None
+    assert write(ensemble, client, 2) == [0, 0]
+
+
 def test_who_cannot_make_its_tree_anew_keeps_nobody_from_being_mended() -> None:
     ensemble, client = ensemble_of(3)
     lost, wrong = ensemble.others(ensemble.leader)
