@@ -181,6 +181,30 @@ def test_leader_leaves_its_role_if_the_files_of_more_voters_say_something_else(w
     assert ensemble.leader is leader
 
 
+def test_leader_that_leaves_its_role_with_a_ping_goes_on_as_a_member() -> None:
+    """Whoever has not answered leaves; with the next ping it is known that nobody else is to be waited for."""
+    ensemble, client = ensemble_of(5)
+    leader = ensemble.leader
+    gone, silent, *others = ensemble.others(leader)
+    stop(ensemble, gone)
+    spoil(leader)
+    spoil(silent, 2)
+    leader.keeps_rebuilt = silent.keeps_rebuilt = True
+    write(ensemble, client, 2)
+    (rebuilt,) = leader.rebuilt_held
+    assert isinstance(rebuilt, TreeRebuilt)
+    digest = leader.member.digests.at(rebuilt.rebuild.zxid)
+    leader.inputs.append(TreeRebuilt(rebuilt.rebuild, rebuilt.tree, digest))
+    ensemble.settle()
+    assert leader.member.check.comparison is not None, "one has not answered"
+    stop(ensemble, silent)
+    assert ensemble.leader is leader
+    ensemble.advance(TICK_MS)
+    assert said(leader, "the files of more voters say something else")
+    assert ensemble.leader in others
+    assert leader.member.peer.leader == ensemble.leader.sid
+
+
 def held_back(ensemble: Ensemble, client: Client, server: Server) -> TreeRebuilt:
     """A difference is seen, and this member makes its tree anew: that tree, which it does not get, nor any later."""
     server.keeps_rebuilt = True

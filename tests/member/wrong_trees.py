@@ -4,10 +4,10 @@ from zab import events as ev
 from zab.testing.members import Client, Ensemble, Server
 
 
-def spoil(server: Server) -> None:
-    """One wrong bit in the memory of a member, which does not know it."""
+def spoil(server: Server, bits: int = 1) -> None:
+    """Wrong bits in the memory of a member, which does not know it."""
     member = server.member
-    member.tree.digest ^= 1
+    member.tree.digest ^= bits
     member.digests._by_zxid[member.applied] = member.tree.digest
 
 

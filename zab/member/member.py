@@ -379,8 +379,8 @@ class Member:
         self._questions.sync(link, message.tag)
 
     def _leader_on_ping(self, _link: Link, sid: ServerId, message: msg.Ping) -> None:
-        wrong_trees.on_ping(self, sid, message)
         self.sessions.learner_touched(message.touched, self.now)
+        wrong_trees.on_ping(self, sid, message)  # this may end the role
 
     def _learner_on_revalidated(self, _link: Link, _sid: ServerId, message: msg.Revalidated) -> None:
         self.sessions.revalidated(message.tag, message.valid, message.fence)
