@@ -21,8 +21,14 @@ class Dialect(Generic[Message, Input]):
     decode: Callable[[bytes], Message]
     """Raises `MessageError`."""
     frame_bytes_max: int
+    joining_bytes_max: int
+    """The longest frame of a server that has dialled us, until it is admitted."""
+    admitting: frozenset[type[Any]]
+    """The kinds of messages of which one, sent to it, admits it."""
     urgent: frozenset[type[Any]]
     """The kinds of messages that overtake others on their link."""
+    secret: frozenset[type[Any]]
+    """The kinds of messages that are encrypted, and left out on links whose other end has not proven who it is."""
     cut: Mapping[type[Any], Callable[[Any], Sequence[Message]]]
     """How large messages of these kinds become several."""
     up: Callable[..., Input]

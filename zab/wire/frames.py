@@ -23,7 +23,7 @@ from typing import Final
 LENGTH: Final = Struct(">i")
 LENGTH_BYTES: Final = 4
 GREETING_BYTES_MAX: Final = 4096
-"""The limit for the first frame between servers, which says who speaks."""
+"""The limit for the first frame of a connection, which says who speaks: of a server, or of a client."""
 
 _read_length: Final = LENGTH.unpack_from
 

@@ -24,6 +24,8 @@ from typing import Any, ClassVar, Generic, Protocol, TypeAlias, TypeVar
 import attrs
 import cbor2
 
+from zab.wire import plain
+
 
 class MessageError(Exception):
     """The bytes are no message that may come here."""
@@ -68,9 +70,10 @@ INT64 = is_int(-(1 << 63), (1 << 63) - 1)
 COUNT = is_int(0, (1 << 63) - 1)
 
 
-def checked(check: Check, kind: Callable[[Any], Any] | None = None) -> Any:
-    """An attribute whose value on the wire has to hold this, and is then made one of this kind, such as an enum."""
-    return attrs.field(metadata={"check": check}, converter=kind)
+def checked(check: Check, kind: Callable[[Any], Any] | None = None, *, is_secret: bool = False) -> Any:
+    """An attribute whose value on the wire has to hold this, and is then made one of this kind, such as an enum. The
+    text of the record does not show a secret one."""
+    return attrs.field(metadata={"check": check}, converter=kind, repr=not is_secret)
 
 
 class Record(attrs.AttrsInstance, Protocol):
@@ -102,10 +105,9 @@ class Codec(Generic[M]):
     def decode(self, payload: bytes) -> M:
         """One message from the payload of a frame; `MessageError` says what is wrong with it."""
         try:
-            array = cbor2.loads(payload)
-        except (cbor2.CBORDecodeError, ValueError, TypeError, OverflowError, RecursionError, MemoryError) as error:
-            raise MessageError(f"not CBOR: {error}") from error
-        # CBOR has integers of any size, and Python refuses to write down one of thousands of digits.
+            array = plain.decode(payload)
+        except plain.PlainError as error:
+            raise MessageError(f"no plain CBOR: {error}") from None
         if type(array) is not list or not array or not INT32(array[0]):
             raise MessageError("a message is an array that starts with its type")
         if array[0] not in self._by_type:

@@ -1,11 +1,13 @@
 """Strangers: inbound connections that have not greeted. A service holds at most so many.
 
-One more than that takes the place of the oldest. So who opens connections and says nothing keeps nobody out: whoever
-greets at once is let in, unless that many others come within the time that its greeting takes.
+One more than that takes the place of another one: of the host with the most of them the oldest. So who opens
+connections and says nothing keeps nobody out: from another host, whoever greets at all is let in; from the same one,
+whoever greets before that many others come.
 
 Not here: how long a greeting may take, and how a connection is closed.
 """
 
+from collections import Counter
 from typing import Generic, TypeVar
 
 Stranger = TypeVar("Stranger")
@@ -13,24 +15,29 @@ Stranger = TypeVar("Stranger")
 
 
 class Strangers(Generic[Stranger]):
-    """Those of one port, the oldest first."""
+    """Those of one port."""
 
-    __slots__ = ("_present", "count_max")
+    __slots__ = ("_hosts", "count_max")
 
     def __init__(self, count_max: int) -> None:
         assert count_max > 0
         self.count_max = count_max
-        self._present: dict[Stranger, None] = {}
+        self._hosts: dict[Stranger, str] = {}
+        """Where each comes from, the oldest first."""
 
-    def admit(self, stranger: Stranger) -> Stranger | None:
+    def admit(self, stranger: Stranger, host: str) -> Stranger | None:
         """One more has connected. Returned is the one that has to be closed for it, if any."""
-        assert stranger not in self._present
-        crowded_out = next(iter(self._present)) if len(self._present) >= self.count_max else None
+        assert stranger not in self._hosts
+        crowded_out = self._one_too_many(host) if len(self._hosts) >= self.count_max else None
         if crowded_out is not None:
-            del self._present[crowded_out]
-        self._present[stranger] = None
+            del self._hosts[crowded_out]
+        self._hosts[stranger] = host
         return crowded_out
+
+    def _one_too_many(self, host: str) -> Stranger:
+        counts = Counter([*self._hosts.values(), host])
+        return max(self._hosts, key=lambda stranger: counts[self._hosts[stranger]])
 
     def leave(self, stranger: Stranger) -> None:
         """It has greeted, or is closed. Of one that is not here any more this is no news."""
-        self._present.pop(stranger, None)
+        self._hosts.pop(stranger, None)

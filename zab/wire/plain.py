@@ -1,0 +1,112 @@
+"""Plain CBOR: of RFC 8949 only what messages are made of, in a form that leaves no choice.
+
+    decode(payload)     the one item that these bytes are: arrays (as lists), integers of 64 bits, byte strings, text,
+                        booleans and null
+
+Whoever sends may be anybody, so nothing is built before it is known to be bounded:
+
+- no tags (big numbers, fractions, dates, patterns, shared values: some megabytes of them take minutes), no maps
+  (whose keys can be made to collide), no floats, nothing of indefinite length;
+- not more than `ITEMS_MAX` items, and not deeper than `DEPTH_MAX` arrays: the time that decoding takes is bounded by
+  these and by the length of the frame;
+- each head in its shortest form, and nothing after the item: equal values are equal bytes.
+
+Not here: which items a message has (`records`), and encoding, for which `cbor2` is used.
+"""
+
+from __future__ import annotations
+
+import struct
+from struct import Struct
+from typing import Any, Final
+
+ITEMS_MAX: Final = 1 << 16
+"""In one message: it takes some 10 ms to look at so many."""
+DEPTH_MAX: Final = 6
+
+_TEXT: Final = 3
+_ARRAY: Final = 4
+_SHORT: Final = 24
+_SIMPLE: Final = {0xF4: False, 0xF5: True, 0xF6: None}
+# For each head whose value is behind it: how that is read, from where on the rest is, and the least value for which
+# this form is the shortest. Bits 7-5 are the kind: the two of integers, byte string, text, array.
+_WIDE: Final = {
+    kind << 5 | form: (Struct(layout).unpack_from, length, least)
+    for kind in range(_ARRAY + 1)
+    for form, layout, length, least in (
+        (24, ">xB", 2, 24),
+        (25, ">xH", 3, 1 << 8),
+        (26, ">xI", 5, 1 << 16),
+        (27, ">xQ", 9, 1 << 32),
+    )
+}
+
+
+class PlainError(ValueError):
+    """The bytes are no plain CBOR; the text says what is wrong with them."""
+
+
+def decode(payload: bytes) -> Any:
+    """The item that these bytes are. Raises `PlainError`."""
+    size = len(payload)
+    at = item_count = 0
+    # The arrays around the one that is being filled, and how many items each of them still lacks.
+    around: list[tuple[list[Any], int]] = []
+    array: list[Any] = []
+    lacking = 1
+    item: Any
+    try:
+        while True:
+            while not lacking:
+                if not around:
+                    if at != size:
+                        raise PlainError("something follows it")
+                    return array[0]
+                array, lacking = around.pop()
+            lacking -= 1
+            head = payload[at]
+            kind, value = head >> 5, head & 31
+            if value < _SHORT and kind <= _ARRAY:
+                at += 1
+            elif head in _WIDE:
+                read, length, least = _WIDE[head]
+                (value,) = read(payload, at)
+                if value < least:
+                    raise PlainError("a head is not in its shortest form")
+                at += length
+            elif head in _SIMPLE:
+                array.append(_SIMPLE[head])
+                at += 1
+                continue
+            else:
+                raise PlainError(f"the head {head:#04x} is none of a plain item")
+            if not kind:
+                array.append(value)
+            elif kind == 1:
+                array.append(-1 - value)
+            elif kind <= _TEXT:
+                end = at + value
+                if end > size:
+                    raise PlainError("it ends too early")
+                item = payload[at:end]
+                array.append(_text(item) if kind == _TEXT else item)
+                at = end
+            else:
+                item_count += value
+                if item_count > ITEMS_MAX:
+                    raise PlainError(f"it has more than {ITEMS_MAX} items")
+                if len(around) == DEPTH_MAX:
+                    raise PlainError(f"it is deeper than {DEPTH_MAX} arrays")
+                item = []
+                array.append(item)
+                around.append((array, lacking))
+                array, lacking = item, value
+    except (IndexError, struct.error):
+        raise PlainError("it ends too early") from None
+
+
+def _text(data: bytes) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        raise PlainError("a text is not UTF-8") from None
