@@ -21,7 +21,7 @@ Deliberately not here: how a connection gets its identities (`zab.member`).
 import re
 from base64 import b64encode
 from collections.abc import Callable, Collection, Iterable
-from functools import lru_cache
+from functools import cached_property
 from hashlib import new as new_hash
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from struct import Struct
@@ -35,6 +35,7 @@ from datatree.requests import OPEN_ACL, WireAcl
 
 __all__ = [
     "ACL_BYTES_MAX",
+    "ACL_COUNT_MAX",
     "ADMIN",
     "ALL",
     "CREATE",
@@ -47,6 +48,7 @@ __all__ = [
     "Acl",
     "AclList",
     "AclTable",
+    "Entries",
     "Identity",
     "digest_identity",
     "explicit",
@@ -73,6 +75,10 @@ _LENGTHS: Final = Struct(">iII")
 # Permissions and two lengths.
 _ENTRY_BYTES: Final = 12
 ACL_BYTES_MAX: Final = 0xFFFFF
+ACL_COUNT_MAX: Final = 256
+"""Entries of a list, unless the configuration says otherwise."""
+ADDRESSES_MAX: Final = 1024
+"""So many addresses a list remembers what it grants to."""
 
 
 def _valid_digest(name: bytes) -> bool:
@@ -80,7 +86,6 @@ def _valid_digest(name: bytes) -> bool:
     return len(name.rstrip(b":").split(b":")) == 2
 
 
-@lru_cache(maxsize=4096)
 def _network(name: bytes) -> IPv4Network | IPv6Network | None:
     """The network that an ip entry names; None if it names none."""
     address, slash, bits = name.partition(b"/")
@@ -92,13 +97,64 @@ def _network(name: bytes) -> IPv4Network | IPv6Network | None:
         return None
 
 
-@lru_cache(maxsize=4096)
-def _in_network(name: bytes, identity: bytes) -> bool:
-    network = _network(name)
-    try:
-        return network is not None and ip_address(identity.decode()) in network
-    except ValueError:
+class _Grants:
+    """What a list grants to whom, worked out once: the work of a check does not grow with the list."""
+
+    __slots__ = ("_everybody", "_exact", "_networks", "_of_address")
+
+    def __init__(self, acl: Iterable[Acl]) -> None:
+        self._everybody = 0
+        self._exact: dict[Identity, int] = {}
+        self._networks: list[tuple[int, IPv4Network | IPv6Network]] = []
+        self._of_address: dict[bytes, int] = {}
+        """Of the addresses that asked last."""
+        for granted, scheme, name in acl:
+            if scheme == b"ip":
+                network = _network(name)
+                if network is not None:
+                    self._networks.append((granted, network))
+            elif scheme != b"world":
+                self._exact[scheme, name] = self._exact.get((scheme, name), 0) | granted
+            elif name == b"anyone":
+                self._everybody |= granted
+
+    def permits(self, mask: int, identities: Iterable[Identity]) -> bool:
+        if self._everybody & mask:
+            return True
+        for identity in identities:
+            scheme, name = identity
+            granted = self._to_address(name) if scheme == b"ip" else self._exact.get(identity, 0)
+            if granted & mask or scheme == b"super":
+                return True
         return False
+
+    def _to_address(self, name: bytes) -> int:
+        granted = self._of_address.get(name)
+        if granted is None:
+            granted = self._work_out(name) if self._networks else 0
+            if len(self._of_address) >= ADDRESSES_MAX:
+                self._of_address.clear()
+            self._of_address[name] = granted
+        return granted
+
+    def _work_out(self, name: bytes) -> int:
+        try:
+            address = ip_address(name.decode())
+        except ValueError:
+            return 0
+        granted = 0
+        for bits, network in self._networks:
+            if address in network:
+                granted |= bits
+        return granted
+
+
+class Entries(tuple[Acl, ...]):
+    """A list that is stored."""
+
+    @cached_property
+    def grants(self) -> _Grants:
+        return _Grants(self)
 
 
 _VALID: Final[dict[bytes, Callable[[bytes], object]]] = {
@@ -121,14 +177,18 @@ def fix_up(
     identities: Iterable[Identity],
     schemes: frozenset[bytes] = SCHEMES,
     bytes_max: int = ACL_BYTES_MAX,
+    count_max: int = ACL_COUNT_MAX,
 ) -> AclList:
     """The list to store for the one that a client sent. Raises Refused(INVALIDACL).
 
     Duplicates are dropped, `auth` is replaced by the authenticated ones among `identities`, ids are checked; the bits
-    are not. A few bytes of `auth` may stand for many identities, so what becomes of it takes `bytes_max` at most.
+    are not. A few bytes of `auth` may stand for many identities, so what becomes of it takes `bytes_max` at most. There
+    are `count_max` entries at most.
     """
     if acl is OPEN_ACL or acl == OPEN_ACL:
         return None
+    if acl is not None and len(acl) > count_max:
+        raise Refused(ErrorCode.INVALIDACL)
     fixed: list[Acl] = []
     room = bytes_max
     for perms, scheme, name in dict.fromkeys(acl or ()):
@@ -146,9 +206,9 @@ def fix_up(
             fixed.append((perms, scheme, name))
         else:
             raise Refused(ErrorCode.INVALIDACL)
-    if not fixed or not all(is_text(name) for _, _, name in fixed):
+    if not fixed or len(fixed) > count_max or not all(is_text(name) for _, _, name in fixed):
         raise Refused(ErrorCode.INVALIDACL)
-    stored = tuple(fixed)
+    stored = Entries(fixed)
     return None if stored == OPEN_ACL else stored
 
 
@@ -156,17 +216,8 @@ def permits(acl: AclList, mask: int, identities: Collection[Identity]) -> bool:
     """Some entry grants a bit of `mask` to some identity. An open or empty list grants all; the superuser has all."""
     if not acl:
         return True
-    for granted, scheme, name in acl:
-        if granted & mask:
-            if scheme == b"world":
-                if name == b"anyone":
-                    return True
-            elif scheme == b"ip":
-                if any(kind == b"ip" and _in_network(name, address) for kind, address in identities):
-                    return True
-            elif (scheme, name) in identities:
-                return True
-    return any(scheme == b"super" for scheme, _ in identities)
+    grants = acl.grants if isinstance(acl, Entries) else _Grants(acl)
+    return grants.permits(mask, identities)
 
 
 def explicit(acl: AclList) -> tuple[Acl, ...]:
@@ -220,6 +271,7 @@ class AclTable:
         if number is None:
             number = self._next
             self._next += 1
+            acl = acl if isinstance(acl, Entries) else Entries(acl)
             self._ids[acl] = number
             self._counts[number] = 0
             self.lists[number] = acl

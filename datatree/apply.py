@@ -18,7 +18,7 @@ what they need as plain arguments (tree, zxid, time, path, data, number, rest, l
 digest of an ordinary znode in place, where a call would cost as much as the sum.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final, TypeAlias
 from zlib import crc32
 
@@ -39,6 +39,7 @@ from datatree.outcome import (
 from datatree.paths import QUOTA
 from datatree.quota import is_limits, is_stats
 from datatree.record import AclList, Txn
+from datatree.slices import slices_of
 from datatree.state import TreeState
 from datatree.znode import (
     AFTER_CHILDREN,
@@ -52,10 +53,9 @@ from datatree.znode import (
     wrapped,
 )
 
-__all__ = ["ERROR", "MULTI", "OPERATIONS", "SESSION_OPERATIONS", "apply_multi"]
+__all__ = ["ERROR", "OPERATIONS", "apply_multi", "close_session", "create_session"]
 
 ERROR: Final = int(OpCode.ERROR)
-MULTI: Final = int(OpCode.MULTI)
 _CREATE: Final = int(OpCode.CREATE)
 _CHECK: Final = int(OpCode.CHECK)
 
@@ -284,35 +284,33 @@ OPERATIONS: Final[dict[int, Operation]] = {
 }
 
 
-def apply_multi(tree: TreeState, txn: Txn, triggers: list[Trigger]) -> list[PartResult]:
-    """All parts of a multi, or none if any was refused; what to answer for each."""
+def apply_multi(tree: TreeState, txn: Txn, triggers: list[Trigger], results: list[PartResult]) -> Iterator[None]:
+    """All parts of a multi, or none if any was refused, in slices; `results` is what to answer for each."""
     if any(part[0] == ERROR for part in txn.rest):
         assert all(part[0] == ERROR for part in txn.rest), "a multi that is refused in part"
-        return [(ERROR, number, path, None) for _, number, path, _, _ in txn.rest]
-    results: list[PartResult] = []
-    for kind, number, path, data, rest in txn.rest:
-        stat = OPERATIONS[kind](tree, txn.zxid, txn.time, path, data, number, rest, triggers)
-        # A createIfNotExists that found its znode is answered like one that made it.
-        results.append((kind if kind != _CHECK or data is None else _CREATE, 0, path, stat))
-    return results
+        results += [(ERROR, number, path, None) for _, number, path, _, _ in txn.rest]
+        return
+    for parts in slices_of(txn.rest):
+        for kind, number, path, data, rest in parts:
+            stat = OPERATIONS[kind](tree, txn.zxid, txn.time, path, data, number, rest, triggers)
+            # A createIfNotExists that found its znode is answered like one that made it.
+            results.append((kind if kind != _CHECK or data is None else _CREATE, 0, path, stat))
+        yield
 
 
-def _create_session(tree: TreeState, txn: Txn, _triggers: list[Trigger]) -> None:
+def create_session(tree: TreeState, txn: Txn) -> None:
     assert txn.session not in tree.sessions, f"createSession of {txn.session:#x}, which exists"
     tree.sessions[txn.session] = txn.number
     tree.digest = (tree.digest + session_part(txn.session, txn.number)) & MASK
 
 
-def _close_session(tree: TreeState, txn: Txn, triggers: list[Trigger]) -> None:
-    for path in txn.rest:
-        assert path in tree.ephemerals.get(txn.session, ()), f"{path!r} is no ephemeral of {txn.session:#x}"
-        _delete(tree, txn.zxid, txn.time, path, None, 0, None, triggers)
+def close_session(tree: TreeState, txn: Txn, triggers: list[Trigger]) -> Iterator[None]:
+    """In slices of its ephemerals."""
+    for paths in slices_of(txn.rest):
+        for path in paths:
+            assert path in tree.ephemerals.get(txn.session, ()), f"{path!r} is no ephemeral of {txn.session:#x}"
+            _delete(tree, txn.zxid, txn.time, path, None, 0, None, triggers)
+        yield
     assert txn.session not in tree.ephemerals, f"closeSession of {txn.session:#x} leaves ephemerals"
     assert txn.session in tree.sessions, f"closeSession of {txn.session:#x}, which does not exist"
     tree.digest = (tree.digest - session_part(txn.session, tree.sessions.pop(txn.session))) & MASK
-
-
-SESSION_OPERATIONS: Final[dict[int, Callable[[TreeState, Txn, list[Trigger]], None]]] = {
-    int(OpCode.CREATE_SESSION): _create_session,
-    int(OpCode.CLOSE_SESSION): _close_session,
-}

@@ -106,6 +106,11 @@ class Reader:
 
     def vector(self, read_item: Callable[["Reader"], T], *, item_bytes_min: builtins.int = 4) -> list[T] | None:
         """A list of what `read_item(self)` returns; an element takes at least `item_bytes_min` bytes (4: a string)."""
+        count = self.count(item_bytes_min)
+        return None if count is None else [read_item(self) for _ in range(count)]
+
+    def count(self, item_bytes_min: builtins.int = 4) -> builtins.int | None:
+        """How many elements follow, each of which takes at least so many bytes; None for a null vector."""
         assert item_bytes_min > 0
         start = self.offset
         count = self.int()
@@ -114,7 +119,7 @@ class Reader:
         if count * item_bytes_min > self._end - self.offset:
             self.offset = start
             raise JuteError(f"count {count} at offset {start}, but {self._end - start - 4} bytes are left")
-        return [read_item(self) for _ in range(count)]
+        return count
 
     def _advance(self, count: builtins.int, what: str) -> builtins.int:
         at = self.offset

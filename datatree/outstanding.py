@@ -41,6 +41,7 @@ class Outstanding:
     """The view over `tree`. `changes` is by path, `created` and `closing` are by session."""
 
     __slots__ = (
+        "_applied_meanwhile",
         "_charged",
         "_ephemeral_bytes",
         "_journal",
@@ -69,6 +70,7 @@ class Outstanding:
         self._charged: dict[bytes, tuple[int, int]] = {}
         self._journal: list[tuple[dict[Any, Any], Any, Any]] | None = None
         self._journal_queue_count = 0
+        self._applied_meanwhile = 0
 
     def __len__(self) -> int:
         """How many changes of a path are outstanding."""
@@ -101,10 +103,17 @@ class Outstanding:
     # Ephemerals.
 
     def ephemerals(self, session: int) -> list[bytes]:
-        """The paths that `session` will own, sorted."""
-        candidates = {*self._tree.ephemerals.get(session, ()), *self._touched.get(session, ())}
-        views = ((path, self.view(path)) for path in candidates)
-        return sorted(path for path, change in views if change is not None and change[7] == session)
+        """The paths that `session` will own; in the order in which they came, as far as they are applied."""
+        paths = self.perhaps_ephemerals(session)
+        return [path for path in paths if (change := self.view(path)) is not None and change[7] == session]
+
+    def perhaps_ephemerals(self, session: int) -> list[bytes]:
+        """Paths that `session` will own, and those that it will own no more."""
+        return list(dict.fromkeys([*self._tree.ephemerals.get(session, ()), *self._touched.get(session, ())]))
+
+    def may_own_more_than(self, count: int, session: int) -> bool:
+        """Whether `perhaps_ephemerals` may be as many."""
+        return len(self._tree.ephemerals.get(session, ())) + len(self._touched.get(session, ())) > count
 
     def ephemeral_bytes(self, session: int) -> int:
         """What the paths that `session` will own take in its closeSession."""
@@ -168,6 +177,7 @@ class Outstanding:
         """Keep what was changed since `begin`."""
         assert self._journal is not None
         self._journal = None
+        self._forget_applied()
 
     def rollback(self) -> None:
         """Put everything back as it was at `begin`."""
@@ -180,6 +190,12 @@ class Outstanding:
         self._journal = None
         while len(self._queue) > self._journal_queue_count:
             self._queue.pop()
+        self._forget_applied()
+
+    def _forget_applied(self) -> None:
+        if self._applied_meanwhile:
+            zxid, self._applied_meanwhile = self._applied_meanwhile, 0
+            self.applied(zxid)
 
     def _set(self, mapping: dict[Any, Any], key: Any, value: Any) -> None:
         if self._journal is not None:
@@ -189,8 +205,11 @@ class Outstanding:
     # Applying.
 
     def applied(self, zxid: int) -> None:
-        """The tree has applied everything up to `zxid`: forget the changes up to there."""
-        assert self._journal is None
+        """The tree has applied everything up to `zxid`: forget the changes up to there. Between `begin` and the end of
+        that nothing is forgotten, so that all can be put back as it was; then all of it is."""
+        if self._journal is not None:
+            self._applied_meanwhile = zxid
+            return
         queue = self._queue
         if queue and queue[-1][0] <= zxid:
             # All of it, as after every batch under light load.

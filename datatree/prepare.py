@@ -25,18 +25,19 @@ The checks of each operation stand in ZooKeeper's order; the first that fails gi
     reconfig        RECONFIGDISABLED
 
 A version of -1 in a request matches any. A multi is checked part by part against the view that the parts before it
-leave; if one is refused, nothing of the others remains.
+leave; if one is refused, nothing of the others remains. Too many parts are BADARGUMENTS for all of it.
 
 Deliberately not here: who owns a session (`session`), and which requests reach the leader at all (`zab.member`).
 """
 
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Generator
 from typing import Any, Final, TypeAlias
 
 from attrs import define, frozen
 
 from datatree.acl import (
     ACL_BYTES_MAX,
+    ACL_COUNT_MAX,
     ADMIN,
     CREATE,
     DELETE,
@@ -55,20 +56,21 @@ from datatree.opcodes import MULTI_WRITES, OpCode
 from datatree.outstanding import ChangeRecord, Charge, Outstanding
 from datatree.paths import RESERVED, ROOT, is_text, is_valid, is_valid_name, parent, sequential_name
 from datatree.quota import enclosing, is_stats
-from datatree.record import Part, Txn
+from datatree.record import Part, Txn, encode, encode_in_slices
 from datatree.requests import (
     OPEN_ACL,
     Body,
     Create,
     CreateSession,
-    Multi,
     PathOnly,
     PathVersion,
     SetAcl,
     SetData,
     WireAcl,
     decode,
+    parts_of,
 )
+from datatree.slices import PARTS, SLICE_BYTES
 from datatree.tree import DataTree
 from datatree.znode import (
     CONTAINER_OWNER,
@@ -80,9 +82,13 @@ from datatree.znode import (
     wrapped,
 )
 
-__all__ = ["Prepare", "PrepareSettings", "WriteRequest"]
+__all__ = ["MULTI_PARTS_MAX", "Prepare", "PrepareSettings", "WriteRequest"]
+
+MULTI_PARTS_MAX: Final = 10_000
 
 _ANY_VERSION: Final = -1
+_PART_BYTES_MIN: Final = 18
+"""Of a part of a multi: a check of a path of one character."""
 
 # Types of transactions, as plain ints: they stand in every one.
 _CREATE: Final = int(OpCode.CREATE)
@@ -119,7 +125,9 @@ class PrepareSettings:
     beyond a hard limit, `skip_acl` turns permissions off, `local_sessions` lets sessions write that are in no tree.
     `ephemeral_path_bytes_max` bounds the paths of one session's ephemerals, four bytes added to each; the default
     leaves them room in a frame of jute.maxbuffer's default.
-    `acl_bytes_max` bounds the lists of one request, parts of a multi together, after `auth` was replaced in them.
+    `acl_bytes_max` bounds the lists of one request, parts of a multi together, after `auth` was replaced in them,
+    `acl_count_max` the entries of each.
+    `multi_parts_max` bounds the parts of a multi: more are refused with BADARGUMENTS.
     `acl_schemes` are the schemes that a list may use besides world and auth.
     """
 
@@ -130,6 +138,8 @@ class PrepareSettings:
     local_sessions: bool = False
     ephemeral_path_bytes_max: int = 0xF0000
     acl_bytes_max: int = ACL_BYTES_MAX
+    acl_count_max: int = ACL_COUNT_MAX
+    multi_parts_max: int = MULTI_PARTS_MAX
     acl_schemes: frozenset[bytes] = SCHEMES
 
 
@@ -149,12 +159,13 @@ class WriteRequest:
 
 
 _Operation: TypeAlias = Callable[[int, Any, WriteRequest, int], Part]
+_LongOperation: TypeAlias = Callable[[WriteRequest, int], Generator[None, None, Part]]
 
 
 class Prepare:
     """The leader's way from requests to transactions. It starts with nothing outstanding."""
 
-    __slots__ = ("_acl_room", "_last", "_operations", "_parts", "_settings", "_tree", "outstanding")
+    __slots__ = ("_acl_room", "_last", "_long_operations", "_operations", "_parts", "_settings", "_tree", "outstanding")
 
     def __init__(self, tree: DataTree, settings: PrepareSettings | None = None) -> None:
         self._tree = tree
@@ -173,10 +184,12 @@ class Prepare:
             OpCode.SET_DATA: self._set_data,
             OpCode.SET_ACL: self._set_acl,
             OpCode.CHECK: self._check,
-            OpCode.MULTI: self._multi,
             OpCode.RECONFIG: self._reconfig,
             OpCode.CREATE_SESSION: self._create_session,
-            OpCode.CLOSE_SESSION: self._close_session,
+        }
+        self._long_operations: dict[int, _LongOperation] = {
+            _MULTI: self._multi,
+            _CLOSE_SESSION: self._close_session,
         }
         self._parts = {int(opcode): each for opcode, each in operations.items() if opcode in MULTI_WRITES}
         # A check alone changes nothing, and ZooKeeper could not read what it logged for one (ZOOKEEPER-2623).
@@ -194,13 +207,52 @@ class Prepare:
                 self._admit(request)
             operation = self._operations.get(opcode)
             if operation is None:
-                raise Refused(ErrorCode.UNIMPLEMENTED)
+                return _whole(self.prepare_in_slices(request, zxid, time, is_encoded=False))
             kind, number, path, data, rest = operation(opcode, decode(opcode, request.body), request, zxid)
         except Refused as refused:
             return self._refusal(request, zxid, time, refused.code)
         except JuteError:
             return self._refusal(request, zxid, time, ErrorCode.MARSHALLINGERROR)
         return Txn(zxid, time, session, request.cxid, kind, number, path, data, rest)
+
+    def is_long(self, request: WriteRequest) -> bool:
+        """Whether preparing it may take more than one slice."""
+        if request.opcode == _MULTI:
+            return len(request.body) > PARTS * _PART_BYTES_MIN
+        return request.opcode == _CLOSE_SESSION and self.outstanding.may_own_more_than(PARTS, request.session)
+
+    def prepare_in_slices(
+        self, request: WriteRequest, zxid: int, time: int, *, is_encoded: bool = True
+    ) -> Generator[None, None, tuple[Txn, bytes]]:
+        """The same for a multi, or the end of a session, with its record, as a generator that yields after each slice.
+        Until it ends nothing else may be prepared. When it is closed before that, nothing has happened."""
+        self._last = zxid
+        opcode, session = request.opcode, request.session
+        self.outstanding.begin()
+        try:
+            if session not in self._tree.sessions or session in self.outstanding.closing:
+                self._admit(request)
+            operation = self._long_operations.get(opcode)
+            if operation is None:
+                raise Refused(ErrorCode.UNIMPLEMENTED)
+            kind, number, path, data, rest = yield from operation(request, zxid)
+            txn = Txn(zxid, time, session, request.cxid, kind, number, path, data, rest)
+            record = (yield from encode_in_slices(txn)) if is_encoded else b""
+        except Refused as refused:
+            self.outstanding.rollback()
+            txn = self._refusal(request, zxid, time, refused.code)
+            return txn, encode(txn)
+        except JuteError:
+            self.outstanding.rollback()
+            txn = self._refusal(request, zxid, time, ErrorCode.MARSHALLINGERROR)
+            return txn, encode(txn)
+        except GeneratorExit:
+            self.outstanding.rollback()
+            raise
+        self.outstanding.commit()
+        if opcode == _CLOSE_SESSION:
+            self.outstanding.close_session(session, zxid)
+        return txn, record
 
     def applied(self, zxid: int) -> None:
         """The tree has applied everything up to `zxid`."""
@@ -229,7 +281,8 @@ class Prepare:
             raise Refused(ErrorCode.NOAUTH)
 
     def _fix_up(self, acl: tuple[WireAcl, ...] | None, request: WriteRequest) -> AclList:
-        fixed = fix_up(acl, request.identities, self._settings.acl_schemes, self._acl_room)
+        settings = self._settings
+        fixed = fix_up(acl, request.identities, settings.acl_schemes, self._acl_room, settings.acl_count_max)
         self._acl_room -= size_of(fixed or ())
         return fixed
 
@@ -428,17 +481,30 @@ class Prepare:
             raise Refused(ErrorCode.BADVERSION)
         return _CHECK, change[2], body.path, None, None
 
-    def _multi(self, _opcode: int, body: Multi, request: WriteRequest, zxid: int) -> Part:
+    def _multi(self, request: WriteRequest, zxid: int) -> Generator[None, None, Part]:
+        """A slice is so many parts, or so many bytes, since a part may have a long list of permissions."""
         parts: list[Part] = []
+        refused: ErrorCode | None = None
+        count = slice_end = 0
+        for opcode, body, end in parts_of(_MULTI, request.body):
+            if not opcode:
+                break
+            if count == self._settings.multi_parts_max:
+                raise Refused(ErrorCode.BADARGUMENTS)
+            count += 1
+            if refused is None:
+                try:
+                    parts.append(self._parts[opcode](opcode, body, request, zxid))
+                except Refused as refusal:
+                    refused = refusal.code
+            if not count % PARTS or end - slice_end > SLICE_BYTES:
+                slice_end = end
+                yield
+        if refused is None:
+            return _MULTI, 0, b"", None, tuple(parts)
+        self.outstanding.rollback()
         self.outstanding.begin()
-        for opcode, part_body in body.parts:
-            try:
-                parts.append(self._parts[opcode](opcode, part_body, request, zxid))
-            except Refused as refused:
-                self.outstanding.rollback()
-                return _MULTI, 0, b"", None, _refused_parts(len(parts), refused.code, len(body.parts))
-        self.outstanding.commit()
-        return _MULTI, 0, b"", None, tuple(parts)
+        return _MULTI, 0, b"", None, _refused_parts(len(parts), refused, count)
 
     def _reconfig(self, _opcode: int, _body: Body, _request: WriteRequest, _zxid: int) -> Part:
         raise Refused(ErrorCode.RECONFIGDISABLED)
@@ -452,15 +518,26 @@ class Prepare:
         self.outstanding.create_session(session, zxid)
         return _CREATE_SESSION, body.timeout_ms, b"", None, None
 
-    def _close_session(self, _opcode: int, _body: Body, request: WriteRequest, zxid: int) -> Part:
+    def _close_session(self, request: WriteRequest, zxid: int) -> Generator[None, None, Part]:
         session = request.session
-        paths = self.outstanding.ephemerals(session)
-        for path in paths:
+        paths: list[bytes] = []
+        for count, path in enumerate(self.outstanding.perhaps_ephemerals(session), 1):
             change = self.outstanding.view(path)
-            assert change is not None
-            self._remove(path, change, zxid)
-        self.outstanding.close_session(session, zxid)
+            if change is not None and change[7] == session:
+                self._remove(path, change, zxid)
+                paths.append(path)
+            if not count % PARTS:
+                yield
         return _CLOSE_SESSION, 0, b"", None, tuple(paths)
+
+
+def _whole(steps: Generator[None, None, tuple[Txn, bytes]]) -> Txn:
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            txn: Txn = end.value[0]
+            return txn
 
 
 def _missing(path: bytes) -> Refused:

@@ -49,15 +49,27 @@ refused. Deliberately not here: what a type means (`datatree.apply`), and the ba
 """
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any, Final, TypeAlias
 
 import cbor2
 from attrs import define
 
 from datatree.opcodes import TYPES, Effect, OpCode, types_with
+from datatree.slices import slices_of
 
-__all__ = ["Acl", "AclList", "Part", "RecordError", "Txn", "decode", "decode_all", "encode"]
+__all__ = [
+    "Acl",
+    "AclList",
+    "Part",
+    "RecordError",
+    "Txn",
+    "decode",
+    "decode_all",
+    "decode_in_slices",
+    "encode",
+    "encode_in_slices",
+]
 
 # (permission bits, scheme, id); a list of them. None stands for world:anyone with all permissions.
 Acl: TypeAlias = tuple[int, bytes, bytes]
@@ -90,6 +102,12 @@ _OPEN_PAIR: Final = b"\x82\xf6"
 _REFUSALS: Final = {(opcode,): cbor2.dumps([opcode]) for opcode in range(-24, 24)}
 _REFUSED: Final = {raw: rest for rest, raw in _REFUSALS.items()}
 _OWNER_BYTES: Final = 9
+_EMPTY_ARRAY: Final = b"\x80"
+_LISTS: Final = frozenset({_MULTI, _CLOSE_SESSION})
+# What wrong bytes of a rest raise.
+_WRONG_VALUES: Final = (
+    *(cbor2.CBORError, ValueError, TypeError, KeyError, IndexError, AttributeError, struct.error, OverflowError),
+)
 
 
 class RecordError(Exception):
@@ -111,10 +129,11 @@ class Txn:
     rest: Any
 
 
-def encode(txn: Txn) -> bytes:
-    """The record of `txn`."""
+def encode(txn: Txn, rest: bytes | None = None) -> bytes:
+    """The record of `txn`; `rest` is what that is encoded to, where it is known."""
     kind, session, cxid, number, path, data = txn.type, txn.session, txn.cxid, txn.number, txn.path, txn.data
-    rest = _NULL_BYTE if txn.rest is None else _encode_rest(kind, txn.rest)
+    if rest is None:
+        rest = _NULL_BYTE if txn.rest is None else _encode_rest(kind, txn.rest)
     if data is None:
         length = PATH_AT - 5 + len(path) + 1 + len(rest)
         tail = _NULL_BYTE
@@ -138,8 +157,13 @@ def encode(txn: Txn) -> bytes:
     return b"".join((head, path, tail, data, rest)) if data else b"".join((head, path, tail, rest))
 
 
-def decode(buffer: bytes, offset: int = 0) -> tuple[Txn, int]:
-    """The transaction whose record starts at `offset`, and the offset after it. Raises RecordError."""
+def decode(
+    buffer: bytes, offset: int = 0, decode_rest: Callable[[int, bytes, int, int, int], Any] | None = None
+) -> tuple[Txn, int]:
+    """The transaction whose record starts at `offset`, and the offset after it. Raises RecordError.
+
+    `decode_rest` takes the place of what decodes the rest: its type, the buffer, where it begins and ends there, and
+    `offset`."""
     try:
         (
             mark, length, array, zxid, time_head, time, session_head, session, cxid_head, cxid,
@@ -171,7 +195,7 @@ def decode(buffer: bytes, offset: int = 0) -> tuple[Txn, int]:
         if at + 1 == end and buffer[at] == _NULL and kind in _PLAIN:
             rest = None
         else:
-            rest = _decode_rest(kind, buffer, at, end, offset)
+            rest = (decode_rest or _decode_rest)(kind, buffer, at, end, offset)
     except (struct.error, IndexError):
         raise RecordError(f"record at offset {offset}: the buffer of {len(buffer)} bytes ends inside it") from None
     if not path.isascii():
@@ -194,6 +218,56 @@ def decode_all(body: bytes, first: int, count: int) -> list[Txn]:
     if offset != len(body):
         raise RecordError(f"{len(body) - offset} bytes after the last of {count} records")
     return txns
+
+
+# A multi, or the end of a session, may be long: the same in slices of its parts, or of its ephemerals.
+
+
+def encode_in_slices(txn: Txn) -> Generator[None, None, bytes]:
+    """`encode`, of a transaction with a rest that may be long."""
+    kind, rest = txn.type, txn.rest
+    if rest is None or kind not in _LISTS:
+        return encode(txn)
+    pieces = [_array_head(len(rest))]
+    for items in slices_of(rest):
+        pieces += [cbor2.dumps(_item_value(kind, item)) for item in items]
+        yield
+    return encode(txn, b"".join(pieces))
+
+
+def decode_in_slices(body: bytes, first: int) -> Generator[None, None, list[Txn]]:
+    """`decode_all`, of one transaction."""
+    found: list[tuple[int, int, int]] = []
+
+    def note(kind: int, _buffer: bytes, at: int, end: int, _offset: int) -> Any:
+        found.append((kind, at, end))
+
+    txn, after = decode(body, 0, note)
+    if txn.zxid != first or after != len(body) or (found and found[0][0] not in _LISTS):
+        return decode_all(body, first, 1)
+    if not found:
+        return [txn]
+    [(kind, at, end)] = found
+    try:
+        values = cbor2.loads(body[at:end])
+        yield
+        items: list[Any] = []
+        encoded = [_array_head(len(values))]
+        for some in slices_of(values):
+            read = [_ITEM_READERS[kind](value) for value in some]
+            encoded += [cbor2.dumps(_item_value(kind, item)) for item in read]
+            items += read
+            yield
+        if b"".join(encoded) == body[at:end]:
+            txn.rest = tuple(items)
+            return [txn]
+    except _WRONG_VALUES:
+        pass
+    raise RecordError(f"wrong rest for type {kind}")
+
+
+def _array_head(count: int) -> bytes:
+    return cbor2.dumps([None] * count)[:-count] if count else _EMPTY_ARRAY
 
 
 def _negative(head: int, positive: int, payload: int, offset: int) -> int:
@@ -224,14 +298,17 @@ def _rest_value(kind: int, rest: Any) -> object:
         return [_acl_value(rest[0]), rest[1]]
     if kind in _SET_ACLS:
         return [_acl_value(rest[0])]
-    if kind == _CLOSE_SESSION:
-        return [path.decode() for path in rest]
-    if kind == _MULTI:
-        return [
-            [part_kind, number, path.decode(), data, _rest_value(part_kind, part_rest)]
-            for part_kind, number, path, data, part_rest in rest
-        ]
+    if kind in _LISTS:
+        return [_item_value(kind, item) for item in rest]
     return list(rest)
+
+
+def _item_value(kind: int, item: Any) -> object:
+    """That of an ephemeral that goes with its session, or of a part of a multi."""
+    if kind == _CLOSE_SESSION:
+        return item.decode()
+    part_kind, number, path, data, rest = item
+    return [part_kind, number, path.decode(), data, _rest_value(part_kind, rest)]
 
 
 def _encode_rest(kind: int, rest: Any) -> bytes:
@@ -259,7 +336,7 @@ def _decode_rest(kind: int, buffer: bytes, at: int, end: int, offset: int) -> An
         rest = _read_rest(kind, cbor2.loads(raw))
         if _encode_rest(kind, rest) == raw and rest is not None:
             return rest
-    except (cbor2.CBORError, ValueError, TypeError, KeyError, AttributeError, struct.error, OverflowError):
+    except _WRONG_VALUES:
         pass
     raise RecordError(f"record at offset {offset}: wrong rest for type {kind}")
 
@@ -290,10 +367,6 @@ def _read_set_acl(value: Any) -> tuple[AclList]:
     return (_read_acl(acl),)
 
 
-def _read_close(value: Any) -> tuple[bytes, ...]:
-    return tuple(_text(path) for path in value)
-
-
 def _read_error(value: Any) -> tuple[int]:
     (opcode,) = value
     return (_integer(opcode),)
@@ -310,18 +383,19 @@ def _read_part(value: Any) -> Part:
     return kind, _integer(number), _text(path), data, _read_rest(kind, rest)
 
 
-def _read_multi(value: Any) -> tuple[Part, ...]:
-    return tuple(_read_part(part) for part in value)
+_ITEM_READERS: Final[dict[int, Callable[[Any], Any]]] = {_CLOSE_SESSION: _text, _MULTI: _read_part}
+
+
+def _read_list(kind: int, value: Any) -> tuple[Any, ...]:
+    return tuple(map(_ITEM_READERS[kind], value))
 
 
 _READERS: Final[dict[int, Callable[[Any], Any]]] = {
     **dict.fromkeys(_CREATES, _read_create),
     **dict.fromkeys(_SET_ACLS, _read_set_acl),
-    _CLOSE_SESSION: _read_close,
     _ERROR: _read_error,
-    _MULTI: _read_multi,
 }
 
 
 def _read_rest(kind: int, value: Any) -> Any:
-    return _READERS[kind](value)
+    return _read_list(kind, value) if kind in _LISTS else _READERS[kind](value)

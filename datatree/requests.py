@@ -22,7 +22,7 @@ Formats, in jute's types (`datatree.jute`), by operation code:
    103 getEphemerals                              prefix string
    -10 createSession (made by the server)         timeout int (ms)
     11 ping, 107 whoAmI, -11 closeSession         nothing
-  1000 getChanges (ours)                          zxid long, part int, lineage buffer, prefix string, bytes int,
+  1000 getChanges (ours)                          zxid long, part int, history_id buffer, prefix string, bytes int,
                                                   wait int (ms)
 
     ACL = perms int, scheme string, id string
@@ -40,7 +40,7 @@ Deliberately not here: the request header and the replies (`zab.jute`), and whet
 (`datatree.prepare`).
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from struct import Struct
 from struct import error as StructError  # noqa: N812  (it is a class; the module only names it in lower case)
 from typing import Final, TypeAlias
@@ -51,6 +51,7 @@ from datatree.jute import JuteError, Reader, Writer
 from datatree.opcodes import MULTI_READS, MULTI_WRITES, OpCode
 
 __all__ = [
+    "ACL_ENTRIES_MAX",
     "OPEN_ACL",
     "WATCHING",
     "AddAuth",
@@ -72,6 +73,8 @@ __all__ = [
     "WireAcl",
     "acl_from",
     "decode",
+    "parts_of",
+    "watched_paths_of",
 ]
 
 # One ACL as it arrives: permission bits, scheme, id. Null texts are kept, since refusing them is INVALIDACL, not a
@@ -86,6 +89,9 @@ INT_LONG: Final = Struct(">iq")
 
 read_int: Final = INT.unpack_from
 
+ACL_ENTRIES_MAX: Final = 4096
+"""Of one list in a request; what a member accepts of them (`maxAclEntries`) is less."""
+
 _PART: Final = Struct(">i5s")
 _PART_OPEN: Final = b"\x00\xff\xff\xff\xff"
 _MULTI_END: Final = b"\xff\xff\xff\xff\x01\xff\xff\xff\xff"
@@ -96,10 +102,12 @@ def _acl_item(reader: Reader) -> WireAcl:
     return reader.int(), reader.string(), reader.string()
 
 
-def acl_from(reader: Reader) -> tuple[WireAcl, ...] | None:
-    """The vector<ACL> at the reader's position; None for a null vector."""
-    listed = reader.vector(_acl_item, item_bytes_min=12)
-    return None if listed is None else tuple(listed)
+def acl_from(reader: Reader, count_max: int | None = None) -> tuple[WireAcl, ...] | None:
+    """The vector<ACL> at the reader's position; None for a null vector. A longer one than `count_max` is no list."""
+    count = reader.count(item_bytes_min=12)
+    if count is not None and count_max is not None and count > count_max:
+        raise JuteError(f"{count} entries of an ACL, more than {count_max}, before offset {reader.offset}")
+    return None if count is None else tuple([_acl_item(reader) for _ in range(count)])
 
 
 def acl_to(writer: Writer, acl: Iterable[WireAcl] | None) -> None:
@@ -258,19 +266,19 @@ class SetWatches:
 class GetChanges:
     """What changed at the path `prefix` and below it after the position (zxid, part) of a history.
 
-    `lineage` is empty when the caller does not know it; `bytes_max` bounds the answer, `wait_ms` how long the server
+    `history_id` is empty when the caller does not know it; `bytes_max` bounds the answer, `wait_ms` how long the server
     may wait with it while there is nothing to tell.
     """
 
     zxid: int
     part: int
-    lineage: bytes
+    history_id: bytes
     prefix: bytes
     bytes_max: int
     wait_ms: int
 
     def encode(self) -> bytes:
-        writer = Writer().long(self.zxid).int(self.part).buffer(self.lineage).string(self.prefix)
+        writer = Writer().long(self.zxid).int(self.part).buffer(self.history_id).string(self.prefix)
         return writer.int(self.bytes_max).int(self.wait_ms).getvalue()
 
 
@@ -366,7 +374,7 @@ def _acl(buffer: bytes, at: int) -> tuple[tuple[WireAcl, ...] | None, int]:
     if at > len(buffer):
         raise JuteError(f"the buffer ends before the ACL at offset {at}")
     reader = Reader(buffer, at)
-    return acl_from(reader), reader.offset
+    return acl_from(reader, ACL_ENTRIES_MAX), reader.offset
 
 
 def _create(buffer: bytes, at: int) -> tuple[Body, int]:
@@ -466,6 +474,17 @@ def _watched_path(reader: Reader) -> bytes:
     return path
 
 
+def watched_paths_of(opcode: int, buffer: bytes, at: int = 0) -> Iterator[tuple[str, bytes, int]]:
+    """What setWatches, or setWatches2, asks for, one by one: the list (a field of `SetWatches`), the path, and the zxid
+    that the client saw last. Raises JuteError as `decode` does; what came before is right."""
+    reader = Reader(buffer, at)
+    zxid = reader.long()
+    lists = ("data", "exist", "child", "persistent", "recursive")
+    for name in lists if opcode == OpCode.SET_WATCHES2 else lists[:3]:
+        for _ in range(reader.count() or 0):
+            yield name, _watched_path(reader), zxid
+
+
 def _watched_paths(reader: Reader) -> tuple[bytes, ...]:
     return tuple(reader.vector(_watched_path) or ())
 
@@ -486,9 +505,9 @@ def _set_watches2(buffer: bytes, at: int) -> tuple[Body, int]:
 
 def _get_changes(buffer: bytes, at: int) -> tuple[Body, int]:
     reader = Reader(buffer, at)
-    zxid, part, lineage = reader.long(), reader.int(), reader.buffer() or b""
+    zxid, part, history_id = reader.long(), reader.int(), reader.buffer() or b""
     prefix = _watched_path(reader)
-    return GetChanges(zxid, part, lineage, prefix, reader.int(), reader.int()), reader.offset
+    return GetChanges(zxid, part, history_id, prefix, reader.int(), reader.int()), reader.offset
 
 
 def _create_session(buffer: bytes, at: int) -> tuple[Body, int]:
@@ -500,25 +519,36 @@ def _no_body(_buffer: bytes, at: int) -> tuple[Body, int]:
     return NoBody(), at
 
 
-def _parts(buffer: bytes, at: int, allowed: frozenset[OpCode]) -> tuple[Body, int]:
-    parts: list[tuple[int, Body]] = []
-    while True:
-        opcode, rest = _PART.unpack_from(buffer, at)
-        at += _PART_BYTES
-        if rest[0]:
-            return Multi(tuple(parts)), at
-        if opcode not in allowed:
-            raise JuteError(f"operation {opcode} may not stand in this multi, at offset {at - _PART_BYTES}")
-        body, at = DECODERS[opcode](buffer, at)
-        parts.append((opcode, body))
+def parts_of(opcode: int, buffer: bytes, at: int = 0) -> Iterator[tuple[int, "Body", int]]:
+    """The parts of a multi, or multiRead, one by one: opcode, body, and the offset after it. The last one has opcode 0
+    and no body. Raises JuteError as `decode` does; what came before is right."""
+    allowed = MULTI_WRITES if opcode == OpCode.MULTI else MULTI_READS
+    try:
+        while True:
+            kind, rest = _PART.unpack_from(buffer, at)
+            at += _PART_BYTES
+            if rest[0]:
+                yield 0, NoBody(), at
+                return
+            if kind not in allowed:
+                raise JuteError(f"operation {kind} may not stand in this multi, at offset {at - _PART_BYTES}")
+            body, at = DECODERS[kind](buffer, at)
+            yield kind, body, at
+    except (StructError, IndexError):
+        raise JuteError(f"a multi ends early, after {len(buffer)} bytes") from None
+
+
+def _parts(opcode: int, buffer: bytes, at: int) -> tuple[Body, int]:
+    *parts, (_, _, end) = parts_of(opcode, buffer, at)
+    return Multi(tuple([(kind, body) for kind, body, _ in parts])), end
 
 
 def _multi(buffer: bytes, at: int) -> tuple[Body, int]:
-    return _parts(buffer, at, MULTI_WRITES)
+    return _parts(OpCode.MULTI, buffer, at)
 
 
 def _multi_read(buffer: bytes, at: int) -> tuple[Body, int]:
-    return _parts(buffer, at, MULTI_READS)
+    return _parts(OpCode.MULTI_READ, buffer, at)
 
 
 # Plain ints as keys: a look-up by an int then compares by identity, by an enum member it would call __eq__.

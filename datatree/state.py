@@ -67,7 +67,7 @@ class TreeState:
         self.sessions: dict[int, int] = {}
         self.applied = 0
         self.children: dict[bytes, dict[bytes, None]] = {}
-        self.ephemerals: dict[int, set[bytes]] = {}
+        self.ephemerals: dict[int, dict[bytes, None]] = {}
         self.containers: set[bytes] = set()
         self.ttls: set[bytes] = set()
         self.quotas: dict[bytes, Quota] = {}
@@ -124,7 +124,7 @@ class TreeState:
     def own(self, path: bytes, owner: int) -> None:
         """The znode at `path` has come to be, with this stored owner."""
         if is_ephemeral(owner):
-            self.ephemerals.setdefault(owner, set()).add(path)
+            self.ephemerals.setdefault(owner, {})[path] = None
         elif owner == CONTAINER_OWNER:
             self.containers.add(path)
         else:
@@ -134,7 +134,7 @@ class TreeState:
         """The znode at `path`, with this stored owner, is gone."""
         if is_ephemeral(owner):
             paths = self.ephemerals[owner]
-            paths.remove(path)
+            del paths[path]
             if not paths:
                 del self.ephemerals[owner]
         elif owner == CONTAINER_OWNER:

@@ -22,13 +22,15 @@ Deliberately not here: reading in the name of a client (permissions, watches), w
 """
 
 import gc
-from typing import cast
+from collections.abc import Generator
+from typing import Final, cast
 from zlib import crc32
 
 from datatree.acl import OPEN, READ_ONLY
-from datatree.apply import ERROR, MULTI, OPERATIONS, SESSION_OPERATIONS, apply_multi
+from datatree.apply import ERROR, OPERATIONS, apply_multi, close_session, create_session
 from datatree.cursor import SnapshotCursor
 from datatree.digest import MASK, part, recompute, session_part
+from datatree.opcodes import OpCode
 from datatree.outcome import Outcome, PartResult, Trigger
 from datatree.past_acls import PastAcls
 from datatree.paths import CONFIG, QUOTA, RESERVED, ROOT, ZOOKEEPER, parent
@@ -38,6 +40,10 @@ from datatree.state import NO_CHILDREN, TreeState
 from datatree.znode import CHILDREN_AT, INT, STAT_LAYOUT, visible_cversion
 
 __all__ = ["DataTree", "Outcome", "TreeError"]
+
+_MULTI: Final = int(OpCode.MULTI)
+_CREATE_SESSION: Final = int(OpCode.CREATE_SESSION)
+_CLOSE_SESSION: Final = int(OpCode.CLOSE_SESSION)
 
 
 class TreeError(Exception):
@@ -88,23 +94,41 @@ class DataTree(TreeState):
     def apply(self, txn: Txn) -> Outcome:
         """Apply the next committed transaction. Its zxid must be above `applied`, which then becomes it."""
         assert txn.zxid > self.applied, f"transaction {txn.zxid:#x} after {self.applied:#x}"
+        operation = OPERATIONS.get(txn.type)
+        if operation is not None:
+            triggers: list[Trigger] = []
+            stat = operation(self, txn.zxid, txn.time, txn.path, txn.data, txn.number, txn.rest, triggers)
+            self.applied = txn.zxid
+            return Outcome(0, txn.path, stat, None, triggers)
+        steps = self.apply_in_slices(txn)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                outcome: Outcome = end.value
+                return outcome
+
+    def apply_in_slices(self, txn: Txn) -> Generator[None, None, Outcome]:
+        """The same, for a transaction that is no operation on one znode, as a generator that yields after each slice.
+        Until it ends the tree is between two states: nobody may read it, prepare against it, or begin a snapshot."""
+        assert txn.zxid > self.applied, f"transaction {txn.zxid:#x} after {self.applied:#x}"
         triggers: list[Trigger] = []
         results: list[PartResult] | None = None
-        stat: bytes | None = None
         error = 0
         kind = txn.type
-        operation = OPERATIONS.get(kind)
-        if operation is not None:
-            stat = operation(self, txn.zxid, txn.time, txn.path, txn.data, txn.number, txn.rest, triggers)
-        elif kind == ERROR:
+        if kind == ERROR:
             error = txn.number
-        elif kind == MULTI:
-            results = apply_multi(self, txn, triggers)
+        elif kind == _MULTI:
+            results = []
+            yield from apply_multi(self, txn, triggers, results)
+        elif kind == _CLOSE_SESSION:
+            yield from close_session(self, txn, triggers)
         else:
-            SESSION_OPERATIONS[kind](self, txn, triggers)
+            assert kind == _CREATE_SESSION, f"a transaction of type {kind}"
+            create_session(self, txn)
         # Only now: whoever reads `applied` may rely on the whole transaction, all parts of a multi included.
         self.applied = txn.zxid
-        return Outcome(error, txn.path, stat, results, triggers)
+        return Outcome(error, txn.path, None, results, triggers)
 
     def begin_snapshot(self) -> SnapshotCursor:
         """A cursor over the tree as it is now. One at a time; `close` it when it is done or given up."""

@@ -34,7 +34,7 @@ Deliberately not here: when events are put into a connection's output (`zab.memb
 the client's own tables.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, Protocol, TypeAlias
 
 from datatree.errors import ErrorCode
@@ -49,7 +49,7 @@ from datatree.outcome import (
 )
 from datatree.paths import ROOT
 from datatree.record import AclList
-from datatree.requests import SetWatches
+from datatree.slices import TOLD as SLICE
 from datatree.znode import STAT, STAT_LAYOUT, Znode
 
 __all__ = ["Connection", "Event", "Told", "WatchTable", "Znodes"]
@@ -65,6 +65,8 @@ MayRead: TypeAlias = Callable[[Connection, AclList], bool]
 # Tables, as indexes.
 _DATA, _CHILD, _PERSISTENT, _RECURSIVE = range(4)
 _TABLES_COUNT: Final = 4
+# Of the tables for data, those that come before each of them.
+_BEFORE: Final[Mapping[int, tuple[int, ...]]] = {_DATA: (), _PERSISTENT: (_DATA,), _RECURSIVE: (_DATA, _PERSISTENT)}
 
 # addWatch's modes.
 _MODES: Final[Mapping[int, int]] = {0: _PERSISTENT, 1: _RECURSIVE}
@@ -83,6 +85,9 @@ _PZXID: Final = 10
 # Connections in the order in which they came; only the keys matter.
 _Watchers: TypeAlias = dict[Connection, None]
 _Table: TypeAlias = dict[bytes, _Watchers]
+# A table, its one-shot watchers of a path, which are consumed, and those that stay.
+_Fired: TypeAlias = tuple[int, _Watchers, _Watchers]
+_NOBODY: Final[_Watchers] = {}
 
 
 class Znodes(Protocol):
@@ -137,40 +142,29 @@ class WatchTable:
         self._add(table, connection, path)
         return True
 
-    def set_watches(self, connection: Connection, request: SetWatches, znodes: Znodes) -> list[Event]:
-        """setWatches, setWatches2: registers again what a client watched on its previous connection.
+    def set_again(self, connection: Connection, kind: str, path: bytes, zxid: int, znodes: Znodes) -> int:
+        """setWatches, setWatches2: watch a path again that a client watched on its previous connection, when it had
+        seen `zxid`. `kind` is the list that the path stands in.
 
-        What changed since `request.zxid` is not registered: its event comes out instead, to be sent with zxid -1. An
-        empty path is an alias of the root, as in reads.
-        """
-        events: list[Event] = []
-        for path in request.data:
-            znode = znodes.get(path or ROOT)
-            if znode is None:
-                events.append((NODE_DELETED, path))
-            elif _stat_field(znode, _MZXID) > request.zxid:
-                events.append((NODE_DATA_CHANGED, path))
-            else:
-                self._add(_DATA, connection, path)
-        for path in request.exist:
-            if znodes.get(path or ROOT) is not None:
-                events.append((NODE_CREATED, path))
-            else:
-                self._add(_DATA, connection, path)
-        for path in request.child:
-            znode = znodes.get(path or ROOT)
-            if znode is None:
-                events.append((NODE_DELETED, path))
-            elif _stat_field(znode, _PZXID) > request.zxid:
-                events.append((NODE_CHILDREN_CHANGED, path))
-            else:
-                self._add(_CHILD, connection, path)
-        # Changes that these missed are not made up for: there is no telling how many there were.
-        for path in request.persistent or ():
-            self._add(_PERSISTENT, connection, path)
-        for path in request.recursive:
-            self._add(_RECURSIVE, connection, path)
-        return events
+        What changed since then is not watched: the type of its event is returned, to be sent with zxid -1; else 0. An
+        empty path is an alias of the root, as in reads."""
+        if kind == "persistent" or kind == "recursive":
+            # Changes that these missed are not made up for: there is no telling how many there were.
+            self._add(_PERSISTENT if kind == "persistent" else _RECURSIVE, connection, path)
+            return 0
+        znode = znodes.get(path or ROOT)
+        if kind == "exist":
+            if znode is not None:
+                return NODE_CREATED
+            self._add(_DATA, connection, path)
+            return 0
+        if znode is None:
+            return NODE_DELETED
+        is_child = kind == "child"
+        if _stat_field(znode, _PZXID if is_child else _MZXID) > zxid:
+            return NODE_CHILDREN_CHANGED if is_child else NODE_DATA_CHANGED
+        self._add(_CHILD if is_child else _DATA, connection, path)
+        return 0
 
     def check(self, connection: Connection, path: bytes, kind: int) -> ErrorCode:
         """checkWatches: OK, NOWATCHER, or MARSHALLINGERROR for an unknown type of watcher."""
@@ -205,79 +199,93 @@ class WatchTable:
 
     # Events.
 
-    def trigger(self, trigger: Trigger, may_read: MayRead | None = None) -> list[Told]:
+    def trigger(self, trigger: Trigger, may_read: MayRead | None = None) -> Iterable[Told]:
         """Who is told of one trigger: (connection, event type, path), in order. One-shot watches are consumed.
 
         `may_read(connection, acl)` decides who may know; it is not asked about the open ACL. None: everybody may.
+
+        Where many watch, what is returned comes bit by bit: nothing else may be asked of the table until it has ended.
         """
         if not self.total_count:
-            return []
+            return ()
         kind, path, event_type, acl = trigger
         if kind == DATA:
-            told = self._fire_data(path)
+            fired = [self._fire(_DATA, path), *self._fire_above(path)]
         elif kind == DELETE:
-            told = self._fire_data(path)
-            told.update(self._fire(_CHILD, path))
+            fired = [self._fire(_DATA, path), *self._fire_above(path), self._fire(_CHILD, path)]
         else:
-            told = self._fire(_CHILD, path)
-        if acl is None or may_read is None:
-            return [(connection, event_type, path) for connection in told]
-        return [(connection, event_type, path) for connection in told if may_read(connection, acl)]
+            fired = [self._fire(_CHILD, path)]
+        count = sum(len(taken) + len(kept) for _, taken, kept in fired)
+        if not count:
+            return ()
+        told = self._tell(fired, path, event_type, acl, may_read)
+        return told if count > SLICE else list(told)
 
-    def _fire_data(self, path: bytes) -> _Watchers:
-        told = self._fire(_DATA, path)
+    def _fire(self, table: int, path: bytes) -> _Fired:
+        """The one-shot watchers of the path, which are taken out of their table, and its persistent ones."""
+        return table, self._tables[table].pop(path, _NOBODY), self._tables[_PERSISTENT].get(path, _NOBODY)
+
+    def _fire_above(self, path: bytes) -> Iterator[_Fired]:
         recursive = self._tables[_RECURSIVE]
         if recursive:
             for above in _upwards(path):
                 watchers = recursive.get(above)
                 if watchers is not None:
-                    told.update(watchers)
-        return told
+                    yield _RECURSIVE, _NOBODY, watchers
 
-    def _fire(self, table: int, path: bytes) -> _Watchers:
-        """Takes the one-shot watchers of the path, and adds its persistent ones."""
-        told = self._tables[table].pop(path, None)
-        if told is None:
-            told = {}
-        for connection in told:
-            holding = self._holdings[connection]
-            holding.paths[table].remove(path)
-            self._uncount(connection, holding)
-        watchers = self._tables[_PERSISTENT].get(path)
-        if watchers is not None:
-            told.update(watchers)
-        return told
+    def _tell(
+        self, fired: Iterable[_Fired], path: bytes, event_type: int, acl: AclList, may_read: MayRead | None
+    ) -> Iterator[Told]:
+        """Each of them once."""
+        told: _Watchers = {}
+        is_open = acl is None or may_read is None
+        for table, taken, kept in fired:
+            for watchers in (taken, kept):
+                for connection in watchers:
+                    if watchers is taken:
+                        self._consume(table, connection, path)
+                    if connection not in told:
+                        told[connection] = None
+                        if is_open or (may_read is not None and may_read(connection, acl)):
+                            yield connection, event_type, path
+
+    def _consume(self, table: int, connection: Connection, path: bytes) -> None:
+        """The other side of a one-shot watch that is out of its table."""
+        holding = self._holdings[connection]
+        holding.paths[table].remove(path)
+        self._uncount(connection, holding)
 
     # Counts, for metrics and the four-letter words.
 
-    @property
-    def path_count(self) -> int:
-        """Paths with any watch for data, as ZooKeeper's `wchs` counts them."""
-        return len(self._data_paths())
+    def holders(self) -> list[Connection]:
+        """Connections with any watch, as they are now."""
+        return list(self._holdings)
 
-    def summary(self) -> tuple[int, int, int]:
-        """`wchs`: connections with a watch for data, paths that they watch, and those watches in total."""
-        holders = [holding for holding in self._holdings.values() if holding.count > len(holding.paths[_CHILD])]
-        watches_count = sum(holding.count - len(holding.paths[_CHILD]) for holding in holders)
-        return len(holders), self.path_count, watches_count
+    def data_paths_of(self, connection: Connection) -> list[bytes]:
+        """`wchc`: the paths of its watches for data."""
+        holding = self._holdings.get(connection)
+        if holding is None:
+            return []
+        return [*(holding.paths[_DATA] | holding.paths[_PERSISTENT] | holding.paths[_RECURSIVE])]
 
-    def by_connection(self) -> Iterator[tuple[Connection, list[bytes]]]:
-        """`wchc`: each connection with the paths of its watches for data."""
-        for connection, holding in self._holdings.items():
-            paths = holding.paths[_DATA] | holding.paths[_PERSISTENT] | holding.paths[_RECURSIVE]
-            if paths:
-                yield connection, sorted(paths)
+    def data_watches_count(self, connection: Connection) -> int:
+        """`wchs`: its watches for data."""
+        holding = self._holdings.get(connection)
+        return 0 if holding is None else holding.count - len(holding.paths[_CHILD])
 
-    def by_path(self) -> Iterator[tuple[bytes, list[Connection]]]:
-        """`wchp`: each path with the connections that watch its data."""
-        for path in sorted(self._data_paths()):
-            watchers: _Watchers = {}
-            for table in (_DATA, _PERSISTENT, _RECURSIVE):
-                watchers.update(self._tables[table].get(path, {}))
-            yield path, list(watchers)
+    def data_paths(self) -> Iterator[bytes]:
+        """`wchp`, `wchs`: paths with any watch for data, each once, unless a table changes meanwhile."""
+        for table in (_DATA, _PERSISTENT, _RECURSIVE):
+            for path in list(self._tables[table]):
+                if not any(path in self._tables[other] for other in _BEFORE[table]):
+                    yield path
 
-    def _data_paths(self) -> set[bytes]:
-        return {*self._tables[_DATA], *self._tables[_PERSISTENT], *self._tables[_RECURSIVE]}
+    def data_watchers(self, path: bytes) -> list[Connection]:
+        """`wchp`: the connections that watch the data of a path."""
+        watchers: _Watchers = {}
+        for table in (_DATA, _PERSISTENT, _RECURSIVE):
+            watchers.update(self._tables[table].get(path, {}))
+        return list(watchers)
 
     # The two sides of a watch.
 

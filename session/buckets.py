@@ -19,6 +19,7 @@ Invariants:
 """
 
 from collections.abc import Hashable, Iterator
+from itertools import islice
 from typing import Generic, TypeVar
 
 from sortedcontainers import SortedDict
@@ -75,15 +76,20 @@ class ExpirationBuckets(Generic[IdType]):
         if due is not None:
             self._leave(id_, due)
 
-    def expire(self, now: int) -> list[IdType]:
-        """The ids of the pointer's bucket, which are forgotten, if its time has come; at most one bucket a call."""
+    def expire(self, now: int, count_max: int) -> list[IdType]:
+        """Ids of the pointer's bucket, which are forgotten, if its time has come; at most one bucket a call, and so
+        many ids. What is left comes with the next calls."""
         if now < self.next_due:
             return []
-        bucket = self._buckets.pop(self.next_due, {})
-        self.next_due += self.interval_ms
-        for id_ in bucket:
+        bucket = self._buckets.get(self.next_due, {})
+        expired = list(islice(bucket, count_max))
+        for id_ in expired:
+            del bucket[id_]
             del self._bucket_of[id_]
-        return list(bucket)
+        if not bucket:
+            self._buckets.pop(self.next_due, None)
+            self.next_due += self.interval_ms
+        return expired
 
     def sets(self) -> Iterator[tuple[int, list[IdType]]]:
         """Each bucket's time with its ids, in order; for the `dump` command."""

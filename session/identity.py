@@ -13,12 +13,14 @@ Top bytes 80 and ff are never used: a stored owner with these marks a container 
 use 00, which no other server has. Two of them in one ensemble may at worst make the same id; the later one is refused
 as above.
 
-The password is BLAKE2b-128 of the id (8 bytes, big-endian), keyed with a key that is made of the ensemble's lineage id.
-So every member can check it, nothing is stored, and a password of another ensemble does not fit.
+The password is BLAKE2b-128 of the id (8 bytes, big-endian), keyed with a key that the members of the ensemble share. So
+every member can check it, nothing of it is stored, and a password of another ensemble does not fit.
 
-Deliberately not here: the clock, and whether the session of an id is alive (`session.tracker`).
+Deliberately not here: the clock, the keys (`zab.session_keys`), and whether the session of an id is alive
+(`session.tracker`).
 """
 
+from collections.abc import Sequence
 from hashlib import blake2b
 from hmac import compare_digest
 from typing import Final, NewType
@@ -28,7 +30,6 @@ __all__ = [
     "PASSWORD_BYTES",
     "SessionId",
     "SessionIds",
-    "key_of",
     "negotiate",
     "password",
     "valid_password",
@@ -44,10 +45,8 @@ NO_SESSION: Final = SessionId(0)
 """In a handshake the wish for a new session; in a transaction the ensemble itself."""
 
 PASSWORD_BYTES: Final = 16
-LINEAGE_BYTES: Final = 16
 
 _KEY_BYTES: Final = 32
-_PERSON: Final = b"zab session key"
 _LOW_MASK: Final = (1 << 56) - 1
 _TIME_MASK: Final = (1 << 40) - 1
 # Marks of a container and of a TTL znode in the top byte of a stored owner.
@@ -74,21 +73,17 @@ class SessionIds:
         return SessionId(unsigned - (1 << 64) if self._top & 0x80 else unsigned)
 
 
-def key_of(lineage: bytes) -> bytes:
-    """The key of all passwords of the ensemble with this lineage id (16 bytes)."""
-    assert len(lineage) == LINEAGE_BYTES
-    return blake2b(lineage, digest_size=_KEY_BYTES, person=_PERSON).digest()
-
-
 def password(key: bytes, session: SessionId) -> bytes:
-    """The 16 bytes that prove that a client was given this session. `key` is what `key_of` returned."""
+    """The 16 bytes that prove that a client was given this session. A key has 32 bytes."""
     assert len(key) == _KEY_BYTES
     return blake2b(session.to_bytes(8, "big", signed=True), digest_size=PASSWORD_BYTES, key=key).digest()
 
 
-def valid_password(key: bytes, session: SessionId, offered: bytes) -> bool:
-    """Whether the client may attach to the session. No password opens session 0."""
-    return session != NO_SESSION and compare_digest(password(key, session), offered)
+def valid_password(keys: Sequence[bytes], session: SessionId, offered: bytes) -> bool:
+    """Whether the client may attach to the session: the password was made with one of the keys. No password opens
+    session 0."""
+    fits = [compare_digest(password(key, session), offered) for key in keys]
+    return session != NO_SESSION and any(fits)
 
 
 def negotiate(timeout_ms: int, least_ms: int, most_ms: int) -> int:

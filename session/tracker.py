@@ -35,6 +35,10 @@ from session.identity import SessionId
 __all__ = ["Admission", "SessionTracker", "TouchTable"]
 
 
+EXPIRED_COUNT_MAX = 2_000
+"""In one call: what else is due comes with the next one."""
+
+
 class Admission(Enum):
     """Whether a request of a session may go on."""
 
@@ -104,9 +108,10 @@ class SessionTracker:
         return True
 
     def expired(self, now: int) -> list[SessionId]:
-        """The sessions that are due, each once; they are closing from now on. To be called last in a turn."""
+        """The sessions that are due, each once, `EXPIRED_COUNT_MAX` at most; they are closing from now on. To be called
+        last in a turn."""
         self._advance(now)
-        due = self._buckets.expire(self._clock)
+        due = self._buckets.expire(self._clock, EXPIRED_COUNT_MAX)
         for id_ in due:
             tracked = self._sessions[id_]
             assert not tracked.is_closing

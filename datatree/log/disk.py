@@ -9,7 +9,13 @@ after one the file that it happened on is not to be trusted: the kernel may have
 sync proves nothing. Not here: any retry.
 """
 
+import errno
 from typing import Protocol
+
+
+def is_full(error: OSError) -> bool:
+    """Whether that was for want of room: nothing else is wrong with the disk."""
+    return error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 class File(Protocol):

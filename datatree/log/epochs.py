@@ -3,12 +3,13 @@ r"""The small durable records of a member: what it promised, whom it belongs to,
     version-1/acceptedEpoch   the last epoch that it accepted (LEADERINFO), at least currentEpoch
     version-1/currentEpoch    the last epoch whose leader it acknowledged (NEWLEADER)
     version-1/member          written last, before the first ACK of NEWLEADER: it holds a synchronized history
+    version-1/sessionKeys     what the passwords of sessions are made with (`datatree.log.session_keys`)
     version-1/committed       the high-water mark that it knows, for readers of an idle log
     initialize                empty, made by the operator: this member never had data
 
-The first three are text, replaced as a whole and durable when saved. Without all three valid, a member is amnesiac: it
-does not count for election or epoch until a leader has synchronized it. A checksum that does not match is the same as
-no file: a promise that cannot be read must not be guessed.
+All but the last are text, replaced as a whole and durable when saved. Without the first three valid, a member is
+amnesiac: it does not count for election or epoch until a leader has synchronized it. A checksum that does not match is
+the same as no file: a promise that cannot be read must not be guessed.
 
     acceptedEpoch, currentEpoch   <epoch, decimal>\n<checksum>\n
     member                        <lineage, 32 hex digits> <server id, decimal>[ founder]\n<checksum>\n
@@ -59,12 +60,14 @@ class MemberRecord:
     """Forced recovery made the lineage here, out of what this member had."""
 
 
-def _save(disk: Disk, name: str, line: str) -> None:
+def save_record(disk: Disk, name: str, line: str) -> None:
+    """Replace a record of one line, durably."""
     checksum = crc32(f"{name} {line}".encode())
     disk.replace(f"{DIRECTORY}/{name}", f"{line}\n{checksum:08x}\n".encode())
 
 
-def _load(disk: Disk, name: str) -> str | None:
+def load_record(disk: Disk, name: str) -> str | None:
+    """Its line, or None when it is missing or unreadable."""
     path = f"{DIRECTORY}/{name}"
     if not disk.exists(path):
         return None
@@ -80,13 +83,13 @@ def save_epochs(disk: Disk, accepted: int, current: int) -> None:
     rewritten."""
     assert 0 <= current <= accepted
     for name, epoch in ((ACCEPTED_EPOCH, accepted), (CURRENT_EPOCH, current)):
-        if _load(disk, name) != str(epoch):
-            _save(disk, name, str(epoch))
+        if load_record(disk, name) != str(epoch):
+            save_record(disk, name, str(epoch))
 
 
 def load_epochs(disk: Disk) -> tuple[int, int] | None:
     """(acceptedEpoch, currentEpoch), or None when either is missing, unreadable, or they cannot both be true."""
-    lines = _load(disk, ACCEPTED_EPOCH), _load(disk, CURRENT_EPOCH)
+    lines = load_record(disk, ACCEPTED_EPOCH), load_record(disk, CURRENT_EPOCH)
     if lines[0] is None or lines[1] is None or not (lines[0].isdecimal() and lines[1].isdecimal()):
         return None
     accepted, current = int(lines[0]), int(lines[1])
@@ -96,12 +99,12 @@ def load_epochs(disk: Disk) -> tuple[int, int] | None:
 def save_member(disk: Disk, member: MemberRecord) -> None:
     """Make it durable that this member is synchronized."""
     assert len(member.lineage) == LINEAGE_BYTES
-    _save(disk, MEMBER, f"{member.lineage.hex()} {member.server_id}{_FOUNDER if member.founder else ''}")
+    save_record(disk, MEMBER, f"{member.lineage.hex()} {member.server_id}{_FOUNDER if member.founder else ''}")
 
 
 def load_member(disk: Disk) -> MemberRecord | None:
     """The member record, or None when it is missing or unreadable."""
-    line = _load(disk, MEMBER)
+    line = load_record(disk, MEMBER)
     if line is None:
         return None
     lineage, _, server_id = line.removesuffix(_FOUNDER).partition(" ")

@@ -48,7 +48,7 @@ from zlib import crc32
 from attrs import define, field
 
 from datatree.log.batch import HEADER_BYTES, LINEAGE_BYTES, Batch, BatchError, Position, parse
-from datatree.log.disk import Disk
+from datatree.log.disk import Disk, is_full
 from datatree.log.epochs import DIRECTORY
 from datatree.log.frame import FRAME_HEADER_BYTES, MAGIC, Bad, read_header, scan, seed_of
 
@@ -276,14 +276,21 @@ class Segment:
         return crc32(disk.read(self.path, 0, _HEAD.size))
 
     def write_index(self, disk: Disk, index: Index) -> None:
-        """Write the sidecar; not synced, its checksums tell."""
+        """Write the sidecar; not synced, its checksums tell. On a full disk there is none: it can be made again."""
         index.end = self.end
         path = index_path(self.path)
         if disk.exists(path):
             disk.remove(path)
-        file = disk.open_append(path, create=True)
-        file.write(index.pack(self._header_checksum(disk)))
-        file.close()
+        data = index.pack(self._header_checksum(disk))
+        try:
+            file = disk.open_append(path, create=True)
+            file.write(data)
+            file.close()
+        except OSError as error:
+            if not is_full(error):
+                raise
+            if disk.exists(path):
+                disk.remove(path)
 
 
 def iterate(

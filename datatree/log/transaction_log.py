@@ -42,6 +42,8 @@ from datatree.log.zxid import BEFORE_ALL, Zxid
 SEGMENT_BYTES = 64 << 20
 """How large a file grows before the next one begins, and how much is preallocated: ZooKeeper's preAllocSize."""
 SPARE = f"{DIRECTORY}/log.spare"
+RESERVE = f"{DIRECTORY}/log.reserve"
+"""Holds room on the disk of the log; it has nothing in it. Whoever writes the log says when it goes."""
 
 
 class LogFailedError(Exception):
@@ -194,9 +196,10 @@ class TransactionLog:
         self.roll()
         self._sound = False
 
-    def preallocate(self) -> None:
-        """Allocate the next file ahead, so that `append` need not. Not for the log's thread: it takes its time."""
-        if not self._has_spare:
+    def preallocate(self, room_bytes: int = 0) -> None:
+        """Allocate the next file ahead, so that `append` need not, unless less room than this were left. Not for the
+        log's thread: it takes its time."""
+        if not self._has_spare and self.disk.free_bytes() >= self.segment_bytes + room_bytes:
             self.disk.preallocate(SPARE, self.segment_bytes)
             self._has_spare = True
 

@@ -2,9 +2,9 @@
 
     begin_history(disk, tree, zxid, lineage, server_id)
 
-writes version-1/snapshot.<zxid>, then acceptedEpoch and currentEpoch, then the member's record, each durably. The chain
-begins with the lineage, the zxid and the tree's digest, so the snapshot says of itself that it is a beginning
-(`datatree.recovery.recover.Recovered.beginning`).
+writes version-1/snapshot.<zxid>, then acceptedEpoch and currentEpoch, sessionKeys without a key, and the member's
+record, each durably. The chain begins with the lineage, the zxid and the tree's digest, so the snapshot says of itself
+that it is a beginning (`datatree.recovery.recover.Recovered.beginning`).
 
 Invariants: the epoch of `zxid` is over, so that the first leader begins the one after; the record comes last, so that a
 directory without it does not count.
@@ -16,6 +16,7 @@ and the pipeline have them (`zab.pipeline.state.snapshot_output`).
 from datatree.log.batch import imported
 from datatree.log.disk import Disk
 from datatree.log.epochs import MemberRecord, save_epochs, save_member
+from datatree.log.session_keys import save_session_keys
 from datatree.log.zxid import Zxid
 from datatree.snapshot import SnapshotWriter
 from datatree.tree import DataTree
@@ -32,5 +33,6 @@ def begin_history(disk: Disk, tree: DataTree, zxid: int, lineage: bytes, server_
     writer.write()
     epoch = zxid >> 32
     save_epochs(disk, epoch, epoch)
+    save_session_keys(disk, lineage, [])
     save_member(disk, MemberRecord(lineage, server_id, founder=True))
     return writer.path

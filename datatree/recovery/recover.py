@@ -9,7 +9,8 @@
 3. Batches up to the highest high-water mark found (in any batch, in `committed`, or the snapshot itself) are applied,
    no others (A3 committed tree). The rest is `pending` until a leader's mark covers it.
 4. What was written after the last sync mark reads fine from the page cache and may be gone with the next power cut: it
-   is copied into a file of its own and synced before it counts (C1 failed syncs).
+   is copied into a file of its own and synced before it counts (C1 failed syncs). Where the disk is full, it is written
+   again in its own place: a start needs no free byte.
 5. The operator's file `initialize` is taken away; it counts where nothing contradicts it.
 
 What is not as it should be is one of these (C2 torn or damaged):
@@ -30,7 +31,7 @@ from attrs import define, field
 
 from datatree.log.aside import set_aside
 from datatree.log.batch import CHAIN_BYTES, Batch, Position, follows, genesis, imported
-from datatree.log.disk import Disk
+from datatree.log.disk import Disk, is_full
 from datatree.log.epochs import (
     COMMITTED,
     DIRECTORY,
@@ -51,7 +52,14 @@ from datatree.log.segment import (
     log_path,
     read_segment_header,
 )
-from datatree.log.transaction_log import SPARE, LogContents, write_segment
+from datatree.log.session_keys import (
+    NamedKey,
+    forget_session_keys,
+    has_damaged_session_keys,
+    lineage_key,
+    load_session_keys,
+)
+from datatree.log.transaction_log import RESERVE, SPARE, LogContents, write_segment
 from datatree.log.zxid import BEFORE_ALL, Zxid
 from datatree.record import RecordError
 from datatree.recovery.replay import Replay
@@ -99,13 +107,15 @@ class Recovered:
     epochs: tuple[int, int] | None
     """acceptedEpoch and currentEpoch, or None when they are not there or not valid."""
     amnesiac: bool
-    """No valid member record of this server, or no valid epoch files."""
+    """No valid member record of this server, or no valid epoch files, or keys of sessions that cannot be read."""
     marked: bool
     """It holds nothing, and the operator left the file `initialize`: it never did."""
     beginning: int = 0
     """The zxid of the snapshot, if that is what its lineage began with after a restore or a forced recovery; else 0."""
     founder: bool = False
     """Forced recovery made the lineage here: nobody had it before."""
+    session_keys: list[NamedKey] = field(factory=list)
+    """Those of the lineage, the one in use first."""
     damage: list[Damage] = field(factory=list)
     """Not empty: the history may be neither continued nor voted with."""
     problems: list[Damage] = field(factory=list)
@@ -161,9 +171,12 @@ def recover(disk: Disk, server_id: int | None = None, *, recent_bytes: int = REC
     if not run.damage:
         run.settle()  # `recovered` has the same list of log files
     recovered.marked = run.take_marker(is_known=load_member(disk) is not None)
-    if recovered.epochs is None and not run.damage:
-        # Else it would be a member as soon as it has written epochs, which is before it is one (B1 member record).
+    is_damaged = has_damaged_session_keys(disk)
+    if (recovered.epochs is None or is_damaged) and not run.damage:
+        # Else it would be a member as soon as it has written them, which is before it is one (B1 member record).
         forget_member(disk)
+    if is_damaged and not run.damage:
+        forget_session_keys(disk)
     return recovered
 
 
@@ -190,16 +203,25 @@ def _read(disk: Disk, server_id: int | None, recent_bytes: int) -> "tuple[Recove
         log=LogContents(run.lineage, run.segments, replay.last, replay.mark, bool(run.damage)),
         snapshot_zxid=run.start[0],
         epochs=epochs,
-        amnesiac=not known or epochs is None,
+        amnesiac=not known or epochs is None or has_damaged_session_keys(disk),
         marked=False,
         damage=run.damage,
         problems=run.problems,
         proven_zxid=max(run.proven_zxid, replay.last[0]),
         beginning=run.beginning,
         founder=member is not None and member.founder,
+        session_keys=_session_keys(disk, run.lineage, replay.last[0]),
         mismatch_zxid=replay.mismatch_zxid,
     )
     return recovered, run
+
+
+def _session_keys(disk: Disk, lineage: bytes, last: int) -> list[NamedKey]:
+    """Without the file, the key that was in use before there were others."""
+    keys = load_session_keys(disk, lineage)
+    if keys is None:
+        return [lineage_key(lineage)] if last > BEFORE_ALL and not has_damaged_session_keys(disk) else []
+    return keys
 
 
 def _remove_leftovers(disk: Disk) -> None:
@@ -465,21 +487,49 @@ class _Recovery:
         if not self.segments or self._newest is None:
             return
         newest = self.segments[-1]
+        self._cut_torn(newest)
         if self._unsynced:
-            header = SegmentHeader(self.lineage, self._synced_last, self._unsynced[0].first)
-            copy = write_segment(self.disk, header, self._unsynced)
-            self.segments.append(copy)
-            if copy.path == newest.path:
-                self.segments.remove(newest)
+            copy = self._copy_unsynced()
+            if copy is None:
+                self._write_again(newest, self._newest.synced)
+            elif copy.path == newest.path:
+                self.segments[-1:] = [copy]
                 return
-            newest.end, newest.last = self._newest.synced, self._synced_last
-            self._newest_index.cut(newest.end)
-            newest.index = self._newest_index.sparse()
-        if self.disk.size(newest.path) > newest.end:
-            self.disk.truncate(newest.path, newest.end)
+            else:
+                self.segments.append(copy)
+                newest.end, newest.last = self._newest.synced, self._synced_last
+                self._newest_index.cut(newest.end)
+                newest.index = self._newest_index.sparse()
+                self._cut_torn(newest)
         self._newest_index.end = newest.end
         if newest.stored_index(self.disk) != self._newest_index:
             newest.write_index(self.disk, self._newest_index)
+
+    def _cut_torn(self, segment: Segment) -> None:
+        """Before anything is written: on a full disk it may be all the room there is."""
+        if self.disk.size(segment.path) > segment.end:
+            self.disk.truncate(segment.path, segment.end)
+
+    def _copy_unsynced(self) -> Segment | None:
+        """What was written after the sync mark in a file of its own; None when the disk has no room for it."""
+        header = SegmentHeader(self.lineage, self._synced_last, self._unsynced[0].first)
+        try:
+            return write_segment(self.disk, header, self._unsynced)
+        except OSError as error:
+            if not is_full(error):
+                raise
+        _remove_leftovers(self.disk)
+        return None
+
+    def _write_again(self, segment: Segment, synced: int) -> None:
+        """The same bytes in their own place, which takes no room, and synced."""
+        data = self.disk.read(segment.path, synced, segment.end - synced)
+        file = self.disk.open_append(segment.path, create=False, offset=synced)
+        file.write(data)
+        file.sync()
+        file.close()
+        reason = "the disk has no room for a copy of what was not known to be synced"
+        self.problems.append(Damage(segment.path, synced, reason, "it is written again in its place"))
 
     # 5. What the operator says.
 
@@ -488,7 +538,8 @@ class _Recovery:
         history, and none that was set aside."""
         if not take_marker(self.disk):
             return False
-        had_data = is_known or any(name.startswith(("log.", "snapshot.")) for name in self.disk.list(DIRECTORY))
+        names = [name for name in self.disk.list(DIRECTORY) if f"{DIRECTORY}/{name}" != RESERVE]
+        had_data = is_known or any(name.startswith(("log.", "snapshot.")) for name in names)
         if had_data:
             reason = "it says that this member never had data, but it has, or had"
             self.problems.append(Damage(INITIALIZE, 0, reason, "removed, and it counts for nothing"))

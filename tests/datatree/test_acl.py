@@ -1,7 +1,10 @@
 """Access control lists: fix-up, permissions, the table of lists."""
 
+from ipaddress import ip_address, ip_network
+
 import pytest
 
+from datatree import acl as module
 from datatree.acl import (
     ADMIN,
     ALL,
@@ -11,6 +14,7 @@ from datatree.acl import (
     WRITE,
     AclList,
     AclTable,
+    Entries,
     Identity,
     acl_checksum,
     digest_identity,
@@ -141,6 +145,45 @@ class TestPermits:
     )
     def test_table(self, acl: AclList, mask: int, identities: tuple[Identity, ...], granted: bool) -> None:
         assert permits(acl, mask, identities) is granted
+
+
+def test_check_reads_no_entry_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever may create znodes with long lists, and asks for them again and again, costs nobody his time."""
+    parsed = []
+    monkeypatch.setattr(module, "ip_network", lambda *given, **how: parsed.append(given) or ip_network(*given, **how))
+    monkeypatch.setattr(module, "ip_address", lambda given: parsed.append(given) or ip_address(given))
+    acl = fix_up(tuple((READ, b"ip", b"10.%d.0.0/16" % number) for number in range(256)), ())
+    parsed.clear()
+    for _ in range(1000):
+        assert permits(acl, READ, [(b"ip", b"10.255.3.4")])
+        assert not permits(acl, READ, [(b"ip", b"11.255.3.4")])
+    assert len(parsed) == 256 + 2
+
+
+def test_what_a_list_remembers_of_addresses_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "ADDRESSES_MAX", 10)
+    acl = fix_up(((READ, b"ip", b"10.0.0.0/8"),), ())
+    assert isinstance(acl, Entries)
+    for number in range(256):
+        assert permits(acl, READ, [(b"ip", b"10.0.0.%d" % number)])
+        assert not permits(acl, READ, [(b"ip", b"11.0.0.%d" % number)])
+        assert len(acl.grants._of_address) <= 10
+
+
+@pytest.mark.parametrize("count", [256, 257])
+def test_list_has_so_many_entries_at_most(count: int) -> None:
+    acl = tuple((READ, b"digest", b"%d:x" % number) for number in range(count))
+    if count == 256:
+        assert fix_up(acl, ()) == acl
+    else:
+        with pytest.raises(Refused) as refused:
+            fix_up(acl, ())
+        assert refused.value.code == ErrorCode.INVALIDACL
+        assert fix_up(acl, (), count_max=257) == acl
+    many = [(b"digest", b"%d:x" % number) for number in range(count)]
+    if count > 256:
+        with pytest.raises(Refused):
+            fix_up(((READ, b"auth", b""),), many)
 
 
 def test_masking_hides_hashes_and_nothing_else() -> None:

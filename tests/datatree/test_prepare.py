@@ -7,6 +7,7 @@ import pytest
 from datatree.acl import digest_identity
 from datatree.errors import ErrorCode as E
 from datatree.opcodes import OpCode
+from datatree.outstanding import Outstanding
 from datatree.prepare import Prepare, PrepareSettings, WriteRequest
 from datatree.record import Txn
 from datatree.requests import (
@@ -396,7 +397,7 @@ class TestSessions:
         assert leader(OpCode.CLOSE_SESSION, NoBody()).rest == (b"/x",)
         assert leader.create(b"/x", session=T).type == 1
         leader.apply()
-        assert leader.tree.ephemerals == {T: {b"/z", b"/e"}}
+        assert {owner: set(paths) for owner, paths in leader.tree.ephemerals.items()} == {T: {b"/z", b"/e"}}
 
     def test_closing_frees_the_parent_for_what_comes_after(self, leader: Leader) -> None:
         leader.create(b"/a/b/x", flags=1)
@@ -578,3 +579,18 @@ def test_a_refused_write_takes_its_zxid_and_zxids_only_grow(leader: Leader) -> N
     assert leader.set(b"/missing").zxid == leader.zxid
     with pytest.raises(AssertionError, match="prepared"):
         leader.prepare.prepare(WriteRequest(S, 1, 5, b"", ()), leader.zxid, 0)
+
+
+def test_what_is_applied_during_a_multi_is_forgotten_after_it() -> None:
+    """A long one is prepared over several turns. What it is undone to must not bring back what is applied by then."""
+    outstanding = Outstanding(DataTree())
+    change = (1, True, 0, 0, 0, 0, None, 0, 5)
+    outstanding.put(b"/a", change, ((b"/q",), 1, 100))
+    outstanding.begin()
+    outstanding.put(b"/b", (2, *change[1:]), ((b"/q",), 1, 100))
+    outstanding.applied(1)
+    assert outstanding.charged(b"/q") == (2, 200)
+    outstanding.rollback()
+    assert outstanding.charged(b"/q") == (0, 0)
+    assert outstanding.changes == {}
+    assert len(outstanding) == 0

@@ -1,13 +1,19 @@
 """The transaction record: plain CBOR of fixed offsets, one encoding per transaction, and nothing else accepted."""
 
 import struct
+from collections.abc import Generator
+from typing import TypeVar
 
+import attrs
 import cbor2
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from datatree.record import Part, RecordError, Txn, decode, decode_all, encode
+from datatree.record import Part, RecordError, Txn, decode, decode_all, decode_in_slices, encode, encode_in_slices
+from datatree.slices import PARTS, slices_of
+
+T = TypeVar("T")
 
 ACL = ((31, b"digest", "zoë:hash".encode()), (1, b"world", b"anyone"))
 SESSION = 0x0100_0190_1234_0001
@@ -211,3 +217,53 @@ class TestBody:
     def test_with_fewer_records_than_counted_is_refused(self) -> None:
         with pytest.raises(RecordError, match="ends inside it"):
             decode_all(self.body, 0x1_0000_0001, len(TXNS) + 1)
+
+
+def test_slices_are_shorter_where_parts_have_permissions() -> None:
+    acl = ((31, b"ip", b"10.0.0.1"),) * 99
+    parts = [(1, 1, b"/a", b"", (acl, 0)), (5, 1, b"/a", b"", None), (7, 1, b"/a", None, (None,))] * 20
+    slices = [*slices_of(parts)]
+    assert [part for some in slices for part in some] == parts
+    assert [len(some) for some in slices] == [7, 9, 9, 9, 9, 9, 8]
+    assert [*slices_of([])] == []
+    assert [len(some) for some in slices_of([b"/e"] * (2 * PARTS + 1))] == [PARTS, PARTS, 1]
+
+
+@pytest.mark.parametrize("count", [0, 1, 23, 24, 255, 256, 2 * PARTS, 2 * PARTS + 1])
+@pytest.mark.parametrize("kind", ["multi", "closeSession"])
+def test_record_is_the_same_in_slices(count: int, kind: str) -> None:
+    paths = tuple(b"/e%d" % number for number in range(count))
+    rest = paths if kind == "closeSession" else tuple((1, 1, path, None, (None, 7)) for path in paths)
+    txn = Txn(5, 6, 7, 8, -11 if kind == "closeSession" else 14, 0, b"", None, rest)
+    record = _ended(encode_in_slices(txn))
+    assert record == encode(txn)
+    assert _ended(decode_in_slices(record, 5)) == [txn] == decode_all(record, 5, 1)
+
+
+def test_transaction_that_is_no_list_may_be_decoded_in_slices_too() -> None:
+    for txn in (Txn(5, 6, 7, 8, 5, 1, b"/a", bytes(9000), None), Txn(5, 6, 7, 8, 1, 1, b"/a", b"", (None, 0))):
+        assert _ended(encode_in_slices(txn)) == encode(txn)
+        assert _ended(decode_in_slices(encode(txn), 5)) == [txn]
+
+
+@pytest.mark.parametrize("damage", ["cut", "more", "zxid", "item"])
+def test_damaged_record_is_refused_in_slices_too(damage: str) -> None:
+    txn = Txn(5, 6, 7, 8, 14, 0, b"", None, ((2, 0, b"/a", None, None),) * 3)
+    record = encode(txn)
+    damaged = {
+        "cut": record[:-1],
+        "more": record + b"x",
+        "zxid": encode(attrs.evolve(txn, zxid=6)),
+        "item": record.replace(b"\x85\x02", b"\x84\x02", 1),
+    }[damage]
+    with pytest.raises(RecordError):
+        _ended(decode_in_slices(damaged, 5))
+
+
+def _ended(steps: Generator[None, None, T]) -> T:
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            value: T = end.value
+            return value

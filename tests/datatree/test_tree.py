@@ -127,7 +127,7 @@ def test_only_a_session_shows_as_owner(driver: Driver, owner: int, visible: int)
     driver.create(b"/o", owner=owner)
     assert stat_of(driver.tree, b"/o")["owner"] == visible
     tree = driver.tree
-    assert tree.ephemerals == ({owner: {b"/o"}} if visible else {})
+    assert tree.ephemerals == ({owner: {b"/o": None}} if visible else {})
     assert tree.containers == ({b"/o"} if owner == CONTAINER_OWNER else set())
     assert tree.ttls == ({b"/o"} if owner == ttl_owner(5000) else set())
     driver(2, b"/o")

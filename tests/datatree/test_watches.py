@@ -5,6 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from datatree.errors import ErrorCode
+from datatree.opcodes import OpCode
 from datatree.outcome import (
     CHILD,
     DATA,
@@ -14,7 +15,7 @@ from datatree.outcome import (
     NODE_DATA_CHANGED,
     NODE_DELETED,
 )
-from datatree.requests import SetWatches
+from datatree.requests import SetWatches, watched_paths_of
 from datatree.watches import WatchTable
 from datatree.znode import STAT_LAYOUT
 
@@ -207,6 +208,14 @@ def test_the_open_acl_is_not_asked_about():
 NODES = {b"/old": znode(5, 5), b"/new": znode(6, 6), b"/touched": znode(6, 5), b"/parent": znode(5, 6)}
 
 
+def set_again(table, request, znodes):
+    """All that a request asks for, in its order: the events that come of it."""
+    opcode = OpCode.SET_WATCHES if request.persistent is None else OpCode.SET_WATCHES2
+    asked = watched_paths_of(opcode, request.encode())
+    told = [(table.set_again("c", kind, path, zxid, znodes), path) for kind, path, zxid in asked]
+    return [event for event in told if event[0]]
+
+
 @pytest.mark.parametrize(
     ("lists", "event", "registered"),
     [
@@ -227,7 +236,7 @@ def test_set_watches_tells_what_changed_and_registers_the_rest(lists, event, reg
     ((name, path),) = lists.items()
     fields = {"data": (), "exist": (), "child": (), "persistent": ()} | {name: (path,)}
     table = WatchTable()
-    events = table.set_watches("c", SetWatches(zxid=5, **fields), NODES)
+    events = set_again(table, SetWatches(zxid=5, **fields), NODES)
     assert events == ([] if event is None else [(event, path)])
     for kind in (CHILDREN_KIND, DATA_KIND, PERSISTENT_KIND, RECURSIVE_KIND):
         assert (table.check("c", path, kind) == ErrorCode.OK) == (kind == registered)
@@ -236,7 +245,7 @@ def test_set_watches_tells_what_changed_and_registers_the_rest(lists, event, reg
 
 def test_set_watches_tells_in_the_order_of_the_lists():
     request = SetWatches(5, (b"/gone", b"/new"), (b"/old",), (b"/new", b"/gone"))
-    assert WatchTable().set_watches("c", request, NODES) == [
+    assert set_again(WatchTable(), request, NODES) == [
         (NODE_DELETED, b"/gone"),
         (NODE_DATA_CHANGED, b"/new"),
         (NODE_CREATED, b"/old"),
@@ -322,17 +331,24 @@ def test_a_closed_connection_leaves_nothing_behind():
 # Counts.
 
 
-def test_counts_are_those_of_the_four_letter_words():
+def test_what_the_four_letter_words_ask_for():
     table = WatchTable()
-    assert table.summary() == (0, 0, 0)
+    assert table.holders() == []
     table.add_data("c", b"/a")
     table.add_mode("c", b"/a", RECURSIVE)
     table.add_mode("d", b"/b", PERSISTENT)
     table.add_data("d", b"/a")
     table.add_child("e", b"/c")
-    assert table.summary() == (2, 2, 4)
-    assert dict(table.by_connection()) == {"c": [b"/a"], "d": [b"/a", b"/b"]}
-    assert dict(table.by_path()) == {b"/a": ["c", "d"], b"/b": ["d"]}
+    assert table.holders() == ["c", "d", "e"]
+    assert [table.data_watches_count(holder) for holder in ("c", "d", "e", "nobody")] == [2, 2, 0, 0]
+    assert {holder: sorted(table.data_paths_of(holder)) for holder in ("c", "d", "e", "nobody")} == {
+        "c": [b"/a"],
+        "d": [b"/a", b"/b"],
+        "e": [],
+        "nobody": [],
+    }
+    assert {path: table.data_watchers(path) for path in table.data_paths()} == {b"/a": ["c", "d"], b"/b": ["d"]}
+    assert [*table.data_paths()] == [b"/a", b"/b"]
     assert table.total_count == 5
 
 

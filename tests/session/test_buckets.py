@@ -17,7 +17,7 @@ def test_rounding_up_is_strict(time, rounded):
 def test_an_id_is_due_later_than_its_timeout_and_at_most_an_interval_later(start, timeout_ms):
     buckets = ExpirationBuckets(10, start)
     buckets.touch(1, start, timeout_ms)
-    due = next(now for now in range(start, 100) if buckets.expire(now))
+    due = next(now for now in range(start, 100) if buckets.expire(now, 100))
     assert timeout_ms < due - start <= timeout_ms + 10
     assert 1 not in buckets
 
@@ -32,8 +32,8 @@ def test_a_touch_moves_an_id_and_a_removal_forgets_it():
     buckets.remove(2)
     buckets.remove(2)
     assert [*buckets.sets()] == [(20, [1])]
-    assert buckets.expire(10) == []
-    assert buckets.expire(20) == [1]
+    assert buckets.expire(10, 100) == []
+    assert buckets.expire(20, 100) == [1]
     assert len(buckets) == buckets.bucket_count == 0
 
 
@@ -41,7 +41,7 @@ def test_a_shorter_timeout_moves_an_id_forward():
     buckets = ExpirationBuckets(10, 0)
     buckets.touch(1, 0, 50)
     buckets.touch(1, 0, 5)
-    assert buckets.expire(10) == [1]
+    assert buckets.expire(10, 100) == [1]
 
 
 def test_ids_of_one_bucket_come_out_in_the_order_of_their_touches():
@@ -50,19 +50,19 @@ def test_ids_of_one_bucket_come_out_in_the_order_of_their_touches():
         buckets.touch(id_, 0, 5)
     buckets.touch(3, 1, 20)
     buckets.touch(3, 1, 5)
-    assert buckets.expire(10) == [1, 2, 3]
+    assert buckets.expire(10, 100) == [1, 2, 3]
 
 
 def test_after_a_stall_one_bucket_a_call_is_due():
     buckets = ExpirationBuckets(10, 0)
     for id_ in range(3):
         buckets.touch(id_, 0, 10 * id_)
-    assert [buckets.expire(1000) for _ in range(4)] == [[0], [1], [2], []]
+    assert [buckets.expire(1000, 100) for _ in range(4)] == [[0], [1], [2], []]
 
 
 def test_time_does_not_go_backwards():
     buckets = ExpirationBuckets(10, 0)
-    buckets.expire(10)
+    buckets.expire(10, 100)
     with pytest.raises(AssertionError, match="time went backwards"):
         buckets.touch(1, 5, 0)
 
@@ -93,9 +93,22 @@ def test_any_sequence_agrees_with_a_scan(interval_ms, now, steps):
             now += number
             while pointer <= now:
                 due = {id_ for id_, moment in due_of.items() if moment == pointer}
-                assert set(buckets.expire(now)) == due
+                assert set(buckets.expire(now, 100)) == due
                 due_of = {id_: moment for id_, moment in due_of.items() if id_ not in due}
                 pointer += interval_ms
-            assert buckets.expire(now) == []
+            assert buckets.expire(now, 100) == []
         assert {id_ for id_ in range(6) if id_ in buckets} == set(due_of)
         assert buckets.bucket_count == len(set(due_of.values()))
+
+
+def test_so_many_of_a_bucket_are_due_a_call_and_who_is_touched_in_between_is_not():
+    buckets = ExpirationBuckets(10, 0)
+    for id_ in range(5):
+        buckets.touch(id_, 0, 5)
+    assert buckets.expire(10, 2) == [0, 1]
+    assert buckets.next_due == 10, "there is more at once"
+    buckets.touch(3, 10, 5)
+    assert buckets.expire(10, 2) == [2, 4]
+    assert buckets.next_due == 20
+    assert buckets.expire(10, 2) == []
+    assert buckets.expire(20, 2) == [3]

@@ -3,7 +3,7 @@
 import pytest
 
 from datatree.znode import is_ephemeral
-from session.identity import PASSWORD_BYTES, SessionIds, key_of, negotiate, password, valid_password
+from session.identity import PASSWORD_BYTES, SessionIds, negotiate, password, valid_password
 
 # The low 40 bits of this time are 0x8b_cfe5_6800.
 WALL_MS = 0x018B_CFE5_6800
@@ -57,21 +57,23 @@ def test_a_later_start_does_not_repeat_ids():
 
 
 def test_a_password_opens_its_session_in_its_ensemble_and_nothing_else():
-    key, other = key_of(bytes(16)), key_of(bytes(15) + b"\x01")
+    key, other = bytes(32), bytes(31) + b"\x01"
     mine = password(key, -5)
     assert len(mine) == PASSWORD_BYTES
-    assert mine == password(key_of(bytes(16)), -5)
-    assert valid_password(key, -5, mine)
-    assert not valid_password(other, -5, mine)
-    assert not valid_password(key, 5, mine)
-    assert not valid_password(key, -5, mine[:-1])
-    assert not valid_password(key, -5, b"")
-    assert not valid_password(key, -5, bytes(16))
+    assert mine == password(key, -5)
+    assert valid_password([key], -5, mine)
+    assert valid_password([other, key], -5, mine), "it was made with the key before"
+    assert not valid_password([other], -5, mine)
+    assert not valid_password([], -5, mine)
+    assert not valid_password([key], 5, mine)
+    assert not valid_password([key], -5, mine[:-1])
+    assert not valid_password([key], -5, b"")
+    assert not valid_password([key], -5, bytes(16))
 
 
 def test_no_password_opens_session_zero():
-    key = key_of(bytes(16))
-    assert not valid_password(key, 0, password(key, 0))
+    key = bytes(32)
+    assert not valid_password([key], 0, password(key, 0))
 
 
 @pytest.mark.parametrize(

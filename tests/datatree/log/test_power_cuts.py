@@ -146,8 +146,12 @@ def test_failed_operation_anywhere_is_raised_and_nothing_durable_is_lost(error):
             except OSError:
                 pass
             else:
-                assert disk.operations - before < point, "an error was swallowed"
-                break
+                if disk.operations - before < point:
+                    break
+                # The index of a file can be made again.
+                is_index = ".index " in disk.log[before + point - 1]
+                assert error == errno.ENOSPC, "an error was swallowed"
+                assert is_index, "an error was swallowed"
             disk.crash(Random(point))
             recovered = recover(disk)
             assert not recovered.damage, (seed, point, recovered.damage)

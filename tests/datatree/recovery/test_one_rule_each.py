@@ -54,10 +54,10 @@ def upto(author: Author, count: int) -> Author:
 def test_epochs_that_contradict_each_other_are_none() -> None:
     """Both files are valid, each by itself."""
     disk = FaultyDisk()
-    epochs._save(disk, epochs.ACCEPTED_EPOCH, "5")
-    epochs._save(disk, epochs.CURRENT_EPOCH, "7")
+    epochs.save_record(disk, epochs.ACCEPTED_EPOCH, "5")
+    epochs.save_record(disk, epochs.CURRENT_EPOCH, "7")
     assert load_epochs(disk) is None
-    epochs._save(disk, epochs.ACCEPTED_EPOCH, "7")
+    epochs.save_record(disk, epochs.ACCEPTED_EPOCH, "7")
     assert load_epochs(disk) == (7, 7)
 
 

@@ -743,3 +743,62 @@ def test_member_record_says_which_server():
     save_epochs(disk, 1, 1)
     save_member(disk, MemberRecord(LINEAGE, 7))
     assert not recover(disk, server_id=7).amnesiac
+
+
+# --------------------------------------------------------------------------------------------------------- a full disk
+
+
+@pytest.mark.parametrize("idle", [True, False])
+@pytest.mark.parametrize("preallocated", [0, 5_000])
+def test_a_start_needs_no_free_byte(idle: bool, preallocated: int) -> None:
+    """What was not known to be synced is written again in its own place, and is there after the next loss of power."""
+    disk, author = FaultyDisk(), Author()
+    synchronized(disk)
+    log = fresh_log(disk)
+    log.append(author.write(2))
+    if idle:
+        log.idle()
+    log.append(author.write(3))
+    disk.kill()
+    path = log.segments[-1].path
+    disk.open_append(path, create=False, offset=disk.size(path)).write(bytes(preallocated))
+    disk.capacity_bytes -= disk.free_bytes()
+    recovered = recover(disk)
+    assert recovered.last == log.last
+    assert not recovered.damage
+    assert [segment.last for segment in recovered.log.segments][-1] == log.last
+    has_room = preallocated > 0
+    assert any("written again in its place" in str(problem) for problem in recovered.problems) == (not has_room)
+    disk.crash(Random(1))
+    disk.capacity_bytes = 1 << 40
+    again = recover(disk)
+    assert again.last == log.last
+    assert not again.damage
+    assert [name for name in disk.list("version-1") if name.endswith(".tmp")] == []
+
+
+def test_what_is_written_again_is_synced() -> None:
+    """It reads fine before, from the page cache, and may be gone with the next power cut (C1 failed syncs)."""
+    disk, author = FaultyDisk(), Author()
+    synchronized(disk)
+    log = fresh_log(disk)
+    log.append(author.write(2))
+    disk.kill()
+    disk.capacity_bytes -= disk.free_bytes()
+    disk.log.clear()
+    recover(disk)
+    path = log.segments[-1].path
+    done = [what for what in disk.log if path in what and "index" not in what]
+    assert [what.split()[0] for what in done[-2:]] == ["write", "sync"]
+    assert done[-2].endswith(f" 0+{log.segments[-1].end}")
+
+
+def test_another_error_of_the_disk_ends_a_start() -> None:
+    disk, author = FaultyDisk(), Author()
+    synchronized(disk)
+    log = fresh_log(disk)
+    log.append(author.write(2))
+    disk.kill()
+    disk.fail_after(2)
+    with pytest.raises(OSError, match="Input/output"):
+        recover(disk)

@@ -1,0 +1,51 @@
+"""Slices: how long work is cut, so that whoever waits for something else need not wait for all of it (H5 slices).
+
+Work whose size a client chooses is a generator: it yields after each slice, and whoever runs it does something else
+then. Slices are counted, never timed, so a run repeats exactly. The counts are such that the slowest of their kind
+stays below 20 ms of processor time; a shorter piece of work is done at once, as one slice.
+
+Deliberately not here: what has to wait while a piece of work is half done (`zab.member.member`).
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, TypeVar
+
+__all__ = ["NAMES", "PARTS", "PATHS", "RECORD_BYTES", "SLICE_BYTES", "TOLD", "slices_of"]
+
+Item = TypeVar("Item")
+
+PARTS: Final = 250
+"""Of a multi, prepared or applied; ephemerals of a session that is closed."""
+TOLD: Final = 1_000
+"""Connections that are told of changes."""
+PATHS: Final = 1_000
+"""Of a setWatches; parts of a multiRead."""
+SLICE_BYTES: Final = 16_384
+"""Of a request that is decoded."""
+RECORD_BYTES: Final = 4_096
+"""A transaction with a shorter record is one slice."""
+NAMES: Final = 5_000
+"""Of children, of ephemerals, of descendants that are counted; lines of a four-letter word."""
+
+
+def slices_of(items: Sequence[Item]) -> Iterator[Sequence[Item]]:
+    """The parts of a multi, or the paths of a closeSession, slice by slice. A part counts as one, and once more for
+    each entry of its list of permissions."""
+    first = count = 0
+    for at, item in enumerate(items, 1):
+        count += 1 + _entries_count(item)
+        if count >= PARTS:
+            yield items[first:at]
+            first, count = at, 0
+    if first < len(items):
+        yield items[first:]
+
+
+def _entries_count(item: Any) -> int:
+    if type(item) is bytes or type(item) is str:
+        return 0
+    rest = item[4]
+    return len(rest[0]) if rest and type(rest[0]) in _LISTS else 0
+
+
+_LISTS: Final = frozenset({tuple, list})
