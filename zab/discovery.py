@@ -17,9 +17,9 @@ higher one: the leader then renews its epoch (`renewal`).
 
 from datatree.log.batch import LINEAGE_BYTES
 from datatree.log.zxid import EPOCH_MAX, next_epoch
+from zab import disk_space, renewal, session_keys, synchronization
 from zab import events as ev
 from zab import message as msg
-from zab import renewal, synchronization
 from zab.history import beginning
 from zab.ids import Link, ServerId
 from zab.message import NO_VOTE
@@ -90,9 +90,10 @@ def leader_on_followerinfo(
     handler.holds = message.holds
     handler.marked = message.marked and message.amnesiac and message.holds == NOTHING
     handler.accepted_epoch = message.accepted_epoch
+    handler.is_low = message.is_low
     if leading.epoch is None:
         determine_new_epoch(peer, leading)
-    elif leading.epoch_accepted:
+    elif leading.epoch_accepted and not disk_space.has_to_wait(leading, handler):
         _propose_epoch(peer, now, leading, handler)
 
 
@@ -145,7 +146,8 @@ def leader_on_epochs_saved(peer: PeerState, now: int, leading: Leading) -> None:
         if not peer.amnesiac or leading.first_start:
             leading.acke_recv.add(peer.settings.sid)
         for handler in list(leading.handlers.values()):
-            if handler.stage == INFORMED and handler.link in leading.handlers:
+            is_here = handler.stage == INFORMED and handler.link in leading.handlers
+            if is_here and not disk_space.has_to_wait(leading, handler):
                 _propose_epoch(peer, now, leading, handler)
         determine_initial_history(peer, leading)
     elif not leading.epoch_current and peer.current_epoch == leading.epoch:
@@ -250,6 +252,8 @@ def determine_initial_history(peer: PeerState, leading: Leading) -> None:
     assert peer.durable == peer.history.last[0], "the initial history is durable at its leader"
     peer.trace(f"epoch {leading.epoch} is accepted by {sorted(leading.acke_recv)}")
     leading.current_saving = True
+    if not leading.established:
+        session_keys.leader_renew(peer)
     peer.save_epochs(leading.epoch, leading.epoch)
 
 
@@ -276,7 +280,15 @@ def learner_on_link_up(peer: PeerState, link: Link, sid: ServerId) -> None:
     following.redial_at = None
     peer.send(
         link,
-        msg.FollowerInfo(peer.accepted_epoch, peer.lineage, peer.holds, peer.amnesiac, not peer.is_voter, peer.marked),
+        msg.FollowerInfo(
+            peer.accepted_epoch,
+            peer.lineage,
+            peer.holds,
+            peer.amnesiac,
+            not peer.is_voter,
+            peer.marked,
+            peer.is_low,
+        ),
     )
 
 
@@ -300,11 +312,14 @@ def learner_on_leaderinfo(peer: PeerState, now: int, following: Following, messa
         raise ProtocolError(f"it leads epoch {message.epoch}, epoch {peer.accepted_epoch} is accepted here")
     if message.epoch >= EPOCH_MAX:
         raise ProtocolError(f"no epoch is above {message.epoch}")
+    if peer.holds != NOTHING and message.epoch > peer.accepted_epoch + EPOCH_JUMP_MAX:
+        raise ProtocolError(f"it leads epoch {message.epoch}, here {peer.accepted_epoch} was the last")
     if peer.lineage != message.lineage and peer.holds != NOTHING:
         raise ProtocolError(f"it leads lineage {message.lineage.hex()}, here is {peer.lineage.hex()}")
     following.epoch = message.epoch
     if peer.lineage != message.lineage:
         peer.lineage = message.lineage
+        peer.session_keys = []
         peer.amnesiac = True  # of the history of this lineage it holds nothing
         peer.history.reset(beginning(message.lineage))
     if message.epoch > peer.accepted_epoch:

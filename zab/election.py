@@ -21,6 +21,7 @@ Not here: connections, and what the winner does (`discovery`).
 """
 
 from collections.abc import Callable
+from typing import Final
 
 import attrs
 
@@ -36,6 +37,10 @@ RESEND_MS_MAX = 2_000
 FINAL_WAIT_MS_MIN = 10
 FINAL_WAIT_MS_MAX = 200
 FINAL_WAIT_ROUND_TRIPS = 4
+
+ROUND_JUMP_MAX: Final = 1 << 32
+"""With an election a second it takes a century to get so far. A vote of a later round is none: taken on, it would bring
+the end of all rounds near (B7 round jumps)."""
 
 
 @attrs.frozen
@@ -174,6 +179,8 @@ class Election:
         """A vote arrived; answer whoever needs an answer, and count it if we are electing."""
         assert sid != self._sid
         assert not self._suspended
+        if notification.round > self.round + ROUND_JUMP_MAX:
+            return
         if self.state != LOOKING or self.winner is not None:
             if notification.state == LOOKING:
                 self._send(sid, self._notification())

@@ -18,6 +18,7 @@ from typing import TypeAlias
 import attrs
 
 from datatree.log.batch import Batch, Position
+from datatree.log.session_keys import NamedKey
 from datatree.log.zxid import Epoch, Zxid
 from zab.ids import Link, ServerId
 from zab.message import (
@@ -36,7 +37,7 @@ from zab.message import (
     TreeWanted,
     Verdict,
 )
-from zab.states import Phase, State
+from zab.states import Phase, Space, State
 
 # ---------------------------------------------------------------------------------------------- events: into the peer
 
@@ -221,6 +222,20 @@ class LeadYielded:
 
 
 @attrs.define
+class SecretNamed:
+    """The newest secret by which members prove who they are has this name; empty: they prove nothing."""
+
+    name: bytes
+
+
+@attrs.define
+class SpaceChanged:
+    """So much room is on the disk of this member now."""
+
+    space: Space
+
+
+@attrs.define
 class TimePassed:
     """`next_deadline()` is reached."""
 
@@ -247,6 +262,8 @@ Event: TypeAlias = (
     | SyncRequested
     | Doubted
     | LeadYielded
+    | SecretNamed
+    | SpaceChanged
     | TimePassed
 )
 
@@ -346,6 +363,15 @@ class SaveMember:
 
     generation: int
     lineage: bytes
+
+
+@attrs.define
+class SaveSessionKeys:
+    """Replace the keys of session passwords of this lineage. Has no answer: what comes after it in the queue says that
+    it is done."""
+
+    lineage: bytes
+    keys: list[NamedKey]
 
 
 @attrs.define
@@ -469,7 +495,10 @@ class Trace:
     text: str
 
 
-STORAGE_EFFECTS = (AppendBatches, TruncateLog, ResetLog, FetchSnapshot, SaveEpochs, SaveMember, DrainLog)
+STORAGE_EFFECTS = (
+    *(AppendBatches, TruncateLog, ResetLog, FetchSnapshot),
+    *(SaveEpochs, SaveMember, SaveSessionKeys, DrainLog),
+)
 
 Effect: TypeAlias = (
     SendNotification
@@ -482,6 +511,7 @@ Effect: TypeAlias = (
     | FetchSnapshot
     | SaveEpochs
     | SaveMember
+    | SaveSessionKeys
     | DrainLog
     | ReadLog
     | OfferSnapshot

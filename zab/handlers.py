@@ -11,7 +11,7 @@ role; `_leader` and `_learner` let the type checker see that each function takes
 from collections.abc import Callable
 from typing import TypeAlias, TypeVar
 
-from zab import broadcast, confirmation, discovery, heartbeat, synchronization
+from zab import broadcast, confirmation, discovery, heartbeat, session_keys, synchronization
 from zab import message as msg
 from zab.peer_state import PeerState
 from zab.roles import Following, Leading, LearnerHandler
@@ -59,6 +59,7 @@ HANDLERS: dict[Cell, Callable[..., None]] = {
     **_learner((DISCOVERY,), msg.Trunc, synchronization.learner_on_trunc),
     **_learner((DISCOVERY,), msg.Snap, synchronization.learner_on_snap),
     **_learner((SYNCHRONIZATION, BROADCAST), msg.Proposal, synchronization.learner_on_proposal),
+    **_learner((SYNCHRONIZATION, BROADCAST), msg.SessionKeys, session_keys.learner_on_session_keys),
     **_learner((SYNCHRONIZATION,), msg.NewLeader, synchronization.learner_on_newleader),
     **_learner((SYNCHRONIZATION,), msg.UpToDate, synchronization.learner_on_uptodate),
     **_learner((BROADCAST,), msg.Commit, broadcast.learner_on_commit),

@@ -12,6 +12,7 @@ not (C4 stalled disk).
 """
 
 from datatree.log.zxid import BEFORE_ALL
+from zab import disk_space, session_keys
 from zab import events as ev
 from zab import message as msg
 from zab.peer_state import PeerState
@@ -31,12 +32,25 @@ def leader_on_time(peer: PeerState, now: int, leading: Leading) -> None:
         return
     if now >= leading.next_ping:
         leading.next_ping = now + peer.settings.tick_ms // 2
-        links = tuple(h.link for h in leading.handlers.values() if h.stage >= SYNCING or h.served)
-        if links:
-            peer.emit(ev.Send(links, msg.Ping(peer.committed, BEFORE_ALL, 0, [])))
+        disk_space.leader_weigh(peer, leading)
+        if peer.leading is not leading:
+            return
+        _leader_ping(peer, leading)
     if now >= leading.next_tick:
         leading.next_tick = now + peer.settings.tick_ms
         _leader_tick(peer, now, leading)
+        if peer.leading is leading:
+            session_keys.leader_on_tick(peer, now, leading)
+
+
+def _leader_ping(peer: PeerState, leading: Leading) -> None:
+    links = tuple(
+        h.link
+        for h in leading.handlers.values()
+        if h.stage >= SYNCING or h.served or disk_space.has_to_wait(leading, h)
+    )
+    if links:
+        peer.emit(ev.Send(links, msg.Ping(peer.committed, BEFORE_ALL, 0, [], leading.is_short)))
 
 
 def _a_quorum_is_coming(peer: PeerState, leading: Leading) -> bool:
@@ -71,6 +85,7 @@ def leader_on_ping(peer: PeerState, now: int, leading: Leading, handler: Learner
     """The learner lives; what it reports of sessions and digest is the member's."""
     if handler.served:
         peer.emit(ev.MemberMessage(handler.link, handler.sid, message))
+    disk_space.leader_on_ping(peer, leading, handler, message)
 
 
 # -------------------------------------------------------------------------------------------------------- the learner
@@ -85,6 +100,7 @@ def learner_heard(peer: PeerState, now: int, following: Following) -> None:
 def learner_on_ping(peer: PeerState, now: int, following: Following, message: msg.Ping) -> None:
     """Answer; and leave when the own log, or epochs, have not kept up within syncLimit (C4 stalled disk)."""
     assert following.link is not None
+    following.is_short = message.is_low
     peer.emit(ev.AnswerPing(following.link))
     overdue = following.overdue.sample(now, peer.history.last[0], peer.settings.sync_ms)
     if peer.durable < min(overdue, peer.history.last[0]):

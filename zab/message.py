@@ -1,10 +1,10 @@
 """The messages between members, and their encoding.
 
 One frame (`zab.wire.frames`) is one record (`zab.wire.records`): the type number, then the attributes below in their
-order. The type numbers are ZooKeeper's packet numbers where it has the packet. The first frame on every link, in both
-directions, is a `Hello` with the protocol version.
+order. The type numbers are ZooKeeper's packet numbers where it has the packet.
 
-Not here: what a message means (the phase modules), and how frames travel (`zab.host`).
+Not here: what a message means (the phase modules), how frames travel (`zab.host`), and the handshake before the first
+of them (`zab.wire.handshake`).
 """
 
 from struct import Struct
@@ -29,14 +29,14 @@ from zab.wire.records import (
     is_text,
 )
 
-PROTOCOL_VERSION = 2
-
 DATA_FRAME_BYTES_MAX = 256 << 10
 """Proposals and requests above this are cut into several messages, between two batches or writes."""
 
 FRAME_BYTES_MAX = 32 << 20
 """A frame between members. What a configuration allows must fit: a batch has less than `maxBatchBytes`, then one more
 transaction, a request of `jute.maxbuffer` in which the ACLs became as large once more."""
+JOINING_BYTES_MAX = 4096
+"""Of what a learner says before UPTODATE."""
 
 FRAME_SPARE_BYTES = 64 << 10
 """For all that stands around a batch in its frame."""
@@ -61,17 +61,12 @@ CHAIN = is_bytes(16, 16)
 IDENTITIES = is_list_of(is_row(is_bytes(0, 256), is_bytes(0, 4096)))
 
 
+def _session_keys(value: object) -> bool:
+    return type(value) is list and 0 < len(value) <= 2 and is_list_of(is_row(is_bytes(8, 8), is_bytes(32, 32)))(value)
+
+
 def _lineage(value: object) -> bool:
     return value == b"" or CHAIN(value)
-
-
-@attrs.define
-class Hello:
-    """First on every link, both ways: who speaks, and in which version."""
-
-    TYPE: ClassVar[int] = 100
-    version: int = checked(COUNT)
-    sid: ServerId = checked(SERVER_ID)
 
 
 @attrs.define
@@ -108,6 +103,8 @@ class FollowerInfo:
     observer: bool = checked(is_bool)
     marked: bool = checked(is_bool)
     """As in `Notification`."""
+    is_low: bool = checked(is_bool)
+    """The disk of this learner is nearly full (`zab.disk_space`)."""
 
 
 @attrs.define
@@ -224,6 +221,8 @@ class Ping:
     digest: int = checked(DIGEST)
     touched: list[list[int]] = checked(is_list_of(is_row(INT64, INT32)))
     """Rows of session id and timeout in milliseconds."""
+    is_low: bool = checked(is_bool)
+    """A learner's disk is nearly full; or those of so many that the leader has no quorum with room."""
 
 
 @attrs.define
@@ -374,9 +373,17 @@ class TreeOffered:
     chain: bytes = checked(CHAIN)
 
 
+@attrs.define
+class SessionKeys:
+    """What the passwords of sessions are made with: the key in use, and the one before, each with its name. Only on
+    links whose other end has proven who it is, and encrypted."""
+
+    TYPE: ClassVar[int] = 34
+    keys: list[list[bytes]] = checked(_session_keys, is_secret=True)
+
+
 Message: TypeAlias = (
-    Hello
-    | Notification
+    Notification
     | FollowerInfo
     | LeaderInfo
     | AckEpoch
@@ -406,11 +413,15 @@ Message: TypeAlias = (
     | Verdict
     | TreeWanted
     | TreeOffered
+    | SessionKeys
 )
 
 URGENT: frozenset[type[Message]] = frozenset({Ack, Ping, Confirm, Confirmed})
 """What does not wait on a link for proposals and requests (H2 turn budget). An ACK of NEWLEADER is an `Ack` like those
 that follow it, so none overtakes it."""
+
+SECRET: frozenset[type[Message]] = frozenset({SessionKeys})
+"""What nobody may read who only listens, and nobody is sent who has not proven who it is."""
 
 MESSAGES: tuple[type[Message], ...] = get_args(Message)
 

@@ -10,7 +10,8 @@ The phases are modules of functions on the state that a peer is (`PeerState`), a
 
     peer, handlers                           who takes what
     discovery > synchronization > broadcast  the phases; each begins the next one
-    renewal, confirmation, heartbeat         beside them
+    renewal, confirmation, heartbeat,
+    session_keys                             beside them
     peer_state, roles, election              what they act on
 
 Which of their functions handles which message in which role and phase is the table `HANDLERS`; every other combination
@@ -29,7 +30,7 @@ from typing import Any, TypeVar, get_args
 import attrs
 
 from datatree.log.zxid import BEFORE_ALL, Epoch, Zxid
-from zab import broadcast, confirmation, discovery, heartbeat, synchronization
+from zab import broadcast, confirmation, discovery, disk_space, heartbeat, synchronization
 from zab import events as ev
 from zab import message as msg
 from zab.election import tells_of_history
@@ -37,7 +38,7 @@ from zab.handlers import HANDLERS, IGNORED
 from zab.ids import Link, ServerId
 from zab.peer_state import PeerState, Restored, Settings
 from zab.roles import ProtocolError
-from zab.states import FOLLOWING, LEADING, LOOKING, OBSERVING, STATE_NAMES, State
+from zab.states import EXHAUSTED, FOLLOWING, LEADING, LOOKING, OBSERVING, STATE_NAMES, State
 
 
 class Peer(PeerState):
@@ -48,6 +49,8 @@ class Peer(PeerState):
         self._deferred: dict[ServerId, msg.Notification] = {}
         """Votes that came while the log was drained, the newest of each server."""
         self._started = False
+        self.sits_out = False
+        """Its log is drained, and its disk has no room for a promise: it does not elect."""
 
     # ----------------------------------------------------------------------------------------------------- interface
 
@@ -110,6 +113,7 @@ class Peer(PeerState):
         if self._yields_to_nobody(winner):
             self.trace(f"server {winner}, which is to lead, lacks history that this member has -> be a candidate again")
             self.yields = False
+            self.insists = True
             self.election.start(now, self.standing())
             self._after(now)
             return
@@ -125,11 +129,11 @@ class Peer(PeerState):
 
     def _yields_to_nobody(self, winner: ServerId) -> bool:
         """Whether this member leaves the lead to others, and they have elected one that is behind it: one that would
-        refuse it, and perhaps has no quorum then (E6 wrong trees)."""
+        refuse it, and perhaps has no quorum then (E6 wrong trees, C5 full disks)."""
         proposal = self.election.proposal
         position = (self.current_epoch, self.history.last[0])
         is_behind = proposal.leader == winner and (proposal.epoch, proposal.zxid) < position
-        return self.yields and not self.doubted and is_behind
+        return self.is_no_candidate and not self.doubted and is_behind
 
     def _lead(self, now: int) -> None:
         """Begin to lead. The learners that dialled before are here already, and some have said who they are."""
@@ -167,9 +171,17 @@ class Peer(PeerState):
     def _on_log_drained(self, now: int, event: ev.LogDrained) -> None:
         if event.generation != self.generation:
             return
-        self.draining = False
         self.durable = self.history.last[0]
         self.deliver()
+        if self.space is EXHAUSTED:
+            self.sits_out = True
+        else:
+            self._elect(now)
+
+    def _elect(self, now: int) -> None:
+        """The log is drained."""
+        assert self.state is LOOKING
+        self.draining = False
         self.election.start(now, self.standing())
         deferred, self._deferred = self._deferred, {}
         for sid, notification in deferred.items():
@@ -325,6 +337,9 @@ class Peer(PeerState):
         if self.leading is not None:
             confirmation.leader_on_sync(self, self.leading, event.token)
 
+    def _on_secret_named(self, now: int, event: ev.SecretNamed) -> None:
+        self.secret_name = event.name
+
     def _on_doubted(self, now: int, event: ev.Doubted) -> None:
         self.doubted = event.doubted
         self.yields = self.yields and event.doubted
@@ -337,6 +352,28 @@ class Peer(PeerState):
         if self.leading is not None:
             self.yields = True
             self.look(event.reason)
+
+    def _on_space_changed(self, now: int, event: ev.SpaceChanged) -> None:
+        """See `zab.disk_space`. Who sits out stays as it is between a role and the election."""
+        assert event.space is not self.space, "only changes are told"
+        self.space = event.space
+        if event.space is EXHAUSTED:
+            if self.state is not LOOKING:
+                self.look("the own disk is full")
+            elif not self.draining:
+                self.election.suspend()
+                self.draining = self.sits_out = True
+        elif self.sits_out:
+            assert self.draining
+            self.sits_out = False
+            self._elect(now)
+        elif self.leading is not None:
+            disk_space.leader_weigh(self, self.leading)
+        elif self.following is not None:
+            if self.following.link is not None:
+                self.emit(ev.AnswerPing(self.following.link))
+        elif not self.draining:
+            self.election.start(now, self.standing())
 
     def _on_time_passed(self, now: int, event: ev.TimePassed) -> None:
         if self.leading is not None:
@@ -375,8 +412,10 @@ _ON_EVENT = dict(
         _on(ev.SnapshotWithdrawn, Peer._on_snapshot_withdrawn),
         _on(ev.Propose, Peer._on_propose),
         _on(ev.SyncRequested, Peer._on_sync_requested),
+        _on(ev.SecretNamed, Peer._on_secret_named),
         _on(ev.Doubted, Peer._on_doubted),
         _on(ev.LeadYielded, Peer._on_lead_yielded),
+        _on(ev.SpaceChanged, Peer._on_space_changed),
         _on(ev.TimePassed, Peer._on_time_passed),
     )
 )

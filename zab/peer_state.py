@@ -17,6 +17,7 @@ from random import Random
 import attrs
 
 from datatree.log.batch import CHAIN_BYTES, LINEAGE_BYTES, Batch, Position
+from datatree.log.session_keys import NamedKey
 from datatree.log.zxid import BEFORE_ALL, Epoch, Zxid, epoch_of
 from zab import events as ev
 from zab import message as msg
@@ -26,6 +27,7 @@ from zab.ids import Link, ServerId
 from zab.quorum import Quorum
 from zab.roles import Following, Leading, LearnerHandler
 from zab.states import (
+    AMPLE,
     BATCHES,
     BEGINNING,
     ELECTION,
@@ -38,6 +40,7 @@ from zab.states import (
     TRANSITIONS,
     Holds,
     Phase,
+    Space,
     State,
 )
 
@@ -61,6 +64,8 @@ class Settings:
     """At this counter the leader renews its epoch (F1 renewal)."""
     batches_in_flight_max: int = 64
     unsynced_bytes_max: int = 64 << 20
+    session_timeout_max_ms: int = 40_000
+    """The longest timeout that a client gets."""
     recent_bytes_max: int = 8 << 20
     """How much committed history stays in memory for learners that come back."""
 
@@ -93,6 +98,7 @@ class Restored:
     start)."""
     beginning: Zxid = BEFORE_ALL
     """The zxid with which the lineage began, where that is known; 0 is the usual one."""
+    session_keys: list[NamedKey] = attrs.Factory(list)
 
 
 def nothing() -> Restored:
@@ -126,6 +132,13 @@ class PeerState:
         """The tree of this member is wrong, as a quorum knows: it does not lead (E6 wrong trees)."""
         self.yields = False
         """Others are likelier to have the right tree: it leads only if none of them can (E6 wrong trees)."""
+        self.space: Space = AMPLE
+        self.insists = False
+        """It leads although its disk is low: those who have room were behind it."""
+        self.session_keys = restored.session_keys
+        """Of the lineage, the one in use first; empty where members prove nothing (`zab.session_keys`)."""
+        self.secret_name = b""
+        """Of the newest secret by which members prove who they are."""
         self._held_at_start = restored.holds
         self._is_marker_valid = restored.marked
         if restored.amnesiac:
@@ -196,16 +209,32 @@ class PeerState:
         return self.amnesiac or self.recorded_lineage != self.lineage
 
     @property
-    def is_no_candidate(self) -> bool:
+    def is_low(self) -> bool:
+        """Whether its disk is nearly full (`zab.disk_space`)."""
+        return self.space < AMPLE
+
+    @property
+    def is_short(self) -> bool:
+        """Whether no quorum has room on its disks, as far as this member knows."""
+        role = self.leading or self.following
+        return role is not None and role.is_short
+
+    @property
+    def is_tree_in_doubt(self) -> bool:
         """Whether this member wants others to lead, because of its tree (E6 wrong trees)."""
         return self.doubted or self.yields
+
+    @property
+    def is_no_candidate(self) -> bool:
+        """Whether this member wants others to lead, because of its tree or of its disk."""
+        return self.is_tree_in_doubt or (self.is_low and not self.insists)
 
     def standing(self) -> Standing:
         zxid = self.history.last[0]
         vote = Vote(self.settings.sid, zxid, self.current_epoch if not self.amnesiac else Epoch(0), self.marked)
         if self.is_no_candidate:
             vote = Vote(self.settings.sid, BEFORE_ALL, Epoch(0))  # any other candidate is better
-        return Standing(vote, self.lineage, self.amnesiac, self.holds, self.marked, self.is_no_candidate)
+        return Standing(vote, self.lineage, self.amnesiac, self.holds, self.marked, self.is_tree_in_doubt)
 
     # ---------------------------------------------------------------------------------------------------------- outbox
 
@@ -277,6 +306,7 @@ class PeerState:
         assert self.state != LOOKING or self.generation == 0, "a member that elects leaves no role, but it may start"
         self.trace(f"{reason} -> elect")
         self.generation += 1
+        self.insists = False
         for handler in self.leading.handlers.values() if self.leading is not None else ():
             self.release_snapshot(handler)
             self.emit(ev.CloseLink(handler.link, reason))

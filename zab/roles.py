@@ -102,6 +102,8 @@ class LearnerHandler:
     """An amnesiac is readmitted once this round has a quorum without it."""
     readmitting: int | None = None
     """READMIT of this round was sent: READMITTED is awaited."""
+    is_low: bool = False
+    """Its disk is nearly full, as it said last."""
 
 
 @attrs.define
@@ -145,12 +147,16 @@ class Leading:
     """Nothing is proposed any more; when all is committed the epoch is renewed over the open links (F1 renewal)."""
     renewal_above: Epoch = Epoch(0)
     """The renewed epoch has to be above this one, which some server has accepted."""
+    serves_since: int | None = None
+    """When a quorum had acknowledged NEWLEADER for the first time."""
     confirm_round: int = 0
     questions: list[Question] = attrs.Factory(list)
     outstanding: deque[tuple[Zxid, int]] = attrs.Factory(deque)
     """(zxid, bytes) of the batches that are not committed, or not durable here, oldest first."""
     outstanding_bytes: int = 0
     overdue: Overdue = attrs.Factory(Overdue)
+    is_short: bool = False
+    """No quorum has room on its disks (`zab.disk_space`)."""
 
     def handler_of(self, sid: ServerId) -> LearnerHandler | None:
         """The handler of a server's present link."""
@@ -189,6 +195,8 @@ class Following:
     epoch_saved: bool = False
     fetching: bool = False
     """A snapshot is on its way."""
+    is_told_keys: bool = False
+    """SESSIONKEYS has come: the leader proves who it is."""
     newleader: tuple[Epoch, Zxid] | None = None
     """(epoch, zxid) of NEWLEADER, until its ACK has left."""
     is_founder: bool = False
@@ -205,3 +213,5 @@ class Following:
     promising: tuple[bool, int] | None = None
     """A promise of an epoch is on its way to the disk: the second of the two, and the time of the first ping since."""
     overdue: Overdue = attrs.Factory(Overdue)
+    is_short: bool = False
+    """No quorum has room on its disks, as the leader says."""

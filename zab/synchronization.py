@@ -25,7 +25,7 @@ the number alone.
 from datatree.log import batch as codec
 from datatree.log.batch import Batch, Position
 from datatree.log.zxid import COUNTER_MAX, Zxid, epoch_of, just_below, make_zxid
-from zab import broadcast, confirmation, renewal
+from zab import broadcast, confirmation, renewal, session_keys
 from zab import events as ev
 from zab import message as msg
 from zab.peer_state import PeerState
@@ -180,6 +180,7 @@ def _stream(peer: PeerState, leading: Leading, handler: LearnerHandler) -> None:
     handler.stage = NEWLEADER_SENT
     handler.newleader_zxid = history.last[0]
     peer.release_snapshot(handler)
+    session_keys.leader_tell(peer, handler)
     peer.send(handler.link, msg.NewLeader(leading.epoch, history.last[0], leading.is_founder(handler)))
 
 
@@ -259,6 +260,8 @@ def leader_try_to_establish(peer: PeerState, now: int, leading: Leading) -> None
         return
     assert peer.durable == peer.history.last[0]
     leading.established = True
+    if leading.serves_since is None:
+        leading.serves_since = now
     leading.first_start = False
     peer.become(LEADING, BROADCAST)
     peer.trace(f"epoch {leading.epoch} is established by {sorted(ackld_recv | {peer.settings.sid})}")
@@ -441,6 +444,7 @@ def learner_on_newleader(peer: PeerState, now: int, following: Following, messag
         raise ProtocolError("NEWLEADER out of place")
     following.newleader = (message.epoch, message.zxid)
     following.is_founder = message.founder
+    session_keys.learner_on_newleader(peer, following)
     learner_try_to_ack_newleader(peer, following)
 
 

@@ -195,7 +195,7 @@ class Leader(Alone):
     def dial(self, sid: int, **fields: object) -> None:
         """A learner dials and says who it is."""
         self.tell(ev.QuorumLinkUp(Link(10 * sid), ServerId(sid), inbound=True))
-        info = msg.FollowerInfo(Epoch(1), LINEAGE, BATCHES, False, False, False)
+        info = msg.FollowerInfo(Epoch(1), LINEAGE, BATCHES, False, False, False, False)
         self.hear(10 * sid, attrs.evolve(info, **fields))
 
     def accept(self, sid: int, epoch: int = 1, zxid: int = LAST) -> None:

@@ -40,7 +40,7 @@ def test_a_record_of_another_lineage_says_nothing_about_a_leader_without_batches
 def test_a_second_followerinfo_ends_its_link() -> None:
     leader = Leader()
     leader.dial(1)
-    leader.hear(10, msg.FollowerInfo(Epoch(1), LINEAGE, 3, False, False, False))
+    leader.hear(10, msg.FollowerInfo(Epoch(1), LINEAGE, 3, False, False, False, False))
     assert leader.stage(1) is None
 
 

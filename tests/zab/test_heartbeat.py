@@ -11,7 +11,7 @@ from zab import message as msg
 from zab.roles import Overdue, Stage
 from zab.states import LOOKING
 
-PING = msg.Ping(LAST, LAST, 7, [])
+PING = msg.Ping(LAST, LAST, 7, [], False)
 
 # --------------------------------------------------------------------------------------------------------- the leader
 

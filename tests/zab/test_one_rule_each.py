@@ -456,7 +456,7 @@ def test_f1_a_renewal_that_gets_no_quorum_is_given_up_at_initlimit(late_ms: int)
         assert leader.peer.state is LEADING
         leader.wait(settings.tick_ms if left else settings.tick_ms + late_ms)
         for sid in (1, 2):
-            leader.hear(10 * sid, msg.Ping(0, 0, 0, []))
+            leader.hear(10 * sid, msg.Ping(0, 0, 0, [], False))
     assert leader.peer.state is LOOKING
     assert leader.said("is not renewed within initLimit")
 
@@ -565,7 +565,7 @@ def test_c4_a_learner_that_is_silent_is_dropped_and_one_that_pings_is_not() -> N
     settings = leader.peer.settings
     for _ in range(2 * settings.sync_limit):
         leader.wait(settings.tick_ms)
-        leader.hear(20, msg.Ping(0, 0, 0, []))
+        leader.hear(20, msg.Ping(0, 0, 0, [], False))
     assert leader.stage(1) is None
     assert leader.stage(2) is Stage.UP_TO_DATE
 
@@ -580,7 +580,7 @@ def test_c4_a_learner_whose_log_stands_still_is_dropped() -> None:
     for _ in range(2 * settings.sync_limit):
         leader.wait(settings.tick_ms)
         for sid in (1, 2):
-            leader.hear(10 * sid, msg.Ping(0, 0, 0, []))
+            leader.hear(10 * sid, msg.Ping(0, 0, 0, [], False))
     assert leader.stage(1) is None
     assert leader.stage(2) is Stage.UP_TO_DATE
     assert leader.peer.state is LEADING
@@ -596,7 +596,7 @@ def test_c4_a_leader_whose_own_log_stands_still_gives_up() -> None:
     for _ in range(2 * settings.sync_limit):
         leader.wait(settings.tick_ms)
         for sid in (1, 2):
-            leader.hear(10 * sid, msg.Ping(0, 0, 0, []))
+            leader.hear(10 * sid, msg.Ping(0, 0, 0, [], False))
     assert leader.peer.state is LOOKING
     assert leader.said("own log is not durable")
 
@@ -608,7 +608,7 @@ def test_c4_a_follower_whose_own_log_stands_still_leaves() -> None:
     settings = follower.peer.settings
     for _ in range(2 * settings.sync_limit):
         follower.wait(settings.tick_ms)
-        follower.from_leader(msg.Ping(0, 0, 0, []))
+        follower.from_leader(msg.Ping(0, 0, 0, [], False))
     assert follower.has_left
     assert follower.said("own log is not durable")
 
@@ -616,7 +616,7 @@ def test_c4_a_follower_whose_own_log_stands_still_leaves() -> None:
 def test_a_leader_that_is_not_heard_is_left() -> None:
     follower = Follower()
     follower.serve()
-    follower.from_leader(msg.Ping(0, 0, 0, []))
+    follower.from_leader(msg.Ping(0, 0, 0, [], False))
     follower.wait(follower.peer.settings.sync_ms - 1)
     assert not follower.has_left
     follower.wait(1)

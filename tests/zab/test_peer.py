@@ -97,7 +97,7 @@ def test_a_member_that_has_halted_does_nothing_more() -> None:
     follower.forget()
     follower.wait(60_000)
     follower.vote(2, 2)
-    follower.from_leader(msg.Ping(0, 0, 0, []))
+    follower.from_leader(msg.Ping(0, 0, 0, [], False))
     assert follower.effects == []
     assert follower.peer.next_deadline() is None
 
@@ -366,7 +366,7 @@ def test_who_hears_of_a_history_leaves_the_role_that_its_marker_gave_it() -> Non
     assert marked.peer.state is LEADING
     marked.tell(ev.QuorumLinkUp(Link(10), ServerId(1), inbound=True))
     marked.forget()
-    marked.hear(10, msg.FollowerInfo(Epoch(1), LINEAGE, BATCHES, False, False, False))
+    marked.hear(10, msg.FollowerInfo(Epoch(1), LINEAGE, BATCHES, False, False, False, False))
     assert marked.peer.state is LOOKING
     assert marked.said("server 1 tells of a history")
     assert not marked.did(ev.SaveEpochs)

@@ -10,11 +10,13 @@ import pytest
 from datatree.log.batch import Batch, build, genesis
 from datatree.log.epochs import MemberRecord, save_epochs, save_member
 from datatree.log.transaction_log import LogContents, TransactionLog
-from datatree.log.zxid import EPOCH_MAX, make_zxid
+from datatree.log.zxid import EPOCH_MAX, Epoch, make_zxid
+from tests.zab.alone import Alone, Follower, restored
 from tests.zab.test_known_bugs import established, rejoining_with_held_storage
 from zab import events as ev
 from zab import message as msg
 from zab.discovery import EPOCH_JUMP_MAX
+from zab.election import ROUND_JUMP_MAX
 from zab.roles import Stage
 from zab.states import BATCHES, BROADCAST, LOOKING, NOTHING
 from zab.testing.lone_peer import Server, transactions
@@ -109,7 +111,9 @@ def test_an_early_learner_of_another_lineage_is_refused_when_the_election_is_won
     ensemble.start(3)
     ensemble.settle()
     ensemble.step(3, ev.QuorumLinkUp(99, 1, inbound=True))
-    ensemble.step(3, ev.MessageReceived(99, msg.FollowerInfo(1, b"another lineage.", BATCHES, False, False, False)))
+    ensemble.step(
+        3, ev.MessageReceived(99, msg.FollowerInfo(1, b"another lineage.", BATCHES, False, False, False, False))
+    )
     ensemble.start(2)
     assert ensemble.elect() == 3
 
@@ -123,7 +127,7 @@ def test_b6_an_epoch_that_is_far_above_the_leaders_is_refused(epoch: int) -> Non
     ensemble.run(500)
     lineage = ensemble.peer(leader).lineage
     ensemble.step(leader, ev.QuorumLinkUp(99, sid, inbound=True))
-    ensemble.step(leader, ev.MessageReceived(99, msg.FollowerInfo(epoch, lineage, BATCHES, False, False, False)))
+    ensemble.step(leader, ev.MessageReceived(99, msg.FollowerInfo(epoch, lineage, BATCHES, False, False, False, False)))
     assert any(
         f"server {sid} has accepted epoch {epoch}, here it is 1: it cannot be" in line for line in ensemble.trace
     )
@@ -132,6 +136,28 @@ def test_b6_an_epoch_that_is_far_above_the_leaders_is_refused(epoch: int) -> Non
     for peer in map(ensemble.peer, ensemble.servers):
         assert peer.serving
         assert peer.accepted_epoch == peer.current_epoch < 5
+
+
+@pytest.mark.parametrize(("by", "is_followed"), [(EPOCH_JUMP_MAX, True), (EPOCH_JUMP_MAX + 1, False)])
+def test_b6_a_leader_far_above_what_was_accepted_is_not_followed(by: int, is_followed: bool) -> None:
+    """Nothing of it is stored."""
+    follower = Follower()
+    accepted, lineage = follower.peer.accepted_epoch, follower.peer.lineage
+    follower.forget()
+    follower.from_leader(msg.LeaderInfo(Epoch(accepted + by), lineage))
+    assert bool(follower.did(ev.SaveEpochs)) == is_followed
+    assert follower.has_left != is_followed
+
+
+def test_b7_a_round_far_above_the_own_one_is_none() -> None:
+    alone = Alone(1, restored(), 3)
+    before = alone.peer.election.round
+    for sid in (2, 3):
+        alone.vote(sid, 2, round=before + ROUND_JUMP_MAX + 1)
+    assert alone.peer.election.round == before
+    assert alone.peer.election.winner is None
+    alone.vote(2, 2, round=before + ROUND_JUMP_MAX)
+    assert alone.peer.election.round == before + ROUND_JUMP_MAX
 
 
 def test_b6_a_member_that_accepted_many_epochs_is_followed_by_all() -> None:
@@ -666,8 +692,8 @@ def test_an_early_learner_with_a_history_ends_the_role_of_a_marked_leader_with_a
     ensemble.start(1, 2, 3)
     peer = ensemble.peer(3)
     for link, info in (
-        (1004, msg.FollowerInfo(0, bytes(16), BATCHES, False, True, False)),
-        (1005, msg.FollowerInfo(0, b"", NOTHING, True, True, False)),
+        (1004, msg.FollowerInfo(0, bytes(16), BATCHES, False, True, False, False)),
+        (1005, msg.FollowerInfo(0, b"", NOTHING, True, True, False, False)),
     ):
         ensemble.step(3, ev.QuorumLinkUp(link, link - 1000, inbound=True))
         ensemble.step(3, ev.MessageReceived(link, info))

@@ -1,0 +1,285 @@
+"""Disk space: who logs, who waits, who leads while disks are nearly full."""
+
+from __future__ import annotations
+
+from datatree.log.zxid import Epoch
+from tests.zab.alone import LAST, Alone, Follower, Leader, restored
+from zab import events as ev
+from zab import message as msg
+from zab.roles import Stage
+from zab.states import AMPLE, DISCOVERY, EXHAUSTED, FOLLOWING, LEADING, LOOKING, LOW, Space
+
+PING = msg.Ping(LAST, LAST, 7, [], False)
+LOW_PING = msg.Ping(LAST, LAST, 7, [], True)
+
+
+def space(alone: Alone, level: Space) -> None:
+    alone.tell(ev.SpaceChanged(level))
+
+
+def half_tick(leader: Leader) -> None:
+    leader.wait(leader.peer.settings.tick_ms // 2)
+
+
+def three() -> Leader:
+    """A leader and its two followers, who serve."""
+    leader = Leader()
+    leader.establish(1, 2)
+    return leader
+
+
+# --------------------------------------------------------------------------------------------------------- the leader
+
+
+def test_a_follower_with_a_full_disk_is_dropped_while_others_have_room() -> None:
+    leader = three()
+    leader.hear(10, LOW_PING)
+    assert leader.stage(1) is None
+    assert leader.said("its disk is nearly full, and others have room")
+    assert not leader.peer.is_short
+    assert leader.peer.next_zxid() is not None
+
+
+def test_it_waits_before_leaderinfo_until_it_has_room_and_is_pinged_meanwhile() -> None:
+    leader = three()
+    leader.hear(10, LOW_PING)
+    leader.forget()
+    leader.dial(1, is_low=True)
+    assert leader.stage(1) is Stage.INFORMED
+    half_tick(leader)
+    assert not leader.sent(msg.LeaderInfo)
+    assert leader.sent(msg.Ping, 10), "else it would elect after initLimit"
+    leader.hear(10, LOW_PING)
+    assert leader.stage(1) is Stage.INFORMED
+    leader.hear(10, PING)
+    assert leader.stage(1) is None
+    assert leader.said("its disk has room again")
+    leader.forget()
+    leader.dial(1)
+    assert leader.sent(msg.LeaderInfo, 10)
+
+
+def renewing(leader: Leader) -> Leader:
+    """The leader is about to renew its epoch: its promise is on the way to its disk."""
+    for _ in range(3):
+        zxid = leader.propose()
+        leader.durable(zxid)
+        leader.acknowledge(2, zxid)
+    assert leader.peer.phase is DISCOVERY
+    return leader
+
+
+def test_who_has_to_wait_does_so_in_a_renewal_of_the_epoch_too() -> None:
+    leader = Leader(counter_limit=3)
+    leader.establish(1, 2)
+    leader.hear(10, LOW_PING)
+    renewing(leader)
+    leader.dial(1, is_low=True)
+    leader.forget()
+    leader.saved(ev.SaveEpochs(leader.peer.generation, Epoch(3), Epoch(2)))
+    assert leader.sent(msg.LeaderInfo, 20)
+    assert not leader.sent(msg.LeaderInfo, 10)
+    assert leader.stage(1) is Stage.INFORMED
+
+
+def test_who_is_needed_stays_in_a_renewal_of_the_epoch() -> None:
+    leader = Leader(counter_limit=3)
+    leader.establish(2)
+    leader.hear(20, LOW_PING)
+    renewing(leader)
+    half_tick(leader)
+    assert leader.stage(2) is Stage.INFORMED
+    leader.saved(ev.SaveEpochs(leader.peer.generation, Epoch(3), Epoch(2)))
+    assert leader.sent(msg.LeaderInfo, 20)
+
+
+def test_whoever_is_needed_stays_and_nobody_takes_writes_that_need_room() -> None:
+    leader = Leader()
+    leader.establish(1)
+    leader.hear(10, LOW_PING)
+    assert leader.stage(1) is Stage.UP_TO_DATE
+    assert leader.peer.is_short
+    half_tick(leader)
+    assert [ping.is_low for ping in leader.sent(msg.Ping, 10)] == [True]
+
+
+def test_who_waits_is_called_when_it_is_needed_after_all() -> None:
+    leader = three()
+    leader.hear(10, LOW_PING)
+    leader.dial(1, is_low=True)
+    leader.forget()
+    leader.hear(20, LOW_PING)
+    assert leader.peer.is_short
+    assert leader.stage(1) is None
+    assert leader.said("it is needed after all")
+    leader.dial(1, is_low=True)
+    assert leader.sent(msg.LeaderInfo, 10)
+
+
+def test_with_room_again_all_writes_go_on() -> None:
+    leader = Leader()
+    leader.establish(1)
+    leader.hear(10, LOW_PING)
+    leader.hear(10, PING)
+    assert not leader.peer.is_short
+    half_tick(leader)
+    assert [ping.is_low for ping in leader.sent(msg.Ping, 10)] == [False]
+
+
+def test_a_third_that_comes_with_room_makes_the_one_without_dispensable() -> None:
+    leader = Leader()
+    leader.establish(1)
+    leader.hear(10, LOW_PING)
+    assert leader.peer.is_short
+    leader.synchronize(2)
+    leader.acknowledge(2)
+    half_tick(leader)
+    assert not leader.peer.is_short
+    assert leader.stage(1) is None
+
+
+def test_a_leader_with_a_full_disk_hands_over_to_those_with_room() -> None:
+    leader = three()
+    space(leader, LOW)
+    assert leader.peer.state is LOOKING
+    assert leader.said("the own disk is nearly full, and others have room")
+    leader.drained()
+    assert leader.peer.election.standing.vote.zxid == 0, "any other candidate is better"
+    assert not leader.peer.election.standing.doubted, "if there is none, it leads"
+    for sid in (1, 2):
+        leader.vote(sid, 2, zxid=LAST, epoch=leader.peer.current_epoch)
+    assert leader.peer.state is FOLLOWING
+
+
+def test_a_leader_without_others_that_have_room_stays() -> None:
+    leader = Leader()
+    leader.establish(1)
+    leader.hear(10, LOW_PING)
+    space(leader, LOW)
+    assert leader.peer.state is LEADING
+    assert leader.peer.is_short
+    leader.hear(10, PING)
+    assert leader.peer.is_short, "one of three with room is no quorum"
+
+
+def test_a_lone_server_with_a_full_disk_goes_on_leading() -> None:
+    leader = Leader(voters=1)
+    leader.saved()
+    leader.saved()
+    assert leader.peer.serving
+    space(leader, LOW)
+    assert leader.peer.state is LEADING
+    assert leader.peer.is_short
+    space(leader, AMPLE)
+    assert not leader.peer.is_short
+
+
+def test_an_observer_with_a_full_disk_is_never_needed() -> None:
+    leader = Leader(observers=(9,))
+    leader.establish(1)
+    leader.synchronize(9)
+    leader.acknowledge(9)
+    half_tick(leader)
+    leader.hear(90, LOW_PING)
+    assert leader.stage(9) is None
+    assert not leader.peer.is_short
+
+
+def test_a_leader_without_a_quorum_says_nothing_of_room() -> None:
+    leader = three()
+    leader.tell(ev.QuorumLinkDown(10))
+    leader.tell(ev.QuorumLinkDown(20))
+    leader.forget()
+    half_tick(leader)
+    assert not leader.said("room")
+
+
+def test_until_the_epoch_is_established_every_voter_counts() -> None:
+    leader = Leader()
+    leader.dial(1, is_low=True)
+    leader.saved()
+    assert leader.sent(msg.LeaderInfo, 10)
+
+
+# -------------------------------------------------------------------------------------------------------- the learner
+
+
+def test_a_follower_says_at_once_that_its_disk_is_full() -> None:
+    follower = Follower()
+    follower.serve()
+    space(follower, LOW)
+    assert follower.did(ev.AnswerPing), "the answer says so"
+    assert follower.peer.is_low
+    assert follower.peer.state is FOLLOWING
+
+
+def test_a_follower_knows_from_its_leader_that_no_quorum_has_room() -> None:
+    follower = Follower()
+    follower.serve()
+    follower.from_leader(LOW_PING)
+    assert follower.peer.is_short
+    follower.from_leader(PING)
+    assert not follower.peer.is_short
+
+
+def test_followerinfo_says_that_the_disk_is_full() -> None:
+    follower = Follower()
+    follower.serve()
+    space(follower, LOW)
+    follower.tell(ev.QuorumLinkDown(follower.peer.link_to_leader))
+    follower.drained()
+    follower.forget()
+    follower.elect()
+    assert [info.is_low for info in follower.sent(msg.FollowerInfo)] == [True]
+
+
+def test_without_a_byte_a_member_takes_part_in_nothing_until_it_has_room() -> None:
+    follower = Follower()
+    follower.serve()
+    space(follower, EXHAUSTED)
+    assert follower.has_left
+    follower.drained()
+    follower.forget()
+    follower.elect()
+    follower.wait(60_000)
+    assert follower.effects == [ev.CloseLink(30, "this server is not our leader any more")]
+    assert follower.peer.next_deadline() is None
+    follower.forget()
+    space(follower, LOW)
+    assert follower.did(ev.SendNotification), "it elects again"
+
+
+def test_a_member_that_elects_without_a_byte_stops_to_elect() -> None:
+    alone = Alone(1, restored(), 3)
+    assert alone.did(ev.SendNotification)
+    space(alone, EXHAUSTED)
+    alone.forget()
+    alone.vote(2, 2)
+    alone.vote(3, 2)
+    assert alone.effects == []
+    space(alone, AMPLE)
+    assert alone.did(ev.SendNotification)
+
+
+def test_space_that_comes_back_while_the_log_is_drained_loses_nothing() -> None:
+    follower = Follower()
+    follower.serve()
+    space(follower, EXHAUSTED)
+    space(follower, LOW)
+    follower.forget()
+    follower.drained()
+    assert follower.did(ev.SendNotification)
+
+
+def test_a_full_member_leads_if_those_with_room_are_behind() -> None:
+    leader = three()
+    space(leader, LOW)
+    leader.drained()
+    leader.forget()
+    for sid in (1, 2):
+        leader.vote(sid, 2, zxid=LAST - 1, epoch=leader.peer.current_epoch)
+    assert leader.said("lacks history that this member has")
+    assert leader.peer.election.standing.vote.zxid == LAST
+    for sid in (1, 2):
+        leader.vote(sid, 3, zxid=LAST, epoch=leader.peer.current_epoch)
+    assert leader.peer.state is LEADING
