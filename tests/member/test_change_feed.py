@@ -24,15 +24,19 @@ GIVEN, OLDER, BEYOND, ELSEWHERE = PageStatus
 SMALL = {"maxBatchBytes": 1000, "maxRecentBytes": 1000}
 
 
+def history_id_of(server: Server) -> bytes:
+    return module.history_id_of(server.member.peer.lineage)
+
+
 class Feed:
     """A client that follows the feed on its connection, one page after the other."""
 
-    def __init__(self, ensemble: Ensemble, client: Client, place=(0, WHOLE), prefix=b"/", *, lineage=b"", wait_ms=0):
+    def __init__(self, ensemble: Ensemble, client: Client, place=(0, WHOLE), prefix=b"/", *, history_id=b"", wait_ms=0):
         self.ensemble = ensemble
         self.client = client
         self.place = place
         self.prefix = prefix
-        self.lineage = lineage
+        self.history_id = history_id
         self.wait_ms = wait_ms
         self.bytes_max = 1 << 20
         self.rows = []
@@ -44,7 +48,7 @@ class Feed:
         if xid is None:
             self._xid -= 1
             xid = self._xid
-        body = GetChanges(*self.place, self.lineage, self.prefix, self.bytes_max, self.wait_ms)
+        body = GetChanges(*self.place, self.history_id, self.prefix, self.bytes_max, self.wait_ms)
         return self.client.request(OpCode.GET_CHANGES, body.encode(), xid)
 
     def ask(self):
@@ -147,7 +151,7 @@ def test_every_change_is_told_once_in_order(served: tuple[Ensemble, Client]) -> 
     assert zxids == sorted(zxids)
     assert (zxids[6], zxids[8]) == (zxids[7], zxids[9])
     assert {row[3] for row in page.rows[:3]} == {client.response.session_id}
-    assert (page.zxid, page.part, page.lineage) == (applied(ensemble), WHOLE, ensemble.leader.member.peer.lineage)
+    assert (page.zxid, page.part, page.history_id) == (applied(ensemble), WHOLE, history_id_of(ensemble.leader))
     assert feed.page().rows == []
 
 
@@ -474,10 +478,10 @@ def test_another_lineage_and_a_zxid_that_nothing_has_are_refused() -> None:
     ensemble = Ensemble(3)
     client = ensemble.session(ensemble.leader)
     ensemble.do(client, client.create(b"/a"))
-    lineage = ensemble.leader.member.peer.lineage
+    history_id = history_id_of(ensemble.leader)
     end = applied(ensemble)
-    assert Feed(ensemble, client, (end, WHOLE), lineage=bytes(16)).page().status is ELSEWHERE
-    assert Feed(ensemble, client, (end, WHOLE), lineage=lineage).page().status is GIVEN
+    assert Feed(ensemble, client, (end, WHOLE), history_id=bytes(16)).page().status is ELSEWHERE
+    assert Feed(ensemble, client, (end, WHOLE), history_id=history_id).page().status is GIVEN
     # A new leader: the counters of the old epoch end where it ended.
     ensemble.cut = {ensemble.leader.sid}
     old = ensemble.leader
@@ -515,7 +519,7 @@ def test_a_feed_goes_on_on_another_member_where_it_stopped() -> None:
         ensemble.do(writer, *[writer.create(name) for name in names])
         created += names
         server = ensemble.servers[number % 3 + 1]
-        feed = Feed(ensemble, ensemble.session(server), place, lineage=server.member.peer.lineage)
+        feed = Feed(ensemble, ensemble.session(server), place, history_id=history_id_of(server))
         feed.bytes_max = 250
         feed.page()
         told += [row[5] for row in feed.rows]
@@ -802,14 +806,14 @@ def test_whatever_is_asked_is_answered_once_and_harms_nobody(seed: int) -> None:
     parts = [(OpCode.CREATE, Create(b"/m%d" % number, b"", OPEN_ACL, 0)) for number in range(5)]
     ensemble.do(client, multi(client, *parts))
     end = applied(ensemble)
-    lineage = ensemble.leader.member.peer.lineage
+    history_id = history_id_of(ensemble.leader)
     zxids = [0, 1, end, end - 1, end + 1, end - 30, (1 << 32) - 1, 1 << 32, 1 << 62, (1 << 63) - 1]
     xids = range(-17, -117, -1)
     for xid in xids:
         body = GetChanges(
             random.choice(zxids),
             random.choice([0, 1, 3, 4, 5, -1, -(1 << 31), WHOLE, WHOLE - 1]),
-            random.choice([b"", b"", lineage, bytes(16), b"x"]),
+            random.choice([b"", b"", history_id, bytes(16), b"x"]),
             random.choice([b"/", b"", b"/app", b"/m3", b"app", b"//", b"\xff\x00", b"/app/"]),
             random.choice([0, 1, -1, 500, (1 << 31) - 1, -(1 << 31)]),
             random.choice([0, -1, 3000, (1 << 31) - 1, -(1 << 31)]),

@@ -11,8 +11,8 @@ import pytest
 
 from zab.configuration.dynamic import Role
 from zab.configuration.fields import fields_with_keys
-from zab.configuration.ignored import NO_COUNTERPART, NOT_BUILT
-from zab.member.config import STANDALONE_SERVER_ID, Config, ConfigError, parse
+from zab.configuration.ignored import NO_COUNTERPART, NOT_BUILT, REFUSED
+from zab.member.config import OPENING, STANDALONE_SERVER_ID, Config, ConfigError, parse
 from zab.member.settings import SERVER_ID_UNKNOWN
 from zab.server.config_file import load
 
@@ -55,9 +55,20 @@ def test_an_ensemble_file_gives_members_limits_and_own_id() -> None:
     assert config.role is Role.PARTICIPANT
 
 
-SAMPLES = {"true/false": ("true", "FALSE"), "yes/no": ("yes", "no"), "3": ("3",), "role": ("participant",)}
+SAMPLES = {
+    "true/false": ("true", "FALSE"),
+    "yes/no": ("yes", "no"),
+    "3": ("3",),
+    "role": ("participant",),
+    "0 to 1": ("0.25", "1"),
+    "class": ("org.apache.zookeeper.audit.Slf4jAuditLogger",),
+}
+ONLY_ONE = ("3", "class")
+"""Kinds of values of which only one is allowed."""
 SAMPLES_OF_KEYS = {
+    "audit.fileCount": ("700",),
     "counterLimit": ("4294000000",),
+    "maxAclEntries": ("4000",),
     "maxBatchBytes": ("4096",),
     "maxSessionTimeout": ("70000",),
 }
@@ -70,8 +81,9 @@ def test_every_key_sets_its_field_and_no_other() -> None:
         if key in ("dataDir", "dynamicConfigFile", "clientPort", "standaloneEnabled"):
             continue
         given = SAMPLES_OF_KEYS.get(key) or SAMPLES.get(unit) or ("77000000" if key.endswith("Bytes") else "7000",)
-        configs = [parse(f"{STANDALONE}zookeeper.{key}={value}", "zoo.cfg") for value in given]
-        if unit != "3":
+        prefix = "" if key in OPENING else "zookeeper."
+        configs = [parse(f"{STANDALONE}{prefix}{key}={value}", "zoo.cfg") for value in given]
+        if unit not in ONLY_ONE:
             assert any(getattr(config, field.name) != getattr(plain, field.name) for config in configs), key
         allowed = {field.name} | ({"min_session_timeout_ms", "max_session_timeout_ms"} if key == "tickTime" else set())
         for config in configs:
@@ -118,6 +130,10 @@ def test_a_value_is_read_as_meant(line: str, name: str, value: object) -> None:
         (STANDALONE + "clientPort=65536", 3, "clientPort: 65536 is not between 0 and 65535"),
         (STANDALONE + "quorumListenOnAllIPs=yes", 3, "'yes' is neither true nor false"),
         (STANDALONE + "skipACL=true", 3, "'true' is neither yes nor no"),
+        (STANDALONE + "audit.enable=yes", 3, "'yes' is neither true nor false"),
+        (STANDALONE + "audit.impl.class=org.example.Audit", 3, "'org.example.Audit' cannot be loaded here"),
+        (STANDALONE + "audit.file=journald", 3, "journald is not built"),
+        (STANDALONE + "audit.fileCount=0", 3, "0 is not between"),
         (STANDALONE + "electionAlg=0", 3, "0 is not between 3 and 3"),
         (STANDALONE + "peerType=leader", 3, "peerType: 'leader' is neither participant nor observer"),
         (STANDALONE + "# bigger\nminSessionTimeout=70000", 4, "minSessionTimeout (70000 ms) is larger than max"),
@@ -181,7 +197,7 @@ def test_server_lines_with_roles_client_parts_and_ipv6() -> None:
         "server.1=[2001:db8::1]:2888:3888:participant;[::1]:2181\n"
         "server.2 = zoo2:2888:3888:OBSERVER;2182\n"
         "server.3=zoo3:2888:3888:participant;\n"
-        "server.4=zoo4:2888:3888;zoo4:2184;zoo4:2284\n",
+        "server.4=zoo4:2888:3888;zoo4:2184\n",
         "zoo.cfg",
         my_id=1,
     )
@@ -194,7 +210,13 @@ def test_server_lines_with_roles_client_parts_and_ipv6() -> None:
     )
     assert config.client_address == ("::1", 2181)
     assert config.ensemble.observers == {2}
-    assert [(warning.line, warning.key) for warning in config.warnings] == [(7, "server.4")]
+    assert config.warnings == ()
+
+
+def test_secure_client_port_in_a_server_line_is_refused() -> None:
+    lines = "dataDir=/d\ninitLimit=5\nsyncLimit=2\nserver.1=a:1:2\nserver.2=b:1:2;b:2184;b:2284\nserver.3=c:1:2"
+    with pytest.raises(ConfigError, match=r"^zoo.cfg:5: server.2 has a secure client port"):
+        parse(lines, "zoo.cfg", my_id=1)
 
 
 def test_groups_and_weights_reach_the_ensemble_and_its_text() -> None:
@@ -225,20 +247,64 @@ def test_no_server_line_and_one_participant_run_standalone_with_id_1() -> None:
 
 def test_features_that_are_not_built_and_unknown_keys_are_warned_of_and_never_refused() -> None:
     config = parse(
-        STANDALONE
-        + "secureClientPort=2281\nadmin.serverPort=9090\nforceSync=no\nsnapcount=5\nzookeeper.ssl.keyStore=k",
+        STANDALONE + "localSessionsEnabled=true\nadmin.serverPort=9090\nforceSync=no\nsnapcount=5",
         "conf/zoo.cfg",
     )
     seen = [(warning.line, warning.key, str(warning)) for warning in config.warnings]
     assert [entry[:2] for entry in seen] == [
-        (3, "secureClientPort"),
+        (3, "localSessionsEnabled"),
         (4, "admin.serverPort"),
         (5, "forceSync"),
         (6, "snapcount"),
-        (7, "ssl.keyStore"),
     ]
-    assert seen[0][2].startswith("conf/zoo.cfg:3: secureClientPort: the key has no effect: TLS is not built yet")
+    assert seen[0][2] == "conf/zoo.cfg:3: localSessionsEnabled: the key has no effect: every session is global"
     assert seen[3][2] == "conf/zoo.cfg:6: snapcount: the key is unknown and has no effect"
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("secureClientPort=2281", "TLS is not built yet"),
+        ("zookeeper.ssl.keyStore.location=/k", "TLS is not built yet"),
+        ("sslQuorum=yes", "TLS is not built yet"),
+        ("sslQuorum=", "TLS is not built yet"),
+        ("enforce.auth.enabled=true", "of authentication only"),
+        ("authProvider.1=org.example.Provider", "of authentication only"),
+        ("sessionRequireClientSASLAuth=TRUE", "of authentication only"),
+        ("DigestAuthenticationProvider.digestAlg=SHA3-256", "digests are SHA-1"),
+        ("audit.everything=true", "the key is unknown, and named like one"),
+        ("sslquorum=true", "the key is unknown, and named like one"),
+        ("quorum.secretfile=/s", "the key is unknown, and named like one"),
+        ("enforceAuth=true", "the key is unknown, and named like one"),
+        ("netty.ssl.provider=X", "TLS is not built yet"),
+        ("learner.authenticate=true", "the key is unknown, and named like one"),
+    ],
+)
+def test_key_of_security_that_is_not_honoured_is_refused_with_its_line(line: str, reason: str) -> None:
+    """Else a server that its owner believes to be closed would be open."""
+    with pytest.raises(ConfigError, match=f"^conf/zoo.cfg:3: .*: {reason}.*Remove the line"):
+        parse(STANDALONE + line, "conf/zoo.cfg")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "sslQuorum=false",
+        "enforce.auth.enabled=False",
+        "secureClientPort=-1",
+        "DigestAuthenticationProvider.digestAlg=SHA1",
+        "ssl.clientAuth=none",
+    ],
+)
+def test_key_of_security_that_is_switched_off_is_none(line: str) -> None:
+    assert parse(STANDALONE + line, "zoo.cfg").warnings == ()
+
+
+@pytest.mark.parametrize("key", sorted(OPENING))
+def test_key_that_opens_the_service_is_written_as_zookeeper_reads_it(key: str) -> None:
+    """With its prefix ZooKeeper never sees it: an old line would suddenly count."""
+    with pytest.raises(ConfigError, match=f"zoo.cfg:3: zookeeper.{key}: in a file it is written {key}"):
+        parse(f"{STANDALONE}zookeeper.{key}=yes", "zoo.cfg")
 
 
 def test_switching_off_what_is_not_built_needs_no_warning() -> None:
@@ -348,6 +414,11 @@ def test_the_operations_page_lists_every_key_with_unit_default_and_reason() -> N
     assert table_rows(OPERATIONS.read_text(), "Configuration keys") == expected
 
 
+def test_the_operations_page_lists_every_key_that_is_refused_with_its_reason() -> None:
+    expected = [(", ".join(f"`{pattern}`" for pattern in patterns), reason) for patterns, reason in REFUSED]
+    assert table_rows(OPERATIONS.read_text(), "Keys that are refused") == expected
+
+
 def test_the_operations_page_lists_every_ignored_key_with_its_reason() -> None:
     expected = [
         (", ".join(f"`{pattern}`" for pattern in patterns), reason) for patterns, reason in NOT_BUILT + NO_COUNTERPART
@@ -364,7 +435,7 @@ def test_the_operations_page_explains_every_line_of_trouble() -> None:
         for source in sources
         for call in ast.walk(ast.parse(source.read_text()))
         if isinstance(call, ast.Call)
-        and ast.unparse(call.func) in ("journal.warning", "journal.error", "self._report")
+        and ast.unparse(call.func) in ("journal.warning", "journal.error", "self._report", "of_strangers.warning")
         and isinstance(call.args[0], ast.Constant)
     }
     assert len(lines) > 5

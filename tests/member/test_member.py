@@ -318,7 +318,7 @@ def test_log_that_is_reset_empties_the_tree(monkeypatch: pytest.MonkeyPatch) -> 
     member.tree.install_session(5, 1_000)
     reset = ev.ResetLog(1, bytes(16))
     monkeypatch.setattr(member.peer, "step", lambda now, event: [reset])
-    assert member.step(0, WALL, [ev.LogDrained(0)])[-1] == reset
+    assert reset in member.step(0, WALL, [ev.LogDrained(0)])
     assert member.tree.sessions == {}
 
 

@@ -99,7 +99,7 @@ def test_s1_a_session_is_said_to_be_over_when_a_quorum_has_confirmed_who_says_it
 def test_h2_who_was_paused_reads_its_links_before_it_asks_who_was_silent() -> None:
     ensemble = Ensemble(3)
     leader = ensemble.leader.member
-    pings = [ev.MessageReceived(link, msg.Ping(0, 0, 0, [])) for link in leader.peer.learners]
+    pings = [ev.MessageReceived(link, msg.Ping(0, 0, 0, [], False)) for link in leader.peer.learners]
     assert len(pings) == 2
     leader.step(ensemble.now + 10 * leader.peer.settings.sync_ms, WALL, pings)
     assert leader.peer.state is LEADING

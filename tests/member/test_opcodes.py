@@ -24,7 +24,7 @@ REFUSED = {OpCode.RECONFIG}
 def test_a_write(opcode: OpCode) -> None:
     prepare = Prepare(DataTree())
     assert opcode in DECODERS
-    assert (opcode in prepare._operations) == (opcode in WRITES)
+    assert (opcode in {**prepare._operations, **prepare._long_operations}) == (opcode in WRITES)
     assert (opcode in prepare._parts) == (opcode in MULTI_WRITES)
     assert opcode in WRITTEN or opcode in REFUSED
     assert (opcode in REPLY_DECODERS) == (opcode not in SILENT)

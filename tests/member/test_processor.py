@@ -1,10 +1,12 @@
 """The way of a request: order, syncs, watches and limits, on whole members."""
 
+from collections.abc import Iterator
 from random import Random
 
 import pytest
 
 from datatree.errors import ErrorCode
+from datatree.log.batch import Batch
 from datatree.opcodes import OpCode
 from datatree.requests import OPEN_ACL, Create, Multi, PathOnly, PathVersion, SetData
 from datatree.znode import STAT_LAYOUT
@@ -162,9 +164,9 @@ def test_batches_end_at_their_limits_and_a_larger_write_goes_alone() -> None:
     server = ensemble.servers[1]
     deliver = server.member.processor.deliver
 
-    def counting(batch: object) -> None:
-        counts.append(batch.count)  # type: ignore[attr-defined]
-        deliver(batch)  # type: ignore[arg-type]
+    def counting(batch: Batch) -> Iterator[None]:
+        counts.append(batch.count)
+        return deliver(batch)
 
     server.member.processor.deliver = counting  # type: ignore[method-assign]
     small = [client.create(b"/s%d" % n) for n in range(12)]
@@ -461,6 +463,37 @@ def test_client_that_never_reads_is_closed() -> None:
         ensemble.do(other, other.set(path, b"%d" % number))
     assert client.is_closed
     assert not other.is_closed
+
+
+def test_output_of_all_together_is_limited_and_whoever_has_most_is_closed() -> None:
+    """Each of them stays within its own limit."""
+    ensemble = Ensemble(1, outputLimitBytes=1 << 20, jute__maxbuffer=1 << 20, totalOutputLimitBytes=3 << 20)
+    server = ensemble.servers[1]
+    writer, *readers = (ensemble.session() for _ in range(8))
+    ensemble.do(writer, writer.create(b"/a", bytes(1 << 18)))
+    server.keep_output = True
+    most = readers[0]
+    for reader in (most, *readers):
+        reader.say(b"".join(reader.get(b"/a") for _ in range(2)))
+        ensemble.settle()
+    assert sum(reader.connection.unsent_bytes for reader in readers if not reader.is_closed) <= 3 << 20
+    assert most.is_closed
+    assert not writer.is_closed
+    assert 0 < sum(reader.is_closed for reader in readers) < 4
+
+
+def test_output_that_was_sent_meanwhile_counts_no_more() -> None:
+    ensemble = Ensemble(1, outputLimitBytes=1 << 20, jute__maxbuffer=1 << 20, totalOutputLimitBytes=3 << 20)
+    server = ensemble.servers[1]
+    readers = [ensemble.session() for _ in range(6)]
+    ensemble.do(readers[0], readers[0].create(b"/a", bytes(1 << 18)))
+    for reader in readers:
+        server.keep_output = True
+        reader.say(b"".join(reader.get(b"/a") for _ in range(3)))
+        ensemble.settle()
+        server.keep_output = False
+        reader.connection.unsent_bytes = 0
+    assert not any(reader.is_closed for reader in readers)
 
 
 def test_load_limit_pauses_whoever_waits_and_sends_more() -> None:

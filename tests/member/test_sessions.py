@@ -10,7 +10,7 @@ from zab import message as msg
 from zab.ids import Link
 from zab.jute.handshake import ConnectRequest
 from zab.testing.members import TICK_MS, Client, Ensemble, Server
-from zab.wire.frames import frame
+from zab.wire.frames import GREETING_BYTES_MAX, LENGTH, frame
 
 
 def response_timeout(client: Client) -> int | None:
@@ -72,6 +72,30 @@ def test_handshake_that_is_cut_short_is_closed_without_an_answer() -> None:
     ensemble.settle()
     assert client.is_closed
     assert client.raw == b""
+
+
+def test_who_has_not_said_who_he_is_cannot_have_much_kept() -> None:
+    """A connection without a session lasts for ten seconds: thousands of them, each with a megabyte that does not end,
+    would be gigabytes."""
+    ensemble = Ensemble(1)
+    client, other = ensemble.client(), ensemble.client()
+    client.say(LENGTH.pack(GREETING_BYTES_MAX + 1))
+    other.say(LENGTH.pack(GREETING_BYTES_MAX))
+    ensemble.settle()
+    assert (client.is_closed, other.is_closed) == (True, False)
+    assert ensemble.servers[1].member.metrics.large_requests_rejected == 1
+
+
+@pytest.mark.parametrize("length", [1_000_000, 1_048_576])
+def test_large_request_may_come_with_the_handshake_and_no_too_large_one(length: int) -> None:
+    ensemble = Ensemble(1)
+    client = ensemble.client()
+    said = client.connect_request() + client.create(b"/a") + client.set(b"/a", bytes(length))
+    client.say(said[:-5])
+    client.say(said[-5:])
+    ensemble.settle()
+    assert client.is_closed == (length > 1_048_575)
+    assert [error for _, error, _ in client.replies()] == ([] if client.is_closed else [0, 0])
 
 
 def test_client_that_has_seen_more_is_closed_without_an_answer() -> None:
@@ -394,7 +418,7 @@ def test_g1_touch_of_a_learner_that_is_dropped_in_the_same_turn_is_counted_befor
             ensemble.step(leader)
         ensemble.now = tracker.next_deadline
         if dropped:
-            touched = msg.Ping(leader.member.applied, 0, 0, [[session, 4_000]])
+            touched = msg.Ping(leader.member.applied, 0, 0, [[session, 4_000]], False)
             leader.inputs += [ev.QuorumLinkUp(Link(77), learner.sid, True), ev.MessageReceived(link, touched)]
         ensemble.step(leader)
         assert (link in leader.member.peer.learners) is not dropped

@@ -24,6 +24,7 @@ from zab.member.inputs import (
     StorageFailed,
     TakeSnapshot,
 )
+from zab.member.metrics import Metrics
 from zab.member.ports import Ports
 from zab.member.turn import READ_AHEAD_BYTES, TURN_NS, Turn
 from zab.message import Commit, Notification
@@ -41,7 +42,8 @@ class ScriptedMember:
         self.dirty: dict[Any, None] = {}
         self.effects: list[Any] = []
         self.told: list[Any] = []
-        self.has_more = False
+        self.has_more = self.is_between_states = False
+        self.metrics = Metrics()
 
     def step(self, now: int, wall: int, inputs: list[Any]) -> list[Any]:
         assert (now, wall) == (NOW_NS // 1_000_000, 77)
@@ -89,9 +91,13 @@ class Rig:
         self.tasks = Port("tasks", self.notes, take_answers=self._take_answers)
         self.storage, self.operator = Port("storage", self.notes), Port("operator", self.notes)
         self.election = Port("election", self.notes)
-        clock = Port("clock", [], monotonic_ns=NOW_NS, wall_ms=77)
+        clock = Port("clock", [], monotonic_ns=self._now_ns, wall_ms=77, processor_ns=lambda: self.worked_ns)
+        self.now_ns, self.worked_ns = NOW_NS, 0
         ports = Ports(clock, self.links, self.election, self.clients, self.storage, self.tasks, self.operator)
         self.turn = Turn(self.member, ports)  # type: ignore[arg-type]
+
+    def _now_ns(self) -> int:
+        return self.now_ns
 
     @staticmethod
     def _receive(source: list[Any]) -> Any:
@@ -309,3 +315,22 @@ def test_more_to_do_is_said(rig: Rig, part: str) -> None:
     else:
         getattr(rig, part).is_idle = False
     assert rig.turn.take() is True
+
+
+def test_longest_turn_is_what_it_cost_and_not_how_long_others_had_the_processor(rig: Rig) -> None:
+    def step(took_ns: int, worked_ns: int) -> None:
+        def receive(inputs: list[Any], *_until: int) -> None:
+            rig.now_ns += took_ns
+            rig.worked_ns += worked_ns
+
+        rig.now_ns = NOW_NS
+        rig.clients.answers["receive"] = receive
+        rig.turn.take()
+
+    step(9_000_000, 4_000_000)
+    step(20_000_000, 3_000_000)
+    assert rig.member.metrics.longest_turn_ns == 4_000_000
+    step(7_000_000, 6_000_000)
+    assert rig.member.metrics.longest_turn_ns == 6_000_000
+    rig.member.metrics.reset()
+    assert rig.member.metrics.longest_turn_ns == 0

@@ -9,7 +9,7 @@ from tests.member.wrong_trees import bring_back, digests, ensemble_of, said, spo
 from zab import message as msg
 from zab.ids import ServerId
 from zab.member import member as member_module
-from zab.member import tree_repair, wrong_trees
+from zab.member import snapshots, tree_repair, wrong_trees
 from zab.member.inputs import RebuildFailed, TreeInstalled, TreeRebuilt
 from zab.member.tree_check import Finding, TreeCheck
 from zab.quorum import Majority
@@ -301,7 +301,7 @@ def test_leader_takes_no_snapshot_while_nobody_knows_whose_tree_is_right() -> No
     for _ in range(12):
         ensemble.session(leader)
     assert leader.member.applied > before, "sessions are no writes that are refused"
-    leader.member.take_wanted_snapshot(Zxid(0))
+    snapshots.take_wanted(leader.member, Zxid(0))
     ensemble.step(leader)
     assert finish_snapshots(ensemble, leader) == 0
     other.keeps_rebuilt = False

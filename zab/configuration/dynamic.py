@@ -228,6 +228,7 @@ def parse_port(text: str, line: int) -> int:
 
 
 def _number(text: str, line: int, what: str) -> int:
-    if not re.fullmatch(r"[0-9]{1,18}", text.strip(), re.ASCII):
+    # Not all that `strip` takes for blanks are some for `int`.
+    if not re.fullmatch(r"[0-9]{1,18}", text.strip(" \t\f"), re.ASCII):
         raise LineError(line, f"{text.strip()!r} is not a number ({what})")
     return int(text)

@@ -51,6 +51,13 @@ def integer(low: int, high: int) -> Read:
     return read
 
 
+def fraction(text: str) -> float:
+    """A number from 0 to 1."""
+    if not re.fullmatch(r"[0-9]*\.?[0-9]+", text, re.ASCII) or float(text) > 1:
+        raise ValueError(f"{text!r} is not a number from 0 to 1")
+    return float(text)
+
+
 def choice(**values: object) -> Read:
     """One of the given words, in any case."""
 
@@ -117,5 +124,6 @@ def _shown(default: object) -> str:
 
 
 def fields_with_keys(settings: type[attrs.AttrsInstance]) -> list[attrs.Attribute[Any]]:
-    """The fields of a class of settings that a key sets, in their order."""
-    return [attribute for attribute in attrs.fields(settings) if "key" in attribute.metadata]
+    """The fields of a class of settings that a key sets, in their order; its own come before those it inherits."""
+    fields = sorted(attrs.fields(settings), key=lambda attribute: attribute.inherited)
+    return [attribute for attribute in fields if "key" in attribute.metadata]

@@ -1,16 +1,19 @@
 """Keys of ZooKeeper that a `zoo.cfg` may have and that this server does not act on, each with what to tell its owner.
 
-Two kinds. A *feature that is not built*: the key asks for something that does not happen, so it is named in a warning
+Three kinds. What *security* rests on is refused: only a value that says in so many words that it is off is none. A
+*feature that is not built*: the key asks for something that does not happen, so it is named in a warning
 unless its value switches the feature off. A key *without a counterpart*: it tunes a part of ZooKeeper's machinery that
-does not exist here, or something that is always done; it is named whatever its value. Neither is ever refused.
+does not exist here, or something that is always done; it is named whatever its value. Neither of these is refused.
 
 `*` at the end of a pattern stands for any ending. The first pattern that fits counts.
 """
 
 from __future__ import annotations
 
+import re
+
 # (patterns, what the warning says after "the key is ignored: ")
-NOT_BUILT: tuple[tuple[tuple[str, ...], str], ...] = (
+REFUSED: tuple[tuple[tuple[str, ...], str], ...] = (
     (
         (
             "secureClientPort",
@@ -19,27 +22,38 @@ NOT_BUILT: tuple[tuple[tuple[str, ...], str], ...] = (
             "sslQuorumReloadCertFiles",
             "portUnification",
             "ssl.*",
+            "netty.ssl.*",
             "client.portUnification",
             "client.certReload",
             "fips-mode",
         ),
-        "TLS is not built yet; no such port is opened and no link is encrypted",
+        "TLS is not built yet, so nothing would be encrypted; members prove who they are with quorum.secretFile",
     ),
     (
         (
             "quorum.auth.*",
-            "quorum.cnxn.threads.size",
             "sessionRequireClientSASLAuth",
+            "requireClientAuthScheme",
             "allowSaslFailedClients",
             "enforce.auth.*",
             "ensembleAuthName",
             "authProvider.*",
             "X509AuthenticationProvider.*",
             "IPAuthenticationProvider.*",
-            "superUser",
+            "superUser*",
+            "kerberos.*",
+            "jaasLoginRenew",
+            "sasl.*",
         ),
-        "of authentication only digest, ip and world are built yet; nothing of this is enforced",
+        "of authentication only digest, ip and world are built yet, so nothing of this would be enforced",
     ),
+    (("DigestAuthenticationProvider.digestAlg",), "digests are SHA-1; with another algorithm no identity would fit"),
+)
+"""What somebody's security may rest on. A server that went on without it would be open while its owner believes that it
+is not."""
+
+NOT_BUILT: tuple[tuple[tuple[str, ...], str], ...] = (
+    (("quorum.cnxn.threads.size",), "links have no threads"),
     (("enableEagerACLCheck",), "ACLs are checked by the leader alone"),
     (("admin.*",), "the admin HTTP server is not built yet"),
     (("metricsProvider.*",), "metrics are not exported over HTTP yet; the word mntr has them"),
@@ -49,12 +63,7 @@ NOT_BUILT: tuple[tuple[tuple[str, ...], str], ...] = (
     (("multiAddress.*",), "several addresses for one server are not built yet; the first of each is used"),
     (("oraclePath",), "the oracle of two-member ensembles is not built yet"),
     (("readonlymode.enabled",), "read-only mode is not built yet; a member without a quorum serves nobody"),
-    (("audit.enable",), "the audit log is not built yet"),
     (("snapshot.compression.method",), "snapshots are written without compression inside"),
-    (
-        ("request_throttle*", "connection_throttle*", "throttled_op_wait_time", "largeRequest*"),
-        "of the throttles only globalOutstandingLimit and the limits per connection are built yet",
-    ),
 )
 
 NO_COUNTERPART: tuple[tuple[tuple[str, ...], str], ...] = (
@@ -72,7 +81,6 @@ NO_COUNTERPART: tuple[tuple[tuple[str, ...], str], ...] = (
         "batches grow with the load: maxBatchBytes, maxBatchCount",
     ),
     (("leader.maxConcurrentDiffSyncs",), "the log is sent to any number of learners at once"),
-    (("DigestAuthenticationProvider.digestAlg",), "digests are SHA-1, as ZooKeeper's are unless told otherwise"),
     (
         ("maxResponseCacheSize", "maxGetChildrenResponseCacheSize"),
         "a reply is joined from parts that are kept ready; there is no cache to size",
@@ -82,6 +90,12 @@ NO_COUNTERPART: tuple[tuple[tuple[str, ...], str], ...] = (
         "a vote is sent again as the election itself sees fit",
     ),
     (("leaderConnectDelayDuringRetryMs",), "a connection to the leader is tried once for each election"),
+    (("maintain_connection_when_client_auth_fails",), "a client whose authentication fails is always disconnected"),
+    (
+        ("request_throttler.shutdownTimeout",),
+        "a server that stops waits for no client's request: nobody was told that it is done",
+    ),
+    (("connection_throttle_local_session_weight",), "every session is global"),
     (("tcpKeepAlive",), "links between members always have it"),
     (("quorumCnxnTimeoutMs",), "a link of the election that says nothing is given up after syncLimit ticks"),
     (
@@ -103,7 +117,6 @@ NO_COUNTERPART: tuple[tuple[tuple[str, ...], str], ...] = (
             "maxInProcessingDeadWatchers",
             "bitHashCacheSize",
             "messageTracker.*",
-            "request_stale_*",
             "emulate353TTLNodes",
             "db.autocreate",
             "jute.maxbuffer.extrasize",
@@ -114,11 +127,34 @@ NO_COUNTERPART: tuple[tuple[tuple[str, ...], str], ...] = (
     ),
 )
 
+_NAMED_LIKE_SECURITY = re.compile(
+    "ssl|tls|secur|secret|sasl|auth|krb|kerberos|jaas|x509|cert|keystore|truststore|audit", re.I
+)
+"""Written wrong, such a key would do nothing while its owner believes that it does."""
+_OFF_FOR_SURE = {
+    "DigestAuthenticationProvider.digestAlg": {"sha1", "sha-1"},
+    "secureClientPort": {"0", "-1"},
+    "ssl.clientAuth": {"none"},
+    "ssl.quorum.clientAuth": {"none"},
+}
+"""Where it is not `false` that says so."""
 _OFF = frozenset({"false", "no", "0", "-1", ""})
+
+
+def why_refused(key: str, value: str) -> str | None:
+    """What to say about a key that is not honoured, and on which somebody's security may rest; None if it is none."""
+    if value.lower() in _OFF_FOR_SURE.get(key, {"false"}):
+        return None
+    found = next((reason for patterns, reason in REFUSED if _fits(key, patterns)), None)
+    if found is None and _NAMED_LIKE_SECURITY.search(key) and not _is_harmless(key):
+        return "the key is unknown, and named like one that somebody's security rests on"
+    return found
 
 
 def why_ignored(key: str, value: str) -> str | None:
     """What to say about a key of ZooKeeper that has no effect; "" when nothing needs saying; None if it is unknown."""
+    if any(_fits(key, patterns) for patterns, _ in REFUSED):
+        return ""
     for patterns, reason in NOT_BUILT:
         if _fits(key, patterns):
             return "" if value.lower() in _OFF else reason
@@ -126,6 +162,12 @@ def why_ignored(key: str, value: str) -> str | None:
         if _fits(key, patterns):
             return reason
     return None
+
+
+def _is_harmless(key: str) -> bool:
+    """Whether it is of something that does not exist here. What only an ending says may be of anything."""
+    exact = {pattern for patterns, _ in NO_COUNTERPART for pattern in patterns}
+    return key in exact or any(_fits(key, patterns) for patterns, _ in NOT_BUILT)
 
 
 def _fits(key: str, patterns: tuple[str, ...]) -> bool:

@@ -2,19 +2,19 @@
 
 Format, in jute's types:
 
-    page    status int, oldest long, zxid long, part int, lineage buffer, changes vector<change>
+    page    status int, oldest long, zxid long, part int, history_id buffer, changes vector<change>
     change  zxid long, part int, time long (ms since 1970), session long, kind int, path string, data buffer,
             version int, owner long
 
 Kind, part, version and owner are those of `datatree.txn_changes`. (zxid, part) of the page is the place from which to
-ask for the next one: everything up to it is in this page, in earlier ones, or not to be shown to this client. `lineage`
-names the history that the place is in.
+ask for the next one: everything up to it is in this page, in earlier ones, or not to be shown to this client.
+`history_id` names the history that the place is in.
 
     status  0 GIVEN      the changes after the place that was asked for, as far as they go
             1 OLDER      that place is older than what this server can answer; `oldest` is the first from which it can,
                          and 0 in every other page
             2 BEYOND     that place is after the last transaction that this server has applied, `zxid`
-            3 ELSEWHERE  that place is in no history that this server has: another lineage, or a zxid that nothing has
+            3 ELSEWHERE  that place is in no history that this server has: another id, or a zxid that nothing has
 
 In a page that is not GIVEN, `changes` is empty.
 
@@ -58,7 +58,7 @@ class ChangePage:
     oldest: int
     zxid: int
     part: int
-    lineage: bytes
+    history_id: bytes
     rows: list[Row]
 
 
@@ -73,21 +73,21 @@ def change_bytes(zxid: int, time: int, session: int, change: Change) -> bytes:
 
 
 def page_body(
-    status: PageStatus, oldest: int, zxid: int, part: int, lineage: bytes, changes: Sequence[bytes] = ()
+    status: PageStatus, oldest: int, zxid: int, part: int, history_id: bytes, changes: Sequence[bytes] = ()
 ) -> bytes:
     """A page of changes that `change_bytes` made."""
     head = _PAGE.pack(status, oldest, zxid, part)
-    return b"".join((head, _INT.pack(len(lineage)), lineage, _INT.pack(len(changes)), *changes))
+    return b"".join((head, _INT.pack(len(history_id)), history_id, _INT.pack(len(changes)), *changes))
 
 
 def read_page(reader: Reader) -> ChangePage:
     """Raises JuteError."""
     status, oldest, zxid, part = reader.int(), reader.long(), reader.long(), reader.int()
-    lineage = reader.buffer() or b""
+    history_id = reader.buffer() or b""
     rows = reader.vector(_row, item_bytes_min=_ROW_BYTES_MIN) or []
     if status not in PageStatus.__members__.values():
         raise JuteError(f"a page of changes with status {status}")
-    return ChangePage(PageStatus(status), oldest, zxid, part, lineage, rows)
+    return ChangePage(PageStatus(status), oldest, zxid, part, history_id, rows)
 
 
 def _row(reader: Reader) -> Row:

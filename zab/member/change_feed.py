@@ -31,6 +31,9 @@ Not here: the bytes (`zab.jute.change_pages`), the reading (`storage`).
 from __future__ import annotations
 
 from collections import deque
+from functools import lru_cache
+from hashlib import blake2b
+from typing import Final
 
 import attrs
 
@@ -58,6 +61,13 @@ REQUEST_COUNT = 8
 """A request costs as much of the budget as this many changes, whatever it finds."""
 INLINE_BYTES_MAX = 16 << 10
 """Batches up to this size are decoded in the loop, where a thread would take longer to be woken."""
+_HISTORY_ID_BYTES: Final = 16
+
+
+@lru_cache(maxsize=4)
+def history_id_of(lineage: bytes) -> bytes:
+    """What tells clients one history from another. Nobody learns the lineage from it."""
+    return blake2b(lineage, digest_size=_HISTORY_ID_BYTES, person=b"zab history id").digest()
 
 
 @attrs.define(eq=False)
@@ -67,7 +77,7 @@ class Asked:
     connection: ClientConnection
     xid: int
     place: Place
-    lineage: bytes
+    history_id: bytes
     prefix: bytes
     bytes_max: int
     until: int
@@ -129,7 +139,7 @@ class ChangeFeed:
             bytes_max = min(body.bytes_max, config.max_changes_page_bytes)
             until = now + max(0, min(body.wait_ms, config.max_changes_wait_ms))
             place = body.zxid, body.part if body.zxid else WHOLE
-            asked = Asked(connection, xid, place, body.lineage, body.prefix or ROOT, bytes_max, until)
+            asked = Asked(connection, xid, place, body.history_id, body.prefix or ROOT, bytes_max, until)
             own[xid] = asked
             self._ready.append(asked)
         if not own:
@@ -167,7 +177,7 @@ class ChangeFeed:
 
     # ---------------------------------------------------------------------------------------------------------- a turn
 
-    def turn(self, now: int, history: History, lineage: bytes, applied: int) -> list[ReadChanges | LookBackSlice]:
+    def turn(self, now: int, history: History, history_id: bytes, applied: int) -> list[ReadChanges | LookBackSlice]:
         """Advance the requests, as far as the budget of a turn goes. Returns what a worker has to read."""
         if applied != self._applied:
             self._applied = applied
@@ -176,53 +186,54 @@ class ChangeFeed:
         elif self.next_deadline is not None and now >= self.next_deadline:
             for asked in [asked for asked in self._parked if asked.until <= now]:
                 del self._parked[asked]
-                self._answer(asked, lineage, asked.place)
+                self._answer(asked, history_id, asked.place)
         budget = TURN_COUNT_MAX
         while self._ready and budget > 0:
             asked = self._ready.popleft()
             if not asked.is_over:
-                budget -= REQUEST_COUNT + self._advance(asked, now, history, lineage)
+                budget -= REQUEST_COUNT + self._advance(asked, now, history, history_id)
         self._rows.clear()
         self.next_deadline = min((asked.until for asked in self._parked), default=None)
         return self._start_read(history)
 
-    def _advance(self, asked: Asked, now: int, history: History, lineage: bytes) -> int:
+    def _advance(self, asked: Asked, now: int, history: History, history_id: bytes) -> int:
         """Advance one request. Returns how many changes were looked at for it."""
         start = start_of(asked.place)
         read, asked.read = asked.read, None
-        if asked.lineage and asked.lineage != lineage:
-            self._refuse(asked, PageStatus.ELSEWHERE, lineage)
+        if asked.history_id and asked.history_id != history_id:
+            self._refuse(asked, PageStatus.ELSEWHERE, history_id)
         elif asked.place[0] > self._applied:
-            self._refuse(asked, PageStatus.BEYOND, lineage)
+            self._refuse(asked, PageStatus.BEYOND, history_id)
         elif start < self._known_from(asked) and self._looked is not self._state.tree.past_acls:
             self._looking.append(asked)
         elif start < self._known_from(asked):
-            self._refuse(asked, PageStatus.OLDER, lineage, self._known_from(asked))
+            self._refuse(asked, PageStatus.OLDER, history_id, self._known_from(asked))
         elif read is not None:
-            return self._take_up(asked, read, now, lineage)
+            return self._take_up(asked, read, now, history_id)
         else:
             floor = history.floor(start)
-            batches = self._in_memory(asked, history)
+            batches = self._in_memory(asked, history, min(asked.bytes_max, INLINE_BYTES_MAX))
+            is_page = asked.bytes_max <= INLINE_BYTES_MAX or not batches or batches[-1].zxid == self._applied
             if floor is None:
                 self._queued.append(asked)
             elif not is_known(asked.place, floor[0], batches):
-                self._refuse(asked, PageStatus.ELSEWHERE, lineage)
+                self._refuse(asked, PageStatus.ELSEWHERE, history_id)
             elif not batches:
                 asked.place = self._applied, WHOLE
-                self._wait(asked, now, lineage)
-            elif sum(len(batch.raw) for batch in batches) > INLINE_BYTES_MAX:
+                self._wait(asked, now, history_id)
+            elif not is_page or sum(len(batch.raw) for batch in batches) > INLINE_BYTES_MAX:
                 self._queued.append(asked)
             else:
-                return self._look_through(asked, batches, now, lineage)
+                return self._look_through(asked, batches, now, history_id)
         return 0
 
-    def _in_memory(self, asked: Asked, history: History) -> list[Batch]:
-        """As many of the batches after its place as fit into a page; none when memory does not reach back so far."""
+    def _in_memory(self, asked: Asked, history: History, bytes_max: int) -> list[Batch]:
+        """As many of the batches after its place as fit into so much; none when memory does not reach back so far."""
         floor = history.floor(start_of(asked.place))
-        following = [] if floor is None else history.after(floor[0], asked.bytes_max)
+        following = [] if floor is None else history.after(floor[0], bytes_max)
         return [batch for batch in following if batch.zxid <= self._applied]
 
-    def _look_through(self, asked: Asked, batches: list[Batch], now: int, lineage: bytes) -> int:
+    def _look_through(self, asked: Asked, batches: list[Batch], now: int, history_id: bytes) -> int:
         found = []
         for batch in batches:
             rows = self._rows.get(batch.zxid)
@@ -230,32 +241,32 @@ class ChangeFeed:
                 rows = self._rows[batch.zxid] = rows_of(batch)
             found.append((batch.zxid, rows))
         rows, place = gather(found, asked.place, asked.prefix, asked.bytes_max)
-        self._tell(asked, rows, place, now, lineage)
+        self._tell(asked, rows, place, now, history_id)
         return sum(len(rows) for _, rows in found)
 
-    def _take_up(self, asked: Asked, read: ChangesRead, now: int, lineage: bytes) -> int:
+    def _take_up(self, asked: Asked, read: ChangesRead, now: int, history_id: bytes) -> int:
         """Use what the worker has read for a request."""
         if read.is_damaged:
             self._finish(asked, ErrorCode.DATAINCONSISTENCY)
         elif read.status is not PageStatus.GIVEN:
-            self._refuse(asked, read.status, lineage, read.oldest)
+            self._refuse(asked, read.status, history_id, read.oldest)
         else:
             assert read.place > asked.place, "a log that is known to go on has nothing after this place"
-            self._tell(asked, read.rows, read.place, now, lineage)
+            self._tell(asked, read.rows, read.place, now, history_id)
         return len(read.rows)
 
-    def _tell(self, asked: Asked, rows: list[Row], place: Place, now: int, lineage: bytes) -> None:
+    def _tell(self, asked: Asked, rows: list[Row], place: Place, now: int, history_id: bytes) -> None:
         """Answer with the rows that its client may see; if it may see none of them, go on after them."""
         told = rows if self._sees_all(asked.connection) else [row for row in rows if self._may_see(asked, row)]
         asked.place = place
         if told or now >= asked.until:
-            self._answer(asked, lineage, place, [row[3] for row in told])
+            self._answer(asked, history_id, place, [row[3] for row in told])
         else:
             self._ready.append(asked)
 
-    def _wait(self, asked: Asked, now: int, lineage: bytes) -> None:
+    def _wait(self, asked: Asked, now: int, history_id: bytes) -> None:
         if now >= asked.until:
-            self._answer(asked, lineage, asked.place)
+            self._answer(asked, history_id, asked.place)
         else:
             self._parked[asked] = None
 
@@ -267,7 +278,7 @@ class ChangeFeed:
             asked = self._queued.popleft()
             if not asked.is_over:
                 self._reading, self._is_look_next = asked, True
-                batches = self._in_memory(asked, history)
+                batches = self._in_memory(asked, history, asked.bytes_max)
                 return [ReadChanges(asked.place, asked.prefix, self._applied, asked.bytes_max, batches)]
         if not self._looking:
             return []
@@ -296,11 +307,11 @@ class ChangeFeed:
 
     # ------------------------------------------------------------------------------------------------------- answering
 
-    def _answer(self, asked: Asked, lineage: bytes, place: Place, changes: list[bytes] | None = None) -> None:
-        self._finish(asked, ErrorCode.OK, page_body(PageStatus.GIVEN, 0, *place, lineage, changes or ()))
+    def _answer(self, asked: Asked, history_id: bytes, place: Place, changes: list[bytes] | None = None) -> None:
+        self._finish(asked, ErrorCode.OK, page_body(PageStatus.GIVEN, 0, *place, history_id, changes or ()))
 
-    def _refuse(self, asked: Asked, status: PageStatus, lineage: bytes, oldest: int = 0) -> None:
-        self._finish(asked, ErrorCode.OK, page_body(status, oldest, self._applied, WHOLE, lineage))
+    def _refuse(self, asked: Asked, status: PageStatus, history_id: bytes, oldest: int = 0) -> None:
+        self._finish(asked, ErrorCode.OK, page_body(status, oldest, self._applied, WHOLE, history_id))
 
     def _finish(self, asked: Asked, error: ErrorCode, body: bytes = b"") -> None:
         asked.is_over = True

@@ -4,8 +4,8 @@
 
 Every key may be written with `zookeeper.` before it, as the Java property that it is in ZooKeeper. A key set twice has
 its last value, as in Java. What makes no sense (a value of the wrong kind or out of bounds, fields that contradict one
-another, malformed server lines) is refused. Keys that are unknown, or belong to what is not built, are collected in
-`Config.warnings` and refuse nothing.
+another, malformed server lines) is refused, and so are keys of security that are not honoured. Other keys that are
+unknown, or belong to what is not built, are collected in `Config.warnings` and refuse nothing.
 
 Standalone: no server line, or one participant while `standaloneEnabled`; there is no quorum, and the server id is 1.
 
@@ -24,7 +24,7 @@ import attrs
 
 from zab.configuration.dynamic import Ensemble, LineError, is_dynamic, parse_dynamic
 from zab.configuration.fields import ConfigWarning, fields_with_keys
-from zab.configuration.ignored import why_ignored
+from zab.configuration.ignored import why_ignored, why_refused
 from zab.configuration.properties import PropertiesError, Property, parse_properties
 from zab.member.settings import SERVER_ID_UNKNOWN, Config
 from zab.message import FRAME_BYTES_MAX, FRAME_SPARE_BYTES
@@ -36,6 +36,8 @@ STANDALONE_SERVER_ID = 1
 _SERVER_ID_MAX_WITH_EXTENDED_TYPES = 254
 _COUNTER_MAX = 2**32 - 1
 _WILDCARDS = frozenset({"0.0.0.0", "::"})
+OPENING = frozenset({"skipACL", "DigestAuthenticationProvider.superDigest"})
+"""They open the service to somebody. ZooKeeper does not read them with its prefix before them."""
 _DEFAULT_AT_MINUS_ONE = frozenset({"min_session_timeout_ms", "max_session_timeout_ms"})
 _VERSION_SUFFIX = re.compile(r"\.dynamic\.([0-9a-fA-F]{1,16})$")
 
@@ -108,6 +110,11 @@ def _validate_limits(config: Config) -> None:
         raise RuleError(
             ("outputLimitBytes", "jute.maxbuffer"), "outputLimitBytes is less than one reply of jute.maxbuffer"
         )
+    if config.total_output_limit_bytes < 2 * config.output_limit_bytes:
+        raise RuleError(
+            ("totalOutputLimitBytes", "outputLimitBytes"),
+            "totalOutputLimitBytes is less than what one connection may have unsent, twice outputLimitBytes",
+        )
     if config.max_batch_bytes + 2 * config.jute_max_buffer_bytes > FRAME_BYTES_MAX - FRAME_SPARE_BYTES:
         raise RuleError(
             ("jute.maxbuffer", "maxBatchBytes"),
@@ -176,6 +183,8 @@ class _Parser:
         entries: dict[str, Property] = {}
         for entry in entries_of(text, self.filename):
             key = plain_key(entry.key)
+            if key != entry.key and key in OPENING:
+                raise ConfigError(self.filename, entry.line, f"{entry.key}: in a file it is written {key}")
             if key in entries:
                 self._warn(entries[key].line, key, f"it is set again in line {entry.line}, which counts")
             entries[key] = attrs.evolve(entry, key=key)
@@ -252,7 +261,7 @@ class _Parser:
                     )
                 self._warn(entry.line, entry.key, f"only the first address is used, {line.host}", path)
             if line is not None and line.has_secure_part:
-                self._warn(entry.line, entry.key, "TLS is not built yet; its secure client port is not opened", path)
+                raise ConfigError(path, entry.line, f"{entry.key} has a secure client port, and TLS is not built yet")
         return ensemble
 
     def _finish(self, config: Config, my_id: int | None) -> Config:
@@ -286,6 +295,9 @@ class _Parser:
         self._warn(line, "server.*", reason, file)
 
     def _warn_ignored(self, entry: Property) -> None:
+        refusal = why_refused(entry.key, entry.value)
+        if refusal is not None:
+            raise ConfigError(self.filename, entry.line, f"{entry.key}: {refusal}. Remove the line to go on without it")
         why = why_ignored(entry.key, entry.value)
         if why is None:
             self._warn(entry.line, entry.key, "the key is unknown and has no effect")

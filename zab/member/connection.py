@@ -15,6 +15,7 @@ Limits, and what happens there:
     output_limit_bytes      unsent output of a connection: it is not read from; at twice that it is closed
     max_client_connections  connections from one address: further ones are closed at once
     max_connections         connections in total: likewise
+    GREETING_BYTES_MAX      the first frame, a ConnectRequest: a longer one closes the connection
     IDENTITIES_MAX          identities of a connection: a further one is refused with AUTHFAILED
 
 Not here: sockets, what the bytes mean (`processor`, `sessions`), and when output is sent (the host).
@@ -23,14 +24,14 @@ Not here: sockets, what the bytes mean (`processor`, `sessions`), and when outpu
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from enum import Enum, IntEnum, IntFlag
 from typing import TypeAlias
 
 import attrs
 
 from session.identity import NO_SESSION, SessionId
-from zab.wire.frames import FrameReader
+from zab.wire.frames import GREETING_BYTES_MAX, FrameError, FrameReader
 
 Identity: TypeAlias = tuple[bytes, bytes]
 """Scheme and id, as in an ACL."""
@@ -71,6 +72,8 @@ class Hold(IntFlag):
     """Too many requests are in process, and some of them are its own."""
     OUTPUT = 4
     """It has too much unsent output."""
+    THROTTLED = 8
+    """A request of it waits in front of the processor."""
 
 
 @attrs.define(eq=False, repr=False)
@@ -104,6 +107,14 @@ class ClientConnection:
     """Frames that came before the session was there."""
     pending: deque[Waiting] = attrs.Factory(deque)
     """Requests in their order, from the oldest write (or sync) that is under way on."""
+    answering: Generator[None, None, bytes] | None = None
+    """What is left of an answer that takes more than a slice: of the first request in `pending`, or of a four-letter
+    word."""
+    answering_zxid: int = 0
+    """If it is not 0: of the state that this answer tells."""
+    later: list[bytes] = attrs.Factory(list)
+    """Watch events that wait for that."""
+    later_bytes: int = 0
     sync_tags: deque[int] = attrs.Factory(deque)
     """The tags of the syncs in `pending`, in their order."""
     fence: int = 0
@@ -119,6 +130,25 @@ class ClientConnection:
 
     def __repr__(self) -> str:
         return f"<client {self.id} of {self.host}:{self.port}, session {self.session:#x}, {self.stage.value}>"
+
+    def cut(self, data: bytes) -> list[bytes]:
+        """The frames that these bytes complete. Raises FrameError. The first one is short: so much, and no more, is
+        kept of somebody who has not said who he is."""
+        frames = self.frames
+        if self.stage is not Stage.GREETING:
+            return frames.feed(data)
+        limit, frames.frame_bytes_max = frames.frame_bytes_max, GREETING_BYTES_MAX
+        try:
+            first = frames.feed_one(data)
+        finally:
+            frames.frame_bytes_max = limit
+        if first is None:
+            return []
+        try:
+            return [first, *frames.feed(b"")]
+        except FrameError as error:
+            error.frames.insert(0, first)
+            raise
 
     def identify(self, identity: Identity) -> bool:
         """Add an identity for the life of the connection; False: it is too long, or one too many, to be forwarded."""

@@ -15,9 +15,12 @@ from zab.member.settings import Config
 from zab.message import (
     DATA_FRAME_BYTES_MAX,
     FRAME_BYTES_MAX,
+    JOINING_BYTES_MAX,
+    SECRET,
     URGENT,
     Message,
     Proposal,
+    UpToDate,
     decode,
     encode,
 )
@@ -43,7 +46,10 @@ QUORUM_DIALECT: Dialect[Message, Input] = Dialect(
     encode=encode,
     decode=decode,
     frame_bytes_max=FRAME_BYTES_MAX,
+    joining_bytes_max=JOINING_BYTES_MAX,
+    admitting=frozenset({UpToDate}),
     urgent=URGENT,
+    secret=SECRET,
     # Requests are made small where they are made.
     cut={Proposal: cut},
     up=QuorumLinkUp,

@@ -10,16 +10,17 @@ Pure: the text is made of the member's numbers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Protocol
+from collections.abc import Callable, Iterable, Iterator
+from typing import Protocol, TypeAlias
 
 import attrs
 
+from datatree.slices import NAMES
 from datatree.tree import DataTree
 from zab.member.connection import ClientConnection, Clients
 from zab.member.metrics import Metrics, Summary
 from zab.member.processor import Processor
-from zab.member.reads import ReadState
+from zab.member.reads import ConnectionEnds, ReadState, Steps
 from zab.member.sessions import Sessions
 from zab.member.settings import Config
 from zab.peer import Peer
@@ -40,6 +41,10 @@ _READ_INTEREST = 1
 _UNSIGNED = (1 << 64) - 1
 
 
+Lines: TypeAlias = Iterator[str]
+"""The text of an answer, line by line or in larger pieces. What is listed is what there was when its turn came."""
+
+
 class Inspected(Protocol):
     """A member, as far as the words look at it."""
 
@@ -58,15 +63,25 @@ class Inspected(Protocol):
     def tree(self) -> DataTree: ...
 
 
-def answer(member: Inspected, word: bytes) -> str | None:
-    """The text for one of the words; None when it is none of them."""
+def answer(member: Inspected, word: bytes) -> Steps | None:
+    """What to do for one of the words, slice by slice: at the end it raises `ConnectionEnds` with the text. None when
+    it is none of them."""
     found = WORDS.get(word)
     if found is None:
         return None
     name = word.decode("ascii")
     if not member.config.allows_word(name):
-        return f"{name} is not executed because it is not in the whitelist.\n"
-    return found.text(member) if member.serving or found.always else NOT_SERVING
+        return _said((f"{name} is not executed because it is not in the whitelist.\n",))
+    return _said(found.text(member) if member.serving or found.always else (NOT_SERVING,))
+
+
+def _said(lines: Iterable[str]) -> Steps:
+    said: list[str] = []
+    for line in lines:
+        said.append(line)
+        if not len(said) % NAMES:
+            yield
+    raise ConnectionEnds("".join(said).encode())
 
 
 def mode(member: Inspected) -> str:
@@ -74,30 +89,32 @@ def mode(member: Inspected) -> str:
     return "standalone" if member.config.is_standalone else _MODES[member.peer.state]
 
 
-def _ruok(_member: Inspected) -> str:
+def _ruok(_member: Inspected) -> Lines:
     """Are you OK?"""
-    return "imok"
+    yield "imok"
 
 
-def _isro(member: Inspected) -> str:
+def _isro(member: Inspected) -> Lines:
     """Are you read-only? `null` while no client is served."""
-    return "rw" if member.serving else "null"
+    yield "rw" if member.serving else "null"
 
 
-def _envi(_member: Inspected) -> str:
+def _envi(_member: Inspected) -> Lines:
     """The version, which some clients look for here."""
-    return f"Environment:\nzookeeper.version={VERSION}\n"
+    yield f"Environment:\nzookeeper.version={VERSION}\n"
 
 
-def _srvr(member: Inspected) -> str:
+def _srvr(member: Inspected) -> Lines:
     """Version, latencies, counts, zxid, mode, number of znodes."""
-    return f"Zookeeper version: {VERSION}\n" + _numbers(member)
+    yield f"Zookeeper version: {VERSION}\n" + _numbers(member)
 
 
-def _stat(member: Inspected) -> str:
+def _stat(member: Inspected) -> Lines:
     """As `srvr`, with a line for each connection."""
-    lines = "".join(f" {_connection(connection)}\n" for connection in member.clients.all)
-    return f"Zookeeper version: {VERSION}\nClients:\n{lines}\n" + _numbers(member)
+    yield f"Zookeeper version: {VERSION}\nClients:\n"
+    for connection in list(member.clients.all):
+        yield f" {_connection(connection)}\n"
+    yield "\n" + _numbers(member)
 
 
 def _numbers(member: Inspected) -> str:
@@ -128,72 +145,90 @@ def _connection(connection: ClientConnection) -> str:
     )
 
 
-def _cons(member: Inspected) -> str:
+def _cons(member: Inspected) -> Lines:
     """A line for each connection, with its session."""
-    lines = []
-    for connection in member.clients.all:
+    for connection in list(member.clients.all):
         text = _connection(connection)
         if connection.session:
             text = f"{text[:-1]},sid={connection.session & _UNSIGNED:#x},to={connection.timeout_ms})"
-        lines.append(f" {text}\n")
-    return "".join(lines) + "\n"
+        yield f" {text}\n"
+    yield "\n"
 
 
-def _crst(member: Inspected) -> str:
+def _crst(member: Inspected) -> Lines:
     """Reset the connections' counts."""
     for connection in member.clients.all:
         connection.received_count = connection.sent_count = 0
-    return "Connection stats reset.\n"
+    yield "Connection stats reset.\n"
 
 
-def _srst(member: Inspected) -> str:
+def _srst(member: Inspected) -> Lines:
     """Reset the server's counts."""
     member.metrics.reset()
-    return "Server stats reset.\n"
+    yield "Server stats reset.\n"
 
 
-def _wchs(member: Inspected) -> str:
+def _wchs(member: Inspected) -> Lines:
     """How many watches there are."""
-    connections, paths, watches = member.state.watches.summary()
-    return f"{connections} connections watching {paths} paths\nTotal watches:{watches}\n"
+    watches = member.state.watches
+    connections = watches_count = paths_count = 0
+    for connection in watches.holders():
+        count = watches.data_watches_count(connection)
+        connections += count > 0
+        watches_count += count
+        yield ""
+    for _ in watches.data_paths():
+        paths_count += 1
+        yield ""
+    yield f"{connections} connections watching {paths_count} paths\nTotal watches:{watches_count}\n"
 
 
-def _wchc(member: Inspected) -> str:
+def _wchc(member: Inspected) -> Lines:
     """The watches, by connection."""
-    text = ""
-    for connection, paths in member.state.watches.by_connection():
-        text += f"{connection.session & _UNSIGNED:#x}\n" + "".join(f"\t{_text(path)}\n" for path in paths)
-    return text + "\n"
+    watches = member.state.watches
+    for connection in watches.holders():
+        paths = watches.data_paths_of(connection)
+        if paths:
+            yield f"{connection.session & _UNSIGNED:#x}\n"
+        for path in paths:
+            yield f"\t{_text(path)}\n"
+    yield "\n"
 
 
-def _wchp(member: Inspected) -> str:
+def _wchp(member: Inspected) -> Lines:
     """The watches, by path."""
-    text = ""
-    for path, connections in member.state.watches.by_path():
-        text += f"{_text(path)}\n" + "".join(f"\t{each.session & _UNSIGNED:#x}\n" for each in connections)
-    return text + "\n"
+    watches = member.state.watches
+    for path in watches.data_paths():
+        yield f"{_text(path)}\n"
+        for each in watches.data_watchers(path):
+            yield f"\t{each.session & _UNSIGNED:#x}\n"
+    yield "\n"
 
 
-def _dump(member: Inspected) -> str:
+def _dump(member: Inspected) -> Lines:
     """Sessions, and their ephemerals."""
     tree, tracker = member.tree, member.sessions.tracker
-    text = "SessionTracker dump:\n"
+    yield "SessionTracker dump:\n"
     if tracker is not None:
         sets = list(tracker.sets())
-        text += f"Session Sets ({len(sets)})/({sum(len(ids) for _, ids in sets)}):\n"
+        yield f"Session Sets ({len(sets)})/({sum(len(ids) for _, ids in sets)}):\n"
         for due, ids in sets:
-            text += f"{len(ids)} expire in {max(0, due - member.now)} ms:\n"
-            text += "".join(f"\t{id_ & _UNSIGNED:#x}\n" for id_ in ids)
+            yield f"{len(ids)} expire in {max(0, due - member.now)} ms:\n"
+            for id_ in ids:
+                yield f"\t{id_ & _UNSIGNED:#x}\n"
     else:
-        text += f"Global Sessions({len(tree.sessions)}):\n"
-        text += "".join(f"{id_ & _UNSIGNED:#x}\t{ms}ms\n" for id_, ms in sorted(tree.sessions.items()))
-    text += f"ephemeral nodes dump:\nSessions with Ephemerals ({len(tree.ephemerals)}):\n"
-    for session, paths in sorted(tree.ephemerals.items()):
-        text += f"{session & _UNSIGNED:#x}:\n" + "".join(f"\t{_text(path)}\n" for path in sorted(paths))
-    return text
+        yield f"Global Sessions({len(tree.sessions)}):\n"
+        for session, ms in list(tree.sessions.items()):
+            yield f"{session & _UNSIGNED:#x}\t{ms}ms\n"
+    owners = list(tree.ephemerals)
+    yield f"ephemeral nodes dump:\nSessions with Ephemerals ({len(owners)}):\n"
+    for owner in owners:
+        yield f"{owner & _UNSIGNED:#x}:\n"
+        for path in list(tree.ephemerals.get(owner, ())):
+            yield f"\t{_text(path)}\n"
 
 
-def _conf(member: Inspected) -> str:
+def _conf(member: Inspected) -> Lines:
     """The configuration, and the ensemble."""
     config = member.config
     host_port = config.client_address
@@ -220,12 +255,13 @@ def _conf(member: Inspected) -> str:
             "peerType": 1 if config.role.value == "observer" else 0,
         }
     text = "".join(f"{key}={value}\n" for key, value in values.items())
-    return text if config.is_standalone else f"{text}membership: \n{config.ensemble}"
+    yield text if config.is_standalone else f"{text}membership: \n{config.ensemble}"
 
 
-def _mntr(member: Inspected) -> str:
+def _mntr(member: Inspected) -> Lines:
     """All numbers: `zk_<name>` TAB value."""
-    return "".join(f"zk_{name}\t{_double(value)}\n" for name, value in numbers(member))
+    for name, value in numbers(member):
+        yield f"zk_{name}\t{_double(value)}\n"
 
 
 def numbers(member: Inspected) -> Iterator[tuple[str, str | int | float]]:
@@ -239,7 +275,7 @@ def numbers(member: Inspected) -> Iterator[tuple[str, str | int | float]]:
     if member.peer.state == LEADING:
         yield from _leader_gauges(member)
     yield from _counters(member.metrics)
-    for name in ("readlatency", "updatelatency"):
+    for name in ("readlatency", "updatelatency", "connection_token_deficit"):
         yield from _summary(name, getattr(member.metrics, name))
 
 
@@ -261,7 +297,9 @@ def _gauges(member: Inspected) -> Iterator[tuple[str, int | float]]:
     yield "global_sessions", len(tree.sessions)
     yield "local_sessions", 0
     yield "auth_failed_count", metrics.auth_failed_count
-    yield "connection_drop_probability", 0.0
+    yield "max_turn_us", metrics.longest_turn_ns // 1000
+    throttle = member.sessions.throttle
+    yield "connection_drop_probability", 0.0 if throttle is None else throttle.drop_probability
 
 
 def _leader_gauges(member: Inspected) -> Iterator[tuple[str, int]]:
@@ -298,16 +336,16 @@ def _text(path: bytes) -> str:
     return path.decode("utf-8", "replace")
 
 
-def _nothing(_member: Inspected) -> str:
+def _nothing(_member: Inspected) -> Lines:
     """A word of ZooKeeper that is not built."""
-    return ""
+    return iter(())
 
 
 @attrs.frozen
 class Word:
     """How a word is answered."""
 
-    text: Callable[[Inspected], str]
+    text: Callable[[Inspected], Lines]
     always: bool = False
     """Also while no client is served."""
 

@@ -1,34 +1,37 @@
-"""The first frame of a connection to a quorum port, in both directions.
+"""How members greet each other: which version they speak, and what for a connection is made.
 
-    Hello               this is server so-and-so: a quorum link from here on
-    SnapshotRequest     the sender wants a snapshot, and no link (`zab.member.snapshot_request`)
+    quorum port         QUORUM      a link from here on (`zab.message`)
+                        SNAPSHOT    the sender wants a snapshot, and no link (`zab.member.snapshot_request`)
+    election port       ELECTION    the votes of the one who dialled (`Notification`)
 
-Not here: connections to an election port, which say only `Hello` (`zab.member.election_receiver`); who serves a
-snapshot (`zab.server`).
+Not here: the handshake itself (`zab.wire.handshake`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
+from enum import IntEnum
+from typing import Final
 
-from zab.ids import ServerId
-from zab.member.snapshot_request import SnapshotRequest
-from zab.message import PROTOCOL_VERSION, Hello
-from zab.wire.records import Codec, MessageError
+from zab.wire.handshake import Party, Secret
 
-GREETINGS: Codec[Hello | SnapshotRequest] = Codec((Hello, SnapshotRequest))
-
-
-def greeted(payload: bytes, others: Collection[int]) -> ServerId | SnapshotRequest:
-    """Which of the other servers of the ensemble speaks, or what it wants. Raises `MessageError`."""
-    first = GREETINGS.decode(payload)
-    return first if isinstance(first, SnapshotRequest) else other_server(first, others)
+VERSION_MIN: Final = 3
+VERSION: Final = 3
+"""Of what members say to each other. Version 3 is the first with handshakes that prove something."""
 
 
-def other_server(hello: Hello, others: Collection[int]) -> ServerId:
-    """Which of these servers says that. Raises `MessageError`."""
-    if hello.version != PROTOCOL_VERSION:
-        raise MessageError(f"server {hello.sid} speaks version {hello.version}, not {PROTOCOL_VERSION}")
-    if hello.sid not in others:
-        raise MessageError(f"server {hello.sid} is no other server of this ensemble")
-    return hello.sid
+class Purpose(IntEnum):
+    """What for a member dials another one."""
+
+    QUORUM = 1
+    SNAPSHOT = 2
+    ELECTION = 3
+
+
+AT_QUORUM_PORT: Final = frozenset({Purpose.QUORUM, Purpose.SNAPSHOT})
+AT_ELECTION_PORT: Final = frozenset({Purpose.ELECTION})
+
+
+def party(sid: int, secrets: Collection[Secret], *, is_open: bool) -> Party:
+    """A member, as it takes part in handshakes."""
+    return Party(sid, VERSION_MIN, VERSION, secrets=tuple(secrets), is_open=is_open)

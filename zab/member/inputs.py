@@ -27,10 +27,12 @@ from zab.events import (
     ResetLog,
     SaveEpochs,
     SaveMember,
+    SaveSessionKeys,
     TruncateLog,
 )
 from zab.ids import Link, ServerId
 from zab.jute.change_pages import PageStatus
+from zab.member.audit import Record
 from zab.member.change_rows import Place, Row
 from zab.member.connection import ClientConnection
 
@@ -258,6 +260,11 @@ class ReadChanges:
 
 
 @attrs.define
+class LookAtSpace:
+    """Look at how much room the disk has; answered with `SpaceChanged`, if it is another level than before."""
+
+
+@attrs.define
 class LookBackSlice:
     """Read a little of which lists guarded paths up to this zxid, for at most so many paths; answer with `LookedBack`.
 
@@ -268,8 +275,24 @@ class LookBackSlice:
     count_max: int
 
 
+@attrs.define
+class WriteAudit:
+    """Write these records into the audit log. Has no answer."""
+
+    records: list[Record]
+
+
 MemberEffect: TypeAlias = (
-    Effect | TakeSnapshot | RebuildTree | ChooseSnapshot | FetchTree | KeepSnapshot | ReadChanges | LookBackSlice
+    Effect
+    | TakeSnapshot
+    | RebuildTree
+    | ChooseSnapshot
+    | FetchTree
+    | KeepSnapshot
+    | LookAtSpace
+    | ReadChanges
+    | LookBackSlice
+    | WriteAudit
 )
 
 # ---------------------------------------------------------------------------------- effects that the turn adds
@@ -288,6 +311,15 @@ class InstallSnapshot:
 
 
 StorageEffect: TypeAlias = (
-    AppendBatches | TruncateLog | ResetLog | InstallSnapshot | SaveEpochs | SaveMember | DrainLog | RollLog
+    AppendBatches
+    | TruncateLog
+    | ResetLog
+    | InstallSnapshot
+    | SaveEpochs
+    | SaveMember
+    | SaveSessionKeys
+    | DrainLog
+    | LookAtSpace
+    | RollLog
 )
 """What goes into the queue in front of the storage."""

@@ -12,6 +12,7 @@
     ping                    nothing but the header, always with the special xid
     auth                    the reply carries zxid 0; a refusal ends the connection
     sasl                    is not offered: AUTHFAILED, and the connection ends
+    a write without room    QUOTAEXCEEDED, while no quorum has room on its disks
     everything else         UNIMPLEMENTED with zxid -1, and the connection ends: a check outside of a multi, a
                             deleteContainer (which has no ACL check and is the leader's own), unknown opcodes
 
@@ -27,14 +28,21 @@ from datatree.acl import SUPER, digest_identity
 from datatree.errors import ErrorCode
 from datatree.opcodes import OpCode
 from datatree.paths import is_text
-from datatree.requests import AddAuth, PathKind, PathOnly, SetWatches, decode
+from datatree.requests import AddAuth, PathKind, PathOnly, decode, watched_paths_of
+from datatree.slices import PATHS
 from zab.jute.framing import PING_XID
 from zab.jute.replies import identities_body, int_body, notification, path_body, reply
 from zab.member.connection import ClientConnection
-from zab.member.reads import BODY_AT, READS, Answer, ConnectionEnds, ReadState, check_watch_limit
+from zab.member.reads import BODY_AT, READS, Answer, ConnectionEnds, ReadState, Steps, begun, check_watch_limit
 
 UNKNOWN = 1 << 31
 """Stands in `ANSWERS` for every opcode that clients may not send; no request can carry this number."""
+
+NO_ROOM = UNKNOWN + 1
+"""Stands there for a write that needs room on the disks, of which no quorum has any (`zab.disk_space`)."""
+
+THROTTLED = UNKNOWN + 2
+"""Stands there for every request that has waited too long to be done."""
 
 NO_ZXID = -1
 AUTH_ZXID = 0
@@ -63,12 +71,25 @@ def remove_watches(state: ReadState, connection: ClientConnection, xid: int, fra
 
 def set_watches(state: ReadState, connection: ClientConnection, xid: int, frame: bytes) -> bytes:
     """The events come before the reply, as they would have without the new connection."""
+    return begun(_watched_again(state, connection, xid, frame))
+
+
+def _watched_again(state: ReadState, connection: ClientConnection, xid: int, frame: bytes) -> Steps:
+    """Slice by slice: each path is looked at when it is its turn, and watched from then on."""
     opcode = OpCode.SET_WATCHES if _OPCODE.unpack_from(frame, 4)[0] == OpCode.SET_WATCHES else OpCode.SET_WATCHES2
-    body = decode(opcode, frame, BODY_AT)
-    assert isinstance(body, SetWatches)
-    events = state.watches.set_watches(connection, body, state.tree)
+    watches, tree = state.watches, state.tree
+    for count, _ in enumerate(watched_paths_of(opcode, frame, BODY_AT), 1):
+        if not count % PATHS:
+            yield  # what cannot be read to its end changes nothing
+    frames: list[bytes] = []
+    for count, (kind, path, zxid) in enumerate(watched_paths_of(opcode, frame, BODY_AT), 1):
+        event = watches.set_again(connection, kind, path, zxid, tree)
+        if event:
+            frames.append(notification(event, path, NO_ZXID))
+        if not count % PATHS:
+            check_watch_limit(state, connection)
+            yield
     check_watch_limit(state, connection)
-    frames = [notification(kind, path, NO_ZXID) for kind, path in events]
     return b"".join((*frames, reply(xid, state.tree.applied)))
 
 
@@ -79,7 +100,9 @@ def who_am_i(state: ReadState, connection: ClientConnection, xid: int, _frame: b
     return reply(xid, state.tree.applied, 0, identities_body(users))
 
 
-def reconfig_disabled(state: ReadState, _connection: ClientConnection, xid: int, _frame: bytes) -> bytes:
+def reconfig_disabled(state: ReadState, connection: ClientConnection, xid: int, _frame: bytes) -> bytes:
+    if state.auditor is not None:
+        state.auditor.refused_at_once(connection, OpCode.RECONFIG)
     return reply(xid, state.tree.applied, ErrorCode.RECONFIGDISABLED)
 
 
@@ -94,8 +117,19 @@ def unimplemented(_state: ReadState, _connection: ClientConnection, xid: int, _f
     raise ConnectionEnds(reply(xid, NO_ZXID, ErrorCode.UNIMPLEMENTED))
 
 
-def ping(state: ReadState, _connection: ClientConnection, _xid: int, _frame: bytes) -> bytes:
-    return reply(PING_XID, state.tree.applied)
+def no_room(state: ReadState, _connection: ClientConnection, xid: int, _frame: bytes) -> bytes:
+    """Refused here, in its place: the log has no room for refusals either."""
+    state.metrics.writes_without_room_count += 1
+    return reply(xid, state.tree.applied, ErrorCode.QUOTAEXCEEDED)
+
+
+def throttled(state: ReadState, _connection: ClientConnection, xid: int, _frame: bytes) -> bytes:
+    return reply(xid, state.tree.applied, ErrorCode.THROTTLEDOP)
+
+
+def ping(state: ReadState, connection: ClientConnection, _xid: int, _frame: bytes) -> bytes:
+    """It overtakes an answer that is being made, and tells nothing of later."""
+    return reply(PING_XID, connection.answering_zxid or state.tree.applied)
 
 
 def auth(state: ReadState, connection: ClientConnection, xid: int, frame: bytes) -> bytes:
@@ -109,12 +143,15 @@ def auth(state: ReadState, connection: ClientConnection, xid: int, frame: bytes)
         if state.config.super_digest is not None and identity[1] == state.config.super_digest.encode():
             accepted = accepted and connection.identify(SUPER)
     if not accepted:
-        state.metrics.auth_failed_count += 1
+        # Without a colon it may all be a password.
+        user, colon, _ = body.auth.partition(b":") if body.scheme == b"digest" else (b"", b"", b"")
+        state.login_refused(connection, "auth", body.scheme, user if colon else b"")
         raise ConnectionEnds(reply(xid, AUTH_ZXID, ErrorCode.AUTHFAILED))
     return reply(xid, AUTH_ZXID)
 
 
-def sasl(_state: ReadState, _connection: ClientConnection, xid: int, _frame: bytes) -> bytes:
+def sasl(state: ReadState, connection: ClientConnection, xid: int, _frame: bytes) -> bytes:
+    state.login_refused(connection, "sasl")
     raise ConnectionEnds(reply(xid, AUTH_ZXID, ErrorCode.AUTHFAILED))
 
 
@@ -129,6 +166,8 @@ LOCAL: Mapping[int, Answer] = {
     int(OpCode.WHO_AM_I): who_am_i,
     int(OpCode.RECONFIG): reconfig_disabled,
     UNKNOWN: unimplemented,
+    NO_ROOM: no_room,
+    THROTTLED: throttled,
 }
 
 ANSWERS: Mapping[int, Answer] = {**READS, **LOCAL}

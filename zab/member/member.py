@@ -32,10 +32,10 @@ from random import Random
 from typing import Any, TypeAlias, TypeVar, get_args
 
 from datatree.digest import DIGEST_VERSION
-from datatree.log.batch import Batch, Position
+from datatree.log.batch import Batch
 from datatree.log.zxid import BEFORE_ALL, Zxid
 from datatree.opcodes import OpCode
-from datatree.prepare import Prepare, PrepareSettings
+from datatree.prepare import Prepare
 from datatree.recovery.recover import Recovered
 from datatree.requests import PathOnly
 from datatree.snapshot import SnapshotHeader
@@ -45,9 +45,12 @@ from session.identity import NO_SESSION, SessionId, SessionIds
 from zab import events as ev
 from zab import message as msg
 from zab.ids import Link, ServerId
-from zab.member import four_letter, tree_repair, wrong_trees
+from zab.member import four_letter, snapshots, tree_repair, wrong_trees
+from zab.member.audit import Auditor
+from zab.member.change_feed import history_id_of
 from zab.member.cleanup import Cleanup
 from zab.member.connection import ClientConnection, Clients, Closing, Stage
+from zab.member.connection_throttle import ConnectionThrottle
 from zab.member.digests import Digests
 from zab.member.inputs import (
     ChangesRead,
@@ -56,6 +59,7 @@ from zab.member.inputs import (
     ClientConnected,
     FetchFailed,
     Input,
+    LookAtSpace,
     LookedBack,
     MemberEffect,
     RebuildFailed,
@@ -63,22 +67,25 @@ from zab.member.inputs import (
     SnapshotFailed,
     SnapshotFetched,
     SnapshotTaken,
-    TakeSnapshot,
     TreeInstalled,
     TreeRebuilt,
+    WriteAudit,
 )
 from zab.member.limits import Limits
 from zab.member.metrics import Metrics
 from zab.member.processor import Processor
 from zab.member.questions import Questions
 from zab.member.reads import ReadState
-from zab.member.restore import restored_of, schedule_of, settings_of, tree_of
+from zab.member.request_throttle import RequestThrottle
+from zab.member.restore import prepare_settings_of, restored_of, schedule_of, settings_of, tree_of
 from zab.member.sessions import Sessions
 from zab.member.settings import Config
 from zab.member.tree_check import Difference, TreeCheck
 from zab.member.tree_repair import Repair
+from zab.member.under_way import Delivery
 from zab.peer import Peer
 from zab.peer_state import Restored, Settings
+from zab.session_keys import keys_of
 from zab.states import LEADING, LOOKING
 from zab.wire.frames import LENGTH_BYTES, FrameError
 
@@ -98,11 +105,16 @@ class Member:
         self.metrics = Metrics()
         self.clients = Clients(per_host_count_max=config.max_client_connections, total_count_max=config.max_connections)
         self.peer = make_peer(settings_of(config), restored_of(recovered), rng)
-        self.sessions = Sessions(config, self.clients, self.metrics, SessionIds(config.server_id, wall))
-        self.state = ReadState(config, tree_of(recovered), WatchTable(), self.clients, self.metrics)
+        ids = SessionIds(config.server_id, wall)
+        self.auditor = Auditor() if config.audit_enabled else None
+        self.sessions = Sessions(config, self.clients, self.metrics, ids, lambda: keys_of(self.peer), self.auditor)
+        self.sessions.throttle = ConnectionThrottle.of(config, rng, now)
+        self.state = ReadState(config, tree_of(recovered), WatchTable(), self.clients, self.metrics, self.auditor)
         self.processor = Processor(self.state, self.sessions, schedule_of(config, recovered))
+        self.throttle = RequestThrottle.of(config, self.clients, self.metrics, self.processor)
+        self._receive = self.processor.receive if self.throttle is None else self.throttle.receive
         voter_count = len(self.peer.settings.quorum.voters)
-        self.limits = Limits(config, self.clients, self.metrics, voter_count=voter_count, now=now)
+        self.limits = Limits(config, self.clients, self.metrics, self.throttle, voter_count=voter_count, now=now)
         self.server_id = ServerId(config.server_id)
         self.digests = Digests()
         self.check = TreeCheck(self.peer.settings.quorum)
@@ -130,9 +142,14 @@ class Member:
         self._wall = wall
         self.committed: deque[Batch] = deque()
         """What is not applied yet."""
+        self._delivery: Delivery | None = None
+        self._from_clients: list[tuple[Callable[[Member, Any], None], Input]] = []
+        """What came from clients and waits for the end of that."""
         self._early: list[ev.MemberMessage] = []
         self._cleanup: Cleanup | None = None
         self._questions = Questions()
+        self._look_at = now
+        """When the disk is looked at for room again."""
         self._is_stalled = False
         """Writes are left from the last turn, since nothing may be proposed."""
         self._install(self.state.tree)
@@ -151,12 +168,13 @@ class Member:
             return []
         self.now = self.processor.now = now
         self._wall = wall
-        self.clients.dirty.clear()
-        from_clients = []
+        self.processor.is_short = self.peer.is_short
+        if not self.is_between_states:
+            self.clients.dirty.clear()
         for event in inputs:
             on_client = _ON_CLIENT.get(type(event))
             if on_client is not None:
-                from_clients.append((on_client, event))
+                self._from_clients.append((on_client, event))
             else:
                 _ON_INPUT.get(type(event), Member.tell)(self, event)
         # After what arrived: when this process was paused, an unread link must not count as a silent one.
@@ -171,18 +189,31 @@ class Member:
             tree_repair.ask(self)
         self._apply_committed()
         self._start_serving()
-        for on_client, event in from_clients:
-            on_client(self, event)
-        self._end_turn()
+        if not self.is_between_states:
+            from_clients, self._from_clients = self._from_clients, []
+            for on_client, event in from_clients:
+                on_client(self, event)
+            self._end_turn()
+        if self.auditor is not None and self.auditor.records:
+            self._effects.append(WriteAudit(self.auditor.take()))
         effects, self._effects = self._effects, []
         return effects
+
+    @property
+    def is_between_states(self) -> bool:
+        """Whether a committed batch is applied in part: until it is applied as a whole nobody may look at the tree, so
+        clients are not read from, and nothing is proposed (H5 slices). What members say to each other goes on."""
+        return self._delivery is not None
 
     @property
     def has_more(self) -> bool:
         """Whether the turn's budgets left something for the next one. To be asked after the host has sent what there
         was to send, since that makes room for more."""
-        applies = bool(self.committed) and self.repair is None
-        return applies or self.processor.change_feed.is_due or self.limits.is_any_with_room_again
+        processor = self.processor
+        applies = (bool(self.committed) or self.is_between_states) and self.repair is None
+        is_answering = bool(processor.answering) or processor.change_feed.is_due
+        has_room = processor.is_any_unchoked or self.limits.is_any_with_room_again
+        return applies or is_answering or processor.is_due or has_room
 
     def next_deadline(self) -> int:
         """When the next step is due although nothing happens."""
@@ -224,8 +255,11 @@ class Member:
         for connection in self.sessions.take_established():
             held, connection.held = connection.held, []
             if held and not connection.closing:
-                self.processor.receive(connection, held)
+                self._receive(connection, held)
         self.processor.resume()
+        self.processor.answer_slice()
+        if self.throttle is not None:
+            self.throttle.turn(self.now)
         if self.serving and not self.halted:
             if self.peer.state == LEADING:
                 self._lead_turn()
@@ -233,13 +267,16 @@ class Member:
                 self._follow_turn()
         changes = self.processor.change_feed
         if changes.is_any and self.serving:
-            self._effects += changes.turn(self.now, self.peer.history, self.peer.lineage, self.applied)
+            self._effects += changes.turn(self.now, self.peer.history, history_id_of(self.peer.lineage), self.applied)
         self.limits.end_turn(self.now, is_loaded=self._is_loaded)
+        if self.now >= self._look_at and self.config.disk_low_bytes:
+            self._look_at = self.now + self.config.tick_time_ms
+            self._effects.append(LookAtSpace())
         if self.clients.dirty:
             for connection in self.clients.reap():
+                self.limits.forget(connection)
                 self.processor.forget(connection)
                 self.sessions.forget(connection)
-                self.limits.forget(connection)
 
     def _lead_turn(self) -> None:
         """All that is to be written becomes one batch, or as many as its size asks for; then what waits for that."""
@@ -253,7 +290,7 @@ class Member:
             for path in self._cleanup.due(self.tree, self.now):
                 processor.submit(NO_SESSION, 0, OpCode.DELETE_CONTAINER, PathOnly(path).encode(), None)
         processor.submit_new_sessions()
-        if processor.intake and processor.is_ahead_of(self._wall):
+        if processor.has_intake and processor.is_ahead_of(self._wall):
             self.trace(
                 f"this wall clock says {self._wall} ms, the newest batch is of {processor.newest_time} ms "
                 "-> the times of batches go back to the clock"
@@ -262,7 +299,7 @@ class Member:
         for proposal in processor.proposals(next_zxid, self._wall):
             self.metrics.proposal_count += 1
             self.tell(proposal)
-        self._is_stalled = bool(processor.intake)
+        self._is_stalled = processor.has_intake and not processor.is_due
         tag = processor.take_sync_tag()
         if tag is not None:
             self._questions.sync(None, tag)
@@ -311,7 +348,11 @@ class Member:
 
     def _on_answer_ping(self, effect: ev.AnswerPing) -> None:
         digest = self.digests.at(self.applied)
-        self.send(effect.link, msg.Ping(self.applied, self.applied, digest, self.sessions.drain_touches()))
+        if self.is_between_states and self.serving:
+            self.sessions.touch_all(self.now)
+        self.send(
+            effect.link, msg.Ping(self.applied, self.applied, digest, self.sessions.drain_touches(), self.peer.is_low)
+        )
         self.asks = True
 
     def _on_sync_confirmed(self, effect: ev.SyncConfirmed) -> None:
@@ -365,8 +406,7 @@ class Member:
 
     def _leader_on_request(self, link: Link, sid: ServerId, message: msg.Request) -> None:
         if not self.processor.submit_forwarded(message, sid):
-            self._effects.append(ev.CloseLink(link, "it forwarded what no learner may"))
-            self.tell(ev.QuorumLinkDown(link))
+            self._break_off(link, "it forwarded what it may not")
 
     def _leader_on_revalidate(self, link: Link, sid: ServerId, message: msg.Revalidate) -> None:
         self.metrics.connection_revalidate_count += 1
@@ -385,12 +425,19 @@ class Member:
     def _learner_on_revalidated(self, _link: Link, _sid: ServerId, message: msg.Revalidated) -> None:
         self.sessions.revalidated(message.tag, message.valid, message.fence)
 
-    def _learner_on_synced(self, _link: Link, _sid: ServerId, message: msg.Synced) -> None:
-        self._questions.wait(message.tag, message.zxid)
-        self._finish_syncs()
+    def _learner_on_synced(self, link: Link, _sid: ServerId, message: msg.Synced) -> None:
+        if self._questions.newest_tag < message.tag < self.processor.sync_tag:
+            self._questions.wait(message.tag, message.zxid)
+            self._finish_syncs()
+        else:
+            self._break_off(link, "it answers a sync that nobody waits for")
+
+    def _break_off(self, link: Link, reason: str) -> None:
+        self._effects.append(ev.CloseLink(link, reason))
+        self.tell(ev.QuorumLinkDown(link))
 
     def _finish_syncs(self) -> None:
-        if self._questions.confirmed_syncs:
+        if self._questions.confirmed_syncs and not self.is_between_states:
             for tag in self._questions.done(self.applied):
                 self.processor.synced(tag)
 
@@ -398,21 +445,41 @@ class Member:
 
     def _apply_committed(self) -> None:
         count = 0
-        while self.committed and count < APPLIED_COUNT_MAX and self.repair is None:
-            batch = self.committed.popleft()
-            self._check_digest(batch)
-            self._apply(batch)
-            count += batch.count
+        while (self.committed or self._delivery is not None) and count < APPLIED_COUNT_MAX and self.repair is None:
+            if self._delivery is None:
+                batch = self.committed.popleft()
+                self._check_digest(batch)
+                self._delivery = Delivery(batch, self.processor.deliver(batch))
+                if self.repair is not None:
+                    self.deliver_rest()
+                    return
+            count += self._delivery.batch.count
+            if not self._deliver_slice():
+                return
 
-    def _apply(self, batch: Batch) -> None:
-        self.processor.deliver(batch)
+    def _deliver_slice(self) -> bool:
+        """Go on with the batch that is being applied; whether that was the rest of it."""
+        delivery = self._delivery
+        assert delivery is not None
+        for _ in delivery.steps:
+            return False
+        self._delivery = None
+        self._applied_whole(delivery.batch)
+        return True
+
+    def deliver_rest(self) -> None:
+        """Apply all of the batch that is being applied, however long it takes."""
+        while self._delivery is not None:
+            self._deliver_slice()
+
+    def _applied_whole(self, batch: Batch) -> None:
         self.applied = batch.zxid
         self.digests.record(batch.zxid, self.tree.digest)
         if self.compare_later is not None:
-            self._compare_now(self.compare_later)
+            wrong_trees.compare_now(self)
         self._finish_syncs()
         if self.processor.schedule.applied(batch):
-            self._take_snapshot((batch.zxid, batch.chain))
+            snapshots.take(self, (batch.zxid, batch.chain))
 
     def _check_digest(self, batch: Batch) -> None:
         """The leader's digest at an earlier batch end is that of this tree, or somebody is wrong (E5 digests)."""
@@ -420,65 +487,12 @@ class Member:
         if own not in (None, batch.digest):
             wrong_trees.suspect(self, Difference(Zxid(batch.applied), own, batch.digest))
 
-    def _compare_now(self, question: ev.MemberMessage) -> None:
-        """What the leader asked for may be applied by now."""
-        assert isinstance(question.message, msg.Compare)
-        if question.message.zxid <= self.applied:
-            self.compare_later = None
-            wrong_trees.on_compare(self, question.link, question.sid, question.message)
-
     def tell_replayed(self, zxid: Zxid, digest: int | None) -> None:
         """What a tree made anew has there, None if that is not known, to whoever leads."""
         if self.peer.state == LEADING:
             wrong_trees.told(self, self.server_id, zxid, digest, is_replay=True)
         elif self.peer.serving and self.peer.link_to_leader is not None:
             self.send(self.peer.link_to_leader, msg.Compared(zxid, digest or 0, digest is not None, True))
-
-    # -------------------------------------------------------------------------------------------------------- snapshots
-
-    def take_wanted_snapshot(self, above: Zxid) -> None:
-        """A learner can be helped by no file of this leader, only by a snapshot above that zxid."""
-        is_writing = self.processor.schedule.writing is not None
-        if self.applied > above and not is_writing and self.repair is None:
-            self.trace(f"a learner needs a snapshot above {above:#x}; the tree is at {self.applied:#x}")
-            self._take_snapshot_here()
-
-    def _take_snapshot_here(self) -> None:
-        """Where the tree is now. Once a batch is left to the log files, its chain is not known any more: then the next
-        one tells it."""
-        chain = self.peer.history.chain_at(Zxid(self.applied))
-        if chain is not None:
-            self._take_snapshot((Zxid(self.applied), chain))
-
-    def _take_snapshot(self, position: Position) -> None:
-        """Take it now; or, of the tree as it is then, when the one that is being written ends (E3 same snapshots)."""
-        if self.check.is_disputed:
-            return  # it may be wrong, and recovery would begin with it
-        schedule = self.processor.schedule
-        was_late = schedule.is_late
-        if schedule.begin(position[0]):
-            cursor = self.tree.begin_snapshot()
-            assert cursor.zxid == position[0]
-            self._effects.append(TakeSnapshot(*position, cursor))
-        elif not was_late:
-            self.trace(f"the snapshot due at {position[0]:#x} waits: the one at {schedule.writing:#x} is not finished")
-
-    def _on_snapshot_taken(self, event: SnapshotTaken) -> None:
-        self.metrics.snap_count += 1
-        self._snapshot_ended()
-
-    def _on_snapshot_failed(self, event: SnapshotFailed) -> None:
-        self.metrics.snapshot_error_count += 1
-        self.trace(f"snapshot at {event.zxid:#x} was given up: {event.reason}")
-        self._snapshot_ended()
-
-    def _snapshot_ended(self) -> None:
-        if self.processor.schedule.ended():
-            self._take_snapshot_here()
-
-    def _on_nothing_to_offer(self, event: ev.NothingToOffer) -> None:
-        self.tell(event)
-        self.take_wanted_snapshot(event.above)
 
     # ------------------------------------------------------------------------------------------------- another tree
 
@@ -492,7 +506,7 @@ class Member:
         self.repair = self.borrowed = None
         self.take_tree(tree)
         self.check.replaced()
-        if self.peer.is_no_candidate:
+        if self.peer.is_tree_in_doubt:
             self.tell(ev.Doubted(False, "another tree has taken its place"))
 
     def take_tree(self, tree: DataTree, zxid: Zxid = BEFORE_ALL, digest: int = 0) -> None:
@@ -501,28 +515,26 @@ class Member:
         tree.config = str(self.config.ensemble).encode()
         tree.past_acls.count_max = self.config.max_past_acls
         self.state.tree = tree
+        self._delivery = None
         self.applied = tree.applied
         self.digests.clear()
         if zxid > 0:
             self.digests.record(zxid, digest)
         self.digests.record(tree.applied, tree.digest)
 
-    # -------------------------------------------------------------------------------------------------------------
-    # roles
+    # ------------------------------------------------------------------------------------------------------------ roles
 
     def _start_serving(self) -> None:
         """Begin to serve clients, once the peer serves and everything that was committed before is applied."""
-        if self.serving or self.committed or self.halted or not self.peer.serving:
+        if self.serving or self.committed or self.is_between_states or self.halted or not self.peer.serving:
             return
         if self.check.is_doubtful or self.repair is not None:
             return
         self.serving = True
         if self.peer.state == LEADING:
-            self.processor.prepare = Prepare(self.tree, self._prepare_settings())
-            self.sessions.lead(self.peer.lineage, self.tree.sessions, self.now)
+            self.processor.prepare = Prepare(self.tree, prepare_settings_of(self.config))
+            self.sessions.lead(self.tree.sessions, self.now)
             self._cleanup = Cleanup(self.config, self.now)
-        else:
-            self.sessions.follow(self.peer.lineage)
         early, self._early = self._early, []
         for message in early:
             self._on_member_message(message)
@@ -531,26 +543,15 @@ class Member:
         """Stop serving clients; nothing that was under way goes to the next leader (G2 former roles)."""
         self.serving = self._is_stalled = False
         self.clients.close_all()
+        if self.throttle is not None:
+            self.throttle.drop_role()
         self.processor.drop_role()
         self.sessions.drop_role()
         self._cleanup = None
         self._early.clear()
         self._questions.clear()
 
-    def _prepare_settings(self) -> PrepareSettings:
-        config = self.config
-        return PrepareSettings(
-            extended_types=config.extended_types_enabled,
-            create_if_not_exists=config.create_if_not_exists_enabled,
-            enforce_quota=config.enforce_quota,
-            skip_acl=config.skip_acl,
-            acl_schemes=frozenset({b"ip", b"digest"} if config.digest_enabled else {b"ip"}),
-            acl_bytes_max=config.jute_max_buffer_bytes,
-            ephemeral_path_bytes_max=max(1, config.jute_max_buffer_bytes - _CLOSE_SESSION_SPARE_BYTES),
-        )
-
-    # -----------------------------------------------------------------------------------------------------------
-    # clients
+    # ---------------------------------------------------------------------------------------------------------- clients
 
     def _on_connected(self, event: ClientConnected) -> None:
         if not self.clients.admit(event.connection):
@@ -563,9 +564,11 @@ class Member:
         if connection.stage is not Stage.GREETING:
             # The bytes of an unfinished handshake do not count: sent one by one, they would keep the connection open.
             connection.idle_ticks = 0
+        elif connection.answering is not None:
+            return
         self.metrics.bytes_received_count += len(event.data)
         try:
-            frames = connection.frames.feed(event.data)
+            frames = connection.cut(event.data)
         except FrameError as error:
             self._on_no_frame(connection, error)
             return
@@ -576,13 +579,13 @@ class Member:
         """There is no valid length of a frame. At the start of a connection it may be a four-letter word."""
         is_first = connection.stage is Stage.GREETING and not error.frames
         word = error.length.to_bytes(LENGTH_BYTES, "big", signed=True)
-        text = four_letter.answer(self, word) if is_first else None
-        if text is not None:
-            self.clients.send(connection, text.encode())
-        else:
-            self.metrics.large_requests_rejected += 1
-            if error.frames:
-                self._on_frames(connection, error.frames)
+        steps = four_letter.answer(self, word) if is_first else None
+        if steps is not None:
+            self.processor.answer_in_slices(connection, steps)
+            return
+        self.metrics.large_requests_rejected += 1
+        if error.frames:
+            self._on_frames(connection, error.frames)
         self.clients.close(connection, Closing.FLUSHED)
 
     def _on_frames(self, connection: ClientConnection, frames: list[bytes]) -> None:
@@ -591,7 +594,7 @@ class Member:
         if connection.stage is Stage.SERVED:
             waited = bool(connection.pending)
             self.sessions.touch(connection, self.now)
-            self.processor.receive(connection, frames)
+            self._receive(connection, frames)
             if waited and self._is_loaded:
                 self.limits.hold_loaded(connection)
         elif connection.stage is Stage.CONNECTING:
@@ -609,9 +612,6 @@ class Member:
     def _is_loaded(self) -> bool:
         return self.limits.is_loaded(self.processor.outstanding_count, self._is_stalled)
 
-
-_CLOSE_SESSION_SPARE_BYTES = 64 << 10
-"""What a closeSession needs in its frame beside the paths of the session's ephemerals."""
 
 E = TypeVar("E", bound=Input | ev.Effect)
 M = TypeVar("M", bound=ev.MessageForMember)
@@ -637,15 +637,15 @@ _ON_CLIENT = dict(
 
 _ON_INPUT = dict(
     (
-        _on(SnapshotTaken, Member._on_snapshot_taken),
-        _on(SnapshotFailed, Member._on_snapshot_failed),
+        _on(SnapshotTaken, snapshots.on_taken),
+        _on(SnapshotFailed, snapshots.on_failed),
         _on(TreeInstalled, Member._on_tree_installed),
         _on(TreeRebuilt, tree_repair.on_rebuilt),
         _on(RebuildFailed, tree_repair.on_rebuild_failed),
         _on(SnapshotFetched, tree_repair.on_fetched),
         _on(FetchFailed, tree_repair.on_fetch_failed),
         _on(SnapshotChosen, wrong_trees.on_chosen),
-        _on(ev.NothingToOffer, Member._on_nothing_to_offer),
+        _on(ev.NothingToOffer, snapshots.on_nothing_to_offer),
         _on(ChangesRead, lambda member, event: member.processor.change_feed.read(event)),
         _on(LookedBack, lambda member, event: member.processor.change_feed.looked_back(event)),
         _on(ev.TimePassed, lambda _member, _event: None),

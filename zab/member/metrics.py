@@ -50,7 +50,11 @@ class Metrics:
     proposal_size: Summary = attrs.Factory(Summary)
     """Bytes of the batches that this member proposed."""
     last_proposal_size: int = -1
+    connection_token_deficit: Summary = attrs.Factory(Summary)
+    """Tokens that were missing when a session was asked for, and granted."""
     auth_failed_count: int = 0
+    longest_turn_ns: int = 0
+    """Processor time of the longest turn: no work of one client makes it longer than a slice."""
 
     bytes_received_count: int = 0
     connection_request_count: int = 0
@@ -67,7 +71,23 @@ class Metrics:
     snapshot_error_count: int = 0
     digest_mismatches_count: int = 0
     large_requests_rejected: int = 0
+    writes_without_room_count: int = 0
     unsuccessful_handshake: int = 0
+    throttled_ops: int = 0
+    stale_requests: int = 0
+    stale_requests_dropped: int = 0
+    request_throttle_wait_count: int = 0
+    sessions_throttled: int = 0
+    """Ours: clients that asked for a session and found no token; in connection_rejected, too."""
+    sessions_refused: int = 0
+    """Ours: clients that came back to a session with a wrong password."""
+    members_refused: int = 0
+    """Ours: connections to the ports of members that ended without proof."""
+    connections_closed_for_output: int = 0
+    """Ours: for more unsent output than `outputLimitBytes` or `totalOutputLimitBytes` allow; in connection_drop_count,
+    too."""
+    audit_records_lost: int = 0
+    """Ours: of the audit log, since it could not be written fast enough, or at all."""
 
     def latency(self) -> Summary:
         """Of reads and writes together."""
@@ -92,3 +112,4 @@ class Metrics:
         self.packets_received = self.packets_sent = 0
         self.readlatency, self.updatelatency, self.proposal_size = Summary(), Summary(), Summary()
         self.last_proposal_size = -1
+        self.longest_turn_ns = 0

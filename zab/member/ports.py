@@ -13,6 +13,7 @@ import attrs
 from datatree.log.zxid import Zxid
 from zab import events as ev
 from zab.ids import Link, ServerId
+from zab.member.audit import Record
 from zab.member.connection import ClientConnection
 from zab.member.inputs import (
     Answer,
@@ -30,7 +31,7 @@ from zab.message import Message, Notification
 
 
 class Clock(Protocol):
-    """The two clocks."""
+    """The two clocks, and what turns cost."""
 
     def monotonic_ns(self) -> int:
         """Nanoseconds since some moment; never falls."""
@@ -38,6 +39,10 @@ class Clock(Protocol):
 
     def wall_ms(self) -> int:
         """Milliseconds since 1970."""
+        ...
+
+    def processor_ns(self) -> int:
+        """Nanoseconds of processor time that the thread of the turns has had; where nobody counts it, 0."""
         ...
 
 
@@ -192,6 +197,14 @@ class Operator(Protocol):
         ...
 
 
+class Audit(Protocol):
+    """The audit log."""
+
+    def write(self, records: Iterable[Record]) -> None:
+        """Have them written, in their order; what cannot be is counted and said."""
+        ...
+
+
 @attrs.frozen
 class Ports:
     """All of them."""
@@ -204,3 +217,5 @@ class Ports:
     storage: StorageQueue
     tasks: Tasks
     operator: Operator
+    audit: Audit | None = None
+    """None: its configuration has none, so that nothing comes."""

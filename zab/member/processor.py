@@ -37,30 +37,37 @@ from struct import Struct
 from struct import error as StructError  # noqa: N812  (it is a class; the module only names it in lower case)
 from typing import Any
 
-import attrs
-
 from datatree.acl import READ, AclList, permits
 from datatree.digest import DIGEST_VERSION
 from datatree.errors import ErrorCode
 from datatree.log.batch import Batch
 from datatree.opcodes import LOGGED_AS, WRITES, OpCode
 from datatree.outcome import Outcome, Trigger
-from datatree.prepare import Prepare, WriteRequest
-from datatree.record import Txn, decode_all, encode
+from datatree.prepare import Prepare
+from datatree.record import Txn, decode_all, decode_in_slices, encode
 from datatree.requests import CreateSession
+from datatree.slices import RECORD_BYTES, TOLD
 from session.identity import SessionId
 from zab import message as msg
 from zab.events import Propose
 from zab.ids import ServerId
 from zab.jute.replies import notification, reply
 from zab.member.change_feed import ChangeFeed
-from zab.member.connection import ClientConnection, Closing, Identity
-from zab.member.local import ANSWERS, PROMPT, UNKNOWN, sync_reply
-from zab.member.reads import UNDECODABLE, Answer, ConnectionEnds, ReadState
+from zab.member.connection import ClientConnection, Closing, Identity, Waiting
+from zab.member.local import ANSWERS, NO_ROOM, PROMPT, UNKNOWN, sync_reply
+from zab.member.reads import UNDECODABLE, Answer, ConnectionEnds, ReadState, Steps, TakesLonger
+from zab.member.room import needs_room
 from zab.member.sessions import Sessions
 from zab.member.snapshot_schedule import SnapshotSchedule
-from zab.member.writes import WRITTEN
+from zab.member.under_way import Long, Proposed, Write
+from zab.member.writes import WRITTEN, multi_in_slices
 from zab.message import DATA_FRAME_BYTES_MAX, WRITE_HEAD
+
+PREPARED_COUNT_MAX = 1_000
+"""After so many writes in a turn the others wait for the next one."""
+
+ANSWERED_BYTES = 4 << 20
+"""After answers of so many bytes in a turn the reads that are left wait for the next one: they cost little to ask."""
 
 TIME_AHEAD_MS_MAX = 600_000
 """How far the times of batches may be ahead of the leader's wall clock: they stand still until it comes, and beyond
@@ -78,30 +85,10 @@ _ERROR = int(OpCode.ERROR)
 _CREATE_SESSION = int(OpCode.CREATE_SESSION)
 _CLOSE_SESSION = int(OpCode.CLOSE_SESSION)
 _OF_SESSIONS = (_CREATE_SESSION, _CLOSE_SESSION)
+_PERHAPS_LONG = frozenset({int(OpCode.MULTI), _CLOSE_SESSION})
 _DATA_INCONSISTENCY = int(ErrorCode.DATAINCONSISTENCY)
+_QUOTA_EXCEEDED = int(ErrorCode.QUOTAEXCEEDED)
 _CREATE_IF_NOT_EXISTS = int(OpCode.CREATE_IF_NOT_EXISTS)
-
-
-@attrs.define(eq=False)
-class Write(WriteRequest):
-    """A write on its way to becoming a transaction."""
-
-    connection: ClientConnection | None
-    """Whom to answer; None: somebody else's client, or nobody."""
-    owner: ServerId | None
-    """The server through which it came; None: the leader itself asks, and owns every session."""
-    refused: int = 0
-    """The error with which the leader refuses it; 0 for none. Decided when the write arrives: while it
-    waits, its session may come back to this server, which must not make valid what was left here before."""
-
-
-@attrs.define(eq=False)
-class Proposed:
-    """A batch of this leader that is not committed yet."""
-
-    first: int
-    txns: list[Txn]
-    connections: list[ClientConnection | None]
 
 
 class Processor:
@@ -111,6 +98,7 @@ class Processor:
         self.state = state
         self.clients = state.clients
         self.metrics = state.metrics
+        self.auditor = state.auditor
         self.sessions = sessions
         self.schedule = schedule
         self.server_id = ServerId(state.config.server_id)
@@ -122,11 +110,18 @@ class Processor:
         """The leader's view of the state with everything in flight; None on learners."""
         self.intake: deque[Write] = deque()
         """Writes that are neither proposed nor forwarded yet. Only a leader that may not propose leaves some in it."""
+        self._long: Long | None = None
+        self.is_due = False
+        """Writes are left that can be proposed: the turn was long enough."""
         self.proposed: deque[Proposed] = deque()
         self.outstanding_count = 0
         """Requests that wait, of all connections."""
+        self.answering: dict[ClientConnection, None] = {}
+        """Connections with an answer that takes more than a slice."""
+        self._turn_room = ANSWERED_BYTES
+        """Bytes that answers may still have in this turn."""
         self.choked: dict[ClientConnection, None] = {}
-        """Connections whose reads wait for room in their output."""
+        """Connections whose reads wait for room in their output, or for the next turn."""
         self.sync_tag = 1
         """Of the syncs that arrive in this turn; those of one turn are one question to the leader."""
         self.synced_tag = 0
@@ -136,6 +131,8 @@ class Processor:
         """Monotonic ms of the turn."""
         self.refuses_writes = False
         """No quorum agrees on the state, so that nobody knows what a write would be done on (E6 wrong trees)."""
+        self.is_short = False
+        """No quorum has room on its disks (`zab.disk_space`)."""
         self.newest_time = 0
         """The time of the newest batch known here."""
 
@@ -152,7 +149,8 @@ class Processor:
                 answer = ANSWERS.get(opcode)
                 if answer is None or pending or room < 0:
                     connection.out_bytes += full - room
-                    self._place(connection, xid, opcode, frame)
+                    self._turn_room -= full - room
+                    self.place(connection, xid, opcode, frame)
                     if connection.closing:
                         break
                     room = full = self._room(connection)
@@ -161,6 +159,9 @@ class Processor:
                     answered = answer(state, connection, xid, frame)
                 except UNDECODABLE:
                     answered = reply(xid, state.tree.applied, ErrorCode.MARSHALLINGERROR)
+                except TakesLonger as longer:
+                    self._begin_long_answer(connection, (xid, opcode, frame, self.now), longer)
+                    continue
                 out.append(answered)
                 room -= len(answered)
         except ConnectionEnds as end:
@@ -168,21 +169,23 @@ class Processor:
         except StructError:
             self.clients.close(connection)
         connection.out_bytes += full - room
+        self._turn_room -= full - room
         answered_count = len(out) - before
         if answered_count:
             self.metrics.readlatency.add(0, answered_count)
             self.clients.dirty[connection] = None
 
-    def _place(self, connection: ClientConnection, xid: int, opcode: int, frame: bytes) -> None:
+    def place(self, connection: ClientConnection, xid: int, opcode: int, frame: bytes) -> None:
         """A request that is a write, or that may not overtake what waits."""
         pending = connection.pending
-        if opcode in self._writes:
+        if opcode in self._writes and not (self.is_short and needs_room(opcode, frame, _HEADER.size)):
             pending.append((xid, opcode, b"", self.now))
             session, owner = connection.session, self.server_id
             refused = 0 if self.prepare is None else self.sessions.refusal(session, opcode, owner)
-            self.intake.append(
-                Write(session, xid, opcode, frame[8:], connection.identities, connection, owner, refused)
-            )
+            body = frame[8:]
+            self.intake.append(Write(session, xid, opcode, body, connection.identities, connection, owner, refused))
+            if self.auditor is not None:
+                self.auditor.asked(connection, xid, opcode, body)
             self.outstanding_count += 1
             return
         prompt = PROMPT.get(opcode)
@@ -195,6 +198,8 @@ class Processor:
         if opcode == _SYNC:
             connection.sync_tags.append(self.sync_tag)
             self.syncing.append((self.sync_tag, connection))
+        elif opcode in self._writes:
+            opcode = NO_ROOM
         elif opcode not in ANSWERS:
             opcode = UNKNOWN
         pending.append((xid, opcode, frame, self.now))
@@ -210,37 +215,106 @@ class Processor:
         """
         pending = connection.pending
         try:
-            while pending and not connection.closing:
-                xid, opcode, frame, since = pending[0]
+            while pending and not connection.closing and connection.answering is None:
+                xid, opcode, frame, since = waiting = pending[0]
                 if not frame:
                     return
                 if opcode == _SYNC:
                     if connection.sync_tags[0] > self.synced_tag and not before_write:
                         return
                     connection.sync_tags.popleft()
-                elif (room := self._room(connection)) < 0:
+                elif self._room(connection) < 0:
                     if not before_write:
                         self.choked[connection] = None
                         return
-                    if room < -self.state.config.output_limit_bytes:
+                    if self._own_room(connection) < -self.state.config.output_limit_bytes:
                         self.clients.close(connection)
                         return
                 pending.popleft()
                 self.outstanding_count -= 1
                 self.metrics.readlatency.add(self.now - since)
-                self._answer(connection, sync_reply if opcode == _SYNC else ANSWERS[opcode], xid, frame)
+                try:
+                    self._answer(connection, sync_reply if opcode == _SYNC else ANSWERS[opcode], xid, frame)
+                except TakesLonger as longer:
+                    self._begin_long_answer(connection, waiting, longer)
         except ConnectionEnds as end:
             self._end(connection, end)
+
+    def _begin_long_answer(self, connection: ClientConnection, waiting: Waiting, longer: TakesLonger) -> None:
+        """What comes after it on its connection waits, and nobody else."""
+        connection.pending.appendleft(waiting)
+        connection.answering_zxid = longer.zxid
+        self.outstanding_count += 1
+        self.answer_in_slices(connection, longer.steps)
+
+    def answer_in_slices(self, connection: ClientConnection, steps: Steps) -> None:
+        """Send what the steps return when they have ended; one of them has been taken."""
+        connection.answering = steps
+        self.answering[connection] = None
+
+    def answer_slice(self) -> None:
+        """One slice of one of the long answers; of each in turn."""
+        if self.answering:
+            connection = next(iter(self.answering))
+            del self.answering[connection]
+            self.answering[connection] = None
+            if self._answer_slice(connection):
+                self.answer_waiting(connection)
+
+    def _answer_slice(self, connection: ClientConnection) -> bool:
+        """Whether that was the last one."""
+        assert connection.answering is not None
+        try:
+            next(connection.answering)
+        except StopIteration as end:
+            answered: bytes = end.value
+        except UNDECODABLE:
+            answered = reply(connection.pending[0][0], self.state.tree.applied, ErrorCode.MARSHALLINGERROR)
+        except ConnectionEnds as end:
+            self._drop_answer(connection)
+            self._end(connection, end)
+            return True
+        else:
+            return False
+        self._drop_answer(connection)
+        _, _, _, since = connection.pending.popleft()
+        self.outstanding_count -= 1
+        self.metrics.readlatency.add(self.now - since)
+        self.clients.send(connection, answered)
+        for frame in connection.later:
+            self.clients.send(connection, frame)
+        connection.later.clear()
+        connection.later_bytes = 0
+        return True
+
+    def _drop_answer(self, connection: ClientConnection) -> None:
+        connection.answering = None
+        connection.answering_zxid = 0
+        self.answering.pop(connection, None)
+
+    def _answer_before_write(self, connection: ClientConnection) -> Iterator[None]:
+        """The next write of this connection is about to be applied: first all that stands before it is answered."""
+        self.answer_waiting(connection, before_write=True)
+        while connection.answering is not None:
+            if self._answer_slice(connection):
+                self.answer_waiting(connection, before_write=True)
+            else:
+                yield
 
     def _answer(self, connection: ClientConnection, answer: Answer, xid: int, frame: bytes) -> None:
         try:
             answered = answer(self.state, connection, xid, frame)
         except UNDECODABLE:
             answered = reply(xid, self.state.tree.applied, ErrorCode.MARSHALLINGERROR)
+        self._turn_room -= len(answered)
         self.clients.send(connection, answered)
 
     def _room(self, connection: ClientConnection) -> int:
-        """Bytes that its output may still take before its reads wait."""
+        """Bytes that its output may still take in this turn before its reads wait."""
+        own, of_turn = self._own_room(connection), self._turn_room
+        return own if own < of_turn else of_turn
+
+    def _own_room(self, connection: ClientConnection) -> int:
         return self.state.config.output_limit_bytes - connection.out_bytes - connection.unsent_bytes
 
     def _end(self, connection: ClientConnection, end: ConnectionEnds) -> None:
@@ -255,26 +329,40 @@ class Processor:
 
         `next_zxid` is asked before each of them, when the one before was taken; None ends it, and the rest stays.
         """
-        while self.intake:
+        self.is_due = False
+        count = 0
+        while self.has_intake:
             zxid = next_zxid()
-            if zxid is None:
+            self.is_due = zxid is not None
+            if zxid is None or count >= PREPARED_COUNT_MAX:
                 return
             if wall > self.newest_time or self.is_ahead_of(wall):
                 self.newest_time = wall
-            yield self._batch(zxid, self.newest_time)
+            proposal = self._batch(zxid, self.newest_time) if self._long is None else self._long_batch(zxid)
+            if proposal is None:
+                return
+            count += proposal.count
+            self.is_due = False
+            yield proposal
+
+    @property
+    def has_intake(self) -> bool:
+        """Whether something is to be proposed, or forwarded."""
+        return bool(self.intake) or self._long is not None
 
     def is_ahead_of(self, wall: int) -> bool:
         """Whether the newest batch is of a time that this wall clock reaches so late that it is not waited for: the
         clock of some leader was wrong (A11 batch time)."""
         return self.newest_time > wall + TIME_AHEAD_MS_MAX
 
-    def _batch(self, first: int, time: int) -> Propose:
-        """As many writes as fit into one batch; one larger than a batch goes alone."""
+    def _batch(self, first: int, time: int) -> Propose | None:
+        """As many writes as fit into one batch; one larger than a batch goes alone, and so does a long one, of which
+        None comes until all of it is prepared."""
         intake, config, tree = self.intake, self.state.config, self.state.tree
         assert self.prepare is not None
         assert self.proposed or first == tree.applied + 1 or first & 0xFFFFFFFF == 1, "the leader must have applied all"
         count_max, bytes_max = config.max_batch_count, config.max_batch_bytes
-        prepare = self.prepare.prepare
+        prepare, is_long = self.prepare.prepare, self.prepare.is_long
         txns: list[Txn] = []
         connections: list[ClientConnection | None] = []
         records: list[bytes] = []
@@ -283,39 +371,83 @@ class Processor:
             write = intake[0]
             if size + len(write.body) > bytes_max and txns:
                 break
-            intake.popleft()
-            is_refused = self.refuses_writes and write.opcode not in _OF_SESSIONS
-            refused = write.refused or (_DATA_INCONSISTENCY if is_refused else 0)
+            refused = write.refused
+            if self.refuses_writes or self.is_short:
+                refused = refused or self._refused_now(write)
             if refused:
                 txn = Txn(zxid, time, write.session, write.cxid, _ERROR, refused, b"", None, (write.opcode,))
+            elif write.opcode in _PERHAPS_LONG and is_long(write):
+                if txns:
+                    break
+                self._long = Long(first, time, intake.popleft(), self.prepare.prepare_in_slices(write, first, time))
+                return self._long_batch(first)
             else:
                 txn = prepare(write, zxid, time)
                 if txn.type < _ERROR:
                     self.sessions.proposed(txn, write.owner, self.now)
+            intake.popleft()
             record = encode(txn)
             size += len(record)
             records.append(record)
             txns.append(txn)
             connections.append(write.connection)
+        return self._propose(first, time, txns, connections, b"".join(records))
+
+    def _refused_now(self, write: Write) -> int:
+        """The error with which the leader refuses a write now, whoever asks; 0 for none."""
+        if self.refuses_writes and write.opcode not in _OF_SESSIONS:
+            return _DATA_INCONSISTENCY
+        return _QUOTA_EXCEEDED if self.is_short and needs_room(write.opcode, write.body) else 0
+
+    def _long_batch(self, first: int) -> Propose | None:
+        """One more slice of the write that takes several; None until it was the last one."""
+        long = self._long
+        assert long is not None
+        if first != long.first:
+            # Another epoch has begun meanwhile.
+            self._abandon_long()
+            return self._batch(first, self.newest_time)
+        try:
+            next(long.steps)
+        except StopIteration as end:
+            self._long = None
+            txn, record = end.value
+            if txn.type < _ERROR:
+                self.sessions.proposed(txn, long.write.owner, self.now)
+            return self._propose(first, long.time, [txn], [long.write.connection], record)
+        return None
+
+    def _abandon_long(self) -> None:
+        """It is as if its preparation had not begun."""
+        if self._long is not None:
+            self._long.steps.close()
+            self.intake.appendleft(self._long.write)
+            self._long = None
+
+    def _propose(
+        self, first: int, time: int, txns: list[Txn], connections: list[ClientConnection | None], body: bytes
+    ) -> Propose:
+        tree, size = self.state.tree, len(body)
         self.proposed.append(Proposed(first, txns, connections))
         self.metrics.last_proposal_size = size
         self.metrics.proposal_size.add(size)
         flags = self.schedule.flags_of(len(txns), size)
-        return Propose(b"".join(records), len(txns), time, flags, tree.applied, tree.digest, DIGEST_VERSION)
+        return Propose(body, len(txns), time, flags, tree.applied, tree.digest, DIGEST_VERSION)
 
     def submit(self, session: SessionId, cxid: int, opcode: int, body: bytes, owner: ServerId | None) -> None:
         """A write that no connection here waits for: a learner's, or the ensemble's own."""
         self.intake.append(Write(session, cxid, opcode, body, (), None, owner))
 
     def submit_forwarded(self, request: msg.Request, owner: ServerId) -> bool:
-        """The writes that a learner forwarded. False, and none of them is in: one is of a kind that it may not send."""
+        """The writes that a learner forwarded. False, and none of them is in: one is of a kind that it may not send, or
+        a session that another server begins."""
         refusal = self.sessions.refusal
         writes: list[Write] = []
         for identities, rows in request.rows:
             proven = tuple([(scheme, name) for scheme, name in identities])
             for row in rows:
                 session, cxid, opcode = WRITE_HEAD.unpack_from(row)
-                if opcode not in _FORWARDED:
+                if opcode not in _FORWARDED or (opcode == _CREATE_SESSION and cxid != owner):
                     return False
                 refused = refusal(session, opcode, owner)
                 writes.append(Write(session, cxid, opcode, row[_BODY_AT:], proven, None, owner, refused))
@@ -351,19 +483,33 @@ class Processor:
 
     # ------------------------------------------------------------------------------------------- committed batches
 
-    def deliver(self, batch: Batch) -> None:
-        """Apply and answer a committed batch, one transaction after the other."""
-        apply, watches = self.state.tree.apply, self.state.watches
+    def deliver(self, batch: Batch) -> Iterator[None]:
+        """Apply and answer a committed batch, one transaction after the other. It yields after each slice of what is
+        long: until it ends the tree may be between two states, and nobody else may look at it."""
+        apply, watches, auditor = self.state.tree.apply, self.state.watches, self.auditor
         waited: dict[int, int] = {}
-        txns, connections = self._transactions(batch)
+        is_long = batch.count == 1 and len(batch.body) > RECORD_BYTES
+        if is_long and not self.proposed:
+            one = yield from decode_in_slices(batch.body, batch.first)
+            txns, connections = self._transactions(batch, one)
+        else:
+            txns, connections = self._transactions(batch)
         for txn, connection in zip(txns, connections, strict=True):
             if connection is not None and connection.pending and connection.pending[0][2]:
-                self.answer_waiting(connection, before_write=True)
-            outcome = apply(txn)
+                yield from self._answer_before_write(connection)
+            answered = None
+            if is_long and txn.type in _PERHAPS_LONG:
+                outcome = yield from self.state.tree.apply_in_slices(txn)
+                if connection is not None and outcome.results is not None:
+                    answered = yield from multi_in_slices(txn.cxid, txn.zxid, outcome)
+            else:
+                outcome = apply(txn)
+            if auditor is not None:
+                auditor.applied(txn, outcome.error, leads=self.prepare is not None, is_own=connection is not None)
             if watches.total_count and outcome.triggers:
-                self._notify(outcome.triggers, txn.zxid)
+                yield from self._notify(outcome.triggers, txn.zxid)
             if connection is not None and not connection.closing:
-                waited_ms = self._answer_write(connection, txn, outcome)
+                waited_ms = self._answer_write(connection, txn, outcome, answered)
                 waited[waited_ms] = waited.get(waited_ms, 0) + 1
             if txn.type < 0:
                 self._session_changed(txn)
@@ -374,14 +520,16 @@ class Processor:
         else:
             self.newest_time = batch.time
 
-    def _transactions(self, batch: Batch) -> tuple[list[Txn], Iterable[ClientConnection | None]]:
+    def _transactions(
+        self, batch: Batch, decoded: list[Txn] | None = None
+    ) -> tuple[list[Txn], Iterable[ClientConnection | None]]:
         """Its transactions, and whom each one answers; of those from other members, that is found out one by one."""
         if self.proposed:
             own = self.proposed.popleft()
             assert own.first == batch.first, (own.first, batch.first)
             assert len(own.txns) == batch.count
             return own.txns, own.connections
-        txns = decode_all(batch.body, batch.first, batch.count)
+        txns = decode_all(batch.body, batch.first, batch.count) if decoded is None else decoded
         served: Callable[[Any], ClientConnection | None] = self.clients.by_session.get
         waiting = self._waiting
         # One by one, since what is answered first changes who waits for what.
@@ -399,26 +547,46 @@ class Processor:
                 return connection if opcode == asked or asked in LOGGED_AS.get(opcode, ()) else None
         return None
 
-    def _notify(self, triggers: Iterable[Trigger], zxid: int) -> None:
-        """Tell every connection that watches, and may read, what happened."""
+    def _notify(self, triggers: Iterable[Trigger], zxid: int) -> Iterator[None]:
+        """Tell every connection that watches, and may read, what happened; in slices."""
+        count = 0
         for trigger in triggers:
+            count += 1
             frame = b""
             for connection, kind, path in self.state.watches.trigger(trigger, self._may_read):
                 frame = frame or notification(kind, path, zxid)
-                self.clients.send(connection, frame)
+                if connection.answering_zxid:
+                    self._send_later(connection, frame)
+                else:
+                    self.clients.send(connection, frame)
+                count += 1
+                if count >= TOLD:
+                    count = 0
+                    yield
+            if count >= TOLD:
+                count = 0
+                yield
+
+    def _send_later(self, connection: ClientConnection, frame: bytes) -> None:
+        """The answer that is being made tells an older state: what happened after that waits for it."""
+        connection.later.append(frame)
+        connection.later_bytes += len(frame)
+        if connection.later_bytes > self.state.config.output_limit_bytes:
+            self.clients.close(connection)
 
     def _may_read(self, connection: ClientConnection, acl: AclList) -> bool:
         return self.state.config.skip_acl or permits(acl, READ, connection.identities)
 
-    def _answer_write(self, connection: ClientConnection, txn: Txn, outcome: Outcome) -> int:
-        """Send the reply of a write, then the reads after it. Returns how long the write has waited, in ms."""
+    def _answer_write(self, connection: ClientConnection, txn: Txn, outcome: Outcome, answered: bytes | None) -> int:
+        """Send the reply of a write, which may be made already, then the reads after it. Returns how long the write has
+        waited, in ms."""
         pending = connection.pending
         xid, opcode, frame, since = pending.popleft()
         assert not frame, "a transaction answers a write"
         assert xid == txn.cxid
         self.outstanding_count -= 1
         if not outcome.error:
-            answered = WRITTEN[opcode](xid, txn.zxid, outcome)
+            answered = answered or WRITTEN[opcode](xid, txn.zxid, outcome)
         elif outcome.error == ErrorCode.SESSIONMOVED:
             # Somebody else serves the session now; a reply here could contradict what is answered there.
             self.clients.close(connection)
@@ -460,11 +628,18 @@ class Processor:
     # -------------------------------------------------------------------------------------------------------- the rest
 
     def resume(self) -> None:
-        """Go on with the connections whose output has room again."""
+        """Go on with the connections whose output has room again, at the end of a turn."""
+        self._turn_room = ANSWERED_BYTES
         if self.choked:
             for connection in [connection for connection in self.choked if self._room(connection) >= 0]:
                 self.choked.pop(connection, None)
                 self.answer_waiting(connection)
+            self._turn_room = ANSWERED_BYTES
+
+    @property
+    def is_any_unchoked(self) -> bool:
+        """Whether somebody waited for this turn's end alone."""
+        return bool(self.choked) and any(self._own_room(connection) >= 0 for connection in self.choked)
 
     def forget(self, connection: ClientConnection) -> None:
         """A connection is gone: nothing waits on it any more, and nobody is told of its watches."""
@@ -473,12 +648,16 @@ class Processor:
         connection.sync_tags.clear()
         connection.held.clear()
         self.choked.pop(connection, None)
+        self._drop_answer(connection)
         self.state.watches.close(connection)
         self.change_feed.forget(connection)
 
     def drop_role(self) -> None:
         """Leave what a leader or learner had under way: none of it goes to the next leader (G2 former roles)."""
-        self.prepare = None
+        if self.auditor is not None:
+            self.auditor.drop_role()
+        self.prepare = self._long = None
+        self.is_due = False
         self.intake.clear()
         self.proposed.clear()
         self.syncing.clear()

@@ -39,6 +39,8 @@ class Questions:
         self._owners: list[tuple[Link, int]] = []
         self._rounds: dict[int, Round] = {}
         self._token = 0
+        self.newest_tag = 0
+        """Of the syncs that are confirmed."""
         self.confirmed_syncs: deque[tuple[int, int]] = deque()
         """Tags, and the zxids that have to be applied first."""
 
@@ -85,7 +87,9 @@ class Questions:
     # ------------------------------------------------------------------------------------------------- every member
 
     def wait(self, tag: int, zxid: int) -> None:
-        """The syncs of this tag are done once this zxid is applied."""
+        """The syncs of this tag are done once this zxid is applied. Tags rise."""
+        assert tag > self.newest_tag
+        self.newest_tag = tag
         self.confirmed_syncs.append((tag, zxid))
 
     def done(self, applied: int) -> list[int]:

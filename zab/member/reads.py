@@ -14,7 +14,8 @@ an invalid one is answered as a znode that does not exist, and an empty one is a
     getEphemerals                 -                                     -
     multiRead                     each part for itself                  never
 
-Invariant: a read and the watch that it sets see the same state; nothing is applied in between.
+Invariants: a read and the watch that it sets see the same state; nothing is applied in between. An answer that takes
+longer than a slice comes in slices (`TakesLonger`).
 
 The zxid of a reply is that of the last transaction applied here. The two functions that a busy client calls, getData
 and exists, work on offsets; the others read their body through `datatree.requests`.
@@ -24,7 +25,7 @@ Not here: when a read may be answered (`processor`), what only concerns the conn
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from struct import Struct
 from struct import error as StructError  # noqa: N812  (it is a class; the module only names it in lower case)
 from typing import TypeAlias
@@ -36,7 +37,9 @@ from datatree.errors import ErrorCode
 from datatree.jute import JuteError
 from datatree.opcodes import OpCode
 from datatree.paths import ROOT
-from datatree.requests import Multi, PathOnly, PathWatch, decode
+from datatree.requests import PathOnly, PathWatch, decode, parts_of
+from datatree.slices import NAMES, PATHS
+from datatree.state import NO_CHILDREN
 from datatree.tree import DataTree
 from datatree.watches import WatchTable
 from datatree.znode import ACL, DATA, STAT, Znode
@@ -47,11 +50,13 @@ from zab.jute.replies import (
     data_reply,
     int_body,
     multi_body,
+    pack_int,
     part,
     refused_part,
     reply,
     stat_reply,
 )
+from zab.member.audit import Auditor
 from zab.member.connection import ClientConnection, Clients
 from zab.member.metrics import Metrics
 from zab.member.settings import Config
@@ -72,6 +77,30 @@ class ConnectionEnds(Exception):  # noqa: N818  (it is an answer, not a failure)
         self.last = last
 
 
+Steps: TypeAlias = Generator[None, None, bytes]
+"""An answer in slices: it yields after each of them, and returns the frame of the reply."""
+
+
+class TakesLonger(Exception):  # noqa: N818  (it is an answer, not a failure)
+    """The answer takes more than one slice: these are the rest of them. It tells the state at `zxid`; 0: the one at its
+    end."""
+
+    def __init__(self, steps: Steps, zxid: int) -> None:
+        super().__init__(steps, zxid)
+        self.steps = steps
+        self.zxid = zxid
+
+
+def begun(steps: Steps, zxid: int = 0) -> bytes:
+    """The reply, if one slice was enough. Raises TakesLonger."""
+    try:
+        next(steps)
+    except StopIteration as end:
+        answered: bytes = end.value
+        return answered
+    raise TakesLonger(steps, zxid)
+
+
 @attrs.define(eq=False)
 class ReadState:
     """What an answer may look at."""
@@ -81,6 +110,16 @@ class ReadState:
     watches: WatchTable
     clients: Clients
     metrics: Metrics
+    auditor: Auditor | None = None
+    """None: nothing is audited."""
+
+    def login_refused(
+        self, connection: ClientConnection, operation: str, scheme: bytes = b"", user: bytes = b""
+    ) -> None:
+        """Somebody could not prove who he is; `user` is whom he named, never with what he tried to prove it."""
+        self.metrics.auth_failed_count += 1
+        if self.auditor is not None:
+            self.auditor.login_refused(connection, operation, scheme, user)
 
 
 Answer: TypeAlias = Callable[[ReadState, ClientConnection, int, bytes], bytes]
@@ -150,7 +189,21 @@ def _get_children(state: ReadState, connection: ClientConnection, xid: int, fram
         state.watches.add_child(connection, path)
         check_watch_limit(state, connection)
     stat = znode[STAT] if opcode == OpCode.GET_CHILDREN2 else b""
+    below = tree.children.get(path, NO_CHILDREN)
+    if len(below) > NAMES:
+        start = 1 if path == ROOT else len(path) + 1
+        return begun(_listed(xid, tree.applied, list(below), start, stat), tree.applied)
     return reply(xid, tree.applied, 0, children_body(tree.child_names(path), stat))
+
+
+def _listed(xid: int, zxid: int, paths: list[bytes], start: int, stat: bytes) -> Steps:
+    """What comes after `start` in each of the paths, which are those of this zxid."""
+    pieces = [pack_int(len(paths))]
+    for first in range(0, len(paths), NAMES):
+        pieces += [pack_int(len(path) - start) + path[start:] for path in paths[first : first + NAMES]]
+        yield
+    pieces.append(stat)
+    return reply(xid, zxid, 0, b"".join(pieces))
 
 
 def get_acl(state: ReadState, connection: ClientConnection, xid: int, frame: bytes) -> bytes:
@@ -166,33 +219,72 @@ def get_acl(state: ReadState, connection: ClientConnection, xid: int, frame: byt
 
 
 def get_all_children_number(state: ReadState, connection: ClientConnection, xid: int, frame: bytes) -> bytes:
-    """How many znodes are below a path, at any depth."""
+    """How many znodes are below a path, at any depth. What changes while that is counted, slice by slice, may be
+    counted or not, as in ZooKeeper."""
     tree = state.tree
     path = _path_only(frame, OpCode.GET_ALL_CHILDREN_NUMBER)
     znode, error = _permitted(state, connection, path, READ)
     if znode is None:
         return reply(xid, tree.applied, error)
-    return reply(xid, tree.applied, 0, int_body(tree.descendant_count(path)))
+    if path == ROOT:
+        return reply(xid, tree.applied, 0, int_body(tree.znode_count - 1))
+    return begun(_counted(state, xid, path))
+
+
+def _counted(state: ReadState, xid: int, path: bytes) -> Steps:
+    tree = state.tree
+    count = looked_at = 0
+    pending = [path]
+    while pending:
+        below = tree.children.get(pending.pop(), NO_CHILDREN)
+        count += len(below)
+        pending += below
+        looked_at += 1
+        if not looked_at % NAMES:
+            yield
+    return reply(xid, tree.applied, 0, int_body(count))
 
 
 def get_ephemerals(state: ReadState, connection: ClientConnection, xid: int, frame: bytes) -> bytes:
-    """Those of the calling session whose path begins with the prefix, a plain string."""
+    """Those of the calling session whose path begins with the prefix, a plain string; in no order."""
     body = decode(OpCode.GET_EPHEMERALS, frame, BODY_AT)
     assert isinstance(body, PathOnly)
-    owned = state.tree.ephemerals.get(connection.session, ())
-    paths = sorted(path for path in owned if path.startswith(body.path))
-    return reply(xid, state.tree.applied, 0, children_body(paths))
+    owned = list(state.tree.ephemerals.get(connection.session, ()))
+    return begun(_owned(xid, state.tree.applied, owned, body.path), state.tree.applied)
+
+
+def _owned(xid: int, zxid: int, owned: list[bytes], prefix: bytes) -> Steps:
+    paths: list[bytes] = []
+    for first in range(0, len(owned), NAMES):
+        paths += [path for path in owned[first : first + NAMES] if path.startswith(prefix)]
+        if first + NAMES < len(owned):
+            yield
+    if len(paths) > NAMES:
+        return (yield from _listed(xid, zxid, paths, 0, b""))
+    return reply(xid, zxid, 0, children_body(paths))
 
 
 def multi_read(state: ReadState, connection: ClientConnection, xid: int, frame: bytes) -> bytes:
-    """Each part succeeds or fails for itself. Asking for more than any client takes (jute.maxbuffer) is refused."""
-    body = decode(OpCode.MULTI_READ, frame, BODY_AT)
-    assert isinstance(body, Multi)
+    """Each part succeeds or fails for itself, and all see the same state. Asking for more parts than a multi may have,
+    or for more than any client takes (jute.maxbuffer), is refused."""
+    return begun(_read_parts(state, connection, xid, frame))
+
+
+def _read_parts(state: ReadState, connection: ClientConnection, xid: int, frame: bytes) -> Steps:
+    asked: list[tuple[int, bytes]] = []
+    for opcode, wanted, _ in parts_of(OpCode.MULTI_READ, frame, BODY_AT):
+        if not opcode:
+            break
+        if len(asked) == state.config.multi_max_parts:
+            return reply(xid, state.tree.applied, ErrorCode.BADARGUMENTS)
+        assert isinstance(wanted, PathWatch)
+        asked.append((opcode, wanted.path or ROOT))
+        if not len(asked) % PATHS:
+            yield
     pieces: list[bytes] = []
     room = state.config.jute_max_buffer_bytes
-    for opcode, wanted in body.parts:
-        assert isinstance(wanted, PathWatch)
-        piece = _part_read(state, connection, opcode, wanted.path or ROOT)
+    for opcode, path in asked:
+        piece = _part_read(state, connection, opcode, path)
         room -= len(piece)
         if room < 0:
             return reply(xid, state.tree.applied, ErrorCode.BADARGUMENTS)

@@ -1,4 +1,4 @@
-"""The settings and the restored state of a peer, out of the configuration and of what recovery found on disk.
+"""The settings and the restored state of a peer and of writes, out of the configuration and of what is on disk.
 
 Not here: recovery itself (`datatree.recovery.recover`), and what is done about damage (the host, before there is a
 member).
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from datatree.log.zxid import Epoch, Zxid
+from datatree.prepare import PrepareSettings
 from datatree.recovery.recover import Recovered
 from datatree.tree import DataTree
 from zab.ids import ServerId
@@ -21,6 +22,8 @@ from zab.states import BATCHES, BEGINNING, FOUNDER, NOTHING, Holds
 _STANDALONE_INIT_TICKS = 10
 _STANDALONE_SYNC_TICKS = 5
 _NO_LIMIT = 1 << 62
+_CLOSE_SESSION_SPARE_BYTES = 64 << 10
+"""What a closeSession needs in its frame beside the paths of the session's ephemerals."""
 
 
 def quorum_of(config: Config) -> Quorum:
@@ -51,6 +54,7 @@ def settings_of(config: Config) -> Settings:
         counter_limit=config.counter_limit,
         batches_in_flight_max=config.max_batches_in_flight,
         unsynced_bytes_max=config.max_unsynced_bytes,
+        session_timeout_max_ms=config.max_session_timeout_ms,
         recent_bytes_max=config.max_recent_bytes,
     )
 
@@ -70,6 +74,7 @@ def restored_of(recovered: Recovered) -> Restored:
         holds=_holds(recovered),
         marked=recovered.marked,
         beginning=Zxid(recovered.beginning),
+        session_keys=recovered.session_keys,
     )
 
 
@@ -95,3 +100,18 @@ def schedule_of(config: Config, recovered: Recovered) -> SnapshotSchedule:
             if recovered.snapshot_zxid < batch.zxid <= recovered.mark:
                 schedule.applied(batch)
     return schedule
+
+
+def prepare_settings_of(config: Config) -> PrepareSettings:
+    """What the configuration says about writes."""
+    return PrepareSettings(
+        extended_types=config.extended_types_enabled,
+        create_if_not_exists=config.create_if_not_exists_enabled,
+        enforce_quota=config.enforce_quota,
+        skip_acl=config.skip_acl,
+        acl_schemes=frozenset({b"ip", b"digest"} if config.digest_enabled else {b"ip"}),
+        acl_bytes_max=config.jute_max_buffer_bytes,
+        acl_count_max=config.max_acl_entries,
+        multi_parts_max=config.multi_max_parts,
+        ephemeral_path_bytes_max=max(1, config.jute_max_buffer_bytes - _CLOSE_SESSION_SPARE_BYTES),
+    )

@@ -3,6 +3,7 @@
 The handshake, in the order of its checks; "close" is without an answer:
 
     clients are not served here                             close
+    too many ask, and connection_throttle_tokens is set     close
     the client has seen a zxid that is not applied here     close: it must try another server
     no session id: a new one is wanted                      createSession; answered when it is applied
     the password is wrong                                   the invalid answer, then close; nothing else happens
@@ -33,19 +34,21 @@ Not here: the clock of expiry, ids and passwords (`session`), which sessions exi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from datatree.errors import ErrorCode
 from datatree.jute import JuteError
 from datatree.opcodes import OpCode
 from datatree.record import Txn
-from session.identity import SessionId, SessionIds, key_of, negotiate, password, valid_password
+from session.identity import SessionId, SessionIds, negotiate, password, valid_password
 from session.tracker import Admission, SessionTracker, TouchTable
 from zab import message as msg
 from zab.ids import ServerId
 from zab.jute.handshake import ConnectRequest, ConnectResponse
+from zab.member.audit import Auditor
 from zab.member.connection import ClientConnection, Clients, Closing, Hold, Stage
+from zab.member.connection_throttle import ConnectionThrottle
 from zab.member.metrics import Metrics
 from zab.member.settings import Config
 from zab.wire.frames import frame
@@ -57,13 +60,25 @@ _CLOSE_SESSION = int(OpCode.CLOSE_SESSION)
 class Sessions:
     """Which session is where, as this member knows it; the leader knows it of all."""
 
-    def __init__(self, config: Config, clients: Clients, metrics: Metrics, ids: SessionIds) -> None:
+    def __init__(
+        self,
+        config: Config,
+        clients: Clients,
+        metrics: Metrics,
+        ids: SessionIds,
+        keys: Callable[[], Sequence[bytes]],
+        auditor: Auditor | None = None,
+    ) -> None:
+        """`keys`: passwords are made with the first of them, and those of all are accepted (G5 session keys)."""
         self._config = config
         self._clients = clients
         self._metrics = metrics
+        self._auditor = auditor
+        self.throttle: ConnectionThrottle | None = None
+        """None: everybody may ask for a session at any time."""
         self._ids = ids
         self._server_id = ServerId(config.server_id)
-        self._key = b""
+        self._keys = keys
         self.tracker: SessionTracker | None = None
         """The leader's; None on learners."""
         self._touches = TouchTable()
@@ -76,16 +91,10 @@ class Sessions:
 
     # ----------------------------------------------------------------------------------------------------------- roles
 
-    def lead(self, lineage: bytes, sessions: Mapping[Any, int], now: int) -> None:
+    def lead(self, sessions: Mapping[Any, int], now: int) -> None:
         """Serve as leader: every session of the tree (id -> timeout in ms) has its full timeout from now on."""
-        self._key = key_of(lineage)
         self.tracker = SessionTracker(self._config.tick_time_ms, now)
         self.tracker.restart(sessions, now)
-
-    def follow(self, lineage: bytes) -> None:
-        """Serve as follower or observer."""
-        self._key = key_of(lineage)
-        self.tracker = None
 
     def drop_role(self) -> None:
         """Nothing that was under way goes to the next leader (G2 former roles)."""
@@ -109,6 +118,13 @@ class Sessions:
             self._metrics.unsuccessful_handshake += 1
             self._clients.close(connection)
             return
+        if self.throttle is not None:
+            if not self.throttle.admits(now, is_renewal=request.session_id != 0):
+                self._metrics.connection_rejected += 1
+                self._metrics.sessions_throttled += 1
+                self._clients.close(connection)
+                return
+            self._metrics.connection_token_deficit.add(self.throttle.deficit)
         self._metrics.connection_request_count += 1
         if request.last_zxid > applied:
             self._clients.close(connection)
@@ -133,7 +149,10 @@ class Sessions:
 
     def _reattach(self, connection: ClientConnection, request: ConnectRequest, now: int) -> None:
         session = SessionId(request.session_id)
-        if not valid_password(self._key, session, request.password):
+        if not valid_password(self._keys(), session, request.password):
+            self._metrics.sessions_refused += 1
+            if self._auditor is not None:
+                self._auditor.login_refused(connection, "renewSession", session=session)
             self._refuse(connection)
             return
         self._clients.attach(connection, session)
@@ -170,7 +189,8 @@ class Sessions:
         connection = self._clients.by_session.get(session)
         if txn.cxid != self._server_id or connection is None or connection.closing:
             return
-        assert connection.stage is Stage.CONNECTING
+        if connection.stage is not Stage.CONNECTING:
+            return  # not asked for here
         if refused:
             del self._clients.by_session[session]
             self._create(connection, known)
@@ -182,7 +202,7 @@ class Sessions:
         answer = ConnectResponse(
             connection.timeout_ms,
             connection.session,
-            password(self._key, connection.session),
+            password(self._keys()[0], connection.session),
             has_read_only=connection.has_read_only_byte,
         )
         self._clients.send(connection, frame(answer.encode()))
@@ -257,6 +277,12 @@ class Sessions:
             self.tracker.touch(connection.session, connection.timeout_ms, now)
         else:
             self._touches.touch(connection.session, connection.timeout_ms)
+
+    def touch_all(self, now: int) -> None:
+        """Nobody was read from for a while: no session is silent because of that."""
+        for connection in self._clients.by_session.values():
+            if connection.stage is Stage.SERVED and not connection.closing:
+                self.touch(connection, now)
 
     def drain_touches(self) -> list[list[int]]:
         """Rows of session and timeout (ms) for the leader."""

@@ -11,6 +11,9 @@ from __future__ import annotations
 
 from attrs import NOTHING, Factory, frozen
 
+from datatree.acl import ACL_COUNT_MAX
+from datatree.prepare import MULTI_PARTS_MAX
+from datatree.requests import ACL_ENTRIES_MAX
 from zab.configuration.dynamic import CLIENT_HOST_DEFAULT, Ensemble, Role, ServerLine
 from zab.configuration.fields import (
     BOOLEAN,
@@ -28,6 +31,7 @@ from zab.configuration.fields import (
     text_of,
     words,
 )
+from zab.member.throttle_settings import ThrottleSettings
 
 SERVER_ID_UNKNOWN = -1
 _COUNTER_MAX = 2**32 - 1
@@ -36,13 +40,30 @@ _MIB = 1024 * 1024
 ROLE = choice(participant="participant", observer="observer")
 
 
+AUDIT_LOGGER = "org.apache.zookeeper.audit.Slf4jAuditLogger"
+
+
+def audit_logger(text: str) -> str:
+    """The class of ZooKeeper that writes lines; no class of Java can be loaded here."""
+    if text != AUDIT_LOGGER:
+        raise ValueError(f"{text!r} cannot be loaded here: only {AUDIT_LOGGER}, which stands for this server's own log")
+    return text
+
+
+def audit_file(text: str) -> str:
+    """A path; what names the system's log is no file."""
+    if text in ("journald", "syslog"):
+        raise ValueError(f"{text} is not built: it is the path of a file")
+    return text_of(text)
+
+
 def client_host(text: str) -> str:
     """A host name or address; brackets around an IPv6 address are taken off."""
     return text_of(text.removeprefix("[").removesuffix("]"))
 
 
 @frozen(kw_only=True)
-class Config:
+class Config(ThrottleSettings):
     """All that a member is told. The fields without a key come from elsewhere: see their comments."""
 
     # --- The server ---------------------------------------------------------------------------------------------------
@@ -182,6 +203,28 @@ class Config:
         "clientTcpKeepAlive", False, BOOLEAN, "true/false", "Sessions have pings; this finds dead hosts below them."
     )
 
+    quorum_secret_file: str | None = setting(
+        "quorum.secretFile",
+        None,
+        text_of,
+        "path",
+        "Ours. The secrets by which members prove who they are; `zab secret` makes the file.",
+    )
+    quorum_secret_required: bool = setting(
+        "quorum.secretRequired",
+        True,
+        BOOLEAN,
+        "true/false",
+        "Ours. false while an ensemble gets its first secret: who has none is let in, too.",
+    )
+    quorum_insecure: bool = setting(
+        "quorum.insecure",
+        False,
+        BOOLEAN,
+        "true/false",
+        "Ours. true: members outside of this machine are believed without proof. Whoever reaches their ports is one.",
+    )
+
     # --- Log and snapshots --------------------------------------------------------------------------------------------
     pre_alloc_size_kib: int = setting(
         "preAllocSize",
@@ -232,7 +275,7 @@ class Config:
         1,
         integer(-INT_MAX, INT_MAX),
         "hours",
-        "On by default, where ZooKeeper's is 0 = off: a full disk stops the member.",
+        "On by default, where ZooKeeper's is 0 = off: else files fill every disk in time.",
     )
 
     # --- Clients ------------------------------------------------------------------------------------------------------
@@ -248,7 +291,7 @@ class Config:
         0,
         integer(-INT_MAX, INT_MAX),
         "connections",
-        "In total; further ones are closed at once; 0 is off.",
+        "In total; further ones are closed at once; 0: as many as descriptors (RLIMIT_NOFILE) allow, less a reserve.",
     )
     sessionless_timeout_ms: int = setting(
         "nio.sessionlessCnxnTimeout", 10_000, COUNT, "ms", "A connection that never says who it is, is closed."
@@ -267,6 +310,20 @@ class Config:
         "bytes",
         "A longer frame ends its connection; bounds a znode's data, a session's ephemerals, a request's ACLs.",
     )
+    max_acl_entries: int = setting(
+        "maxAclEntries",
+        ACL_COUNT_MAX,
+        integer(1, ACL_ENTRIES_MAX),
+        "entries",
+        "Ours. A longer list is refused with INVALIDACL; lists that are there already stay.",
+    )
+    multi_max_parts: int = setting(
+        "multiMaxParts",
+        MULTI_PARTS_MAX,
+        COUNT,
+        "parts",
+        "Ours. A multi of more is refused with BADARGUMENTS, and nothing of it is done.",
+    )
     max_watches_per_connection: int = setting(
         "maxWatchesPerConnection",
         200_000,
@@ -280,6 +337,13 @@ class Config:
         BYTES,
         "bytes",
         "Ours. Unsent output beyond which a connection is not read from; at twice that it is closed.",
+    )
+    total_output_limit_bytes: int = setting(
+        "totalOutputLimitBytes",
+        256 * _MIB,
+        BYTES,
+        "bytes",
+        "Ours. Unsent output of all connections; beyond, those with most of it are closed.",
     )
     max_changes_per_connection: int = setting(
         "maxChangesPerConnection",
@@ -364,6 +428,40 @@ class Config:
         "Whoever has its password passes every ACL.",
     )
 
+    # --- The audit log ------------------------------------------------------------------------------------------------
+    audit_enabled: bool = setting(
+        "audit.enable", False, BOOLEAN, "true/false", "Who changed what, and who was refused: a line for each."
+    )
+    audit_logger: str = setting(
+        "audit.impl.class",
+        AUDIT_LOGGER,
+        audit_logger,
+        "class",
+        "ZooKeeper's own stands for ours; another cannot be run here, and refuses the start.",
+    )
+    audit_file: str = setting(
+        "audit.file",
+        derived(lambda config: f"{config.data_dir}/audit.log"),
+        audit_file,
+        "path",
+        "Ours. On a disk of its own it takes no room from the log.",
+        shown="dataDir/audit.log",
+    )
+    audit_file_bytes_max: int = setting(
+        "audit.maxFileBytes",
+        10 * _MIB,
+        integer(64 * 1024, LONG_MAX),
+        "bytes",
+        "Ours. A larger file becomes FILE.1, that one FILE.2, and so on.",
+    )
+    audit_files_count: int = setting(
+        "audit.fileCount",
+        10,
+        integer(1, 1000),
+        "files",
+        "Ours. So many are kept, the newest among them; the oldest goes.",
+    )
+
     # --- Batches and memory (ours) ------------------------------------------------------------------------------------
     max_batch_bytes: int = setting(
         "maxBatchBytes",
@@ -406,6 +504,20 @@ class Config:
         BYTES,
         "bytes",
         "Ours. Log files kept beyond retention for learners that fetch a snapshot; beyond it they get a newer one.",
+    )
+    disk_low_bytes: int = setting(
+        "diskLowBytes",
+        64 * _MIB,
+        integer(0, LONG_MAX),
+        "bytes",
+        "Ours. With less free space than this a member logs only what the ensemble needs; 0 switches that off.",
+    )
+    disk_reserve_bytes: int = setting(
+        "diskReserveBytes",
+        32 * _MIB,
+        integer(4096, LONG_MAX),
+        "bytes",
+        "Ours. A file beside the log, given up then: what sessions, deletes and elections go on with.",
     )
     counter_limit: int = setting(
         "counterLimit",

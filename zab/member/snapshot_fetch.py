@@ -2,7 +2,7 @@
 
     open()            continues what an earlier transfer left of this very snapshot, and discards anything else
     request()         what to say on a new connection: from which byte on
-    receive(data)     takes what came on it; True once the file is whole and durable
+    receive(payload)  takes what came on it; True once the file is whole and durable
     broken(reason)    the connection broke, or none could be made: after which time to dial again
     close()           at the end, whatever it is: what came is durable, or it is discarded
 
@@ -29,8 +29,7 @@ from datatree.log.epochs import DIRECTORY
 from datatree.snapshot import FETCH, SYNC_BYTES, fetch_path, read_snapshot_header, tree_fetch_path
 from zab.events import FetchSnapshot
 from zab.member.inputs import FetchTree
-from zab.member.snapshot_request import ANSWER_BYTES_MAX, ANSWERS, REQUESTS, VERSION, SnapshotRefused, SnapshotRequest
-from zab.wire.frames import FrameError, FrameReader, frame
+from zab.member.snapshot_request import ANSWERS, REQUESTS, SnapshotRefused, SnapshotRequest
 from zab.wire.records import MessageError
 
 REDIAL_MS: Final = 100
@@ -43,15 +42,13 @@ class FetchError(Exception):
 class Fetch:
     """One snapshot on its way into `fetch_path(zxid)`, or `tree_fetch_path(zxid)`."""
 
-    def __init__(self, disk: Disk, server_id: int, fetch: FetchSnapshot | FetchTree, stall_ms: int, now: int) -> None:
+    def __init__(self, disk: Disk, fetch: FetchSnapshot | FetchTree, stall_ms: int, now: int) -> None:
         self._disk = disk
-        self._server_id = server_id
         self._fetch = fetch
         self._stall_ms = stall_ms
         self._progress_at = now
         self._path = (tree_fetch_path if isinstance(fetch, FetchTree) else fetch_path)(fetch.zxid)
         self._file: File | None = None
-        self._frames = FrameReader(ANSWER_BYTES_MAX)
         self._size_bytes: int | None = None
         """Of the whole file, as this connection's answer says."""
         self._unsynced_bytes = 0
@@ -79,20 +76,19 @@ class Fetch:
         return header is not None and (header.lineage, header.chain) == (self._fetch.lineage, self._fetch.chain)
 
     def request(self) -> bytes:
-        """The first bytes of a new connection."""
+        """The first payload on a new connection."""
         assert self._file is not None
-        self._frames = FrameReader(ANSWER_BYTES_MAX)
         self._size_bytes = None
         fetch = self._fetch
-        request = SnapshotRequest(VERSION, self._server_id, fetch.lineage, fetch.zxid, fetch.chain, self._file.size)
-        return frame(REQUESTS.encode(request))
+        return REQUESTS.encode(SnapshotRequest(fetch.lineage, fetch.zxid, fetch.chain, self._file.size))
 
-    def receive(self, now: int, data: bytes) -> bool:
-        """Take what came on the connection. True: the file is whole and durable, and closed. Raises FetchError."""
+    def receive(self, now: int, payload: bytes) -> bool:
+        """Take what came on the connection: the answer first, then the pieces. True: the file is whole and durable, and
+        closed. Raises FetchError."""
+        data = payload
         if self._size_bytes is None:
-            if not self._answered(data):
-                return False
-            data = self._frames.rest()
+            self._size_bytes = self._answered(payload)
+            data = b""
         file, size_bytes = self._file, self._size_bytes
         assert file is not None
         assert size_bytes is not None
@@ -114,19 +110,15 @@ class Fetch:
             self._file = file
         return is_whole
 
-    def _answered(self, data: bytes) -> bool:
-        """Whether the answer to the request is complete with these bytes, and says that the file follows."""
+    def _answered(self, payload: bytes) -> int:
+        """The size of the file that follows. Raises FetchError."""
         try:
-            payload = self._frames.feed_one(data)
-            if payload is None:
-                return False
             answer = ANSWERS.decode(payload)
-        except (FrameError, MessageError) as error:
+        except MessageError as error:
             raise self._refusal(f"no answer to a request for a snapshot: {error}") from error
         if isinstance(answer, SnapshotRefused):
             raise self._refusal(f"refused: {answer.reason}")
-        self._size_bytes = answer.size_bytes
-        return True
+        return answer.size_bytes
 
     def _refusal(self, reason: str) -> FetchError:
         self._is_useless = True

@@ -1,15 +1,16 @@
 """What a learner that fetches a snapshot and the member that has it say to each other (H4 slow learners).
 
-The learner dials the quorum port of the member that offered the snapshot, and does not greet:
+The learner dials the quorum port of the member that offered the snapshot, for that purpose (`Purpose.SNAPSHOT`):
 
     learner     SnapshotRequest
-    server      SnapshotSize        then the bytes of the file from `offset` to its end
+    server      SnapshotSize        then the bytes of the file from `offset` to its end, in pieces
                 SnapshotRefused     then nothing
 
-The messages are records in frames, like those of links. The bytes are those of `datatree.snapshot`, unchanged: their
-checksums travel with them, and whoever installs the file verifies all of them, so nothing is verified here.
+The messages are records; each of them, and each piece, is the payload of a frame. The bytes are those of
+`datatree.snapshot`, unchanged: their checksums travel with them, and whoever installs the file verifies all of them, so
+nothing is verified here.
 
-Not here: what the learner makes of the answers (`snapshot_fetch`), and how the bytes travel.
+Not here: what the learner makes of the answers (`snapshot_fetch`), and how the frames travel.
 """
 
 from __future__ import annotations
@@ -20,12 +21,10 @@ import attrs
 
 from datatree.log.disk import Disk
 from datatree.snapshot import read_snapshot_header, snapshot_path
-from zab.message import CHAIN, SERVER_ID, ZXID
-from zab.wire.frames import frame
+from zab.message import CHAIN, ZXID
 from zab.wire.records import COUNT, Codec, checked, is_text
 
-VERSION = 1
-ANSWER_BYTES_MAX = 4096
+PIECE_BYTES_MAX = 256 << 10
 REASON_CHARACTERS_MAX = 1000
 """A reason is cut to this length: so many characters fit into an answer, whichever they are."""
 
@@ -39,8 +38,6 @@ class SnapshotRequest:
     """A learner asks for a snapshot, from this byte on."""
 
     TYPE: ClassVar[int] = 200
-    version: int = checked(COUNT)
-    sid: int = checked(SERVER_ID)
     lineage: bytes = checked(CHAIN)
     zxid: int = checked(ZXID)
     chain: bytes = checked(CHAIN)
@@ -68,19 +65,17 @@ ANSWERS: Codec[SnapshotSize | SnapshotRefused] = Codec((SnapshotSize, SnapshotRe
 
 
 def accepted(size_bytes: int) -> bytes:
-    """The frame that says that the bytes follow."""
-    return frame(ANSWERS.encode(SnapshotSize(size_bytes)))
+    """The payload that says that the bytes follow."""
+    return ANSWERS.encode(SnapshotSize(size_bytes))
 
 
 def refused(reason: str) -> bytes:
-    """The frame that says that nothing follows."""
-    return frame(ANSWERS.encode(SnapshotRefused(reason[:REASON_CHARACTERS_MAX])))
+    """The payload that says that nothing follows."""
+    return ANSWERS.encode(SnapshotRefused(reason[:REASON_CHARACTERS_MAX]))
 
 
 def size_of(disk: Disk, request: SnapshotRequest) -> int:
     """The size in bytes of the file that is asked for. Reads its header. Raises RefusedError."""
-    if request.version != VERSION:
-        raise RefusedError(f"version {request.version} is not {VERSION}")
     path = snapshot_path(request.zxid)
     try:
         header = read_snapshot_header(disk, path)

@@ -30,6 +30,7 @@ from typing import Protocol
 from datatree.log.batch import Position, genesis, imported
 from datatree.log.disk import Disk
 from datatree.log.epochs import MemberRecord, forget_member, load_member, save_epochs, save_member
+from datatree.log.session_keys import save_session_keys
 from datatree.log.transaction_log import TransactionLog
 from datatree.log.zxid import BEFORE_ALL, Zxid
 from datatree.past_acls import PastAcls
@@ -63,9 +64,11 @@ from zab.events import (
     ResetLog,
     SaveEpochs,
     SaveMember,
+    SaveSessionKeys,
     SnapshotInstalled,
     SnapshotOffered,
     SnapshotWithdrawn,
+    SpaceChanged,
     TruncateLog,
 )
 from zab.ids import Link
@@ -76,6 +79,7 @@ from zab.member.inputs import (
     ChangesRead,
     ChooseSnapshot,
     InstallSnapshot,
+    LookAtSpace,
     LookBackSlice,
     LookedBack,
     ReadChanges,
@@ -85,6 +89,7 @@ from zab.member.inputs import (
     StorageEffect,
     TreeInstalled,
 )
+from zab.member.space import DiskSpace
 
 
 class Report(Protocol):
@@ -103,8 +108,10 @@ class Storage:
         server_id: int,
         report: Report,
         cutting: AbstractContextManager[object] | None = None,
+        space: DiskSpace | None = None,
     ) -> None:
-        """`cutting` is a lock, where other threads read; it is entered many times."""
+        """`cutting` is a lock, where other threads read; it is entered many times. Without `space` there is always
+        room."""
         self.disk = disk
         self.log = log
         self._server_id = server_id
@@ -113,6 +120,7 @@ class Storage:
         """The high-water mark; it is written down when the log is idle. Set from any thread."""
         self._cutting = nullcontext() if cutting is None else cutting
         self._look_back: LookBack | None = None
+        self._space = DiskSpace(disk, 0, 0) if space is None else space
 
     # ----------------------------------------------------------------------------------------------------- carrying out
 
@@ -126,6 +134,8 @@ class Storage:
                 if batches:
                     self.log.append(batches)
                     answers.append(Durable(generation, batches[-1].zxid))
+                    if self._space.wrote(sum([len(batch.raw) for batch in batches])):
+                        answers += self._look_at_space()
                 continue
             for effect in group:
                 answers += self._perform(effect)
@@ -138,8 +148,13 @@ class Storage:
         if isinstance(effect, SaveMember):
             save_member(self.disk, MemberRecord(effect.lineage, self._server_id))
             return [MemberSaved(effect.generation)]
+        if isinstance(effect, SaveSessionKeys):
+            save_session_keys(self.disk, effect.lineage, effect.keys)
+            return []
         if isinstance(effect, DrainLog):
             return [LogDrained(effect.generation)]
+        if isinstance(effect, LookAtSpace):
+            return self._look_at_space()
         if isinstance(effect, TruncateLog):
             with self._cutting:
                 self.log.truncate(effect.zxid, effect.chain, conflict=effect.conflict)
@@ -152,6 +167,10 @@ class Storage:
         assert isinstance(effect, RollLog), effect
         self.log.roll()
         return []
+
+    def _look_at_space(self) -> list[Answer]:
+        level = self._space.look()
+        return [] if level is None else [SpaceChanged(level)]
 
     def _reset(self, zxid: Zxid, chain: bytes, lineage: bytes, *, conflict: bool = False) -> None:
         with self._cutting:

@@ -109,6 +109,8 @@ class Member(Protocol):
 
     def stop_serving(self) -> None: ...
 
+    def deliver_rest(self) -> None: ...
+
     def take_tree(self, tree: DataTree, zxid: Zxid, digest: int) -> None: ...
 
 
@@ -135,6 +137,8 @@ def replay(member: Member, zxid: Zxid) -> None:
 def _begin(member: Member, purpose: Purpose, effect: RebuildTree) -> Repair:
     """In place of the repair that is under way, if one is: what that one has dropped is still to be read."""
     before = member.repair
+    if before is None:
+        member.deliver_rest()
     member.repair = repair = Repair(purpose, effect)
     if before is not None:
         repair.dropped_to = before.dropped_to
@@ -208,7 +212,7 @@ def proven(member: Member) -> None:
     borrowed, member.borrowed = member.borrowed, None
     if borrowed is not None:
         member.want(KeepSnapshot(borrowed))
-    if member.peer.is_no_candidate:
+    if member.peer.is_tree_in_doubt:
         member.tell(ev.Doubted(False, "a quorum has its digest"))
 
 

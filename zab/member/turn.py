@@ -4,7 +4,7 @@ server on trio, the simulator and the tests hand in ports (`zab.member.ports`) a
 A turn, in this order (H2 turn budget):
 
     1  quorum links are read, all of them; answers of the storage and of tasks are taken
-    2  clients are read, round robin, within the budget
+    2  clients are read, round robin, within the budget; not while a batch is applied in part
     3  the member takes one step with all of it
     4  its effects are carried out: messages are queued, storage effects are collected
     5  everything is sent, once for each socket. With something to store: quorum links, then the storage gets its work,
@@ -17,7 +17,7 @@ A turn, in this order (H2 turn budget):
 | SendNotification | `election` sends it |
 | ConnectQuorum | a task dials |
 | Send, CloseLink | `links` |
-| AppendBatches, TruncateLog, ResetLog, SaveEpochs, SaveMember, DrainLog | `storage`, in order, at the end of the turn |
+| AppendBatches, TruncateLog, ResetLog, SaveEpochs, SaveMember, SaveSessionKeys, DrainLog | `storage`, in order |
 | FetchSnapshot | a task; what it brought is installed by `storage` |
 | ReadLog | a task, when the link has room |
 | OfferSnapshot | a task; the snapshot, and the log after it, are held from here on |
@@ -27,6 +27,7 @@ A turn, in this order (H2 turn budget):
 | FetchTree | a task, beside everything else |
 | TakeSnapshot | the log begins a new file, and a task writes the snapshot; what retention lets go is removed after it |
 | MarkMoved | `storage`, written down when the log is idle |
+| WriteAudit | `audit` |
 | Halt, Trace, RoleChanged | `operator` |
 
 The others were the member's own and are done when they come out.
@@ -55,6 +56,7 @@ from zab.member.inputs import (
     Input,
     InstallSnapshot,
     KeepSnapshot,
+    LookAtSpace,
     LookBackSlice,
     MemberEffect,
     ReadChanges,
@@ -66,8 +68,11 @@ from zab.member.inputs import (
     StorageEffect,
     StorageFailed,
     TakeSnapshot,
+    WriteAudit,
 )
+from zab.member.metrics import Metrics
 from zab.member.ports import Ports
+from zab.states import AMPLE, LOW
 
 READ_AHEAD_BYTES: Final = 1 << 20
 """Unsent bytes on a link above which log reads for it wait."""
@@ -100,7 +105,13 @@ class Stepped(Protocol):
     def config(self) -> Retention: ...
 
     @property
+    def metrics(self) -> Metrics: ...
+
+    @property
     def has_more(self) -> bool: ...
+
+    @property
+    def is_between_states(self) -> bool: ...
 
     def step(self, now: int, wall: int, inputs: Sequence[Input]) -> list[MemberEffect]: ...
 
@@ -114,12 +125,14 @@ class Turn:
         self.member = member
         self._monotonic_ns = ports.clock.monotonic_ns
         self._wall_ms = ports.clock.wall_ms
+        self._processor_ns = ports.clock.processor_ns
         self._links = ports.links
         self._election = ports.election
         self._clients = ports.clients
         self._storage = ports.storage
         self._tasks = ports.tasks
         self._operator = ports.operator
+        self._audit = ports.audit
         self._to_store: list[StorageEffect] = []
         self._reads: list[ev.ReadLog] = []
         """Log reads that wait for room on their link."""
@@ -132,6 +145,7 @@ class Turn:
     def take(self) -> bool:
         """One turn. True: there is more to do at once."""
         started_ns = self._monotonic_ns()
+        began_ns = self._processor_ns()
         now = started_ns // 1_000_000
         inputs: list[Input] = []
         self._links.receive(inputs)
@@ -141,7 +155,8 @@ class Turn:
                 on_answer(self, answer)
             if not isinstance(answer, FOR_THE_TURN):
                 inputs.append(answer)
-        self._clients.receive(inputs, started_ns + TURN_NS)
+        if not self.member.is_between_states:
+            self._clients.receive(inputs, started_ns + TURN_NS)
         self._step(now, inputs)
         if self._reads:
             self._start_reads()
@@ -151,6 +166,12 @@ class Turn:
         self._clients.adapt_budget(took_ns)
         if took_ns > self.longest_ns:
             self.longest_ns = took_ns
+        metrics = self.member.metrics
+        if took_ns > metrics.longest_turn_ns:
+            # Others on this machine may have been given the processor meanwhile.
+            worked_ns = self._processor_ns() - began_ns
+            if worked_ns > metrics.longest_turn_ns:
+                metrics.longest_turn_ns = worked_ns
         return not (self._clients.is_idle and self._links.is_idle) or self.member.has_more
 
     def next_deadline(self) -> int:
@@ -192,6 +213,14 @@ class Turn:
 
     def _on_storage_failed(self, answer: StorageFailed) -> None:
         self._operator.stop(f"the disk has failed -> stop: {answer.reason}")
+
+    def _on_space_changed(self, answer: ev.SpaceChanged) -> None:
+        if answer.space is AMPLE:
+            self._operator.trace("the disk has room again")
+        elif answer.space is LOW:
+            self._operator.error("the disk is nearly full -> log only what the ensemble needs")
+        else:
+            self._operator.error("the disk is full -> take part in nothing until it has room")
 
     def _on_snapshot_taken(self, answer: SnapshotTaken) -> None:
         self.purge()
@@ -251,6 +280,9 @@ class Turn:
             self._tasks.stop_fetching()
         self._to_store.append(effect)
 
+    def _look_at_space(self, effect: LookAtSpace) -> None:
+        self._to_store.append(effect)
+
     def _fetch_snapshot(self, effect: ev.FetchSnapshot | FetchTree) -> None:
         if self._fetching is not None:
             self._tasks.stop_fetching()
@@ -295,6 +327,10 @@ class Turn:
     def _mark_moved(self, effect: ev.MarkMoved) -> None:
         self._storage.mark_moved(effect.zxid)
 
+    def _write_audit(self, effect: WriteAudit) -> None:
+        if self._audit is not None:
+            self._audit.write(effect.records)
+
     def _halt(self, effect: ev.Halt) -> None:
         self._operator.stop(f"this member must not go on: {effect.reason}")
 
@@ -323,6 +359,7 @@ _CARRY_OUT = dict(
         _on(ev.ResetLog, Turn._store),
         _on(ev.SaveEpochs, Turn._store),
         _on(ev.SaveMember, Turn._store),
+        _on(ev.SaveSessionKeys, Turn._store),
         _on(ev.DrainLog, Turn._store),
         _on(ev.FetchSnapshot, Turn._fetch_snapshot),
         _on(ev.ReadLog, Turn._read_log),
@@ -332,6 +369,7 @@ _CARRY_OUT = dict(
         _on(ev.Halt, Turn._halt),
         _on(ev.Trace, Turn._trace),
         _on(ev.RoleChanged, Turn._role_changed),
+        _on(LookAtSpace, Turn._look_at_space),
         _on(TakeSnapshot, Turn._take_snapshot),
         _on(RebuildTree, Turn._rebuild_tree),
         _on(ChooseSnapshot, Turn._choose_snapshot),
@@ -339,6 +377,7 @@ _CARRY_OUT = dict(
         _on(KeepSnapshot, Turn._keep_snapshot),
         _on(ReadChanges, Turn._read_for_changes),
         _on(LookBackSlice, Turn._read_for_changes),
+        _on(WriteAudit, Turn._write_audit),
     )
 )
 
@@ -346,6 +385,7 @@ _ON_ANSWER = dict(
     (
         _on(StorageFailed, Turn._on_storage_failed),
         _on(SnapshotTaken, Turn._on_snapshot_taken),
+        _on(ev.SpaceChanged, Turn._on_space_changed),
         _on(ev.SnapshotOffered, Turn._on_snapshot_offered),
         _on(ev.SnapshotWithdrawn, Turn._on_snapshot_withdrawn),
         _on(ev.NothingToOffer, Turn._on_nothing_to_offer),

@@ -9,11 +9,12 @@ Not here: refusals, which are a header alone (`processor`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from typing import Final, TypeAlias
 
 from datatree.opcodes import OpCode
 from datatree.outcome import Outcome, PartResult
+from datatree.slices import PARTS
 from zab.jute.replies import multi_body, part, path_body, refused_part, reply, stat_reply
 
 Written: TypeAlias = Callable[[int, int, Outcome], bytes]
@@ -41,6 +42,17 @@ def _multi(xid: int, zxid: int, outcome: Outcome) -> bytes:
     """The header carries no error, even when the parts do."""
     assert outcome.results is not None
     return reply(xid, zxid, 0, multi_body([_part(result) for result in outcome.results]))
+
+
+def multi_in_slices(xid: int, zxid: int, outcome: Outcome) -> Generator[None, None, bytes]:
+    """The answer to a multi of many parts."""
+    assert outcome.results is not None
+    parts: list[bytes] = []
+    for result in outcome.results:
+        parts.append(_part(result))
+        if not len(parts) % PARTS:
+            yield
+    return reply(xid, zxid, 0, multi_body(parts))
 
 
 def _part(result: PartResult) -> bytes:

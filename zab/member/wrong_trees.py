@@ -17,24 +17,18 @@ from datatree.log.zxid import Zxid
 from zab import events as ev
 from zab import message as msg
 from zab.ids import Link, ServerId
-from zab.member import tree_repair
+from zab.member import snapshots, tree_repair
 from zab.member.inputs import ChooseSnapshot, SnapshotChosen
-from zab.member.metrics import Metrics
 from zab.member.tree_check import Difference, Finding
 from zab.states import LEADING
 
 
-class Member(tree_repair.Member, Protocol):
+class Member(snapshots.Member, Protocol):
     """What is needed of a `zab.member.member.Member`."""
 
-    metrics: Metrics
     server_id: ServerId
     compare_later: ev.MemberMessage | None
     choosing: set[Link]
-
-    def send(self, link: Link, message: msg.Message) -> None: ...
-
-    def take_wanted_snapshot(self, above: Zxid) -> None: ...
 
 
 def suspect(member: Member, difference: Difference) -> None:
@@ -182,7 +176,7 @@ def on_chosen(member: Member, event: SnapshotChosen) -> None:
     if event.link not in member.peer.learners:
         return
     if event.position is None:
-        member.take_wanted_snapshot(event.above)
+        snapshots.take_wanted(member, event.above)
     else:
         member.send(event.link, msg.TreeOffered(*event.position))
 
@@ -202,6 +196,16 @@ def on_compare(member: Member, link: Link, sid: ServerId, message: msg.Compare) 
     # Who waits for its tree may wait for long: the others are not to wait with it.
     own = member.digests.find(message.zxid)
     member.send(link, msg.Compared(message.zxid, own or 0, own is not None, message.replay))
+
+
+def compare_now(member: Member) -> None:
+    """What the leader asked for may be applied by now."""
+    question = member.compare_later
+    assert question is not None
+    assert isinstance(question.message, msg.Compare)
+    if question.message.zxid <= member.applied:
+        member.compare_later = None
+        on_compare(member, question.link, question.sid, question.message)
 
 
 def on_verdict(member: Member, _link: Link, _sid: ServerId, message: msg.Verdict) -> None:

@@ -1,0 +1,306 @@
+"""Room on disks: the levels and the reserve, and what members do with little of it, from disk to client."""
+
+from __future__ import annotations
+
+import errno
+from typing import Any
+
+from datatree.errors import ErrorCode
+from datatree.log.transaction_log import RESERVE
+from datatree.opcodes import OpCode
+from datatree.requests import OPEN_ACL, Create, Multi, PathVersion, SetData
+from zab.member.room import PARTS_MAX, needs_room
+from zab.member.space import DiskSpace, make_room, room_bytes
+from zab.simulator.world.disk import FaultyDisk
+from zab.states import AMPLE, EXHAUSTED, LEADING, LOOKING, LOW, Space
+from zab.testing.members import TICK_MS, Client, Ensemble, Server
+
+LOW_BYTES = 50_000
+RESERVE_BYTES = 20_000
+LINES = {"diskLowBytes": LOW_BYTES, "diskReserveBytes": RESERVE_BYTES, "preAllocSize": 0}
+
+
+def leave(disk: FaultyDisk, room: int) -> None:
+    """So much is free on the disk from now on."""
+    disk.capacity_bytes -= disk.free_bytes() - room
+
+
+def space_of(room: int) -> tuple[FaultyDisk, DiskSpace]:
+    disk = FaultyDisk()
+    leave(disk, room)
+    return disk, DiskSpace(disk, LOW_BYTES, RESERVE_BYTES)
+
+
+# ----------------------------------------------------------------------------------------------- levels and the reserve
+
+
+def test_a_disk_with_room_gets_a_reserve() -> None:
+    disk, space = space_of(LOW_BYTES + RESERVE_BYTES)
+    assert space.look() is None
+    assert disk.size(RESERVE) == RESERVE_BYTES
+    assert space.level is AMPLE
+
+
+def test_a_disk_without_room_for_a_reserve_is_low_from_the_start() -> None:
+    disk, space = space_of(LOW_BYTES + RESERVE_BYTES - 1)
+    assert space.look() is LOW
+    assert not disk.exists(RESERVE)
+
+
+def test_the_reserve_is_given_up_when_less_than_the_limit_is_free() -> None:
+    disk, space = space_of(1 << 20)
+    space.look()
+    leave(disk, LOW_BYTES)
+    assert space.look() is None
+    leave(disk, LOW_BYTES - 1)
+    assert space.look() is LOW
+    assert disk.free_bytes() == LOW_BYTES - 1 + RESERVE_BYTES
+
+
+def test_each_level_is_left_with_more_than_it_is_entered_with() -> None:
+    disk, space = space_of(RESERVE_BYTES // 4)
+    seen: list[Space | None] = []
+    for room in (
+        *(RESERVE_BYTES // 4, RESERVE_BYTES // 4 - 1, RESERVE_BYTES // 2 - 1, RESERVE_BYTES // 2),
+        *(2 * LOW_BYTES + RESERVE_BYTES - 1, 2 * LOW_BYTES + RESERVE_BYTES),
+    ):
+        leave(disk, room)
+        seen.append(space.look())
+    assert seen == [LOW, EXHAUSTED, None, LOW, None, AMPLE]
+    assert disk.size(RESERVE) == RESERVE_BYTES
+
+
+def test_one_look_may_pass_a_level() -> None:
+    disk, space = space_of(0)
+    assert space.look() is EXHAUSTED
+    leave(disk, 1 << 20)
+    assert space.look() is AMPLE
+
+
+def test_somebody_else_may_be_faster_to_fill_the_disk() -> None:
+    disk, space = space_of(1 << 20)
+    disk.fail_after(1, errno.ENOSPC)
+    assert space.look() is LOW
+    assert not disk.exists(RESERVE)
+
+
+def test_much_that_was_written_is_a_reason_to_look() -> None:
+    _, space = space_of(1 << 20)
+    assert [space.wrote(RESERVE_BYTES // 8) for _ in range(2)] == [False, True]
+    space.look()
+    assert not space.wrote(1)
+
+
+def test_without_a_limit_there_is_always_room_and_no_reserve() -> None:
+    disk = FaultyDisk()
+    leave(disk, 0)
+    space = DiskSpace(disk, 0, RESERVE_BYTES)
+    assert not space.wrote(1 << 30)
+    assert space.look() is None
+    assert room_bytes(0, RESERVE_BYTES) == 0
+
+
+def test_a_start_on_a_full_disk_gives_up_the_reserve_first() -> None:
+    disk, space = space_of(1 << 20)
+    space.look()
+    make_room(disk, LOW_BYTES)
+    assert disk.exists(RESERVE)
+    leave(disk, 0)
+    make_room(disk, LOW_BYTES)
+    assert disk.free_bytes() == RESERVE_BYTES
+
+
+# ----------------------------------------------------------------------------------------------- which writes need room
+
+CREATE = Create(b"/a", b"", OPEN_ACL, 0)
+DELETE = PathVersion(b"/a", -1)
+SET = SetData(b"/a", b"", -1)
+
+
+def needs(opcode: OpCode, body: Any) -> bool:
+    return needs_room(int(opcode), b"12345678" + body.encode(), 8)
+
+
+def test_what_makes_the_state_larger_needs_room() -> None:
+    assert needs(OpCode.CREATE, CREATE)
+    assert needs(OpCode.SET_DATA, SET)
+    assert not needs(OpCode.DELETE, DELETE)
+    assert not needs_room(int(OpCode.CLOSE_SESSION), b"")
+    assert not needs_room(int(OpCode.CREATE_SESSION), b"")
+
+
+def test_a_multi_needs_room_if_one_of_its_parts_does() -> None:
+    deletes = ((OpCode.DELETE, DELETE), (OpCode.CHECK, DELETE))
+    assert not needs(OpCode.MULTI, Multi(deletes))
+    assert needs(OpCode.MULTI, Multi((*deletes, (OpCode.SET_DATA, SET))))
+    assert not needs(OpCode.MULTI, Multi(deletes * (PARTS_MAX // 2)))
+    assert needs(OpCode.MULTI, Multi((*deletes * (PARTS_MAX // 2), deletes[0]))), "it is not looked through"
+    assert not needs_room(int(OpCode.MULTI), b"\x00\x00"), "it is refused for what it is"
+
+
+# ------------------------------------------------------------------------------------------------------------ ensembles
+
+
+def look(ensemble: Ensemble) -> None:
+    """A tick: everybody looks at his disk, and says what he saw."""
+    ensemble.advance(2 * TICK_MS)
+
+
+def create(client: Client, path: bytes) -> bytes:
+    return client.request(OpCode.CREATE, Create(path, b"x", OPEN_ACL, 0).encode())
+
+
+def delete(client: Client, path: bytes) -> bytes:
+    return client.request(OpCode.DELETE, PathVersion(path, -1).encode())
+
+
+def errors(ensemble: Ensemble, client: Client, *requests: bytes) -> list[int]:
+    return [error for _, error, _ in ensemble.do(client, *requests)]
+
+
+def fill(server: Server) -> None:
+    """A little less than it wants is free on its disk."""
+    leave(server.disk, LOW_BYTES - 1)
+
+
+def test_ensemble_goes_on_without_a_follower_whose_disk_is_full() -> None:
+    ensemble = Ensemble(3, **LINES)
+    follower, leader = ensemble.follower, ensemble.leader
+    client = ensemble.session(leader)
+    fill(follower)
+    look(ensemble)
+    assert errors(ensemble, client, create(client, b"/a")) == [0]
+    assert not follower.member.serving
+    assert any("the disk is nearly full" in trace for trace in follower.traces)
+    logged = follower.storage.log.last
+    look(ensemble)
+    assert errors(ensemble, client, create(client, b"/b")) == [0]
+    assert follower.storage.log.last == logged, "it logs nothing that is not needed"
+    leave(follower.disk, 1 << 20)
+    look(ensemble)
+    look(ensemble)
+    assert follower.member.serving
+    assert follower.value(b"/b") == b"x"
+
+
+def test_leader_with_a_full_disk_hands_over_and_every_write_goes_on() -> None:
+    ensemble = Ensemble(3, **LINES)
+    before = ensemble.leader
+    fill(before)
+    look(ensemble)
+    look(ensemble)
+    after = ensemble.leader
+    assert after is not before
+    client = ensemble.session(after)
+    assert errors(ensemble, client, create(client, b"/a")) == [0]
+    assert before.member.peer.state is not LEADING
+
+
+def short() -> tuple[Ensemble, Client, Client]:
+    """All disks are nearly full, one after the other: a client of the leader and one of a follower; /a and /b are
+    there."""
+    ensemble = Ensemble(3, **LINES)
+    leader = ensemble.leader
+    client = ensemble.session(leader)
+    assert errors(ensemble, client, create(client, b"/a"), create(client, b"/b")) == [0, 0]
+    for server in (*ensemble.others(leader), leader):
+        fill(server)
+        look(ensemble)
+    ensemble.start()
+    assert ensemble.leader is leader
+    return ensemble, client, ensemble.session(ensemble.follower)
+
+
+def test_without_a_quorum_with_room_writes_are_refused_and_the_rest_goes_on() -> None:
+    ensemble, *clients = short()
+    logged = ensemble.leader.storage.log.last
+    for client in clients:
+        multi = client.request(OpCode.MULTI, Multi(((1, Create(b"/m", b"", OPEN_ACL, 0)),)).encode())
+        asked = (create(client, b"/c"), multi, client.get(b"/a"))
+        assert errors(ensemble, client, *asked) == [ErrorCode.QUOTAEXCEEDED, ErrorCode.QUOTAEXCEEDED, 0]
+    assert ensemble.leader.storage.log.last == logged, "refusals take no room"
+    for client, path in zip(clients, (b"/a", b"/b"), strict=True):
+        assert errors(ensemble, client, delete(client, path)) == [0]
+    newcomer = ensemble.session(ensemble.follower)
+    close = newcomer.request(OpCode.CLOSE_SESSION, b"")
+    assert errors(ensemble, newcomer, close) == [0]
+    assert ensemble.leader.member.metrics.writes_without_room_count == 2
+
+
+def test_when_all_disks_fill_at_once_somebody_leads_all_the_same() -> None:
+    ensemble = Ensemble(3, **LINES)
+    client = ensemble.session(ensemble.leader)
+    assert errors(ensemble, client, create(client, b"/a")) == [0]
+    for server in ensemble.servers.values():
+        fill(server)
+    look(ensemble)
+    ensemble.start()
+    for server in ensemble.servers.values():
+        client = ensemble.session(server)
+        assert errors(ensemble, client, create(client, b"/b"), client.get(b"/a")) == [ErrorCode.QUOTAEXCEEDED, 0]
+
+
+def test_a_refused_write_keeps_its_place_behind_an_earlier_one() -> None:
+    ensemble, _, client = short()
+    asked = (delete(client, b"/a"), create(client, b"/c"), client.get(b"/a"))
+    assert errors(ensemble, client, *asked) == [0, ErrorCode.QUOTAEXCEEDED, ErrorCode.NONODE]
+
+
+def test_who_has_not_heard_of_it_yet_is_refused_by_the_leader() -> None:
+    ensemble, _, client = short()
+    follower = next(server for server in ensemble.servers.values() if client.connection in server.member.clients.all)
+    assert follower.member.peer.following is not None
+    follower.member.peer.following.is_short = False
+    asked = (create(client, b"/c"), delete(client, b"/a"))
+    assert errors(ensemble, client, *asked) == [ErrorCode.QUOTAEXCEEDED, 0]
+
+
+def test_the_alarm_ends_by_itself() -> None:
+    ensemble, client, _ = short()
+    for server in ensemble.servers.values():
+        leave(server.disk, 1 << 20)
+    look(ensemble)
+    assert errors(ensemble, client, create(client, b"/c")) == [0]
+    for server in ensemble.servers.values():
+        assert server.disk.size(RESERVE) == RESERVE_BYTES
+        assert "the disk has room again" in server.traces
+
+
+def test_no_snapshot_is_taken_on_a_disk_that_is_nearly_full() -> None:
+    ensemble = Ensemble(1, snapCount=2, **LINES)
+    server = ensemble.leader
+    client = ensemble.session(server)
+    fill(server)
+    look(ensemble)
+    count = len(server.snapshots)
+    for _ in range(3):
+        assert errors(ensemble, client, delete(client, b"/none")) == [ErrorCode.NONODE]
+    assert len(server.snapshots) == count
+    assert any("no snapshot is taken" in trace for trace in server.traces)
+
+
+def test_a_standalone_server_refuses_writes_while_its_disk_is_full() -> None:
+    ensemble = Ensemble(1, **LINES)
+    client = ensemble.session()
+    fill(ensemble.leader)
+    look(ensemble)
+    assert errors(ensemble, client, create(client, b"/a"), client.get(b"/")) == [ErrorCode.QUOTAEXCEEDED, 0]
+    leave(ensemble.leader.disk, 1 << 20)
+    look(ensemble)
+    assert errors(ensemble, client, create(client, b"/a")) == [0]
+
+
+def test_with_the_reserve_used_up_a_member_leaves_until_there_is_room() -> None:
+    ensemble = Ensemble(3, **LINES)
+    follower = ensemble.follower
+    follower.disk.capacity_bytes -= follower.disk.free_bytes()
+    leave(follower.disk, 0)
+    look(ensemble)
+    follower.disk.capacity_bytes -= follower.disk.free_bytes() - RESERVE_BYTES // 8
+    look(ensemble)
+    assert follower.member.peer.state == LOOKING
+    assert follower.member.peer.sits_out
+    leave(follower.disk, 1 << 20)
+    look(ensemble)
+    look(ensemble)
+    assert follower.member.serving

@@ -1,0 +1,56 @@
+"""What is under way in a member: writes that become transactions, batches that are applied. Plain state.
+
+Not here: what becomes of it (`processor`, `member`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+
+import attrs
+
+from datatree.log.batch import Batch
+from datatree.prepare import WriteRequest
+from datatree.record import Txn
+from zab.ids import ServerId
+from zab.member.connection import ClientConnection
+
+
+@attrs.define(eq=False)
+class Write(WriteRequest):
+    """A write on its way to becoming a transaction."""
+
+    connection: ClientConnection | None
+    """Whom to answer; None: somebody else's client, or nobody."""
+    owner: ServerId | None
+    """The server through which it came; None: the leader itself asks, and owns every session."""
+    refused: int = 0
+    """The error with which the leader refuses it; 0 for none. Decided when the write arrives: while it
+    waits, its session may come back to this server, which must not make valid what was left here before."""
+
+
+@attrs.define(eq=False)
+class Proposed:
+    """A batch of this leader that is not committed yet."""
+
+    first: int
+    txns: list[Txn]
+    connections: list[ClientConnection | None]
+
+
+@attrs.define(eq=False)
+class Long:
+    """A write that is being prepared over several turns, for a batch of its own."""
+
+    first: int
+    time: int
+    write: Write
+    steps: Generator[None, None, tuple[Txn, bytes]]
+
+
+@attrs.define
+class Delivery:
+    """A committed batch that is being applied, and what is left of that."""
+
+    batch: Batch
+    steps: Iterator[None]
