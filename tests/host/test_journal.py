@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from zab.host import journal as module
-from zab.host.journal import Journal, open_journal, written
+from zab.host.journal import SELDOM_SECONDS, Journal, SeldomJournal, open_journal, written
 
 
 @pytest.fixture
@@ -102,3 +102,19 @@ def test_broken_stream_ends_the_writer_quietly(restored):
     Journal("host").info("event")
     writer.close()
     assert not writer._thread.is_alive()
+
+
+def test_lines_about_strangers_are_seldom_and_say_how_many_were_left_out(restored):
+    now = 100.0
+    stream = io.StringIO()
+    writer = open_journal(stream=stream)
+    seldom = SeldomJournal(Journal("links"), lambda: now)
+    for number in range(5):
+        seldom.warning("link is refused", link=number)
+    seldom.warning("stranger is gone", link=9)
+    now += SELDOM_SECONDS
+    for number in range(5, 7):
+        seldom.warning("link is refused", link=number)
+    writer.close()
+    said = [line.partition("zab.links ")[2] for line in stream.getvalue().splitlines()]
+    assert said == ["link is refused link=0", "stranger is gone link=9", "link is refused link=5 left_out=4"]

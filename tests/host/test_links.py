@@ -1,51 +1,54 @@
-"""Quorum links on real sockets: greeting, frames, order, limits. One turn is one call of `turn`."""
+"""Quorum links on real sockets: handshake, frames, order, limits. One turn is one call of `turn`."""
 
 import socket
 import time
 
+import attrs
 import pytest
 import trio
 
+from tests.host.other import SECRET, Other
 from zab.events import DialFailed, MessageReceived, QuorumLinkDown, QuorumLinkUp
 from zab.host import links as links_module
-from zab.host.links import GREETING_MS, Links
+from zab.host.links import ENCRYPTED, GREETING_MS, SHAKE_BYTES, Links
 from zab.host.listener import open_listener
 from zab.host.loop import Loop
 from zab.member.dialect import QUORUM_DIALECT, cut
-from zab.member.snapshot_request import SnapshotRequest
+from zab.member.greeting import Purpose, party
+from zab.member.snapshot_request import REQUESTS, SnapshotRequest
 from zab.message import (
     DATA_FRAME_BYTES_MAX,
     FRAME_BYTES_MAX,
-    PROTOCOL_VERSION,
     WRITE_HEAD,
     Ack,
     Commit,
     Confirm,
     Confirmed,
-    Hello,
     Ping,
     Proposal,
     Refused,
     Request,
+    SessionKeys,
+    UpToDate,
     decode,
     encode,
 )
 from zab.server.greeting import Greeting
-from zab.wire.frames import frame
-
-
-def framed(message):
-    return frame(encode(message))
+from zab.wire.frames import LENGTH, frame
+from zab.wire.handshake import Secret
+from zab.wire.records import MessageError
+from zab.wire.seal import SEAL_BYTES
 
 
 class Server:
-    """Server 1 with its quorum port, and sockets of others that dial it."""
+    """Server 1 with its quorum port, and others that dial it, or that it dials."""
 
     def __init__(self):
         self.loop = Loop()
         self.handed_over = []
-        greeting = Greeting(1, [1, 2, 3], lambda *what: self.handed_over.append(what))
-        self.links = Links(self.loop, QUORUM_DIALECT, greeting.hello(), greeting.greeted)
+        self.party = party(1, [SECRET], is_open=False)
+        greeting = Greeting(1, [1, 2, 3], lambda: self.party, lambda *what: self.handed_over.append(what))
+        self.links = Links(self.loop, QUORUM_DIALECT, greeting)
         listening = open_listener("127.0.0.1", 0)
         self.address = listening.getsockname()
         self.links.listen(listening)
@@ -73,29 +76,30 @@ class Server:
             events += self.turn()
         return events
 
-    def dialled_by(self, sid, hello=True):
-        """The other end of an inbound connection."""
-        sock = socket.create_connection(self.address)
+    def dialled_by(self, sid, **changes):
+        """A connection to this server, on which nothing was said yet."""
+        return self._other(socket.create_connection(self.address), sid, **changes)
+
+    def dials(self, sid, **changes):
+        """A connection that this server opened, and on which it has said `Hello`."""
+        ours, theirs = socket_pair()
+        self.links.adopt(ours, sid)
+        assert self.turns(0) == []
+        return self._other(theirs, sid, **changes)
+
+    def _other(self, sock, sid, as_sid=None, **changes):
         sock.settimeout(60)
         self.opened.append(sock)
-        if hello:
-            sock.sendall(framed(Hello(PROTOCOL_VERSION, sid)))
-        return sock
+        return Other(sock, attrs.evolve(party(as_sid or sid, [SECRET], is_open=False), **changes))
 
-    def dials(self, sid):
-        """The other end of a connection that we opened."""
-        ours, theirs = socket_pair()
-        theirs.settimeout(60)
-        self.opened.append(theirs)
-        self.links.adopt(ours, sid)
-        return theirs
-
-    def linked(self, sid=2):
+    def linked(self, sid=2, **changes):
         """An inbound link that is up: (the other end, its number)."""
-        sock = self.dialled_by(sid)
+        other = self.dialled_by(sid, **changes)
+        other.begin()
+        assert self.turns(0) == []
+        other.prove()
         [up] = self.turns()
-        assert isinstance(receive(sock), Hello)
-        return sock, up.link
+        return other, up.link
 
 
 def socket_pair():
@@ -103,19 +107,6 @@ def socket_pair():
         one = socket.create_connection(listening.getsockname())
         other, _ = listening.accept()
     return one, other
-
-
-def receive_exactly(sock, count):
-    data = b""
-    while len(data) < count:
-        piece = sock.recv(count - len(data))
-        assert piece, "closed"
-        data += piece
-    return data
-
-
-def receive(sock):
-    return decode(receive_exactly(sock, int.from_bytes(receive_exactly(sock, 4), "big")))
 
 
 @pytest.fixture
@@ -131,59 +122,129 @@ def server():
     trio.run(close)
 
 
-# ------------------------------------------------------------------------------------------------------------- greeting
+# ----------------------------------------------------------------------------------------------------------- handshakes
 
 
-def test_inbound_link_is_up_after_the_greeting_and_greets_back(server):
-    sock = server.dialled_by(2)
-    assert server.turns() == [QuorumLinkUp(1, 2, True)]
-    assert receive(sock) == Hello(PROTOCOL_VERSION, 1)
-
-
-def test_outbound_link_greets_first_and_is_up_after_the_answer(server):
-    theirs = server.dials(3)
+def test_inbound_link_is_up_once_the_dialler_has_proven_itself(server):
+    other = server.dialled_by(2)
+    other.begin()
     assert server.turns(0) == []
-    assert receive(theirs) == Hello(PROTOCOL_VERSION, 1)
-    theirs.sendall(framed(Hello(PROTOCOL_VERSION, 3)))
+    other.prove()
+    assert server.turns() == [QuorumLinkUp(1, 2, True)]
+    assert other.agreed.sid == 1
+    assert other.agreed.is_proven
+
+
+def test_outbound_link_is_up_once_the_dialled_server_has_proven_itself(server):
+    other = server.dials(3)
+    other.answer()
     assert server.turns() == [QuorumLinkUp(1, 3, False)]
+    other.take_proof()
+    assert (other.agreed.sid, other.agreed.purpose) == (1, Purpose.QUORUM)
+
+
+@pytest.mark.parametrize("is_dialled", [True, False])
+def test_open_server_speaks_in_clear_with_who_has_no_secret(server, is_dialled):
+    """Until every member of an ensemble that runs has one."""
+    server.party = party(1, [SECRET], is_open=True)
+    if is_dialled:
+        other, link = server.linked(2, secrets=(), is_open=True)
+    else:
+        other = server.dials(2, secrets=(), is_open=True)
+        other.answer()
+        [up] = server.turns()
+        other.take_proof()
+        link = up.link
+    assert not other.agreed.is_proven
+    other.say(Ack(1, 2))
+    assert server.turns() == [MessageReceived(link, Ack(1, 2))]
+    server.links.send((link,), Commit(3))
+    server.turns(0)
+    assert other.raw(len(framed(Commit(3)))) == framed(Commit(3))
+
+
+def framed(message):
+    return frame(encode(message))
 
 
 def test_link_numbers_are_never_used_again(server):
     numbers = []
     for _ in range(3):
-        sock, link = server.linked()
+        other, link = server.linked()
         numbers.append(link)
-        sock.close()
+        other.socket.close()
         server.turns()
     assert numbers == [1, 2, 3]
 
 
 @pytest.mark.parametrize(
-    "first",
+    ("changes", "to", "purpose", "reason"),
     [
-        Hello(PROTOCOL_VERSION + 1, 2),
-        Hello(PROTOCOL_VERSION, 1),
-        Hello(PROTOCOL_VERSION, 9),
-        Commit(1),
+        ({"least_version": 4, "version": 4}, 1, Purpose.QUORUM, "speaks versions 4 to 4"),
+        ({"as_sid": 1}, 1, Purpose.QUORUM, "no other server"),
+        ({"as_sid": 9}, 1, Purpose.QUORUM, "no other server"),
+        ({}, 2, Purpose.QUORUM, "is dialled, and this is server 1"),
+        ({}, 1, Purpose.ELECTION, "not to be had here"),
+        ({"secrets": (Secret(bytes(32)),)}, 1, Purpose.QUORUM, "has no secret"),
+        ({"secrets": ()}, 1, Purpose.QUORUM, "has no secret"),
     ],
-    ids=["other version", "our own id", "not in the ensemble", "no greeting"],
 )
-def test_wrong_first_message_closes_an_inbound_connection_without_an_event(server, first):
-    sock = server.dialled_by(2, hello=False)
-    sock.sendall(framed(first))
+def test_who_is_refused_hears_why_and_nobody_else_notices(server, changes, to, purpose, reason):
+    known, link = server.linked(3)
+    other = server.dialled_by(2, **changes)
+    other.begin(to, purpose)
     assert server.turns(0) == []
-    assert sock.recv(1) == b""
+    with pytest.raises(MessageError, match=reason):
+        other.prove()
+    assert other.rest() == b""
+    known.say(Ack(1, 2))
+    assert server.turns() == [MessageReceived(link, Ack(1, 2))]
+
+
+def test_no_handshake_at_all_is_no_handshake(server):
+    other = server.dialled_by(2)
+    other.socket.sendall(framed(Commit(1)))
+    assert server.turns(0) == []
+    with pytest.raises(MessageError, match="refuses"):
+        other.begin_and_prove()
+    assert other.rest() == b""
+
+
+def test_wrong_proof_replaces_nothing(server):
+    """Not even the link of the one whom it pretends to be."""
+    known, link = server.linked(2)
+    other = server.dialled_by(2)
+    other.begin()
+    server.turns(0)
+    other.prove(change=b"\1")
+    assert server.turns(0) == []
+    assert b"the proof of server 2 is wrong" in other.rest()
+    known.say(Ack(1, 2))
+    assert server.turns() == [MessageReceived(link, Ack(1, 2))]
+
+
+def test_secret_that_is_added_while_the_server_runs_counts_from_then_on(server):
+    new = Secret(bytes(32))
+    server.party = party(1, [SECRET, new], is_open=False)
+    other, _ = server.linked(2, secrets=(new,))
+    assert other.agreed.is_proven
 
 
 def test_another_server_than_the_one_dialled_is_a_failed_dial(server):
-    theirs = server.dials(3)
-    server.turns(0)
-    theirs.sendall(framed(Hello(PROTOCOL_VERSION, 2)))
+    other = server.dials(3, as_sid=2)
+    with pytest.raises(MessageError, match="this is server 2"):
+        other.answer()
+    assert server.turns() == [DialFailed(3)]
+
+
+def test_dialled_server_without_proof_is_a_failed_dial(server):
+    other = server.dials(3, secrets=(), is_open=True)
+    other.answer()
     assert server.turns() == [DialFailed(3)]
 
 
 def test_dialled_server_that_closes_before_its_greeting_is_a_failed_dial(server):
-    server.dials(3).close()
+    server.dials(3).socket.close()
     assert server.turns() == [DialFailed(3)]
 
 
@@ -193,88 +254,91 @@ def test_dial_that_failed_elsewhere_is_reported(server):
     assert server.turns() == [DialFailed(3)]
 
 
-def test_connection_that_does_not_greet_is_closed_in_time(server, monkeypatch):
-    sock = server.dialled_by(2, hello=False)
+@pytest.mark.parametrize("has_begun", [False, True])
+def test_connection_that_does_not_prove_itself_is_closed_in_time(server, monkeypatch, has_begun):
+    other = server.dialled_by(2)
+    if has_begun:
+        other.begin()
     server.turns(0)
     deadline = server.links.next_deadline()
     monkeypatch.setattr(links_module, "now_ms", lambda: deadline - 1)
     assert server.turns(0) == []
     monkeypatch.setattr(links_module, "now_ms", lambda: deadline)
     assert server.turns(0) == []
-    assert sock.recv(1) == b""
+    assert bool(other.rest()) == has_begun
     assert server.links.next_deadline() is None
     assert GREETING_MS == 5_000
 
 
 def test_strangers_are_limited(server, monkeypatch):
-    monkeypatch.setattr(links_module, "STRANGERS_MAX", 3)
-    known, _ = server.linked()
-    strangers = [server.dialled_by(2, hello=False) for _ in range(4)]
+    """Who came first is closed; who is in is not touched."""
+    monkeypatch.setattr(server.links._strangers, "count_max", 3)
+    known, link = server.linked()
+    strangers = [server.dialled_by(2) for _ in range(4)]
     server.turns(0)
-    strangers[0].settimeout(0.05)
-    with pytest.raises(TimeoutError):
-        strangers[0].recv(1)
-    assert strangers[3].recv(1) == b""
-    strangers[0].settimeout(60)
-    strangers[0].sendall(framed(Hello(PROTOCOL_VERSION, 3)))
+    assert [other.is_open() for other in strangers] == [False, True, True, True]
+    strangers[1].begin()
+    server.turns(0)
+    strangers[1].prove()
     assert [type(event) for event in server.turns()] == [QuorumLinkUp]
-    known.close()
+    known.say(Ack(1, 2))
+    assert server.turns() == [MessageReceived(link, Ack(1, 2))]
 
 
-REQUEST = SnapshotRequest(1, 2, bytes(16), 77, bytes(range(16)), 5)
-REQUEST_BYTES = b"\x87\x18\xc8\x01\x02\x50" + bytes(16) + b"\x18\x4d\x50" + bytes(range(16)) + b"\x05"
+REQUEST = REQUESTS.encode(SnapshotRequest(bytes(16), 77, bytes(range(16)), 5))
 
 
-def test_request_for_a_snapshot_as_the_first_frame_hands_the_socket_over(server):
-    sock = server.dialled_by(2, hello=False)
-    sock.sendall(frame(REQUEST_BYTES))
+def test_who_comes_for_a_snapshot_is_handed_over_with_what_it_said(server):
+    other = server.dialled_by(2)
+    other.begin(1, Purpose.SNAPSHOT)
+    server.turns(0)
+    other.prove(then=(REQUEST,))
     assert server.turns(0) == []
-    [(handed, request)] = server.handed_over
-    assert request == REQUEST
-    assert handed.fileno() >= 0
+    [(handed, agreed, received)] = server.handed_over
+    assert (agreed.sid, agreed.purpose) == (2, Purpose.SNAPSHOT)
+    sealed = received[4:]
     handed.close()
+    assert agreed.receiving.take(sealed) == REQUEST
     assert server.links.next_deadline() is None
 
 
-def test_request_for_a_snapshot_is_no_answer_to_a_dial(server):
-    theirs = server.dials(3)
-    server.turns(0)
-    theirs.sendall(frame(REQUEST_BYTES))
-    assert server.turns() == [DialFailed(3)]
-    assert server.handed_over == []
-
-
 def test_request_for_a_snapshot_is_no_message_of_a_link(server):
-    sock, link = server.linked()
-    sock.sendall(frame(REQUEST_BYTES))
+    other, link = server.linked()
+    other.say_payload(REQUEST)
     assert server.turns() == [QuorumLinkDown(link)]
 
 
-def test_large_message_right_after_a_greeting_is_received(server):
-    """The limit of a stranger's first frame is not that of what follows it."""
-    sock = server.dialled_by(2, hello=False)
-    message = Proposal([bytes(10_000)])
-    sock.sendall(framed(Hello(PROTOCOL_VERSION, 2)) + framed(message) + framed(Commit(1)))
+def test_message_right_after_the_proof_is_received(server):
+    """What comes with the proof is more than a stranger may say in one frame."""
+    message = Proposal([bytes(4_000)])
+    other = server.dialled_by(2)
+    other.begin()
+    server.turns(0)
+    other.prove(then=(encode(message), encode(Commit(1))))
     assert server.turns(3) == [QuorumLinkUp(1, 2, True), MessageReceived(1, message), MessageReceived(1, Commit(1))]
 
 
-def test_first_frame_above_the_limit_of_strangers_is_refused_by_its_length_alone(server):
-    sock = server.dialled_by(2, hello=False)
-    sock.sendall((4097).to_bytes(4, "big"))
+@pytest.mark.parametrize("has_begun", [False, True])
+def test_frame_above_the_limit_of_strangers_is_refused_by_its_length_alone(server, has_begun):
+    other = server.dialled_by(2)
+    if has_begun:
+        other.begin()
+        server.turns(0)
+    other.socket.sendall((4097).to_bytes(4, "big"))
     assert server.turns(0) == []
-    assert sock.recv(1) == b""
+    assert bool(other.rest()) == has_begun
 
 
 # ------------------------------------------------------------------------------------------------------------ receiving
 
 
 def test_messages_arrive_in_order_however_they_are_cut(server):
-    sock, link = server.linked()
+    other, link = server.linked()
     messages = [Ack(1, 2), Commit(3), Request([[[], [WRITE_HEAD.pack(1, 2, 3) + b"body"]]]), Confirm(4)]
-    stream = b"".join(map(framed, messages))
+    stream = b"".join(map(other.sealed, messages))
     events = []
     for index in range(len(stream)):
-        sock.sendall(stream[index : index + 1])
+        other.socket.sendall(stream[index : index + 1])
         time.sleep(0.0002)
         events += server.turn()
     events += server.turns(len(messages) - len(events))
@@ -285,8 +349,8 @@ def test_all_links_are_read_in_one_turn_up_to_two_mebibytes_each(server):
     first, first_link = server.linked(2)
     second, second_link = server.linked(3)
     message = Proposal([bytes(100)])
-    first.sendall(framed(message) * 2000)
-    second.sendall(framed(Ack(1, 2)))
+    first.say(*[message] * 2000)
+    second.say(Ack(1, 2))
     time.sleep(0.05)
     events = server.turn()
     assert events.count(MessageReceived(first_link, message)) == 2000
@@ -294,9 +358,9 @@ def test_all_links_are_read_in_one_turn_up_to_two_mebibytes_each(server):
 
 
 def test_messages_before_the_end_are_delivered_and_nothing_after_it(server):
-    sock, link = server.linked()
-    sock.sendall(framed(Ack(1, 2)) + framed(Ack(1, 3)))
-    sock.close()
+    other, link = server.linked()
+    other.say(Ack(1, 2), Ack(1, 3))
+    other.socket.close()
     assert server.turns(3) == [
         MessageReceived(link, Ack(1, 2)),
         MessageReceived(link, Ack(1, 3)),
@@ -304,28 +368,96 @@ def test_messages_before_the_end_are_delivered_and_nothing_after_it(server):
     ]
 
 
-@pytest.mark.parametrize(
-    "garbage",
-    [
-        b"\0\0\0\0",
-        b"\xff\xff\xff\xff",
-        (FRAME_BYTES_MAX + 1).to_bytes(4, "big"),
-        b"\0\0\0\x01\xff",
-        b"\0\0\0\x02\x81\x19",
-    ],
-    ids=["no length", "negative length", "too long", "no CBOR", "cut CBOR"],
-)
+KEYS = SessionKeys([[bytes(8), bytes(range(32))]])
+GARBAGE = {
+    "no length": b"\0\0\0\0",
+    "negative length": b"\xff\xff\xff\xff",
+    "too long": (FRAME_BYTES_MAX + SEAL_BYTES + 1).to_bytes(4, "big"),
+    "no seal": framed(Ack(1, 2)),
+    "shorter than a seal": b"\0\0\0\x01\xff",
+}
+
+
+@pytest.mark.parametrize("garbage", GARBAGE)
 def test_bytes_that_are_no_message_break_that_link_and_no_other(server, garbage):
     good, good_link = server.linked(3)
     bad, bad_link = server.linked(2)
-    bad.sendall(framed(Ack(1, 1)) + garbage)
-    good.sendall(framed(Ack(1, 2)))
+    bad.say(Ack(1, 1))
+    bad.socket.sendall(GARBAGE[garbage])
+    good.say(Ack(1, 2))
     events = server.turns(3)
     assert sorted(events, key=repr) == sorted(
         [MessageReceived(bad_link, Ack(1, 1)), QuorumLinkDown(bad_link), MessageReceived(good_link, Ack(1, 2))],
         key=repr,
     )
-    assert bad.recv(1000) == b""
+    assert bad.rest() == b""
+
+
+@pytest.mark.parametrize("payload", [b"\xff", b"\x81\x19"], ids=["no CBOR", "cut CBOR"])
+def test_sealed_bytes_that_are_no_message_break_the_link(server, payload):
+    other, link = server.linked()
+    other.say_payload(payload)
+    assert server.turns() == [QuorumLinkDown(link)]
+
+
+def test_frame_that_is_said_again_breaks_the_link(server):
+    """So does one that is left out, or comes before its time: each is sealed with its number."""
+    other, link = server.linked()
+    once = other.sealed(Ack(1, 2))
+    other.socket.sendall(once + once)
+    assert server.turns(2) == [MessageReceived(link, Ack(1, 2)), QuorumLinkDown(link)]
+
+
+@pytest.mark.parametrize("is_open", [False, True])
+def test_secret_that_is_sent_in_clear_breaks_the_link(server, is_open):
+    if is_open:
+        server.party = party(1, [], is_open=True)
+        other, link = server.linked(secrets=(), is_open=True)
+    else:
+        other, link = server.linked()
+    other.say(KEYS)
+    assert server.turns() == [QuorumLinkDown(link)]
+
+
+def test_what_is_no_secret_may_not_be_encrypted(server):
+    other, link = server.linked()
+    other.say_payload(ENCRYPTED + other.agreed.encrypting.encrypt(encode(Commit(1))))
+    assert server.turns() == [QuorumLinkDown(link)]
+
+
+@pytest.mark.parametrize("is_open", [False, True])
+def test_secret_that_cannot_be_decrypted_breaks_the_link(server, is_open):
+    if is_open:
+        server.party = party(1, [], is_open=True)
+        other, link = server.linked(secrets=(), is_open=True)
+    else:
+        other, link = server.linked()
+    other.say_payload(ENCRYPTED + bytes(100))
+    assert server.turns() == [QuorumLinkDown(link)]
+
+
+def test_secret_arrives_and_only_its_receiver_can_read_it(server):
+    other, link = server.linked()
+    server.links.send((link,), KEYS)
+    server.turns(0)
+    payload = other.payload()
+    assert bytes(range(32)) not in payload
+    assert payload.startswith(ENCRYPTED)
+    encrypted = other.agreed.receiving.take(payload)[len(ENCRYPTED) :]
+    assert decode(other.agreed.decrypting.decrypt(encrypted)) == KEYS
+    other.say_payload(ENCRYPTED + other.agreed.encrypting.encrypt(encode(KEYS)))
+    assert server.turns() == [MessageReceived(link, KEYS)]
+
+
+def test_secret_is_left_out_where_the_other_end_has_proven_nothing(server):
+    proven, link = server.linked(3)
+    server.party = party(1, [], is_open=True)
+    unproven, open_link = server.linked(2, secrets=(), is_open=True)
+    server.links.send((open_link, link), KEYS)
+    server.links.send((open_link, link), Commit(1))
+    server.turns(0)
+    assert unproven.hear() == Commit(1)
+    assert proven.payload().startswith(ENCRYPTED)
 
 
 # -------------------------------------------------------------------------------------------------------------- sending
@@ -336,12 +468,12 @@ def test_one_message_goes_to_several_links_and_gone_ones_are_skipped(server):
     second, second_link = server.linked(3)
     server.links.send((first_link, 99, second_link), Commit(7))
     server.turns(0)
-    assert receive(first) == Commit(7)
-    assert receive(second) == Commit(7)
+    assert first.hear() == Commit(7)
+    assert second.hear() == Commit(7)
 
 
 def test_everything_of_a_turn_is_one_send(server, monkeypatch):
-    _sock, link = server.linked()
+    _, link = server.linked()
     for zxid in range(10):
         server.links.send((link,), Commit(zxid))
     found = server.links._links[link]
@@ -354,30 +486,30 @@ def test_everything_of_a_turn_is_one_send(server, monkeypatch):
 
     monkeypatch.setattr(found, "socket", Counting())
     server.links.flush()
-    assert sizes == [len(framed(Commit(0))) * 10]
+    assert sizes == [(len(framed(Commit(0))) + SEAL_BYTES) * 10]
 
 
 def test_acknowledgements_pings_and_confirmations_overtake_data_and_keep_their_order(server):
     """H2: behind 100 KB of forwarded requests an acknowledgement would come too late."""
-    sock, link = server.linked()
-    ping = Ping(1, 1, 1, [])
+    other, link = server.linked()
+    ping = Ping(1, 1, 1, [], False)
     sent = [Request([[[], [bytes(100_000)]]]), Ack(1, 5), ping, Commit(5), Confirm(1), Confirmed(1), Ack(1, 6)]
     for message in sent:
         server.links.send((link,), message)
     server.turns(0)
-    arrived = [receive(sock) for _ in sent]
+    arrived = [other.hear() for _ in sent]
     assert arrived == [Ack(1, 5), ping, Confirm(1), Confirmed(1), Ack(1, 6), sent[0], Commit(5)]
 
 
 def test_urgent_message_waits_for_no_more_than_what_is_joined_already(server):
-    sock, link = server.linked()
+    other, link = server.linked()
     for _ in range(64):
         server.links.send((link,), Proposal([bytes(DATA_FRAME_BYTES_MAX - 100)]))
     server.turns(0)
     assert server.links.unsent_bytes(link) > 1 << 20, "the socket took all: nothing is tested"
     server.links.send((link,), Ack(1, 1))
     before = 0
-    while not isinstance(receive(sock), Ack):
+    while not isinstance(other.hear(), Ack):
         before += 1
         server.turn()
     assert before < 60
@@ -392,7 +524,7 @@ def test_large_proposals_are_cut_between_batches():
 
 
 def test_write_interest_only_while_something_is_unsent(server):
-    sock, link = server.linked()
+    other, link = server.linked()
     found = server.links._links[link]
     assert found.interest == links_module.READ
     for _ in range(40):
@@ -401,7 +533,7 @@ def test_write_interest_only_while_something_is_unsent(server):
     assert found.interest == links_module.READ | links_module.WRITE
     received = 0
     while received < 40:
-        receive(sock)
+        other.hear()
         received += 1
         server.turn()
     server.turns(0)
@@ -411,7 +543,7 @@ def test_write_interest_only_while_something_is_unsent(server):
 
 def test_link_whose_other_side_does_not_read_is_broken_at_the_limit(server, monkeypatch):
     monkeypatch.setattr(links_module, "UNSENT_BYTES_MAX", 1 << 20)
-    _sock, link = server.linked()
+    _, link = server.linked()
     for _ in range(100):
         server.links.send((link,), Proposal([bytes(200_000)]))
     assert server.turns() == [QuorumLinkDown(link)]
@@ -420,9 +552,9 @@ def test_link_whose_other_side_does_not_read_is_broken_at_the_limit(server, monk
 
 
 def test_send_on_a_reset_link_is_reported_once(server):
-    sock, link = server.linked()
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
-    sock.close()
+    other, link = server.linked()
+    other.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+    other.socket.close()
     server.links.send((link,), Commit(1))
     server.links.flush()
     events = server.turns()
@@ -433,32 +565,32 @@ def test_send_on_a_reset_link_is_reported_once(server):
 
 
 def test_closing_link_sends_what_was_queued_and_reports_nothing(server):
-    sock, link = server.linked()
+    other, link = server.linked()
     server.links.send((link,), Refused("not leading"))
     server.links.close(link, "not leading")
     server.links.send((link,), Commit(1))
-    sock.sendall(framed(Ack(1, 1)))
+    other.say(Ack(1, 1))
     assert server.turns(0) == []
-    assert receive(sock) == Refused("not leading")
-    assert sock.recv(1) == b""
-    sock.close()
+    assert other.hear() == Refused("not leading")
+    assert other.rest() == b""
+    other.socket.close()
     assert server.turns(0) == []
     assert link not in server.links._links
 
 
 def test_last_words_survive_unread_bytes_of_the_other_side(server):
     """A close with unread bytes resets the connection, and the reset overtakes what was sent."""
-    sock, link = server.linked()
+    other, link = server.linked()
     server.links.send((link,), Refused("replaced"))
     server.links.close(link, "replaced")
     server.links.flush()
-    sock.sendall(framed(Ack(1, 1)) * 100)
+    other.say(*[Ack(1, 1)] * 100)
     server.turns(0)
-    assert receive(sock) == Refused("replaced")
+    assert other.hear() == Refused("replaced")
 
 
 def test_closing_link_that_cannot_send_is_closed_in_time(server, monkeypatch):
-    _sock, link = server.linked()
+    _, link = server.linked()
     for _ in range(100):
         server.links.send((link,), Proposal([bytes(200_000)]))
     server.links.close(link, "not leading")
@@ -468,3 +600,81 @@ def test_closing_link_that_cannot_send_is_closed_in_time(server, monkeypatch):
     monkeypatch.setattr(links_module, "now_ms", lambda: deadline)
     assert server.turns(0) == []
     assert link not in server.links._links
+
+
+def test_server_that_is_not_admitted_yet_says_little_at_a_time(server):
+    large = Request([[[[b"ip", b"x"]], [WRITE_HEAD.pack(1, 2, 3) + bytes(5000)]]])
+    early, _ = server.linked(2)
+    early.say(large)
+    assert server.turns() == [QuorumLinkDown(1)]
+    assert early.rest() == b""
+    late, link = server.linked(3)
+    server.links.send((link,), UpToDate(7))
+    late.say(large)
+    assert server.turns() == [MessageReceived(link, large)]
+
+
+def test_server_that_we_have_dialled_sends_its_history(server):
+    other = server.dials(3)
+    other.answer()
+    [up] = server.turns()
+    other.take_proof()
+    history = Proposal([bytes(100_000)])
+    other.say(history)
+    assert server.turns() == [MessageReceived(up.link, history)]
+
+
+# ------------------------------------------------------------------------------------------- before and without proof
+
+
+def test_stranger_makes_no_more_work_a_turn_than_a_handshake_needs(server):
+    other = server.dialled_by(2)
+    other.socket.setblocking(False)
+    assert server.turns(0) == []
+    [link] = server.links._links.values()
+    other.socket.send(LENGTH.pack(4000) + bytes(3000))
+    sent = 0
+    for _ in range(20):
+        try:
+            sent += other.socket.send(bytes(1 << 20))
+        except BlockingIOError:
+            break
+    assert sent > 100_000
+    server.turn()
+    assert link.frames.kept_bytes <= SHAKE_BYTES
+    assert server.turns(0) == []
+    assert link.gone or link.closing
+
+
+def test_who_goes_on_before_he_is_answered_is_refused(server):
+    other = server.dialled_by(2)
+    other.begin()
+    other.socket.sendall(frame(b"more"))
+    assert server.turns(0) == []
+    with pytest.raises(MessageError, match="says more before it is answered"):
+        other.prove()
+
+
+def test_link_ends_with_the_secret_that_proved_it(server):
+    second = Secret(bytes(range(1, 33)))
+    server.party = party(1, [SECRET, second], is_open=False)
+    old, _ = server.linked(2)
+    new, link = server.linked(3, secrets=(second,))
+    server.party = party(1, [second], is_open=False)
+    server.links.doubt()
+    assert server.turns() == [QuorumLinkDown(1)]
+    assert old.rest() == b""
+    new.say(Ack(1, 2))
+    assert server.turns() == [MessageReceived(link, Ack(1, 2))]
+
+
+def test_handshake_under_a_secret_that_is_taken_away_meanwhile_ends_in_nothing(server):
+    inbound = server.dialled_by(2)
+    inbound.begin()
+    outbound = server.dials(3)
+    assert server.turns(0) == []
+    outbound.answer()
+    server.party = party(1, [Secret(bytes(range(1, 33)))], is_open=False)
+    server.links.doubt()
+    inbound.prove()
+    assert server.turns() == [DialFailed(3)]

@@ -9,20 +9,23 @@ import cbor2
 import pytest
 import trio
 
+from tests.host.other import SECRET
 from tests.rigs.ports import free_ports
+from tests.server.transfers import greeting
 from zab.events import ElectionLinkDown, ElectionLinkUp, NotificationReceived
+from zab.host.conversation import introduce, meet
 from zab.host.listener import open_listener
-from zab.message import PROTOCOL_VERSION, Ack, Hello, Notification, decode, encode
+from zab.member.greeting import Purpose
+from zab.message import Ack, Notification, encode
 from zab.server import election_links as module
-from zab.server.election_links import Address, ElectionLinks
+from zab.server.dial import Address
+from zab.server.election_links import ElectionLinks
 from zab.states import NOTHING
 from zab.wire.frames import frame
+from zab.wire.handshake import Party, Secret
+from zab.wire.records import MessageError
 
 PATIENCE_SECONDS = 30
-
-
-def frame_of(message):
-    return frame(encode(message))
 
 
 def vote(round_number):
@@ -59,7 +62,7 @@ class Member:
         self.events = Events()
         self.listening = listening
         others = {other: address for other, address in addresses.items() if other != sid}
-        self.links = ElectionLinks(sid, others, self.events.post)
+        self.links = ElectionLinks(greeting(sid), others, self.events.post)
 
 
 @contextlib.asynccontextmanager
@@ -76,13 +79,26 @@ async def running(*sids, absent=()):
         nursery.cancel_scope.cancel()
 
 
-async def receive(stream):
-    data = b""
-    while len(data) < 4 or len(data) < 4 + int.from_bytes(data[:4], "big"):
-        piece = await stream.receive_some(65536)
-        assert piece, "closed"
-        data += piece
-    return decode(data[4:])
+async def dial(address, sid=2, me=None, other=1, purpose=Purpose.ELECTION):
+    """A conversation of this server with a member, which is server `other`."""
+    stream = await trio.open_tcp_stream(address.host, address.port)
+    try:
+        with trio.fail_after(PATIENCE_SECONDS):
+            return await introduce(stream, greeting(sid, me).dialling_for(purpose, other))
+    except BaseException:
+        await trio.aclose_forcefully(stream)
+        raise
+
+
+async def is_dialled(listener, sid=2, me=None):
+    """The conversation that somebody begins with this server."""
+    stream = await listener.accept()
+    try:
+        with trio.fail_after(PATIENCE_SECONDS):
+            return await meet(stream, greeting(sid, me).listening_for_votes())
+    except BaseException:
+        await trio.aclose_forcefully(stream)
+        raise
 
 
 async def test_every_pair_is_connected_both_ways_with_a_round_trip():
@@ -149,15 +165,13 @@ async def test_connection_that_closes_and_opens_again_is_never_down():
         with open_listener("127.0.0.1", addresses[2].port) as listening:
             listener = trio.SocketListener(trio.socket.from_stdlib_socket(listening))
             for _ in range(3):
-                async with await listener.accept() as stream:
-                    assert await receive(stream) == Hello(PROTOCOL_VERSION, 1)
-                    count = len(members[1].events.seen)
-                    await stream.send_all(frame_of(Hello(PROTOCOL_VERSION, 2)))
+                count = sum(map(up(2), members[1].events.seen))
+                talk = await is_dialled(listener)
+                assert talk.agreed.sid == 1
+                async with talk.stream:
                     with trio.fail_after(PATIENCE_SECONDS):
-                        while len(members[1].events.seen) == count:
+                        while sum(map(up(2), members[1].events.seen)) == count:
                             await members[1].events.changed.wait()
-            opened = [event for event in members[1].events.seen if isinstance(event, ElectionLinkUp)]
-            assert len(opened) == 3
             assert ElectionLinkDown(2) not in members[1].events.seen[1:]
 
 
@@ -165,21 +179,29 @@ async def test_connection_that_closes_and_stays_closed_is_down():
     async with running(1, absent=(2,)) as (members, addresses):
         with open_listener("127.0.0.1", addresses[2].port) as listening:
             listener = trio.SocketListener(trio.socket.from_stdlib_socket(listening))
-            async with await listener.accept() as stream:
-                await stream.send_all(frame_of(Hello(PROTOCOL_VERSION, 2)))
+            talk = await is_dialled(listener)
+            async with talk.stream:
                 await members[1].events.wait_for(up(2))
         with trio.fail_after(PATIENCE_SECONDS):
             while members[1].events.seen[-1] != ElectionLinkDown(2):
                 await members[1].events.changed.wait()
 
 
-async def test_wrong_server_at_the_address_is_down():
+@pytest.mark.parametrize(
+    ("sid", "me", "reason"),
+    [
+        (3, None, "server 2 is dialled, and this is server 3"),
+        (2, Party(2, 3, 3, secrets=(Secret(bytes(32)),)), "has no secret of server 2"),
+    ],
+    ids=["another server", "another ensemble"],
+)
+async def test_wrong_server_at_the_address_is_down(sid, me, reason):
     async with running(1, absent=(2,)) as (members, addresses):
         with open_listener("127.0.0.1", addresses[2].port) as listening:
             listener = trio.SocketListener(trio.socket.from_stdlib_socket(listening))
-            async with await listener.accept() as stream:
-                await stream.send_all(frame_of(Hello(PROTOCOL_VERSION, 3)))
-                await members[1].events.wait_for(ElectionLinkDown(2))
+            with pytest.raises(MessageError, match=reason):
+                await is_dialled(listener, sid, me)
+            await members[1].events.wait_for(ElectionLinkDown(2))
 
 
 async def test_redialling_waits_longer_each_time_up_to_a_second(autojump_clock, monkeypatch):
@@ -192,7 +214,7 @@ async def test_redialling_waits_longer_each_time_up_to_a_second(autojump_clock, 
 
     monkeypatch.setattr(trio, "open_tcp_stream", refused)
     monkeypatch.setattr(module.random, "uniform", lambda low, high: 1.0)
-    links = ElectionLinks(1, {2: Address("nowhere", 1)}, lambda event: None)
+    links = ElectionLinks(greeting(1), {2: Address("nowhere", 1)}, lambda event: None)
     with trio.move_on_after(4.3):
         await links._keep_open(2)
     waits = [later - earlier for earlier, later in itertools.pairwise(dialled_at)]
@@ -203,84 +225,98 @@ async def test_redialling_waits_longer_each_time_up_to_a_second(autojump_clock, 
 
 @pytest.mark.parametrize(
     "garbage",
-    [
-        b"\0\0\0\x01\xff",
-        b"\0\0\0\x02\x81\x00",
-        frame(cbor2.dumps([1 << 20_000])),
-        frame_of(Ack(1, 1)),
-        frame_of(Hello(PROTOCOL_VERSION, 2)),
-    ],
-    ids=["no CBOR", "too few fields", "type of thousands of digits", "other message", "second greeting"],
+    [b"\xff", b"\x81\x00", cbor2.dumps([1 << 20_000]), encode(Ack(1, 1)), b""],
+    ids=["no CBOR", "too few fields", "type of thousands of digits", "other message", "nothing"],
 )
 async def test_malformed_message_never_ends_the_receiver(garbage):
     """ZOOKEEPER-3769."""
     async with running(1, absent=(2,)) as (members, addresses):
-        stream = await trio.open_tcp_stream(addresses[1].host, addresses[1].port)
-        await stream.send_all(frame_of(Hello(PROTOCOL_VERSION, 2)))
-        assert await receive(stream) == Hello(PROTOCOL_VERSION, 1)
-        await stream.send_all(garbage + frame_of(vote(5)))
-        await members[1].events.wait_for(NotificationReceived(2, vote(5)))
-        await stream.aclose()
+        talk = await dial(addresses[1])
+        async with talk.stream:
+            await talk.send(garbage)
+            await talk.send(encode(vote(5)))
+            await members[1].events.wait_for(NotificationReceived(2, vote(5)))
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"sid": 9}, "no other server"),
+        ({"sid": 1}, "no other server"),
+        ({"other": 2}, "server 2 is dialled"),
+        ({"purpose": Purpose.QUORUM}, "not to be had here"),
+        ({"me": Party(2, 1, 2, secrets=(SECRET,))}, "speaks versions 1 to 2"),
+        ({"me": Party(2, 3, 3, secrets=(Secret(bytes(32)),))}, "has no secret"),
+        ({"me": Party(2, 3, 3, is_open=True)}, "has no secret"),
+    ],
+)
+async def test_who_is_refused_hears_why_and_nobody_else_notices(changes, reason):
+    async with running(1, 2, absent=(3,)) as (members, addresses):
+        with pytest.raises(MessageError, match=reason):
+            await dial(addresses[1], **changes)
+        members[2].links.send(1, vote(6))
+        await members[1].events.wait_for(NotificationReceived(2, vote(6)))
 
 
 @pytest.mark.parametrize(
     "first",
-    [
-        frame_of(Hello(PROTOCOL_VERSION, 9)),
-        frame_of(Hello(PROTOCOL_VERSION, 1)),
-        frame_of(Hello(PROTOCOL_VERSION - 1, 2)),
-        frame_of(vote(1)),
-        frame(cbor2.dumps([1 << 20_000])),
-        b"\xff\xff\xff\xff",
-    ],
-    ids=["unknown server", "ourselves", "other version", "no greeting", "type of thousands of digits", "no frame"],
+    [frame(encode(vote(1))), frame(cbor2.dumps([1 << 20_000])), b"\xff\xff\xff\xff"],
+    ids=["no handshake", "type of thousands of digits", "no frame"],
 )
-async def test_wrong_greeting_ends_that_connection_and_no_other(first):
+async def test_no_handshake_ends_that_connection_and_no_other(first):
     async with running(1, 2, absent=(3,)) as (members, addresses):
         async with await trio.open_tcp_stream(addresses[1].host, addresses[1].port) as stream:
             await stream.send_all(first)
             with trio.fail_after(PATIENCE_SECONDS):
-                assert await stream.receive_some(100) == b""
+                while await stream.receive_some(100):
+                    pass
         members[2].links.send(1, vote(6))
         await members[1].events.wait_for(NotificationReceived(2, vote(6)))
 
 
 async def test_frames_that_are_no_notification_are_reported_once_a_connection(caplog):
-    async with (
-        running(1, absent=(2,)) as (members, addresses),
-        await trio.open_tcp_stream(addresses[1].host, addresses[1].port) as stream,
-    ):
-        await stream.send_all(frame_of(Hello(PROTOCOL_VERSION, 2)) + frame(b"\xff") * 500 + frame_of(vote(5)))
-        await members[1].events.wait_for(NotificationReceived(2, vote(5)))
+    async with running(1, absent=(2,)) as (members, addresses):
+        talk = await dial(addresses[1])
+        async with talk.stream:
+            for _ in range(500):
+                await talk.send(b"\xff")
+            await talk.send(encode(vote(5)))
+            await members[1].events.wait_for(NotificationReceived(2, vote(5)))
     assert sum("no notification" in record.getMessage() for record in caplog.records) == 1
 
 
-async def test_a_length_that_no_frame_has_ends_the_connection_after_the_votes_before_it():
-    async with (
-        running(1, absent=(2,)) as (members, addresses),
-        await trio.open_tcp_stream(addresses[1].host, addresses[1].port) as stream,
-    ):
-        await stream.send_all(frame_of(Hello(PROTOCOL_VERSION, 2)) + frame_of(vote(5)) + b"\x7f\xff\xff\xff")
-        await members[1].events.wait_for(NotificationReceived(2, vote(5)))
-        with trio.fail_after(PATIENCE_SECONDS):
-            while await stream.receive_some(100):
-                pass
+@pytest.mark.parametrize("end", [b"\x7f\xff\xff\xff", frame(encode(vote(6)))], ids=["no length", "no seal"])
+async def test_what_no_member_sends_ends_the_connection_after_the_votes_before_it(end):
+    async with running(1, absent=(2,)) as (members, addresses):
+        talk = await dial(addresses[1])
+        async with talk.stream:
+            await talk.send(encode(vote(5)))
+            await talk.stream.send_all(end)
+            await members[1].events.wait_for(NotificationReceived(2, vote(5)))
+            with trio.fail_after(PATIENCE_SECONDS):
+                while await talk.stream.receive_some(100):
+                    pass
+        assert not members[1].events.has(NotificationReceived(2, vote(6)))
 
 
 async def test_newer_inbound_connection_of_a_server_replaces_the_older_one():
     async with running(1, absent=(2,)) as (members, addresses):
-        streams = []
-        for _ in range(2):
-            stream = await trio.open_tcp_stream(addresses[1].host, addresses[1].port)
-            await stream.send_all(frame_of(Hello(PROTOCOL_VERSION, 2)))
-            assert await receive(stream) == Hello(PROTOCOL_VERSION, 1)
-            streams.append(stream)
-        with trio.fail_after(PATIENCE_SECONDS):
-            assert await streams[0].receive_some(1) == b""
-        await streams[1].send_all(frame_of(vote(5)))
-        await members[1].events.wait_for(NotificationReceived(2, vote(5)))
-        for stream in streams:
-            await stream.aclose()
+        older, newer = [await dial(addresses[1]) for _ in range(2)]
+        async with older.stream, newer.stream:
+            with trio.fail_after(PATIENCE_SECONDS):
+                assert await older.stream.receive_some(1) == b""
+            await newer.send(encode(vote(5)))
+            await members[1].events.wait_for(NotificationReceived(2, vote(5)))
+
+
+async def test_connection_without_proof_replaces_none():
+    async with running(1, absent=(2,)) as (members, addresses):
+        talk = await dial(addresses[1])
+        async with talk.stream:
+            with pytest.raises(MessageError, match="has no secret"):
+                await dial(addresses[1], me=Party(2, 3, 3, is_open=True))
+            await talk.send(encode(vote(5)))
+            await members[1].events.wait_for(NotificationReceived(2, vote(5)))
 
 
 async def test_strangers_are_limited_and_keep_nobody_out(monkeypatch):
@@ -295,12 +331,11 @@ async def test_strangers_are_limited_and_keep_nobody_out(monkeypatch):
         with trio.fail_after(PATIENCE_SECONDS):
             for stream in silent[:2]:
                 assert await stream.receive_some(1) == b""
-        voter = await connected()
-        await voter.send_all(frame_of(Hello(PROTOCOL_VERSION, 2)))
+        voter = await dial(addresses[1])
+        await stack.enter_async_context(voter.stream)
         with trio.fail_after(PATIENCE_SECONDS):
-            assert await receive(voter) == Hello(PROTOCOL_VERSION, 1)
             assert await silent[2].receive_some(1) == b""
-        await voter.send_all(frame_of(vote(5)))
+        await voter.send(encode(vote(5)))
         await members[1].events.wait_for(NotificationReceived(2, vote(5)))
 
 

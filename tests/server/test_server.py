@@ -1,6 +1,7 @@
 """Whole servers as real processes, with kazoo as the client."""
 
 import contextlib
+import os
 import resource
 import shutil
 import signal
@@ -14,7 +15,8 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException
 
 from tests.rigs.ports import free_ports
-from tests.rigs.processes import ServerProcess, is_open, servers
+from tests.rigs.processes import ServerProcess, is_open, servers, unstarted
+from zab.host.descriptors import LIMIT_MIN
 
 pytestmark = pytest.mark.slow
 
@@ -161,6 +163,44 @@ def test_a_port_in_use_is_14(tmp_path):
         member = ServerProcess(1, tmp_path, ports[2], [*lines, "clientPort=1", *members])
         assert member.start().wait() == 14
         assert "cannot listen" in member.log()
+
+
+def test_connections_up_to_the_last_descriptor_cost_a_leader_nothing(tmp_path):
+    """Its links, its log and its snapshots have descriptors that clients do not get."""
+
+    def with_few_descriptors():
+        resource.setrlimit(resource.RLIMIT_NOFILE, (LIMIT_MIN, LIMIT_MIN))
+
+    with unstarted(tmp_path, 3, "snapCount=20") as ensemble, contextlib.ExitStack() as stack:
+        for member in ensemble.members:
+            member.start(preexec_fn=with_few_descriptors)
+        ensemble.wait_until_serving()
+        [leader] = ensemble.with_mode("leader")
+        others = [member for member in ensemble.members if member is not leader]
+        for _ in range(LIMIT_MIN + 100):
+            stack.enter_context(socket.create_connection(("127.0.0.1", leader.client_port), 60))
+        with kazoo(f"127.0.0.1:{others[0].client_port}") as client:
+            create(client, range(100))
+            leader.wait_until_it_says("snapshot is written")
+            assert len(os.listdir(f"/proc/{leader.process.pid}/fd")) < LIMIT_MIN
+        others[1].kill()
+        shutil.rmtree(others[1].directory / "version-1")
+        others[1].start(preexec_fn=with_few_descriptors)
+        ensemble.wait_until_serving(others)
+        stack.close()
+        ensemble.wait_until_serving()
+        assert leader.mode == "leader"
+        assert "-> elect" not in leader.log().rpartition("won by")[2]
+
+
+def test_a_server_with_too_few_descriptors_does_not_start(tmp_path):
+    def with_too_few():
+        resource.setrlimit(resource.RLIMIT_NOFILE, (LIMIT_MIN - 1, LIMIT_MIN - 1))
+
+    with unstarted(tmp_path, 1) as ensemble:
+        [server] = ensemble.members
+        assert server.start(preexec_fn=with_too_few).wait() == 2
+        assert f"a process may have {LIMIT_MIN - 1} file descriptors" in server.log()
 
 
 def test_log_that_cannot_be_written_ends_the_process_with_1(tmp_path):

@@ -11,6 +11,7 @@ from datatree.snapshot import SnapshotWriter, snapshot_files, snapshot_path
 from datatree.tree import DataTree
 from datatree.txn_changes import WHOLE
 from tests.member.storage_setup import LINEAGE, batches_from, open_storage
+from tests.server.transfers import greeting, served_by
 from zab import events as ev
 from zab.host.disk import RealFile
 from zab.host.log_thread import LogThread
@@ -35,11 +36,13 @@ from zab.member.inputs import (
     TreeInstalled,
     TreeRebuilt,
 )
+from zab.member.metrics import Metrics
 from zab.member.ports import Ports
 from zab.member.threaded_storage import ThreadedStorage
 from zab.member.turn import READ_AHEAD_BYTES, Turn
-from zab.server.election_links import Address
+from zab.server.dial import Address
 from zab.server.failure import ServerFailedError
+from zab.server.snapshot_transfer import TransferServer
 from zab.server.snapshotter import Snapshotter
 from zab.server.tasks import JournalOperator, Tasks
 from zab.wire.manners import Manners
@@ -59,7 +62,9 @@ class ScriptedMember:
         self.dirty = {}
         self.effects = []
         self.inputs = []
+        self.metrics = Metrics()
         self.seen = trio.Event()
+        self.is_between_states = False
 
     def step(self, now, wall, inputs):
         # The same clock in the same unit; how late the step comes says how busy the machine is.
@@ -165,7 +170,7 @@ class Parts:
             storage=self.storage,
             snapshotter=self.snapshotter,
             quorum_addresses=addresses or {2: Address("127.0.0.1", 1)},
-            server_id=1,
+            greeting=greeting(1),
             connect_timeout_ms=30_000,
             stall_ms=stall_ms,
             spawn=spawn,
@@ -325,27 +330,15 @@ async def test_dial_that_fails_is_told(directory):
 @asynccontextmanager
 async def transfers_from(directory, hold=None, at=((1 << 32) + 5, bytes(range(16)))):
     """A member with a snapshot that serves transfers; `hold` makes it wait before it answers."""
-    from zab.member.snapshot_request import REQUESTS
-    from zab.server.snapshot_transfer import TransferServer
-
     storage = open_storage(directory)
     zxid, chain = snapshot_on(storage, *at)
-    transfers = TransferServer(storage.disk, 3, 5.0)
-    listening = await trio.open_tcp_listeners(0, host="127.0.0.1")
 
-    async def handle(stream):
-        import socket
-
-        data = await stream.receive_some(4096)
+    async def wait(_stream):
         if hold is not None:
             await hold.wait()
-        request = REQUESTS.decode(bytes(data[4:]))
-        await transfers.serve(socket.socket(fileno=stream.socket.detach()), request)
 
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(trio.serve_listeners, handle, listening)
-        yield Address("127.0.0.1", listening[0].socket.getsockname()[1]), zxid, chain
-        nursery.cancel_scope.cancel()
+    async with served_by(TransferServer(storage.disk, 3, 5.0, greeting(2).believes), 2, wait) as address:
+        yield address, zxid, chain
     storage.disk.close()
 
 

@@ -2,7 +2,6 @@
 
 import errno
 import os
-import socket
 from contextlib import asynccontextmanager
 
 import pytest
@@ -12,16 +11,16 @@ from datatree.snapshot import SnapshotWriter, fetch_path, snapshot_path
 from datatree.tree import DataTree
 from tests.member.storage_setup import LINEAGE
 from tests.rigs.ports import free_ports
+from tests.server.transfers import greeting, served_by
 from zab.events import FetchSnapshot
+from zab.host.conversation import introduce, meet
 from zab.host.disk import RealDisk, RealFile
-from zab.host.listener import open_listener
+from zab.member.greeting import Purpose
 from zab.member.snapshot_fetch import FetchError
-from zab.member.snapshot_request import REQUESTS, SnapshotRequest
-from zab.server.election_links import Address
-from zab.server.greeting import Greeting
+from zab.member.snapshot_request import ANSWERS, REQUESTS, SnapshotRefused, SnapshotRequest
+from zab.server import snapshot_transfer as module
+from zab.server.dial import Address
 from zab.server.snapshot_transfer import Fetcher, TransferServer
-from zab.wire.frames import FrameReader, frame
-from zab.wire.records import MessageError
 
 ZXID = (1 << 32) + 77
 CHAIN = bytes(range(16))
@@ -31,8 +30,16 @@ STALL_SECONDS = 60.0
 """Longer than the machine lets anybody wait: what ends a transfer sooner is something else."""
 
 
-def request_of(sid, *, version=1, lineage=LINEAGE, zxid=ZXID, chain=CHAIN, offset=0):
-    return frame(REQUESTS.encode(SnapshotRequest(version, sid, lineage, zxid, chain, offset)))
+REQUEST = REQUESTS.encode(SnapshotRequest(LINEAGE, ZXID, CHAIN, 0))
+
+
+async def ask(address, payload=REQUEST):
+    """A conversation in which somebody has asked for a snapshot, if there is a payload."""
+    stream = await trio.open_tcp_stream(address.host, address.port)
+    talk = await introduce(stream, greeting(3).dialling_for(Purpose.SNAPSHOT, 1))
+    if payload is not None:
+        await talk.send(payload)
+    return talk
 
 
 @pytest.fixture
@@ -54,30 +61,15 @@ def make_large(disk, size_bytes):
 
 
 @asynccontextmanager
-async def serving(disk, *, count_max=10, stall_seconds=STALL_SECONDS, before=None):
+async def serving(disk, *, count_max=10, stall_seconds=STALL_SECONDS, before=None, believes=lambda agreed: True):
     """A server of transfers on a port of its own; `before(stream)` may spoil a connection first."""
-    transfers = TransferServer(disk, count_max, stall_seconds)
-    listening = open_listener("127.0.0.1", 0)
-    listener = trio.SocketListener(trio.socket.from_stdlib_socket(listening))
-
-    async def handle(stream):
-        if before is not None and await before(stream):
-            return
-        frames = FrameReader(4096)
-        payload = None
-        while payload is None:
-            payload = frames.feed_one(await stream.receive_some(4096))
-        sock = socket.socket(fileno=stream.socket.detach())
-        await transfers.serve(sock, REQUESTS.decode(payload))
-
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(trio.serve_listeners, handle, [listener])
-        yield transfers, Address("127.0.0.1", listening.getsockname()[1])
-        nursery.cancel_scope.cancel()
+    transfers = TransferServer(disk, count_max, stall_seconds, believes)
+    async with served_by(transfers, before=before) as address:
+        yield transfers, address
 
 
 def fetcher(disk, address, *, fetch=FETCH, stall_seconds=STALL_SECONDS):
-    return Fetcher(disk, 2, fetch, address, int(stall_seconds * 1000))
+    return Fetcher(disk, fetch, greeting(2), address, int(stall_seconds * 1000))
 
 
 async def until(condition):
@@ -115,6 +107,22 @@ async def test_broken_transfer_goes_on_behind_what_was_received(disks):
             await fetcher(learner, address).run()
     assert len(offsets) == 4
     assert learner.read(fetch_path(ZXID)) == server.read(snapshot_path(ZXID))
+
+
+async def test_transfer_ends_with_the_secret_that_proved_who_fetches(disks):
+    server, learner = disks
+    make_large(server, 3_000_000)
+    asked = []
+
+    def believes(agreed):
+        asked.append(agreed)
+        return len(asked) < 3
+
+    async with serving(server, believes=believes) as (transfers, address):
+        with pytest.raises(FetchError, match="closed before all had come"), trio.fail_after(PATIENCE_SECONDS):
+            await fetcher(learner, address, stall_seconds=0.5).run()
+        await until(lambda: transfers.being_read == {})
+    assert learner.size(fetch_path(ZXID)) < server.size(snapshot_path(ZXID))
 
 
 async def test_part_of_an_earlier_attempt_is_continued_not_fetched_again(disks):
@@ -215,22 +223,20 @@ async def test_learner_that_does_not_read_does_not_hold_a_place_for_ever(disks):
     server, learner = disks
     make_large(server, 20_000_000)
     async with serving(server, count_max=1, stall_seconds=0.3) as (_, address):
-        sleeper = await trio.open_tcp_stream(address.host, address.port)
-        await sleeper.send_all(request_of(3))
+        sleeper = await ask(address)
         await trio.sleep(0.05)
         with trio.fail_after(PATIENCE_SECONDS):
             await fetcher(learner, address).run()
-        await sleeper.aclose()
+        await sleeper.stream.aclose()
 
 
 async def test_snapshot_being_read_is_known_to_retention(disks):
     server, _ = disks
     make_large(server, 20_000_000)
     async with serving(server) as (transfers, address):
-        sleeper = await trio.open_tcp_stream(address.host, address.port)
-        await sleeper.send_all(request_of(3))
+        sleeper = await ask(address)
         await until(lambda: transfers.being_read == {ZXID: 1})
-        await sleeper.aclose()
+        await sleeper.stream.aclose()
 
 
 @pytest.mark.parametrize(
@@ -240,38 +246,71 @@ async def test_snapshot_being_read_is_known_to_retention(disks):
         b"\xff",
         b"\x80",
         b"\x82\x18\xc8\x01",
-        request_of(1, lineage=b"short")[4:],
-        request_of(1, zxid=-1)[4:],
-        request_of(1, offset=1 << 63)[4:],
-        request_of(1, offset=True)[4:],
+        REQUESTS.encode(SnapshotRequest(LINEAGE, ZXID, CHAIN, 0)) + b"\0",
+        REQUEST[:-1],
     ],
 )
-def test_bytes_that_are_no_request_take_no_connection_over(payload):
-    with pytest.raises(MessageError):
-        Greeting(1, [1, 2], lambda sock, request: None).greeted(payload)
-
-
-async def test_request_in_another_version_is_refused_in_words(disks):
-    server, _ = disks
-    async with serving(server) as (_, address), await trio.open_tcp_stream(address.host, address.port) as stream:
-        await stream.send_all(request_of(2, version=2))
-        answer = b""
+async def test_bytes_that_are_no_request_end_the_connection_and_no_more(disks, payload):
+    server, learner = disks
+    async with serving(server) as (_, address):
+        talk = await ask(address, payload)
         with trio.fail_after(PATIENCE_SECONDS):
-            while piece := await stream.receive_some(1000):
-                answer += piece
-        assert b"version 2 is not 1" in answer
+            async with talk.stream:
+                with pytest.raises(EOFError):
+                    await talk.receive()
+            await fetcher(learner, address).run()
+
+
+async def test_who_asks_nothing_is_not_waited_for(disks):
+    server, _ = disks
+    async with serving(server, stall_seconds=0.1) as (_, address):
+        talk = await ask(address, None)
+        with trio.fail_after(PATIENCE_SECONDS):
+            async with talk.stream:
+                with pytest.raises(EOFError):
+                    await talk.receive()
+
+
+async def test_only_so_many_wait_for_their_turn(disks, monkeypatch):
+    monkeypatch.setattr(module, "WAITING_MAX", 1)
+    server, _ = disks
+    make_large(server, 20_000_000)
+    async with serving(server, count_max=1) as (transfers, address):
+        first = await ask(address)
+        await until(lambda: transfers.being_read == {ZXID: 1})
+        second = await ask(address)
+        await until(lambda: transfers._places.statistics().tasks_waiting == 1)
+        third = await ask(address)
+        with trio.fail_after(PATIENCE_SECONDS):
+            assert ANSWERS.decode(await third.receive()) == SnapshotRefused("1 others wait already")
+        for talk in (first, second, third):
+            await talk.stream.aclose()
 
 
 async def test_answer_that_is_none_ends_the_transfer(disks):
     _, learner = disks
 
     async def babbles(stream):
-        await stream.send_all(frame(b"\x82\x18\xcb\x01"))
+        talk = await meet(stream, greeting(1).listening())
+        await talk.send(b"\x82\x18\xcb\x01")
         return True
 
     async with serving(learner, before=babbles) as (_, address):
         with trio.fail_after(PATIENCE_SECONDS), pytest.raises(FetchError, match="no answer to a request"):
             await fetcher(learner, address).run()
+
+
+async def test_server_that_is_another_one_is_not_believed(disks):
+    _, learner = disks
+
+    async def another(stream):
+        with pytest.raises(module.MessageError, match="this is server 3"):
+            await meet(stream, greeting(3).listening())
+        return True
+
+    async with serving(learner, before=another) as (_, address):
+        with trio.fail_after(PATIENCE_SECONDS), pytest.raises(FetchError, match="this is server 3"):
+            await fetcher(learner, address, stall_seconds=0.3).run()
 
 
 # ------------------------------------------------------------------------------------------------------ disks that fail

@@ -17,6 +17,9 @@ from collections.abc import Iterator
 
 LOCK_FILE = "version-1/lock"
 DIRECTORY = "version-1"
+_FILE_MODE = 0o600
+"""What a tree holds is for nobody else on the machine, whatever the umask says."""
+_DIRECTORY_MODE = 0o700
 
 _RWF_DSYNC: int = getattr(os, "RWF_DSYNC", 0)
 
@@ -102,9 +105,9 @@ class RealDisk:
 
     def _take_locks(self) -> None:
         for root in self._roots:
-            os.makedirs(os.path.join(root, DIRECTORY), exist_ok=True)
+            os.makedirs(os.path.join(root, DIRECTORY), _DIRECTORY_MODE, exist_ok=True)
             path = os.path.join(root, LOCK_FILE)
-            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _FILE_MODE)
             self._locks.append(fd)
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -127,7 +130,7 @@ class RealDisk:
 
     @contextlib.contextmanager
     def _opened(self, absolute: str, flags: int) -> Iterator[int]:
-        fd = os.open(absolute, flags | os.O_CLOEXEC, 0o644)
+        fd = os.open(absolute, flags | os.O_CLOEXEC, _FILE_MODE)
         try:
             yield fd
         finally:
@@ -135,7 +138,7 @@ class RealDisk:
 
     def open_append(self, path: str, *, create: bool, offset: int = 0) -> RealFile:
         flags = os.O_WRONLY | os.O_CLOEXEC | (os.O_CREAT | os.O_EXCL if create else 0)
-        return RealFile(os.open(self._absolute(path), flags, 0o644), offset)
+        return RealFile(os.open(self._absolute(path), flags, _FILE_MODE), offset)
 
     def read(self, path: str, offset: int = 0, length: int | None = None) -> bytes:
         with open(self._absolute(path), "rb") as file:
@@ -153,7 +156,8 @@ class RealDisk:
     def overwrite(self, path: str, data: bytes) -> None:
         fd = self._in_place.get(path)
         if fd is None:
-            fd = self._in_place[path] = os.open(self._absolute(path), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
+            fd = self._in_place[path] = os.open(self._absolute(path), flags, _FILE_MODE)
         RealFile(fd, 0).write(data)
 
     def preallocate(self, path: str, size: int) -> None:

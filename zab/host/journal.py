@@ -10,7 +10,7 @@ Format: time in UTC with milliseconds, level padded to five, the logger's name, 
 order they were given. A value with white space, quotes or `=` in it is written as a JSON string; None is `-`,
 booleans are `true` and `false`, bytes are hexadecimal.
 
-Not here: which events are worth a line (their modules), metrics, the audit log.
+Not here: which events are worth a line (their modules), metrics, the audit log (a `trail`).
 """
 
 from __future__ import annotations
@@ -20,10 +20,12 @@ import logging
 import sys
 import threading
 import time
+from collections.abc import Callable
 from queue import SimpleQueue
 from typing import TextIO
 
 LINES_MAX = 10_000
+SELDOM_SECONDS = 1.0
 _STOP_SECONDS = 1.0
 
 
@@ -48,6 +50,28 @@ class Journal:
     def _log(self, level: int, sentence: str, pairs: dict[str, object]) -> None:
         if self._logger.isEnabledFor(level):
             self._logger.log(level, "%s", sentence + "".join(f" {key}={written(pairs[key])}" for key in pairs))
+
+
+class SeldomJournal:
+    """Lines about those who have proven nothing, and so could fill a disk with them: one of each sentence in
+    `SELDOM_SECONDS`. The next one says how many were left out."""
+
+    def __init__(self, journal: Journal, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._journal = journal
+        self._monotonic = monotonic
+        self._next_at: dict[str, float] = {}
+        self._left_out_counts: dict[str, int] = {}
+
+    def warning(self, sentence: str, **pairs: object) -> None:
+        now = self._monotonic()
+        if now < self._next_at.get(sentence, now):
+            self._left_out_counts[sentence] = self._left_out_counts.get(sentence, 0) + 1
+            return
+        self._next_at[sentence] = now + SELDOM_SECONDS
+        left_out_count = self._left_out_counts.pop(sentence, 0)
+        if left_out_count:
+            pairs["left_out"] = left_out_count
+        self._journal.warning(sentence, **pairs)
 
 
 def written(value: object) -> str:

@@ -52,10 +52,11 @@ def wall_ms() -> int:
 
 
 class SystemClock:
-    """Both clocks of this machine, as a turn asks for them."""
+    """Both clocks of this machine and the processor time of the asking thread, as a turn asks for them."""
 
     monotonic_ns = staticmethod(time.monotonic_ns)
     wall_ms = staticmethod(wall_ms)
+    processor_ns = staticmethod(time.thread_time_ns)
 
 
 class Watched:

@@ -3,6 +3,7 @@
     push / push_urgent      whole pieces (frames): a piece is never torn apart by another one
     flush(send)             one call of `send` with the joined pieces; what the socket did not take stays as a view
     flush_all(send, …)      the same with more ordinary pieces: what nothing stands before goes straight to the socket
+    begin_sealing(seal)     what is pushed from here on is sealed, in the order in which it leaves
 
 A partial send copies nothing again: the rest is a view into the joined buffer, which goes on from where it stopped.
 At most `JOIN_BYTES_MAX` are joined at a time, so that a long queue is not copied for a short send, and an urgent
@@ -26,12 +27,13 @@ Send: TypeAlias = Callable[[bytes | memoryview], int]
 class SendQueue:
     """The send side of one socket."""
 
-    __slots__ = ("_ordinary", "_unsent", "_urgent", "unsent_bytes")
+    __slots__ = ("_ordinary", "_seal", "_unsent", "_urgent", "unsent_bytes")
 
     def __init__(self) -> None:
         self._urgent: deque[bytes] = deque()
         self._ordinary: deque[bytes] = deque()
         self._unsent: memoryview | None = None
+        self._seal: Callable[[bytes], bytes] | None = None
         self.unsent_bytes = 0
 
     def push(self, piece: bytes) -> None:
@@ -42,6 +44,16 @@ class SendQueue:
         self._urgent.append(piece)
         self.unsent_bytes += len(piece)
 
+    def begin_sealing(self, seal: Callable[[bytes], bytes]) -> None:
+        """`seal` makes of a piece what is sent in its place. What was pushed before goes first, as it is."""
+        assert self._seal is None
+        waiting = b"".join((self._unsent or b"", *self._urgent, *self._ordinary))
+        assert len(waiting) == self.unsent_bytes
+        self._urgent.clear()
+        self._ordinary.clear()
+        self._unsent = memoryview(waiting) if waiting else None
+        self._seal = seal
+
     def flush(self, send: Send) -> int:
         """Offer the joined pieces to the socket once; returns how many bytes it took. Errors of `send` pass through,
         except that a socket which would block took nothing."""
@@ -50,7 +62,8 @@ class SendQueue:
         return self._offer(send, self._joined() if self._unsent is None else self._unsent)
 
     def flush_all(self, send: Send, pieces: Sequence[bytes], total_bytes: int) -> int:
-        """Push the pieces, whose lengths sum up to `total_bytes`, and flush."""
+        """Push the pieces, whose lengths sum up to `total_bytes`, and flush. Nothing of this queue is sealed."""
+        assert self._seal is None
         is_first = not self.unsent_bytes
         self.unsent_bytes += total_bytes
         if is_first and total_bytes <= JOIN_BYTES_MAX:
@@ -74,6 +87,10 @@ class SendQueue:
         for waiting in (self._urgent, self._ordinary):
             while waiting and size_bytes < JOIN_BYTES_MAX:
                 piece = waiting.popleft()
+                if self._seal is not None:
+                    self.unsent_bytes -= len(piece)
+                    piece = self._seal(piece)
+                    self.unsent_bytes += len(piece)
                 pieces.append(piece)
                 size_bytes += len(piece)
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)

@@ -8,6 +8,7 @@ asked, 1 unexpected, 2 usage or configuration, 3 data directory, 14 a port canno
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -44,6 +45,8 @@ def main(arguments: Sequence[str]) -> int:
     except ConfigError as error:
         print(error, file=sys.stderr)
         return USAGE_ERROR
+    # What a member writes is of all its clients; nobody else on this machine may read it.
+    os.umask(0o077)
     writer = open_journal()
     try:
         trio.run(_serve, config, STOP_WITH_PARENT in arguments)

@@ -1,6 +1,7 @@
 """Why a server ends: with an exit code, one of ZooKeeper's."""
 
 UNEXPECTED_ERROR = 1
+CONFIG_ERROR = 2
 DATA_DIRECTORY_ERROR = 3
 BIND_ERROR = 14
 

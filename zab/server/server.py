@@ -36,12 +36,14 @@ import threading
 from collections.abc import Callable, Mapping
 from functools import partial
 
+import attrs
 import trio
 
 from datatree.log.transaction_log import TransactionLog
 from datatree.log.zxid import Zxid
 from datatree.recovery.recover import Recovered, recover
-from zab.events import RoleChanged
+from zab.events import RoleChanged, SecretNamed
+from zab.host.descriptors import LIMIT_MIN, for_clients, raise_limit
 from zab.host.disk import DirectoryInUseError, RealDisk
 from zab.host.journal import Journal
 from zab.host.links import Links
@@ -53,28 +55,42 @@ from zab.host.posts import Posts
 from zab.host.sockets import ClientSockets
 from zab.ids import Link, ServerId
 from zab.member.dialect import QUORUM_DIALECT, client_manners
+from zab.member.greeting import party
 from zab.member.inputs import Answer, StorageFailed
 from zab.member.member import Member
 from zab.member.ports import Ports
 from zab.member.settings import Config
-from zab.member.snapshot_request import SnapshotRequest
+from zab.member.space import DiskSpace, make_room, room_bytes
 from zab.member.storage import Storage
 from zab.member.threaded_storage import ThreadedStorage
 from zab.member.turn import Turn
-from zab.server.election_links import Address, ElectionLinks
-from zab.server.failure import BIND_ERROR, DATA_DIRECTORY_ERROR, ServerFailedError
+from zab.server.audit import AuditLog, open_audit
+from zab.server.dial import Address, local_addresses
+from zab.server.election_links import ElectionLinks
+from zab.server.failure import BIND_ERROR, CONFIG_ERROR, DATA_DIRECTORY_ERROR, ServerFailedError
 from zab.server.greeting import Greeting
+from zab.server.secret_file import SecretFile, SecretFileError
 from zab.server.snapshot_transfer import TransferServer
 from zab.server.snapshotter import Snapshotter
 from zab.server.tasks import JournalOperator, Tasks
+from zab.wire.handshake import Agreed, Party
 
 BIND_RETRY_SECONDS = 1.0
+RELOAD_SECONDS = 2.0
+"""How often files that may change under a running server are looked at."""
+_ALONE = b"alone\0\0\0"
+"""In place of the name of a secret, where there is one server."""
 STOP_SECONDS = 5.0
 """How long a stop waits for the disk."""
 STAGGER_SECONDS = 0.1
 """Members whose ids differ by one begin to write the same snapshot this far apart."""
 STANDALONE_STALL_MS = 10_000
 GC_THRESHOLDS = (5_000, 50, 100)
+
+_BEYOND = (
+    "members that are reached from other machines have to prove who they are: run `zab secret FILE`, copy FILE to all, "
+    "and add the line `quorum.secretFile=FILE` (or `quorum.insecure=true`, where nobody else reaches their ports)"
+)
 
 journal = Journal("server")
 
@@ -106,21 +122,84 @@ async def serve(
     finally:
         with trio.CancelScope(shield=True):
             await trio.to_thread.run_sync(server.close)
+            if server.audit is not None:
+                await trio.to_thread.run_sync(server.audit.stop)
+
+
+def _with_room(config: Config) -> Config:
+    """No more clients than descriptors allow, whatever the configuration says."""
+    limit = raise_limit()
+    if limit < LIMIT_MIN:
+        reason = f"a process may have {limit} file descriptors (RLIMIT_NOFILE), and a server needs {LIMIT_MIN}"
+        raise ServerFailedError(CONFIG_ERROR, f"{reason}: raise the limit (`ulimit -n`, or LimitNOFILE= of systemd)")
+    most = for_clients(limit)
+    if 0 < config.max_connections <= most:
+        return config
+    if config.max_connections > most:
+        journal.warning("maxCnxns is more than this process has descriptors for", maxCnxns=most)
+    return attrs.evolve(config, max_connections=most)
 
 
 async def _open(config: Config, role_changed: Callable[[RoleChanged], None]) -> Server:
     """Lock the directory, recover what is there, and bind the ports."""
     for warning in config.warnings:
         journal.warning(str(warning))
+    config = _with_room(config)
+    secret_file = _secret_file(config)
+    quorum_host = await _quorum_host(config)
     disk = _disk(config)
     with contextlib.ExitStack() as undo:
         undo.callback(disk.close)
+        audit = open_audit(config)
+        if audit is not None:
+            undo.callback(audit.start_failed)
         recovered = await trio.to_thread.run_sync(_recover, disk, config)
-        sockets = await _bind(config)
+        sockets = await _bind(config, quorum_host)
         undo.callback(sockets.close)
-        server = Server(config, disk, recovered, sockets, role_changed)
+        server = Server(config, disk, recovered, sockets, role_changed, secret_file, audit)
         undo.pop_all()
     return server
+
+
+def _secret_file(config: Config) -> SecretFile | None:
+    if config.quorum_secret_file is None or config.is_standalone:
+        return None
+    try:
+        return SecretFile(config.quorum_secret_file)
+    except SecretFileError as error:
+        raise ServerFailedError(CONFIG_ERROR, f"quorum.secretFile: {error}") from error
+
+
+def _is_open(config: Config) -> bool:
+    """Whether this member believes others without proof."""
+    return config.quorum_secret_file is None or not config.quorum_secret_required
+
+
+async def _quorum_host(config: Config) -> str:
+    """Where to listen for other members; empty: everywhere. Whoever reaches these ports of a member that believes
+    without proof reads and writes everything: then it is an address of this machine, and no name that may be of another
+    one when it is asked for again."""
+    line = config.own_line
+    if config.is_standalone or line is None:
+        return ""
+    if _is_open(config):
+        journal.warning("members are believed without proof", secretFile=config.quorum_secret_file)
+        if not config.quorum_insecure:
+            await _refuse_other_machines(config)
+            return (await local_addresses(line.host))[0]
+    return "" if config.quorum_listen_on_all_ips else line.host
+
+
+async def _refuse_other_machines(config: Config) -> None:
+    """Raises ServerFailedError where a member is not on this machine."""
+    if config.quorum_listen_on_all_ips:
+        raise ServerFailedError(CONFIG_ERROR, f"{config.file}: quorumListenOnAllIPs=true, {_BEYOND}")
+    for sid, line in config.ensemble.servers.items():
+        try:
+            await local_addresses(line.host)
+        except OSError as error:
+            said = f"{config.file}: server.{sid}: {error.strerror or error}"
+            raise ServerFailedError(CONFIG_ERROR, f"{said}; {_BEYOND}") from error
 
 
 def _disk(config: Config) -> RealDisk:
@@ -137,6 +216,7 @@ def _disk(config: Config) -> RealDisk:
 def _recover(disk: RealDisk, config: Config) -> Recovered:
     began_ms = now_ms()
     try:
+        make_room(disk, config.disk_low_bytes)
         recovered = recover(disk, config.server_id)
     except OSError as error:
         raise ServerFailedError(DATA_DIRECTORY_ERROR, f"cannot recover: {error}") from error
@@ -183,16 +263,15 @@ class Sockets:
                 sock.close()
 
 
-async def _bind(config: Config) -> Sockets:
+async def _bind(config: Config, quorum_host: str) -> Sockets:
     sockets = Sockets()
     with contextlib.ExitStack() as undo:
         undo.callback(sockets.close)
         line = config.own_line
         if not config.is_standalone and line is not None:
-            host = "" if config.quorum_listen_on_all_ips else line.host
             tries = config.election_port_bind_retry_count
-            sockets.election = await _listen(host, line.election_port, tries)
-            sockets.quorum = await _listen(host, line.quorum_port, tries)
+            sockets.election = await _listen(quorum_host, line.election_port, tries)
+            sockets.quorum = await _listen(quorum_host, line.quorum_port, tries)
         if config.client_address is not None:
             host, port = config.client_address
             sockets.client = await _listen(host, port, 1, config.client_port_backlog_count)
@@ -233,8 +312,12 @@ class Server:
         recovered: Recovered,
         sockets: Sockets,
         role_changed: Callable[[RoleChanged], None],
+        secret_file: SecretFile | None,
+        audit: AuditLog | None,
     ) -> None:
         self.config = config
+        self.audit = audit
+        self._secret_file = secret_file
         self.disk = disk
         self._sockets = sockets
         self._role_changed = role_changed
@@ -243,15 +326,20 @@ class Server:
         self.posts: Posts[Answer] = Posts(self.loop.wake)
         self._cutting = threading.Lock()
         self.log = TransactionLog(disk, recovered.log, segment_bytes=config.log_file_bytes)
-        self.storage = Storage(disk, self.log, config.server_id, _report_storage, self._cutting)
+        space = DiskSpace(disk, config.disk_low_bytes, config.disk_reserve_bytes)
+        self.storage = Storage(disk, self.log, config.server_id, _report_storage, self._cutting, space)
         self.log_thread = LogThread(
             self.storage, self.posts, config.fsync_warning_threshold_ms, say_slow=_say_slow, failed=StorageFailed
         )
         delay_seconds = config.server_id % 8 * STAGGER_SECONDS
-        self.snapshotter = Snapshotter(disk, self.log, self.posts.put, delay_seconds=delay_seconds)
+        room = room_bytes(config.disk_low_bytes, config.disk_reserve_bytes)
+        self.snapshotter = Snapshotter(disk, self.log, self.posts.put, delay_seconds=delay_seconds, room_bytes=room)
         self.member = Member(config, recovered, _random(), now_ms(), wall_ms())
+        if audit is not None:
+            audit.metrics = self.member.metrics
         self.clients = ClientSockets(self.loop, client_manners(config), keep_alive=config.client_tcp_keep_alive)
-        self.transfers = TransferServer(disk, config.max_snapshot_transfers_count, self._stall_ms / 1000)
+        count_max, stall_seconds = config.max_snapshot_transfers_count, self._stall_ms / 1000
+        self.transfers = TransferServer(disk, count_max, stall_seconds, self._believes)
 
     @property
     def _stall_ms(self) -> int:
@@ -270,8 +358,10 @@ class Server:
         async with trio.open_nursery() as nursery:
             # The collector would walk the tree again and again: 200 ms for a million znodes.
             self.member.tree.freeze()
-            election = self._election()
-            self.turn = self._turn(nursery, election)
+            greeting = self._greeting(nursery)
+            election = self._election(greeting)
+            self.turn = self._turn(nursery, election, greeting)
+            self._tell_secret_name()
             self._listen()
             self.log_thread.start()
             self.snapshotter.start()
@@ -282,9 +372,13 @@ class Server:
                 nursery.start_soon(election.run, self._sockets.election)
             if self.config.purge_interval_hours > 0:
                 nursery.start_soon(self._purge_regularly)
+            if self._secret_file is not None:
+                nursery.start_soon(self._read_secrets_again, self._secret_file)
             nursery.start_soon(give_back_when_quiet, lambda: self.member.applied)
             nursery.start_soon(self._run_loop, nursery.cancel_scope)
             journal.info("listening", server_id=self.config.server_id, client=self.config.client_address)
+            if self.audit is not None:
+                self.audit.started()
             if started is not None:
                 started()
 
@@ -295,7 +389,58 @@ class Server:
             self._failure = failure
         scope.cancel()
 
-    def _election(self) -> ElectionLinks | None:
+    def _greeting(self, nursery: trio.Nursery) -> Greeting:
+        def serve_snapshot(sock: socket.socket, agreed: Agreed, received: bytes) -> None:
+            nursery.start_soon(self.transfers.serve, sock, agreed, received)
+
+        return Greeting(
+            ServerId(self.config.server_id),
+            self.config.ensemble.servers,
+            self._party,
+            serve_snapshot,
+            is_insecure=self.config.quorum_insecure,
+            refused=self._member_refused,
+        )
+
+    def _member_refused(self, host: str, reason: str) -> None:
+        self.member.metrics.members_refused += 1
+        if self.audit is not None:
+            self.audit.member_refused(host, reason)
+
+    def _party(self) -> Party:
+        secrets = () if self._secret_file is None else self._secret_file.secrets
+        return party(self.config.server_id, secrets, is_open=_is_open(self.config))
+
+    def _believes(self, agreed: Agreed) -> bool:
+        return self._party().believes(agreed)
+
+    def _tell_secret_name(self) -> None:
+        """What the key of sessions is to be made under: nobody else is there, or everybody proves who he is."""
+        name = b""
+        if self.config.is_standalone:
+            name = _ALONE
+        elif self._secret_file is not None and not _is_open(self.config):
+            name = self._secret_file.secrets[0].name
+        self.posts.put(SecretNamed(name))
+
+    async def _read_secrets_again(self, secret_file: SecretFile) -> None:
+        failure = ""
+        while True:
+            await trio.sleep(RELOAD_SECONDS)
+            try:
+                is_changed = await trio.to_thread.run_sync(secret_file.read_again)
+            except SecretFileError as error:
+                if str(error) != failure:
+                    journal.error("the secrets cannot be read again -> those before stay", reason=str(error))
+                failure = str(error)
+                continue
+            failure = ""
+            if is_changed:
+                journal.info("there are other secrets", names=[each.name.hex() for each in secret_file.secrets])
+                self.links.doubt()
+                self._tell_secret_name()
+
+    def _election(self, greeting: Greeting) -> ElectionLinks | None:
         if self.config.is_standalone:
             return None
         others = {
@@ -304,24 +449,19 @@ class Server:
             if sid != self.config.server_id
         }
         timeout_ms = self.config.election_connect_timeout_ms
-        return ElectionLinks(ServerId(self.config.server_id), others, self.posts.put, connect_timeout_ms=timeout_ms)
+        return ElectionLinks(greeting, others, self.posts.put, connect_timeout_ms=timeout_ms)
 
-    def _turn(self, nursery: trio.Nursery, election: ElectionLinks | None) -> Turn:
+    def _turn(self, nursery: trio.Nursery, election: ElectionLinks | None, greeting: Greeting) -> Turn:
         config = self.config
         servers = config.ensemble.servers
-
-        def serve_snapshot(sock: socket.socket, request: SnapshotRequest) -> None:
-            nursery.start_soon(self.transfers.serve, sock, request)
-
-        greeting = Greeting(ServerId(config.server_id), servers, serve_snapshot)
-        self.links = Links(self.loop, QUORUM_DIALECT, greeting.hello(), greeting.greeted)
+        self.links = Links(self.loop, QUORUM_DIALECT, greeting, self._member_refused)
         tasks = Tasks(
             posts=self.posts,
             links=self.links,
             storage=self.storage,
             snapshotter=self.snapshotter,
             quorum_addresses={ServerId(sid): Address(line.host, line.quorum_port) for sid, line in servers.items()},
-            server_id=config.server_id,
+            greeting=greeting,
             connect_timeout_ms=config.connect_to_leader_limit_ms or config.election_connect_timeout_ms,
             stall_ms=self._stall_ms,
             spawn=nursery.start_soon,
@@ -335,6 +475,7 @@ class Server:
             storage=ThreadedStorage(self.storage, self.log_thread),
             tasks=tasks,
             operator=JournalOperator(self._role_changed),
+            audit=self.audit,
         )
         return Turn(self.member, ports)
 
@@ -385,4 +526,4 @@ def _say_slow(took_ms: int) -> None:
 
 
 def _random() -> random.Random:
-    return random.Random(os.urandom(32))
+    return random.SystemRandom()

@@ -12,7 +12,7 @@ Not here: which snapshot (`Storage.offer_snapshot`), installing it (`Storage`), 
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import trio
@@ -20,13 +20,29 @@ import trio
 from datatree.log.disk import Disk
 from datatree.snapshot import snapshot_path
 from zab.events import FetchSnapshot
+from zab.host.conversation import Conversation, introduce
 from zab.host.journal import Journal
+from zab.member.greeting import Purpose
 from zab.member.inputs import FetchTree
 from zab.member.snapshot_fetch import Fetch
-from zab.member.snapshot_request import RefusedError, SnapshotRequest, accepted, read_piece, refused, size_of
-from zab.server.election_links import Address
+from zab.member.snapshot_request import (
+    PIECE_BYTES_MAX,
+    REQUESTS,
+    RefusedError,
+    SnapshotRequest,
+    accepted,
+    read_piece,
+    refused,
+    size_of,
+)
+from zab.server.dial import Address
+from zab.server.greeting import Greeting
+from zab.wire.frames import FrameError
+from zab.wire.handshake import Agreed
+from zab.wire.records import MessageError
 
-PIECE_BYTES = 256 << 10
+WAITING_MAX = 64
+"""Transfers that wait for their turn; a further one is refused."""
 
 journal = Journal("snapshot_transfer")
 
@@ -35,40 +51,56 @@ journal = Journal("snapshot_transfer")
 
 
 class TransferServer:
-    """Serves the snapshots of one member; at most `concurrent_count_max` at a time, the others wait their turn."""
+    """Serves the snapshots of one member; at most `concurrent_count_max` at a time, `WAITING_MAX` wait their turn."""
 
-    def __init__(self, disk: Disk, concurrent_count_max: int, stall_seconds: float) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        concurrent_count_max: int,
+        stall_seconds: float,
+        believes: Callable[[Agreed], bool],
+    ) -> None:
+        """`believes`: whether what was proven when a connection began still counts."""
         self._disk = disk
+        self._believes = believes
         self._places = trio.CapacityLimiter(concurrent_count_max)
         self._stall_seconds = stall_seconds
         self.being_read: dict[int, int] = {}
         """How many transfers read the snapshot of this zxid: retention spares it."""
 
-    async def serve(self, sock: socket.socket, request: SnapshotRequest) -> None:
-        """Answer the request on an accepted connection. Owns the socket from here on."""
+    async def serve(self, sock: socket.socket, agreed: Agreed, received: bytes) -> None:
+        """Answer on an accepted connection, after its handshake. Owns the socket from here on."""
         async with trio.SocketStream(trio.socket.from_stdlib_socket(sock)) as stream:
+            talk = Conversation(stream, agreed, received)
             try:
+                with trio.fail_after(self._stall_seconds):
+                    request = REQUESTS.decode(await talk.receive())
+                if self._places.statistics().tasks_waiting >= WAITING_MAX:
+                    raise RefusedError(f"{WAITING_MAX} others wait already")
                 async with self._places:
-                    await self._send(stream, request)
+                    await self._send(talk, request)
             except RefusedError as error:
-                journal.warning("snapshot transfer is refused", reason=str(error))
+                journal.warning("snapshot transfer is refused", sid=agreed.sid, reason=str(error))
                 with trio.move_on_after(self._stall_seconds):
-                    await _tell(stream, str(error))
-            except (trio.BrokenResourceError, trio.TooSlowError, EOFError, OSError) as error:
+                    await _tell(talk, str(error))
+            except (trio.BrokenResourceError, trio.TooSlowError, EOFError, OSError, FrameError, MessageError) as error:
                 # Once bytes of the file are under way, nothing can be said any more: the connection just ends.
-                journal.warning("snapshot transfer broke", reason=str(error) or type(error).__name__)
+                journal.warning("snapshot transfer broke", sid=agreed.sid, reason=str(error) or type(error).__name__)
 
-    async def _send(self, stream: trio.SocketStream, request: SnapshotRequest) -> None:
+    async def _send(self, talk: Conversation, request: SnapshotRequest) -> None:
         path, offset = snapshot_path(request.zxid), request.offset
         with self._reading(request.zxid):
             size_bytes = await trio.to_thread.run_sync(size_of, self._disk, request)
-            journal.info("snapshot transfer begins", sid=request.sid, path=path, offset=offset, size_bytes=size_bytes)
-            await self._send_all(stream, accepted(size_bytes))
+            sid = talk.agreed.sid
+            journal.info("snapshot transfer begins", sid=sid, path=path, offset=offset, size_bytes=size_bytes)
+            await self._send_all(talk, accepted(size_bytes))
             while offset < size_bytes:
-                piece = await trio.to_thread.run_sync(read_piece, self._disk, path, offset, PIECE_BYTES)
-                await self._send_all(stream, piece)
+                if not self._believes(talk.agreed):
+                    raise MessageError("the secret by which it was proven was taken away")
+                piece = await trio.to_thread.run_sync(read_piece, self._disk, path, offset, PIECE_BYTES_MAX)
+                await self._send_all(talk, piece)
                 offset += len(piece)
-            await stream.send_eof()
+            await talk.stream.send_eof()
 
     @contextmanager
     def _reading(self, zxid: int) -> Iterator[None]:
@@ -80,15 +112,15 @@ class TransferServer:
             if not self.being_read[zxid]:
                 del self.being_read[zxid]
 
-    async def _send_all(self, stream: trio.SocketStream, data: bytes) -> None:
+    async def _send_all(self, talk: Conversation, payload: bytes) -> None:
         with trio.fail_after(self._stall_seconds):
-            await stream.send_all(data)
+            await talk.send(payload)
 
 
-async def _tell(stream: trio.SocketStream, reason: str) -> None:
+async def _tell(talk: Conversation, reason: str) -> None:
     try:
-        await stream.send_all(refused(reason))
-        await stream.send_eof()
+        await talk.send(refused(reason))
+        await talk.stream.send_eof()
     except trio.BrokenResourceError:
         return
 
@@ -108,9 +140,16 @@ class Fetcher:
     """The connections and worker threads of one `Fetch`."""
 
     def __init__(
-        self, disk: Disk, server_id: int, fetch: FetchSnapshot | FetchTree, address: Address, stall_ms: int
+        self,
+        disk: Disk,
+        fetch: FetchSnapshot | FetchTree,
+        greeting: Greeting,
+        address: Address,
+        stall_ms: int,
     ) -> None:
-        self._fetch = Fetch(disk, server_id, fetch, stall_ms, _now_ms())
+        self._fetch = Fetch(disk, fetch, stall_ms, _now_ms())
+        self._sid = fetch.sid
+        self._greeting = greeting
         self._address = address
 
     async def run(self) -> None:
@@ -119,8 +158,8 @@ class Fetcher:
         fetch = self._fetch
         await trio.to_thread.run_sync(fetch.open)
         try:
+            reason = "no progress"
             while True:
-                reason = "no progress"
                 with trio.CancelScope() as scope:
                     try:
                         await self._attempt(scope)
@@ -136,26 +175,20 @@ class Fetcher:
         """One connection, until the file is whole. Raises _BrokenError."""
         self._set_deadline(scope)
         try:
-            stream = await trio.open_tcp_stream(self._address.host, self._address.port)
+            stream = await self._greeting.dial(self._address)
         except OSError as error:
             raise _BrokenError(str(error)) from error
         async with stream:
             try:
-                await stream.send_all(self._fetch.request())
-            except trio.BrokenResourceError as error:
+                talk = await introduce(stream, self._greeting.dialling_for(Purpose.SNAPSHOT, self._sid))
+                talk.frame_bytes_max = PIECE_BYTES_MAX
+                await talk.send(self._fetch.request())
+                while not await trio.to_thread.run_sync(self._fetch.receive, _now_ms(), await talk.receive()):
+                    self._set_deadline(scope)
+            except EOFError:
+                raise _BrokenError("closed before all had come") from None
+            except (trio.BrokenResourceError, FrameError, MessageError) as error:
                 raise _BrokenError(str(error)) from error
-            while not await trio.to_thread.run_sync(self._fetch.receive, _now_ms(), await _receive(stream)):
-                self._set_deadline(scope)
 
     def _set_deadline(self, scope: trio.CancelScope) -> None:
         scope.deadline = self._fetch.deadline / 1000
-
-
-async def _receive(stream: trio.SocketStream) -> bytes:
-    try:
-        data = await stream.receive_some(PIECE_BYTES)
-    except trio.BrokenResourceError as error:
-        raise _BrokenError(str(error)) from error
-    if not data:
-        raise _BrokenError("closed before all had come")
-    return bytes(data)

@@ -46,13 +46,16 @@ class Snapshotter(JobThread):
         post: Callable[[SnapshotTaken | SnapshotFailed | TreeRebuilt | RebuildFailed], None],
         *,
         delay_seconds: float = 0.0,
+        room_bytes: int = 0,
     ) -> None:
-        """`delay_seconds` is waited before each snapshot: members that share a machine begin one after the other."""
+        """`delay_seconds` is waited before each snapshot: members that share a machine begin one after the other.
+        Nothing is preallocated where less room than `room_bytes` were left."""
         super().__init__("snapshots")
         self._disk = disk
         self._log = log
         self._post = post
         self._delay_seconds = delay_seconds
+        self._room_bytes = room_bytes
 
     def take(self, effect: TakeSnapshot) -> None:
         """Write this snapshot; `SnapshotTaken` or `SnapshotFailed` is posted."""
@@ -106,6 +109,6 @@ class Snapshotter(JobThread):
 
     def _preallocate(self) -> None:
         try:
-            self._log.preallocate()
+            self._log.preallocate(self._room_bytes)
         except OSError as error:
             journal.warning("cannot preallocate a log file", reason=str(error))

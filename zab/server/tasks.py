@@ -37,8 +37,9 @@ from zab.member.inputs import (
 from zab.member.snapshot_fetch import FetchError
 from zab.member.storage import Storage
 from zab.message import Message
-from zab.server.election_links import Address
+from zab.server.dial import Address
 from zab.server.failure import UNEXPECTED_ERROR, ServerFailedError
+from zab.server.greeting import Greeting
 from zab.server.snapshot_transfer import Fetcher
 from zab.server.snapshotter import Snapshotter
 from zab.states import STATE_NAMES
@@ -61,7 +62,7 @@ class Tasks:
     storage: Storage
     snapshotter: Snapshotter
     quorum_addresses: dict[ServerId, Address]
-    server_id: int
+    greeting: Greeting
     connect_timeout_ms: int
     stall_ms: int
     """How long a transfer of a snapshot may make no progress."""
@@ -84,7 +85,7 @@ class Tasks:
         address = self.quorum_addresses[sid]
         try:
             with trio.fail_after(self.connect_timeout_ms / 1000):
-                stream = await trio.open_tcp_stream(address.host, address.port)
+                stream = await self.greeting.dial(address)
         except (OSError, trio.TooSlowError) as error:
             journal.info("quorum port cannot be reached", sid=sid, reason=str(error) or type(error).__name__)
             self.links.dial_failed(sid)
@@ -138,7 +139,7 @@ class Tasks:
         with scope:
             try:
                 async with self._file:
-                    await Fetcher(self.storage.disk, self.server_id, effect, address, self.stall_ms).run()
+                    await Fetcher(self.storage.disk, effect, self.greeting, address, self.stall_ms).run()
             except FetchError as error:
                 answer = FetchFailed(effect, str(error))
             except OSError as error:

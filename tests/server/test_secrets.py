@@ -1,0 +1,193 @@
+"""Members that prove who they are, as real processes: a secret comes, changes, and keeps out who has none."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from pathlib import Path
+from typing import Self
+
+import pytest
+from kazoo.client import KazooClient
+from kazoo.exceptions import KazooException, NodeExistsError
+
+from tests.rigs.processes import ServerProcess, servers, unstarted
+from zab.jute.handshake import ConnectRequest, ConnectResponse
+from zab.server.secret_file import add_secret, keep_newest, make_secret_file
+from zab.wire.frames import frame
+
+pytestmark = pytest.mark.slow
+
+
+class Writer:
+    """A client that creates one znode after the other, each again until it is there, on a thread of its own."""
+
+    def __init__(self, hosts: str) -> None:
+        self._client = KazooClient(
+            hosts=hosts, timeout=40.0, connection_retry={"max_tries": -1, "delay": 0.05, "max_delay": 0.2}
+        )
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self.acknowledged: list[str] = []
+        self.states: list[str] = []
+
+    def __enter__(self) -> Self:
+        self._client.add_listener(self.states.append)
+        self._client.start(timeout=60)
+        self._client.create("/mine", ephemeral=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._is_over.set()
+        self._thread.join(60)
+        self._client.stop()
+        self._client.close()
+
+    def _run(self) -> None:
+        while not self._is_over.is_set():
+            path = f"/w{len(self.acknowledged):06d}"
+            try:
+                self._client.create(path)
+            except NodeExistsError:
+                pass  # the connection broke before the answer
+            except (KazooException, OSError):
+                continue
+            self.acknowledged.append(path)
+
+    def check(self) -> None:
+        """Nothing that was acknowledged is lost, and the session lives."""
+        count = len(self.acknowledged)
+        assert count > 0
+        assert "LOST" not in self.states
+        self._client.sync("/")
+        there = set(self._client.get_children("/"))
+        assert {"mine", *(path[1:] for path in self.acknowledged[:count])} <= there
+
+
+def handshake(member: ServerProcess, session: int = 0, password: bytes = bytes(16)) -> ConnectResponse:
+    """Of a client that goes away without a word; its session lives."""
+    with socket.create_connection(("127.0.0.1", member.client_port)) as sock:
+        sock.settimeout(60)
+        sock.sendall(frame(ConnectRequest(0, 40_000, session, password).encode()))
+        data = b""
+        while len(data) < 4 or len(data) < 4 + int.from_bytes(data[:4], "big"):
+            piece = sock.recv(1000)
+            assert piece, "closed"
+            data += piece
+        return ConnectResponse.decode(data[4:])
+
+
+def restart(member: ServerProcess, *lines: str) -> None:
+    """With these lines at the end of its file."""
+    member.stop()
+    text = member.config.read_text()
+    member.config.write_text(text + "".join(f"{line}\n" for line in lines))
+    member.start()
+
+
+def is_proven(member: ServerProcess) -> bool:
+    """Whether all of its links since its last start are with members that have proven who they are."""
+    log = member.log().rpartition("listening")[2]
+    return "proven=true" in log and "proven=false" not in log
+
+
+def test_running_ensemble_gets_a_secret_and_another_one_and_nobody_notices(tmp_path: Path) -> None:
+    secret = str(tmp_path / "secret")
+    with servers(tmp_path, 3) as ensemble, Writer(ensemble.hosts) as writer:
+        assert all("proven=false" in member.log() for member in ensemble.members)
+        make_secret_file(secret)
+        for member in ensemble.members:
+            restart(member, f"quorum.secretFile={secret}", "quorum.secretRequired=false")
+            ensemble.wait_until_serving()
+        for member in ensemble.members:
+            member.config.write_text(member.config.read_text().replace("quorum.secretRequired=false\n", ""))
+            restart(member)
+            ensemble.wait_until_serving()
+        assert is_proven(ensemble.members[2])
+        writer.check()
+        # Another secret, without a member stopping.
+        add_secret(secret)
+        for member in ensemble.members:
+            member.wait_until_it_says("there are other secrets")
+        keep_newest(secret)
+        for member in ensemble.members:
+            member.wait_until_it_says("there are other secrets", 2)
+        writer.check()
+        # Who starts has the new one alone.
+        restart(ensemble.members[0])
+        ensemble.wait_until_serving()
+        assert is_proven(ensemble.members[0])
+        writer.check()
+
+
+def test_member_without_the_secret_of_the_others_stays_out_and_hears_why(tmp_path: Path) -> None:
+    for name in ("secret", "another"):
+        make_secret_file(str(tmp_path / name))
+    with unstarted(tmp_path, 3, f"quorum.secretFile={tmp_path / 'secret'}") as ensemble:
+        _, _, third = ensemble.members
+        text = third.config.read_text()
+        third.config.write_text(text.replace(str(tmp_path / "secret"), str(tmp_path / "another")))
+        for member in ensemble.members:
+            member.start()
+        third.wait_until_it_says("has no secret of server 1")
+        third.wait_until_it_says("has no secret of server 2")
+        assert third.mode is None
+        third.config.write_text(text)
+        restart(third)
+        ensemble.wait_until_serving()
+
+
+def test_session_outlives_its_leader_and_a_change_of_the_secret(tmp_path: Path) -> None:
+    """Its password was made with a key that all members have, the next leader included, and the one after that."""
+    secret = str(tmp_path / "secret")
+    make_secret_file(secret)
+    with servers(tmp_path, 3, f"quorum.secretFile={secret}") as ensemble:
+        given = handshake(ensemble.members[0])
+        lines = {(member.directory / "version-1" / "sessionKeys").read_text() for member in ensemble.members}
+        [line] = lines
+        add_secret(secret)
+        for member in ensemble.members:
+            member.wait_until_it_says("there are other secrets")
+        keep_newest(secret)
+        for member in ensemble.members:
+            member.wait_until_it_says("there are other secrets", 2)
+        [leader] = ensemble.with_mode("leader")
+        restart(leader)
+        ensemble.wait_until_serving()
+        for member in ensemble.members:
+            keys = (member.directory / "version-1" / "sessionKeys").read_text()
+            assert keys not in lines, "another secret, another key"
+            assert line.split()[1] in keys
+            resumed = handshake(member, given.session_id, given.password)
+            assert resumed.session_id == given.session_id
+            assert handshake(member, given.session_id, resumed.password).session_id == given.session_id
+            assert handshake(member, given.session_id, bytes(16)).session_id == 0
+
+
+def test_nobody_else_on_the_machine_may_read_what_a_member_writes(tmp_path: Path) -> None:
+    with servers(tmp_path, 1) as ensemble:
+        [member] = ensemble.members
+        kept = member.directory / "version-1"
+        found = [kept, *kept.iterdir()]
+        assert kept / "sessionKeys" in found
+        assert not [path for path in found if path.stat().st_mode & 0o077]
+
+
+@pytest.mark.parametrize(
+    ("make", "reason"),
+    [
+        (lambda path: None, "it cannot be read: No such file or directory"),
+        (lambda path: (path.write_text("secret\n"), path.chmod(0o600)), ":1: a secret has at least 64"),
+        (lambda path: path.write_text("01" * 32), "run `chmod 600"),
+    ],
+    ids=["absent", "no secret", "for all to read"],
+)
+def test_file_of_no_use_refuses_the_start_with_2(tmp_path: Path, make, reason: str) -> None:  # type: ignore[no-untyped-def]
+    make(tmp_path / "secret")
+    with unstarted(tmp_path, 3, f"quorum.secretFile={tmp_path / 'secret'}") as ensemble:
+        member = ensemble.members[0]
+        assert member.start().wait() == 2
+        assert "quorum.secretFile: " in member.log()
+        assert reason in member.log()
+        assert "01" * 32 not in member.log()

@@ -1,0 +1,82 @@
+"""A file of lines that grows up to a size, then becomes FILE.1, FILE.2 and so on; the oldest goes.
+
+- It is this user's alone (mode 0600) and a plain file: no link is followed, no pipe is written to.
+- A chunk stands in it whole or not at all: where a write fails in its middle, what got there is cut off again.
+- Who renames or removes it, as programs for rotating logs do, gets a new one at the next chunk.
+
+Not here: the thread that writes (`trail`); the lines. They are not synced: a power cut takes the newest.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+
+_FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_MODE = 0o600
+
+
+class TrailFile:
+    """Raises OSError where the file cannot be opened or written."""
+
+    def __init__(self, path: str, bytes_max: int, files_count: int) -> None:
+        """At most `files_count` files, each of `bytes_max`, or of one chunk that is larger."""
+        assert files_count > 0
+        self._path = path
+        self._bytes_max = bytes_max
+        self._files_count = files_count
+        self._open()
+
+    def _open(self) -> None:
+        self._fd = os.open(self._path, _FLAGS, _MODE)
+        try:
+            state = os.fstat(self._fd)
+            if not stat.S_ISREG(state.st_mode):
+                raise OSError(0, "it is not a plain file", self._path)
+            if stat.S_IMODE(state.st_mode) != _MODE:
+                os.fchmod(self._fd, _MODE)
+        except OSError:
+            os.close(self._fd)
+            raise
+        self._place = (state.st_dev, state.st_ino)
+        self._size = state.st_size
+
+    def write(self, chunk: bytes) -> None:
+        """Append whole lines."""
+        if not self._is_in_place():
+            os.close(self._fd)
+            self._open()
+        if self._size and self._size + len(chunk) > self._bytes_max:
+            self._rotate()
+        view = memoryview(chunk)
+        try:
+            while view:
+                view = view[os.write(self._fd, view) :]
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._fd, self._size)
+            raise
+        self._size += len(chunk)
+
+    def _is_in_place(self) -> bool:
+        try:
+            state = os.stat(self._path, follow_symlinks=False)
+        except FileNotFoundError:
+            return False
+        return (state.st_dev, state.st_ino) == self._place
+
+    def _rotate(self) -> None:
+        last = self._files_count - 1
+        for number in range(last, 1, -1):
+            with contextlib.suppress(FileNotFoundError):
+                os.replace(f"{self._path}.{number - 1}", f"{self._path}.{number}")
+        if last:
+            os.replace(self._path, f"{self._path}.1")
+        else:
+            os.remove(self._path)
+        os.close(self._fd)
+        self._open()
+
+    def close(self) -> None:
+        os.close(self._fd)

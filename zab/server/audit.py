@@ -1,0 +1,155 @@
+"""The audit log of a server: opens it, and puts what turns, start, stop and refused members make of it into its trail.
+
+It never holds up the loop: when the trail is full, or cannot be written, records are lost, the server goes on, and the
+audit log, the journal and `audit_records_lost` say how many.
+
+Whoever has proven nothing may cause any number of refusals: `REFUSALS_PER_SECOND` of each operation are written, and
+the next one says how many were left out, as `left_out`. All are counted (`zab.member.metrics`).
+
+Not here: the lines (`zab.member.audit`), the file (`zab.host.trail_file`).
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final
+
+import attrs
+
+from zab.host.journal import Journal, SeldomJournal
+from zab.host.loop import wall_ms
+from zab.host.trail import Sink, Trail
+from zab.host.trail_file import TrailFile
+from zab.member.audit import FAILURE, INVOKED, SERVER_START, SERVER_STOP, SUCCESS, Lost, OfServer, Record, Refusal
+from zab.member.metrics import Metrics
+from zab.member.settings import Config
+from zab.server.failure import CONFIG_ERROR, ServerFailedError
+
+HELD_BYTES_MAX: Final = 32 << 20
+"""Of records that wait to be written."""
+REFUSALS_PER_SECOND: Final = 10
+STOP_SECONDS: Final = 2.0
+
+journal = Journal("audit")
+of_losses = SeldomJournal(journal)
+
+
+@attrs.define(eq=False)
+class _Timed:
+    """A record, and when it was made: ms since 1970."""
+
+    record: Record
+    wall_ms: int
+
+    @property
+    def held_bytes(self) -> int:
+        return self.record.held_bytes
+
+
+class AuditLog:
+    """See `zab.member.ports.Audit`. It belongs to the loop's thread."""
+
+    def __init__(
+        self, sink: Sink, own_user: str, *, wall_ms: Callable[[], int] = wall_ms, bytes_max: int = HELD_BYTES_MAX
+    ) -> None:
+        self.metrics = Metrics()
+        """Where losses and refused members are counted: those of the member, once there is one."""
+        self._wall_ms = wall_ms
+        self._own_user = own_user
+        self._refusals = Refusals()
+        self._trail: Trail[_Timed] = Trail(
+            sink, self._lines, lambda count: _Timed(Lost(count), self._wall_ms()), self, bytes_max=bytes_max
+        )
+        self._trail.start()
+
+    def write(self, records: Iterable[Record]) -> None:
+        now_ms = self._wall_ms()
+        for record in records:
+            if isinstance(record, Refusal):
+                seen = self._refusals.admit(record.operation, now_ms)
+                if seen is None:
+                    continue
+                record.left_out_count = seen
+            self._trail.put(_Timed(record, now_ms))
+
+    def member_refused(self, host: str, reason: str) -> None:
+        """A connection to a port of members ended without proof."""
+        self.write((Refusal("member", host, reason=reason),))
+
+    def started(self) -> None:
+        self.write((OfServer(SERVER_START, SUCCESS),))
+
+    def start_failed(self) -> None:
+        """Close it, since the server does not come up."""
+        self._close(OfServer(SERVER_START, FAILURE))
+
+    def stop(self) -> None:
+        """Close it, since the server stops."""
+        self._close(OfServer(SERVER_STOP, INVOKED))
+
+    def _close(self, last: Record) -> None:
+        self.write((last,))
+        if not self._trail.close(STOP_SECONDS):
+            journal.error("the audit log does not end -> stop without it")
+
+    def _lines(self, timed: _Timed) -> Iterator[bytes]:
+        seconds, milliseconds = divmod(timed.wall_ms, 1000)
+        moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
+        for line in timed.record.lines(self._own_user):
+            level = "ERROR" if line.endswith(f"result={FAILURE}") else "INFO "
+            yield f"{moment}.{milliseconds:03d}Z {level} zab.audit: {line}\n".encode()
+
+    # What the trail says.
+
+    def lost(self, count: int) -> None:
+        self.metrics.audit_records_lost += count
+        of_losses.warning("audit records are lost", count=self.metrics.audit_records_lost)
+
+    def failed(self, reason: str) -> None:
+        journal.error("the audit log cannot be written -> tried again, what comes meanwhile waits", reason=reason)
+
+    def goes_on(self) -> None:
+        journal.info("the audit log is written again")
+
+
+class Refusals:
+    """How many were written in this second, and how many left out, by operation."""
+
+    def __init__(self) -> None:
+        self._counts: dict[str, tuple[int, int]] = {}
+        self._left_out_counts: dict[str, int] = {}
+
+    def admit(self, operation: str, now_ms: int) -> int | None:
+        """None: it is left out. Else how many were, since the last one that was not."""
+        second, count = self._counts.get(operation, (0, 0))
+        if second != now_ms // 1000:
+            second, count = now_ms // 1000, 0
+        if count >= REFUSALS_PER_SECOND:
+            self._left_out_counts[operation] = self._left_out_counts.get(operation, 0) + 1
+            return None
+        self._counts[operation] = second, count + 1
+        return self._left_out_counts.pop(operation, 0)
+
+
+def own_user() -> str:
+    """Who runs this process."""
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return str(os.getuid())
+
+
+def open_audit(config: Config) -> AuditLog | None:
+    """None where the configuration has none. Raises ServerFailedError."""
+    if not config.audit_enabled:
+        return None
+    try:
+        sink = TrailFile(config.audit_file, config.audit_file_bytes_max, config.audit_files_count)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise ServerFailedError(CONFIG_ERROR, f"{config.file}: audit.file={config.audit_file}: {reason}") from error
+    journal.info("audit is enabled", file=config.audit_file)
+    return AuditLog(sink, own_user())
