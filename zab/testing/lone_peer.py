@@ -48,6 +48,7 @@ from zab.member.inputs import (
     TakeSnapshot,
     TreeInstalled,
 )
+from zab.member.metrics import Metrics
 from zab.member.ports import Ports
 from zab.member.restore import restored_of, tree_of
 from zab.member.storage import Storage
@@ -217,12 +218,13 @@ class LonePeer:
 
     clients = Dirty()
     config = Purging()
-    has_more = False
+    has_more = is_between_states = False
 
     def __init__(self, server: Server, settings: Settings, recovered: Recovered, rng: Random) -> None:
         restored = restored_of(recovered)
         self.peer = Peer(settings, restored, rng)
         self.tree = tree_of(recovered)
+        self.metrics = Metrics()
         self._server = server
         self._start = self.peer.history.base
         server.applied = [batch for batch in restored.batches if batch.zxid <= self.peer.delivered]
@@ -261,7 +263,7 @@ class LonePeer:
         elif isinstance(effect, ev.MemberMessage):
             server.member_messages.append(effect)
         elif isinstance(effect, ev.AnswerPing):
-            return [ev.Send((effect.link,), msg.Ping(0, 0, 0, []))]
+            return [ev.Send((effect.link,), msg.Ping(0, 0, 0, [], False))]
         elif not isinstance(effect, ev.LearnerDropped):  # there are no sessions
             if isinstance(effect, ev.ResetLog):
                 assert not self.peer.serving, "no tree is replaced under clients"
@@ -342,6 +344,9 @@ class Process(DirectClients):
 
     def wall_ms(self) -> int:
         return self._world.now + _WALL
+
+    def processor_ns(self) -> int:
+        return 0
 
     # Storage.
 

@@ -26,6 +26,7 @@ from zab.jute.framing import request_frame
 from zab.jute.handshake import ConnectRequest, ConnectResponse
 from zab.jute.replies import ReplyHeader, WatcherEvent, decode_body
 from zab.member import tree_repair
+from zab.member.audit import Record
 from zab.member.config import Config, parse
 from zab.member.connection import ClientConnection, Closing
 from zab.member.inputs import (
@@ -48,6 +49,7 @@ from zab.member.inputs import (
 )
 from zab.member.member import Member
 from zab.member.ports import Ports
+from zab.member.space import DiskSpace
 from zab.member.storage import Storage
 from zab.member.turn import Turn
 from zab.simulator.world.disk import FaultyDisk
@@ -153,6 +155,21 @@ class Client:
         return [(kind, path) for _, _, kind, path in events]
 
 
+class KeptAudit:
+    """An audit log in memory."""
+
+    def __init__(self) -> None:
+        self.records: list[Record] = []
+
+    def write(self, records: Iterable[Record]) -> None:
+        self.records += records
+
+    def take_lines(self) -> list[str]:
+        """The lines since the last look, of a server that `own` runs."""
+        records, self.records = self.records, []
+        return [line for record in records for line in record.lines("own")]
+
+
 class Server(DirectClients):
     """One member with its turn, and what it is to be told next. It is all of its own ports but the links."""
 
@@ -180,9 +197,14 @@ class Server(DirectClients):
         recovered = recover(self.disk, self.sid)
         # Each batch has a file of its own, so that a test can take the oldest away.
         log = TransactionLog(self.disk, recovered.log, segment_bytes=1)
-        self.storage = Storage(self.disk, log, self.sid, lambda sentence, reason: self.error(sentence, reason=reason))
+        space = DiskSpace(self.disk, config.disk_low_bytes, config.disk_reserve_bytes)
+        self.storage = Storage(
+            self.disk, log, self.sid, lambda sentence, reason: self.error(sentence, reason=reason), space=space
+        )
         self.member = Member(config, recovered, Random(self.sid), ensemble.now, WALL)
-        ports = Ports(self, MemoryLinks(ensemble, self), MemoryElection(ensemble, self), self, self, self, self)
+        self.audit = KeptAudit()
+        links, election = MemoryLinks(ensemble, self), MemoryElection(ensemble, self)
+        ports = Ports(self, links, election, self, self, self, self, self.audit)
         self.turn = Turn(self.member, ports)
 
     @property
@@ -208,6 +230,9 @@ class Server(DirectClients):
 
     def wall_ms(self) -> int:
         return self._ensemble.now + self.wall_offset_ms
+
+    def processor_ns(self) -> int:
+        return 0
 
     # Clients.
 
@@ -371,6 +396,7 @@ class Ensemble:
         text = [f"dataDir=/nowhere/{sid}", "clientPort=2181", f"tickTime={TICK_MS}", "initLimit=10", "syncLimit=5"]
         if size > 1:
             text += [f"server.{n}=127.0.0.1:{2000 + n}:{3000 + n}" for n in range(1, size + 1)]
+        lines = {"diskLowBytes": 0, **lines}
         text += [f"{key.replace('__', '.')}={value}" for key, value in lines.items()]
         return parse("\n".join(text), "zoo.cfg", my_id=sid if size > 1 else None)
 

@@ -66,6 +66,8 @@ class Ensemble:
         """(link, receiver) to the messages on their way."""
         self.votes: dict[tuple[ServerId, ServerId], deque[msg.Notification]] = {}
         """(sender, receiver) to the votes on their way."""
+        self.unproven: set[ServerId] = set()
+        """Servers that prove nothing: what is secret is left out of their links."""
         self.paused: set[ServerId] = set()
         """Servers that stand still: nothing reaches them, and no time passes for them."""
         self.rng: Random | None = None
@@ -239,7 +241,7 @@ class Ensemble:
     def send(self, sid: ServerId, links: Iterable[Link], message: msg.Message) -> None:
         """A message on each of these links, as far as they are open."""
         for link in links:
-            if link in self.links:
+            if link in self.links and not (type(message) in msg.SECRET and self.unproven & {*self.links[link]}):
                 self.wires[link, self._other(link, sid)].append(msg.decode(msg.encode(message)))
 
     def vote(self, sid: ServerId, to: ServerId, vote: msg.Notification) -> None:

@@ -10,6 +10,7 @@ from random import Random
 import pytest
 
 from datatree.acl import SUPER
+from datatree.errors import ErrorCode
 from datatree.opcodes import OpCode
 from datatree.requests import GetChanges
 from datatree.txn_changes import WHOLE, changes_of
@@ -48,12 +49,14 @@ class Follower:
         self._profile = simulation.profile
         self._rng = rng
         self._link = None
+        self._sid = 0
+        """Of the server that it is connected to."""
         self._frames = FrameReader(1 << 26)
         self._is_connected = False
         self._session, self._password = 0, NO_PASSWORD
         self._seen = 0
         self._xid = CHANGES_XID_MAX
-        self._lineage = b""
+        self._history_id = b""
         self._heard_at = 0
         self._timeout_ms = 6 * self._profile.tick_ms
 
@@ -68,14 +71,17 @@ class Follower:
         if self._link is None:
             self._connect()
         elif self._schedule.now - self._heard_at > self._timeout_ms * MS // 2 or self._rng.random() < 0.03:
-            link, self._link = self._link, None
-            link.to_client.cut()
-            link.to_server.send(CLOSED, 1)
+            self._leave()
         elif self._is_connected:
             self._send(request_frame(PING_XID, OpCode.PING, b""))
 
+    def _leave(self) -> None:
+        link, self._link = self._link, None
+        link.to_client.cut()
+        link.to_server.send(CLOSED, 1)
+
     def _connect(self) -> None:
-        sid = self._rng.choice(self._profile.sids)
+        self._sid = sid = self._rng.choice(self._profile.sids)
         process = self._ensemble.process(sid)
         if process is None or not self._ensemble.network.reaches(self.number, sid):
             return
@@ -93,7 +99,7 @@ class Follower:
     def _ask(self) -> None:
         self._xid -= 1
         wait_ms = self._rng.choice((0, self._profile.tick_ms, 5 * self._profile.tick_ms))
-        body = GetChanges(*self.place, self._lineage, b"/", self._rng.choice((1, 300, 1 << 20)), wait_ms)
+        body = GetChanges(*self.place, self._history_id, b"/", self._rng.choice((1, 300, 1 << 20)), wait_ms)
         self._send(request_frame(self._xid, OpCode.GET_CHANGES, body.encode()))
 
     def receive(self, link, data: bytes) -> None:
@@ -119,6 +125,11 @@ class Follower:
         self._ask()
 
     def _replied(self, header: ReplyHeader, payload: bytes) -> None:
+        if header.error == ErrorCode.DATAINCONSISTENCY:
+            assert self._ensemble.machines[self._sid].damaged, "only a damaged log cannot be read"
+            self.counts["damaged logs"] += 1
+            self._leave()
+            return
         assert header.error == 0, header
         self._seen = max(self._seen, header.zxid)
         if header.xid == PING_XID:
@@ -134,7 +145,7 @@ class Follower:
             assert page.status is PageStatus.GIVEN, page
             assert self.place <= (page.zxid, page.part) <= (header.zxid, WHOLE)
             self.rows += page.rows
-            self.place, self._lineage = (page.zxid, page.part), page.lineage
+            self.place, self._history_id = (page.zxid, page.part), page.history_id
         self._ask()
 
 
@@ -222,8 +233,8 @@ def lose_parts(patch: pytest.MonkeyPatch) -> None:
 def tell_what_is_not_committed(patch: pytest.MonkeyPatch) -> None:
     real = ChangeFeed.turn
 
-    def turn(self, now, history, lineage, applied):
-        return real(self, now, history, lineage, history.last[0])
+    def turn(self, now, history, history_id, applied):
+        return real(self, now, history, history_id, history.last[0])
 
     patch.setattr(ChangeFeed, "turn", turn)
 

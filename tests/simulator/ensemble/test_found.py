@@ -8,7 +8,8 @@
 Seeds find other things once the code has changed; the scenarios stay.
 """
 
-from session.identity import key_of, password
+from datatree.log.session_keys import lineage_key
+from session.identity import password
 from zab.testing.members import Ensemble
 
 
@@ -38,7 +39,7 @@ def test_a_deposed_leader_does_not_say_that_a_session_is_over() -> None:
     ensemble.cut.add(deposed.sid)
     elsewhere = (follower.sid << 56) + 77
     client = ensemble.client(deposed)
-    proof = password(key_of(deposed.member.peer.lineage), elsewhere)
+    proof = password(lineage_key(deposed.member.peer.lineage).key, elsewhere)
     client.say(client.connect_request(session=elsewhere, password=proof))
     ensemble.settle()
     assert client.response is None, "nobody has confirmed that it still leads"

@@ -338,7 +338,13 @@ def count_an_amnesiac(patch: Patch) -> None:
     ) -> None:
         # What a member without data says of itself is not believed.
         plain = msg.FollowerInfo(
-            message.accepted_epoch, message.lineage or peer.lineage, message.holds, False, message.observer, False
+            message.accepted_epoch,
+            message.lineage or peer.lineage,
+            message.holds,
+            False,
+            message.observer,
+            False,
+            False,
         )
         followerinfo(peer, now, leading, handler, plain)
 

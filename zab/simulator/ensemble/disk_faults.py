@@ -7,8 +7,8 @@
     bit_flip                  one bit of a file is another one, of a running or a stopped member
     misdirected_write         a block is not where it was written, and is where it was not
     rollback                  a directory is put back to what it was earlier, and the member starts from that
-    full_disk                 no more than a few hundred bytes fit on a disk, until all other faults are over and all
-                              others have gone on without it
+    full_disk                 no more than a few hundred bytes fit on a disk, or little less than its member wants,
+                              until all other faults are over and all others have gone on without it
     hung_disk                 a disk finishes no work any more, as long
 
 Files are those that a member needs for its promises: log, snapshots, epochs, its record, its mark. Damage is done to
@@ -29,6 +29,7 @@ from datatree.log.segment import SEGMENT_HEADER_BYTES, log_files, log_path
 from datatree.snapshot import FETCH
 from zab.simulator.ensemble.losses import Losses
 from zab.simulator.ensemble.machine import MemberMachine
+from zab.simulator.ensemble.profile import DISK_LOW_BYTES
 from zab.simulator.ensemble.scene import Cause, Scene
 from zab.simulator.world.disk import SECTOR_BYTES
 
@@ -123,7 +124,7 @@ def full_disk(scene: Scene) -> bool:
     machine = scene.victim()
     if machine.is_impaired or not scene.losses.may_do_without(machine):
         return False
-    machine.fill(scene.rng.choice((0, 100, 500)))
+    machine.fill(scene.rng.choice((0, 100, 500, DISK_LOW_BYTES - 1)))
     return True
 
 

@@ -2,8 +2,6 @@
 
 Each member keeps one connection open to each other one and sends its votes there; only the newest vote waits for a
 connection that is not open. It is dialled again when it broke, at once when the other side has dialled us.
-
-What a stranger says goes, as bytes, through the receiver of the server (`zab.member.election_receiver`).
 """
 
 from __future__ import annotations
@@ -14,13 +12,10 @@ from typing import Final
 from zab import events as ev
 from zab import message as msg
 from zab.ids import ServerId
-from zab.member.election_receiver import ElectionReceiver
-from zab.simulator.world.links import FRAME_BYTES, NOBODY
+from zab.simulator.world.links import FRAME_BYTES
 from zab.simulator.world.network import Wire
 from zab.simulator.world.process import Process
 from zab.simulator.world.schedule import MS
-from zab.wire.frames import FrameError
-from zab.wire.records import MessageError
 
 REDIAL_MS_MIN: Final = 20
 REDIAL_MS_MAX: Final = 1_000
@@ -143,33 +138,6 @@ class ElectionLinks:
         sid = link.links._sid
         if not self._process.dead and self._inbound.get(sid) is link:
             self._tell(ev.NotificationReceived(sid, notification))
-
-    def hear_stranger(self, pieces: Iterable[bytes]) -> None:
-        """Somebody connects and says this, piece by piece."""
-        process = self._process
-        receiver = ElectionReceiver(self._links, lambda sid, reason: process.show(f"skips a frame of {sid}: {reason}"))
-        sid = None
-        try:
-            for piece in pieces:
-                process.trace.carried(NOBODY, piece)
-                if sid is None:
-                    sid = receiver.greeting(piece)
-                    if sid is None:
-                        continue
-                    self._replace(sid)
-                    piece = b""
-                for vote in receiver.votes(piece):
-                    self._tell(ev.NotificationReceived(sid, vote))
-        except (FrameError, MessageError) as error:
-            process.show(f"closes a connection of votes: {error}")
-
-    def _replace(self, sid: ServerId) -> None:
-        """Somebody else greets as this server. Its own connection ends, so that it will dial again."""
-        older = self._inbound.pop(sid, None)
-        if older is not None:
-            network = self._process.network
-            network.schedule.after(network.delay(self._process.sid, sid), older.links._lose, older, self)
-        self._knock(sid)
 
     # -------------------------------------------------------------------------------------------------------- ending
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import deque
 from random import Random
 
 from datatree.recovery.recover import Recovered
 from zab.ids import ServerId
 from zab.member.restore import quorum_of
+from zab.simulator.ensemble.greeter import OVERHEARD_MAX, Greeter
 from zab.simulator.ensemble.machine import MemberMachine
 from zab.simulator.ensemble.observer import Observer
 from zab.simulator.ensemble.process import MemberProcess
@@ -15,6 +17,7 @@ from zab.simulator.world.machine import World
 from zab.simulator.world.network import Network
 from zab.simulator.world.schedule import Schedule
 from zab.simulator.world.trace import Trace
+from zab.wire.handshake import SECRET_BYTES_MIN, Secret
 
 
 class Ensemble:
@@ -27,6 +30,9 @@ class Ensemble:
         self.observer = observer
         rng = Random(f"{profile.seed}/network")
         self.network = Network(schedule, rng, profile.latency_us, profile.jitter_us)
+        self._secret = Secret(Random(f"{profile.seed}/secret").randbytes(SECRET_BYTES_MIN))
+        self.overheard: deque[bytes] = deque(maxlen=OVERHEARD_MAX)
+        """What members said in handshakes."""
         world = World(schedule, self.network, trace, profile.turn_us)
         self.machines = {
             sid: MemberMachine(world, profile, sid, Random(f"{profile.seed}/machine/{sid}"), self._boot, observer.count)
@@ -36,7 +42,12 @@ class Ensemble:
 
     def _boot(self, machine: MemberMachine, recovered: Recovered) -> MemberProcess:
         rng = Random(f"{self.profile.seed}/member/{machine.number}/{machine.starts_count}")
-        process = MemberProcess(machine, recovered, rng, self.profile.sids, self.process, self.observer)
+        sid, nonces = (
+            ServerId(machine.number),
+            Random(f"{self.profile.seed}/nonces/{machine.number}/{machine.starts_count}"),
+        )
+        greeter = Greeter(sid, self.profile.sids, self._secret, nonces, self.overheard)
+        process = MemberProcess(machine, recovered, rng, self.profile.sids, self.process, self.observer, greeter)
         self.observer.process_started(process, recovered)
         process.say(
             f"starts at {recovered.last[0]:#x}, mark {recovered.mark:#x}, snapshot {recovered.snapshot_zxid:#x}"

@@ -18,7 +18,6 @@ from zab.member.snapshot_request import REQUESTS, RefusedError, accepted, read_p
 from zab.simulator.world.disk import FaultyDisk, PowerLossError
 from zab.simulator.world.process import Process
 from zab.simulator.world.schedule import MS
-from zab.wire.frames import LENGTH_BYTES
 
 PIECE_BYTES: Final = 64
 """So little at a time that a snapshot takes as long as others of the run take to be written."""
@@ -39,7 +38,7 @@ class Sending:
     """One connection, at the process that has the snapshot."""
 
     def __init__(self, source: Source, asked: bytes) -> None:
-        request = REQUESTS.decode(asked[LENGTH_BYTES:])
+        request = REQUESTS.decode(asked)
         self.source = source
         self._zxid = request.zxid
         self._offset = request.offset
@@ -76,7 +75,7 @@ class Fetching:
     ) -> None:
         self._process = process
         self._effect = effect
-        self._fetch = Fetch(process.machine.disk, process.sid, effect, stall_ms, process.machine.now_ms)
+        self._fetch = Fetch(process.machine.disk, effect, stall_ms, process.machine.now_ms)
         self._source = source
         self._answer = answer
         self._sending: Sending | None = None

@@ -72,6 +72,7 @@ class History:
         """The transactions that did what a client asked for: zxid → the request."""
         self.ending: set[int] = set()
         """Sessions whose end some leader has proposed."""
+        self.refused_for_room_count = 0
         self._last_number: dict[int, int] = {}
         """Session → the number of its newest write in the sequence."""
 
@@ -88,6 +89,13 @@ class History:
     def ask(self, asked: Asked) -> None:
         """A client sends a write."""
         self._asked.setdefault((asked.session, asked.xid), []).append(asked)
+
+    def refused_for_room(self, asked: Asked) -> None:
+        """A member refused a write by itself: it is never done, then."""
+        if asked in self.requested.values():
+            raise SafetyError("refused writes never reappear", f"{asked} is refused for want of room, and was done")
+        self._asked[asked.session, asked.xid].remove(asked)
+        self.refused_for_room_count += 1
 
     def may_be_over(self, session: int) -> bool:
         """Whether a client may be told that its session is over: its end is delivered, or was proposed."""

@@ -12,14 +12,16 @@ from random import Random
 from typing import Final
 
 from datatree.log.epochs import ACCEPTED_EPOCH, CURRENT_EPOCH, DIRECTORY, INITIALIZE, MEMBER, load_epochs, load_member
+from datatree.log.session_keys import SESSION_KEYS
 from datatree.recovery.recover import Recovered, recover
 from zab.ids import ServerId
+from zab.member.space import make_room
 from zab.simulator.ensemble.profile import Profile
 from zab.simulator.world.disk import CAPACITY_BYTES, PowerLossError
 from zab.simulator.world.machine import Machine, Running, World
 from zab.simulator.world.verdict import SafetyError
 
-PROMISES: Final = frozenset(f"{DIRECTORY}/{name}" for name in (ACCEPTED_EPOCH, CURRENT_EPOCH, MEMBER))
+PROMISES: Final = frozenset(f"{DIRECTORY}/{name}" for name in (ACCEPTED_EPOCH, CURRENT_EPOCH, MEMBER, SESSION_KEYS))
 """The files without which a member is an amnesiac."""
 
 
@@ -114,6 +116,7 @@ class MemberMachine(Machine):
     def _recover(self) -> Recovered | None:
         trace = self.world.trace
         try:
+            make_room(self.disk, self.config.disk_low_bytes)
             recovered = recover(self.disk, self.number, recent_bytes=self._recent_bytes)
         except PowerLossError:
             self.disk.crash(self.rng)

@@ -8,7 +8,7 @@
     slow_link                 up to about what the limits bear, and beyond
     thin_link                 what the leader has for a learner queues up behind few bytes a millisecond, for long; only
                               what is urgent overtakes it. In runs that have this focus
-    stranger                  somebody who is no member says something at a quorum port
+    stranger                  some who are no members say something at a quorum port
     election_stranger         the same at an election port
 
 `faults` says when.
@@ -16,15 +16,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import partial
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from zab.ids import ServerId
-from zab.member.greeting import greeted
+from zab.simulator.ensemble.greeter import Greeter
 from zab.simulator.ensemble.scene import Cause, Scene
-from zab.simulator.ensemble.strangers import said, voted
+from zab.simulator.ensemble.strangers import hear, said
 from zab.simulator.world.schedule import MS
+from zab.wire.handshake import Listening
+
+STRANGERS: Final = 20
 
 
 def reset(scene: Scene) -> bool:
@@ -143,20 +145,21 @@ def _slow(scene: Scene, pairs: list[tuple[ServerId, ServerId]], condition: tuple
 
 
 def stranger(scene: Scene) -> bool:
-    process = scene.ensemble.process(scene.victim().number)
-    if process is None:
-        return False
-    others = _others(scene, process.sid)
-    data = said(scene.rng, process.sid, others)
-    process.links.hear_stranger(data, partial(greeted, others=others), scene.ticks(5))
-    return True
+    return _strangers_say(scene, Greeter.listening)
 
 
 def election_stranger(scene: Scene) -> bool:
+    return _strangers_say(scene, Greeter.listening_for_votes)
+
+
+def _strangers_say(scene: Scene, listening: Callable[[Greeter], Listening]) -> bool:
+    """Several of them, since each of them is short."""
     process = scene.ensemble.process(scene.victim().number)
     if process is None:
         return False
-    process.election.hear_stranger(voted(scene.rng, process.sid, _others(scene, process.sid)))
+    for _ in range(STRANGERS):
+        pieces = said(scene.rng, process.sid, _others(scene, process.sid), scene.ensemble.overheard)
+        process.show(f"a stranger is refused: {hear(listening(process.greeter), pieces)}")
     return True
 
 

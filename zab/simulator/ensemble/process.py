@@ -24,11 +24,13 @@ from zab.member.dialect import QUORUM_DIALECT, client_manners
 from zab.member.inputs import Input, MemberEffect
 from zab.member.member import Member
 from zab.member.ports import Ports
+from zab.member.space import DiskSpace
 from zab.member.storage import Storage
 from zab.member.threaded_storage import ThreadedStorage
 from zab.member.turn import Turn
 from zab.peer import Peer
 from zab.simulator.ensemble.election_links import ElectionLinks
+from zab.simulator.ensemble.greeter import Greeter
 from zab.simulator.ensemble.machine import MemberMachine
 from zab.simulator.ensemble.tasks import Tasks
 from zab.simulator.world.links import Links
@@ -119,14 +121,19 @@ class MemberProcess(Process):
         sids: Sequence[ServerId],
         neighbour: Callable[[ServerId], MemberProcess | None],
         judges: Judges,
+        greeter: Greeter,
     ) -> None:
         super().__init__(machine)
+        self.greeter = greeter
         self.config = machine.config
         self.judges = judges
         self._neighbour = neighbour
         log = TransactionLog(machine.disk, recovered.log, segment_bytes=self.config.log_file_bytes)
-        storage = Storage(machine.disk, log, self.sid, lambda sentence, reason: self.show(f"{sentence}: {reason}"))
-        self.links = Links(self, QUORUM_DIALECT, self._links_of, self.config.connect_to_leader_limit_ms)
+        space = DiskSpace(machine.disk, self.config.disk_low_bytes, self.config.disk_reserve_bytes)
+        storage = Storage(
+            machine.disk, log, self.sid, lambda sentence, reason: self.show(f"{sentence}: {reason}"), space=space
+        )
+        self.links = Links(self, QUORUM_DIALECT, greeter, self._links_of, self.config.connect_to_leader_limit_ms)
         self.tasks = Tasks(self, storage, self.config, self.links.dial, self._tasks_of, judges)
         others = [sid for sid in sids if sid != self.sid]
         self.election = ElectionLinks(
@@ -162,6 +169,7 @@ class MemberProcess(Process):
         return self.tasks.storage.log.last[0]
 
     def start(self) -> None:
+        self.tasks.post(ev.SecretNamed(self.greeter.secret_name))
         self.election.start()
         super().start()
 

@@ -53,6 +53,9 @@ SELDOM = (
 )
 """The same; most runs have none of these, so that they get far."""
 
+DISK_LOW_BYTES = 20_000
+"""What is left of a disk that is nearly full; its reserve is as large."""
+
 ASKED_FOR = ("election_stranger",)
 """The same; only runs whose scope names them have these."""
 
@@ -157,6 +160,8 @@ class Profile:
             "maxRecentBytes": self.recent_bytes,
             "maxPinnedLogBytes": max(self.pinned_log_bytes, self.segment_kib * 1024),
             "maxClientCnxns": 0,
+            "diskLowBytes": DISK_LOW_BYTES,
+            "diskReserveBytes": DISK_LOW_BYTES,
             "globalOutstandingLimit": self.outstanding_count_max,
             "extendedTypesEnabled": "true",
             "znode.container.checkIntervalMs": 7 * self.tick_ms,

@@ -28,6 +28,7 @@ from zab.simulator.ensemble.watch_checker import WatchChecker
 from zab.simulator.world.verdict import SafetyError
 
 _NONODE: Final = int(ErrorCode.NONODE)
+_QUOTAEXCEEDED: Final = int(ErrorCode.QUOTAEXCEEDED)
 
 
 class SessionChecker:
@@ -66,6 +67,10 @@ class SessionChecker:
     def reply(self, asked: Asked, header: ReplyHeader, payload: bytes) -> None:
         """The answer to a request has come."""
         zxid = header.zxid
+        if asked.is_write and header.error == _QUOTAEXCEEDED and not self._is_logged(asked, header):
+            self._history.refused_for_room(asked)
+            self.told(zxid)
+            return
         if asked.is_write and zxid <= self._replied:
             self.fail(
                 "read your writes", f"{_shown(asked)} is done at {zxid:#x}, a reply said {self._replied:#x} before"
@@ -78,6 +83,12 @@ class SessionChecker:
             self._written(asked, header, body)
         else:
             _ANSWERED[asked.opcode](self, asked, header, body)
+
+    def _is_logged(self, asked: Asked, header: ReplyHeader) -> bool:
+        """Whether the leader refused it; else the member that was asked did, since no quorum has room."""
+        txn = self._history.txns.get(header.zxid)
+        is_news = header.zxid > self._replied and txn is not None and asked.may_be(txn)
+        return is_news and txn is not None and (txn.type, txn.number) == (-1, header.error)
 
     def _saw(self, zxid: int) -> None:
         if zxid < self.seen:

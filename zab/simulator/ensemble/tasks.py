@@ -37,6 +37,7 @@ from zab.member.inputs import (
     SnapshotTaken,
     TakeSnapshot,
 )
+from zab.member.space import room_bytes
 from zab.member.storage import Storage
 from zab.simulator.ensemble.fetch import Fetching
 from zab.simulator.world.disk import PowerLossError
@@ -200,7 +201,7 @@ class Tasks:
     def _preallocate(self) -> None:
         with self._process.ends_by(PowerLossError):
             try:
-                self.storage.log.preallocate()
+                self.storage.log.preallocate(room_bytes(self._config.disk_low_bytes, self._config.disk_reserve_bytes))
             except OSError as error:
                 self._process.say(f"cannot preallocate: {error}")
         self._later(self._jobs.done)

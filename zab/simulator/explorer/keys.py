@@ -37,6 +37,7 @@ _LEFT_OUT: Final = frozenset(
     {
         *("effects", "election", "rng", "settings", "_started", "generation"),
         *("deadline", "next_ping", "next_tick", "heard_at", "overdue", "promising", "redial_at", "dialled"),
+        "serves_since",
         # The chain at the end of a history that is whole says what is in it.
         *("_batches", "_ends", "_bytes", "_bytes_max"),
     }
@@ -65,6 +66,8 @@ _PLAIN: Final = frozenset(
         *("newleader_zxid", "acked", "confirmed", "counts_after_round", "round", "token", "mark"),
         *("epoch_saved", "fetching", "newleader", "synchronized", "up_to_date", "zxid", "chain", "batches"),
         *("accepted", "current", "readmitting", "is_founder", "offered", "keeps_record"),
+        *("session_keys", "secret_name", "is_told_keys", "keys"),
+        *("space", "insists", "sits_out", "is_low", "is_short"),
     }
 )
 _KNOWN: Final = _LEFT_OUT | _SIDS | _LINKS | _PLAIN

@@ -1,8 +1,9 @@
 """Links between simulated servers (`zab.host.links`), on wires.
 
-Whoever wants a link dials; both ends greet; then each is told that the link is up, messages go both ways, and each is
-told once that it is down, unless it has closed the link itself. Each process numbers its own ends. Messages that are
-urgent overtake what waits to be sent (H2 turn budget).
+Whoever wants a link dials; after the handshake (`zab.wire.handshake`) each end is told that the link is up, messages go
+both ways, and each is told once that it is down, unless it has closed the link itself. Each process numbers its own
+ends. Messages that are urgent overtake what waits to be sent (H2 turn budget). Nobody changes what is on a wire, so
+nothing is sealed.
 
 How a link ends: closed (what was sent arrives, then the end), reset (what is on its way is lost, both ends hear of it),
 or its other side lost its power (nothing is heard for a while).
@@ -11,42 +12,78 @@ or its other side lost its power (nothing is heard for a while).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
+
+from attrs import frozen
 
 from zab.simulator.world.network import Wire
 from zab.simulator.world.process import Process
 from zab.simulator.world.schedule import MS
 from zab.wire.dialect import Dialect
-from zab.wire.frames import GREETING_BYTES_MAX, FrameError, FrameReader
-from zab.wire.records import MessageError
+from zab.wire.handshake import Agreed, Dialling, Listening
 
 GREETING_MS: Final = 5_000
 FRAME_BYTES: Final = 30
 """About what the small items take on a slow wire."""
 
-NOBODY: Final = -1_000_000
-"""The end of wires that is no server and no client."""
-
-_HELLO: Final = "hello"
 _END: Final = "end"
 
 Message = TypeVar("Message")
 Input = TypeVar("Input")
 
 
+class Greeter(Protocol):
+    """How a process takes part in handshakes."""
+
+    def dialling(self, sid: int) -> Dialling:
+        """Of a link that it dials to this server."""
+        ...
+
+    def listening(self) -> Listening:
+        """Of a link to it."""
+        ...
+
+    def overhear(self, payload: bytes) -> None:
+        """A part of a handshake was sent: others may say it, too."""
+        ...
+
+
+@frozen
+class _Part:
+    """Of a handshake."""
+
+    payload: bytes
+
+
 class LinkEnd:
     """One end of a link."""
 
-    __slots__ = ("closing", "gone", "inbound", "number", "other", "out", "owner", "sid", "up")
+    __slots__ = (
+        "closing",
+        "gone",
+        "handshake",
+        "inbound",
+        "is_admitted",
+        "number",
+        "other",
+        "out",
+        "owner",
+        "sid",
+        "up",
+    )
 
-    def __init__(self, owner: Links[Any, Any], number: int, sid: int, *, inbound: bool) -> None:
+    def __init__(
+        self, owner: Links[Any, Any], number: int, sid: int, handshake: Dialling | Listening, *, inbound: bool
+    ) -> None:
         self.owner = owner
         self.number = number
         self.sid = sid
+        self.handshake = handshake
         self.inbound = inbound
         self.out: Wire | None = None
         self.other: LinkEnd | None = None
         self.up = False
+        self.is_admitted = False
         self.closing = False
         self.gone = False
 
@@ -58,11 +95,13 @@ class Links(Generic[Message, Input]):
         self,
         process: Process,
         dialect: Dialect[Message, Input],
+        greeter: Greeter,
         reach: Callable[[int], Links[Message, Input] | None],
         connect_limit_ms: int,
     ) -> None:
         self._process = process
         self._dialect = dialect
+        self._greeter = greeter
         self._reach = reach
         self._connect_limit_ms = connect_limit_ms
         self._next = 1
@@ -76,8 +115,8 @@ class Links(Generic[Message, Input]):
 
     # --------------------------------------------------------------------------------------------------------- opening
 
-    def _new_end(self, sid: int, *, inbound: bool) -> LinkEnd:
-        end = LinkEnd(self, self._next, sid, inbound=inbound)
+    def _new_end(self, sid: int, handshake: Dialling | Listening, *, inbound: bool) -> LinkEnd:
+        end = LinkEnd(self, self._next, sid, handshake, inbound=inbound)
         self._next += 1
         self.ends[end.number] = end
         self._process.schedule.after(GREETING_MS * MS, self._check_greeting, end)
@@ -85,7 +124,7 @@ class Links(Generic[Message, Input]):
 
     def dial(self, sid: int) -> None:
         """Open a link to a server."""
-        end = self._new_end(sid, inbound=False)
+        end = self._new_end(sid, self._greeter.dialling(sid), inbound=False)
         self._process.schedule.after(self._process.network.delay(self._process.sid, sid), self._knock, end)
 
     def _knock(self, end: LinkEnd) -> None:
@@ -102,40 +141,19 @@ class Links(Generic[Message, Input]):
 
     def knocked(self, dialled: LinkEnd, sid: int) -> None:
         """A server has dialled this process."""
-        end = self._new_end(sid, inbound=True)
+        end = self._new_end(sid, self._greeter.listening(), inbound=True)
         end.other, dialled.other = dialled, end
         network = self._process.network
         end.out = Wire(network, (self._process.sid, sid), dialled.owner.receiver(dialled))
         dialled.out = Wire(network, (sid, self._process.sid), self.receiver(end))
-        dialled.out.send(_HELLO, FRAME_BYTES)
+        assert isinstance(dialled.handshake, Dialling)
+        dialled.owner._say(dialled, dialled.handshake.hello())
 
-    def hear_stranger(self, data: bytes, greeted: Callable[[bytes], object], patience_us: int) -> None:
-        """Somebody connects, says this, waits and hangs up. `greeted` tells from the first frame which server it is, if
-        any, or raises `MessageError`; what cannot be a message ends the connection."""
-        self._process.trace.carried(NOBODY, data)
-        frames = FrameReader(GREETING_BYTES_MAX)
-        try:
-            payload = frames.feed_one(data)
-            sid = None if payload is None else greeted(payload)
-        except (FrameError, MessageError):
-            return
-        if not isinstance(sid, int):
-            return
-        end = self._new_end(sid, inbound=True)
-        end.out = Wire(self._process.network, (self._process.sid, NOBODY), lambda _: None)
-        end.up = True
-        self._tell(self._dialect.up(end.number, sid, True))
-        frames.frame_bytes_max = self._dialect.frame_bytes_max
-        try:
-            payloads = frames.feed(b"")
-        except FrameError as error:
-            payloads, patience_us = error.frames, 0
-        try:
-            for payload in payloads:
-                self._tell(self._dialect.received(end.number, self._dialect.decode(payload)))
-        except MessageError:
-            patience_us = 0
-        self._process.schedule.after(patience_us, self.lose, end)
+    def _say(self, end: LinkEnd, payload: bytes) -> None:
+        assert end.out is not None
+        self._process.trace.carried(self._process.sid, payload)
+        self._greeter.overhear(payload)
+        end.out.send(_Part(payload), FRAME_BYTES)
 
     def _check_greeting(self, end: LinkEnd) -> None:
         if not end.up and not end.gone:
@@ -151,18 +169,29 @@ class Links(Generic[Message, Input]):
                 return
             if item is _END:
                 self.lose(end)
-            elif item is _HELLO:
-                self._greeted(end)
+            elif isinstance(item, _Part):
+                self._shake(end, item.payload)
             else:
-                self._tell(self._dialect.received(end.number, self._dialect.decode(item)))
+                dialect = self._dialect
+                assert end.is_admitted or not end.inbound or len(item) <= dialect.joining_bytes_max, len(item)
+                self._tell(dialect.received(end.number, dialect.decode(item)))
 
         return receive
 
-    def _greeted(self, end: LinkEnd) -> None:
+    def _shake(self, end: LinkEnd, payload: bytes) -> None:
+        """One step of the handshake."""
+        handshake = end.handshake
+        agreed: Agreed
+        if isinstance(handshake, Dialling):
+            proof, agreed = handshake.welcomed(payload)
+            self._say(end, proof)
+        elif not handshake.has_welcomed:
+            self._say(end, handshake.welcome(payload))
+            return
+        else:
+            agreed = handshake.proven(payload)
+        assert agreed.sid == end.sid
         end.up = True
-        if end.inbound:
-            assert end.out is not None
-            end.out.send(_HELLO, FRAME_BYTES)
         self._tell(self._dialect.up(end.number, end.sid, end.inbound))
 
     def receive(self, inputs: list[Any]) -> None:
@@ -177,7 +206,7 @@ class Links(Generic[Message, Input]):
         process = self._process
         process.called()
         data = self._dialect.encode(message)
-        urgent = type(message) in self._dialect.urgent
+        urgent, admits = type(message) in self._dialect.urgent, type(message) in self._dialect.admitting
         process.trace.carried(process.sid, data)
         for number in links:
             end = self.ends.get(number)
@@ -185,6 +214,7 @@ class Links(Generic[Message, Input]):
                 continue
             assert end.out is not None
             end.out.push(data, len(data), urgent=urgent)
+            end.is_admitted = end.is_admitted or admits
             self._unflushed[end] = None
             if process.trace.sink is not None:
                 process.show(f"-> {end.sid} {process.trace.describe(message)}")

@@ -98,6 +98,9 @@ class Machine:
     def wall_ms(self) -> int:
         return (self._monotonic_us + self._schedule.now * self._ppm // MILLION) // MS + self.wall_offset_ms
 
+    def processor_ns(self) -> int:
+        return 0
+
     def time_of(self, now_ms: int) -> int:
         """The virtual time at which its monotonic clock shows this."""
         own_us = now_ms * MS - self._monotonic_us

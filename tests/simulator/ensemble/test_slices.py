@@ -1,0 +1,33 @@
+"""Whole runs in which everything that can be cut into slices is cut as small as can be."""
+
+from collections import Counter
+
+import pytest
+
+from zab.cli.servers.simulate import attempt
+from zab.member.processor import Processor
+
+SEEDS = 60
+
+
+def test_runs_are_good_whatever_the_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of one part, one watcher: so members stand between two states all the time."""
+    for place in ("datatree.slices", "datatree.prepare", "zab.member.writes"):
+        monkeypatch.setattr(f"{place}.PARTS", 1)
+    monkeypatch.setattr("zab.member.processor.RECORD_BYTES", 0)
+    for place in ("datatree.watches.SLICE", "zab.member.processor.TOLD"):
+        monkeypatch.setattr(place, 1)
+    for name in ("NAMES", "PATHS"):
+        monkeypatch.setattr(f"zab.member.reads.{name}", 1)
+    counts: Counter[str] = Counter()
+    deliver = Processor.deliver
+
+    def counting(processor: Processor, batch: object) -> object:
+        for _ in deliver(processor, batch):  # type: ignore[arg-type]
+            counts["slices"] += 1
+            yield
+
+    monkeypatch.setattr(Processor, "deliver", counting)
+    failed = {seed: failure for seed in range(SEEDS) if (failure := attempt(seed).failure) is not None}
+    assert not failed
+    assert counts["slices"] > 50 * SEEDS
