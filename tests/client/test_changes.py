@@ -116,7 +116,7 @@ async def test_changes_come_page_by_page_each_from_the_place_of_the_one_before(
         assert changes.place == Place(SINCE + 9, WHOLE, LINEAGE.hex())
         assert zk.last_zxid == SINCE + 9
     assert [xid for xid, _ in log] == [-16, -17, -18]
-    places = [(body.zxid, body.part, body.lineage) for _, body in log]
+    places = [(body.zxid, body.part, body.history_id) for _, body in log]
     assert places == [(SINCE, WHOLE, b""), (SINCE + 2, 3, LINEAGE), (SINCE + 7, WHOLE, LINEAGE)]
     assert {(body.prefix, body.bytes_max, body.wait_ms) for _, body in log} == {(b"/app", 5000, 700)}
 
@@ -210,7 +210,7 @@ async def test_a_lost_connection_is_followed_by_the_next_server_from_the_same_pl
     assert told == ["/1", "/2", "/3", "/4"]
     assert len({host for host, _ in log}) == 2
     assert [body.zxid - SINCE for _, (_, body) in log][:7] == [0, 1, 1, 2, 2, 3, 3]
-    assert [body.lineage for _, (_, body) in log] == [b""] + [LINEAGE] * (len(log) - 1)
+    assert [body.history_id for _, (_, body) in log] == [b""] + [LINEAGE] * (len(log) - 1)
 
 
 async def test_no_server_for_a_long_time_is_waited_for(autojump_clock: MockClock, nursery: trio.Nursery) -> None:
@@ -285,7 +285,7 @@ async def test_another_history_is_an_error(autojump_clock: MockClock, nursery: t
     async with client(ScriptedServers(nursery, serving(other, log=log))) as zk:
         with pytest.raises(ChangesLostError, match="does not have it"):
             await zk.changes(Place(SINCE, 2, "ab" * 16)).receive()
-    assert [(body.zxid, body.part, body.lineage) for _, body in log] == [(SINCE, 2, b"\xab" * 16)]
+    assert [(body.zxid, body.part, body.history_id) for _, body in log] == [(SINCE, 2, b"\xab" * 16)]
 
 
 @pytest.mark.parametrize(

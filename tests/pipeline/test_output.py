@@ -90,6 +90,19 @@ def test_csv_file_begins_with_the_names(frame: DataFrame, tmp_path: Path) -> Non
 
 
 @pytest.mark.spark
+def test_text_of_a_csv_file_is_no_formula(spark: SparkSession, tmp_path: Path) -> None:
+    """A program of tables would run what some client wrote."""
+    texts = ["=1+2", "+1", "-1", "@x", "\tx", "/plain", "a=b", "", None]
+    rows = [(number, text, [text]) for number, text in enumerate(texts, -1)]
+    write(spark.createDataFrame(rows, "number long, path string, paths array<string>"), str(tmp_path / "x.csv"))
+    with (tmp_path / "x.csv").open(newline="") as file:
+        _, *found = csv.reader(file)
+    assert [row[0] for row in found][:2] == ["-1", "0"], "a number is one"
+    assert [row[1] for row in found] == ["'=1+2", "'+1", "'-1", "'@x", "'\tx", "/plain", "a=b", "", ""]
+    assert found[0][2] == '["=1+2"]'
+
+
+@pytest.mark.spark
 @pytest.mark.parametrize("ending", ["parquet", "json", "csv"])
 def test_order_and_count_of_many_parts(spark: SparkSession, tmp_path: Path, ending: str) -> None:
     """One file out of several tasks, some of them without rows, in the order of the frame."""

@@ -87,6 +87,7 @@ COMMANDS: Final = {
     "ensemble": Command(
         "servers.server:ensemble_command", "Run a local ensemble, one process per member, until SIGINT or SIGTERM."
     ),
+    "secret": Command("servers.secret:secret_command", "Make the secret by which members prove who they are."),
     "snapshot": Command("files.inspect:snapshot_command", "Print what is in a snapshot, native or ZooKeeper's."),
     "log": Command("files.inspect:log_command", "Print the transactions of a log, native or ZooKeeper's."),
     "restore": Command(

@@ -122,13 +122,17 @@ def write_members(
 
 @contextlib.contextmanager
 def asides(targets: list[Target], output: Format) -> Iterator[None]:
-    """A place to write to in each directory. Removed at the end, with directories that were made and stayed empty."""
+    """A place to write to in each directory. Removed at the end, with directories that were made and stayed empty.
+
+    Meanwhile what is made is for its owner alone."""
+    umask = os.umask(0o077)
     made = [directory for target in targets for directory in _missing(target.directory)]
     try:
         for target in targets:
             (target.aside / output.directory).mkdir(parents=True)
         yield
     finally:
+        os.umask(umask)
         for target in targets:
             shutil.rmtree(target.aside, ignore_errors=True)
         for directory in sorted(made, reverse=True):

@@ -14,6 +14,7 @@ import time
 from collections.abc import Mapping
 from typing import Any, Final
 
+from zab.cli.terminal import UNSEEN, in_line
 from zab.client import Acl, EventType, Stat, State, WatchEvent
 
 __all__ = ["acl_text", "event_block", "event_line", "json_data", "json_event", "json_line", "stat_text"]
@@ -38,7 +39,7 @@ _EVENTS: Final = {
     EventType.PERSISTENT_WATCH_REMOVED: "PersistentWatchRemoved",
 }
 # Those that JSON does not escape by itself.
-_CONTROL: Final = {code: f"\\u{code:04x}" for code in range(0x7F, 0xA0)}
+_CONTROL: Final = {code: f"\\u{code:04x}" for code in (*range(0x7F, 0xA0), *UNSEEN)}
 
 
 def stat_text(stat: Stat) -> str:
@@ -64,7 +65,7 @@ def _date(time_ms: int) -> str:
 
 
 def acl_text(acl: tuple[Acl, ...]) -> str:
-    return "\n".join(f"'{entry.scheme},'{entry.id}\n: {entry.permissions.letters}" for entry in acl)
+    return "\n".join(f"'{in_line(entry.scheme)},'{in_line(entry.id)}\n: {entry.permissions.letters}" for entry in acl)
 
 
 def event_block(event: WatchEvent) -> str:

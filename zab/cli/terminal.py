@@ -1,19 +1,16 @@
 """Text for people: safe for a terminal, and with its numbers in words.
 
 What a server or a file holds is anybody's, and may be anything. Elsewhere than on a terminal it is printed as it is.
+
+Not here: how it is made visible (`zab.wire.visible`).
 """
 
 import sys
-from typing import Final, TextIO
+from typing import TextIO
 
-__all__ = ["count_of", "is_text", "on_terminal", "say", "say_data"]
+from zab.wire.visible import UNSEEN, in_line, on_terminal
 
-_CONTROL: Final = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if code not in (0x09, 0x0A)}
-
-
-def on_terminal(text: str) -> str:
-    """`text` with its control characters, tabs and line ends apart, made visible: data must not command a terminal."""
-    return text.translate(_CONTROL)
+__all__ = ["UNSEEN", "count_of", "in_line", "is_text", "on_terminal", "say", "say_data"]
 
 
 def is_text(data: bytes) -> bool:

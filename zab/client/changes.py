@@ -61,9 +61,9 @@ class Changes:
         self._operations = operations
         self._prefix = prefix
         self._place: tuple[int, int] | None = None
-        self._lineage = b""
+        self._history_id = b""
         if isinstance(since, Place):
-            self._place, self._lineage = (since.zxid, since.part), _lineage(since)
+            self._place, self._history_id = (since.zxid, since.part), _history_id(since)
         elif since is not None:
             self._place = since, WHOLE
         if self._place is not None and not 0 <= self._place[0] < 1 << 63:
@@ -81,7 +81,7 @@ class Changes:
     @property
     def place(self) -> Place | None:
         """After the last change given out. None until it is known where a `since` of None begins."""
-        return None if self._place is None else Place(*self._place, self._lineage.hex())
+        return None if self._place is None else Place(*self._place, self._history_id.hex())
 
     async def receive(self) -> Change:
         """The next change; waits for it."""
@@ -124,7 +124,7 @@ class Changes:
             return
         if page.status is not PageStatus.GIVEN:
             raise _lost(self._place[0], page)
-        self._lineage = page.lineage
+        self._history_id = page.history_id
         self._page.extend(map(self._change, page.rows))
         self._page_end = page.zxid, page.part
         if not self._page:
@@ -150,7 +150,7 @@ class Changes:
     def _request(self, place: tuple[int, int]) -> ClientRequest[Any]:
         settings = self._runtime.settings
         bytes_max, wait_ms = settings.changes_bytes_max, settings.changes_wait_ms
-        return self._operations.changes(place, self._lineage, self._prefix, bytes_max, wait_ms).request()
+        return self._operations.changes(place, self._history_id, self._prefix, bytes_max, wait_ms).request()
 
     def _change(self, row: tuple[int, int, int, int, int, bytes, bytes | None, int, int]) -> Change:
         zxid, part, time, session, kind, path, data, version, owner = row
@@ -158,11 +158,11 @@ class Changes:
         return Change(zxid, part, time, session, ChangeKind(kind), outer, data, version, owner)
 
 
-def _lineage(place: Place) -> bytes:
+def _history_id(place: Place) -> bytes:
     try:
-        return bytes.fromhex(place.lineage)
+        return bytes.fromhex(place.history_id)
     except ValueError:
-        raise BadArgumentsError(detail=f"{place.lineage!r} is no lineage") from None
+        raise BadArgumentsError(detail=f"{place.history_id!r} is no id of a history") from None
 
 
 def _lost(since: int, page: ChangePage) -> ChangesLostError:

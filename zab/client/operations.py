@@ -222,10 +222,10 @@ class Operations:
         return Operation(OpCode.WHO_AM_I, NoBody(), _identities)
 
     def changes(
-        self, place: tuple[int, int], lineage: bytes, prefix: str, bytes_max: int, wait_ms: int
+        self, place: tuple[int, int], history_id: bytes, prefix: str, bytes_max: int, wait_ms: int
     ) -> Operation[ChangePage]:
         """Only alone: its answer comes when there is something to tell."""
-        body = GetChanges(*place, lineage, self._inner(prefix), bytes_max, wait_ms)
+        body = GetChanges(*place, history_id, self._inner(prefix), bytes_max, wait_ms)
         return Operation(OpCode.GET_CHANGES, body, _as_it_is, prefix)
 
     # Several in one request.

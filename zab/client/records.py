@@ -219,11 +219,11 @@ class Change(NamedTuple):
 
 
 class Place(NamedTuple):
-    """A place in the order of all changes: after `part` of the transaction `zxid`, in the history `lineage` (hex)."""
+    """A place in the order of all changes: after `part` of the transaction `zxid`, in the history of this id (hex)."""
 
     zxid: int
     part: int
-    lineage: str
+    history_id: str
 
 
 class WatchMode(IntEnum):

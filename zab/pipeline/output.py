@@ -41,6 +41,8 @@ FORMATS: Final = ("parquet", "json", "csv")
 
 _OBJECT_STORES: Final = frozenset({"s3", "gcs", "abfs"})
 _DONE: Final = "_SUCCESS"
+_FORMULA: Final = r"^[=+\-@\t\r]"
+"""What a text that is a formula begins with. In CSV a quotation mark stands before it."""
 _PART: Final = re.compile(r"part-\d{5,}\.(parquet|json|csv)")
 _ISO: Final = "yyyy-MM-dd'T'HH:mm:ss.SSS'Z'"
 _LINE: Final = "line"
@@ -238,6 +240,9 @@ def _texts(frame: "DataFrame") -> "DataFrame":
             column = F.base64(column)
         elif isinstance(field.dataType, T.ArrayType | T.MapType | T.StructType):
             column = F.to_json(column)
+        if not isinstance(field.dataType, T.NumericType | T.BooleanType):
+            # A program of tables would take the text for a formula, and what a client wrote would be executed.
+            column = F.when(column.rlike(_FORMULA), F.concat(F.lit("'"), column)).otherwise(column)
         return column.alias(field.name)
 
     return frame.select(*map(text, frame.schema.fields))

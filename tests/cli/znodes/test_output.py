@@ -79,7 +79,7 @@ def test_a_file_gets_the_bytes(hosts: str, znode: str, tmp_path: Path, data: byt
 def test_a_terminal_gets_no_control_characters(hosts: str, znode: str, data: bytes) -> None:
     code, screen = at_terminal("-s", hosts, "get", znode)
     assert code == 0
-    assert screen == b"\\x1b]0;owned\\x07\\x9b1m\\x0d\\x7f \xc3\xa9\ttab\r\nline\r\n"
+    assert screen == b"\\x1b]0;owned\\x07\\x9b1m\\r\\x7f \xc3\xa9\ttab\r\nline\r\n"
     for words in (["get", "--json"], ["changes", "--since", "0", "-n", "1", "--prefix"]):
         code, screen = at_terminal("-s", hosts, *words, znode)
         assert code == 0

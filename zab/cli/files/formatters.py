@@ -11,7 +11,8 @@ The text is that of ZooKeeper's own TxnLogToolkit (LogFormatter) and SnapshotFor
       …
 
 Where the two differ, on purpose: the parts of a multi are printed with their fields, as their own transactions are,
-where ZooKeeper's prints their bytes. Data is shown as UTF-8, undecodable bytes as U+FFFD, the way Java decodes.
+where ZooKeeper's prints their bytes; and control characters and line ends in paths and data are made visible, so that
+nobody's data is taken for a line of the log. Data is shown as UTF-8, undecodable bytes as U+FFFD, the way Java decodes.
 
 JSON has one object per line for a transaction; data and nothing else is base64. Deliberately not here: reading files,
 and writing to the terminal (`zab.cli.files.inspect`).
@@ -30,6 +31,7 @@ from datatree.opcodes import TYPES, Effect, OpCode, types_with
 from datatree.record import AclList, Txn
 from datatree.znode import TTL_MS_MAX
 from datatree.zookeeper.snapshot import SnapshotZnode
+from zab.cli.terminal import in_line
 
 __all__ = [
     "java_text",
@@ -107,7 +109,8 @@ def txn_name(kind: int) -> str:
 
 
 def txn_line(txn: Txn) -> str:
-    """One transaction without line end; the ACL list and the data may have line ends of their own."""
+    """One transaction without line end. The list of permissions of a create has line ends, as ZooKeeper prints it; what
+    a client made up has none."""
     fields = _txn_fields(txn.type, txn.number, txn.path, txn.data, txn.rest)
     return (
         f"{short_date(txn.time)} session 0x{_hex(txn.session)} cxid 0x{_hex(txn.cxid)} zxid 0x{_hex(txn.zxid)} "
@@ -121,9 +124,9 @@ def _txn_fields(kind: int, number: int, path: bytes, data: bytes | None, rest: A
     if kind in _CREATES:
         return _create_fields(kind, number, path, data, rest)
     if kind in _SETS:
-        return f"{java_text(path)},{java_text(data or b'')},{number}"
+        return f"{_text(path)},{_text(data or b'')},{number}"
     if kind == OpCode.CHECK:
-        return f"{java_text(path)},{number}"
+        return f"{_text(path)},{number}"
     if kind in _DELETES:
         return _jute_text(path)
     if kind in _SET_ACLS:
@@ -138,7 +141,7 @@ def _txn_fields(kind: int, number: int, path: bytes, data: bytes | None, rest: A
 def _create_fields(kind: int, number: int, path: bytes, data: bytes | None, rest: Any) -> str:
     acl, owner = rest
     entries = ", ".join(f"{perms},{_id_text(scheme, name)}\n" for perms, scheme, name in explicit(acl))
-    fields = [java_text(path), java_text(data or b""), f"[{entries}]"]
+    fields = [_text(path), _text(data or b""), f"[{entries}]"]
     if kind in _EPHEMERAL_CREATES:
         fields.append("true" if owner else "false")
     fields.append(str(number))
@@ -147,8 +150,12 @@ def _create_fields(kind: int, number: int, path: bytes, data: bytes | None, rest
     return ",".join(fields)
 
 
+def _text(data: bytes) -> str:
+    return in_line(java_text(data))
+
+
 def _jute_text(text: bytes) -> str:
-    return "'" + java_text(text).translate(_JUTE_ESCAPES)
+    return "'" + in_line(java_text(text).translate(_JUTE_ESCAPES))
 
 
 def _id_text(scheme: bytes, name: bytes) -> str:

@@ -14,6 +14,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from zab.cli.terminal import in_line
+
 __all__ = ["cell", "fit", "print_rows"]
 
 _ENSEMBLE: Final = "ensemble"
@@ -23,12 +25,6 @@ _CELL_CHARS_MIN: Final = 12
 _GAP_CHARS: Final = 2
 _LISTED_MAX: Final = 20
 _WHOLE_FROM: Final = 1000
-_ESCAPED: Final = {
-    **{code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))},
-    9: "\\t",
-    10: "\\n",
-    13: "\\r",
-}
 
 
 def print_rows(rows: list[dict[str, Any]], names: list[str], console: Console | None = None) -> list[str]:
@@ -98,7 +94,7 @@ def cell(name: str, value: Any, *, cut: bool = True) -> str:
         return value.astimezone(datetime.UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
     if isinstance(value, bytes | bytearray):
         value = bytes(value[: 4 * _CELL_CHARS_MAX] if cut else value).decode("utf-8", "backslashreplace")
-    return _shortened(str(value).translate(_ESCAPED), cut)
+    return _shortened(in_line(str(value)), cut)
 
 
 def _is_hexadecimal(name: str) -> bool:

@@ -1,5 +1,6 @@
 """A local ensemble: one process per member on the loopback interface, its files below one directory.
 
+    DIR/secret                      by which the members know each other; made at the first start
     DIR/N/myid, DIR/N/zoo.cfg       written at every start
     DIR/N/version-1/…               the data, which stays
     DIR/N/server.log                the journal of the member, appended to
@@ -31,6 +32,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from zab.server.failure import BIND_ERROR, DATA_DIRECTORY_ERROR, UNEXPECTED_ERROR
+from zab.server.secret_file import make_secret_file
 
 if TYPE_CHECKING:
     import trio
@@ -124,10 +126,11 @@ class LocalEnsemble:
             raise EnsembleError(USAGE_ERROR, reason)
         self._refuse_taken(range(client_port, client_port + size))
         taken = set(range(client_port, client_port + size))
+        self._directory = directory.absolute()
         self.members = [
             LocalMember(
                 number,
-                directory.absolute() / str(number),
+                self._directory / str(number),
                 client_port + number - 1,
                 _free_port(client_port + QUORUM_OFFSET + number - 1, taken),
                 _free_port(client_port + ELECTION_OFFSET + number - 1, taken),
@@ -140,6 +143,10 @@ class LocalEnsemble:
         """The connection string."""
         return ",".join(f"{HOST}:{member.client_port}" for member in self.members)
 
+    @property
+    def _secret_path(self) -> Path:
+        return self._directory / "secret"
+
     def _refuse_taken(self, ports: range) -> None:
         for port in ports:
             if not _is_free(port):
@@ -150,11 +157,14 @@ class LocalEnsemble:
     def start(self) -> None:
         """Write the files and start all processes. Raises EnsembleError."""
         try:
+            self._directory.mkdir(parents=True, exist_ok=True)
+            with contextlib.suppress(FileExistsError):
+                make_secret_file(str(self._secret_path))
             for member in self.members:
                 self._write_files(member)
         except OSError as error:
             raise EnsembleError(
-                DATA_DIRECTORY_ERROR, f"cannot write below {member.directory.parent}: {error.strerror}"
+                DATA_DIRECTORY_ERROR, f"cannot write below {self._directory}: {error.strerror}"
             ) from error
         for member in self.members:
             member.start()
@@ -174,6 +184,7 @@ class LocalEnsemble:
             "maxClientCnxns=0",
             "preAllocSize=16384",
             "4lw.commands.whitelist=*",
+            f"quorum.secretFile={_property(str(self._secret_path))}",
         ]
         for other in self.members:
             lines.append(f"server.{other.server_id}={HOST}:{other.quorum_port}:{other.election_port}")
@@ -191,7 +202,7 @@ class LocalEnsemble:
                 await nursery.start(self._stop_on_signal, nursery.cancel_scope)
                 failed = await self._wait_until_serving()
                 if failed is None:
-                    say(f"serving at {self.hosts} (data in {self.members[0].directory.parent}, stop with Ctrl-C)")
+                    say(f"serving at {self.hosts} (data in {self._directory}, stop with Ctrl-C)")
                     await self._wait_for_ends(say)
                     code = UNEXPECTED_ERROR
                 else:

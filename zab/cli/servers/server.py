@@ -9,6 +9,7 @@ this process imports trio.
 Not here: what a server does (`zab.server`), the processes of an ensemble (`zab.cli.servers.local_ensemble`).
 """
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -44,6 +45,7 @@ def ensemble_command(
     """Prints the connection string when it serves. Each member's zoo.cfg is written at every start, its journal is
     DIR/N/server.log.
     """
+    os.umask(0o077)
     try:
         ensemble = LocalEnsemble(size, data, client_port)
         ensemble.start()

@@ -3,7 +3,7 @@
 import typer
 
 from zab.cli.rendering import json_line, stat_text
-from zab.cli.terminal import say, say_data
+from zab.cli.terminal import in_line, say, say_data
 from zab.cli.znodes.caller import Caller, perform
 from zab.cli.znodes.options import JsonOption, PathArgument, StatOption, WatchOption
 from zab.client import Client
@@ -26,7 +26,7 @@ def whoami_command(context: typer.Context, json: JsonOption = False) -> None:
             return
         say("Auth scheme: User")
         for identity in identities:
-            say(f"{identity.scheme}: {identity.user}")
+            say(f"{in_line(identity.scheme)}: {in_line(identity.user)}")
 
     perform(context, work)
 

@@ -37,6 +37,7 @@ from datatree.digest import DIGEST_VERSION, MASK, part, session_part
 from datatree.log.batch import imported
 from datatree.log.disk import Disk
 from datatree.log.epochs import MemberRecord, save_epochs, save_member
+from datatree.log.session_keys import save_session_keys
 from datatree.log.zxid import Zxid
 from datatree.paths import CONFIG, QUOTA, ROOT, ZOOKEEPER, parent
 from datatree.quota import is_stats
@@ -210,8 +211,10 @@ def write_native(disk: Disk, state: State, lineage: bytes) -> Written:
 def found_native(disk: Disk, lineage: bytes, server_id: int, epoch: int) -> None:
     """Make the directory that of a member which holds all of the history that its snapshot begins.
 
-    Epochs up to `epoch` are over: its next leader begins the one after. The member's record comes last."""
+    Epochs up to `epoch` are over: its next leader begins the one after. No session of the state can be taken up. The
+    member's record comes last."""
     save_epochs(disk, epoch, epoch)
+    save_session_keys(disk, lineage, [])
     save_member(disk, MemberRecord(lineage, server_id))
 
 

@@ -1,0 +1,40 @@
+"""`zab secret FILE`: the file by which the members of an ensemble prove who they are (`quorum.secretFile`).
+
+    zab secret FILE             make it, with one secret
+    zab secret --add FILE       one more secret beside those there are
+    zab secret --newest FILE    leave the newest alone
+
+A secret is changed in two steps, without a member stopping: first every member gets the file with the new one added,
+then the file with the newest alone. Between the two steps every member has both, and any two have one in common.
+
+Exit codes: 0; 1 it cannot be done, and the reason; 2 wrong usage.
+"""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from zab.cli.exits import fail
+from zab.server.secret_file import SecretFileError, add_secret, keep_newest, make_secret_file
+
+__all__ = ["secret_command"]
+
+
+def secret_command(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Copy it to every member.", show_default=False)],
+    add: Annotated[bool, typer.Option("--add", help="Add a secret to the file.")] = False,
+    newest: Annotated[bool, typer.Option("--newest", help="Remove all secrets but the newest.")] = False,
+) -> None:
+    """FILE is what `quorum.secretFile` names in the zoo.cfg of every member. Nobody but its owner may read it. A
+    running server notices that it has changed.
+    """
+    if add and newest:
+        raise typer.BadParameter("only one of them at a time", param_hint="--add, --newest")
+    change = add_secret if add else keep_newest if newest else make_secret_file
+    try:
+        change(str(file))
+    except FileExistsError:
+        fail(f"{file} exists already: `zab secret --add {file}` adds a secret to it", 1)
+    except (SecretFileError, OSError) as error:
+        fail(str(error), 1)
