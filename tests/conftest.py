@@ -79,6 +79,27 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         write_groups(session.items, Path(session.config.workerinput["groups"]))
 
 
+# --------------------------------------------------------------------------------------------------------- what is told
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """How long innocent clients waited at most while others attacked (`tests/hostile`): told, and no reason to fail."""
+    found = [
+        (values, report.nodeid)
+        for reports in terminalreporter.stats.values()
+        for report in reports
+        for name, values in getattr(report, "user_properties", ())
+        if name == "hostile"
+    ]
+    if found:
+        (waited_ms, _), worst = max(found)
+        turn_ms = max(turn_ms for (_, turn_ms), _ in found)
+        terminalreporter.write_line(
+            f"under attack, innocent clients waited {waited_ms:.0f} ms at most, in {worst}; the longest turn took"
+            f" {turn_ms:.0f} ms of the processor"
+        )
+
+
 # ------------------------------------------------------------------------------------------------------------ processes
 
 MAY_START_PROCESSES = ("process", "java", "spark", "cluster")

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import attrs
 
-from tests.mutants.mutant import SIMULATED, Mutant
+from tests.mutants.mutant import SIMULATED, Mutant, MutantError
 
 ROOT = Path(__file__).parents[2]
 COPIED = ("zab", "datatree", "session", "tests", "bench", "docs", "pyproject.toml", "Makefile", "README.md")
@@ -72,7 +72,10 @@ class Workbench:
 
     def verdict(self, mutant: Mutant) -> tuple[Verdict, str]:
         """Make the mutant and run its killer; with what that printed."""
-        outcome = self.run(mutant, command_of(mutant.killer))
+        try:
+            outcome = self.run(mutant, command_of(mutant.killer))
+        except MutantError as error:
+            return Verdict.NOT_RUN, str(error)
         failures = _SIMULATED_FAILURES if mutant.killer.startswith(SIMULATED) else (FAILED,)
         if outcome.code == 0:
             return Verdict.SURVIVED, outcome.output

@@ -138,6 +138,15 @@ def test_a_killer_that_cannot_run_has_killed_nothing(new: str, killer: str, work
     assert workbench.verdict(changed(new, killer))[0] is Verdict.NOT_RUN
 
 
+def test_mutant_of_other_sources_has_not_run(workbench: Workbench) -> None:
+    """Its line is not there any more: that is no kill, and ends nobody else's run."""
+    mutant = changed("    pass\n", "test_it.py")
+    (workbench.directory / "it.py").write_text("def double(number):\n    return number + number\n")
+    verdict, output = workbench.verdict(mutant)
+    assert verdict is Verdict.NOT_RUN
+    assert "has this 0 times" in output
+
+
 @pytest.mark.slow
 def test_killers_that_fail_on_the_code_as_it_is_are_noticed(workbench: Workbench) -> None:
     (workbench.directory / "it.py").write_text("def double(number):\n    return number\n")
@@ -179,4 +188,4 @@ def test_the_page_shows_a_mutant_as_it_is_and_names_every_list() -> None:
     texts = {path.name: path.read_text(encoding="utf-8") for path in DIRECTORY.glob("*.txt")}
     (shown,) = re.findall(r"```\n(mutant .*?)```", PAGE, re.DOTALL)
     assert f"\n{shown}" in texts["protocol.txt"]
-    assert set(re.findall(r"`(\w+\.txt)`", PAGE)) == texts.keys()
+    assert set(re.findall(r"`([\w-]+\.txt)`", PAGE)) == texts.keys()

@@ -17,11 +17,12 @@ _PORTS = range(11_000, 32_000)
 
 
 def _own_ports() -> range:
-    """The part of this worker; all of them, where there is one process."""
+    """The part of this worker; all of them, where there is one process. One that takes the place of a worker that ended
+    has a number beyond their count, and begins elsewhere in one of their parts."""
     count = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     number = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
     size = len(_PORTS) // count
-    return _PORTS[number * size :][:size]
+    return _PORTS[number % count * size :][:size]
 
 
 def _round_of(ports: range) -> itertools.cycle[int]:

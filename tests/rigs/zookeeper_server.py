@@ -45,6 +45,8 @@ appender.file.layout.type = PatternLayout
 appender.file.layout.pattern = %d{ISO8601} %-5p %c{1} %m%n
 rootLogger.level = LEVEL
 rootLogger.appenderRef.file.ref = file
+logger.audit.name = org.apache.zookeeper.audit
+logger.audit.level = info
 """
 
 # Formatter output holds dates: one zone and one language, so that it can be compared.

@@ -1,0 +1,31 @@
+"""What docs/security.md shows is what happens: its commands are run, in order."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from zab.server.secret_file import read_secrets
+
+PAGE = (Path(__file__).parents[2] / "docs" / "security.md").read_text(encoding="utf-8")
+
+
+def test_the_commands_make_a_secret_and_change_it(tmp_path: Path) -> None:
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    seen = []
+    for command in re.findall(r"^\$ (.*)$", PAGE, re.M):
+        done = subprocess.run(
+            command,
+            shell=True,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            cwd=tmp_path,
+            env={**os.environ, "PATH": path},
+            check=False,
+        )
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", ""), command
+        seen.append(read_secrets(str(tmp_path / "secret")))
+    first, both, newest = seen
+    assert both == (*first, *newest)

@@ -1,0 +1,59 @@
+"""The ensembles that all attacks share: one of each kind, made anew only after an attack that got through."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.hostile.ensembles import KINDS, Target
+
+
+class Targets:
+    """One of each kind, once it is asked for."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._running: dict[str, tuple[contextlib.ExitStack, Target]] = {}
+        self._count = 0
+
+    def of(self, kind: str) -> Target:
+        if kind in self._running and self._running[kind][1].is_broken:
+            self._running.pop(kind)[0].close()
+        if kind not in self._running:
+            self._count += 1
+            directory = self._directory / str(self._count)
+            directory.mkdir()
+            stack = contextlib.ExitStack()
+            self._running[kind] = stack, stack.enter_context(KINDS[kind](directory))
+        return self._running[kind][1]
+
+    def close(self) -> None:
+        for stack, _ in self._running.values():
+            stack.close()
+
+
+@pytest.fixture(scope="session")
+def targets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Targets]:
+    found = Targets(tmp_path_factory.mktemp("hostile"))
+    try:
+        yield found
+    finally:
+        found.close()
+
+
+@pytest.fixture(scope="module")
+def together(targets: Targets) -> Targets:
+    """A worker of a parallel run gets all attacks of a module, for the sake of the ensembles."""
+    return targets
+
+
+@pytest.fixture(params=KINDS)
+def target(request: pytest.FixtureRequest, together: Targets) -> Iterator[Target]:
+    found = together.of(request.param)
+    count = len(found.longest)
+    yield found
+    if found.longest[count:]:
+        request.node.user_properties.append(("hostile", max(found.longest[count:])))

@@ -1,0 +1,249 @@
+"""The ensembles that are attacked, three members each, and what nobody may bring about in them.
+
+    by_command      `zab ensemble`, as the README starts it: it makes the secret
+    by_hand         a zoo.cfg written by hand, with a secret
+
+`Target.attacked()` is around an attack. Before it notes who leads in which epoch, and what each process has.
+Afterwards:
+
+    no process ended, nobody's role or epoch changed, no journal has a traceback
+    no innocent client lost its connection or its session (`innocent`); the longest wait of one is reported
+    no turn took more of the processor than `TURN_US_MAX`
+    descriptors and threads come back to what there was; memory never rose by more than the attack is allowed
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import attrs
+
+from tests.hostile.raw import word
+from tests.rigs.ports import free_ports_in_a_row
+from tests.rigs.processes import servers
+from zab.server.secret_file import make_secret_file
+
+TURN_US_MAX = 50_000
+"""Of processor time. A slice is 20 ms at most, and a turn may have a little of several; where others run on the same
+cores, the same work counts for up to twice as much. Work without bound takes hundreds."""
+MEMORY_MB_MAX = 96
+"""So much more than before an attack a member may have while it lasts, unless the attack says otherwise."""
+DESCRIPTORS_MORE_MAX = 2
+"""A log file that was rolled meanwhile, and the one that is made ready for after it."""
+THREADS_MORE_MAX = 6
+"""Worker threads that wait for more work: trio keeps them for a while."""
+SECONDS_MAX = 60.0
+
+
+@attrs.define
+class Attacked:
+    """One member."""
+
+    server_id: int
+    pid: int
+    client_port: int
+    quorum_port: int
+    election_port: int
+    journal: Path
+    secret: Path
+
+    def numbers(self) -> dict[str, str]:
+        """What `mntr` says."""
+        return dict(line.split("\t", 1) for line in word(self.client_port, "mntr").splitlines() if "\t" in line)
+
+    @property
+    def role(self) -> tuple[str, int]:
+        """Its role, and the epoch."""
+        said = word(self.client_port, "srvr")
+        mode, zxid = re.search(r"Mode: (\w+)", said), re.search(r"Zxid: (\w+)", said)
+        assert mode, said
+        assert zxid, said
+        return mode[1], int(zxid[1], 16) >> 32
+
+    @property
+    def descriptors(self) -> list[str]:
+        """What is open: sockets by the number that the system gives them."""
+        found = []
+        for path in Path(f"/proc/{self.pid}/fd").iterdir():
+            with contextlib.suppress(OSError):
+                found.append(os.readlink(path))
+        return found
+
+    def status(self, name: str) -> int:
+        """A number of /proc/PID/status."""
+        found = re.search(rf"^{name}:\s+(\d+)", Path(f"/proc/{self.pid}/status").read_text(), re.M)
+        assert found, name
+        return int(found[1])
+
+    def forget_peak(self) -> None:
+        """From here on VmHWM is the peak."""
+        Path(f"/proc/{self.pid}/clear_refs").write_text("5")
+
+
+@attrs.define
+class Target:
+    """An ensemble that can be attacked."""
+
+    members: list[Attacked]
+    innocents: subprocess.Popen[str]
+    longest: list[tuple[float, float]] = attrs.field(factory=list)
+    """Of each attack that was withstood: how long an innocent client waited at most, and a turn; milliseconds."""
+    is_broken: bool = False
+
+    @property
+    def leader(self) -> Attacked:
+        [leader] = [member for member in self.members if member.role[0] == "leader"]
+        return leader
+
+    @property
+    def follower(self) -> Attacked:
+        return next(member for member in self.members if member.role[0] == "follower")
+
+    def ask_innocents(self) -> dict[str, int]:
+        assert self.innocents.stdin
+        assert self.innocents.stdout
+        self.innocents.stdin.write("\n")
+        self.innocents.stdin.flush()
+        report: dict[str, int] = json.loads(self.innocents.stdout.readline())
+        return report
+
+    @contextlib.contextmanager
+    def attacked(self, memory_mb: int = MEMORY_MB_MAX) -> Iterator[None]:
+        """An attack happens inside; its sockets are closed when this is left."""
+        until(lambda: self.ask_innocents()["answered"] > 0, "innocent clients are served")
+        roles = [member.role for member in self.members]
+        before = [(len(member.descriptors), member.status("Threads")) for member in self.members]
+        journals = [member.journal.stat().st_size for member in self.members]
+        for member in self.members:
+            word(member.client_port, "srst")
+            member.forget_peak()
+        memory = [member.status("VmRSS") for member in self.members]
+        self.ask_innocents()
+        self.is_broken = True
+        yield
+        # Who was made to wait is answered in the end.
+        until(lambda: self.ask_innocents_and_add() > 0, "innocent clients are served")
+        found = self._sum
+        self._sum = {}
+        assert [member.role for member in self.members] == roles
+        for member, size in zip(self.members, journals, strict=True):
+            said = member.journal.read_text()[size:]
+            assert "Traceback" not in said, said
+        assert found["broken"] == 0, "no innocent client loses its connection"
+        assert found["expired"] == 0, "no innocent session expires"
+        turns_us = [int(member.numbers()["zk_max_turn_us"]) for member in self.members]
+        self.longest.append((found["longest_us"] / 1000, max(turns_us) / 1000))
+        assert max(turns_us) <= TURN_US_MAX, turns_us
+        for member, (descriptors, threads), rss in zip(self.members, before, memory, strict=True):
+            more_mb = (member.status("VmHWM") - rss) // 1024
+            assert more_mb <= memory_mb, f"member {member.server_id} took {more_mb} MB more"
+            most = descriptors + DESCRIPTORS_MORE_MAX
+            until(lambda m=member, most=most: len(m.descriptors) <= most, f"descriptors come back: {most}", member)
+            assert member.status("Threads") <= threads + THREADS_MORE_MAX
+        self.is_broken = False
+
+    _sum: dict[str, int] = attrs.field(factory=dict)
+
+    def ask_innocents_and_add(self) -> int:
+        """How many were answered since the last time. The sum is kept for the end of the attack."""
+        report = self.ask_innocents()
+        for name, value in report.items():
+            so_far = self._sum.get(name, 0)
+            self._sum[name] = max(so_far, value) if name == "longest_us" else so_far + value
+        return report["answered"]
+
+    def wait_for_innocents(self, count: int) -> None:
+        """Until so many requests of each were answered since the attack began."""
+
+        def are_answered() -> bool:
+            self.ask_innocents_and_add()
+            return self._sum["answered"] >= count
+
+        until(are_answered, "innocent clients are served")
+
+
+def until(is_so: Callable[[], object], what: str, member: Attacked | None = None) -> None:
+    deadline = time.monotonic() + SECONDS_MAX
+    while not is_so():
+        assert time.monotonic() < deadline, (what, member and member.descriptors)
+        time.sleep(0.02)
+
+
+@contextlib.contextmanager
+def innocents(timeout_ms: int, ports: list[int]) -> Iterator[subprocess.Popen[str]]:
+    command = [sys.executable, "-m", "tests.hostile.innocent", str(timeout_ms), *map(str, ports)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+@contextlib.contextmanager
+def by_hand(directory: Path) -> Iterator[Target]:
+    """Ticks of 200 ms, sessions of 2 s; the secret is required."""
+    secret = directory / "secret"
+    make_secret_file(str(secret))
+    with servers(directory, 3, f"quorum.secretFile={secret}", "snapCount=20000") as ensemble:
+        members = []
+        for member in ensemble.members:
+            assert member.process is not None
+            members.append(attacked_member(member.server_id, member.process.pid, member.directory, secret))
+        with innocents(2000, [member.client_port for member in members]) as process:
+            yield Target(members, process)
+
+
+@contextlib.contextmanager
+def by_command(directory: Path) -> Iterator[Target]:
+    """Ticks of 2 s, sessions of 4 s, which is the least there."""
+    port = free_ports_in_a_row(3, span=3)
+    command = [sys.executable, "-m", "zab.cli.main", "ensemble", "--data", str(directory), "--client-port", str(port)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as parent:
+        try:
+            assert parent.stdout is not None
+            line = parent.stdout.readline()
+            assert "serving at" in line, line
+            pids = _children(parent.pid)
+            members = [
+                attacked_member(number, pids[number], directory / str(number), directory / "secret")
+                for number in (1, 2, 3)
+            ]
+            with innocents(4000, [member.client_port for member in members]) as process:
+                yield Target(members, process)
+        finally:
+            parent.send_signal(signal.SIGTERM)
+            parent.wait(SECONDS_MAX)
+
+
+KINDS = {"by_command": by_command, "by_hand": by_hand}
+
+
+def attacked_member(server_id: int, pid: int, directory: Path, secret: Path) -> Attacked:
+    """The one with this directory."""
+    config = (directory / "zoo.cfg").read_text()
+    client = re.search(r"^clientPort=(\d+)", config, re.M)
+    own = re.search(rf"^server\.{server_id}=[^:]+:(\d+):(\d+)", config, re.M)
+    assert client
+    assert own
+    journal = directory / "server.log"
+    return Attacked(server_id, pid, int(client[1]), int(own[1]), int(own[2]), journal, secret)
+
+
+def _children(parent: int) -> dict[int, int]:
+    """Server id to process: the members that a process has started."""
+    found = {}
+    for path in Path("/proc").iterdir():
+        with contextlib.suppress(OSError, ValueError):
+            if int(re.search(r"^PPid:\s+(\d+)", (path / "status").read_text(), re.M)[1]) == parent:  # type: ignore[index]
+                config = (path / "cmdline").read_bytes().split(b"\0")[-2].decode()
+                found[int(Path(config).parent.name)] = int(path.name)
+    return found

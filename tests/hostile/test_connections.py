@@ -1,0 +1,185 @@
+"""Connections: slow ones, half ones, many, and ones that end in every stage, at each port."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+from random import Random
+
+import pytest
+
+from tests.hostile.ensembles import Attacked, Target, until
+from tests.hostile.raw import Client, Frames, clients, connect, is_closed_by_the_other, reset, say, text, word
+from zab.jute.handshake import ConnectRequest
+from zab.wire.frames import frame
+
+pytestmark = [pytest.mark.slow, pytest.mark.process]
+
+HELLO = frame(ConnectRequest(0, 40_000, 0, bytes(16)).encode())
+PORTS = ("client_port", "quorum_port", "election_port")
+ELSEWHERE = [f"127.0.0.{number}" for number in range(2, 12)]
+
+
+def port_of(member: Attacked, name: str) -> int:
+    port: int = getattr(member, name)
+    return port
+
+
+@pytest.mark.parametrize("name", PORTS)
+def test_many_that_say_nothing_or_little(target: Target, name: str) -> None:
+    """Anybody opens 300 connections from eleven addresses, and says nothing, half a length, half a frame, or a byte now
+    and then. At the members' ports there is room for 64 strangers, and one more takes the place of another; a client's
+    port holds them until they have been silent for ten seconds. Whoever speaks meanwhile is served."""
+    with target.attacked(), contextlib.ExitStack() as stack:
+        sockets = []
+        for number in range(300):
+            source = ("127.0.0.1", *ELSEWHERE)[number % 11]
+            sock = stack.enter_context(connect(port_of(target.leader, name), source=source))
+            sockets.append(sock)
+            if number % 4:
+                say(sock, (b"", b"\0", b"\0\0\0\x28" + b"x" * 20, b"\0\0\x0f\xff" + bytes(3000))[number % 4])
+        for sock in sockets[::4]:
+            say(sock, b"\0")
+        for member in target.members:
+            with contextlib.closing(Client(member.client_port)) as client:
+                assert client.get_data("/")[0] == 0
+
+
+@pytest.mark.parametrize("name", PORTS)
+@pytest.mark.parametrize(
+    "said",
+    [
+        struct.pack(">i", -1),
+        struct.pack(">i", -(1 << 31)),
+        struct.pack(">i", (1 << 31) - 1) + bytes(100),
+        struct.pack(">i", 1 << 30) + bytes(100_000),
+        frame(b""),
+        frame(b"") * 20_000,
+        b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"\x16\x03\x01\x02\x00" + bytes(200),
+        b"\xff" * 70_000,
+    ],
+    ids=["-1", "-2 GiB", "2 GiB", "1 GiB", "empty", "20,000 empty", "HTTP", "TLS", "ones"],
+)
+def test_frames_that_cannot_be(target: Target, name: str, said: bytes) -> None:
+    """Anybody announces frames that cannot be: the connection ends, and nothing is kept for what was announced."""
+    with target.attacked(memory_mb=24):
+        for member in target.members:
+            with connect(port_of(member, name)) as sock:
+                say(sock, said)
+                with contextlib.suppress(OSError):
+                    sock.shutdown(socket.SHUT_WR)
+                assert is_closed_by_the_other(sock)
+
+
+def test_lengths_that_cannot_be_within_a_session(target: Target) -> None:
+    """A client with a session announces frames that cannot be, and has unfinished ones."""
+    with target.attacked():
+        for length in (-1, -(1 << 31), (1 << 31) - 1, 1 << 20):
+            client = Client(target.follower.client_port)
+            say(client.sock, struct.pack(">i", length) + bytes(100))
+            assert is_closed_by_the_other(client.sock)
+            client.close()
+
+
+def test_half_a_megabyte_of_a_first_frame_on_each_of_many(target: Target) -> None:
+    """Anybody leaves a first frame of a megabyte unfinished on 200 connections. A handshake is short: a longer one ends
+    its connection at once, so that nothing is kept."""
+    with target.attacked(memory_mb=32), contextlib.ExitStack() as stack:
+        for _ in range(200):
+            sock = stack.enter_context(connect(target.leader.client_port))
+            say(sock, struct.pack(">i", 1_000_000) + bytes(500_000))
+            assert is_closed_by_the_other(sock)
+
+
+@pytest.mark.parametrize("name", PORTS)
+def test_resets_in_every_stage(target: Target, name: str) -> None:
+    """Anybody connects and closes with RST: at once, within a handshake, behind it, with answers unread."""
+    stages = [b"", b"\0\0", HELLO[:20], HELLO, HELLO + frame(struct.pack(">ii", 1, 8) + text(b"/") + b"\0"), b"mntr"]
+    with target.attacked():
+        for number in range(120):
+            sock = connect(port_of(target.members[number % 3], name))
+            say(sock, stages[number % len(stages)])
+            reset(sock)
+
+
+def test_garbage(target: Target) -> None:
+    """Anybody sends anything to any port."""
+    rng = Random(10)
+    with target.attacked():
+        for number in range(600):
+            member, name = target.members[number % 3], PORTS[number // 3 % 3]
+            with connect(port_of(member, name)) as sock:
+                choice = rng.randrange(4)
+                data = rng.randbytes(rng.randrange(1, 400))
+                if choice == 1:
+                    data = frame(data)
+                elif choice == 2:
+                    data = HELLO + frame(data) + data
+                elif choice == 3:
+                    data = HELLO + b"".join(
+                        frame(struct.pack(">ii", n, rng.randrange(-12, 110)) + data) for n in range(5)
+                    )
+                say(sock, data)
+                if rng.random() < 0.3:
+                    reset(sock)
+
+
+def test_reader_of_a_byte_at_a_time(target: Target) -> None:
+    """Clients ask for 40 megabytes each, and read a byte now and then. Beyond its limit a connection is not read from,
+    and all together are bounded (totalOutputLimitBytes); the documented most is 256 MiB, and these ask for less."""
+    with contextlib.closing(Client(target.leader.client_port)) as writer:
+        writer.create("/big", b"x" * 1_000_000)
+    with target.attacked(memory_mb=200), clients(target.leader.client_port, 6, receive_bytes=4096) as slow:
+        for client in slow:
+            client.sock.sendall(b"".join(client.request(4, text(b"/big") + b"\0") for _ in range(40)))
+        for _ in range(50):
+            for client in slow:
+                assert client.sock.recv(1)
+        with contextlib.closing(Client(target.leader.client_port)) as other:
+            assert other.get_data("/")[0] == 0
+
+
+def test_readers_of_nothing(target: Target) -> None:
+    """Twenty-five clients ask for 100 megabytes each, and read nothing: 350 MB once. Together they have at most
+    totalOutputLimitBytes (256 MiB); beyond that those with most are closed."""
+    with contextlib.closing(Client(target.leader.client_port)) as writer:
+        writer.create("/big", b"x" * 1_000_000)
+    with target.attacked(memory_mb=330), clients(target.leader.client_port, 25, receive_bytes=4096) as mute:
+        for client in mute:
+            say(client.sock, b"".join(client.request(4, text(b"/big") + b"\0") for _ in range(100)))
+        with contextlib.closing(Client(target.leader.client_port)) as other:
+            assert other.get_data("/")[0] == 0
+
+
+def test_connections_from_everywhere_with_sessions(target: Target) -> None:
+    """Clients from eleven addresses have 110 sessions and let them go without a word: the sessions end by
+    themselves."""
+    with target.attacked(), contextlib.ExitStack() as stack:
+        for number in range(110):
+            source = ("127.0.0.1", *ELSEWHERE)[number % 11]
+            client = Client(target.members[number % 3].client_port, source=source, timeout_ms=1)
+            stack.callback(client.close)
+    leader = target.leader
+    until(lambda: int(leader.numbers()["zk_global_sessions"]) < 60, "sessions end")
+
+
+def test_words_where_no_word_is(target: Target) -> None:
+    """Anybody sends four-letter words within a session, to the members' ports, and in pieces."""
+    with target.attacked():
+        client = Frames(connect(target.leader.client_port))
+        client.sock.sendall(HELLO)
+        client.get()
+        say(client.sock, b"mntrstatdump")
+        assert is_closed_by_the_other(client.sock)
+        client.close()
+        for name in PORTS[1:]:
+            with connect(port_of(target.leader, name)) as sock:
+                say(sock, b"dump")
+                assert is_closed_by_the_other(sock)
+        with connect(target.leader.client_port) as sock:
+            for letter in b"ruok":
+                sock.sendall(bytes([letter]))
+            assert sock.recv(100) == b"imok"
+        assert word(target.leader.client_port, "ruok") == "imok"

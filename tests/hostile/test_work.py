@@ -1,0 +1,216 @@
+"""Work without bound: little that is asked, and much that has to be done for it. It is refused, or done in slices."""
+
+from __future__ import annotations
+
+import contextlib
+import struct
+
+import pytest
+
+from datatree.requests import GetChanges, PathKind, SetWatches
+from tests.hostile.ensembles import Target
+from tests.hostile.raw import (
+    Client,
+    acl_body,
+    check_body,
+    clients,
+    create_body,
+    make_crowd,
+    multi_body,
+    networks,
+    text,
+    word,
+)
+
+pytestmark = [pytest.mark.slow, pytest.mark.process]
+
+INVALID_ACL, BAD_ARGUMENTS, NO_AUTH, MARSHALLING_ERROR = -114, -8, -102, -5
+DELETE_ANY = struct.pack(">i", -1)
+
+
+@pytest.fixture
+def attacker(target: Target):  # type: ignore[no-untyped-def]
+    """A client at the leader."""
+    client = Client(target.leader.client_port)
+    yield client
+    client.close()
+
+
+def test_list_of_permissions_of_a_megabyte(target: Target, attacker: Client) -> None:
+    """A client creates a znode whose list has 30,000 networks: a check of it takes most of a second. So long a list is
+    refused."""
+    with target.attacked():
+        body = text(b"/bomb") + text(b"") + acl_body(networks(30_000)) + bytes(4)
+        error, _ = attacker.call(1, body)
+        assert error in (INVALID_ACL, MARSHALLING_ERROR)
+        assert attacker.create("/bomb", acl=networks(257)) == INVALID_ACL
+        assert attacker.call(3, text(b"/bomb") + b"\0")[0] != 0
+
+
+def test_longest_list_checked_without_end(target: Target, attacker: Client) -> None:
+    """A client creates the longest list that may be, and has it checked thousands of times: by pipelined reads, and by
+    a multi of as many checks as fit. What a list grants to a connection is worked out once, and the rest takes
+    slices."""
+    with target.attacked():
+        listed = [*networks(255), (31, b"world", b"anyone")]
+        assert attacker.create("/list", acl=listed) == 0
+        assert attacker.create("/closed", acl=networks(256)) == 0
+        asked = [attacker.request(4, text(b"/closed") + b"\0") for _ in range(3000)]
+        attacker.sock.sendall(b"".join(asked))
+        for _ in asked:
+            assert attacker.reply()[0] == NO_AUTH
+        error, _ = attacker.call(14, multi_body([(13, check_body("/list"))] * 10_000))
+        assert error == 0
+        for path in (b"/list", b"/closed"):
+            attacker.call(2, text(path) + DELETE_ANY)
+
+
+def test_multi_of_too_many_parts(target: Target, attacker: Client) -> None:
+    """A client sends a multi of a megabyte of checks, or of creates: too many parts are refused and nothing is done."""
+    with target.attacked():
+        assert attacker.call(14, multi_body([(13, check_body("/"))] * 45_000))[0] == BAD_ARGUMENTS
+        creates = [(1, create_body(f"/m{number:05d}")) for number in range(15_000)]
+        assert attacker.call(14, multi_body(creates))[0] == BAD_ARGUMENTS
+        assert attacker.call(3, text(b"/m00000") + b"\0")[0] == -101
+
+
+def test_multi_of_as_many_parts_as_may_be(target: Target, attacker: Client) -> None:
+    """A client creates 10,000 znodes at once and deletes them at once, on a path of its own choice. It is prepared and
+    applied in slices, and those who read meanwhile wait no longer than that takes."""
+    with target.attacked():
+        creates = [(1, create_body(f"/n{number:05d}")) for number in range(10_000)]
+        assert attacker.call(14, multi_body(creates))[0] == 0
+        deletes = [(2, text(b"/n%05d" % number) + DELETE_ANY) for number in range(10_000)]
+        assert attacker.call(14, multi_body(deletes))[0] == 0
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        multi_body([(14, multi_body([(14, multi_body([(13, check_body("/"))]))]))]),
+        multi_body([(4, text(b"/") + b"\0"), (1, create_body("/x"))]),
+        multi_body([(-11, b"")]),
+        multi_body([(100, bytes(12))]),
+        b"\0\0\0\x0e\0\xff\xff\xff\xff" * 100_000,
+        multi_body([(1, create_body("/x"))])[:-9],
+        multi_body([(1, create_body("/x"))])[:-9] * 3000,
+    ],
+    ids=["nested", "reads and writes", "closeSession", "auth", "100,000 deep", "without end", "without end, long"],
+)
+def test_multi_of_what_may_not_stand_in_one(target: Target, attacker: Client, body: bytes) -> None:
+    """A client puts multis into multis, and whatever else: they are no requests, and nothing is done."""
+    with target.attacked():
+        with contextlib.suppress(EOFError, ConnectionError):
+            assert attacker.call(14, body)[0] != 0
+        with contextlib.closing(Client(target.leader.client_port)) as other:
+            assert other.call(3, text(b"/x") + b"\0")[0] == -101
+
+
+def test_watches_set_again_by_the_hundred_thousand(target: Target, attacker: Client) -> None:
+    """A client sets 80,000 watches again, of paths that are gone, with zxids of long ago: each becomes an event. It is
+    done in slices, and beyond the limit of watches the connection ends."""
+    with target.attacked():
+        paths = tuple(b"/w%d" % number for number in range(80_000))
+        attacker.send(101, SetWatches(-(1 << 62), paths, (), ()).encode(), xid=-8)
+        attacker.send(101, SetWatches(1 << 62, (), paths, ()).encode(), xid=-8)
+        attacker.send(105, SetWatches(0, (), (), (), paths, paths).encode(), xid=-8)
+        with contextlib.suppress(EOFError, ConnectionError):
+            while True:
+                attacker.get()
+
+
+def test_fan_out_to_watchers(target: Target) -> None:
+    """A few clients watch everything, recursively, and one writes without pause: each write is an event for each of
+    them. They are told in slices, and writes wait for that."""
+    with target.attacked(), clients(target.leader.client_port, 40) as watchers:
+        for watcher in watchers:
+            assert watcher.call(106, PathKind(b"/", 1).encode())[0] == 0
+        with contextlib.closing(Client(target.leader.client_port)) as writer:
+            make_crowd(writer, "/fan", 2000)
+            for first in (0, 1000):
+                deletes = [(2, text(b"/fan/%06d" % number) + DELETE_ANY) for number in range(first, first + 1000)]
+                assert writer.call(14, multi_body(deletes))[0] == 0
+            writer.call(2, text(b"/fan") + DELETE_ANY)
+        for watcher in watchers:
+            assert watcher.call(11, xid=-2)[0] == 0
+
+
+def test_listings_of_a_crowd(target: Target, attacker: Client) -> None:
+    """A client makes a parent of 10,000, and has it listed, counted and searched for ephemerals, over and over. A
+    listing comes in slices, and only its own connection waits."""
+    make_crowd(attacker, "/crowd", 10_000, flags=1)
+    with target.attacked():
+        for opcode, body in (
+            (8, text(b"/crowd") + b"\0"),
+            (12, text(b"/crowd") + b"\0"),
+            (104, text(b"/")),
+            (103, text(b"/crowd")),
+        ):
+            attacker.sock.sendall(b"".join(attacker.request(opcode, body) for _ in range(10)))
+            for _ in range(10):
+                assert attacker.reply()[0] == 0
+
+
+def test_session_of_a_crowd_is_closed(target: Target) -> None:
+    """A client owns 5,000 ephemerals and closes its session: one transaction, which is applied in slices everywhere."""
+    with target.attacked(), contextlib.closing(Client(target.follower.client_port)) as owner:
+        make_crowd(owner, "/owned", 5000, flags=1)
+        assert owner.call(-11)[0] == 0
+
+
+def test_paths_without_end(target: Target, attacker: Client) -> None:
+    """A client creates a name of a megabyte, and a path 100 deep under recursive watches, which it then writes to."""
+    with target.attacked():
+        attacker.create("/" + "n" * 1_000_000)
+        attacker.call(2, text(b"/" + b"n" * 1_000_000) + DELETE_ANY)
+        assert attacker.call(106, PathKind(b"/", 1).encode())[0] == 0
+        path = ""
+        for _ in range(100):
+            path += "/d"
+            attacker.send(1, create_body(path))
+        for _ in range(100):
+            assert attacker.reply()[0] == 0
+        for _ in range(100):
+            assert attacker.set_data(path, b"x") == 0
+        while path:
+            attacker.call(2, text(path.encode()) + DELETE_ANY)
+            path = path[:-2]
+        for bad in ("", "x", "//", "/a/", "/a//b", "/a/../b", "/\0", "/\ud800", "/a\x01"):
+            body = text(bad.encode("utf-8", "surrogatepass")) + text(b"") + create_body("/x")[8:]
+            assert attacker.call(1, body)[0] != 0, bad
+
+
+def test_feed_of_changes_asked_without_end(target: Target) -> None:
+    """Clients ask for all changes from the beginning, as many times as they may, over and over, and for changes below a
+    path that is nowhere. Reading old ones is work of another thread, a page at a time."""
+    asked = GetChanges(0, -1, b"", b"/", 1 << 30, 30_000).encode()
+    nothing = GetChanges(0, -1, b"", b"/nowhere", 1 << 30, 0).encode()
+    with target.attacked(), clients(target.leader.client_port, 8) as attackers:
+        for attacker in attackers:
+            said = [attacker.request(1000, (asked, nothing)[n % 2], xid=-16 - n) for n in range(200)]
+            attacker.sock.sendall(b"".join(said))
+        for attacker in attackers:
+            for _ in range(100):
+                attacker.reply()
+
+
+@pytest.mark.parametrize("name", ["wchp", "wchc", "dump", "cons", "mntr", "stat"])
+def test_four_letter_words_by_the_hundred(target: Target, attacker: Client, name: str) -> None:
+    """Anybody asks for the longest answers, one connection after the other and many in one. They come in slices."""
+    attacker.call(101, SetWatches(1 << 62, (), tuple(b"/v%d" % n for n in range(20_000)), ()).encode(), xid=-8)
+    with target.attacked():
+        for _ in range(5):
+            assert word(target.leader.client_port, name)
+        word(target.leader.client_port, name * 1000)
+
+
+def test_writes_forwarded_without_end(target: Target) -> None:
+    """Clients of a follower send writes as fast as they can, and read no answer: they are held, and whoever waits for
+    one answer at a time gets it."""
+    with target.attacked(), clients(target.follower.client_port, 10) as attackers:
+        for attacker in attackers:
+            body = text(b"/innocent") + text(b"x" * 100) + DELETE_ANY
+            attacker.sock.sendall(b"".join(attacker.request(5, body) for _ in range(1000)))
+        for attacker in attackers:
+            for _ in range(1000):
+                attacker.reply()
