@@ -6,6 +6,7 @@ BIN    := $(VENV)/bin
 SEED   ?= 0
 SEEDS  ?= 2000
 CHAOS_SECONDS ?= 300
+FUZZ_SECONDS ?= 600
 SPARK_VERSIONS ?= 4.2.0 4.3.0
 SPARK_TESTS ?= reading streaming test_docs.py test_output.py test_recipes.py test_spark_session.py
 
@@ -15,7 +16,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # Three workers to two cores: much is waiting for servers that elect, expire and restart.
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print(3 * os.cpu_count() // 2)')
 
-.PHONY: run test quick check fix sim chaos mutants spark-versions bench bench-calls bench-pipeline clean
+.PHONY: run test quick check fix sim fuzz chaos mutants spark-versions bench bench-calls bench-pipeline clean
 .DEFAULT_GOAL := test
 
 # The service alone: no Java, no Spark.
@@ -57,6 +58,14 @@ fix: $(VENV)/test.stamp
 # The second judge of what clients were told is a job of the pipeline.
 sim: $(VENV)/test.stamp
 	$(BIN)/zab simulate --seed $(SEED) --seeds $(SEEDS) --both-judges
+
+# Every decoder, with coverage; what is found stands in fuzz/crashes.
+fuzz: $(VENV)/fuzz.stamp
+	$(BIN)/python -m tests.fuzz.fuzzer --seconds $(FUZZ_SECONDS)
+
+$(VENV)/fuzz.stamp: pyproject.toml $(VENV)/test.stamp
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[fuzz]'
+	@touch $@
 
 # Members of a real ensemble are killed for so long; an early acknowledgement has to be noticed.
 chaos: $(VENV)/test.stamp
