@@ -240,6 +240,20 @@ def test_when_all_disks_fill_at_once_somebody_leads_all_the_same() -> None:
         assert errors(ensemble, client, create(client, b"/b"), client.get(b"/a")) == [ErrorCode.QUOTAEXCEEDED, 0]
 
 
+def test_refusals_for_want_of_room_are_audited() -> None:
+    ensemble = Ensemble(1, audit__enable="true", **LINES)
+    client = ensemble.session()
+    fill(ensemble.leader)
+    look(ensemble)
+    change = client.request(OpCode.SET_DATA, SetData(b"/zookeeper", b"x" * 1000, -1).encode())
+    assert errors(ensemble, client, create(client, b"/a"), change) == [ErrorCode.QUOTAEXCEEDED] * 2
+    said = [line.split("\t")[3:] for line in ensemble.leader.audit.take_lines()]
+    assert said == [
+        ["operation=create", "znode=/a", "znode_type=persistent", "result=failure"],
+        ["operation=setData", "znode=/zookeeper", "result=failure"],
+    ]
+
+
 def test_a_refused_write_keeps_its_place_behind_an_earlier_one() -> None:
     ensemble, _, client = short()
     asked = (delete(client, b"/a"), create(client, b"/c"), client.get(b"/a"))

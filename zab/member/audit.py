@@ -309,9 +309,11 @@ class Auditor:
         if not under_way:
             del self._under_way[asked.session]
 
-    def refused_at_once(self, connection: ClientConnection, opcode: int) -> None:
+    def refused_at_once(self, connection: ClientConnection, opcode: int, body: bytes = b"") -> None:
         """A change that was refused without a transaction."""
-        asked = Asked(connection.session, 0, opcode, b"", connection.identities, connection.host, 0)
+        if opcode == _SET_DATA:
+            body = body[: 4 + int.from_bytes(body[:4])]
+        asked = Asked(connection.session, 0, opcode, body, connection.identities, connection.host, 0)
         self.records.append(Change(asked, b"", FAILURE))
 
     def login_refused(

@@ -117,9 +117,11 @@ def unimplemented(_state: ReadState, _connection: ClientConnection, xid: int, _f
     raise ConnectionEnds(reply(xid, NO_ZXID, ErrorCode.UNIMPLEMENTED))
 
 
-def no_room(state: ReadState, _connection: ClientConnection, xid: int, _frame: bytes) -> bytes:
+def no_room(state: ReadState, connection: ClientConnection, xid: int, frame: bytes) -> bytes:
     """Refused here, in its place: the log has no room for refusals either."""
     state.metrics.writes_without_room_count += 1
+    if state.auditor is not None:
+        state.auditor.refused_at_once(connection, _OPCODE.unpack_from(frame, 4)[0], frame[BODY_AT:])
     return reply(xid, state.tree.applied, ErrorCode.QUOTAEXCEEDED)
 
 
