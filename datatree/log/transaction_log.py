@@ -42,7 +42,7 @@ from datatree.log.zxid import BEFORE_ALL, Zxid
 SEGMENT_BYTES = 64 << 20
 """How large a file grows before the next one begins, and how much is preallocated: ZooKeeper's preAllocSize."""
 SPARE = f"{DIRECTORY}/log.spare"
-RESERVE = f"{DIRECTORY}/log.reserve"
+RESERVE = f"{DIRECTORY}/reserve"
 """Holds room on the disk of the log; it has nothing in it. Whoever writes the log says when it goes."""
 
 

@@ -59,7 +59,7 @@ from datatree.log.session_keys import (
     lineage_key,
     load_session_keys,
 )
-from datatree.log.transaction_log import RESERVE, SPARE, LogContents, write_segment
+from datatree.log.transaction_log import SPARE, LogContents, write_segment
 from datatree.log.zxid import BEFORE_ALL, Zxid
 from datatree.record import RecordError
 from datatree.recovery.replay import Replay
@@ -516,7 +516,8 @@ class _Recovery:
         try:
             return write_segment(self.disk, header, self._unsynced)
         except OSError as error:
-            if not is_full(error):
+            has_taken_its_place = not self.disk.exists(f"{log_path(header.first)}.tmp")
+            if has_taken_its_place or not is_full(error):
                 raise
         _remove_leftovers(self.disk)
         return None
@@ -538,8 +539,7 @@ class _Recovery:
         history, and none that was set aside."""
         if not take_marker(self.disk):
             return False
-        names = [name for name in self.disk.list(DIRECTORY) if f"{DIRECTORY}/{name}" != RESERVE]
-        had_data = is_known or any(name.startswith(("log.", "snapshot.")) for name in names)
+        had_data = is_known or any(name.startswith(("log.", "snapshot.")) for name in self.disk.list(DIRECTORY))
         if had_data:
             reason = "it says that this member never had data, but it has, or had"
             self.problems.append(Damage(INITIALIZE, 0, reason, "removed, and it counts for nothing"))

@@ -35,8 +35,9 @@ class Targets:
             stack.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def targets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Targets]:
+    """A worker of a parallel run gets all attacks of a module. Its innocent clients never rest, so they end with it."""
     found = Targets(tmp_path_factory.mktemp("hostile"))
     try:
         yield found
@@ -44,15 +45,9 @@ def targets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Targets]:
         found.close()
 
 
-@pytest.fixture(scope="module")
-def together(targets: Targets) -> Targets:
-    """A worker of a parallel run gets all attacks of a module, for the sake of the ensembles."""
-    return targets
-
-
 @pytest.fixture(params=KINDS)
-def target(request: pytest.FixtureRequest, together: Targets) -> Iterator[Target]:
-    found = together.of(request.param)
+def target(request: pytest.FixtureRequest, targets: Targets) -> Iterator[Target]:
+    found = targets.of(request.param)
     count = len(found.longest)
     yield found
     if found.longest[count:]:

@@ -152,6 +152,8 @@ def test_session_outlives_its_leader_and_a_change_of_the_secret(tmp_path: Path) 
         keep_newest(secret)
         for member in ensemble.members:
             member.wait_until_it_says("there are other secrets", 2)
+        # Links that the old secret proved have ended: there is a leader once they are made again.
+        ensemble.wait_until_serving()
         [leader] = ensemble.with_mode("leader")
         restart(leader)
         ensemble.wait_until_serving()

@@ -33,7 +33,7 @@ VERSIONS = sorted(path.name for path in KEPT.iterdir())
 KINDS = {"standalone": 1, "ensemble": 3}
 VERSION_AT = slice(4, 8)
 """Behind the magic of a log file or a snapshot."""
-SINCE = {"sessionKeys"}
+SINCE = {"sessionKeys", "reserve"}
 """Files that the versions before did not know."""
 
 

@@ -125,7 +125,7 @@ class RealDisk:
         self._locks.clear()
 
     def _absolute(self, path: str) -> str:
-        is_log = path.rpartition("/")[2].startswith("log.")
+        is_log = path.rpartition("/")[2].startswith(("log.", "reserve"))
         return os.path.join(self.log_directory if is_log else self.directory, path)
 
     @contextlib.contextmanager
