@@ -198,7 +198,7 @@ def by_hand(directory: Path) -> Iterator[Target]:
         for member in ensemble.members:
             assert member.process is not None
             members.append(attacked_member(member.server_id, member.process.pid, member.directory, secret))
-        with innocents(2000, [member.client_port for member in members]) as process:
+        with innocents(10_000, [member.client_port for member in members]) as process:
             yield Target(members, process)
 
 
@@ -217,7 +217,7 @@ def by_command(directory: Path) -> Iterator[Target]:
                 attacked_member(number, pids[number], directory / str(number), directory / "secret")
                 for number in (1, 2, 3)
             ]
-            with innocents(4000, [member.client_port for member in members]) as process:
+            with innocents(20_000, [member.client_port for member in members]) as process:
                 yield Target(members, process)
         finally:
             parent.send_signal(signal.SIGTERM)

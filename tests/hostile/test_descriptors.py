@@ -38,7 +38,7 @@ def poor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
             assert member.process is not None
             members.append(attacked_member(member.server_id, member.process.pid, Path(member.directory), secret))
         ensemble.wait_until_serving()
-        with innocents(4000, [member.client_port for member in members]) as process:
+        with innocents(20_000, [member.client_port for member in members]) as process:
             yield Target(members, process)
 
 

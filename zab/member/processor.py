@@ -66,7 +66,7 @@ from zab.message import DATA_FRAME_BYTES_MAX, WRITE_HEAD
 PREPARED_COUNT_MAX = 1_000
 """After so many writes in a turn the others wait for the next one."""
 
-ANSWERED_BYTES = 4 << 20
+ANSWERED_BYTES = 2 << 20
 """After answers of so many bytes in a turn the reads that are left wait for the next one: they cost little to ask."""
 
 TIME_AHEAD_MS_MAX = 600_000
