@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 from typing import Any
 
+import pytest
+
 from datatree.errors import ErrorCode
 from datatree.log.transaction_log import RESERVE
 from datatree.opcodes import OpCode
@@ -82,6 +84,13 @@ def test_somebody_else_may_be_faster_to_fill_the_disk() -> None:
     disk.fail_after(1, errno.ENOSPC)
     assert space.look() is LOW
     assert not disk.exists(RESERVE)
+
+
+def test_another_error_of_the_disk_is_no_want_of_room() -> None:
+    disk, space = space_of(1 << 20)
+    disk.fail_after(1, errno.EIO)
+    with pytest.raises(OSError, match="Input/output"):
+        space.look()
 
 
 def test_much_that_was_written_is_a_reason_to_look() -> None:

@@ -11,7 +11,7 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException, NodeExistsError
 
-from tests.rigs.processes import ServerProcess, servers, unstarted
+from tests.rigs.processes import Ensemble, ServerProcess, servers, unstarted
 from zab.jute.handshake import ConnectRequest, ConnectResponse
 from zab.server.secret_file import add_secret, keep_newest, make_secret_file
 from zab.wire.frames import frame
@@ -92,6 +92,25 @@ def is_proven(member: ServerProcess) -> bool:
     return "proven=true" in log and "proven=false" not in log
 
 
+def change_secret(secret: str, ensemble: Ensemble) -> None:
+    """Another one takes the place of the one that there is, and no member stops."""
+    add_secret(secret)
+    for member in ensemble.members:
+        member.wait_until_it_says("there are other secrets")
+    keep_newest(secret)
+    for member in ensemble.members:
+        member.wait_until_it_says("there are other secrets", 2)
+
+
+def leader_of(ensemble: Ensemble) -> ServerProcess:
+    """Links that a secret proved end with it: there is a leader once they are made again."""
+    while True:
+        ensemble.wait_until_serving()
+        leaders: list[ServerProcess] = ensemble.with_mode("leader")
+        if len(leaders) == 1:
+            return leaders[0]
+
+
 def test_running_ensemble_gets_a_secret_and_another_one_and_nobody_notices(tmp_path: Path) -> None:
     secret = str(tmp_path / "secret")
     with servers(tmp_path, 3) as ensemble, Writer(ensemble.hosts) as writer:
@@ -106,13 +125,7 @@ def test_running_ensemble_gets_a_secret_and_another_one_and_nobody_notices(tmp_p
             ensemble.wait_until_serving()
         assert is_proven(ensemble.members[2])
         writer.check()
-        # Another secret, without a member stopping.
-        add_secret(secret)
-        for member in ensemble.members:
-            member.wait_until_it_says("there are other secrets")
-        keep_newest(secret)
-        for member in ensemble.members:
-            member.wait_until_it_says("there are other secrets", 2)
+        change_secret(secret, ensemble)
         writer.check()
         # Who starts has the new one alone.
         restart(ensemble.members[0])
@@ -146,16 +159,8 @@ def test_session_outlives_its_leader_and_a_change_of_the_secret(tmp_path: Path) 
         given = handshake(ensemble.members[0])
         lines = {(member.directory / "version-1" / "sessionKeys").read_text() for member in ensemble.members}
         [line] = lines
-        add_secret(secret)
-        for member in ensemble.members:
-            member.wait_until_it_says("there are other secrets")
-        keep_newest(secret)
-        for member in ensemble.members:
-            member.wait_until_it_says("there are other secrets", 2)
-        # Links that the old secret proved have ended: there is a leader once they are made again.
-        ensemble.wait_until_serving()
-        [leader] = ensemble.with_mode("leader")
-        restart(leader)
+        change_secret(secret, ensemble)
+        restart(leader_of(ensemble))
         ensemble.wait_until_serving()
         for member in ensemble.members:
             keys = (member.directory / "version-1" / "sessionKeys").read_text()

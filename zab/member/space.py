@@ -16,7 +16,7 @@ Not here: what a level means to the ensemble (`zab.disk_space`), and to recovery
 
 from __future__ import annotations
 
-from datatree.log.disk import Disk
+from datatree.log.disk import Disk, is_full
 from datatree.log.transaction_log import RESERVE
 from zab.states import AMPLE, EXHAUSTED, LOW, Space
 
@@ -39,7 +39,7 @@ class DiskSpace:
         return self._low_bytes > 0 and self._unseen_bytes >= self._reserve_bytes // 4
 
     def look(self) -> Space | None:
-        """The level, if it is another one than before."""
+        """The level, if it is another one than before. Raises OSError: final."""
         self._unseen_bytes = 0
         if not self._low_bytes:
             return None
@@ -64,7 +64,9 @@ class DiskSpace:
         if not has_reserve:
             try:
                 self._disk.preallocate(RESERVE, self._reserve_bytes)
-            except OSError:
+            except OSError as error:
+                if not is_full(error):
+                    raise
                 release(self._disk)  # somebody else was faster
                 return LOW
         return AMPLE
