@@ -12,7 +12,7 @@ more after authentication, ("super", "") for the superuser, who passes every che
             empty; more ":" may stand at the end
     ip      IPv4 or IPv6 address, "/bits" optional    if it lies in the network
     x509    a distinguished name                      if equal
-    sasl    a Kerberos name, a[/b][@REALM]            if equal
+    sasl    a Kerberos name, a[/b][@REALM]            if equal; user `super` has what any sasl entry gives
 
 Invariants: `AclTable` counts one reference per znode; the digest of a list depends on its content alone.
 Deliberately not here: how a connection gets its identities (`zab.member`).
@@ -38,6 +38,7 @@ __all__ = [
     "ACL_COUNT_MAX",
     "ADMIN",
     "ALL",
+    "ANY_SASL",
     "CREATE",
     "DELETE",
     "OPEN",
@@ -66,9 +67,13 @@ ALL: Final = 31
 # The id of the open list in an AclTable.
 OPEN: Final = -1
 SUPER: Final[Identity] = (b"super", b"")
+ANY_SASL: Final = b"any sasl"
+"""Scheme of an identity that is proven by nothing of its own: ("any sasl", name) has what entries of ("sasl", name)
+give, and is nobody's in an `auth` entry. No list can name it."""
 READ_ONLY: Final[AclList] = ((READ, b"world", b"anyone"),)
 
 _WORLD: Final = (b"world", b"anyone")
+_SASL_SUPER: Final[Identity] = (b"sasl", b"super")
 # Identities of these schemes prove who somebody is; an address does not.
 _AUTHENTICATED: Final = frozenset({b"digest", b"x509", b"sasl"})
 _LENGTHS: Final = Struct(">iII")
@@ -114,7 +119,11 @@ class _Grants:
                 if network is not None:
                     self._networks.append((granted, network))
             elif scheme != b"world":
-                self._exact[scheme, name] = self._exact.get((scheme, name), 0) | granted
+                matching = {(scheme, name)}
+                if scheme == b"sasl":
+                    matching |= {_SASL_SUPER, (ANY_SASL, name)}
+                for identity in matching:
+                    self._exact[identity] = self._exact.get(identity, 0) | granted
             elif name == b"anyone":
                 self._everybody |= granted
 

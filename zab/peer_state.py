@@ -63,7 +63,7 @@ class Settings:
     counter_limit: int = 0xFFF00000
     """At this counter the leader renews its epoch (F1 renewal)."""
     batches_in_flight_max: int = 64
-    unsynced_bytes_max: int = 64 << 20
+    unsynced_bytes_max: int = 32 << 20
     session_timeout_max_ms: int = 40_000
     """The longest timeout that a client gets."""
     recent_bytes_max: int = 8 << 20

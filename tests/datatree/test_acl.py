@@ -8,6 +8,7 @@ from datatree import acl as module
 from datatree.acl import (
     ADMIN,
     ALL,
+    ANY_SASL,
     OPEN,
     READ,
     SUPER,
@@ -141,6 +142,16 @@ class TestPermits:
             (((ALL, b"ip", b"::/0"),), READ, (LOCAL,), False),
             (((ALL, b"ip", b"fe80::/10"),), READ, ((b"ip", b"fe80::1"),), True),
             (((ALL, b"ip", b"127.0.0.1"),), READ, ((b"digest", b"127.0.0.1"),), False),
+            (((READ, b"sasl", b"bob"),), READ, ((b"sasl", b"bob"),), True),
+            (((READ, b"sasl", b"bob"),), READ, ((b"sasl", b"eve"),), False),
+            (((READ, b"sasl", b"bob"),), READ, ((b"sasl", b"super"),), True),
+            (((READ, b"sasl", b"bob"), (WRITE, b"sasl", b"eve")), WRITE, ((b"sasl", b"super"),), True),
+            (((READ, b"sasl", b"bob"),), WRITE, ((b"sasl", b"super"),), False),
+            (((READ, *BOB),), READ, ((b"sasl", b"super"),), False),
+            (((READ, b"x509", b"CN=bob"),), READ, ((b"sasl", b"super"), (ANY_SASL, b"CN=bob")), False),
+            (((READ, b"sasl", b"bob"),), READ, ((b"digest", b"super"),), False),
+            (((READ, b"sasl", b"all"),), READ, ((ANY_SASL, b"all"),), True),
+            (((READ, b"sasl", b"bob"),), READ, ((ANY_SASL, b"all"),), False),
         ],
     )
     def test_table(self, acl: AclList, mask: int, identities: tuple[Identity, ...], granted: bool) -> None:

@@ -322,8 +322,9 @@ def test_what_cannot_be_applied_is_divergence(driver: Driver, kind: int, path: b
 
 def test_zxids_only_grow(driver: Driver) -> None:
     driver.create(b"/a")
-    with pytest.raises(AssertionError, match="transaction 0x1 after 0x1"):
-        driver.tree.apply(Txn(1, 0, 0, 0, -1, -101, b"", None, (5,)))
+    for txn in (Txn(1, 0, 0, 0, -1, -101, b"", None, (5,)), Txn(1, 0, 0, 0, 1, 1, b"/b", b"", (None, 0))):
+        with pytest.raises(AssertionError, match="transaction 0x1 after 0x1"):
+            driver.tree.apply(txn)
 
 
 def test_the_garbage_collector_never_sees_a_frozen_tree(driver: Driver) -> None:

@@ -56,6 +56,15 @@ def test_both_know_each_other_and_go_on_in_the_newest_version_and_with_the_featu
         assert (agreed.version, agreed.features, agreed.purpose, agreed.is_proven) == (4, 0b010, LINK, True)
 
 
+@pytest.mark.parametrize("change", [{}, {"secrets": (), "is_open": True}], ids=["secrets", "open"])
+def test_another_server_than_the_one_dialled_is_told_from_it(change: dict[str, object]) -> None:
+    """It does not say so itself, as one that is honest does."""
+    me, other = attrs.evolve(ONE, **change), attrs.evolve(TWO, **change)
+    answer = listening(other).welcome(dialling(me, other=2).hello())
+    with pytest.raises(MessageError, match="server 2 answers where server 3 should"):
+        dialling(me, other=3).welcomed(answer)
+
+
 def test_what_one_seals_or_encrypts_only_the_other_takes_and_once() -> None:
     of_dialler, of_listener = shaken(dialling(), listening())
     for sender, receiver in ((of_dialler, of_listener), (of_listener, of_dialler)):

@@ -164,6 +164,11 @@ def identities_body(identities: Iterable[tuple[bytes, bytes]]) -> bytes:
     return Writer().vector(identities, lambda out, item: out.string(item[0]).string(item[1])).getvalue()
 
 
+def token_body(token: bytes) -> bytes:
+    """sasl."""
+    return pack_int(len(token)) + token
+
+
 def part(opcode: int, body: bytes = b"") -> bytes:
     """One part of a multi or multiRead that was done; `opcode` is that of the request."""
     return _PART.pack(_CREATE2 if opcode in _STAT_CREATES else opcode, 0, 0) + body

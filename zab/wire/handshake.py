@@ -12,11 +12,16 @@ each time. From the same come the keys of the connection: everything after the h
 Nothing is believed before it is proven: the listener knows nobody until `Proof` has come, the dialler nobody until
 `Welcome` has. A `Refusal` says, in words, why there is no proof; who reads it believes nothing of it.
 
+Inside of TLS the certificates are a proof, too: each end knows for which servers that of the other one is good
+(`certified`), and the ids are held against it. Such a connection needs no secret; where both have one, it takes both
+proofs.
+
 A secret is at least `SECRET_BYTES_MIN` random bytes. A server may have several, so that they can be changed while it
 runs: first each server gets the new one beside the old one, then the old one is taken away. A server that does not
-require proof (`Party.is_open`) talks to those who have none of its secrets, too: nothing is proven then, nor sealed.
+require proof by one (`Party.is_open`) talks to those who have none of its secrets, too: nothing is sealed then.
 
-Not here: who may be let in to do what (the service), sockets, time, randomness: nonces are handed in.
+Not here: who may be let in to do what (the service), TLS and what certificates say, sockets, time, randomness: nonces
+are handed in.
 """
 
 from __future__ import annotations
@@ -141,7 +146,7 @@ class Party:
     features: int = 0
     secrets: tuple[Secret, ...] = ()
     is_open: bool = False
-    """Whoever has none of the secrets is let in, too."""
+    """Whoever has none of the secrets is let in, too: by a certificate, or by nothing."""
 
     def believes(self, agreed: Agreed) -> bool:
         """Whether what was proven when a connection began still counts: not under a secret that was taken away."""
@@ -162,17 +167,21 @@ class Agreed:
     receiving: Seal | None
     encrypting: Secrecy | None
     decrypting: Secrecy | None
+    is_certified: bool = False
+    """The connection is inside of TLS, and the other end's certificate is good for that server."""
 
     @property
     def is_proven(self) -> bool:
-        return bool(self.secret)
+        return self.is_certified or bool(self.secret)
 
 
 class Dialling:
-    """The handshake of the one who dialled server `other`. `nonce` is `NONCE_BYTES` random bytes."""
+    """The handshake of the one who dialled server `other`. `nonce` is `NONCE_BYTES` random bytes. `is_certified`:
+    inside of TLS, where a certificate that is good for `other` was shown."""
 
-    def __init__(self, me: Party, other: int, purpose: int, nonce: bytes) -> None:
+    def __init__(self, me: Party, other: int, purpose: int, nonce: bytes, *, is_certified: bool = False) -> None:
         self._me = me
+        self._is_certified = is_certified
         names = [secret.name for secret in me.secrets]
         self._hello = Hello(me.least_version, me.version, me.features, me.sid, other, purpose, nonce, names)
 
@@ -194,18 +203,29 @@ class Dialling:
         if secret is None:
             if answer.secret or answer.proof or not me.is_open:
                 raise MessageError(f"server {answer.sid} does not prove that it has a secret of this server")
-            return _PROOFS.encode(Proof(b"")), _unproven(answer.sid, hello.purpose, answer)
+            agreed = _without_secret(answer.sid, hello.purpose, answer, is_certified=self._is_certified)
+            return _PROOFS.encode(Proof(b"")), agreed
         keys = _Keys(secret, hello, answer)
         if not compare_digest(keys.of(b"listener"), answer.proof):
             raise MessageError(f"the proof of server {answer.sid} is wrong")
-        return _PROOFS.encode(Proof(keys.of(b"dialler"))), keys.agreed(answer.sid, hello.purpose, dialled=True)
+        agreed = keys.agreed(answer.sid, hello.purpose, dialled=True, is_certified=self._is_certified)
+        return _PROOFS.encode(Proof(keys.of(b"dialler"))), agreed
 
 
 class Listening:
-    """The handshake of the one who was dialled, by one of the `others`, for one of these `purposes`."""
+    """The handshake of the one who was dialled, by one of the `others`, for one of these `purposes`. `certified`:
+    inside of TLS, the servers for which the certificate that was shown is good; None: there is no TLS."""
 
-    def __init__(self, me: Party, others: Collection[int], purposes: Collection[int], nonce: bytes) -> None:
+    def __init__(
+        self,
+        me: Party,
+        others: Collection[int],
+        purposes: Collection[int],
+        nonce: bytes,
+        certified: Collection[int] | None = None,
+    ) -> None:
         self._me = me
+        self._certified = certified
         self._others = others
         self._purposes = purposes
         self._nonce = nonce
@@ -222,6 +242,8 @@ class Listening:
         hello = _HELLOS.decode(payload)
         if hello.sid not in self._others:
             raise MessageError(f"server {hello.sid} is no other server of server {me.sid}")
+        if self._certified is not None and hello.sid not in self._certified:
+            raise MessageError(f"the certificate is not for the host of server {hello.sid}")
         if hello.other != me.sid:
             raise MessageError(f"server {hello.other} is dialled, and this is server {me.sid}")
         if hello.purpose not in self._purposes:
@@ -250,18 +272,22 @@ class Listening:
         if keys is None:
             if proof:
                 raise MessageError(f"server {hello.sid} proves something without a secret")
-            return _unproven(hello.sid, hello.purpose, answer)
+            return _without_secret(hello.sid, hello.purpose, answer, is_certified=self._is_certified)
         if not compare_digest(keys.of(b"dialler"), proof):
             raise MessageError(f"the proof of server {hello.sid} is wrong")
-        return keys.agreed(hello.sid, hello.purpose, dialled=False)
+        return keys.agreed(hello.sid, hello.purpose, dialled=False, is_certified=self._is_certified)
+
+    @property
+    def _is_certified(self) -> bool:
+        return self._certified is not None
 
 
 def _named(me: Party, names: Collection[bytes]) -> Secret | None:
     return next((secret for secret in me.secrets if secret.name in names), None)
 
 
-def _unproven(sid: int, purpose: int, answer: Welcome) -> Agreed:
-    return Agreed(sid, purpose, answer.version, answer.features, b"", None, None, None, None)
+def _without_secret(sid: int, purpose: int, answer: Welcome, *, is_certified: bool) -> Agreed:
+    return Agreed(sid, purpose, answer.version, answer.features, b"", None, None, None, None, is_certified)
 
 
 class _Keys:
@@ -278,7 +304,7 @@ class _Keys:
     def of(self, purpose: bytes) -> bytes:
         return blake2b(purpose, digest_size=KEY_BYTES, key=self._root, person=b"zab connection").digest()
 
-    def agreed(self, sid: int, purpose: int, *, dialled: bool) -> Agreed:
+    def agreed(self, sid: int, purpose: int, *, dialled: bool, is_certified: bool) -> Agreed:
         sent, received = (b"of dialler", b"of listener") if dialled else (b"of listener", b"of dialler")
         return Agreed(
             sid,
@@ -290,4 +316,5 @@ class _Keys:
             Seal(self.of(b"seal " + received)),
             Secrecy(self.of(b"secrecy " + sent)),
             Secrecy(self.of(b"secrecy " + received)),
+            is_certified,
         )

@@ -49,8 +49,9 @@ Input = TypeVar("Input")
 class Manners(Generic[C, Input]):
     """How a service has clients: how it makes a connection, and what it is told of it."""
 
-    connect: Callable[[str, int], C]
-    """Of the numeric address and the port of the client."""
+    connect: Callable[[str, int, str], C]
+    """Of the numeric address and the port of the client, and of the subject that it proved by a certificate; empty: it
+    proved none."""
     connected: Callable[[C], Input]
     received: Callable[[C, bytes], Input]
     closed: Callable[[C], Input]
