@@ -294,7 +294,7 @@ def test_who_comes_for_a_snapshot_is_handed_over_with_what_it_said(server):
     server.turns(0)
     other.prove(then=(REQUEST,))
     assert server.turns(0) == []
-    [(handed, agreed, received)] = server.handed_over
+    [(handed, _side, agreed, received)] = server.handed_over
     assert (agreed.sid, agreed.purpose) == (2, Purpose.SNAPSHOT)
     sealed = received[4:]
     handed.close()
@@ -484,7 +484,7 @@ def test_everything_of_a_turn_is_one_send(server, monkeypatch):
             sizes.append(len(data))
             return len(data)
 
-    monkeypatch.setattr(found, "socket", Counting())
+    monkeypatch.setattr(found, "_send", Counting().send)
     server.links.flush()
     assert sizes == [(len(framed(Commit(0))) + SEAL_BYTES) * 10]
 

@@ -3,126 +3,28 @@
 import socket
 import time
 
-import attrs
 import pytest
-import trio
 
+from tests.host.service import (
+    AT_ONCE,
+    FAR_NS,
+    WHEN_SENT,
+    Closed,
+    Received,
+    Server,
+    give,
+    receive_exactly,
+    running,
+)
 from zab.host import sockets as module
-from zab.host.listener import open_listener
-from zab.host.loop import READ, WRITE, Loop
-from zab.host.sockets import BUDGET_BYTES_MAX, BUDGET_BYTES_MIN, CLOSING_MS, RECEIVE_BYTES, ClientSockets
-from zab.wire.manners import Manners
-
-FAR_NS = 1 << 62
-WHEN_SENT, AT_ONCE = 1, 2
-
-
-@attrs.define(eq=False)
-class Client:
-    """The connection object of this service."""
-
-    host: str
-    port: int
-    out: list = attrs.Factory(list)
-    out_bytes: int = 0
-    unsent_bytes: int = 0
-    paused: bool = False
-    closing: int = 0
-
-    def take_output(self):
-        pieces, self.out, self.out_bytes = self.out, [], 0
-        return pieces
-
-
-@attrs.define
-class Connected:
-    connection: Client
-
-
-@attrs.define
-class Received:
-    connection: Client
-    data: bytes
-
-
-@attrs.define
-class Closed:
-    connection: Client
-
-
-MANNERS = Manners(Client, Connected, Received, Closed, AT_ONCE)
-
-
-class Server:
-    def __init__(self):
-        self.loop = Loop()
-        self.clients = ClientSockets(self.loop, MANNERS)
-        listening = open_listener("127.0.0.1", 0)
-        self.address = listening.getsockname()[:2]
-        self.clients.listen(listening)
-        self.opened = []
-        self.now = 1000
-
-    def turn(self, dirty=(), until_ns=FAR_NS):
-        for key, mask in self.loop._selector.select(0):
-            if key.data.interest:
-                key.data.on_ready(mask)
-        inputs = []
-        self.clients.receive(inputs, until_ns)
-        self.clients.flush(dirty, self.now)
-        self.clients.accept(self.now)
-        self.loop._close_discarded()
-        return inputs
-
-    def until(self, count):
-        inputs = []
-        deadline = time.monotonic() + 60
-        while len(inputs) < count:
-            assert time.monotonic() < deadline, inputs
-            inputs += self.turn()
-        return inputs
-
-    def client(self, receive_buffer_bytes=None):
-        """(the client's end, the service's connection)."""
-        sock = socket.socket()
-        if receive_buffer_bytes is not None:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
-        sock.settimeout(60)
-        sock.connect(self.address)
-        self.opened.append(sock)
-        [connected] = self.until(1)
-        assert isinstance(connected, Connected)
-        return sock, connected.connection
-
-    def socket_of(self, connection):
-        return self.clients._sockets[connection]
-
-
-def give(connection, *pieces):
-    connection.out += pieces
-    connection.out_bytes += sum(map(len, pieces))
-
-
-def receive_exactly(sock, count):
-    data = b""
-    while len(data) < count:
-        piece = sock.recv(count - len(data))
-        assert piece, "closed"
-        data += piece
-    return data
+from zab.host.loop import READ, WRITE
+from zab.host.sockets import BUDGET_BYTES_MAX, BUDGET_BYTES_MIN, CLOSING_MS, RECEIVE_BYTES
 
 
 @pytest.fixture
 def server():
-    server = Server()
-    yield server
-    for sock in server.opened:
-        sock.close()
-
-    async def close():
-        server.loop.close()
-
-    trio.run(close)
+    with running(Server()) as server:
+        yield server
 
 
 # ------------------------------------------------------------------------------------------------------------ receiving
@@ -249,16 +151,13 @@ def test_output_of_a_turn_is_one_send(server, monkeypatch):
     _, connection = server.client()
     sizes = []
 
-    class Counting:
-        def send(self, data):
-            sizes.append(len(data))
-            return len(data)
+    def send(data):
+        sizes.append(len(data))
+        return len(data)
 
-    found = server.socket_of(connection)
-    real, found.socket = found.socket, Counting()
+    monkeypatch.setattr(server.socket_of(connection), "send", send)
     give(connection, *[b"reply"] * 100)
     server.clients.flush([connection], server.now)
-    found.socket = real
     assert sizes == [500]
     assert (connection.out, connection.out_bytes, connection.unsent_bytes) == ([], 0, 0)
 
@@ -376,7 +275,7 @@ def test_flush_of_a_connection_that_is_gone_does_nothing(server):
 
 
 def test_accept_that_is_paused_has_a_deadline_and_resumes(server):
-    listener = server.clients._listeners[0]
+    [listener] = server.clients._listeners
     listener.resume_at = 5000
     server.loop.watch(listener, 0)
     assert server.clients.next_deadline() == 5000

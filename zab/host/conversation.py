@@ -31,7 +31,7 @@ class Conversation:
     """One stream after its handshake, as `agreed` says. Frames have at most `GREETING_BYTES_MAX`, unless
     `frame_bytes_max` says more."""
 
-    def __init__(self, stream: trio.SocketStream, agreed: Agreed, received: bytes = b"") -> None:
+    def __init__(self, stream: trio.abc.HalfCloseableStream, agreed: Agreed, received: bytes = b"") -> None:
         self.stream = stream
         self.agreed = agreed
         self._frames = FrameReader(GREETING_BYTES_MAX + SEAL_BYTES)
@@ -60,7 +60,7 @@ class Conversation:
         return payload if seal is None else seal.take(payload)
 
 
-async def introduce(stream: trio.SocketStream, handshake: Dialling) -> Conversation:
+async def introduce(stream: trio.abc.HalfCloseableStream, handshake: Dialling) -> Conversation:
     """The handshake of a stream that we dialled. Raises as `Conversation.receive` does."""
     frames = FrameReader(GREETING_BYTES_MAX)
     await stream.send_all(frame(handshake.hello()))
@@ -69,7 +69,7 @@ async def introduce(stream: trio.SocketStream, handshake: Dialling) -> Conversat
     return Conversation(stream, agreed, frames.rest())
 
 
-async def meet(stream: trio.SocketStream, handshake: Listening) -> Conversation:
+async def meet(stream: trio.abc.HalfCloseableStream, handshake: Listening) -> Conversation:
     """The handshake of a stream from somebody who dialled us. Raises as `Conversation.receive` does."""
     frames = FrameReader(GREETING_BYTES_MAX)
     try:
@@ -82,7 +82,7 @@ async def meet(stream: trio.SocketStream, handshake: Listening) -> Conversation:
     return Conversation(stream, agreed, frames.rest())
 
 
-async def _next(stream: trio.SocketStream, frames: FrameReader, data: bytes = b"") -> bytes:
+async def _next(stream: trio.abc.HalfCloseableStream, frames: FrameReader, data: bytes = b"") -> bytes:
     payload = frames.feed_one(data)
     while payload is None:
         received = bytes(await stream.receive_some(RECEIVE_BYTES))

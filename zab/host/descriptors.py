@@ -34,3 +34,8 @@ def raise_limit() -> int:
 def for_clients(limit: int) -> int:
     """How many of so many descriptors clients may have."""
     return limit - min(RESERVE_MAX, limit // 2)
+
+
+def for_newcomers(of_clients: int, wanted: int) -> int:
+    """How many of the clients' descriptors those may have whose handshake is not done."""
+    return min(wanted, of_clients // 2)

@@ -11,6 +11,9 @@ Every connection begins with a handshake (`zab.wire.handshake`), which proves wh
 sealed. Before that nothing of the service is touched, and no link gives way to another. Who comes for something else
 than a link has its connection handed over (`TakeOver`).
 
+A port with a `Door` speaks TLS, below all that: who has dialled is no link before his handshake of TLS is done
+(`handshakes`, which takes one step a turn). A connection that we dialled comes with its TLS.
+
 Every link is read in every turn, whatever limit is reached: limits act where the clients are connected. Otherwise
 acknowledgements would wait for forwarded requests, nothing would commit, and the limit would never clear (H1 links
 always read).
@@ -20,9 +23,10 @@ Messages that the dialect cuts go out in pieces, between which urgent ones find 
 
 Limits: frames of `frame_bytes_max`, and of `joining_bytes_max` from a server that has dialled us and is not admitted
 yet; a link with more than `UNSENT_BYTES_MAX` is broken; `GREETING_MS` for the handshake; `STRANGERS_MAX` inbound
-connections in it: one more takes the place of another one (`zab.wire.strangers`).
+connections in it, and as many in that of TLS before it: one more takes the place of another one
+(`zab.wire.strangers`).
 
-Not here: dialling, which links the service wants, what a message means.
+Not here: dialling, with its handshake of TLS (`tls_stream`), which links the service wants, what a message means.
 """
 
 from __future__ import annotations
@@ -32,10 +36,13 @@ import socket
 from collections.abc import Callable, Iterable
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
+from zab.host.handshakes import Door, Handshakes
 from zab.host.journal import Journal, SeldomJournal
 from zab.host.listener import Listener
 from zab.host.loop import READ, WRITE, Loop, Watched, now_ms
 from zab.host.send_queue import SendQueue
+from zab.host.tls import TlsError, TlsSide
+from zab.host.tls_socket import SealedSocket
 from zab.wire.dialect import Dialect
 from zab.wire.frames import GREETING_BYTES_MAX, LENGTH, FrameError, FrameReader, frame
 from zab.wire.handshake import Agreed, Dialling, Listening, refusal
@@ -59,20 +66,20 @@ CLOSING_MS = 2_000
 Message = TypeVar("Message")
 Input = TypeVar("Input")
 
-TakeOver: TypeAlias = Callable[[socket.socket, Agreed, bytes], None]
-"""Owns, from this call on, the socket of somebody who wants no link. The bytes are what has come after the
-handshake."""
+TakeOver: TypeAlias = Callable[[socket.socket, TlsSide | None, Agreed, bytes], None]
+"""Owns, from this call on, the socket of somebody who wants no link, with its TLS if it has one. The bytes are what has
+come after the handshake."""
 
 
 class Greeter(Protocol):
     """How this server takes part in handshakes."""
 
-    def dialling(self, sid: int) -> Dialling:
-        """The handshake of a connection that we dialled to this server."""
+    def dialling(self, sid: int, *, is_certified: bool) -> Dialling:
+        """The handshake of a connection that we dialled to this server; `is_certified`: inside of TLS."""
         ...
 
-    def listening(self) -> Listening:
-        """The handshake of a connection to us."""
+    def listening(self, certificate: bytes | None) -> Listening:
+        """The handshake of a connection to us; inside of TLS, the certificate that was shown."""
         ...
 
     def believes(self, agreed: Agreed) -> bool:
@@ -104,8 +111,12 @@ class Link(Watched):
         sid: int | None,
         handshake: Dialling | Listening,
         deadline: int,
+        side: TlsSide | None,
     ) -> None:
         super().__init__(sock)
+        self.tls = None if side is None else SealedSocket(sock, side)
+        self._receive = sock.recv if self.tls is None else self.tls.receive
+        self._send = sock.send if self.tls is None else self.tls.send
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.link = link
         self.host = ""
@@ -122,6 +133,7 @@ class Link(Watched):
         self.frames = FrameReader(GREETING_BYTES_MAX)
         self.at_end = False
         """The other side sends nothing any more."""
+        self.why_ended = "closed by the other side"
         self._links = links
 
     @property
@@ -145,9 +157,12 @@ class Link(Watched):
         calls_max, wanted_bytes = (RECEIVE_CALLS_MAX, RECEIVE_BYTES) if self.is_in_use else (1, SHAKE_BYTES)
         for _ in range(calls_max):
             try:
-                data = self.socket.recv(wanted_bytes)
+                data = self._receive(wanted_bytes)
             except BlockingIOError:
                 break
+            except TlsError as error:
+                self.why_ended = str(error)
+                data = b""
             except OSError:
                 data = b""
             if not data:
@@ -156,7 +171,36 @@ class Link(Watched):
             pieces.append(data)
             if len(data) < RECEIVE_FEW_BYTES:
                 break
+        if self.tls is not None:
+            self._ask_for_another_turn(self.tls)
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def _ask_for_another_turn(self, tls: SealedSocket) -> None:
+        """What TLS has decrypted, or has to say itself, is announced by no socket."""
+        if tls.has_more and not self.at_end:
+            self._links.readable.append(self)
+        if tls.sealed_bytes:
+            self._links.unflushed[self] = None
+
+    def flush(self) -> int:
+        """Send what the socket takes, and return how many bytes are left. Raises OSError."""
+        self.queue.flush(self._send)
+        if self.tls is None:
+            return self.queue.unsent_bytes
+        self.tls.push()
+        return self.queue.unsent_bytes or self.tls.sealed_bytes
+
+    @property
+    def has_goodbye_left(self) -> bool:
+        """Whether the kernel has not taken all of it."""
+        return self.tls is not None and self.tls.sealed_bytes > 0
+
+    def finish(self) -> None:
+        """Say that nothing follows; again, while `has_goodbye_left`. Raises OSError."""
+        if self.tls is None:
+            self.socket.shutdown(socket.SHUT_WR)
+        else:
+            self.tls.finish()
 
 
 class Links(Generic[Message, Input]):
@@ -181,35 +225,40 @@ class Links(Generic[Message, Input]):
         self._strangers: Strangers[Link] = Strangers(STRANGERS_MAX)
         self.readable: list[Link] = []
         self.unflushed: dict[Link, None] = {}
+        self._handshakes = Handshakes(loop, self._meet, STRANGERS_MAX, handshake_ms=GREETING_MS, failed=self._no_tls)
         self._listener: Listener | None = None
+        self._door: Door | None = None
         self._lost: list[Input] = []
         """What became of links that broke while something was sent on them, and of dials; not reported yet."""
 
     # ------------------------------------------------------------------------------------------------------- opening
 
-    def listen(self, sock: socket.socket) -> None:
-        """Serve other servers on a listening socket."""
+    def listen(self, sock: socket.socket, door: Door | None = None) -> None:
+        """Serve other servers on a listening socket; with a door, those whom it lets in."""
         self._listener = Listener(self._loop, sock)
+        self._door = door
 
-    def adopt(self, sock: socket.socket, sid: int) -> None:
-        """A connection to this server, which we dialled, is open."""
-        handshake = self._greeter.dialling(sid)
-        link = self._add(sock, sid, handshake)
+    def adopt(self, sock: socket.socket, sid: int, side: TlsSide | None = None) -> None:
+        """A connection to this server, which we dialled, is open; its handshake of TLS is done, if there is one."""
+        handshake = self._greeter.dialling(sid, is_certified=side is not None)
+        link = self._add(sock, sid, handshake, side)
         self._say(link, handshake.hello())
 
-    def adopt_descriptor(self, descriptor: int, sid: int) -> None:
+    def adopt_descriptor(self, descriptor: int, sid: int, side: TlsSide | None = None) -> None:
         """The same, for a socket that only its descriptor names any more."""
-        self.adopt(socket.socket(fileno=descriptor), sid)
+        self.adopt(socket.socket(fileno=descriptor), sid, side)
 
     def dial_failed(self, sid: int) -> None:
         """A dial of this server came to nothing."""
         self._lost.append(self._dialect.refused(sid))
 
-    def _add(self, sock: socket.socket, sid: int | None, handshake: Dialling | Listening) -> Link:
-        link = Link(self, sock, next(self._numbers), sid, handshake, now_ms() + GREETING_MS)
+    def _add(self, sock: socket.socket, sid: int | None, handshake: Dialling | Listening, side: TlsSide | None) -> Link:
+        link = Link(self, sock, next(self._numbers), sid, handshake, now_ms() + GREETING_MS, side)
         self._links[link.link] = link
         self._waiting[link] = None
         self._loop.watch(link, READ)
+        if side is not None and side.has_more:
+            self.readable.append(link)
         return link
 
     def accept(self, now: int) -> None:
@@ -219,12 +268,24 @@ class Links(Generic[Message, Input]):
             if listener is not None and listener.resume_at is not None:
                 listener.resume_if_due(now)
             return
-        for sock, (host, _port) in listener.accept():
-            link = self._add(sock, None, self._greeter.listening())
-            link.host = host
-            crowded_out = self._strangers.admit(link, host)
-            if crowded_out is not None:
-                self._lose(crowded_out, "too many others have come since")
+        for sock, address in listener.accept():
+            if self._door is None:
+                self._meet(sock, address, None)
+            else:
+                self._handshakes.add(sock, address, self._door, now)
+
+    def _meet(self, sock: socket.socket, address: tuple[str, int], side: TlsSide | None) -> None:
+        """Somebody has dialled us."""
+        host, _port = address
+        link = self._add(sock, None, self._greeter.listening(None if side is None else side.peer_certificate), side)
+        link.host = host
+        crowded_out = self._strangers.admit(link, host)
+        if crowded_out is not None:
+            self._lose(crowded_out, "too many others have come since")
+
+    def _no_tls(self, host: str, reason: str) -> None:
+        of_strangers.warning("link is refused", host=host, reason=reason)
+        self._refused(host, reason)
 
     # ----------------------------------------------------------------------------------------------------- receiving
 
@@ -234,6 +295,8 @@ class Links(Generic[Message, Input]):
         for link in readable:
             if not link.gone:
                 self._receive(link, inputs)
+        if self._handshakes.waiting:
+            self._handshakes.step()
         self._check_deadlines()
         inputs += self._lost
         self._lost.clear()
@@ -245,7 +308,7 @@ class Links(Generic[Message, Input]):
             if link.at_end:
                 self._drop(link)
             return
-        reason = "closed by the other side" if link.at_end else None
+        reason = link.why_ended if link.at_end else None
         try:
             frames = link.frames.feed(data) if link.up else self._shake(link, data, inputs)
         except FrameError as error:
@@ -276,7 +339,8 @@ class Links(Generic[Message, Input]):
                 raise MessageError("a secret on a link without proof")
             payload = agreed.decrypting.decrypt(payload[len(ENCRYPTED) :])
         message = self._dialect.decode(payload)
-        if is_encrypted != (type(message) in self._dialect.secret):
+        has_to_be = type(message) in self._dialect.secret and not _hides_all(agreed)
+        if is_encrypted != has_to_be:
             raise MessageError(f"{type(message).__name__} is {'' if is_encrypted else 'not '}encrypted")
         return message
 
@@ -301,9 +365,11 @@ class Links(Generic[Message, Input]):
             raise MessageError("the secret was taken away meanwhile")
         take_over = self._greeter.take_over(agreed) if link.inbound else None
         if take_over is not None:
+            if link.tls is not None and link.tls.sealed_bytes:
+                raise MessageError("it does not read what TLS says")
             self._forget(link)
             self._loop.release(link)
-            take_over(link.socket, agreed, link.frames.rest())
+            take_over(link.socket, None if link.tls is None else link.tls.side, agreed, link.frames.rest())
             return []
         self._open(link, agreed)
         inputs.append(self._dialect.up(link.link, agreed.sid, link.inbound))
@@ -353,10 +419,10 @@ class Links(Generic[Message, Input]):
             data = LENGTH.pack(len(payload)) + payload
             for link in targets:
                 if kind in dialect.secret:
-                    encrypting = None if link.agreed is None else link.agreed.encrypting
-                    if encrypting is None:
+                    hidden = _hidden(link.agreed, payload)
+                    if hidden is None:
                         continue
-                    data = frame(ENCRYPTED + encrypting.encrypt(payload))
+                    data = frame(hidden)
                 if is_urgent:
                     link.queue.push_urgent(data)
                 else:
@@ -382,11 +448,10 @@ class Links(Generic[Message, Input]):
 
     def _flush(self, link: Link) -> None:
         try:
-            link.queue.flush(link.socket.send)
+            unsent_bytes = link.flush()
         except OSError as error:
-            self._lose(link, f"send failed: {error.strerror}")
+            self._lose(link, f"send failed: {error.strerror or error}")
             return
-        unsent_bytes = link.queue.unsent_bytes
         if unsent_bytes > UNSENT_BYTES_MAX:
             self._lose(link, f"{unsent_bytes} bytes unsent: it does not read")
         elif link.closing and not unsent_bytes:
@@ -432,15 +497,17 @@ class Links(Generic[Message, Input]):
         """All is sent. A close with unread bytes would reset the connection and lose what was sent last: say that
         nothing follows, and wait for the other side to close."""
         try:
-            link.socket.shutdown(socket.SHUT_WR)
+            link.finish()
         except OSError:
             self._drop(link)
             return
-        self._loop.watch(link, READ)
+        self._loop.watch(link, READ | WRITE if link.has_goodbye_left else READ)
 
     def next_deadline(self) -> int | None:
         """When a link has waited long enough for a greeting or for its last bytes to leave."""
         deadlines = [link.deadline for link in self._waiting if link.deadline is not None]
+        if self._handshakes.deadlines:
+            deadlines.append(self._handshakes.next_deadline)
         if self._listener is not None and self._listener.resume_at is not None:
             deadlines.append(self._listener.resume_at)
         return min(deadlines, default=None)
@@ -448,12 +515,13 @@ class Links(Generic[Message, Input]):
     @property
     def is_idle(self) -> bool:
         """Whether nothing is left for the next turn that no socket will announce."""
-        return not self._lost and not self.unflushed
+        return not (self._lost or self.unflushed or self.readable or self._handshakes.waiting)
 
     def _check_deadlines(self) -> None:
-        if not self._waiting:
+        if not self._waiting and not self._handshakes.deadlines:
             return
         now = now_ms()
+        self._handshakes.close_overdue(now)
         for link in list(self._waiting):
             if link.deadline is not None and now >= link.deadline:
                 self._lose(link, "did not prove in time who it is")
@@ -482,3 +550,17 @@ class Links(Generic[Message, Input]):
         self._waiting.pop(link, None)
         self._strangers.leave(link)
         self.unflushed.pop(link, None)
+
+
+def _hides_all(agreed: Agreed) -> bool:
+    """Whether the connection itself hides what nobody else may read: it is inside of TLS, and there is no secret."""
+    return agreed.is_certified and agreed.encrypting is None
+
+
+def _hidden(agreed: Agreed | None, payload: bytes) -> bytes | None:
+    """What is sent for a payload that nobody else may read; None: it stays here."""
+    if agreed is None:
+        return None
+    if agreed.encrypting is not None:
+        return ENCRYPTED + agreed.encrypting.encrypt(payload)
+    return payload if _hides_all(agreed) else None

@@ -2,7 +2,8 @@
 
     receive(inputs)         round robin, 64 KiB a connection, until the turn's budget of bytes is used up
     flush(dirty)            one send of the joined output for each connection that has some
-    accept()                at the end of a turn; the newcomers are inputs of the next one
+    accept()                at the end of a turn; the newcomers are inputs of the next one, those of a port with TLS
+                            when their handshake is done (`handshakes`)
 
 The connection object is made by the service (`Manners`). It collects output, and says `paused` (do not read from it
 now) and `closing`; it is told in `unsent_bytes` what the kernel has not taken yet. A socket is in the selector only for
@@ -12,23 +13,29 @@ The budget: a turn shall last `TURN_MS` at most (H2 turn budget). What the servi
 receiving them, so the number of bytes that a turn takes in follows from how long the turns before it took. Whoever was
 not served this time is first next time.
 
+A connection over TLS is driven as any other: its socket gives and takes what is in clear. What it has decrypted and not
+given yet wakes no selector, so it stays among the readable ones, and the loop takes another turn at once.
+
 Limits (those of addresses, of output and of silence are the service's): one receive takes 64 KiB, a turn at most
 `BUDGET_BYTES_MAX`; a connection that is to be closed when its output is sent is closed after `CLOSING_MS` at the
 latest.
 
-Not here: TLS, frames, what a connection may do.
+Not here: TLS itself (`tls_socket`), frames, what a connection may do.
 """
 
 from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Generic, TypeVar
 
+from zab.host.handshakes import HANDSHAKES_MAX, Door, Handshakes
 from zab.host.listener import Listener
 from zab.host.loop import READ, WRITE, Loop, Watched
 from zab.host.send_queue import SendQueue
+from zab.host.tls import TlsSide
+from zab.host.tls_socket import SealedSocket
 from zab.wire.manners import Connection, Manners
 
 RECEIVE_BYTES = 64 << 10
@@ -54,17 +61,83 @@ class ClientSocket(Watched, Generic[C]):
         """All is sent and the other side was told that nothing follows."""
         self._clients = clients
 
+    receive: Callable[[int], bytes]
+    """As `recv` of a socket."""
+    send: Callable[[bytes | memoryview], int]
+    """As `send` of a socket. One that would block is called again with the same bytes first."""
+    sealed_bytes = 0
+    """What TLS has to send beyond what the queue has."""
+    has_more = False
+    """There is something to receive that the selector does not announce."""
+
     def on_ready(self, mask: int) -> None:
         if mask & READ:
             self._clients.readable[self] = None
         if mask & WRITE:
             self._clients.writable.append(self)
 
+    def push(self) -> None:
+        """Send of `sealed_bytes` what the kernel takes."""
+
+    def finish(self) -> None:
+        """Tell the other side that nothing follows; `is_finished` says whether it is told. Raises OSError."""
+        self.is_finished = True
+        self.socket.shutdown(socket.SHUT_WR)
+
+
+class PlainSocket(ClientSocket[C]):
+    """Its methods are those of the socket, so that a request costs no call more."""
+
+    def __init__(self, clients: ClientSockets[C, Any], sock: socket.socket, connection: C) -> None:
+        super().__init__(clients, sock, connection)
+        self.receive = sock.recv
+        self.send = sock.send
+
+
+class TlsSocket(ClientSocket[C]):
+    """One whose handshake is done."""
+
+    def __init__(self, clients: ClientSockets[C, Any], sock: socket.socket, connection: C, side: TlsSide) -> None:
+        super().__init__(clients, sock, connection)
+        self._tls = SealedSocket(sock, side)
+        self.send = self._tls.send
+
+    @property
+    def sealed_bytes(self) -> int:  # type: ignore[override]
+        return self._tls.sealed_bytes
+
+    @property
+    def has_more(self) -> bool:  # type: ignore[override]
+        return self._tls.has_more
+
+    def receive(self, count_max: int) -> bytes:
+        try:
+            return self._tls.receive(count_max)
+        finally:
+            if self._tls.has_more:
+                self._clients.readable[self] = None
+            if self._tls.sealed_bytes:
+                self._clients.wait_for_room(self)
+
+    def push(self) -> None:
+        self._tls.push()
+
+    def finish(self) -> None:
+        self._tls.finish()
+        self.is_finished = self._tls.is_finished
+
 
 class ClientSockets(Generic[C, Input]):
     """All client sockets of one server."""
 
-    def __init__(self, loop: Loop, manners: Manners[C, Input], *, keep_alive: bool = False) -> None:
+    def __init__(
+        self,
+        loop: Loop,
+        manners: Manners[C, Input],
+        *,
+        keep_alive: bool = False,
+        handshakes_max: int = HANDSHAKES_MAX,
+    ) -> None:
         self._loop = loop
         self._manners = manners
         self._keep_alive = keep_alive
@@ -73,7 +146,8 @@ class ClientSockets(Generic[C, Input]):
         """Newcomers, and connections that broke, for the next step."""
         self._closing: dict[ClientSocket[C], int] = {}
         """Connections that the service has let go of, and when they are closed whatever is unsent."""
-        self._listeners: list[Listener] = []
+        self._listeners: dict[Listener, Door | None] = {}
+        self.handshakes = Handshakes(loop, self._admit, handshakes_max)
         self._budget_bytes = BUDGET_BYTES_MIN
         self._was_short = False
         self.readable: dict[ClientSocket[C], None] = {}
@@ -82,25 +156,25 @@ class ClientSockets(Generic[C, Input]):
 
     @property
     def count(self) -> int:
-        """Open sockets."""
+        """Connections that the service knows."""
         return len(self._sockets)
 
     # ----------------------------------------------------------------------------------------------------- accepting
 
-    def listen(self, sock: socket.socket) -> None:
-        """Serve clients on a listening socket."""
-        self._listeners.append(Listener(self._loop, sock))
+    def listen(self, sock: socket.socket, door: Door | None = None) -> None:
+        """Serve clients on a listening socket; with a door, those whom it lets in."""
+        self._listeners[Listener(self._loop, sock)] = door
 
     def accept(self, now: int) -> None:
         """Accept new connections; let a listener whose pause is over listen again."""
-        for listener in self._listeners:
+        for listener, door in self._listeners.items():
             if listener.ready:
                 for sock, address in listener.accept():
-                    self._add(sock, address)
+                    self._add(sock, address, door, now)
             elif listener.resume_at is not None:
                 listener.resume_if_due(now)
 
-    def _add(self, sock: socket.socket, address: tuple[str, int]) -> None:
+    def _add(self, sock: socket.socket, address: tuple[str, int], door: Door | None, now: int) -> None:
         try:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if self._keep_alive:
@@ -110,11 +184,20 @@ class ClientSockets(Generic[C, Input]):
             sock.close()
             return
         # A client of an IPv4 address is known by it, also where it came in through a socket of both kinds.
-        host = address[0].removeprefix("::ffff:")
-        connection = self._manners.connect(host, address[1])
-        client = self._sockets[connection] = ClientSocket(self, sock, connection)
+        known = address[0].removeprefix("::ffff:"), address[1]
+        if door is None:
+            self._admit(sock, known, None)
+        else:
+            self.handshakes.add(sock, known, door, now)
+
+    def _admit(self, sock: socket.socket, address: tuple[str, int], side: TlsSide | None) -> None:
+        connection = self._manners.connect(*address, "" if side is None else side.subject)
+        client = PlainSocket(self, sock, connection) if side is None else TlsSocket(self, sock, connection, side)
+        self._sockets[connection] = client
         self._loop.watch(client, READ)
         self._news.append(self._manners.connected(connection))
+        if client.has_more:
+            self.readable[client] = None
 
     # ----------------------------------------------------------------------------------------------------- receiving
 
@@ -133,10 +216,12 @@ class ClientSockets(Generic[C, Input]):
                 if time.monotonic_ns() >= until_ns:
                     break
         self._was_short = taken_bytes >= self._budget_bytes
+        if self.handshakes.waiting:
+            self.handshakes.step()
 
     def _receive(self, client: ClientSocket[C], inputs: list[Input], count_max: int) -> int:
         try:
-            data = client.socket.recv(count_max)
+            data = client.receive(count_max)
         except BlockingIOError:
             return 0
         except OSError:
@@ -162,7 +247,7 @@ class ClientSockets(Generic[C, Input]):
     @property
     def is_idle(self) -> bool:
         """Whether nothing is left for the next turn that no socket will announce."""
-        return not self.readable and not self._news
+        return not self.readable and not self._news and not self.handshakes.waiting
 
     # ------------------------------------------------------------------------------------------------------- sending
 
@@ -174,10 +259,12 @@ class ClientSockets(Generic[C, Input]):
             if client is not None:
                 self._flush(client, now)
         for client in writable:
-            if not client.gone and client.queue.unsent_bytes:
+            if not client.gone and (client.queue.unsent_bytes or client.sealed_bytes):
                 self._flush(client, now)
         if self._closing:
             self._close_overdue(now)
+        if self.handshakes.deadlines:
+            self.handshakes.close_overdue(now)
 
     def _flush(self, client: ClientSocket[C], now: int) -> None:
         connection, queue = client.connection, client.queue
@@ -187,9 +274,11 @@ class ClientSockets(Generic[C, Input]):
         try:
             if connection.out:
                 size_bytes = connection.out_bytes
-                queue.flush_all(client.socket.send, connection.take_output(), size_bytes)
-            else:
-                queue.flush(client.socket.send)
+                queue.flush_all(client.send, connection.take_output(), size_bytes)
+            elif queue.unsent_bytes:
+                queue.flush(client.send)
+            elif client.sealed_bytes:
+                client.push()
         except OSError:
             if client not in self._closing:
                 self._news.append(self._manners.closed(connection))
@@ -200,34 +289,41 @@ class ClientSockets(Generic[C, Input]):
             self._close_when_sent(client, now)
         else:
             interest = 0 if connection.paused else READ
-            if queue.unsent_bytes:
+            if queue.unsent_bytes or client.sealed_bytes:
                 interest |= WRITE
             if interest != client.interest:
                 self._loop.watch(client, interest)
+                if interest & READ and client.has_more:
+                    self.readable[client] = None
+
+    def wait_for_room(self, client: ClientSocket[C]) -> None:
+        """Go on with what it has to send as soon as the kernel takes it."""
+        self._loop.watch(client, client.interest | WRITE)
 
     def _close_when_sent(self, client: ClientSocket[C], now: int) -> None:
         """A close with unread bytes would reset the connection and lose the last answers: say that nothing
         follows, read on, and close when the other side has closed."""
         self._closing.setdefault(client, now + CLOSING_MS)
-        if client.queue.unsent_bytes:
+        if client.queue.unsent_bytes or client.sealed_bytes:
             self._loop.watch(client, READ | WRITE)
             return
         if not client.is_finished:
-            client.is_finished = True
             try:
-                client.socket.shutdown(socket.SHUT_WR)
+                client.finish()
             except OSError:
                 self._drop(client)
                 return
-        self._loop.watch(client, READ)
+        self._loop.watch(client, READ if client.is_finished else READ | WRITE)
 
     # ------------------------------------------------------------------------------------------------------- closing
 
     def next_deadline(self) -> int | None:
-        """When a listener that paused goes on, or a closing connection has had its time."""
+        """When a listener that paused goes on, or a closing connection or a newcomer has had its time."""
         deadlines = [listener.resume_at for listener in self._listeners if listener.resume_at is not None]
         if self._closing:
             deadlines.append(next(iter(self._closing.values())))
+        if self.handshakes.deadlines:
+            deadlines.append(self.handshakes.next_deadline)
         return min(deadlines, default=None)
 
     def _close_overdue(self, now: int) -> None:

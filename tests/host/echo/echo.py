@@ -113,7 +113,11 @@ Input: TypeAlias = Connected | Received | Closed | Answer
 Effect: TypeAlias = Append | Halt
 
 
-MANNERS: Manners[Connection, Input] = Manners(Connection, Connected, Received, Closed, CLOSED_AT_ONCE)
+def connect(host: str, port: int, _subject: str) -> Connection:
+    return Connection(host, port)
+
+
+MANNERS: Manners[Connection, Input] = Manners(connect, Connected, Received, Closed, CLOSED_AT_ONCE)
 
 
 # ---------------------------------------------------------------------------------------------------------- the service

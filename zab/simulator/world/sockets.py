@@ -68,7 +68,7 @@ class ClientSockets(Generic[ConnectionType, Input]):
 
     def connect(self, client: ClientEnd) -> ClientLink[ConnectionType]:
         """A client has connected."""
-        link = ClientLink(self, client, self._manners.connect(f"10.1.0.{-client.number}", CLIENT_PORT))
+        link = ClientLink(self, client, self._manners.connect(f"10.1.0.{-client.number}", CLIENT_PORT, ""))
         self._links[link.connection] = link
         self._tell(self._manners.connected(link.connection))
         return link

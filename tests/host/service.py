@@ -1,0 +1,131 @@
+"""A service with client sockets on the loopback interface. One turn is one call of `turn`."""
+
+import contextlib
+import socket
+import time
+
+import attrs
+import trio
+
+from zab.host.listener import open_listener
+from zab.host.loop import Loop
+from zab.host.sockets import ClientSockets
+from zab.wire.manners import Manners
+
+FAR_NS = 1 << 62
+WHEN_SENT, AT_ONCE = 1, 2
+
+
+@attrs.define(eq=False)
+class Client:
+    """The connection object of this service."""
+
+    host: str
+    port: int
+    subject: str = ""
+    out: list = attrs.Factory(list)
+    out_bytes: int = 0
+    unsent_bytes: int = 0
+    paused: bool = False
+    closing: int = 0
+
+    def take_output(self):
+        pieces, self.out, self.out_bytes = self.out, [], 0
+        return pieces
+
+
+@attrs.define
+class Connected:
+    connection: Client
+
+
+@attrs.define
+class Received:
+    connection: Client
+    data: bytes
+
+
+@attrs.define
+class Closed:
+    connection: Client
+
+
+MANNERS = Manners(Client, Connected, Received, Closed, AT_ONCE)
+
+
+class Server:
+    def __init__(self, door=None, handshakes_max=250):
+        self.loop = Loop()
+        self.clients = ClientSockets(self.loop, MANNERS, handshakes_max=handshakes_max)
+        self.address = self.listen(door)
+        self.opened = []
+        self.now = 1000
+
+    def listen(self, door=None):
+        """Its address."""
+        listening = open_listener("127.0.0.1", 0)
+        self.clients.listen(listening, door)
+        return listening.getsockname()[:2]
+
+    def turn(self, dirty=(), until_ns=FAR_NS):
+        for key, mask in self.loop._selector.select(0):
+            if key.data.interest:
+                key.data.on_ready(mask)
+        inputs = []
+        self.clients.receive(inputs, until_ns)
+        self.clients.flush(dirty, self.now)
+        self.clients.accept(self.now)
+        self.loop._close_discarded()
+        return inputs
+
+    def until(self, count):
+        inputs = []
+        deadline = time.monotonic() + 60
+        while len(inputs) < count:
+            assert time.monotonic() < deadline, inputs
+            inputs += self.turn()
+        return inputs
+
+    def client(self, receive_buffer_bytes=None):
+        """(the client's end, the service's connection)."""
+        sock = socket.socket()
+        if receive_buffer_bytes is not None:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
+        sock.settimeout(60)
+        sock.connect(self.address)
+        self.opened.append(sock)
+        [connected] = self.until(1)
+        assert isinstance(connected, Connected)
+        return sock, connected.connection
+
+    def socket_of(self, connection):
+        return self.clients._sockets[connection]
+
+
+def give(connection, *pieces):
+    connection.out += pieces
+    connection.out_bytes += sum(map(len, pieces))
+
+
+def receive_exactly(sock, count):
+    data = b""
+    while len(data) < count:
+        piece = sock.recv(count - len(data))
+        assert piece, "closed"
+        data += piece
+    return data
+
+
+@contextlib.contextmanager
+def running(server):
+    """Closes it, and what it has opened."""
+    try:
+        yield server
+    finally:
+        for sock in server.opened:
+            sock.close()
+
+        async def close():
+            server.loop.close()
+
+        trio.run(close)

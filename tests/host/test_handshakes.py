@@ -1,0 +1,392 @@
+"""Clients over TLS on the loopback interface; the test plays the service, as in `test_sockets`."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import socket
+import ssl
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.host.service import WHEN_SENT, Closed, Connected, Received, Server, give, receive_exactly, running
+from tests.rigs.certificates import Certificates, server_context
+from zab.host import handshakes as module
+from zab.host.handshakes import HANDSHAKE_MS, Door
+from zab.host.sockets import TlsSocket
+from zab.host.tls_socket import SEAL_BYTES_MAX
+
+MIB = 1 << 20
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory) -> Certificates:
+    return Certificates(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture(scope="module")
+def member(certificates) -> Path:
+    return certificates.member("localhost")
+
+
+@pytest.fixture(scope="module")
+def holder(certificates) -> Path:
+    return certificates.client("alice")
+
+
+@pytest.fixture
+def door(member) -> Door:
+    return Door(server_context(member))
+
+
+@pytest.fixture
+def server(door):
+    with running(Server(door)) as server:
+        yield server
+
+
+@pytest.fixture
+def both(member):
+    """A port for both kinds."""
+    with running(Server(Door(server_context(member), takes_plain=True))) as server:
+        yield server
+
+
+@pytest.fixture
+def said(caplog, monkeypatch):
+    """What the journal says, all of it."""
+    monkeypatch.setattr(logging.getLogger("zab"), "propagate", True)
+    monkeypatch.setattr(module.of_strangers, "_next_at", {})
+    return caplog
+
+
+def context_of(holder: Path, *, with_key: bool = True) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.load_verify_locations(holder / "truststore.pem")
+    if with_key:
+        context.load_cert_chain(holder / "keystore.pem")
+    return context
+
+
+def dial(server: Server) -> socket.socket:
+    sock = socket.create_connection(server.address, timeout=60)
+    server.opened.append(sock)
+    return sock
+
+
+def until(server: Server, what) -> list:
+    inputs: list = []
+    deadline = time.monotonic() + 60
+    while not what():
+        assert time.monotonic() < deadline, inputs
+        inputs += server.turn()
+    return inputs
+
+
+def secured(server: Server, context: ssl.SSLContext):
+    """(the client's end, its connection). The client's side of the handshake is taken by turns with the server's."""
+    sock = dial(server)
+    sock.setblocking(False)
+    tls = context.wrap_socket(
+        sock, server_hostname="localhost", do_handshake_on_connect=False, suppress_ragged_eofs=False
+    )
+    server.opened.append(tls)
+    deadline = time.monotonic() + 60
+    inputs: list = []
+    is_done = False
+    while not (is_done and inputs):
+        assert time.monotonic() < deadline
+        if not is_done:
+            with contextlib.suppress(ssl.SSLWantReadError):
+                tls.do_handshake()
+                is_done = True
+        inputs += server.turn()
+    [connected] = inputs
+    assert isinstance(connected, Connected)
+    tls.setblocking(True)
+    tls.settimeout(60)
+    return tls, connected.connection
+
+
+def test_service_hears_of_a_client_when_its_handshake_is_done(server, holder):
+    sock = dial(server)
+    until(server, lambda: server.clients.handshakes.count == 1)
+    assert server.clients.count == 0
+    sock.close()
+    until(server, lambda: server.clients.handshakes.count == 0)
+    _, connection = secured(server, context_of(holder))
+    assert connection.host == "127.0.0.1"
+    assert isinstance(server.socket_of(connection), TlsSocket)
+    assert server.clients.handshakes.count == 0
+
+
+def test_bytes_go_both_ways(server, holder):
+    tls, connection = secured(server, context_of(holder))
+    tls.sendall(b"request")
+    assert server.until(1) == [Received(connection, b"request")]
+    give(connection, b"ans", b"wer")
+    server.turn(dirty=[connection])
+    assert receive_exactly(tls, 6) == b"answer"
+    assert connection.unsent_bytes == 0
+
+
+def test_more_than_the_kernel_takes_arrives_in_order(server, holder):
+    tls, connection = secured(server, context_of(holder))
+    data = b"".join(number.to_bytes(4, "big") for number in range(2 * MIB))
+    for at in range(0, len(data), 3 * SEAL_BYTES_MAX // 2):
+        give(connection, data[at : at + 3 * SEAL_BYTES_MAX // 2])
+    server.turn(dirty=[connection])
+    assert connection.unsent_bytes > 0
+    tls.settimeout(0.01)
+    received = bytearray()
+    deadline = time.monotonic() + 60
+    while len(received) < len(data):
+        assert time.monotonic() < deadline
+        with contextlib.suppress(TimeoutError):
+            received += tls.recv(MIB)
+        server.turn()
+    assert bytes(received) == data
+    assert connection.unsent_bytes == 0
+
+
+def test_what_is_decrypted_and_not_given_yet_makes_another_turn_come_at_once(server, holder):
+    tls, _ = secured(server, context_of(holder))
+    server.clients._budget_bytes = 1
+    tls.sendall(bytes(10_000))
+    [first] = server.until(1)
+    assert len(first.data) == 4096
+    assert not server.clients.is_idle
+    rest = [given.data for _ in range(5) for given in server.turn()]
+    assert sum(map(len, rest)) == 10_000 - 4096
+    assert server.clients.is_idle
+
+
+def test_paused_connection_gets_what_was_decrypted_before_when_it_goes_on(server, holder):
+    tls, connection = secured(server, context_of(holder))
+    server.clients._budget_bytes = 1
+    tls.sendall(bytes(6000))
+    server.until(1)
+    connection.paused = True
+    server.clients.flush([connection], server.now)
+    assert server.turn() == []
+    assert server.clients.is_idle
+    connection.paused = False
+    server.turn(dirty=[connection])
+    assert not server.clients.is_idle
+    assert len(server.until(1)[0].data) == 6000 - 4096
+
+
+def test_goodbye_of_a_client_is_its_end_after_what_it_said(server, holder):
+    tls, connection = secured(server, context_of(holder))
+    tls.sendall(b"last")
+    tls.setblocking(False)
+    with contextlib.suppress(ssl.SSLWantReadError):
+        tls.unwrap()
+    assert server.until(2) == [Received(connection, b"last"), Closed(connection)]
+    assert server.clients.is_idle
+
+
+def test_end_without_goodbye_is_an_end(server, holder):
+    tls, connection = secured(server, context_of(holder))
+    tls.close()
+    assert server.until(1) == [Closed(connection)]
+
+
+def test_garbage_is_the_end_of_its_connection_and_of_no_other(server, holder):
+    tls, connection = secured(server, context_of(holder))
+    other, other_connection = secured(server, context_of(holder))
+    bare = socket.socket(fileno=tls.detach())
+    server.opened.append(bare)
+    bare.sendall(b"\x17\x03\x03\x00\x20" + bytes(32))
+    assert server.until(1) == [Closed(connection)]
+    other.sendall(b"still here")
+    assert server.until(1) == [Received(other_connection, b"still here")]
+
+
+def test_closing_once_sent_gives_the_client_everything_and_a_goodbye(server, holder):
+    tls, connection = secured(server, context_of(holder))
+    give(connection, b"last")
+    connection.closing = WHEN_SENT
+    server.turn(dirty=[connection])
+    assert receive_exactly(tls, 4) == b"last"
+    # Without the goodbye this would raise SSLEOFError.
+    assert tls.recv(1) == b""
+    tls.close()
+    until(server, lambda: server.clients.count == 0)
+
+
+class Full:
+    """A socket whose kernel takes nothing while `is_full`."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+        self.is_full = False
+
+    def send(self, data):
+        if self.is_full:
+            raise BlockingIOError
+        return self._sock.send(data)
+
+    def __getattr__(self, name):
+        return getattr(self._sock, name)
+
+
+def test_goodbye_waits_until_the_kernel_takes_it(server, holder):
+    client, connection = secured(server, context_of(holder))
+    ours = server.socket_of(connection)
+    ours._tls._socket = full = Full(ours.socket)
+    full.is_full = True
+    connection.closing = WHEN_SENT
+    server.turn([connection])
+    assert ours.sealed_bytes, "the goodbye is not sent yet"
+    assert not ours.is_finished
+    client.sendall(b"more")
+    assert [each for _ in range(3) for each in server.turn()] == [], "what still comes is dropped"
+    assert not ours.is_finished
+    full.is_full = False
+    until(server, lambda: ours.is_finished)
+    assert client.recv(1) == b"", "an end with a goodbye: without, this raises"
+
+
+# ---------------------------------------------------------------------------------------------------- who is not let in
+
+
+def test_client_without_a_certificate_is_told_and_never_heard_of(server, holder, said):
+    tls = context_of(holder, with_key=False).wrap_socket(
+        dial(server), server_hostname="localhost", do_handshake_on_connect=False
+    )
+    server.opened.append(tls)
+    tls.setblocking(False)
+    inputs: list = []
+    deadline = time.monotonic() + 60
+
+    def go_on() -> None:
+        with contextlib.suppress(ssl.SSLWantReadError):
+            tls.do_handshake()
+            tls.send(b"request")
+        while True:
+            assert time.monotonic() < deadline
+            inputs.extend(server.turn())
+            with contextlib.suppress(ssl.SSLWantReadError):
+                tls.do_handshake()
+                tls.recv(1)
+
+    with pytest.raises(ssl.SSLError, match="CERTIFICATE_REQUIRED"):
+        go_on()
+    assert inputs == []
+    assert server.clients.handshakes.count == 1, "its end is waited for"
+    tls.close()
+    until(server, lambda: server.clients.handshakes.count == 0)
+    assert "it shows no certificate" in said.text
+
+
+@pytest.mark.parametrize("data", [b"\0\0\0\x2d" + bytes(45), b"ruok", b"GET / HTTP/1.1\r\n\r\n"])
+def test_who_speaks_no_tls_is_closed_at_once(server, data, said):
+    sock = dial(server)
+    sock.sendall(data)
+    until(server, lambda: said.text or server.clients.count)
+    assert "it does not speak TLS" in said.text
+    with contextlib.suppress(ConnectionResetError):
+        assert sock.recv(1) == b""
+    assert server.clients.handshakes.count == 0
+
+
+def test_who_never_finishes_is_closed_at_its_deadline(server, said):
+    sock = dial(server)
+    sock.sendall(b"\x16\x03\x01")
+    until(server, lambda: server.clients.handshakes.count == 1)
+    assert server.clients.next_deadline() == server.now + HANDSHAKE_MS
+    server.now += HANDSHAKE_MS - 1
+    server.turn()
+    assert server.clients.handshakes.count == 1
+    server.now += 1
+    server.turn()
+    assert server.clients.handshakes.count == 0
+    with contextlib.suppress(ConnectionResetError):
+        assert sock.recv(1) == b""
+    assert "the handshake took too long" in said.text
+
+
+def test_who_was_let_in_has_no_deadline(server, holder):
+    secured(server, context_of(holder))
+    assert server.clients.next_deadline() is None
+    server.now += 2 * HANDSHAKE_MS
+    server.turn()
+    assert server.clients.count == 1
+
+
+def test_flood_of_half_handshakes_is_bounded_and_stops_nobody_who_is_in(door, holder):
+    with running(Server(door, handshakes_max=5)) as server:
+        plain_address = server.listen()
+        tls, connection = secured(server, context_of(holder))
+        plain = socket.create_connection(plain_address, timeout=60)
+        server.opened.append(plain)
+        [connected] = server.until(1)
+        for _ in range(20):
+            dial(server).sendall(b"\x16\x03\x01")
+            until(server, lambda: server.clients.is_idle)
+            assert server.clients.handshakes.count <= 5
+        tls.sendall(b"tls")
+        assert server.until(1) == [Received(connection, b"tls")]
+        plain.sendall(b"plain")
+        assert server.until(1) == [Received(connected.connection, b"plain")]
+        # And who speaks is let in, too.
+        secured(server, context_of(holder))
+
+
+def test_turn_takes_one_step_of_one_handshake(server, holder, monkeypatch):
+    steps: list[int] = []
+    feed = module.TlsSide.feed
+
+    def counted(side, data, limit_bytes):
+        steps[-1] += 1
+        return feed(side, data, limit_bytes)
+
+    monkeypatch.setattr(module.TlsSide, "feed", counted)
+    for _ in range(6):
+        incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        tls = context_of(holder).wrap_bio(incoming, outgoing, server_hostname="localhost")
+        with contextlib.suppress(ssl.SSLWantReadError):
+            tls.do_handshake()
+        dial(server).sendall(outgoing.read())
+    deadline = time.monotonic() + 60
+    while sum(steps) < 6:
+        assert time.monotonic() < deadline
+        steps.append(0)
+        server.turn()
+    assert max(steps) == 1
+
+
+# ---------------------------------------------------------------------------------------------------- one port for both
+
+
+def test_port_for_both_kinds_takes_both(both, holder):
+    tls, connection = secured(both, context_of(holder))
+    assert isinstance(both.socket_of(connection), TlsSocket)
+    plain = dial(both)
+    plain.sendall(b"ruok")
+    connected, received = both.until(2)
+    assert received == Received(connected.connection, b"ruok")
+    assert not isinstance(both.socket_of(connected.connection), TlsSocket)
+    tls.sendall(b"request")
+    assert both.until(1) == [Received(connection, b"request")]
+
+
+def test_port_for_both_kinds_closes_who_says_nothing(both):
+    sock = dial(both)
+    until(both, lambda: both.clients.handshakes.count == 1)
+    both.now += HANDSHAKE_MS
+    both.turn()
+    assert sock.recv(1) == b""
+
+
+def test_other_context_counts_from_the_next_handshake_on(server, door, certificates, holder):
+    tls, connection = secured(server, context_of(holder))
+    other = certificates.member("localhost", name="renewed")
+    door.context = server_context(other)
+    newer, _ = secured(server, context_of(holder))
+    assert newer.getpeercert() != tls.getpeercert()
+    tls.sendall(b"as before")
+    assert server.until(1) == [Received(connection, b"as before")]

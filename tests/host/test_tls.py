@@ -1,0 +1,266 @@
+"""The TLS side of one connection, against a client in memory."""
+
+from __future__ import annotations
+
+import contextlib
+import ssl
+from pathlib import Path
+
+import pytest
+
+from tests.rigs.certificates import Certificates, server_context
+from zab.host.tls import TlsError, TlsSide
+from zab.tls import subjects
+
+MIB = 1 << 20
+FAR = 1 << 30
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory) -> Certificates:
+    return Certificates(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture(scope="module")
+def member(certificates) -> Path:
+    return certificates.member("localhost")
+
+
+@pytest.fixture(scope="module")
+def holder(certificates) -> Path:
+    return certificates.client("alice")
+
+
+class Client:
+    """The other side."""
+
+    def __init__(self, trusted: Path, *, holder: Path | None = None, version: ssl.TLSVersion | None = None) -> None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.load_verify_locations(trusted / "truststore.pem")
+        if holder is not None:
+            context.load_cert_chain(holder / "keystore.pem")
+        if version is not None:
+            context.minimum_version = context.maximum_version = version
+        self.incoming, self.outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self.tls = context.wrap_bio(self.incoming, self.outgoing, server_hostname="localhost")
+
+    def step(self, data: bytes = b"") -> bytes:
+        """One more step of its handshake, and what it sends."""
+        self.incoming.write(data)
+        with contextlib.suppress(ssl.SSLWantReadError):
+            self.tls.do_handshake()
+        return self.outgoing.read()
+
+    def seal(self, data: bytes) -> bytes:
+        self.tls.write(data)
+        return self.outgoing.read()
+
+    def open(self, data: bytes) -> bytes:
+        self.incoming.write(data)
+        pieces = []
+        while True:
+            try:
+                piece = self.tls.read(1 << 16)
+            except ssl.SSLWantReadError:
+                break
+            if not piece:
+                break
+            pieces.append(piece)
+        return b"".join(pieces)
+
+
+def shake(side: TlsSide, client: Client, size: int = FAR) -> None:
+    """The handshake, with so many bytes of the client at a time."""
+    answer = b""
+    for _ in range(10):
+        said = client.step(answer)
+        answer = b""
+        for at in range(0, len(said), size):
+            plain, out = side.feed(said[at : at + size], FAR)
+            assert plain == b""
+            answer += out
+        if side.is_ready and not answer:
+            return
+    client.step(answer)
+    assert side.is_ready
+
+
+@pytest.fixture
+def side(member) -> TlsSide:
+    return TlsSide(server_context(member))
+
+
+@pytest.fixture
+def client(holder) -> Client:
+    return Client(holder, holder=holder)
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+@pytest.mark.parametrize("size", [1, 100, FAR])
+def test_handshake_however_its_bytes_come(side, holder, version, size):
+    client = Client(holder, holder=holder, version=version)
+    assert side.peer_certificate is None
+    shake(side, client, size)
+    pem = (holder / "keystore.pem").read_text()
+    begin = pem.index("-----BEGIN CERTIFICATE")
+    first = pem[begin : pem.index("-----END CERTIFICATE", begin) + len("-----END CERTIFICATE-----\n")]
+    assert side.peer_certificate == ssl.PEM_cert_to_DER_cert(first)
+    assert side.feed(client.seal(b"hello"), FAR) == (b"hello", b"")
+    assert client.open(side.seal(b"world")) == b"world"
+
+
+def test_bytes_that_come_one_by_one(side, client):
+    shake(side, client)
+    sealed = client.seal(b"abc") + client.seal(b"def")
+    assert b"".join(side.feed(sealed[at : at + 1], FAR)[0] for at in range(len(sealed))) == b"abcdef"
+    assert not side.has_more
+
+
+def test_a_mebibyte_both_ways(side, client):
+    shake(side, client)
+    data = bytes(range(256)) * (MIB // 256)
+    assert side.feed(client.seal(data), FAR)[0] == data
+    assert client.open(side.seal(data)) == data
+
+
+def test_a_call_takes_no_more_than_its_limit_and_says_that_there_is_more(side, client):
+    shake(side, client)
+    first, _ = side.feed(client.seal(bytes(100_000)) + client.seal(b"end"), 30_000)
+    assert len(first) == 30_000
+    assert side.has_more
+    pieces = [first]
+    while side.has_more:
+        piece, _ = side.feed(b"", 30_000)
+        assert len(piece) <= 30_000
+        pieces.append(piece)
+    assert b"".join(pieces) == bytes(100_000) + b"end"
+
+
+def test_what_stops_within_a_record_says_that_there_is_more(side, client):
+    shake(side, client)
+    assert side.feed(client.seal(b"0123456789"), 4)[0] == b"0123"
+    assert side.has_more
+    assert side.feed(b"", FAR)[0] == b"456789"
+    assert not side.has_more
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_request_in_the_packet_that_ends_the_handshake(side, holder, version):
+    client = Client(holder, holder=holder, version=version)
+    answer = b""
+    said = client.step()
+    while not side.is_ready:
+        _, answer = side.feed(said, FAR)
+        said = client.step(answer)
+        if version == ssl.TLSVersion.TLSv1_3 and said:
+            said += client.seal(b"early")
+    if version == ssl.TLSVersion.TLSv1_3:
+        assert side.has_more
+        assert side.feed(b"", FAR)[0] == b"early"
+    assert not side.has_more
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"GET / HTTP/1.1\r\n\r\n", "does not speak TLS"),
+        (b"\0\0\0\x2d" + bytes(45), "does not speak TLS"),
+        (b"ruok", "does not speak TLS"),
+        (b"\x16\x03\x01\xff\xff" + bytes(200), "TLS failed|does not speak"),
+        (bytes(range(255, 100, -1)), "does not speak TLS"),
+    ],
+)
+def test_what_is_no_tls_ends_in_a_sentence(side, data, reason):
+    with pytest.raises(TlsError, match=reason):
+        side.feed(data, FAR)
+
+
+def test_client_without_a_certificate_is_refused_and_told(side, holder):
+    client = Client(holder)
+    with pytest.raises(TlsError, match="it shows no certificate") as caught:
+        shake(side, client)
+    with pytest.raises(ssl.SSLError, match="CERTIFICATE_REQUIRED"):
+        client.open(caught.value.farewell)
+
+
+def test_client_that_another_authority_signed_is_refused(side, holder, member):
+    client = Client(holder, holder=member)
+    with pytest.raises(TlsError, match="its certificate is refused"):
+        shake(side, client)
+
+
+def test_client_that_does_not_believe_the_server_is_understood(side, member):
+    client = Client(member)
+    _, answer = side.feed(client.step(), FAR)
+    with pytest.raises(ssl.SSLCertVerificationError):
+        client.step(answer)
+    with pytest.raises(TlsError, match="does not believe"):
+        side.feed(client.outgoing.read(), FAR)
+
+
+def test_client_that_says_goodbye(side, client):
+    shake(side, client)
+    sealed = client.seal(b"last")
+    with pytest.raises(ssl.SSLWantReadError):
+        client.tls.unwrap()
+    assert side.feed(sealed + client.outgoing.read(), FAR)[0] == b"last"
+    assert side.is_closed
+    assert not side.has_more
+    assert side.finish()
+
+
+def test_goodbye_reaches_the_client_after_everything(side, client):
+    shake(side, client)
+    said = side.seal(b"last") + side.finish()
+    assert client.open(said) == b"last"
+    assert client.tls.unwrap() is None
+
+
+def test_end_before_and_within_the_handshake_says_nothing(member, client):
+    assert TlsSide(server_context(member)).finish() == b""
+    side = TlsSide(server_context(member))
+    side.feed(client.step(), FAR)
+    side.finish()
+    assert not side.is_ready
+
+
+def test_garbage_after_the_handshake_ends_it(side, client):
+    shake(side, client)
+    with pytest.raises(TlsError) as caught:
+        side.feed(b"\x17\x03\x03\x00\x20" + bytes(32), FAR)
+    with pytest.raises(ssl.SSLError):
+        client.open(caught.value.farewell)
+
+
+def test_bytes_that_somebody_changed_end_it(side, client):
+    shake(side, client)
+    sealed = bytearray(client.seal(b"set /a 1"))
+    sealed[-1] ^= 1
+    with pytest.raises(TlsError, match="bad record mac"):
+        side.feed(bytes(sealed), FAR)
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_the_client_is_whom_its_certificate_names_once_it_is_verified(side, holder, version):
+    client = Client(holder, holder=holder, version=version)
+    hello = client.step()
+    assert side.subject == ""
+    _, answer = side.feed(hello, FAR)
+    assert side.subject == "", "it has not proven anything yet"
+    side.feed(client.step(answer), FAR)
+    if version is ssl.TLSVersion.TLSv1_2:
+        client.step()
+    assert (side.is_ready, side.subject) == (True, "CN=alice")
+
+
+def test_who_shows_no_certificate_is_nobody(member, holder):
+    side = TlsSide(server_context(member, wants_clients=False))
+    shake(side, Client(holder, holder=holder))
+    assert side.subject == ""
+
+
+def test_certificate_whose_subject_cannot_be_said_lets_nobody_in(side, client, monkeypatch):
+    monkeypatch.setattr(subjects, "SUBJECT_BYTES_MAX", 3)
+    with pytest.raises(TlsError, match="a subject of more than 3 bytes"):
+        shake(side, client)
+    assert not side.is_ready

@@ -1,0 +1,217 @@
+"""Newcomers of a port with TLS, until their handshake is done: the service hears of them after that.
+
+    add(sock, …)    one was accepted by a `Door`
+    step()          once a turn: one step of one handshake, whoever has waited longest
+    close_overdue   who is not done after `HANDSHAKE_MS`, or what the owner says
+
+A door lets in who speaks TLS, or plain ones as well (port unification): then the first byte tells, which stays unread.
+
+Limits: a step costs up to 2 ms with an RSA key of 2048 bits, 1 ms with one of P-256, 9 ms with RSA of 4096 bits (its
+private key, or the client's certificate); so a turn takes one, however many wait. At most `count_max` newcomers are
+here at a time: one more takes the place of another one (`zab.wire.strangers`). So a flood of handshakes costs those who
+are in already one step a turn, and no place.
+
+Who fails is told why, in TLS, and closed when it has closed, or at its deadline.
+
+Not here: TLS itself (`tls`), accepting, and what becomes of who is let in (`sockets`).
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from collections.abc import Callable
+from typing import Final, TypeAlias
+
+import attrs
+
+from zab.host.journal import Journal, SeldomJournal
+from zab.host.loop import READ, WRITE, Loop, Watched
+from zab.host.tls import FIRST_BYTE, TlsError, TlsSide
+from zab.wire.strangers import Strangers
+
+HANDSHAKE_MS: Final = 10_000
+HANDSHAKES_MAX: Final = 250
+_RECEIVE_BYTES: Final = 16 << 10
+
+of_strangers = SeldomJournal(Journal("tls"))
+
+
+@attrs.define
+class Door:
+    """What a listener asks of who comes in."""
+
+    context: ssl.SSLContext
+    """For handshakes that begin from now on; it may be replaced at any time. It keeps clients from choosing groups
+    that make a step long (`zab.server.tls_stores`)."""
+    takes_plain: bool = False
+
+
+class Newcomer(Watched):
+    """One whose handshake is not done."""
+
+    def __init__(self, handshakes: Handshakes, sock: socket.socket, address: tuple[str, int], door: Door) -> None:
+        super().__init__(sock)
+        self.address = address
+        self.door = door
+        self.side: TlsSide | None = None
+        """None: it has said nothing yet, and may be a plain one."""
+        self.unsent = b""
+        self.is_leaving = False
+        """It has failed: what it still says is dropped."""
+        self._handshakes = handshakes
+
+    def on_ready(self, mask: int) -> None:
+        self._handshakes.waiting[self] = None
+
+
+def _say_failed(host: str, reason: str) -> None:
+    of_strangers.warning("TLS handshake failed -> connection is closed", client=host, reason=reason)
+
+
+Admit: TypeAlias = Callable[[socket.socket, tuple[str, int], TlsSide | None], None]
+"""Takes over the socket of a newcomer, and its TLS; None: it is a plain one."""
+
+
+class Handshakes:
+    """All newcomers of one server."""
+
+    def __init__(
+        self,
+        loop: Loop,
+        admit: Admit,
+        count_max: int = HANDSHAKES_MAX,
+        *,
+        handshake_ms: int = HANDSHAKE_MS,
+        failed: Callable[[str, str], None] = _say_failed,
+    ) -> None:
+        """`failed` is told the host of each whose handshake failed, and why."""
+        self._loop = loop
+        self._admit = admit
+        self._handshake_ms = handshake_ms
+        self._failed = failed
+        self._strangers: Strangers[Newcomer] = Strangers(count_max)
+        self.deadlines: dict[Newcomer, int] = {}
+        """All of them, in the order in which they came, which is that of their deadlines."""
+        self.waiting: dict[Newcomer, None] = {}
+        """Those with something to read or to send, longest wait first."""
+
+    @property
+    def count(self) -> int:
+        return len(self.deadlines)
+
+    def add(self, sock: socket.socket, address: tuple[str, int], door: Door, now: int) -> None:
+        """Take over an accepted socket. `address`: the numeric one, and the port."""
+        newcomer = Newcomer(self, sock, address, door)
+        crowded_out = self._strangers.admit(newcomer, address[0])
+        if crowded_out is not None:
+            self._fail(crowded_out, "others came, and there are too many handshakes")
+        self.deadlines[newcomer] = now + self._handshake_ms
+        self._loop.watch(newcomer, READ)
+
+    def step(self) -> None:
+        """Tell plain ones apart, and take one step of one handshake."""
+        for newcomer in [each for each in self.waiting if each.side is None]:
+            self._tell_apart(newcomer)
+        if self.waiting:
+            newcomer = next(iter(self.waiting))
+            del self.waiting[newcomer]
+            try:
+                self._go_on(newcomer)
+            except BlockingIOError:
+                pass
+            except TlsError as error:
+                self._refuse(newcomer, error)
+            except OSError as error:
+                self._fail(newcomer, error.strerror or str(error))
+
+    def _tell_apart(self, newcomer: Newcomer) -> None:
+        try:
+            first = newcomer.socket.recv(1, socket.MSG_PEEK)
+        except BlockingIOError:
+            del self.waiting[newcomer]
+        except OSError:
+            self._forget(newcomer)
+        else:
+            if not first:
+                self._forget(newcomer)
+            elif newcomer.door.takes_plain and first != FIRST_BYTE:
+                self._let_in(newcomer)
+            else:
+                newcomer.side = TlsSide(newcomer.door.context)
+
+    def _go_on(self, newcomer: Newcomer) -> None:
+        """Raises TlsError and OSError."""
+        if newcomer.unsent:
+            self._send(newcomer, b"")
+            return
+        data = newcomer.socket.recv(_RECEIVE_BYTES)
+        if not data:
+            # It looked whether somebody is here, as health checks do.
+            self._forget(newcomer)
+        elif not newcomer.is_leaving:
+            assert newcomer.side is not None
+            _, out = newcomer.side.feed(data, 0)
+            self._send(newcomer, out)
+
+    def _send(self, newcomer: Newcomer, data: bytes) -> None:
+        """What the kernel does not take is waited for, and nothing is read meanwhile."""
+        unsent = newcomer.unsent + data
+        try:
+            newcomer.unsent = unsent[newcomer.socket.send(unsent) :] if unsent else b""
+        except BlockingIOError:
+            newcomer.unsent = unsent
+        if newcomer.unsent:
+            self._loop.watch(newcomer, WRITE)
+        elif newcomer.side is not None and newcomer.side.is_ready:
+            self._let_in(newcomer)
+        else:
+            self._loop.watch(newcomer, READ)
+
+    def _let_in(self, newcomer: Newcomer) -> None:
+        self._leave(newcomer)
+        self._loop.release(newcomer)
+        self._admit(newcomer.socket, newcomer.address, newcomer.side)
+
+    # -------------------------------------------------------------------------------------------------------- failing
+
+    def _refuse(self, newcomer: Newcomer, error: TlsError) -> None:
+        """Say why, and wait for its end: a close with unread bytes would reset the connection, and lose the reason."""
+        if not error.farewell:
+            self._fail(newcomer, str(error))
+            return
+        self._failed(newcomer.address[0], str(error))
+        newcomer.is_leaving = True
+        try:
+            newcomer.socket.send(error.farewell)
+            newcomer.socket.shutdown(socket.SHUT_WR)
+        except OSError:
+            self._forget(newcomer)
+        else:
+            self._loop.watch(newcomer, READ)
+
+    def _fail(self, newcomer: Newcomer, reason: str) -> None:
+        if not newcomer.is_leaving:
+            self._failed(newcomer.address[0], reason)
+        self._forget(newcomer)
+
+    def _forget(self, newcomer: Newcomer) -> None:
+        self._leave(newcomer)
+        self._loop.discard(newcomer)
+
+    def _leave(self, newcomer: Newcomer) -> None:
+        self._strangers.leave(newcomer)
+        self.deadlines.pop(newcomer, None)
+        self.waiting.pop(newcomer, None)
+
+    # ----------------------------------------------------------------------------------------------------- deadlines
+
+    @property
+    def next_deadline(self) -> int:
+        """While there are some."""
+        return next(iter(self.deadlines.values()))
+
+    def close_overdue(self, now: int) -> None:
+        """Close who has had its time."""
+        for newcomer in [newcomer for newcomer, deadline in self.deadlines.items() if now >= deadline]:
+            self._fail(newcomer, "the handshake took too long")

@@ -1,0 +1,162 @@
+"""TLS, on one side of one connection: bytes in, bytes out, and no socket.
+
+    feed(data, limit)   bytes of the other side: (what they say in clear, at most `limit`; what is to be sent)
+    seal(data)          what is to be sent in place of `data`
+    finish()            the same for the end: nothing follows
+
+Until `is_ready` only the handshake goes on, and one call takes one step of it: that is at most one use of the private
+key, and one check of the other side's certificate. Whatever is wrong, and a handshake that fails, is a `TlsError`; what
+its `farewell` holds tells the other side, and is sent before the connection is closed. The side that dialled begins: it
+is fed nothing first.
+
+`has_more`: a call left something behind, at its limit. No socket will announce that: call again, with no data.
+
+Limits: what waits inside is one record that is not whole, and what was fed and not taken yet.
+
+Not here: sockets, deadlines (`handshakes`), whom to believe: the context has the certificates.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ssl
+from collections.abc import Iterator
+from typing import Final
+
+from zab.tls.subjects import SubjectError, subject_of
+
+RECORD_BYTES_MAX: Final = 16 << 10
+FIRST_BYTE: Final = b"\x16"
+"""Of a TLS connection: its first record is of a handshake. A client without TLS begins with 0, as the length of its
+first frame does, or with the letter of a word."""
+
+_REASONS: Final = {
+    **dict.fromkeys(
+        ("WRONG_VERSION_NUMBER", "PACKET_LENGTH_TOO_LONG", "RECORD_LAYER_FAILURE", "RECORD_TOO_SMALL"),
+        "it does not speak TLS",
+    ),
+    "PEER_DID_NOT_RETURN_A_CERTIFICATE": "it shows no certificate",
+    **dict.fromkeys(
+        ("UNSUPPORTED_PROTOCOL", "VERSION_TOO_LOW", "NO_PROTOCOLS_AVAILABLE"),
+        "it has no version of TLS in common with this server",
+    ),
+    "NO_SHARED_CIPHER": "it has no cipher in common with this server",
+    **dict.fromkeys(
+        ("TLSV1_ALERT_UNKNOWN_CA", "SSLV3_ALERT_CERTIFICATE_UNKNOWN", "SSLV3_ALERT_BAD_CERTIFICATE"),
+        "it does not believe this server's certificate",
+    ),
+    "SSLV3_ALERT_CERTIFICATE_EXPIRED": "it says that this server's certificate has expired",
+}
+
+
+class TlsError(ConnectionError):
+    """The connection is over; the text says what was wrong with it."""
+
+    def __init__(self, reason: str, farewell: bytes = b"") -> None:
+        super().__init__(reason)
+        self.farewell = farewell
+        """What tells the other side, if anything does."""
+
+
+class TlsSide:
+    """One connection. After a `TlsError` nothing more is done with it."""
+
+    __slots__ = ("_has_begun", "_incoming", "_outgoing", "_tls", "has_more", "is_closed", "is_ready", "subject")
+
+    def __init__(self, context: ssl.SSLContext, *, has_dialled: bool = False) -> None:
+        self._incoming = ssl.MemoryBIO()
+        self._outgoing = ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=not has_dialled)
+        self._has_begun = has_dialled
+        self.is_ready = False
+        """The handshake is done: the other side is whom its certificate names, and bytes may go both ways."""
+        self.is_closed = False
+        """The other side has said that nothing follows."""
+        self.has_more = False
+        self.subject = ""
+        """Whom the client's certificate names; empty: it showed none, or one without a subject."""
+
+    @property
+    def peer_certificate(self) -> bytes | None:
+        """In DER; None: it showed none."""
+        return self._tls.getpeercert(binary_form=True) if self.is_ready else None
+
+    def feed(self, data: bytes, limit_bytes: int) -> tuple[bytes, bytes]:
+        """The other side's bytes in clear, and what is to be sent. Raises TlsError."""
+        if data and not self._has_begun:
+            self._has_begun = True
+            if data[:1] != FIRST_BYTE:
+                raise TlsError("it does not speak TLS")
+        self._incoming.write(data)
+        try:
+            if not self.is_ready:
+                return b"", self._go_on()
+            return b"".join(self._read(limit_bytes)), self._outgoing.read()
+        except ssl.SSLError as error:
+            raise TlsError(_sentence(error), self._outgoing.read()) from None
+
+    def _go_on(self) -> bytes:
+        """One step of the handshake: what it sends."""
+        try:
+            self._tls.do_handshake()
+        except ssl.SSLWantReadError:
+            pass
+        else:
+            self.subject = self._verified_subject()
+            self.is_ready = True
+            # With its last message a client may send its first request.
+            self.has_more = bool(self._incoming.pending)
+        return self._outgoing.read()
+
+    def _verified_subject(self) -> str:
+        """Raises TlsError."""
+        certificate = self._tls.getpeercert(binary_form=True)
+        if certificate is None or self._tls.context.verify_mode == ssl.CERT_NONE:
+            return ""
+        try:
+            return subject_of(certificate)
+        except SubjectError as error:
+            raise TlsError(str(error), self._outgoing.read()) from None
+
+    def _read(self, limit_bytes: int) -> Iterator[bytes]:
+        self.has_more = False
+        while limit_bytes > 0:
+            try:
+                piece = self._tls.read(min(limit_bytes, RECORD_BYTES_MAX))
+            except ssl.SSLWantReadError:
+                return
+            except ssl.SSLZeroReturnError:
+                piece = b""
+            if not piece:
+                self.is_closed = True
+                return
+            limit_bytes -= len(piece)
+            yield piece
+        self.has_more = bool(self._incoming.pending or self._tls.pending())
+
+    def seal(self, data: bytes | memoryview) -> bytes:
+        """What is to be sent in place of `data`. Raises TlsError."""
+        assert self.is_ready
+        view = memoryview(data)
+        try:
+            while view:
+                view = view[self._tls.write(view) :]
+        except ssl.SSLError as error:
+            raise TlsError(_sentence(error), self._outgoing.read()) from None
+        return self._outgoing.read()
+
+    def finish(self) -> bytes:
+        """What tells the other side that nothing follows; it may say more, which nobody can read any more."""
+        # The other side has not said so itself, or breaks the rules while it is told.
+        with contextlib.suppress(ssl.SSLError):
+            self._tls.unwrap()
+        return self._outgoing.read()
+
+
+def _sentence(error: ssl.SSLError) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate is refused: {error.verify_message}"
+    reason = error.reason or type(error).__name__
+    words = reason.lower().replace("_", " ")
+    known = _REASONS.get(reason)
+    return f"{known} ({words})" if known is not None else f"TLS failed: {words}"
