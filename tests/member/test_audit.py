@@ -7,7 +7,7 @@ import pytest
 from datatree.acl import digest_identity
 from datatree.errors import ErrorCode
 from datatree.opcodes import OpCode
-from datatree.requests import OPEN_ACL, AddAuth, Create, Multi, NoBody, PathVersion, Reconfig, SetAcl, SetData
+from datatree.requests import OPEN_ACL, AddAuth, Create, Multi, PathVersion, Reconfig, Sasl, SetAcl, SetData
 from zab import message as msg
 from zab.member import audit
 from zab.member.audit import Auditor, value
@@ -325,7 +325,7 @@ def test_refused_digest_names_only_what_stands_before_the_colon(auth: bytes, use
 def test_refused_sasl_is_counted_and_written() -> None:
     ensemble = audited(1)
     client = ensemble.session()
-    client.say(client.request(OpCode.SASL, NoBody().encode()))
+    client.say(client.request(OpCode.SASL, Sasl(b"").encode()))
     ensemble.settle()
     assert said(client.server, "operation", "result") == [("sasl", "failure")]
     assert client.server.member.metrics.auth_failed_count == 1

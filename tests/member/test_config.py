@@ -12,6 +12,7 @@ import pytest
 from zab.configuration.dynamic import Role
 from zab.configuration.fields import fields_with_keys
 from zab.configuration.ignored import NO_COUNTERPART, NOT_BUILT, REFUSED
+from zab.member.cipher_suites import TLS_1_3
 from zab.member.config import OPENING, STANDALONE_SERVER_ID, Config, ConfigError, parse
 from zab.member.settings import SERVER_ID_UNKNOWN
 from zab.server.config_file import load
@@ -26,7 +27,11 @@ server.1=zoo1:2888:3888
 server.2=zoo2:2888:3888
 server.3=zoo3:2888:3888
 """
+ZOOKEEPERS = "org.apache.zookeeper.server.auth."
+X509_PROVIDER = "authProvider.x=org.apache.zookeeper.server.auth.X509AuthenticationProvider"
 STANDALONE = "dataDir=/data\nclientPort=2181\n"
+QUORUM_TLS = "ssl.quorum.keyStore.location=/k.pem\nssl.quorum.trustStore.location=/t.pem\n"
+TLS = "secureClientPort=2281\nssl.keyStore.location=/k.pem\nssl.trustStore.location=/t.pem\n"
 OPERATIONS = Path(__file__).parents[2] / "docs" / "operations.md"
 
 
@@ -61,29 +66,65 @@ SAMPLES = {
     "3": ("3",),
     "role": ("participant",),
     "0 to 1": ("0.25", "1"),
-    "class": ("org.apache.zookeeper.audit.Slf4jAuditLogger",),
+    "class": ("org.apache.zookeeper.server.auth.SASLAuthenticationProvider",),
+    "hash": ("sha3-256",),
+    "sasl/none": ("sasl", "NONE"),
+    "PEM/PKCS12": ("PEM", "pkcs12"),
+    "need/want/none": ("want", "none"),
+    "versions": ("TLSv1.3",),
+    "version": ("TLSv1.3",),
+    "newest version": ("TLSv1.2", "tls"),
+    "need": ("need",),
+    "true": ("true",),
+    "DEFAULT": ("DEFAULT",),
 }
-ONLY_ONE = ("3", "class")
-"""Kinds of values of which only one is allowed."""
+ONLY_ONE = ("3", "need", "true", "audit.impl.class")
+"""Kinds of values, or keys, of which only one is allowed."""
 SAMPLES_OF_KEYS = {
     "audit.fileCount": ("700",),
+    "audit.impl.class": ("org.apache.zookeeper.audit.Slf4jAuditLogger",),
     "counterLimit": ("4294000000",),
     "maxAclEntries": ("4000",),
     "maxBatchBytes": ("4096",),
     "maxSessionTimeout": ("70000",),
+    "enforce.auth.schemes": ("sasl, digest",),
+    "ssl.ciphersuites": (",".join((*TLS_1_3, "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256")),),
+    "portUnification": ("true",),
+    "ssl.quorum.ciphersuites": (",".join((*TLS_1_3, "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256")),),
 }
+SASL_USERS = "sasl.usersFile=/users\n"
+COMPANIONS = {
+    "authProvider.*": SASL_USERS,
+    "sessionRequireClientSASLAuth": SASL_USERS,
+    "requireClientAuthScheme": SASL_USERS,
+    "enforce.auth.enabled": "enforce.auth.schemes=digest\nenforce.auth.enabled=false\n",
+    "enforce.auth.schemes": SASL_USERS + "enforce.auth.enabled=false\n",
+    "sasl.serverconfig": "java.security.auth.login.config=/jaas.conf\n",
+    "SASLAuthenticationProvider.superPassword": "java.security.auth.login.config=/jaas.conf\n",
+    "kerberos.removeHostFromPrincipal": "java.security.auth.login.config=/jaas.conf\n",
+    "kerberos.removeRealmFromPrincipal": "java.security.auth.login.config=/jaas.conf\n",
+    "security.auth_to_local": "java.security.auth.login.config=/jaas.conf\n",
+    "ensembleAuthName": "authProvider.1=org.apache.zookeeper.server.auth.EnsembleAuthenticationProvider\n",
+}
+"""What has to stand beside a key."""
 
 
 def test_every_key_sets_its_field_and_no_other() -> None:
-    plain = parse(STANDALONE, "zoo.cfg")
     for field in fields_with_keys(Config):
         key, unit = field.metadata["key"], field.metadata["unit"]
+        is_quorum = key.startswith("ssl.quorum.") or "Quorum" in key or key == "portUnification"
+        is_tls = not is_quorum and key.startswith(("ssl.", "secureClient", "client.", "X509"))
+        text = STANDALONE + COMPANIONS.get(key, "") + (TLS if is_tls else "")
+        if is_quorum:
+            text += QUORUM_TLS + ("portUnification=true\n" if key == "sslQuorum" else "sslQuorum=true\n")
+        plain = parse(text, "zoo.cfg")
         if key in ("dataDir", "dynamicConfigFile", "clientPort", "standaloneEnabled"):
             continue
         given = SAMPLES_OF_KEYS.get(key) or SAMPLES.get(unit) or ("77000000" if key.endswith("Bytes") else "7000",)
-        prefix = "" if key in OPENING else "zookeeper."
-        configs = [parse(f"{STANDALONE}{prefix}{key}={value}", "zoo.cfg") for value in given]
-        if unit not in ONLY_ONE:
+        prefix = "" if key.startswith(OPENING) else "zookeeper."
+        written = key.replace("*", "1")
+        configs = [parse(f"{text}{prefix}{written}={value}", "zoo.cfg") for value in given]
+        if unit not in ONLY_ONE and key not in ONLY_ONE:
             assert any(getattr(config, field.name) != getattr(plain, field.name) for config in configs), key
         allowed = {field.name} | ({"min_session_timeout_ms", "max_session_timeout_ms"} if key == "tickTime" else set())
         for config in configs:
@@ -141,6 +182,8 @@ def test_a_value_is_read_as_meant(line: str, name: str, value: object) -> None:
         (STANDALONE + "maxPinnedLogBytes=1000000", 3, "is less than one log file"),
         (STANDALONE + "maxPinnedLogBytes=0", 3, "maxPinnedLogBytes"),
         (STANDALONE + "jute.maxbuffer=100000000", 3, "less than one reply"),
+        (STANDALONE + "totalInputLimitBytes=2000000", 3, "less than two requests"),
+        (STANDALONE + "totalOutputLimitBytes=30000000", 3, "less than what one connection may have unsent"),
         (STANDALONE + "counterLimit=0xffffffff", 3, "no room for the batch"),
         (STANDALONE + "outputLimitBytes=20000000\njute.maxbuffer=16300000", 4, "more than members send each other"),
         (STANDALONE + "standaloneEnabled=false", 3, "at least one participant"),
@@ -215,7 +258,7 @@ def test_server_lines_with_roles_client_parts_and_ipv6() -> None:
 
 def test_secure_client_port_in_a_server_line_is_refused() -> None:
     lines = "dataDir=/d\ninitLimit=5\nsyncLimit=2\nserver.1=a:1:2\nserver.2=b:1:2;b:2184;b:2284\nserver.3=c:1:2"
-    with pytest.raises(ConfigError, match=r"^zoo.cfg:5: server.2 has a secure client port"):
+    with pytest.raises(ConfigError, match=r"^zoo.cfg:5: server.2 has a secure client port: write secureClientPort"):
         parse(lines, "zoo.cfg", my_id=1)
 
 
@@ -262,21 +305,71 @@ def test_features_that_are_not_built_and_unknown_keys_are_warned_of_and_never_re
 
 
 @pytest.mark.parametrize(
+    ("lines", "line", "reason"),
+    [
+        ("sslQuorum=yes", 3, "sslQuorum: 'yes' is neither true nor false"),
+        ("sslQuorum=true", 3, "TLS between members needs ssl.quorum.keyStore.location"),
+        ("portUnification=true\nssl.quorum.keyStore.location=/k", 3, "needs ssl.quorum.trustStore.location"),
+        ("ssl.quorum.keyStore.location=/k", 3, "nothing would be encrypted"),
+        ("sslQuorum=false\nssl.quorum.trustStore.location=/k", 4, "nothing would be encrypted"),
+        ("sslQuorumReloadCertFiles=true", 3, "neither sslQuorum nor portUnification is set"),
+        (
+            QUORUM_TLS + "sslQuorum=true\nssl.quorum.clientAuth=want",
+            6,
+            "'want' is not to be had: whoever shows no cert",
+        ),
+        (QUORUM_TLS + "sslQuorum=true\nssl.quorum.clientAuth=none", 6, "'none' is not to be had"),
+        (QUORUM_TLS + "sslQuorum=true\nssl.quorum.hostnameVerification=false", 6, "proves which server speaks"),
+        (QUORUM_TLS + "sslQuorum=true\nssl.quorum.clientHostnameVerification=false", 6, "proves which server"),
+        (QUORUM_TLS + "sslQuorum=true\nssl.quorum.protocol=TLSv1", 6, "'TLSv1' is neither"),
+        (QUORUM_TLS + "sslQuorum=true\nssl.quorum.enabledProtocols=TLSv1.1,TLSv1.3", 6, "is not a list of TLSv1.2"),
+        (
+            QUORUM_TLS + "sslQuorum=true\nssl.quorum.ciphersuites=TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
+            6,
+            "ssl.quorum.ciphersuites has no suite of TLSv1.3",
+        ),
+    ],
+)
+def test_tls_between_members_is_as_it_is_said_or_refused(lines: str, line: int, reason: str) -> None:
+    with pytest.raises(ConfigError, match=f"^zoo.cfg:{line}: .*{reason}"):
+        parse(STANDALONE + lines, "zoo.cfg")
+
+
+@pytest.mark.parametrize(
+    ("lines", "versions"),
+    [
+        ("", {"TLSv1.2", "TLSv1.3"}),
+        ("ssl.quorum.protocol=TLSv1.2", {"TLSv1.2"}),
+        ("ssl.quorum.protocol=TLSv1.2\nssl.quorum.enabledProtocols=TLSv1.3", {"TLSv1.3"}),
+    ],
+)
+def test_versions_of_tls_between_members(lines: str, versions: set[str]) -> None:
+    assert parse(f"{STANDALONE}sslQuorum=true\n{QUORUM_TLS}{lines}", "zoo.cfg").quorum_versions_of_tls == versions
+
+
+@pytest.mark.parametrize(
     ("line", "reason"),
     [
-        ("secureClientPort=2281", "TLS is not built yet"),
-        ("zookeeper.ssl.keyStore.location=/k", "TLS is not built yet"),
-        ("sslQuorum=yes", "TLS is not built yet"),
-        ("sslQuorum=", "TLS is not built yet"),
-        ("enforce.auth.enabled=true", "of authentication only"),
-        ("authProvider.1=org.example.Provider", "of authentication only"),
-        ("sessionRequireClientSASLAuth=TRUE", "of authentication only"),
-        ("DigestAuthenticationProvider.digestAlg=SHA3-256", "digests are SHA-1"),
+        ("zookeeper.ssl.crl=true", "nobody is asked whether a certificate was revoked"),
+        ("ssl.ocsp=true", "nobody is asked whether a certificate was revoked"),
+        ("ssl.clientHostnameVerification=true", "the name in a client's certificate is not compared"),
+        ("ssl.authProvider=custom", "a certificate gives an identity of the scheme x509"),
+        ("fips-mode=true", "whether OpenSSL keeps to FIPS is"),
+        ("ssl.context.supplier.class=a.B", "of TLS for clients this part is not built"),
+        ("ssl.x509.clientCertIdType=SAN", "of TLS for clients this part is not built"),
+        ("ssl.quorum.crl=true", "of TLS between members this part is not built"),
+        ("ssl.quorum.context.supplier.class=A", "no class of Java can be loaded here"),
+        ("quorum.auth.enableSasl=true", "members prove who they are with quorum.secretFile"),
+        ("X509AuthenticationProvider.clientCertId=SAN", "of this part of authentication nothing would be"),
+        ("kerberos.canonicalizeHostNames=true", "members prove who they are with quorum.secretFile, not by Kerberos"),
+        ("kerberos.other=true", "the key is unknown, and named like one"),
+        ("sasl.userFile=/users", "the key is unknown, and named like one"),
+        ("authProvider=org.apache.zookeeper.server.auth.SASLAuthenticationProvider", "the key is unknown, and named"),
         ("audit.everything=true", "the key is unknown, and named like one"),
         ("sslquorum=true", "the key is unknown, and named like one"),
         ("quorum.secretfile=/s", "the key is unknown, and named like one"),
         ("enforceAuth=true", "the key is unknown, and named like one"),
-        ("netty.ssl.provider=X", "TLS is not built yet"),
+        ("netty.ssl.provider=X", "of TLS for clients this part is not built"),
         ("learner.authenticate=true", "the key is unknown, and named like one"),
     ],
 )
@@ -292,7 +385,9 @@ def test_key_of_security_that_is_not_honoured_is_refused_with_its_line(line: str
         "sslQuorum=false",
         "enforce.auth.enabled=False",
         "secureClientPort=-1",
-        "DigestAuthenticationProvider.digestAlg=SHA1",
+        "sessionRequireClientSASLAuth=FALSE",
+        "quorum.auth.enableSasl=false",
+        "kerberos.removeHostFromPrincipal=false",
         "ssl.clientAuth=none",
     ],
 )
@@ -300,11 +395,199 @@ def test_key_of_security_that_is_switched_off_is_none(line: str) -> None:
     assert parse(STANDALONE + line, "zoo.cfg").warnings == ()
 
 
+def test_port_for_tls_and_who_is_believed_there() -> None:
+    config = parse(STANDALONE + TLS + "ssl.clientAuth=WANT\nssl.enabledProtocols=TLSv1.3\n", "zoo.cfg")
+    assert config.secure_client_address == ("0.0.0.0", 2281)
+    assert config.ssl_client_auth == "want"
+    assert config.ssl_enabled_protocols == {"TLSv1.3"}
+    assert config.warnings == ()
+    alone = parse(f"dataDir=/d\n{TLS}", "zoo.cfg")
+    assert (alone.client_address, alone.secure_client_address) == (None, ("0.0.0.0", 2281))
+
+
+@pytest.mark.parametrize(
+    ("lines", "reason"),
+    [
+        ("secureClientPort=2281", "TLS needs ssl.keyStore.location"),
+        ("client.portUnification=true", "TLS needs ssl.keyStore.location"),
+        ("secureClientPort=2281\nssl.keyStore.location=/k", "ssl.trustStore.location has to say who"),
+        ("ssl.keyStore.location=/k.pem", "neither secureClientPort nor client.portUnification"),
+        ("ssl.trustStore.location=/k.pem", "neither secureClientPort nor client.portUnification"),
+        ("secureClientPortAddress=a", "secureClientPort is not"),
+        ("secureClientPort=2181\nssl.keyStore.location=/k\nssl.clientAuth=none", "secureClientPort is clientPort"),
+        ("ssl.enabledProtocols=TLSv1.1", "is not a list of"),
+        ("ssl.clientAuth=maybe", "'maybe' is neither"),
+    ],
+)
+def test_tls_that_would_not_be_what_its_owner_believes_is_refused(lines: str, reason: str) -> None:
+    with pytest.raises(ConfigError, match=reason):
+        parse(STANDALONE + lines, "zoo.cfg")
+
+
 @pytest.mark.parametrize("key", sorted(OPENING))
 def test_key_that_opens_the_service_is_written_as_zookeeper_reads_it(key: str) -> None:
     """With its prefix ZooKeeper never sees it: an old line would suddenly count."""
     with pytest.raises(ConfigError, match=f"zoo.cfg:3: zookeeper.{key}: in a file it is written {key}"):
         parse(f"{STANDALONE}zookeeper.{key}=yes", "zoo.cfg")
+
+
+@pytest.mark.parametrize(
+    ("lines", "line", "reason"),
+    [
+        (
+            "authProvider.1=org.example.Provider",
+            3,
+            "authProvider.1: the class 'org.example.Provider' is not known here",
+        ),
+        (
+            f"authProvider.1={ZOOKEEPERS}SASLAuthenticationProvider",
+            3,
+            "nobody could log in by SASL: add sasl.usersFile",
+        ),
+        ("sessionRequireClientSASLAuth=true", 3, "nobody can prove anything by sasl here: add sasl.usersFile"),
+        ("kerberos.removeHostFromPrincipal=true", 3, "kerberos.removeHostFromPrincipal is of Kerberos: add"),
+        ("security.auth_to_local=DEFAULT", 3, "security.auth_to_local is of Kerberos: add"),
+        (
+            "java.security.auth.login.config=/j\nsecurity.auth_to_local=RULE:[1:$1]",
+            4,
+            "of rules for names only DEFAULT is known here",
+        ),
+        ("sessionRequireClientSASLAuth=yes", 3, "'yes' is neither true nor false"),
+        ("requireClientAuthScheme=sasl", 3, "nobody can prove anything by sasl here"),
+        ("requireClientAuthScheme=kerberos", 3, "'kerberos' is neither sasl nor none"),
+        ("enforce.auth.enabled=true", 3, "enforce.auth.schemes is not set"),
+        ("enforce.auth.enabled=true\nenforce.auth.schemes= , ", 3, "enforce.auth.schemes is not set"),
+        ("enforce.auth.schemes=digest", 3, "has no effect without enforce.auth.enabled"),
+        ("enforce.auth.enabled=true\nenforce.auth.schemes=digest,sasl", 4, "nobody can prove anything by sasl here"),
+        ("enforce.auth.enabled=true\nenforce.auth.schemes=digest,x509", 4, "nobody can prove anything by x509 here"),
+        (
+            f"{X509_PROVIDER}\nenforce.auth.enabled=true\nenforce.auth.schemes=x509",
+            5,
+            "neither secureClientPort nor client.portUnification asks a client",
+        ),
+        ("client.certReload=true", 3, "neither secureClientPort nor client.portUnification is set"),
+        ("X509AuthenticationProvider.superUser=CN=a", 3, "nobody can be that: neither secureClientPort nor"),
+        ("enforce.auth.enabled=true\nenforce.auth.schemes=world", 4, "nobody can prove anything by world here"),
+        (
+            "enforce.auth.enabled=true\nenforce.auth.schemes=digest\nDigestAuthenticationProvider.enabled=false",
+            4,
+            "nobody can prove anything by digest here",
+        ),
+        ("sasl.usersFile=/u\njava.security.auth.login.config=/j", 4, "the users of SASL stand in one file"),
+        ("sasl.usersFile=", 3, "the value is empty"),
+        ("sasl.usersFile=/u\nsasl.serverconfig=Other", 4, "sasl.serverconfig is of a JAAS file"),
+        ("SASLAuthenticationProvider.superPassword=hidden", 3, "superPassword is of a JAAS file"),
+        ("ensembleAuthName=one", 3, "ensembleAuthName has no effect without"),
+        ("DigestAuthenticationProvider.digestAlg=SHA-3", 3, "'SHA-3' is no hash that is known here"),
+        ("superUser.1=", 3, "superUser.1: the value is empty"),
+    ],
+)
+def test_what_is_asked_of_clients_and_cannot_be_is_refused(lines: str, line: int, reason: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(reason)) as error:
+        parse(STANDALONE + lines, "zoo.cfg")
+    assert error.value.line == line
+    assert "hidden" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("lines", "required"),
+    [
+        ("", set()),
+        ("sessionRequireClientSASLAuth=true", {"sasl"}),
+        ("requireClientAuthScheme=SASL", {"sasl"}),
+        ("requireClientAuthScheme=none", set()),
+        ("enforce.auth.enabled=true\nenforce.auth.schemes=sasl , digest,", {"sasl", "digest"}),
+        ("enforce.auth.enabled=false\nenforce.auth.schemes=sasl", set()),
+        # As in ZooKeeper: SASL takes the place of the list.
+        ("sessionRequireClientSASLAuth=true\nenforce.auth.enabled=true\nenforce.auth.schemes=digest", {"sasl"}),
+    ],
+)
+def test_what_is_required_of_clients(lines: str, required: set[str]) -> None:
+    config = parse(STANDALONE + SASL_USERS + lines, "zoo.cfg")
+    assert config.required_schemes == required
+    assert config.warnings == ()
+
+
+def test_requiring_what_everybody_has_is_warned_of() -> None:
+    [warning] = parse(STANDALONE + "enforce.auth.enabled=true\nenforce.auth.schemes=digest,ip", "zoo.cfg").warnings
+    assert str(warning) == "zoo.cfg:4: enforce.auth.schemes: every client has ip: all are let in"
+
+
+def test_keys_of_a_family_count_all() -> None:
+    text = STANDALONE + SASL_USERS + "superUser=a\nsuperUser.x=b\nsuperUser.y=c\nsuperUser.x=d\n"
+    config = parse(text, "zoo.cfg")
+    assert (config.sasl_super_user, set(config.sasl_super_users)) == ("a", {"c", "d"})
+    assert [warning.key for warning in config.warnings] == ["superUser.x"]
+    with pytest.raises(ConfigError, match=r"zoo.cfg:4: zookeeper.superUser.x: in a file it is written superUser.x"):
+        parse(STANDALONE + SASL_USERS + "zookeeper.superUser.x=b", "zoo.cfg")
+
+
+def test_secret_in_the_file_is_in_no_text_made_of_it() -> None:
+    lines = "java.security.auth.login.config=/j\nSASLAuthenticationProvider.superPassword=hidden"
+    config = parse(STANDALONE + lines, "zoo.cfg")
+    assert config.sasl_super_password == "hidden"
+    assert "hidden" not in repr(config)
+
+
+def test_passwords_of_stores_are_in_no_text_made_of_the_file() -> None:
+    lines = f"{TLS}ssl.keyStore.password=hidden\nssl.trustStore.password=hidden\n"
+    config = parse(STANDALONE + lines, "zoo.cfg")
+    assert (config.ssl_key_store_password, config.ssl_trust_store_password) == ("hidden", "hidden")
+    assert "hidden" not in repr(config)
+
+
+BOTH = (
+    "TLS_AES_256_GCM_SHA384,TLS_CHACHA20_POLY1305_SHA256,TLS_AES_128_GCM_SHA256, TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"
+)
+
+
+@pytest.mark.parametrize(
+    ("lines", "versions"),
+    [
+        ("", {"TLSv1.2", "TLSv1.3"}),
+        ("ssl.protocol=TLSv1.2", {"TLSv1.2"}),
+        ("ssl.protocol=TLSv1.2\nssl.enabledProtocols=TLSv1.3", {"TLSv1.3"}),
+        (f"ssl.ciphersuites={BOTH}", {"TLSv1.2", "TLSv1.3"}),
+        ("ssl.ciphersuites=TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256\nssl.protocol=TLSv1.2", {"TLSv1.2"}),
+    ],
+)
+def test_versions_of_tls_are_those_that_are_named(lines: str, versions: set[str]) -> None:
+    assert parse(STANDALONE + TLS + lines, "zoo.cfg").tls_versions == versions
+
+
+@pytest.mark.parametrize(
+    ("lines", "reason"),
+    [
+        ("ssl.ciphersuites=TLS_RSA_WITH_AES_128_CBC_SHA", "'TLS_RSA_WITH_AES_128_CBC_SHA' is not one of TLS_AES_256"),
+        ("ssl.ciphersuites=", "'' is not one of"),
+        ("ssl.ciphersuites=TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256 and TLS_AES_128_GCM_SHA256 would be"),
+        ("ssl.ciphersuites=TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256", "ssl.ciphersuites has no suite of TLSv1.3"),
+        (f"ssl.ciphersuites={BOTH}\nssl.protocol=TLSv1.3", "has suites of, and nobody may speak, TLSv1.2"),
+        ("ssl.protocol=TLS", "'TLS' is not a list of TLSv1.2 and TLSv1.3"),
+        ("ssl.protocol=TLSv1.2,TLSv1.3", "is more than one"),
+        ("ssl.protocol=SSLv3", "'SSLv3' is not a list"),
+    ],
+)
+def test_what_of_tls_could_not_be_spoken_as_it_is_said_is_refused(lines: str, reason: str) -> None:
+    with pytest.raises(ConfigError, match=reason):
+        parse(STANDALONE + TLS + lines, "zoo.cfg")
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("ssl.authProvider=x509", None),
+        ("ssl.crl=false", None),
+        ("fips-mode=false", None),
+        ("ssl.hostnameVerification=true", "it is for who connects"),
+        ("ssl.handshakeDetectionTimeoutMillis=5000", "a client has ten seconds"),
+        ("ssl.sslProvider=OPENSSL", "it is OpenSSL, as Python has it"),
+    ],
+)
+def test_what_of_tls_changes_nothing_here_does_not_stop_the_start(line: str, reason: str | None) -> None:
+    said = [warning.reason for warning in parse(STANDALONE + TLS + line, "zoo.cfg").warnings]
+    assert said == ([] if reason is None else [f"the key has no effect: {said[0].partition(': ')[2]}"])
+    assert reason is None or reason in said[0]
 
 
 def test_switching_off_what_is_not_built_needs_no_warning() -> None:

@@ -97,15 +97,17 @@ def setting(
     *,
     shown: str | None = None,
     raised_to: int | None = None,
+    secret: bool = False,
 ) -> Any:
-    """A field that a key sets. `shown` is the default as the documentation writes it.
+    """A field that a key sets; one that ends in `*` stands for all keys that begin so, and its field has their values.
 
-    raised_to: smaller values are lifted to it, with a warning, because ZooKeeper does.
+    shown: the default as the documentation writes it. raised_to: smaller values are lifted to it, with a warning,
+    because ZooKeeper does. secret: no text that is made of the settings has it.
     """
     if shown is None:
         shown = _shown(default)
     details = {"key": key, "read": read, "unit": unit, "reason": reason, "shown": shown, "raised_to": raised_to}
-    return attrs.field(default=default, metadata=details)
+    return attrs.field(default=default, metadata=details, repr=not secret)
 
 
 def derived(compute: Callable[[Any], object]) -> Any:

@@ -15,39 +15,36 @@ import re
 # (patterns, what the warning says after "the key is ignored: ")
 REFUSED: tuple[tuple[tuple[str, ...], str], ...] = (
     (
-        (
-            "secureClientPort",
-            "secureClientPortAddress",
-            "sslQuorum",
-            "sslQuorumReloadCertFiles",
-            "portUnification",
-            "ssl.*",
-            "netty.ssl.*",
-            "client.portUnification",
-            "client.certReload",
-            "fips-mode",
-        ),
-        "TLS is not built yet, so nothing would be encrypted; members prove who they are with quorum.secretFile",
+        ("ssl.quorum.context.supplier.class",),
+        "no class of Java can be loaded here; ssl.quorum.keyStore and ssl.quorum.trustStore say what members show",
     ),
     (
+        ("ssl.quorum.*",),
+        "of TLS between members this part is not built",
+    ),
+    (
+        ("ssl.crl", "ssl.ocsp"),
+        "nobody is asked whether a certificate was revoked; take its authority out of the trust store",
+    ),
+    (
+        ("ssl.clientHostnameVerification", "ssl.allowReverseDnsLookup"),
+        "the name in a client's certificate is not compared with its address; write ACLs or rules of a firewall",
+    ),
+    (("ssl.authProvider",), "a certificate gives an identity of the scheme x509, and of no other"),
+    (("fips-mode",), "whether OpenSSL keeps to FIPS is a matter of its own configuration"),
+    (("ssl.*", "netty.ssl.*"), "of TLS for clients this part is not built"),
+    (
         (
-            "quorum.auth.*",
-            "sessionRequireClientSASLAuth",
-            "requireClientAuthScheme",
-            "allowSaslFailedClients",
-            "enforce.auth.*",
-            "ensembleAuthName",
-            "authProvider.*",
             "X509AuthenticationProvider.*",
             "IPAuthenticationProvider.*",
-            "superUser*",
-            "kerberos.*",
-            "jaasLoginRenew",
-            "sasl.*",
         ),
-        "of authentication only digest, ip and world are built yet, so nothing of this would be enforced",
+        "of this part of authentication nothing would be enforced",
     ),
-    (("DigestAuthenticationProvider.digestAlg",), "digests are SHA-1; with another algorithm no identity would fit"),
+    (("quorum.auth.*",), "members prove who they are with quorum.secretFile, not by SASL"),
+    (
+        ("kerberos.canonicalizeHostNames",),
+        "members prove who they are with quorum.secretFile, not by Kerberos",
+    ),
 )
 """What somebody's security may rest on. A server that went on without it would be open while its owner believes that it
 is not."""
@@ -96,6 +93,14 @@ NO_COUNTERPART: tuple[tuple[tuple[str, ...], str], ...] = (
         "a server that stops waits for no client's request: nobody was told that it is done",
     ),
     (("connection_throttle_local_session_weight",), "every session is global"),
+    (("ssl.hostnameVerification",), "it is for who connects, and a server connects to nobody so"),
+    (("ssl.handshakeDetectionTimeoutMillis",), "a client has ten seconds for its handshake"),
+    (("ssl.sslProvider",), "it is OpenSSL, as Python has it"),
+    (
+        ("jaasLoginRenew", "kerberos.minReLoginTimeMs", "kinit"),
+        "a server proves itself with its keytab, and has no ticket to renew",
+    ),
+    (("requireKerberosConfig",), "the principal of a server always says its realm"),
     (("tcpKeepAlive",), "links between members always have it"),
     (("quorumCnxnTimeoutMs",), "a link of the election that says nothing is given up after syncLimit ticks"),
     (
@@ -132,10 +137,7 @@ _NAMED_LIKE_SECURITY = re.compile(
 )
 """Written wrong, such a key would do nothing while its owner believes that it does."""
 _OFF_FOR_SURE = {
-    "DigestAuthenticationProvider.digestAlg": {"sha1", "sha-1"},
-    "secureClientPort": {"0", "-1"},
-    "ssl.clientAuth": {"none"},
-    "ssl.quorum.clientAuth": {"none"},
+    "ssl.authProvider": {"x509"},
 }
 """Where it is not `false` that says so."""
 _OFF = frozenset({"false", "no", "0", "-1", ""})
@@ -143,17 +145,17 @@ _OFF = frozenset({"false", "no", "0", "-1", ""})
 
 def why_refused(key: str, value: str) -> str | None:
     """What to say about a key that is not honoured, and on which somebody's security may rest; None if it is none."""
-    if value.lower() in _OFF_FOR_SURE.get(key, {"false"}):
+    if value.lower() in _OFF_FOR_SURE.get(key, {"false"}) or _is_harmless(key):
         return None
     found = next((reason for patterns, reason in REFUSED if _fits(key, patterns)), None)
-    if found is None and _NAMED_LIKE_SECURITY.search(key) and not _is_harmless(key):
+    if found is None and _NAMED_LIKE_SECURITY.search(key):
         return "the key is unknown, and named like one that somebody's security rests on"
     return found
 
 
 def why_ignored(key: str, value: str) -> str | None:
     """What to say about a key of ZooKeeper that has no effect; "" when nothing needs saying; None if it is unknown."""
-    if any(_fits(key, patterns) for patterns, _ in REFUSED):
+    if not _is_harmless(key) and any(_fits(key, patterns) for patterns, _ in REFUSED):
         return ""
     for patterns, reason in NOT_BUILT:
         if _fits(key, patterns):

@@ -26,6 +26,8 @@ from zab.configuration.dynamic import Ensemble, LineError, is_dynamic, parse_dyn
 from zab.configuration.fields import ConfigWarning, fields_with_keys
 from zab.configuration.ignored import why_ignored, why_refused
 from zab.configuration.properties import PropertiesError, Property, parse_properties
+from zab.member.cipher_suites import versions_of
+from zab.member.schemes import IP, SASL, X509
 from zab.member.settings import SERVER_ID_UNKNOWN, Config
 from zab.message import FRAME_BYTES_MAX, FRAME_SPARE_BYTES
 
@@ -36,8 +38,12 @@ STANDALONE_SERVER_ID = 1
 _SERVER_ID_MAX_WITH_EXTENDED_TYPES = 254
 _COUNTER_MAX = 2**32 - 1
 _WILDCARDS = frozenset({"0.0.0.0", "::"})
-OPENING = frozenset({"skipACL", "DigestAuthenticationProvider.superDigest"})
-"""They open the service to somebody. ZooKeeper does not read them with its prefix before them."""
+OPENING = (
+    *("skipACL", "DigestAuthenticationProvider.superDigest", "superUser", "letAnySaslUserDoX"),
+    *("allowSaslFailedClients", "SASLAuthenticationProvider.superPassword", "X509AuthenticationProvider.superUser"),
+)
+"""They, and what `superUser.` begins, open the service to somebody. ZooKeeper does not read them with its prefix before
+them."""
 _DEFAULT_AT_MINUS_ONE = frozenset({"min_session_timeout_ms", "max_session_timeout_ms"})
 _VERSION_SUFFIX = re.compile(r"\.dynamic\.([0-9a-fA-F]{1,16})$")
 
@@ -74,11 +80,14 @@ def validate(config: Config) -> None:
     """The rules between fields, whoever filled them in. Raises RuleError."""
     _validate_sessions(config)
     _validate_limits(config)
+    _validate_authentication(config)
     _validate_members(config)
     if config.client_port is None and config.client_port_address != _default("client_port_address"):
         raise RuleError(("clientPortAddress",), "clientPortAddress is set but clientPort is not")
+    _validate_tls(config)
+    _validate_quorum_tls(config)
     if config.is_standalone:
-        if config.client_address is None:
+        if config.client_address is None and config.secure_client_address is None:
             raise RuleError(("clientPort",), "clientPort is not set: nobody could reach a standalone server")
         return
     for key, ticks in (("initLimit", config.init_limit_ticks), ("syncLimit", config.sync_limit_ticks)):
@@ -86,6 +95,54 @@ def validate(config: Config) -> None:
             raise RuleError((key,), f"{key} is not set; an ensemble needs it")
     if config.server_id != SERVER_ID_UNKNOWN:
         _validate_own_line(config)
+
+
+def _validate_tls(config: Config) -> None:
+    if config.client_port_unification and config.client_address is None:
+        raise RuleError(("client.portUnification",), "client.portUnification is set but clientPort is not")
+    if config.secure_client_port is None and config.secure_client_port_address != _default(
+        "secure_client_port_address"
+    ):
+        raise RuleError(("secureClientPortAddress",), "secureClientPortAddress is set but secureClientPort is not")
+    if not config.has_tls_clients:
+        for key, store in (("keyStore", config.ssl_key_store), ("trustStore", config.ssl_trust_store)):
+            if store is not None:
+                reason = "neither secureClientPort nor client.portUnification is set, so nothing would be encrypted"
+                raise RuleError((f"ssl.{key}.location",), reason)
+        if config.client_cert_reload:
+            reason = "neither secureClientPort nor client.portUnification is set, so there is nothing to read again"
+            raise RuleError(("client.certReload",), reason)
+        return
+    ports = ("secureClientPort", "client.portUnification")
+    if config.client_address is not None and config.secure_client_port == config.client_address[1]:
+        raise RuleError(("secureClientPort",), "secureClientPort is clientPort: client.portUnification has both on one")
+    if config.ssl_key_store is None:
+        raise RuleError(ports, "TLS needs ssl.keyStore.location: `zab certs` makes one")
+    if config.ssl_client_auth != "none" and config.ssl_trust_store is None:
+        reason = "ssl.trustStore.location has to say who vouches for clients, or ssl.clientAuth=none that nobody does"
+        raise RuleError(ports, reason)
+    _validate_suites("ssl", config.tls_versions, config.ssl_cipher_suites)
+
+
+def _validate_suites(prefix: str, versions: frozenset[str], suites: tuple[str, ...]) -> None:
+    for version in sorted(versions ^ versions_of(suites) if suites else ()):
+        has = "has no suite of" if version in versions else "has suites of, and nobody may speak,"
+        key, others = f"{prefix}.ciphersuites", (f"{prefix}.enabledProtocols", f"{prefix}.protocol")
+        raise RuleError((key, *others), f"{key} {has} {version}: say so in {others[0]} as well")
+
+
+def _validate_quorum_tls(config: Config) -> None:
+    ports = ("sslQuorum", "portUnification")
+    stores = (("keyStore", config.ssl_quorum_key_store), ("trustStore", config.ssl_quorum_trust_store))
+    for kind, store in stores:
+        key = f"ssl.quorum.{kind}.location"
+        if config.has_tls_members and store is None:
+            raise RuleError(ports, f"TLS between members needs {key}: `zab certs` makes one")
+        if not config.has_tls_members and store is not None:
+            raise RuleError((key,), "neither sslQuorum nor portUnification is set, so nothing would be encrypted")
+    if config.ssl_quorum_reload_cert_files and not config.has_tls_members:
+        raise RuleError(("sslQuorumReloadCertFiles",), "neither sslQuorum nor portUnification is set")
+    _validate_suites("ssl.quorum", config.quorum_versions_of_tls, config.ssl_quorum_cipher_suites)
 
 
 def _validate_sessions(config: Config) -> None:
@@ -110,6 +167,11 @@ def _validate_limits(config: Config) -> None:
         raise RuleError(
             ("outputLimitBytes", "jute.maxbuffer"), "outputLimitBytes is less than one reply of jute.maxbuffer"
         )
+    if config.total_input_limit_bytes < 2 * config.jute_max_buffer_bytes:
+        raise RuleError(
+            ("totalInputLimitBytes", "jute.maxbuffer"),
+            "totalInputLimitBytes is less than two requests of jute.maxbuffer",
+        )
     if config.total_output_limit_bytes < 2 * config.output_limit_bytes:
         raise RuleError(
             ("totalOutputLimitBytes", "outputLimitBytes"),
@@ -122,6 +184,43 @@ def _validate_limits(config: Config) -> None:
         )
     if config.counter_limit + config.max_batch_count > _COUNTER_MAX:
         raise RuleError(("counterLimit", "maxBatchCount"), "counterLimit leaves no room for the batch that reaches it")
+
+
+def _validate_authentication(config: Config) -> None:
+    """What is asked of clients, they can do; nothing that is asked for is passed over."""
+    users = "add sasl.usersFile=FILE (`zab user FILE NAME` makes it), or java.security.auth.login.config=FILE"
+    if config.sasl_users_file is not None and config.jaas_file is not None:
+        raise RuleError(("sasl.usersFile", "java.security.auth.login.config"), "the users of SASL stand in one file")
+    if SASL in config.auth_providers and not config.offers_sasl:
+        raise RuleError(("authProvider.*",), f"nobody could log in by SASL: {users}")
+    for key, value in (
+        ("sasl.serverconfig", config.jaas_section if config.jaas_section != _default("jaas_section") else None),
+        ("SASLAuthenticationProvider.superPassword", config.sasl_super_password),
+    ):
+        if value is not None and config.jaas_file is None:
+            raise RuleError((key,), f"{key} is of a JAAS file: add java.security.auth.login.config=FILE")
+    for key, is_set in (
+        ("kerberos.removeHostFromPrincipal", config.removes_kerberos_host),
+        ("kerberos.removeRealmFromPrincipal", config.removes_kerberos_realm),
+        ("security.auth_to_local", config.auth_to_local is not None),
+    ):
+        if is_set and config.jaas_file is None:
+            raise RuleError((key,), f"{key} is of Kerberos: add java.security.auth.login.config=FILE")
+    if config.ensemble_names and not config.asks_for_ensemble:
+        reason = "ensembleAuthName has no effect without authProvider.1=…EnsembleAuthenticationProvider"
+        raise RuleError(("ensembleAuthName",), reason)
+    if config.enforced_schemes and config.enforces_auth is None:
+        raise RuleError(("enforce.auth.schemes",), "enforce.auth.schemes has no effect without enforce.auth.enabled")
+    if config.enforces_auth and not config.enforced_schemes:
+        raise RuleError(("enforce.auth.enabled",), "enforce.auth.schemes is not set: nothing would be enforced")
+    by_certificate = "neither secureClientPort nor client.portUnification asks a client for a certificate"
+    if config.x509_super_user is not None and not config.offers_x509:
+        raise RuleError(("X509AuthenticationProvider.superUser",), f"nobody can be that: {by_certificate}")
+    provable = config.acl_schemes if config.offers_x509 else config.acl_schemes - {X509}
+    for scheme in sorted(config.required_schemes - provable):
+        hint = {SASL: f": {users}", X509: f": {by_certificate}"}.get(scheme, "")
+        keys = ("sessionRequireClientSASLAuth", "requireClientAuthScheme", "enforce.auth.schemes")
+        raise RuleError(keys, f"nobody can prove anything by {scheme} here{hint}")
 
 
 def _validate_members(config: Config) -> None:
@@ -183,7 +282,7 @@ class _Parser:
         entries: dict[str, Property] = {}
         for entry in entries_of(text, self.filename):
             key = plain_key(entry.key)
-            if key != entry.key and key in OPENING:
+            if key != entry.key and key.startswith(OPENING):
                 raise ConfigError(self.filename, entry.line, f"{entry.key}: in a file it is written {key}")
             if key in entries:
                 self._warn(entries[key].line, key, f"it is set again in line {entry.line}, which counts")
@@ -191,6 +290,9 @@ class _Parser:
         self.places = {key: (self.filename, entry.line) for key, entry in entries.items()}
         values: dict[str, Any] = {}
         for attribute in fields_with_keys(Config):
+            if attribute.metadata["key"].endswith("*"):
+                self._read_family(attribute, entries, values)
+                continue
             entry_of_field = entries.pop(attribute.metadata["key"], None)
             if entry_of_field is not None:
                 self._read_value(attribute, entry_of_field, values)
@@ -208,12 +310,25 @@ class _Parser:
             ensemble = self._ensemble_of_file(values["dynamic_config_file"], dynamic_text)
         return self._finish(Config(**values, ensemble=ensemble, file=self.filename), my_id)
 
-    def _read_value(self, attribute: attrs.Attribute[Any], entry: Property, values: dict[str, Any]) -> None:
-        details = attribute.metadata
+    def _read_family(
+        self, attribute: attrs.Attribute[Any], entries: dict[str, Property], values: dict[str, Any]
+    ) -> None:
+        """All keys that begin as the field's does; they are taken out."""
+        beginning = attribute.metadata["key"].removesuffix("*")
+        keys = [key for key in entries if key.startswith(beginning)]
+        values[attribute.name] = tuple([self._read(attribute, entries.pop(key)) for key in keys])
+        if keys:
+            self.places[attribute.metadata["key"]] = self.places[keys[0]]
+
+    def _read(self, attribute: attrs.Attribute[Any], entry: Property) -> Any:
         try:
-            value = details["read"](entry.value)
+            return attribute.metadata["read"](entry.value)
         except ValueError as error:
             raise ConfigError(self.filename, entry.line, f"{entry.key}: {error}") from None
+
+    def _read_value(self, attribute: attrs.Attribute[Any], entry: Property, values: dict[str, Any]) -> None:
+        details = attribute.metadata
+        value = self._read(attribute, entry)
         if attribute.name in _DEFAULT_AT_MINUS_ONE and value == -1:
             return
         if details["raised_to"] is not None and value < details["raised_to"]:
@@ -261,7 +376,11 @@ class _Parser:
                     )
                 self._warn(entry.line, entry.key, f"only the first address is used, {line.host}", path)
             if line is not None and line.has_secure_part:
-                raise ConfigError(path, entry.line, f"{entry.key} has a secure client port, and TLS is not built yet")
+                raise ConfigError(
+                    path,
+                    entry.line,
+                    f"{entry.key} has a secure client port: write secureClientPort in the file of that member",
+                )
         return ensemble
 
     def _finish(self, config: Config, my_id: int | None) -> Config:
@@ -276,6 +395,10 @@ class _Parser:
             file, line = max(places, key=lambda place: place[1], default=(self.filename, None))
             raise ConfigError(file, line, error.reason) from None
         self._warn_members(config)
+        if IP in config.required_schemes:
+            self._warn(
+                self.places["enforce.auth.schemes"][1], "enforce.auth.schemes", "every client has ip: all are let in"
+            )
         return attrs.evolve(config, warnings=tuple(self.warnings))
 
     def _warn_members(self, config: Config) -> None:

@@ -31,6 +31,7 @@ from typing import TypeAlias
 import attrs
 
 from session.identity import NO_SESSION, SessionId
+from zab.member.kerberos import Login
 from zab.wire.frames import GREETING_BYTES_MAX, FrameError, FrameReader
 
 Identity: TypeAlias = tuple[bytes, bytes]
@@ -103,6 +104,12 @@ class ClientConnection:
     has_read_only_byte: bool = True
     """Clients older than 3.4 send none in their ConnectRequest, and get none back."""
     identities: tuple[Identity, ...] = ()
+    sasl_nonce: bytes | None = b""
+    """The nonce of the login by SASL that is under way; empty before it, None after it."""
+    login: Login | None = None
+    """Of Kerberos, from its first token on (`zab.member.kerberos.Login`)."""
+    is_login_stepping: bool = False
+    """A worker has a token of it."""
     held: list[bytes] = attrs.Factory(list)
     """Frames that came before the session was there."""
     pending: deque[Waiting] = attrs.Factory(deque)
@@ -150,13 +157,13 @@ class ClientConnection:
             error.frames.insert(0, first)
             raise
 
-    def identify(self, identity: Identity) -> bool:
-        """Add an identity for the life of the connection; False: it is too long, or one too many, to be forwarded."""
-        if identity in self.identities:
-            return True
-        if len(self.identities) >= IDENTITIES_MAX or len(identity[1]) > IDENTITY_BYTES_MAX:
+    def identify(self, *proven: Identity) -> bool:
+        """Add identities for the life of the connection; False: none, as one is too long, or one too many, to be
+        forwarded."""
+        identities = (*self.identities, *(identity for identity in proven if identity not in self.identities))
+        if len(identities) > IDENTITIES_MAX or any(len(name) > IDENTITY_BYTES_MAX for _, name in proven):
             return False
-        self.identities = (*self.identities, identity)
+        self.identities = identities
         return True
 
     @property

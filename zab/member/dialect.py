@@ -9,6 +9,7 @@ from __future__ import annotations
 from itertools import count
 
 from zab.events import DialFailed, MessageReceived, QuorumLinkDown, QuorumLinkUp
+from zab.member.authentication import identities_of_subject
 from zab.member.connection import ClientConnection, Closing
 from zab.member.inputs import ClientBytes, ClientClosed, ClientConnected, Input
 from zab.member.settings import Config
@@ -63,7 +64,9 @@ def client_manners(config: Config) -> Manners[ClientConnection, Input]:
     """How one member has clients. The numbers of its connections begin with 1."""
     numbers = count(1)
 
-    def connect(host: str, port: int) -> ClientConnection:
-        return ClientConnection(next(numbers), host, port, FrameReader(config.jute_max_buffer_bytes))
+    def connect(host: str, port: int, subject: str) -> ClientConnection:
+        connection = ClientConnection(next(numbers), host, port, FrameReader(config.jute_max_buffer_bytes))
+        connection.identify(*identities_of_subject(config, subject))
+        return connection
 
     return Manners(connect, ClientConnected, ClientBytes, ClientClosed, Closing.AT_ONCE)

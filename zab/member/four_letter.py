@@ -234,7 +234,7 @@ def _conf(member: Inspected) -> Lines:
     host_port = config.client_address
     values: dict[str, object] = {
         "clientPort": host_port[1] if host_port is not None else -1,
-        "secureClientPort": -1,
+        "secureClientPort": config.secure_client_port or -1,
         "dataDir": f"{config.data_dir}/version-1",
         "dataLogDir": f"{config.data_log_dir}/version-1",
         "tickTime": config.tick_time_ms,

@@ -35,6 +35,8 @@ from zab.jute.change_pages import PageStatus
 from zab.member.audit import Record
 from zab.member.change_rows import Place, Row
 from zab.member.connection import ClientConnection
+from zab.member.kerberos import LoginStep
+from zab.member.sasl_users import Users
 
 # ------------------------------------------------------------------------------------------------------------- inputs
 
@@ -146,6 +148,22 @@ class LookedBack:
     past: PastAcls | None
 
 
+@attrs.define
+class UsersRead:
+    """Who may log in by SASL from now on. Who has logged in stays."""
+
+    users: Users = attrs.field(repr=False)
+
+
+@attrs.define
+class LoginStepped:
+    """A worker is done with a token of a login by Kerberos; None: the login has failed."""
+
+    connection: ClientConnection
+    xid: int
+    step: LoginStep | None
+
+
 Input: TypeAlias = (
     Event
     | ClientConnected
@@ -161,6 +179,8 @@ Input: TypeAlias = (
     | SnapshotChosen
     | ChangesRead
     | LookedBack
+    | UsersRead
+    | LoginStepped
 )
 
 # ---------------------------------------------------------------------------- answers for the turn alone

@@ -4,12 +4,14 @@
              not propose: a connection that waits for an answer and sends more is not read from until that is over
     output   unsent output above outputLimitBytes: the connection is not read from, and its reads wait; above twice
              that it is closed. Of all connections together above totalOutputLimitBytes: those with most are closed
+    input    unfinished frames of all connections together above totalInputLimitBytes: those with most are closed
     silence  nothing came for the session timeout, or, without a session, for nio.sessionlessCnxnTimeout: it is closed
 
 The share: learners divide the limit, as in ZooKeeper, so that the leader is not flooded by all of them together.
 
 Silence is counted in ticks, so that a process that was paused does not find everybody late; nothing is expected from a
-connection that is not read from. This is about sockets: sessions end elsewhere, and only by the leader (`sessions`).
+connection that is not read from, and its session counts as alive, unless it is its own output that is too much. This is
+about sockets: sessions end elsewhere, and only by the leader (`sessions`).
 
 Not here: the limits on connecting (`connection`), on requests of all together (`request_throttle`), on watches
 (`reads`), on frames (`zab.jute.framing`).
@@ -17,10 +19,60 @@ Not here: the limits on connecting (`connection`), on requests of all together (
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from typing import Final
+
 from zab.member.connection import ClientConnection, Clients, Hold, Stage
 from zab.member.metrics import Metrics
 from zab.member.request_throttle import RequestThrottle
 from zab.member.settings import Config
+
+_OURS: Final = Hold.LOAD | Hold.THROTTLED
+"""Holds because of what others do, too: who is held so may say that he is alive, and is not heard."""
+
+NOTED_BYTES_MIN: Final = 4096
+"""What a connection has below that is not counted with that of the others: so most turns count nothing."""
+
+
+class Together:
+    """What all connections keep of something, in bytes, and which of them have most of it.
+
+    A connection is noted when it may have more than before, and not when it has less: so the sum is at least what there
+    is, and once it is above the limit, `beyond` looks at everybody again.
+    """
+
+    def __init__(self, bytes_max: int, size_of: Callable[[ClientConnection], int]) -> None:
+        self.bytes_max = bytes_max
+        self._size_of = size_of
+        self.noted: dict[ClientConnection, int] = {}
+        self.bytes = 0
+        """The sum of these."""
+
+    def note(self, connection: ClientConnection, size: int) -> None:
+        self.bytes += size - self.noted.get(connection, 0)
+        self.noted[connection] = size
+
+    def forget(self, connection: ClientConnection) -> None:
+        self.bytes -= self.noted.pop(connection, 0)
+
+    def beyond(self) -> Iterator[ClientConnection]:
+        """Those with most, as many as have to go so that the rest is within the limit."""
+        found = ((connection, self._size_of(connection)) for connection in self.noted)
+        self.noted = {connection: size for connection, size in found if size and not connection.closing}
+        self.bytes = total = sum(self.noted.values())
+        for connection, size in sorted(self.noted.items(), key=lambda item: item[1], reverse=True):
+            if total <= self.bytes_max:
+                return
+            yield connection
+            total -= size
+
+
+def _output_of(connection: ClientConnection) -> int:
+    return connection.out_bytes + connection.unsent_bytes
+
+
+def _input_of(connection: ClientConnection) -> int:
+    return connection.frames.kept_bytes
 
 
 class Limits:
@@ -32,21 +84,21 @@ class Limits:
         clients: Clients,
         metrics: Metrics,
         throttle: RequestThrottle | None,
-        *,
+        touch: Callable[[ClientConnection, int], None],
         voter_count: int,
         now: int,
     ) -> None:
+        """`touch` says of a connection that its session is alive."""
         self._config = config
         self._clients = clients
         self._metrics = metrics
         self._throttle = throttle
+        self._touch = touch
         self._outstanding_count_max = max(1, config.global_outstanding_limit_count // max(1, voter_count - 1))
         self._loaded: dict[ClientConnection, None] = {}
         self._full: dict[ClientConnection, None] = {}
-        self._outputs: dict[ClientConnection, int] = {}
-        """Who had unsent output when it was last looked at, and how many bytes; some may be sent since."""
-        self._output_bytes = 0
-        """The sum of these."""
+        self._outputs = Together(config.total_output_limit_bytes, _output_of)
+        self.inputs = Together(config.total_input_limit_bytes, _input_of)
         self._silence_at = self.next_deadline = now + config.tick_time_ms
         """When silence is looked for again; and when anything is."""
 
@@ -61,7 +113,17 @@ class Limits:
 
     def has_room(self, connection: ClientConnection) -> bool:
         """Whether its unsent output is within the limit."""
-        return connection.out_bytes + connection.unsent_bytes <= self._config.output_limit_bytes
+        return _output_of(connection) <= self._config.output_limit_bytes
+
+    def keep_unfinished(self, connection: ClientConnection) -> None:
+        """What came finished no frame."""
+        size = _input_of(connection)
+        if size > NOTED_BYTES_MIN:
+            self.inputs.note(connection, size)
+        if self.inputs.bytes > self.inputs.bytes_max:
+            for beyond in self.inputs.beyond():
+                self._metrics.connections_closed_for_input += 1
+                self._drop(beyond)
 
     @property
     def is_any_with_room_again(self) -> bool:
@@ -70,16 +132,16 @@ class Limits:
             return True
         return bool(self._full) and any(map(self.has_room, self._full))
 
-    def end_turn(self, now: int, *, is_loaded: bool) -> None:
+    def end_turn(self, now: int, outstanding_count: int, is_stalled: bool) -> None:
         """Hold, release and close whom this turn has brought to a limit, or back."""
-        self._limit_output()
-        if self._loaded and not is_loaded:
+        self.limit_output()
+        if self._loaded and not self.is_loaded(outstanding_count, is_stalled):
             for connection in self._loaded:
                 self._clients.release(connection, Hold.LOAD)
             self._loaded.clear()
         if now >= self._silence_at:
             self._silence_at = self.next_deadline = now + self._config.tick_time_ms
-            self._close_silent()
+            self._close_silent(now)
         if self._throttle is not None:
             self.next_deadline = min(self._silence_at, self._throttle.next_deadline or self._silence_at)
 
@@ -89,50 +151,46 @@ class Limits:
             self._throttle.forget(connection)
         self._loaded.pop(connection, None)
         self._full.pop(connection, None)
-        self._output_bytes -= self._outputs.pop(connection, 0)
+        self._outputs.forget(connection)
+        self.inputs.forget(connection)
 
-    def _limit_output(self) -> None:
+    def limit_output(self) -> None:
+        """At the end of a turn, or of a slice of a batch, which answers as it goes."""
         limit = self._config.output_limit_bytes
-        outputs = self._outputs
+        note = self._outputs.note
         for connection in self._clients.dirty:
             count = len(connection.out)
             connection.sent_count += count
             self._metrics.packets_sent += count
             size = connection.out_bytes + connection.unsent_bytes
-            self._output_bytes += size - outputs.get(connection, 0)
-            outputs[connection] = size
+            if size > NOTED_BYTES_MIN:
+                note(connection, size)
             if size > limit and not connection.closing:
                 if size > 2 * limit:
-                    self._metrics.connection_drop_count += 1
                     self._metrics.connections_closed_for_output += 1
-                    self._clients.close(connection)
+                    self._drop(connection)
                 else:
                     self._clients.hold(connection, Hold.OUTPUT)
                     self._full[connection] = None
-        if self._output_bytes > self._config.total_output_limit_bytes:
-            self._limit_all_output()
+        if self._outputs.bytes > self._outputs.bytes_max:
+            for connection in self._outputs.beyond():
+                self._metrics.connections_closed_for_output += 1
+                self._drop(connection)
         if self._full:
             for connection in [connection for connection in self._full if self.has_room(connection)]:
                 del self._full[connection]
                 self._clients.release(connection, Hold.OUTPUT)
 
-    def _limit_all_output(self) -> None:
-        """Look again, since some is sent meanwhile; then close those with most, until the rest is within the limit."""
-        found = ((connection, connection.out_bytes + connection.unsent_bytes) for connection in self._outputs)
-        self._outputs = {connection: size for connection, size in found if size and not connection.closing}
-        self._output_bytes = total = sum(self._outputs.values())
-        for connection, size in sorted(self._outputs.items(), key=lambda item: item[1], reverse=True):
-            if total <= self._config.total_output_limit_bytes:
-                break
-            self._metrics.connection_drop_count += 1
-            self._metrics.connections_closed_for_output += 1
-            self._clients.close(connection)
-            total -= size
+    def _drop(self, connection: ClientConnection) -> None:
+        self._metrics.connection_drop_count += 1
+        self._clients.close(connection)
 
-    def _close_silent(self) -> None:
+    def _close_silent(self, now: int) -> None:
         for connection in self._clients.all:
             if connection.paused:
                 connection.idle_ticks = 0
+                if connection.holds & _OURS and connection.stage is Stage.SERVED:
+                    self._touch(connection, now)
                 continue
             connection.idle_ticks += 1
             served = connection.stage is Stage.SERVED

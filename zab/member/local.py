@@ -11,28 +11,34 @@
     reconfig                RECONFIGDISABLED: the ensemble is the one of the configuration file
     ping                    nothing but the header, always with the special xid
     auth                    the reply carries zxid 0; a refusal ends the connection
-    sasl                    is not offered: AUTHFAILED, and the connection ends
+    sasl                    a token for a token, of Kerberos once a worker has looked at it; what failed has a null
+                            one, and ends the connection
     a write without room    QUOTAEXCEEDED, while no quorum has room on its disks
     everything else         UNIMPLEMENTED with zxid -1, and the connection ends: a check outside of a multi, a
                             deleteContainer (which has no ACL check and is the leader's own), unknown opcodes
 
-Not here: who may be super (`Config.super_digest`), and how events are delivered later (`processor`).
+Where clients have to prove who they are, whatever else they ask for before is refused with
+SESSIONCLOSEDREQUIRESASLAUTH and ends the connection, a ping and a closeSession too.
+
+Not here: what proves what (`authentication`), and how events are delivered later (`processor`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from struct import Struct
 
-from datatree.acl import SUPER, digest_identity
+from datatree.acl import ANY_SASL
 from datatree.errors import ErrorCode
+from datatree.jute import NULL
 from datatree.opcodes import OpCode
-from datatree.paths import is_text
-from datatree.requests import AddAuth, PathKind, PathOnly, decode, watched_paths_of
+from datatree.requests import AddAuth, PathKind, PathOnly, Sasl, decode, watched_paths_of
 from datatree.slices import PATHS
 from zab.jute.framing import PING_XID
-from zab.jute.replies import identities_body, int_body, notification, path_body, reply
-from zab.member.connection import ClientConnection
+from zab.jute.replies import identities_body, int_body, notification, path_body, reply, token_body
+from zab.member.authentication import SaslFailed, Verdict
+from zab.member.connection import ClientConnection, Closing
+from zab.member.inputs import LoginStepped
 from zab.member.reads import BODY_AT, READS, Answer, ConnectionEnds, ReadState, Steps, begun, check_watch_limit
 
 UNKNOWN = 1 << 31
@@ -95,7 +101,9 @@ def _watched_again(state: ReadState, connection: ClientConnection, xid: int, fra
 
 def who_am_i(state: ReadState, connection: ClientConnection, xid: int, _frame: bytes) -> bytes:
     users = [
-        (scheme, name.partition(b":")[0] if scheme == b"digest" else name) for scheme, name in connection.identities
+        (scheme, name.partition(b":")[0] if scheme == b"digest" else name)
+        for scheme, name in connection.identities
+        if scheme != ANY_SASL
     ]
     return reply(xid, state.tree.applied, 0, identities_body(users))
 
@@ -135,28 +143,65 @@ def ping(state: ReadState, connection: ClientConnection, _xid: int, _frame: byte
 
 
 def auth(state: ReadState, connection: ClientConnection, xid: int, frame: bytes) -> bytes:
-    """digest proves an identity; ip is the one that the connection has anyway; there are no other schemes."""
     body = decode(OpCode.AUTH, frame, BODY_AT)
     assert isinstance(body, AddAuth)
-    accepted = body.scheme == b"ip"
-    if body.scheme == b"digest" and state.config.digest_enabled and is_text(body.auth):
-        identity = digest_identity(body.auth)
-        accepted = connection.identify(identity)
-        if state.config.super_digest is not None and identity[1] == state.config.super_digest.encode():
-            accepted = accepted and connection.identify(SUPER)
-    if not accepted:
-        # Without a colon it may all be a password.
-        user, colon, _ = body.auth.partition(b":") if body.scheme == b"digest" else (b"", b"", b"")
-        state.login_refused(connection, "auth", body.scheme, user if colon else b"")
-        raise ConnectionEnds(reply(xid, AUTH_ZXID, ErrorCode.AUTHFAILED))
-    return reply(xid, AUTH_ZXID)
+    verdict = state.authentication.prove(connection, body.scheme, body.auth)
+    if verdict is Verdict.ACCEPTED:
+        return reply(xid, AUTH_ZXID)
+    # Without a colon it may all be a password.
+    user, colon, _ = body.auth.partition(b":") if body.scheme == b"digest" else (b"", b"", b"")
+    state.login_refused(connection, "auth", body.scheme, user if colon else b"")
+    raise ConnectionEnds(reply(xid, AUTH_ZXID, ErrorCode.AUTHFAILED) if verdict is Verdict.REFUSED else b"")
 
 
-def sasl(state: ReadState, connection: ClientConnection, xid: int, _frame: bytes) -> bytes:
+def sasl(state: ReadState, connection: ClientConnection, xid: int, frame: bytes) -> bytes:
+    body = decode(OpCode.SASL, frame, BODY_AT)
+    assert isinstance(body, Sasl)
+    try:
+        token = state.authentication.answer_token(connection, xid, body.token)
+    except SaslFailed as failed:
+        return _login_failed(state, connection, xid, failed)
+    return b"" if token is None else reply(xid, AUTH_ZXID, 0, token_body(token))
+
+
+def login_stepped(state: ReadState, event: LoginStepped) -> None:
+    """A token that a worker was given is answered now, if its connection is still there."""
+    connection = event.connection
+    if connection.closing or not connection.is_ours:
+        return
+    try:
+        token = state.authentication.stepped(connection, event.step)
+        answered = reply(event.xid, AUTH_ZXID, 0, NULL if token is None else token_body(token))
+    except SaslFailed as failed:
+        try:
+            answered = _login_failed(state, connection, event.xid, failed)
+        except ConnectionEnds as end:
+            state.clients.send(connection, end.last)
+            state.clients.close(connection, Closing.FLUSHED)
+            return
+    state.clients.send(connection, answered)
+
+
+def _login_failed(state: ReadState, connection: ClientConnection, xid: int, failed: SaslFailed) -> bytes:
     state.login_refused(connection, "sasl")
-    raise ConnectionEnds(reply(xid, AUTH_ZXID, ErrorCode.AUTHFAILED))
+    answered = reply(xid, AUTH_ZXID, failed.error, NULL)
+    if failed.error:
+        raise ConnectionEnds(answered) from None
+    return answered
 
 
+def proven_first(state: ReadState, connection: ClientConnection, frames: Iterable[bytes]) -> Iterator[bytes]:
+    """The frames of a client that has to prove who it is: those that come after it has, or that do it. Raises
+    ConnectionEnds at any other."""
+    for frame in frames:
+        xid, opcode = _HEADER.unpack_from(frame)
+        if not state.authentication.lets_through(connection, opcode):
+            state.login_refused(connection, "auth")
+            raise ConnectionEnds(reply(xid, AUTH_ZXID, ErrorCode.SESSIONCLOSEDREQUIRESASLAUTH))
+        yield frame
+
+
+_HEADER = Struct(">ii")
 _OPCODE = Struct(">i")
 
 LOCAL: Mapping[int, Answer] = {

@@ -9,17 +9,16 @@ The order of a turn, whatever the order of its inputs (H2 turn budget: acknowled
     1  what the peer is told: links, messages, storage; its effects, among them what is committed
     2  committed batches are applied and answered, up to a budget; the rest is first in the next turn
     3  clients: new connections, bytes, ends
-    4  the end of the turn: sessions that were silent for too long (G1 expiry last), znodes whose time is over; then
-       all that is to be written as one batch, or as one message to the leader; questions to the leader; limits
+    4  the end: sessions that were silent for too long (G1 expiry last), znodes whose time is over; then what is to be
+       written, as one batch, or as one message to the leader; questions to the leader; limits
 
-The trio host and the simulator run the same member; it reads no clock, opens no file and starts no thread.
+Host and simulator run the same member; it reads no clock, opens no file and starts no thread.
 
 Invariants:
 - Clients are served only while the peer serves and everything committed before is applied; when that ends, every
   client is closed and nothing that was under way goes to the next leader (G2 former roles).
 - The tree at a batch end has the digest that the leader announced for it, or this member serves nobody until a quorum
-  says whose tree is right (E5 digests): it never serves a tree that it knows to be wrong. Its log goes on (E6 wrong
-  trees).
+  says whose tree is right (E5 digests). Its log goes on (E6 wrong trees).
 
 Not here: the way of a request (`processor`), the protocol between members (`zab.peer`), files (the host's storage).
 """
@@ -45,8 +44,9 @@ from session.identity import NO_SESSION, SessionId, SessionIds
 from zab import events as ev
 from zab import message as msg
 from zab.ids import Link, ServerId
-from zab.member import four_letter, snapshots, tree_repair, wrong_trees
+from zab.member import four_letter, local, snapshots, tree_repair, wrong_trees
 from zab.member.audit import Auditor
+from zab.member.authentication import Authentication
 from zab.member.change_feed import history_id_of
 from zab.member.cleanup import Cleanup
 from zab.member.connection import ClientConnection, Clients, Closing, Stage
@@ -59,6 +59,7 @@ from zab.member.inputs import (
     ClientConnected,
     FetchFailed,
     Input,
+    LoginStepped,
     LookAtSpace,
     LookedBack,
     MemberEffect,
@@ -69,6 +70,7 @@ from zab.member.inputs import (
     SnapshotTaken,
     TreeInstalled,
     TreeRebuilt,
+    UsersRead,
     WriteAudit,
 )
 from zab.member.limits import Limits
@@ -109,12 +111,15 @@ class Member:
         self.auditor = Auditor() if config.audit_enabled else None
         self.sessions = Sessions(config, self.clients, self.metrics, ids, lambda: keys_of(self.peer), self.auditor)
         self.sessions.throttle = ConnectionThrottle.of(config, rng, now)
-        self.state = ReadState(config, tree_of(recovered), WatchTable(), self.clients, self.metrics, self.auditor)
+        authentication = Authentication(config, rng)
+        self.state = ReadState(
+            config, tree_of(recovered), WatchTable(), self.clients, self.metrics, authentication, self.auditor
+        )
         self.processor = Processor(self.state, self.sessions, schedule_of(config, recovered))
         self.throttle = RequestThrottle.of(config, self.clients, self.metrics, self.processor)
         self._receive = self.processor.receive if self.throttle is None else self.throttle.receive
         voter_count = len(self.peer.settings.quorum.voters)
-        self.limits = Limits(config, self.clients, self.metrics, self.throttle, voter_count=voter_count, now=now)
+        self.limits = Limits(config, self.clients, self.metrics, self.throttle, self.sessions.touch, voter_count, now)
         self.server_id = ServerId(config.server_id)
         self.digests = Digests()
         self.check = TreeCheck(self.peer.settings.quorum)
@@ -143,6 +148,9 @@ class Member:
         self.committed: deque[Batch] = deque()
         """What is not applied yet."""
         self._delivery: Delivery | None = None
+        self.is_between_states = False
+        """A committed batch is applied in part: until it is as a whole nobody may look at the tree, so clients are not
+        read from, and nothing is proposed (H5 slices). What members say to each other goes on."""
         self._from_clients: list[tuple[Callable[[Member, Any], None], Input]] = []
         """What came from clients and waits for the end of that."""
         self._early: list[ev.MemberMessage] = []
@@ -200,19 +208,13 @@ class Member:
         return effects
 
     @property
-    def is_between_states(self) -> bool:
-        """Whether a committed batch is applied in part: until it is applied as a whole nobody may look at the tree, so
-        clients are not read from, and nothing is proposed (H5 slices). What members say to each other goes on."""
-        return self._delivery is not None
-
-    @property
     def has_more(self) -> bool:
         """Whether the turn's budgets left something for the next one. To be asked after the host has sent what there
         was to send, since that makes room for more."""
         processor = self.processor
         applies = (bool(self.committed) or self.is_between_states) and self.repair is None
         is_answering = bool(processor.answering) or processor.change_feed.is_due
-        has_room = processor.is_any_unchoked or self.limits.is_any_with_room_again
+        has_room = (bool(processor.choked) and processor.is_any_unchoked) or self.limits.is_any_with_room_again
         return applies or is_answering or processor.is_due or has_room
 
     def next_deadline(self) -> int:
@@ -257,7 +259,6 @@ class Member:
             if held and not connection.closing:
                 self._receive(connection, held)
         self.processor.resume()
-        self.processor.answer_slice()
         if self.throttle is not None:
             self.throttle.turn(self.now)
         if self.serving and not self.halted:
@@ -268,7 +269,7 @@ class Member:
         changes = self.processor.change_feed
         if changes.is_any and self.serving:
             self._effects += changes.turn(self.now, self.peer.history, history_id_of(self.peer.lineage), self.applied)
-        self.limits.end_turn(self.now, is_loaded=self._is_loaded)
+        self.limits.end_turn(self.now, self.processor.outstanding_count, self._is_stalled)
         if self.now >= self._look_at and self.config.disk_low_bytes:
             self._look_at = self.now + self.config.tick_time_ms
             self._effects.append(LookAtSpace())
@@ -290,16 +291,18 @@ class Member:
             for path in self._cleanup.due(self.tree, self.now):
                 processor.submit(NO_SESSION, 0, OpCode.DELETE_CONTAINER, PathOnly(path).encode(), None)
         processor.submit_new_sessions()
-        if processor.has_intake and processor.is_ahead_of(self._wall):
-            self.trace(
-                f"this wall clock says {self._wall} ms, the newest batch is of {processor.newest_time} ms "
-                "-> the times of batches go back to the clock"
-            )
-        next_zxid = self.peer.next_zxid if tree_repair.has_room(self) else lambda: None
-        for proposal in processor.proposals(next_zxid, self._wall):
-            self.metrics.proposal_count += 1
-            self.tell(proposal)
-        self._is_stalled = processor.has_intake and not processor.is_due
+        self._is_stalled = False
+        if processor.has_intake:
+            if processor.is_ahead_of(self._wall):
+                self.trace(
+                    f"this wall clock says {self._wall} ms, the newest batch is of {processor.newest_time} ms "
+                    "-> the times of batches go back to the clock"
+                )
+            next_zxid = self.peer.next_zxid if tree_repair.has_room(self) else lambda: None
+            for proposal in processor.proposals(next_zxid, self._wall):
+                self.metrics.proposal_count += 1
+                self.tell(proposal)
+            self._is_stalled = processor.has_intake and not processor.is_due
         tag = processor.take_sync_tag()
         if tag is not None:
             self._questions.sync(None, tag)
@@ -311,12 +314,13 @@ class Member:
                 self._answer(link, msg.Revalidated(tag, True, self.peer.history.last[0]))
 
     def _follow_turn(self) -> None:
-        """Everything that is to be written goes to the leader as one message; then the questions."""
+        """What is to be written goes to the leader as one message; then the questions."""
         link = self.peer.link_to_leader
         assert link is not None, "who serves has a link to the leader"
         self.processor.submit_new_sessions()
         for message in self.processor.forward():
             self.send(link, message)
+        self._is_stalled = self.processor.has_intake
         tag = self.processor.take_sync_tag()
         if tag is not None:
             self.send(link, msg.Sync(tag))
@@ -462,8 +466,10 @@ class Member:
         delivery = self._delivery
         assert delivery is not None
         for _ in delivery.steps:
+            self.is_between_states = True
+            self.limits.limit_output()
             return False
-        self._delivery = None
+        self._delivery, self.is_between_states = None, False
         self._applied_whole(delivery.batch)
         return True
 
@@ -515,7 +521,7 @@ class Member:
         tree.config = str(self.config.ensemble).encode()
         tree.past_acls.count_max = self.config.max_past_acls
         self.state.tree = tree
-        self._delivery = None
+        self._delivery, self.is_between_states = None, False
         self.applied = tree.applied
         self.digests.clear()
         if zxid > 0:
@@ -574,12 +580,15 @@ class Member:
             return
         if frames:
             self._on_frames(connection, frames)
+        else:
+            self.limits.keep_unfinished(connection)
+        if self._is_stalled and (connection.pending or connection.frames.kept_bytes):
+            self.limits.hold_loaded(connection)
 
     def _on_no_frame(self, connection: ClientConnection, error: FrameError) -> None:
         """There is no valid length of a frame. At the start of a connection it may be a four-letter word."""
-        is_first = connection.stage is Stage.GREETING and not error.frames
         word = error.length.to_bytes(LENGTH_BYTES, "big", signed=True)
-        steps = four_letter.answer(self, word) if is_first else None
+        steps = four_letter.answer(self, word) if connection.stage is Stage.GREETING and not error.frames else None
         if steps is not None:
             self.processor.answer_in_slices(connection, steps)
             return
@@ -592,10 +601,10 @@ class Member:
         self.metrics.packets_received += len(frames)
         connection.received_count += len(frames)
         if connection.stage is Stage.SERVED:
-            waited = bool(connection.pending)
+            waits = bool(connection.pending)
             self.sessions.touch(connection, self.now)
             self._receive(connection, frames)
-            if waited and self._is_loaded:
+            if waits and self.limits.is_loaded(self.processor.outstanding_count, self._is_stalled):
                 self.limits.hold_loaded(connection)
         elif connection.stage is Stage.CONNECTING:
             connection.held += frames
@@ -607,10 +616,6 @@ class Member:
 
     def _on_closed(self, event: ClientClosed) -> None:
         self.clients.close(event.connection)
-
-    @property
-    def _is_loaded(self) -> bool:
-        return self.limits.is_loaded(self.processor.outstanding_count, self._is_stalled)
 
 
 E = TypeVar("E", bound=Input | ev.Effect)
@@ -648,6 +653,8 @@ _ON_INPUT = dict(
         _on(ev.NothingToOffer, snapshots.on_nothing_to_offer),
         _on(ChangesRead, lambda member, event: member.processor.change_feed.read(event)),
         _on(LookedBack, lambda member, event: member.processor.change_feed.looked_back(event)),
+        _on(UsersRead, lambda member, event: member.state.authentication.take(event)),
+        _on(LoginStepped, lambda member, event: local.login_stepped(member.state, event)),
         _on(ev.TimePassed, lambda _member, _event: None),
     )
 )

@@ -86,6 +86,8 @@ class Metrics:
     connections_closed_for_output: int = 0
     """Ours: for more unsent output than `outputLimitBytes` or `totalOutputLimitBytes` allow; in connection_drop_count,
     too."""
+    connections_closed_for_input: int = 0
+    """Ours: for unfinished frames, with which all together were beyond `totalInputLimitBytes`; likewise."""
     audit_records_lost: int = 0
     """Ours: of the audit log, since it could not be written fast enough, or at all."""
 

@@ -35,7 +35,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from struct import Struct
 from struct import error as StructError  # noqa: N812  (it is a class; the module only names it in lower case)
-from typing import Any
+from typing import Any, Final
 
 from datatree.acl import READ, AclList, permits
 from datatree.digest import DIGEST_VERSION
@@ -54,7 +54,7 @@ from zab.ids import ServerId
 from zab.jute.replies import notification, reply
 from zab.member.change_feed import ChangeFeed
 from zab.member.connection import ClientConnection, Closing, Identity, Waiting
-from zab.member.local import ANSWERS, NO_ROOM, PROMPT, UNKNOWN, sync_reply
+from zab.member.local import ANSWERS, NO_ROOM, PROMPT, UNKNOWN, proven_first, sync_reply
 from zab.member.reads import UNDECODABLE, Answer, ConnectionEnds, ReadState, Steps, TakesLonger
 from zab.member.room import needs_room
 from zab.member.sessions import Sessions
@@ -65,6 +65,10 @@ from zab.message import DATA_FRAME_BYTES_MAX, WRITE_HEAD
 
 PREPARED_COUNT_MAX = 1_000
 """After so many writes in a turn the others wait for the next one."""
+
+FORWARDED_BYTES_MAX: Final = 2 << 20
+"""Of writes that a learner has forwarded and that have not come back as transactions: the next ones wait for them. A
+leader reads its links whatever else it has to do, so it is the learners that bound what it keeps."""
 
 ANSWERED_BYTES = 2 << 20
 """After answers of so many bytes in a turn the reads that are left wait for the next one: they cost little to ask."""
@@ -109,7 +113,12 @@ class Processor:
         self.prepare: Prepare | None = None
         """The leader's view of the state with everything in flight; None on learners."""
         self.intake: deque[Write] = deque()
-        """Writes that are neither proposed nor forwarded yet. Only a leader that may not propose leaves some in it."""
+        """Writes that are neither proposed nor forwarded yet. Some are left in it while too much is in flight."""
+        self.forwarded: deque[tuple[int, int, int]] = deque()
+        """Writes that the leader has and that have not come back, of a learner: session, cxid, bytes. They come back in
+        this order, each as one transaction. If a session was elsewhere before, and counted the same, another one may be
+        taken for the first of them: so each is counted long enough or too short, and none for ever."""
+        self.forwarded_bytes = 0
         self._long: Long | None = None
         self.is_due = False
         """Writes are left that can be proposed: the turn was long enough."""
@@ -143,6 +152,8 @@ class Processor:
         state, pending, out = self.state, connection.pending, connection.out
         room = full = self._room(connection)
         before = len(out)
+        if state.authentication.is_required:
+            frames = proven_first(state, connection, frames)
         try:
             for frame in frames:
                 xid, opcode = _HEADER.unpack_from(frame)
@@ -150,10 +161,13 @@ class Processor:
                 if answer is None or pending or room < 0:
                     connection.out_bytes += full - room
                     self._turn_room -= full - room
+                    full = room
+                    size = connection.out_bytes
                     self.place(connection, xid, opcode, frame)
                     if connection.closing:
                         break
-                    room = full = self._room(connection)
+                    if connection.out_bytes != size:
+                        room = full = self._room(connection)
                     continue
                 try:
                     answered = answer(state, connection, xid, frame)
@@ -211,7 +225,7 @@ class Processor:
         """Answer what waits, in order, up to the next write, or sync, that is under way, or until the output is full.
 
         before_write: the next write is committed and about to be applied, so the syncs before it are done, and the
-        reads before it cannot wait; a connection that has no room for them at all is closed.
+        reads before it wait for another turn at most; a connection that has no room for them at all is closed.
         """
         pending = connection.pending
         try:
@@ -226,9 +240,9 @@ class Processor:
                 elif self._room(connection) < 0:
                     if not before_write:
                         self.choked[connection] = None
-                        return
-                    if self._own_room(connection) < -self.state.config.output_limit_bytes:
+                    elif self._own_room(connection) < -self.state.config.output_limit_bytes:
                         self.clients.close(connection)
+                    if not before_write or self._turn_room < 0:
                         return
                 pending.popleft()
                 self.outstanding_count -= 1
@@ -252,14 +266,13 @@ class Processor:
         connection.answering = steps
         self.answering[connection] = None
 
-    def answer_slice(self) -> None:
+    def _go_on_answering(self) -> None:
         """One slice of one of the long answers; of each in turn."""
-        if self.answering:
-            connection = next(iter(self.answering))
-            del self.answering[connection]
-            self.answering[connection] = None
-            if self._answer_slice(connection):
-                self.answer_waiting(connection)
+        connection = next(iter(self.answering))
+        del self.answering[connection]
+        self.answering[connection] = None
+        if self._answer_slice(connection):
+            self.answer_waiting(connection)
 
     def _answer_slice(self, connection: ClientConnection) -> bool:
         """Whether that was the last one."""
@@ -280,6 +293,7 @@ class Processor:
         _, _, _, since = connection.pending.popleft()
         self.outstanding_count -= 1
         self.metrics.readlatency.add(self.now - since)
+        self._turn_room -= len(answered)
         self.clients.send(connection, answered)
         for frame in connection.later:
             self.clients.send(connection, frame)
@@ -295,19 +309,20 @@ class Processor:
     def _answer_before_write(self, connection: ClientConnection) -> Iterator[None]:
         """The next write of this connection is about to be applied: first all that stands before it is answered."""
         self.answer_waiting(connection, before_write=True)
-        while connection.answering is not None:
-            if self._answer_slice(connection):
-                self.answer_waiting(connection, before_write=True)
-            else:
+        while connection.pending and connection.pending[0][2] and not connection.closing:
+            if connection.answering is None or not self._answer_slice(connection):
                 yield
+                self._turn_room = ANSWERED_BYTES
+            self.answer_waiting(connection, before_write=True)
 
     def _answer(self, connection: ClientConnection, answer: Answer, xid: int, frame: bytes) -> None:
         try:
             answered = answer(self.state, connection, xid, frame)
         except UNDECODABLE:
             answered = reply(xid, self.state.tree.applied, ErrorCode.MARSHALLINGERROR)
-        self._turn_room -= len(answered)
-        self.clients.send(connection, answered)
+        if answered:  # else it is answered later
+            self._turn_room -= len(answered)
+            self.clients.send(connection, answered)
 
     def _room(self, connection: ClientConnection) -> int:
         """Bytes that its output may still take in this turn before its reads wait."""
@@ -331,7 +346,7 @@ class Processor:
         """
         self.is_due = False
         count = 0
-        while self.has_intake:
+        while self.intake or self._long is not None:
             zxid = next_zxid()
             self.is_due = zxid is not None
             if zxid is None or count >= PREPARED_COUNT_MAX:
@@ -461,11 +476,12 @@ class Processor:
             self.submit(session, self.server_id, _CREATE_SESSION, body, self.server_id)
 
     def forward(self) -> Iterator[msg.Request]:
-        """On a learner: the writes of the turn for the leader, in as few messages as their size allows."""
+        """On a learner: the writes of the turn for the leader, as many as it may have, in as few messages as their size
+        allows."""
         rows: list[list[Any]] = []
         identities: tuple[Identity, ...] | None = None
         size = 0
-        while self.intake:
+        while self.intake and self.forwarded_bytes < FORWARDED_BYTES_MAX:
             write = self.intake.popleft()
             row = WRITE_HEAD.pack(write.session, write.cxid, write.opcode) + write.body
             said = 0 if write.identities == identities else _size_of(write.identities)
@@ -478,6 +494,8 @@ class Processor:
                 size += _size_of(identities)
             rows[-1][1].append(row)
             size += len(row)
+            self.forwarded.append((write.session, write.cxid, len(row)))
+            self.forwarded_bytes += len(row)
         if rows:
             yield msg.Request(rows)
 
@@ -494,7 +512,10 @@ class Processor:
             txns, connections = self._transactions(batch, one)
         else:
             txns, connections = self._transactions(batch)
+        forwarded = self.forwarded
         for txn, connection in zip(txns, connections, strict=True):
+            if forwarded and forwarded[0][0] == txn.session and forwarded[0][1] == txn.cxid:
+                self.forwarded_bytes -= forwarded.popleft()[2]
             if connection is not None and connection.pending and connection.pending[0][2]:
                 yield from self._answer_before_write(connection)
             answered = None
@@ -628,13 +649,15 @@ class Processor:
     # -------------------------------------------------------------------------------------------------------- the rest
 
     def resume(self) -> None:
-        """Go on with the connections whose output has room again, at the end of a turn."""
+        """At the end of a turn: go on with the connections whose output has room again, and with one long answer."""
         self._turn_room = ANSWERED_BYTES
         if self.choked:
             for connection in [connection for connection in self.choked if self._room(connection) >= 0]:
                 self.choked.pop(connection, None)
                 self.answer_waiting(connection)
             self._turn_room = ANSWERED_BYTES
+        if self.answering:
+            self._go_on_answering()
 
     @property
     def is_any_unchoked(self) -> bool:
@@ -660,6 +683,8 @@ class Processor:
         self.is_due = False
         self.intake.clear()
         self.proposed.clear()
+        self.forwarded.clear()
+        self.forwarded_bytes = 0
         self.syncing.clear()
         self.schedule.drop_role()
 

@@ -57,6 +57,7 @@ from zab.jute.replies import (
     stat_reply,
 )
 from zab.member.audit import Auditor
+from zab.member.authentication import Authentication
 from zab.member.connection import ClientConnection, Clients
 from zab.member.metrics import Metrics
 from zab.member.settings import Config
@@ -110,6 +111,7 @@ class ReadState:
     watches: WatchTable
     clients: Clients
     metrics: Metrics
+    authentication: Authentication
     auditor: Auditor | None = None
     """None: nothing is audited."""
 

@@ -109,7 +109,7 @@ def prepare_settings_of(config: Config) -> PrepareSettings:
         create_if_not_exists=config.create_if_not_exists_enabled,
         enforce_quota=config.enforce_quota,
         skip_acl=config.skip_acl,
-        acl_schemes=frozenset({b"ip", b"digest"} if config.digest_enabled else {b"ip"}),
+        acl_schemes=frozenset(scheme.encode() for scheme in config.acl_schemes),
         acl_bytes_max=config.jute_max_buffer_bytes,
         acl_count_max=config.max_acl_entries,
         multi_parts_max=config.multi_max_parts,

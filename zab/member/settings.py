@@ -31,11 +31,14 @@ from zab.configuration.fields import (
     text_of,
     words,
 )
-from zab.member.throttle_settings import ThrottleSettings
+from zab.member.client_settings import client_host
+from zab.member.quorum_tls_settings import QuorumTlsSettings
+from zab.member.schemes import DIGEST, IP, SASL, X509, digest_algorithm
 
 SERVER_ID_UNKNOWN = -1
 _COUNTER_MAX = 2**32 - 1
 _MIB = 1024 * 1024
+
 
 ROLE = choice(participant="participant", observer="observer")
 
@@ -57,13 +60,8 @@ def audit_file(text: str) -> str:
     return text_of(text)
 
 
-def client_host(text: str) -> str:
-    """A host name or address; brackets around an IPv6 address are taken off."""
-    return text_of(text.removeprefix("[").removesuffix("]"))
-
-
 @frozen(kw_only=True)
-class Config(ThrottleSettings):
+class Config(QuorumTlsSettings):
     """All that a member is told. The fields without a key come from elsewhere: see their comments."""
 
     # --- The server ---------------------------------------------------------------------------------------------------
@@ -345,6 +343,13 @@ class Config(ThrottleSettings):
         "bytes",
         "Ours. Unsent output of all connections; beyond, those with most of it are closed.",
     )
+    total_input_limit_bytes: int = setting(
+        "totalInputLimitBytes",
+        256 * _MIB,
+        BYTES,
+        "bytes",
+        "Ours. Unfinished requests of all connections; beyond, those with most of them are closed.",
+    )
     max_changes_per_connection: int = setting(
         "maxChangesPerConnection",
         64,
@@ -427,6 +432,14 @@ class Config(ThrottleSettings):
         "user:base64",
         "Whoever has its password passes every ACL.",
     )
+    digest_algorithm: str = setting(
+        "DigestAuthenticationProvider.digestAlg",
+        "sha1",
+        digest_algorithm,
+        "hash",
+        "Of passwords in ACLs and in superDigest; the same on all members. What is hashed otherwise fits nobody.",
+        shown="SHA1",
+    )
 
     # --- The audit log ------------------------------------------------------------------------------------------------
     audit_enabled: bool = setting(
@@ -486,7 +499,7 @@ class Config(ThrottleSettings):
     )
     max_unsynced_bytes: int = setting(
         "maxUnsyncedBytes",
-        64 * _MIB,
+        32 * _MIB,
         BYTES,
         "bytes",
         "Ours. Written by the leader and not yet durable; at the limit it stops proposing.",
@@ -562,6 +575,11 @@ class Config(ThrottleSettings):
         return (self.client_port_address, self.client_port) if self.client_port else None
 
     @property
+    def secure_client_address(self) -> tuple[str, int] | None:
+        """(host, port) of the listener for TLS alone."""
+        return (self.secure_client_port_address, self.secure_client_port) if self.secure_client_port else None
+
+    @property
     def log_file_bytes(self) -> int:
         """How large a log file grows."""
         size_bytes = self.pre_alloc_size_kib * 1024 or 64 * _MIB
@@ -578,6 +596,13 @@ class Config(ThrottleSettings):
     @property
     def connect_to_leader_limit_ms(self) -> int:
         return (self.connect_to_leader_limit_ticks or self.init_limit_ticks) * self.tick_time_ms
+
+    @property
+    def acl_schemes(self) -> frozenset[str]:
+        """The schemes that prove an identity, which an ACL may name; also those of other members' clients."""
+        x509 = self.offers_x509 or X509 in self.auth_providers
+        offered = {IP: True, DIGEST: self.digest_enabled, SASL: self.offers_sasl, X509: x509}
+        return frozenset(scheme for scheme, is_offered in offered.items() if is_offered)
 
     def allows_word(self, word: str) -> bool:
         """Whether the four-letter word may be answered."""

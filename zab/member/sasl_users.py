@@ -1,0 +1,120 @@
+"""Who may log in by SASL DIGEST-MD5, and the key of each: out of a file of users, or of a JAAS file. Pure: text in.
+
+A file of users (`sasl.usersFile`) has a user a line, as Apache's `htdigest` writes it; the realm is always the same:
+
+    bob:zk-sasl-md5:0c0c40c624fd45a526f9e307c96430ae    H(user:realm:password), hexadecimal
+
+Lines that are blank or begin with `#` say nothing. The password is not there, but the key opens as much as it would.
+
+Of a JAAS file, the section has ZooKeeper's DigestLoginModule, with an option `user_NAME="password"` for each user. With
+the module of Kerberos there are no users here: its KDC knows them (`kerberos`).
+
+A name can stand in an ACL: it has no `/` and no `@`, which a name of Kerberos has, and no control character.
+
+Limits: USERS_MAX users, a name of NAME_BYTES_MAX. No error shows a password or key.
+
+Not here: reading files, and how somebody logs in (`authentication`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final, TypeAlias
+
+from zab.configuration.jaas import JaasError, LoginModule, parse_jaas
+from zab.wire.digest_md5 import KEY_BYTES, ZOOKEEPER_REALM, key_of
+
+USERS_MAX: Final = 10_000
+NAME_BYTES_MAX: Final = 256
+
+DIGEST_LOGIN: Final = "org.apache.zookeeper.server.auth.DigestLoginModule"
+KERBEROS_LOGIN: Final = "com.sun.security.auth.module.Krb5LoginModule"
+_USER: Final = "user_"
+_SUPER: Final = "super"
+_UNFIT = re.compile(r"[/@:\x00-\x1f\x7f]")
+
+Users: TypeAlias = Mapping[str, bytes]
+"""Name → key."""
+
+
+class UsersError(Exception):
+    """Nobody can be read out of it; the text says where and why."""
+
+
+def users_of_file(text: str) -> Users:
+    """Those of a file of users. Raises `UsersError`."""
+    users: dict[str, bytes] = {}
+    for number, line in enumerate(map(str.strip, text.splitlines()), 1):
+        if not line or line.startswith("#"):
+            continue
+        parts = line.split(":")
+        if len(parts) != 3 or parts[1] != ZOOKEEPER_REALM or not re.fullmatch(r"[0-9a-fA-F]{32}", parts[2], re.ASCII):
+            wanted = f"NAME:{ZOOKEEPER_REALM}: and {2 * KEY_BYTES} hexadecimal digits, as `zab user` writes it"
+            raise UsersError(f"line {number}: a user is {wanted}")
+        _add(users, parts[0], bytes.fromhex(parts[2]), f"line {number}")
+    return _some(users, "`zab user FILE NAME` adds one")
+
+
+def users_of_jaas(text: str, section: str, super_password: str | None) -> Users:
+    """Those of a section; `super_password` takes the place of user super's. Raises `UsersError`."""
+    module = login_module(text, section)
+    where = f"line {module.line}"
+    if module.name == KERBEROS_LOGIN:
+        raise UsersError(f"{where}: a server that runs does not change to Kerberos: start it again")
+    if module.name != DIGEST_LOGIN:
+        raise UsersError(f"{where}: of login modules only {DIGEST_LOGIN} and {KERBEROS_LOGIN} are known here")
+    passwords = {key.removeprefix(_USER): value for key, value in module.options.items() if key.startswith(_USER)}
+    if super_password is not None:
+        if _SUPER not in passwords:
+            wanted = f"`{_USER}{_SUPER}` is not in section {section}"
+            raise UsersError(f"{where}: SASLAuthenticationProvider.superPassword is set, but {wanted}")
+        passwords[_SUPER] = super_password
+    users: dict[str, bytes] = {}
+    for name, password in passwords.items():
+        if not password:
+            raise UsersError(f"{where}: the password of a user is empty")
+        _add(users, name, key_of(name, ZOOKEEPER_REALM, password), where)
+    return _some(users, f'a user is an option `{_USER}NAME="password"`')
+
+
+def login_module(text: str, section: str) -> LoginModule:
+    """The one of a section of a JAAS file. Raises `UsersError`."""
+    try:
+        modules = parse_jaas(text).get(section)
+    except JaasError as error:
+        raise UsersError(str(error)) from None
+    if not modules:
+        raise UsersError(f"there is no section {section} with a login module")
+    [module, *more] = modules
+    if more:
+        raise UsersError(f"line {more[0].line}: section {section} has more than one login module")
+    return module
+
+
+def is_name(name: str) -> bool:
+    """Whether a user may be called so."""
+    return bool(name) and not _UNFIT.search(name) and len(name.encode("utf-8", "replace")) <= NAME_BYTES_MAX
+
+
+def user_line(name: str, password: str) -> str:
+    """The line of a file of users."""
+    return f"{name}:{ZOOKEEPER_REALM}:{key_of(name, ZOOKEEPER_REALM, password).hex()}"
+
+
+def _add(users: dict[str, bytes], name: str, key: bytes, where: str) -> None:
+    if not is_name(name):
+        raise UsersError(
+            f"{where}: a name has 1 to {NAME_BYTES_MAX} bytes, none of `/`, `@`, `:`, no control character"
+        )
+    if name in users:
+        raise UsersError(f"{where}: there is a user {name!r} already")
+    users[name] = key
+    if len(users) > USERS_MAX:
+        raise UsersError(f"{where}: there are more than {USERS_MAX} users")
+
+
+def _some(users: Users, hint: str) -> Users:
+    if not users:
+        raise UsersError(f"there is no user in it: {hint}")
+    return users

@@ -1,0 +1,60 @@
+"""The schemes by which clients prove who they are, as a `zoo.cfg` names them: providers, and hashes of passwords.
+
+    class of ZooKeeper                    scheme      who offers it
+    IPAuthenticationProvider              ip          always there
+    DigestAuthenticationProvider          digest      there unless it is switched off
+    SASLAuthenticationProvider            sasl        there with users (`sasl.usersFile`, or a JAAS file)
+    X509AuthenticationProvider            x509        there with TLS for clients, unless ssl.clientAuth=none
+    EnsembleAuthenticationProvider        ensemble    there with this line alone
+
+A class of somebody else is a program that is not here: whoever relies on it would be open without it. So it is refused.
+
+Not here: what each scheme asks of a client (`authentication`), and what an ACL may have of it (`datatree.acl`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from hashlib import algorithms_available
+from typing import Final
+
+IP: Final = "ip"
+DIGEST: Final = "digest"
+SASL: Final = "sasl"
+X509: Final = "x509"
+ENSEMBLE: Final = "ensemble"
+
+_PACKAGE: Final = "org.apache.zookeeper.server.auth."
+PROVIDERS: Final[Mapping[str, str]] = {
+    f"{_PACKAGE}IPAuthenticationProvider": IP,
+    f"{_PACKAGE}DigestAuthenticationProvider": DIGEST,
+    f"{_PACKAGE}SASLAuthenticationProvider": SASL,
+    f"{_PACKAGE}X509AuthenticationProvider": X509,
+    f"{_PACKAGE}EnsembleAuthenticationProvider": ENSEMBLE,
+}
+
+# Java's name of a hash, in any case, and that of `hashlib`.
+_HASHES: Final[Mapping[str, str]] = {
+    "SHA": "sha1",
+    "SHA1": "sha1",
+    "SHA-1": "sha1",
+    "MD5": "md5",
+    **{f"SHA-{bits}": f"sha{bits}" for bits in (224, 256, 384, 512)},
+    **{f"SHA-512/{bits}": f"sha512_{bits}" for bits in (224, 256)},
+    **{f"SHA3-{bits}": f"sha3_{bits}" for bits in (224, 256, 384, 512)},
+}
+
+
+def provider(text: str) -> str:
+    """The scheme of a class."""
+    if text not in PROVIDERS:
+        raise ValueError(f"the class {text!r} is not known here, and nobody would be asked for what it asks for")
+    return PROVIDERS[text]
+
+
+def digest_algorithm(text: str) -> str:
+    """The hash of a digest, by the name that `hashlib` has for it."""
+    found = _HASHES.get(text.upper())
+    if found is None or found not in algorithms_available:
+        raise ValueError(f"{text!r} is no hash that is known here: {', '.join(sorted(_HASHES))}")
+    return found
