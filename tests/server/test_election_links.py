@@ -95,7 +95,7 @@ async def is_dialled(listener, sid=2, me=None):
     stream = await listener.accept()
     try:
         with trio.fail_after(PATIENCE_SECONDS):
-            return await meet(stream, greeting(sid, me).listening_for_votes())
+            return await meet(stream, greeting(sid, me).listening_for_votes(None))
     except BaseException:
         await trio.aclose_forcefully(stream)
         raise

@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from zab.server.private_file import PrivateFileError, Watched
 from zab.server.secret_file import (
     FILE_BYTES_MAX,
-    SecretFile,
-    SecretFileError,
     add_secret,
     keep_newest,
     make_secret_file,
@@ -63,9 +62,9 @@ def test_secret_is_changed_in_two_steps(tmp_path: Path) -> None:
 
 def test_only_so_many_secrets_are_valid_at_a_time(tmp_path: Path) -> None:
     path = written(tmp_path / "secret", *([OLD] * SECRETS_MAX))
-    with pytest.raises(SecretFileError, match=f"{SECRETS_MAX} secrets may be valid"):
+    with pytest.raises(PrivateFileError, match=f"{SECRETS_MAX} secrets may be valid"):
         add_secret(path)
-    with pytest.raises(SecretFileError, match="are too many"):
+    with pytest.raises(PrivateFileError, match="are too many"):
         read_secrets(written(tmp_path / "more", *([OLD] * (SECRETS_MAX + 1))))
 
 
@@ -83,7 +82,7 @@ def test_what_is_no_secret_is_refused_with_its_line_and_not_shown(
     tmp_path: Path, lines: list[str], reason: str
 ) -> None:
     path = written(tmp_path / "secret", *lines)
-    with pytest.raises(SecretFileError, match=reason) as caught:
+    with pytest.raises(PrivateFileError, match=reason) as caught:
         read_secrets(path)
     assert "01" * 31 not in str(caught.value)
     assert "xxxx" not in str(caught.value)
@@ -93,39 +92,39 @@ def test_what_is_no_secret_is_refused_with_its_line_and_not_shown(
 def test_file_that_others_may_use_is_refused(tmp_path: Path, mode: int) -> None:
     path = written(tmp_path / "secret", OLD)
     os.chmod(path, mode)
-    with pytest.raises(SecretFileError, match=f"run `chmod 600 {path}`"):
+    with pytest.raises(PrivateFileError, match=f"run `chmod 600 {path}`"):
         read_secrets(path)
 
 
 def test_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(SecretFileError, match="cannot be read: No such file"):
-        SecretFile(str(tmp_path / "secret"))
+    with pytest.raises(PrivateFileError, match="cannot be read: No such file"):
+        Watched(str(tmp_path / "secret"), read_secrets)
 
 
 def test_file_is_read_again_when_it_has_changed(tmp_path: Path) -> None:
     path = written(tmp_path / "secret", OLD)
-    file = SecretFile(path)
+    file = Watched(path, read_secrets)
     assert not file.read_again()
     add_secret(path)
     assert file.read_again()
-    assert next(secret.key.hex() for secret in file.secrets) == OLD
-    assert len(file.secrets) == 2
+    assert next(secret.key.hex() for secret in file.content) == OLD
+    assert len(file.content) == 2
     keep_newest(path)
     assert file.read_again()
-    assert len(file.secrets) == 1
+    assert len(file.content) == 1
 
 
 def test_file_that_is_of_no_use_any_more_changes_nothing(tmp_path: Path) -> None:
     path = written(tmp_path / "secret", OLD)
-    file = SecretFile(path)
+    file = Watched(path, read_secrets)
     written(tmp_path / "aside", "nothing of use")
     os.replace(tmp_path / "aside", path)
-    with pytest.raises(SecretFileError, match=":1: a secret has"):
+    with pytest.raises(PrivateFileError, match=":1: a secret has"):
         file.read_again()
-    assert file.secrets == (Secret(bytes.fromhex(OLD)),)
+    assert file.content == (Secret(bytes.fromhex(OLD)),)
     os.remove(path)
     assert not file.read_again()
-    assert file.secrets == (Secret(bytes.fromhex(OLD)),)
+    assert file.content == (Secret(bytes.fromhex(OLD)),)
 
 
 def test_no_text_of_a_secret_shows_it() -> None:
@@ -137,13 +136,13 @@ def test_no_text_of_a_secret_shows_it() -> None:
 def test_file_is_read_again_when_it_was_closed_to_others_at_last(tmp_path: Path) -> None:
     """Nothing but its mode changes."""
     path = written(tmp_path / "secret", OLD)
-    file = SecretFile(path)
+    file = Watched(path, read_secrets)
     written(tmp_path / "secret", OLD, NEW)
     os.chmod(path, 0o644)
     for _ in range(2):
-        with pytest.raises(SecretFileError, match="chmod 600"):
+        with pytest.raises(PrivateFileError, match="chmod 600"):
             file.read_again()
-    assert len(file.secrets) == 1
+    assert len(file.content) == 1
     os.chmod(path, 0o600)
     assert file.read_again()
-    assert len(file.secrets) == 2
+    assert len(file.content) == 2

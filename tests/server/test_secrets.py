@@ -3,66 +3,17 @@
 from __future__ import annotations
 
 import socket
-import threading
 from pathlib import Path
-from typing import Self
 
 import pytest
-from kazoo.client import KazooClient
-from kazoo.exceptions import KazooException, NodeExistsError
 
 from tests.rigs.processes import Ensemble, ServerProcess, servers, unstarted
+from tests.server.writer import Writer, restart
 from zab.jute.handshake import ConnectRequest, ConnectResponse
 from zab.server.secret_file import add_secret, keep_newest, make_secret_file
 from zab.wire.frames import frame
 
 pytestmark = pytest.mark.slow
-
-
-class Writer:
-    """A client that creates one znode after the other, each again until it is there, on a thread of its own."""
-
-    def __init__(self, hosts: str) -> None:
-        self._client = KazooClient(
-            hosts=hosts, timeout=40.0, connection_retry={"max_tries": -1, "delay": 0.05, "max_delay": 0.2}
-        )
-        self._is_over = threading.Event()
-        self._thread = threading.Thread(target=self._run)
-        self.acknowledged: list[str] = []
-        self.states: list[str] = []
-
-    def __enter__(self) -> Self:
-        self._client.add_listener(self.states.append)
-        self._client.start(timeout=60)
-        self._client.create("/mine", ephemeral=True)
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        self._is_over.set()
-        self._thread.join(60)
-        self._client.stop()
-        self._client.close()
-
-    def _run(self) -> None:
-        while not self._is_over.is_set():
-            path = f"/w{len(self.acknowledged):06d}"
-            try:
-                self._client.create(path)
-            except NodeExistsError:
-                pass  # the connection broke before the answer
-            except (KazooException, OSError):
-                continue
-            self.acknowledged.append(path)
-
-    def check(self) -> None:
-        """Nothing that was acknowledged is lost, and the session lives."""
-        count = len(self.acknowledged)
-        assert count > 0
-        assert "LOST" not in self.states
-        self._client.sync("/")
-        there = set(self._client.get_children("/"))
-        assert {"mine", *(path[1:] for path in self.acknowledged[:count])} <= there
 
 
 def handshake(member: ServerProcess, session: int = 0, password: bytes = bytes(16)) -> ConnectResponse:
@@ -76,14 +27,6 @@ def handshake(member: ServerProcess, session: int = 0, password: bytes = bytes(1
             assert piece, "closed"
             data += piece
         return ConnectResponse.decode(data[4:])
-
-
-def restart(member: ServerProcess, *lines: str) -> None:
-    """With these lines at the end of its file."""
-    member.stop()
-    text = member.config.read_text()
-    member.config.write_text(text + "".join(f"{line}\n" for line in lines))
-    member.start()
 
 
 def is_proven(member: ServerProcess) -> bool:

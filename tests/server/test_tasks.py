@@ -129,7 +129,7 @@ class FakeLinks:
     def dial_failed(self, sid):
         self.broken.append(("dial", sid))
 
-    def adopt_descriptor(self, descriptor, sid):
+    def adopt_descriptor(self, descriptor, sid, side=None):
         self.broken.append(("adopted", sid))
         trio.socket.fromfd(descriptor, 2, 1).close()
 

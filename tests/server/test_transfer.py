@@ -291,7 +291,7 @@ async def test_answer_that_is_none_ends_the_transfer(disks):
     _, learner = disks
 
     async def babbles(stream):
-        talk = await meet(stream, greeting(1).listening())
+        talk = await meet(stream, greeting(1).listening(None))
         await talk.send(b"\x82\x18\xcb\x01")
         return True
 
@@ -305,7 +305,7 @@ async def test_server_that_is_another_one_is_not_believed(disks):
 
     async def another(stream):
         with pytest.raises(module.MessageError, match="this is server 3"):
-            await meet(stream, greeting(3).listening())
+            await meet(stream, greeting(3).listening(None))
         return True
 
     async with serving(learner, before=another) as (_, address):

@@ -37,11 +37,11 @@ async def served_by(
         if before is not None and await before(stream):
             return
         try:
-            talk = await meet(stream, greeting(sid).listening())
+            talk = await meet(stream, greeting(sid).listening(None))
         except EOFError:
             return
         sock = socket.socket(fileno=stream.socket.detach())
-        await transfers.serve(sock, talk.agreed, talk._fed)
+        await transfers.serve(sock, None, talk.agreed, talk._fed)
 
     async with trio.open_nursery() as nursery:
         listener = trio.SocketListener(trio.socket.from_stdlib_socket(listening))

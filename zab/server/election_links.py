@@ -9,6 +9,8 @@ survives.
             ──Proof────────>
             ──Notification─> …
 
+Where members speak TLS, its handshake comes before all that (`zab.host.tls_stream`).
+
 Until it is proven who has dialled, no older connection gives way, and nothing is believed.
 
     events      ElectionLinkUp(sid, round trip)   the connection to a server is open
@@ -38,8 +40,10 @@ import attrs
 import trio
 
 from zab.events import ElectionLinkDown, ElectionLinkUp, NotificationReceived
-from zab.host.conversation import Conversation, introduce, meet
+from zab.host.conversation import Conversation
 from zab.host.journal import Journal, SeldomJournal
+from zab.host.tls import TlsError
+from zab.host.tls_stream import TlsStream
 from zab.ids import ServerId
 from zab.member.election_receiver import ElectionReceiver
 from zab.member.greeting import Purpose
@@ -150,10 +154,11 @@ class ElectionLinks:
             stream = await self._greeting.dial(address)
             with contextlib.ExitStack() as undo:
                 # A dial that fails or is cancelled must not leave the socket to the garbage collector.
-                undo.callback(stream.socket.close)
-                _give_up_on_silence(stream)
+                plain = stream.stream if isinstance(stream, TlsStream) else stream
+                undo.callback(plain.socket.close)
+                _give_up_on_silence(plain)
                 sent_at = trio.current_time()
-                talk = await introduce(stream, self._greeting.dialling_for(Purpose.ELECTION, sid))
+                talk = await self._greeting.introduce(stream, Purpose.ELECTION, sid)
                 undo.pop_all()
         return talk, int((trio.current_time() - sent_at) * 1000) + 1
 
@@ -173,7 +178,7 @@ class ElectionLinks:
                     nursery.cancel_scope.cancel()
                     return
 
-    async def _wait_for_end(self, stream: trio.SocketStream, scope: trio.CancelScope) -> None:
+    async def _wait_for_end(self, stream: trio.abc.ReceiveStream, scope: trio.CancelScope) -> None:
         """The other side sends nothing after the handshake; only its end comes."""
         with contextlib.suppress(trio.BrokenResourceError):
             while await stream.receive_some(RECEIVE_BYTES):
@@ -187,10 +192,10 @@ class ElectionLinks:
             talk = await self._met(stream)
             if talk is not None:
                 await self._receive_from(ServerId(talk.agreed.sid), talk)
+        except (FrameError, MessageError, TlsError) as error:
+            of_strangers.warning("election connection is closed", reason=str(error))
         except (EOFError, trio.BrokenResourceError, OSError):
             pass
-        except (FrameError, MessageError) as error:
-            of_strangers.warning("election connection is closed", reason=str(error))
 
     async def _met(self, stream: trio.SocketStream) -> Conversation | None:
         """The handshake; None when this one is too slow, or too many others have come since."""
@@ -200,8 +205,8 @@ class ElectionLinks:
             if crowded_out is not None:
                 crowded_out.cancel()
             try:
-                return await meet(stream, self._greeting.listening_for_votes())
-            except (EOFError, trio.BrokenResourceError, FrameError, MessageError) as error:
+                return await self._greeting.meet_for_votes(stream)
+            except (EOFError, trio.BrokenResourceError, OSError, FrameError, MessageError) as error:
                 self._greeting.refused(host, str(error) or "it ended early")
                 raise
             finally:

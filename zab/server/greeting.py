@@ -1,6 +1,9 @@
 """How a server meets the others: whom it dials, how it takes part in handshakes, to whom it hands connections over.
 
-Not here: the handshake (`zab.wire.handshake`), and where secrets come from.
+Inside of TLS the id that somebody says is held against his certificate, on both sides: it has to be good for the host
+of that server's line.
+
+Not here: the handshake (`zab.wire.handshake`), TLS (`quorum_tls`), and where secrets come from.
 """
 
 from __future__ import annotations
@@ -8,14 +11,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from secrets import token_bytes
 from socket import socket
+from typing import TypeAlias
 
 import trio
 
+from zab.host.conversation import Conversation, introduce, meet
 from zab.host.links import TakeOver, say_nothing
+from zab.host.tls import TlsSide
+from zab.host.tls_stream import TlsStream, speaks_tls
 from zab.ids import ServerId
 from zab.member.greeting import AT_ELECTION_PORT, AT_QUORUM_PORT, Purpose
 from zab.server.dial import Address, dial
+from zab.server.quorum_tls import QuorumTls
 from zab.wire.handshake import NONCE_BYTES, Agreed, Dialling, Listening, Party
+
+Stream: TypeAlias = trio.SocketStream | TlsStream
 
 
 class Greeting:
@@ -26,9 +36,10 @@ class Greeting:
         sid: ServerId,
         servers: Iterable[int],
         party: Callable[[], Party],
-        serve: Callable[[socket, Agreed, bytes], None],
+        serve: Callable[[socket, TlsSide | None, Agreed, bytes], None],
         *,
         is_insecure: bool = False,
+        tls: QuorumTls | None = None,
         refused: Callable[[str, str], None] = say_nothing,
     ) -> None:
         """`servers` are the ids of the ensemble. `serve` gets the connections of those who want a snapshot.
@@ -38,32 +49,56 @@ class Greeting:
         self._party = party
         self._serve = serve
         self._is_insecure = is_insecure
+        self._tls = tls
         self.refused = refused
 
     @property
     def is_local_only(self) -> bool:
         """Whether it believes whoever reaches its ports, so that they must not be reached from other machines."""
-        return self._party().is_open and not self._is_insecure
+        takes_plain = self._tls is None or self._tls.takes_plain
+        return self._party().is_open and takes_plain and not self._is_insecure
 
-    async def dial(self, address: Address) -> trio.SocketStream:
-        """Connect to another server. Raises OSError."""
-        return await dial(address, is_local_only=self.is_local_only)
+    async def dial(self, address: Address) -> Stream:
+        """Connect to another server, with the handshake of TLS where members speak it. Raises OSError."""
+        stream = await dial(address, is_local_only=self.is_local_only)
+        if self._tls is None or not self._tls.dials:
+            return stream
+        return await self._tls.dialled(stream, address.host)
 
-    def dialling(self, sid: int) -> Dialling:
+    async def introduce(self, stream: Stream, purpose: Purpose, sid: int) -> Conversation:
+        """The handshake on a stream that `dial` has opened to a server. Raises as `Conversation.receive` does."""
+        is_certified = isinstance(stream, TlsStream)
+        return await introduce(stream, self.dialling_for(purpose, sid, is_certified=is_certified))
+
+    async def meet_for_votes(self, stream: trio.SocketStream) -> Conversation:
+        """The same on a stream from somebody at the election port. Raises OSError besides."""
+        if self._tls is None or (self._tls.takes_plain and not await speaks_tls(stream)):
+            return await meet(stream, self.listening_for_votes(None))
+        secured = await self._tls.accepted(stream)
+        return await meet(secured, self.listening_for_votes(secured.side.peer_certificate))
+
+    def dialling(self, sid: int, *, is_certified: bool) -> Dialling:
         """For a link: see `zab.host.links.Greeter`."""
-        return self.dialling_for(Purpose.QUORUM, sid)
+        return self.dialling_for(Purpose.QUORUM, sid, is_certified=is_certified)
 
-    def dialling_for(self, purpose: Purpose, sid: int) -> Dialling:
+    def dialling_for(self, purpose: Purpose, sid: int, *, is_certified: bool = False) -> Dialling:
         """For a connection to another server."""
-        return Dialling(self._party(), sid, purpose, token_bytes(NONCE_BYTES))
+        return Dialling(self._party(), sid, purpose, token_bytes(NONCE_BYTES), is_certified=is_certified)
 
-    def listening(self) -> Listening:
+    def listening(self, certificate: bytes | None) -> Listening:
         """At the quorum port: see `zab.host.links.Greeter`."""
-        return Listening(self._party(), self._others, AT_QUORUM_PORT, token_bytes(NONCE_BYTES))
+        return self._listening(AT_QUORUM_PORT, certificate)
 
-    def listening_for_votes(self) -> Listening:
+    def listening_for_votes(self, certificate: bytes | None) -> Listening:
         """At the election port."""
-        return Listening(self._party(), self._others, AT_ELECTION_PORT, token_bytes(NONCE_BYTES))
+        return self._listening(AT_ELECTION_PORT, certificate)
+
+    def _listening(self, purposes: frozenset[Purpose], certificate: bytes | None) -> Listening:
+        certified = None
+        if certificate is not None:
+            assert self._tls is not None
+            certified = self._tls.servers_of(certificate)
+        return Listening(self._party(), self._others, purposes, token_bytes(NONCE_BYTES), certified)
 
     def believes(self, agreed: Agreed) -> bool:
         """See `zab.host.links.Greeter`."""

@@ -31,10 +31,12 @@ import gc
 import os
 import random
 import socket
+import ssl
 import sys
 import threading
 from collections.abc import Callable, Mapping
 from functools import partial
+from typing import Any
 
 import attrs
 import trio
@@ -43,8 +45,9 @@ from datatree.log.transaction_log import TransactionLog
 from datatree.log.zxid import Zxid
 from datatree.recovery.recover import Recovered, recover
 from zab.events import RoleChanged, SecretNamed
-from zab.host.descriptors import LIMIT_MIN, for_clients, raise_limit
+from zab.host.descriptors import LIMIT_MIN, for_clients, for_newcomers, raise_limit
 from zab.host.disk import DirectoryInUseError, RealDisk
+from zab.host.handshakes import Door
 from zab.host.journal import Journal
 from zab.host.links import Links
 from zab.host.listener import open_listener
@@ -53,12 +56,14 @@ from zab.host.loop import Loop, SystemClock, now_ms, wall_ms
 from zab.host.memory import give_back_when_quiet
 from zab.host.posts import Posts
 from zab.host.sockets import ClientSockets
+from zab.host.tls import TlsSide
 from zab.ids import Link, ServerId
 from zab.member.dialect import QUORUM_DIALECT, client_manners
 from zab.member.greeting import party
-from zab.member.inputs import Answer, StorageFailed
+from zab.member.inputs import Answer, StorageFailed, UsersRead
 from zab.member.member import Member
 from zab.member.ports import Ports
+from zab.member.sasl_users import Users
 from zab.member.settings import Config
 from zab.member.space import DiskSpace, make_room, room_bytes
 from zab.member.storage import Storage
@@ -69,17 +74,24 @@ from zab.server.dial import Address, local_addresses
 from zab.server.election_links import ElectionLinks
 from zab.server.failure import BIND_ERROR, CONFIG_ERROR, DATA_DIRECTORY_ERROR, ServerFailedError
 from zab.server.greeting import Greeting
-from zab.server.secret_file import SecretFile, SecretFileError
+from zab.server.kerberos import GssapiLogins, gssapi_logins
+from zab.server.private_file import PrivateFileError, Watched
+from zab.server.quorum_tls import QuorumTls
+from zab.server.secret_file import read_secrets
 from zab.server.snapshot_transfer import TransferServer
 from zab.server.snapshotter import Snapshotter
 from zab.server.tasks import JournalOperator, Tasks
-from zab.wire.handshake import Agreed, Party
+from zab.server.tls_stores import client_port_stores
+from zab.server.users_file import kerberos_login, watched_users
+from zab.tls.stores import StoreError
+from zab.wire.handshake import Agreed, Party, Secret
 
 BIND_RETRY_SECONDS = 1.0
 RELOAD_SECONDS = 2.0
 """How often files that may change under a running server are looked at."""
 _ALONE = b"alone\0\0\0"
-"""In place of the name of a secret, where there is one server."""
+_BY_TLS = b"by TLS\0\0"
+"""In place of the name of a secret, where there is one server, and where certificates prove who a member is."""
 STOP_SECONDS = 5.0
 """How long a stop waits for the disk."""
 STAGGER_SECONDS = 0.1
@@ -89,7 +101,8 @@ GC_THRESHOLDS = (5_000, 50, 100)
 
 _BEYOND = (
     "members that are reached from other machines have to prove who they are: run `zab secret FILE`, copy FILE to all, "
-    "and add the line `quorum.secretFile=FILE` (or `quorum.insecure=true`, where nobody else reaches their ports)"
+    "and add the line `quorum.secretFile=FILE`; or run `zab certs` and add the lines with `quorum` that it prints (or "
+    "`quorum.insecure=true`, where nobody else reaches their ports)"
 )
 
 journal = Journal("server")
@@ -133,6 +146,10 @@ def _with_room(config: Config) -> Config:
         reason = f"a process may have {limit} file descriptors (RLIMIT_NOFILE), and a server needs {LIMIT_MIN}"
         raise ServerFailedError(CONFIG_ERROR, f"{reason}: raise the limit (`ulimit -n`, or LimitNOFILE= of systemd)")
     most = for_clients(limit)
+    if config.has_tls_clients:
+        newcomers = for_newcomers(most, config.outstanding_handshake_limit_count)
+        config = attrs.evolve(config, outstanding_handshake_limit_count=newcomers)
+        most -= newcomers
     if 0 < config.max_connections <= most:
         return config
     if config.max_connections > most:
@@ -145,7 +162,8 @@ async def _open(config: Config, role_changed: Callable[[RoleChanged], None]) -> 
     for warning in config.warnings:
         journal.warning(str(warning))
     config = _with_room(config)
-    secret_file = _secret_file(config)
+    secrets, users, kerberos = _secrets(config), _users(config), _kerberos(config)
+    stores, quorum_tls = _client_port_stores(config), _quorum_tls(config)
     quorum_host = await _quorum_host(config)
     disk = _disk(config)
     with contextlib.ExitStack() as undo:
@@ -156,23 +174,63 @@ async def _open(config: Config, role_changed: Callable[[RoleChanged], None]) -> 
         recovered = await trio.to_thread.run_sync(_recover, disk, config)
         sockets = await _bind(config, quorum_host)
         undo.callback(sockets.close)
-        server = Server(config, disk, recovered, sockets, role_changed, secret_file, audit)
+        opened = (secrets, users, kerberos, audit, stores, quorum_tls)
+        server = Server(config, disk, recovered, sockets, role_changed, *opened)
         undo.pop_all()
     return server
 
 
-def _secret_file(config: Config) -> SecretFile | None:
+def _secrets(config: Config) -> Watched[tuple[Secret, ...]] | None:
     if config.quorum_secret_file is None or config.is_standalone:
         return None
     try:
-        return SecretFile(config.quorum_secret_file)
-    except SecretFileError as error:
+        return Watched(config.quorum_secret_file, read_secrets)
+    except PrivateFileError as error:
         raise ServerFailedError(CONFIG_ERROR, f"quorum.secretFile: {error}") from error
 
 
-def _is_open(config: Config) -> bool:
-    """Whether this member believes others without proof."""
+def _users(config: Config) -> Watched[Users] | None:
+    try:
+        return watched_users(config)
+    except PrivateFileError as error:
+        key = "sasl.usersFile" if config.jaas_file is None else "java.security.auth.login.config"
+        raise ServerFailedError(CONFIG_ERROR, f"{key}: {error}") from error
+
+
+def _kerberos(config: Config) -> GssapiLogins | None:
+    try:
+        login = kerberos_login(config)
+        return None if login is None else gssapi_logins(login)
+    except PrivateFileError as error:
+        raise ServerFailedError(CONFIG_ERROR, f"java.security.auth.login.config: {error}") from error
+
+
+def _client_port_stores(config: Config) -> Watched[ssl.SSLContext] | None:
+    if not config.has_tls_clients:
+        return None
+    try:
+        return client_port_stores(config)
+    except StoreError as error:
+        raise ServerFailedError(CONFIG_ERROR, f"{config.file}: {error}") from error
+
+
+def _quorum_tls(config: Config) -> QuorumTls | None:
+    if not config.has_tls_members or config.is_standalone:
+        return None
+    try:
+        return QuorumTls(config)
+    except StoreError as error:
+        raise ServerFailedError(CONFIG_ERROR, f"{config.file}: {error}") from error
+
+
+def _needs_no_secret(config: Config) -> bool:
+    """Whether this member talks to others who have none of its secrets."""
     return config.quorum_secret_file is None or not config.quorum_secret_required
+
+
+def _is_open(config: Config) -> bool:
+    """Whether this member believes others without proof: neither a secret nor a certificate is required."""
+    return _needs_no_secret(config) and config.takes_plain_members
 
 
 async def _quorum_host(config: Config) -> str:
@@ -254,11 +312,12 @@ class Sockets:
 
     def __init__(self) -> None:
         self.client: socket.socket | None = None
+        self.secure_client: socket.socket | None = None
         self.quorum: socket.socket | None = None
         self.election: socket.socket | None = None
 
     def close(self) -> None:
-        for sock in (self.client, self.quorum, self.election):
+        for sock in (self.client, self.secure_client, self.quorum, self.election):
             if sock is not None:
                 sock.close()
 
@@ -275,6 +334,9 @@ async def _bind(config: Config, quorum_host: str) -> Sockets:
         if config.client_address is not None:
             host, port = config.client_address
             sockets.client = await _listen(host, port, 1, config.client_port_backlog_count)
+        if config.secure_client_address is not None:
+            host, port = config.secure_client_address
+            sockets.secure_client = await _listen(host, port, 1, config.client_port_backlog_count)
         undo.pop_all()
     return sockets
 
@@ -312,12 +374,20 @@ class Server:
         recovered: Recovered,
         sockets: Sockets,
         role_changed: Callable[[RoleChanged], None],
-        secret_file: SecretFile | None,
+        secrets: Watched[tuple[Secret, ...]] | None,
+        users: Watched[Users] | None,
+        kerberos: GssapiLogins | None,
         audit: AuditLog | None,
+        stores: Watched[ssl.SSLContext] | None,
+        quorum_tls: QuorumTls | None,
     ) -> None:
         self.config = config
         self.audit = audit
-        self._secret_file = secret_file
+        self._secrets = secrets
+        self._users = users
+        self._stores = stores
+        self._doors: list[Door] = []
+        self._quorum_tls = quorum_tls
         self.disk = disk
         self._sockets = sockets
         self._role_changed = role_changed
@@ -335,9 +405,15 @@ class Server:
         room = room_bytes(config.disk_low_bytes, config.disk_reserve_bytes)
         self.snapshotter = Snapshotter(disk, self.log, self.posts.put, delay_seconds=delay_seconds, room_bytes=room)
         self.member = Member(config, recovered, _random(), now_ms(), wall_ms())
+        self.member.state.authentication.kerberos = self._kerberos = kerberos
         if audit is not None:
             audit.metrics = self.member.metrics
-        self.clients = ClientSockets(self.loop, client_manners(config), keep_alive=config.client_tcp_keep_alive)
+        self.clients = ClientSockets(
+            self.loop,
+            client_manners(config),
+            keep_alive=config.client_tcp_keep_alive,
+            handshakes_max=config.outstanding_handshake_limit_count,
+        )
         count_max, stall_seconds = config.max_snapshot_transfers_count, self._stall_ms / 1000
         self.transfers = TransferServer(disk, count_max, stall_seconds, self._believes)
 
@@ -362,6 +438,10 @@ class Server:
             election = self._election(greeting)
             self.turn = self._turn(nursery, election, greeting)
             self._tell_secret_name()
+            if self._kerberos is not None:
+                self._kerberos.put, self._kerberos.spawn = self.posts.put, nursery.start_soon
+            if self._users is not None:
+                self.posts.put(UsersRead(self._users.content))
             self._listen()
             self.log_thread.start()
             self.snapshotter.start()
@@ -372,11 +452,23 @@ class Server:
                 nursery.start_soon(election.run, self._sockets.election)
             if self.config.purge_interval_hours > 0:
                 nursery.start_soon(self._purge_regularly)
-            if self._secret_file is not None:
-                nursery.start_soon(self._read_secrets_again, self._secret_file)
+            if self._secrets is not None:
+                nursery.start_soon(self._read_again, self._secrets, self._tell_secrets, _keep_secrets)
+            if self._users is not None:
+                nursery.start_soon(self._read_again, self._users, self._tell_users, _keep_users)
+            if self._stores is not None and self.config.client_cert_reload:
+                nursery.start_soon(self._read_again, self._stores, self._tell_stores, _keep_stores)
+            if self._quorum_tls is not None and self.config.ssl_quorum_reload_cert_files:
+                watched = self._quorum_tls.watched
+                nursery.start_soon(self._read_again, watched, self._tell_quorum_stores, _keep_quorum_stores)
             nursery.start_soon(give_back_when_quiet, lambda: self.member.applied)
             nursery.start_soon(self._run_loop, nursery.cancel_scope)
-            journal.info("listening", server_id=self.config.server_id, client=self.config.client_address)
+            journal.info(
+                "listening",
+                server_id=self.config.server_id,
+                client=self.config.client_address,
+                secure=self.config.secure_client_address,
+            )
             if self.audit is not None:
                 self.audit.started()
             if started is not None:
@@ -390,8 +482,8 @@ class Server:
         scope.cancel()
 
     def _greeting(self, nursery: trio.Nursery) -> Greeting:
-        def serve_snapshot(sock: socket.socket, agreed: Agreed, received: bytes) -> None:
-            nursery.start_soon(self.transfers.serve, sock, agreed, received)
+        def serve_snapshot(sock: socket.socket, side: TlsSide | None, agreed: Agreed, received: bytes) -> None:
+            nursery.start_soon(self.transfers.serve, sock, side, agreed, received)
 
         return Greeting(
             ServerId(self.config.server_id),
@@ -399,6 +491,7 @@ class Server:
             self._party,
             serve_snapshot,
             is_insecure=self.config.quorum_insecure,
+            tls=self._quorum_tls,
             refused=self._member_refused,
         )
 
@@ -408,8 +501,8 @@ class Server:
             self.audit.member_refused(host, reason)
 
     def _party(self) -> Party:
-        secrets = () if self._secret_file is None else self._secret_file.secrets
-        return party(self.config.server_id, secrets, is_open=_is_open(self.config))
+        secrets = () if self._secrets is None else self._secrets.content
+        return party(self.config.server_id, secrets, is_open=_needs_no_secret(self.config))
 
     def _believes(self, agreed: Agreed) -> bool:
         return self._party().believes(agreed)
@@ -419,26 +512,47 @@ class Server:
         name = b""
         if self.config.is_standalone:
             name = _ALONE
-        elif self._secret_file is not None and not _is_open(self.config):
-            name = self._secret_file.secrets[0].name
+        elif not _is_open(self.config):
+            name = _BY_TLS if self._secrets is None else self._secrets.content[0].name
         self.posts.put(SecretNamed(name))
 
-    async def _read_secrets_again(self, secret_file: SecretFile) -> None:
+    def _tell_secrets(self) -> None:
+        assert self._secrets is not None
+        journal.info("there are other secrets", names=[each.name.hex() for each in self._secrets.content])
+        self.links.doubt()
+        self._tell_secret_name()
+
+    def _tell_quorum_stores(self) -> None:
+        assert self._quorum_tls is not None
+        journal.info("there are other certificates of members")
+        self._quorum_tls.take_new()
+
+    def _tell_users(self) -> None:
+        assert self._users is not None
+        journal.info("there are other users", count=len(self._users.content))
+        self.posts.put(UsersRead(self._users.content))
+
+    def _tell_stores(self) -> None:
+        assert self._stores is not None
+        journal.info("there are other certificates")
+        for door in self._doors:
+            door.context = self._stores.content
+
+    async def _read_again(self, watched: Watched[Any], tell: Callable[[], None], keep: Callable[[str], None]) -> None:
+        """Look at a file now and then, and tell of what is new in it; or, once, why what there was is kept."""
         failure = ""
         while True:
             await trio.sleep(RELOAD_SECONDS)
             try:
-                is_changed = await trio.to_thread.run_sync(secret_file.read_again)
-            except SecretFileError as error:
+                is_changed = await trio.to_thread.run_sync(watched.read_again)
+            except (PrivateFileError, StoreError) as error:
                 if str(error) != failure:
-                    journal.error("the secrets cannot be read again -> those before stay", reason=str(error))
+                    keep(str(error))
                 failure = str(error)
                 continue
             failure = ""
             if is_changed:
-                journal.info("there are other secrets", names=[each.name.hex() for each in secret_file.secrets])
-                self.links.doubt()
-                self._tell_secret_name()
+                tell()
 
     def _election(self, greeting: Greeting) -> ElectionLinks | None:
         if self.config.is_standalone:
@@ -481,9 +595,20 @@ class Server:
 
     def _listen(self) -> None:
         if self._sockets.quorum is not None:
-            self.links.listen(self._sockets.quorum)
+            door = None if self._quorum_tls is None else self._quorum_tls.door
+            self.links.listen(self._sockets.quorum, door)
         if self._sockets.client is not None:
-            self.clients.listen(self._sockets.client)
+            self.clients.listen(self._sockets.client, self._door(takes_plain=True))
+        if self._sockets.secure_client is not None:
+            self.clients.listen(self._sockets.secure_client, self._door(takes_plain=False))
+
+    def _door(self, *, takes_plain: bool) -> Door | None:
+        """None: everybody comes in as he is."""
+        if self._stores is None or (takes_plain and not self.config.client_port_unification):
+            return None
+        door = Door(self._stores.content, takes_plain=takes_plain)
+        self._doors.append(door)
+        return door
 
     async def _purge_regularly(self) -> None:
         while True:
@@ -515,6 +640,22 @@ class Server:
         if not self.log_thread.close(STOP_SECONDS):
             journal.error("the disk does not answer -> stop without it")
         self.disk.close()
+
+
+def _keep_secrets(reason: str) -> None:
+    journal.error("the secrets cannot be read again -> those before stay", reason=reason)
+
+
+def _keep_quorum_stores(reason: str) -> None:
+    journal.error("the certificates of members cannot be used -> those before stay", reason=reason)
+
+
+def _keep_users(reason: str) -> None:
+    journal.error("the users cannot be read again -> those before stay", reason=reason)
+
+
+def _keep_stores(reason: str) -> None:
+    journal.error("the certificates cannot be read again -> those before stay", reason=reason)
 
 
 def _report_storage(sentence: str, reason: str) -> None:

@@ -20,8 +20,10 @@ import trio
 from datatree.log.disk import Disk
 from datatree.snapshot import snapshot_path
 from zab.events import FetchSnapshot
-from zab.host.conversation import Conversation, introduce
+from zab.host.conversation import Conversation
 from zab.host.journal import Journal
+from zab.host.tls import TlsSide
+from zab.host.tls_stream import TlsStream
 from zab.member.greeting import Purpose
 from zab.member.inputs import FetchTree
 from zab.member.snapshot_fetch import Fetch
@@ -68,10 +70,10 @@ class TransferServer:
         self.being_read: dict[int, int] = {}
         """How many transfers read the snapshot of this zxid: retention spares it."""
 
-    async def serve(self, sock: socket.socket, agreed: Agreed, received: bytes) -> None:
+    async def serve(self, sock: socket.socket, side: TlsSide | None, agreed: Agreed, received: bytes) -> None:
         """Answer on an accepted connection, after its handshake. Owns the socket from here on."""
         async with trio.SocketStream(trio.socket.from_stdlib_socket(sock)) as stream:
-            talk = Conversation(stream, agreed, received)
+            talk = Conversation(stream if side is None else TlsStream(stream, side), agreed, received)
             try:
                 with trio.fail_after(self._stall_seconds):
                     request = REQUESTS.decode(await talk.receive())
@@ -180,7 +182,7 @@ class Fetcher:
             raise _BrokenError(str(error)) from error
         async with stream:
             try:
-                talk = await introduce(stream, self._greeting.dialling_for(Purpose.SNAPSHOT, self._sid))
+                talk = await self._greeting.introduce(stream, Purpose.SNAPSHOT, self._sid)
                 talk.frame_bytes_max = PIECE_BYTES_MAX
                 await talk.send(self._fetch.request())
                 while not await trio.to_thread.run_sync(self._fetch.receive, _now_ms(), await talk.receive()):

@@ -19,6 +19,7 @@ from zab import events as ev
 from zab.host.journal import Journal
 from zab.host.links import Links
 from zab.host.posts import Posts
+from zab.host.tls_stream import TlsStream
 from zab.ids import Link, ServerId
 from zab.member.inputs import (
     Answer,
@@ -90,7 +91,8 @@ class Tasks:
             journal.info("quorum port cannot be reached", sid=sid, reason=str(error) or type(error).__name__)
             self.links.dial_failed(sid)
         else:
-            self.links.adopt_descriptor(stream.socket.detach(), sid)
+            side, plain = (stream.side, stream.stream) if isinstance(stream, TlsStream) else (None, stream)
+            self.links.adopt_descriptor(plain.socket.detach(), sid, side)
         self.posts.wake()
 
     # ---------------------------------------------------------------------------------------------------------- reading

@@ -1,0 +1,242 @@
+"""Key and trust stores of the client port: what is read, and what is said of those that cannot be."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import ssl
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    PrivateFormat,
+    load_pem_private_key,
+)
+
+from tests.host.test_tls import FAR, Client, shake
+from tests.rigs.certificates import Certificates
+from zab.host.tls import TlsError, TlsSide
+from zab.member.cipher_suites import TLS_1_2, TLS_1_3
+from zab.member.config import parse
+from zab.server.tls_stores import client_port_context, client_port_stores
+from zab.tls.stores import StoreError
+
+SLICE_NS = 20_000_000
+"""Of the loop's thread, at most."""
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory) -> Certificates:
+    return Certificates(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture(scope="module")
+def member(certificates) -> Path:
+    return certificates.member("localhost")
+
+
+@pytest.fixture(scope="module")
+def holder(certificates) -> Path:
+    return certificates.client("alice")
+
+
+def context(keys: Path | str, trusted: Path | str | None, *more: str) -> ssl.SSLContext:
+    lines = ["dataDir=/d", "secureClientPort=2281", f"ssl.keyStore.location={keys}", *more]
+    if trusted is not None:
+        lines.append(f"ssl.trustStore.location={trusted}")
+    return client_port_context(parse("\n".join(lines), "zoo.cfg"))
+
+
+def passwords(directory: Path) -> list[str]:
+    return [f"ssl.{store}.passwordPath={directory}/password" for store in ("keyStore", "trustStore")]
+
+
+def meet(made: ssl.SSLContext, client: Client) -> None:
+    """Both sides, and a byte each way."""
+    side = TlsSide(made)
+    shake(side, client)
+    assert side.feed(client.seal(b"a"), FAR)[0] == b"a"
+    assert client.open(side.seal(b"b")) == b"b"
+
+
+@pytest.mark.parametrize("kind", ["pem", "p12"])
+def test_stores_of_both_kinds_let_in_whom_they_name(member, holder, kind):
+    made = context(member / f"keystore.{kind}", member / f"truststore.{kind}", *passwords(member))
+    meet(made, Client(holder, holder=holder))
+    with pytest.raises(TlsError, match="it shows no certificate"):
+        meet(made, Client(holder))
+    with pytest.raises(TlsError, match="its certificate is refused"):
+        meet(made, Client(holder, holder=member))
+
+
+def test_key_out_of_pkcs12_leaves_nothing_on_a_disk(member, tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    seen: list[bytes] = []
+    load = ssl.SSLContext.load_cert_chain
+
+    def spied(self, path, **others):
+        assert Path(path).parent == tmp_path
+        assert Path(path).stat().st_mode & 0o777 == 0o600
+        seen.append(Path(path).read_bytes())
+        load(self, path, **others)
+
+    monkeypatch.setattr(ssl.SSLContext, "load_cert_chain", spied)
+    context(member / "keystore.p12", None, "ssl.clientAuth=none", *passwords(member)[:1])
+    [text] = seen
+    assert b"BEGIN ENCRYPTED PRIVATE KEY" in text
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_encrypted_key_in_pem_opens_with_its_password(member, holder, tmp_path):
+    text = (member / "keystore.pem").read_bytes()
+    key = load_pem_private_key(text, None)
+    encrypted = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"secret"))
+    store = tmp_path / "keystore.pem"
+    store.write_bytes(encrypted + text[text.index(b"-----BEGIN CERTIFICATE") :])
+    made = context(store, member / "truststore.pem", "ssl.keyStore.password=secret")
+    meet(made, Client(holder, holder=holder))
+    with pytest.raises(StoreError, match=r"the password does not open its key: see ssl\.keyStore\.passwordPath"):
+        context(store, member / "truststore.pem", "ssl.keyStore.password=wrong")
+    with pytest.raises(StoreError, match="its key is encrypted"):
+        context(store, member / "truststore.pem")
+
+
+def test_clients_may_be_asked_for_a_certificate_or_not(member, holder):
+    wanting = context(member / "keystore.pem", member / "truststore.pem", "ssl.clientAuth=want")
+    meet(wanting, Client(holder))
+    meet(wanting, Client(holder, holder=holder))
+    with pytest.raises(TlsError, match="its certificate is refused"):
+        meet(wanting, Client(holder, holder=member))
+    meet(context(member / "keystore.pem", None, "ssl.clientAuth=none"), Client(holder))
+
+
+def test_versions_are_those_that_are_named(member, holder):
+    made = context(member / "keystore.pem", member / "truststore.pem", "ssl.enabledProtocols=TLSv1.3")
+    meet(made, Client(holder, holder=holder))
+    with pytest.raises(TlsError, match="it has no version of TLS in common"):
+        meet(made, Client(holder, holder=holder, version=ssl.TLSVersion.TLSv1_2))
+
+
+def test_suites_are_those_that_are_named(member, holder):
+    named = "ssl.ciphersuites=TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256", "ssl.protocol=TLSv1.2"
+    client = Client(holder, holder=holder)
+    meet(context(member / "keystore.pem", member / "truststore.pem", *named), client)
+    assert client.tls.cipher()[0] == "ECDHE-ECDSA-CHACHA20-POLY1305"
+    for_rsa = "ssl.ciphersuites=TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256", "ssl.protocol=TLSv1.2"
+    with pytest.raises(TlsError, match="it has no cipher in common"):
+        meet(context(member / "keystore.pem", member / "truststore.pem", *for_rsa), Client(holder, holder=holder))
+
+
+def test_every_suite_is_one_of_openssl():
+    for name in TLS_1_2.values():
+        made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        made.set_ciphers(name)
+        assert [each["name"] for each in made.get_ciphers() if each["protocol"] == "TLSv1.2"] == [name]
+        assert name in {each["name"] for each in ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).get_ciphers()}
+    made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    assert [each["name"] for each in made.get_ciphers() if each["protocol"] == "TLSv1.3"] == list(TLS_1_3)
+
+
+def test_client_that_guesses_another_group_first_is_let_in(member, holder):
+    made = context(member / "keystore.pem", member / "truststore.pem")
+    meet(made, Client(holder, holder=holder, version=ssl.TLSVersion.TLSv1_3))
+
+
+def test_one_step_of_a_handshake_is_short_whatever_group_a_client_asks_for(member, holder):
+    client = Client(holder, version=ssl.TLSVersion.TLSv1_3)
+    client.tls.context.set_ecdh_curve("ffdhe8192")
+    fresh = client.tls.context.wrap_bio(client.incoming, client.outgoing, server_hostname="localhost")
+    with contextlib.suppress(ssl.SSLWantReadError):
+        fresh.do_handshake()
+    hello = client.outgoing.read()
+    assert len(hello) > 1024, "it has a share of that group"
+    side = TlsSide(context(member / "keystore.pem", member / "truststore.pem"))
+    begun_ns = time.thread_time_ns()
+    with pytest.raises(TlsError, match="no suitable key share"):
+        side.feed(hello, FAR)
+    assert time.thread_time_ns() - begun_ns < SLICE_NS
+
+
+def test_nobody_comes_back_on_a_ticket(member, holder):
+    made = context(member / "keystore.pem", member / "truststore.pem")
+    assert made.num_tickets == 0
+    assert made.options & ssl.OP_NO_TICKET
+    assert made.options & ssl.OP_NO_RENEGOTIATION
+
+
+@pytest.mark.parametrize(
+    ("keys", "trusted", "reason"),
+    [
+        ("{member}/none.pem", "{member}/truststore.pem", r"ssl\.keyStore\.location: .*none\.pem: it cannot be read"),
+        ("{member}/keystore.pem", "{member}/none.p12", r"ssl\.trustStore\.location: .*none\.p12: it cannot be read"),
+        ("{member}/truststore.pem", "{member}/truststore.pem", "there is no key with its certificate in it"),
+        ("{member}/keystore.jks", "{member}/truststore.pem", "`keytool -importkeystore -srckeystore .*keystore.jks"),
+        ("{member}/keystore.pem", "{member}/truststore.bcfks", "`keytool -importkeystore"),
+        ("{member}/password", "{member}/truststore.pem", r"ssl\.keyStore\.type has to say"),
+        ("{member}/keystore.p12", "{member}/truststore.pem", "it needs a password"),
+        ("{member}/keystore.pem", "{member}/password", r"ssl\.trustStore\.type has to say"),
+    ],
+)
+def test_store_that_cannot_be_used_is_named_with_its_key(member, keys, trusted, reason):
+    with pytest.raises(StoreError, match=reason):
+        context(keys.format(member=member), trusted.format(member=member))
+
+
+def test_password_that_is_wrong_or_missing_is_said(member, tmp_path):
+    wrong = tmp_path / "password"
+    wrong.write_text("wrong\n")
+    with pytest.raises(StoreError, match=r"the password does not open it") as caught:
+        context(member / "keystore.p12", member / "truststore.pem", f"ssl.keyStore.passwordPath={wrong}")
+    assert "wrong\n" not in str(caught.value)
+    with pytest.raises(StoreError, match=r"ssl\.keyStore\.passwordPath: .*: it cannot be read"):
+        context(member / "keystore.p12", member / "truststore.pem", f"ssl.keyStore.passwordPath={tmp_path}/none")
+
+
+def test_password_that_no_store_can_have_is_said_and_not_shown(member, tmp_path):
+    long = "p" * 1024
+    with pytest.raises(StoreError, match=r"^ssl\.keyStore\.password: the password has more than 1023 bytes$"):
+        context(member / "keystore.pem", member / "truststore.pem", f"ssl.keyStore.password={long}")
+    file = tmp_path / "password"
+    file.write_text(long)
+    with pytest.raises(StoreError, match=r"^ssl\.trustStore\.passwordPath: .*more than 1023 bytes$"):
+        context(member / "keystore.pem", member / "truststore.pem", f"ssl.trustStore.passwordPath={file}")
+
+
+def test_path_that_no_file_can_have_is_said(member):
+    with pytest.raises(StoreError, match=r"ssl\.keyStore\.location: .*: it is no path"):
+        context("/a\0b.pem", member / "truststore.pem")
+    with pytest.raises(StoreError, match=r"ssl\.keyStore\.passwordPath: .*: it is no path"):
+        context(member / "keystore.pem", None, "ssl.clientAuth=none", "ssl.keyStore.passwordPath=/a\0b")
+
+
+def test_key_store_is_no_trust_store(member):
+    with pytest.raises(StoreError, match="there is a key in it, so it is no trust store"):
+        context(member / "keystore.pem", member / "keystore.p12", *passwords(member))
+
+
+@pytest.mark.parametrize("changed", ["keystore.p12", "truststore.pem", "password"])
+def test_stores_are_read_again_when_one_of_their_files_changes(member, tmp_path, changed):
+    here = shutil.copytree(member, tmp_path / "member")
+    lines = [f"ssl.keyStore.location={here}/keystore.p12", f"ssl.trustStore.location={here}/truststore.pem"]
+    text = "\n".join(["dataDir=/d", "secureClientPort=2281", *lines, *passwords(here)])
+    stores = client_port_stores(parse(text, "zoo.cfg"))
+    before = stores.content
+    assert not stores.read_again()
+    content = (here / changed).read_bytes()
+    (here / "aside").write_bytes(b"nothing of use")
+    os.replace(here / "aside", here / changed)
+    for _ in range(2):
+        with pytest.raises(StoreError):
+            stores.read_again()
+    assert stores.content is before
+    (here / changed).write_bytes(content)
+    assert stores.read_again()
+    assert stores.content is not before
+    assert not stores.read_again()
+    (here / changed).unlink()
+    assert not stores.read_again()

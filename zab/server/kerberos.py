@@ -1,0 +1,113 @@
+"""Logins of clients by Kerberos: the security contexts. The extra `zab[kerberos]` installs the library, `gssapi`.
+
+    token of the client ──> context is there ──> (nothing) ──> `offer`, wrapped ──> choice, wrapped ──> the principal
+
+A server has the key of its principal in a keytab, and asks nobody else. The library remembers in a file which tokens it
+has seen (`kerberos(7)`, the replay cache), so steps are taken in a worker thread, one at a time; a connection has at
+most one waiting.
+
+Only Kerberos itself is taken, and a context is there after one token or never. Who acts for another is refused.
+
+Not here: what is said after the context (`zab.wire.sasl_gssapi`), names (`zab.member.kerberos`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum, auto
+from typing import Any, Final
+
+import attrs
+import trio
+
+from zab.member.inputs import Answer
+from zab.member.kerberos import Krb5Login, Login, LoginStep
+from zab.server.private_file import PrivateFileError, read_private
+from zab.wire.sasl_gssapi import GssapiError, chosen, offer
+
+KEY_TAB_BYTES_MAX: Final = 1 << 20
+
+
+class _Stage(Enum):
+    CONTEXT = auto()
+    ESTABLISHED = auto()
+    OFFERED = auto()
+    ENDED = auto()
+
+
+class GssapiLogin:
+    """The login of one connection. See `zab.member.kerberos.Login`."""
+
+    def __init__(self, gssapi: Any, credentials: Any) -> None:
+        self._gssapi = gssapi
+        self._credentials = credentials
+        self._context: Any = None
+        self._stage = _Stage.CONTEXT
+
+    def step(self, token: bytes) -> LoginStep | None:
+        stage, self._stage = self._stage, _Stage.ENDED
+        try:
+            return self._step(stage, token)
+        except (self._gssapi.raw.GSSError, GssapiError, UnicodeDecodeError):
+            return None
+
+    def _step(self, stage: _Stage, token: bytes) -> LoginStep:
+        if stage is _Stage.CONTEXT:
+            self._context = self._gssapi.SecurityContext(creds=self._credentials, usage="accept")
+            answer = self._context.step(token)
+            if not self._context.complete or self._context.mech != self._gssapi.MechType.kerberos:
+                raise GssapiError("one token makes no context")
+            if answer:
+                self._stage = _Stage.ESTABLISHED
+                return LoginStep(answer)
+        elif stage is _Stage.OFFERED:
+            principal = str(self._context.initiator_name)
+            if chosen(self._context.unwrap(token).message) not in ("", principal):
+                raise GssapiError("nobody acts for another")
+            return LoginStep(None, principal)
+        elif stage is _Stage.ENDED or token:
+            raise GssapiError("a token that nothing is expected of")
+        self._stage = _Stage.OFFERED
+        return LoginStep(self._context.wrap(offer(), False).message)
+
+
+@attrs.define
+class GssapiLogins:
+    """See `zab.member.kerberos.Logins`."""
+
+    realm: str
+    _gssapi: Any
+    _credentials: Any
+    put: Callable[[Answer], None] | None = None
+    """Where outcomes go; the server sets it, and `spawn`."""
+    spawn: Callable[..., None] | None = None
+    _one: trio.CapacityLimiter = attrs.Factory(lambda: trio.CapacityLimiter(1))
+
+    def begin(self) -> Login:
+        return GssapiLogin(self._gssapi, self._credentials)
+
+    def step(self, login: Login, token: bytes, done: Callable[[LoginStep | None], Answer]) -> None:
+        assert self.spawn is not None
+        self.spawn(self._step, login, token, done)
+
+    async def _step(self, login: Login, token: bytes, done: Callable[[LoginStep | None], Answer]) -> None:
+        step = await trio.to_thread.run_sync(login.step, token, limiter=self._one)
+        assert self.put is not None
+        self.put(done(step))
+
+
+def gssapi_logins(login: Krb5Login) -> GssapiLogins:
+    """With the key that the keytab has. Raises `PrivateFileError`."""
+    try:
+        import gssapi
+    except (ImportError, OSError) as error:
+        more = "pip install 'zab[kerberos]', which needs the Kerberos libraries of the system"
+        raise PrivateFileError(f"Kerberos needs the library gssapi: {more} ({error})") from None
+    read_private(login.key_tab, KEY_TAB_BYTES_MAX, "it holds the keys of a server")
+    try:
+        name = gssapi.Name(login.principal, gssapi.NameType.kerberos_principal)
+        store: dict[str | bytes, str | bytes] = {"keytab": f"FILE:{login.key_tab}"}
+        credentials = gssapi.Credentials(name=name, usage="accept", mechs=[gssapi.MechType.kerberos], store=store)
+    except gssapi.raw.GSSError as error:
+        raise PrivateFileError(f"{login.key_tab}: no key of {login.principal} can be had: {error}") from None
+    return GssapiLogins(login.realm, gssapi, credentials)

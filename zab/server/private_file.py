@@ -1,0 +1,87 @@
+"""Files that hold secrets: they belong to the user that runs this, or to root, and nobody else may use them.
+
+`Watched` is such a file of a running server, or what is made of several files, read again when one of them has changed.
+
+Not here: what stands in which file (`secret_file`, `users_file`, `tls_stores`).
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import stat
+from collections.abc import Callable, Iterable
+from typing import Final, Generic, TypeVar
+
+_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
+
+Content = TypeVar("Content")
+
+
+class PrivateFileError(Exception):
+    """The file cannot be used; the text says why, and what to do. It never shows what is in it."""
+
+
+class Watched(Generic[Content]):
+    """One file of a running server. What it holds is `content`."""
+
+    def __init__(self, path: str, read: Callable[[str], Content], *others: str) -> None:
+        """`others`: files that what `read` makes depends on, too. This, and `read_again`, raise what `read` raises."""
+        self._path = path
+        self._others = others
+        self._read = read
+        self._seen = self._look()
+        self.content = read(path)
+
+    def read_again(self) -> bool:
+        """Whether there is something else in it now. If `read` raises, what there was stays."""
+        seen = self._look()
+        if seen in (None, self._seen):
+            return False
+        before, self.content = self.content, self._read(self._path)
+        self._seen = seen
+        return self.content != before
+
+    def _look(self) -> tuple[int, ...] | None:
+        """What tells one content of the files from another; None while one of them is not there."""
+        found: tuple[int, ...] = ()
+        for path in (self._path, *self._others):
+            try:
+                status = os.stat(path)
+            except (OSError, ValueError):
+                return None
+            found += status.st_mtime_ns, status.st_size, status.st_ino
+        return found
+
+
+def read_private(path: str, bytes_max: int, limit_reason: str) -> bytes:
+    """All of it. `limit_reason` says what a file is for that has more than `bytes_max`. Raises `PrivateFileError`."""
+    try:
+        with open(path, "rb") as file:
+            status = os.fstat(file.fileno())
+            data = file.read(bytes_max + 1)
+    except OSError as error:
+        raise PrivateFileError(f"{path}: it cannot be read: {error.strerror or error}") from None
+    if status.st_mode & _OTHERS:
+        raise PrivateFileError(f"{path}: others than its owner may use it: run `chmod 600 {path}`")
+    if status.st_uid not in (0, os.geteuid()):
+        raise PrivateFileError(f"{path}: it belongs to another user than the one who runs this")
+    if len(data) > bytes_max:
+        raise PrivateFileError(f"{path}: it has more than {bytes_max} bytes; {limit_reason}")
+    return data
+
+
+def replace_private(path: str, lines: Iterable[str]) -> None:
+    """Other lines in the place of a file, all at once. Raises OSError."""
+    aside = f"{path}.{secrets.token_hex(8)}"
+    write_private(aside, lines)
+    os.replace(aside, path)
+
+
+def write_private(path: str, lines: Iterable[str]) -> None:
+    """A new file. Raises FileExistsError, and other OSError."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        file.writelines(f"{line}\n" for line in lines)
+        file.flush()
+        os.fsync(file.fileno())

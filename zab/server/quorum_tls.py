@@ -1,0 +1,133 @@
+"""TLS between members: what this one shows, whom it believes, and for which servers a certificate is good.
+
+Both ends of every connection show a certificate, and both believe only the authorities of their own trust store. A
+certificate is good for the servers in whose lines its hosts stand (`certificate_names`).
+
+Before anything of this is used, it is tried: this member shakes hands with itself. So a certificate that the others
+would refuse, as it has expired, or is for another host, or nobody vouches for it, refuses the start; and stores that
+have changed and are of no use leave those before in their place.
+
+Limits: as for clients (`tls_stores`): whole handshakes only, one group, so that no step of one is long.
+
+Not here: handshakes on sockets (`zab.host`), when the files are looked at (`server`).
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Mapping
+
+import attrs
+import trio
+
+from zab.host.handshakes import Door
+from zab.host.tls import TlsError, TlsSide
+from zab.host.tls_stream import TlsStream, accepted_tls, dialled_tls
+from zab.member.settings import Config
+from zab.server.private_file import Watched
+from zab.server.tls_stores import context_that_speaks, store_of
+from zab.tls.certificate_names import is_for_host
+from zab.tls.stores import StoreError
+
+
+@attrs.frozen
+class Contexts:
+    """For both ends of links."""
+
+    accepting: ssl.SSLContext
+    dialling: ssl.SSLContext
+
+
+class QuorumTls:
+    """Of one member. Raises StoreError."""
+
+    def __init__(self, config: Config) -> None:
+        line = config.own_line
+        assert line is not None
+        self._config = config
+        self._own_host = line.host
+        self._hosts: Mapping[int, str] = {sid: each.host for sid, each in config.ensemble.servers.items()}
+        self.dials = config.ssl_quorum
+        self.takes_plain = config.takes_plain_members
+        paths = (
+            config.ssl_quorum_key_store,
+            config.ssl_quorum_trust_store,
+            config.ssl_quorum_key_store_password_path,
+            config.ssl_quorum_trust_store_password_path,
+        )
+        [first, *others] = [path for path in paths if path is not None]
+        self.watched = Watched(first, self._read, *others)
+        self.door = Door(self.watched.content.accepting, self.takes_plain)
+        self._steps = trio.Lock()
+
+    def take_new(self) -> None:
+        """What was read again is for handshakes from now on."""
+        self.door.context = self.watched.content.accepting
+
+    def servers_of(self, certificate: bytes) -> frozenset[int]:
+        """Those for which it is good."""
+        return frozenset(sid for sid, host in self._hosts.items() if is_for_host(certificate, host))
+
+    async def dialled(self, stream: trio.SocketStream, host: str) -> TlsStream:
+        """The handshake of a stream that we dialled to this host. Raises OSError; then the stream is closed."""
+        secured = await dialled_tls(stream, self.watched.content.dialling)
+        try:
+            _check_host(secured.side, host)
+        except TlsError:
+            await trio.aclose_forcefully(stream)
+            raise
+        return secured
+
+    async def accepted(self, stream: trio.SocketStream) -> TlsStream:
+        """The same of a stream from somebody who has dialled us."""
+        return await accepted_tls(stream, self.door.context, self._steps)
+
+    def _read(self, _path: str) -> Contexts:
+        contexts = Contexts(self._context(ssl.PROTOCOL_TLS_SERVER), self._context(ssl.PROTOCOL_TLS_CLIENT))
+        try:
+            _shake_with_itself(contexts, self._own_host)
+        except TlsError as error:
+            path = self._config.ssl_quorum_key_store
+            reason = f"the other members would refuse it, as this one does by its own trust store: {error}"
+            raise StoreError(f"ssl.quorum.keyStore.location: {path}: {reason}") from None
+        return contexts
+
+    def _context(self, protocol: int) -> ssl.SSLContext:
+        config = self._config
+        context = context_that_speaks(protocol, config.quorum_versions_of_tls, config.ssl_quorum_cipher_suites)
+        # Hosts are checked by one rule on both ends, which OpenSSL has for who dials only.
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_REQUIRED
+        store_of(
+            "ssl.quorum.keyStore",
+            config.ssl_quorum_key_store,
+            config.ssl_quorum_key_store_type,
+            config.ssl_quorum_key_store_password,
+            config.ssl_quorum_key_store_password_path,
+        ).load_key(context)
+        store_of(
+            "ssl.quorum.trustStore",
+            config.ssl_quorum_trust_store,
+            config.ssl_quorum_trust_store_type,
+            config.ssl_quorum_trust_store_password,
+            config.ssl_quorum_trust_store_password_path,
+        ).load_trusted(context)
+        return context
+
+
+def _check_host(side: TlsSide, host: str) -> None:
+    """Raises TlsError."""
+    certificate = side.peer_certificate
+    if certificate is None or not is_for_host(certificate, host):
+        raise TlsError(f"its certificate is not for the host {host}")
+
+
+def _shake_with_itself(contexts: Contexts, host: str) -> None:
+    """Raises TlsError."""
+    accepted, dialled = TlsSide(contexts.accepting), TlsSide(contexts.dialling, has_dialled=True)
+    _, to_accepted = dialled.feed(b"", 0)
+    while not (accepted.is_ready and dialled.is_ready):
+        _, to_dialled = accepted.feed(to_accepted, 0)
+        if not dialled.is_ready:
+            _, to_accepted = dialled.feed(to_dialled, 0)
+    _check_host(dialled, host)

@@ -1,0 +1,87 @@
+"""The client port with TLS as an `ssl.SSLContext`: versions, stores (`zab.tls.stores`), whom it asks who he is.
+
+`client_port_stores` may be read again (`client.certReload`): handshakes that begin after that are under what is in them
+then. Who is in stays in.
+
+Every handshake is a whole one: without tickets, nobody comes back on what was believed before the stores changed.
+
+Limits: keys are agreed on in `GROUP` alone, which every client has. With those that OpenSSL takes by itself, a client
+that computes nothing could cost the loop 170 ms a step: it sends a ClientHello for ffdhe8192, again and again. Who
+guesses another group first is asked once more (HelloRetryRequest). Stores are read again in another thread; PKCS#12 as
+`zab certs` writes it keeps Python from the loop for 12 ms, PEM for 1 ms.
+
+Not here: handshakes (`zab.host.handshakes`), the keys of zoo.cfg (`zab.member.settings`).
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Iterable
+from typing import Final
+
+from zab.member.cipher_suites import TLS_1_2
+from zab.member.settings import Config
+from zab.server.private_file import Watched
+from zab.tls.stores import PASSWORD_BYTES_MAX, Store, StoreError, StoreKeys, read_password
+
+GROUP: Final = "prime256v1"
+
+_VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+_CLIENT_AUTH: Final = {"need": ssl.CERT_REQUIRED, "want": ssl.CERT_OPTIONAL, "none": ssl.CERT_NONE}
+
+
+def client_port_stores(config: Config) -> Watched[ssl.SSLContext]:
+    """Raises StoreError, as does reading them again."""
+    key_store = config.ssl_key_store
+    assert key_store is not None, "config.validate sees to that"
+    others = config.ssl_key_store_password_path, config.ssl_trust_store, config.ssl_trust_store_password_path
+    paths = [path for path in others if path is not None]
+    return Watched(key_store, lambda _: client_port_context(config), *paths)
+
+
+def client_port_context(config: Config) -> ssl.SSLContext:
+    """Raises StoreError."""
+    context = context_that_speaks(ssl.PROTOCOL_TLS_SERVER, config.tls_versions, config.ssl_cipher_suites)
+    store_of(
+        "ssl.keyStore",
+        config.ssl_key_store,
+        config.ssl_key_store_type,
+        config.ssl_key_store_password,
+        config.ssl_key_store_password_path,
+    ).load_key(context)
+    context.verify_mode = _CLIENT_AUTH[config.ssl_client_auth]
+    if context.verify_mode != ssl.CERT_NONE:
+        store_of(
+            "ssl.trustStore",
+            config.ssl_trust_store,
+            config.ssl_trust_store_type,
+            config.ssl_trust_store_password,
+            config.ssl_trust_store_password_path,
+        ).load_trusted(context)
+    return context
+
+
+def context_that_speaks(protocol: int, versions: Iterable[str], suites: Iterable[str]) -> ssl.SSLContext:
+    """These versions and suites (none: OpenSSL's), with what is true of all handshakes here. It has no stores yet."""
+    context = ssl.SSLContext(protocol)
+    known = [_VERSIONS[name] for name in versions]
+    context.minimum_version, context.maximum_version = min(known), max(known)
+    chosen = [TLS_1_2[name] for name in suites if name in TLS_1_2]
+    if chosen:
+        context.set_ciphers(":".join(chosen))
+    context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION | ssl.OP_NO_TICKET
+    if protocol == ssl.PROTOCOL_TLS_SERVER:
+        context.num_tickets = 0
+    context.set_ecdh_curve(GROUP)
+    return context
+
+
+def store_of(prefix: str, path: str | None, kind: str | None, password: str | None, password_path: str | None) -> Store:
+    """The file with the password counts, as in ZooKeeper. Raises StoreError."""
+    assert path is not None, "config.validate sees to that"
+    keys = StoreKeys.beginning(prefix)
+    if password_path is not None:
+        password = read_password(password_path, keys.password)
+    elif len((password or "").encode()) > PASSWORD_BYTES_MAX:
+        raise StoreError(f"{prefix}.password: the password has more than {PASSWORD_BYTES_MAX} bytes")
+    return Store(keys, path, kind, password or "")

@@ -1,0 +1,94 @@
+"""The file with the users of SASL DIGEST-MD5 (`sasl.usersFile`, or a JAAS file), of a running server and of `zab user`.
+
+Nobody else may read it (`private_file`). What stands in it is `zab.member.sasl_users`.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+from typing import Final
+
+from zab.member.kerberos import Krb5Login, krb5_login_of
+from zab.member.sasl_users import (
+    KERBEROS_LOGIN,
+    Users,
+    UsersError,
+    is_name,
+    login_module,
+    user_line,
+    users_of_file,
+    users_of_jaas,
+)
+from zab.member.settings import Config
+from zab.server.private_file import PrivateFileError, Watched, read_private, replace_private
+
+FILE_BYTES_MAX: Final = 1 << 20
+
+
+def watched_users(config: Config) -> Watched[Users] | None:
+    """Those that the configuration names; None if it names none, or Kerberos. Raises `PrivateFileError`."""
+    if config.sasl_users_file is not None:
+        return Watched(config.sasl_users_file, _read_users)
+    if config.jaas_file is not None and kerberos_login(config) is None:
+        return Watched(config.jaas_file, partial(_read_jaas, config.jaas_section, config.sasl_super_password))
+    return None
+
+
+def kerberos_login(config: Config) -> Krb5Login | None:
+    """What the server logs in with, if its JAAS file says that it is by Kerberos. Raises `PrivateFileError`."""
+    path = config.jaas_file
+    if path is None:
+        return None
+    try:
+        module = login_module(_text(path), config.jaas_section)
+        if module.name != KERBEROS_LOGIN:
+            if config.removes_kerberos_host or config.removes_kerberos_realm:
+                raise UsersError(f"line {module.line}: kerberos.* is set, but this is another login module")
+            return None
+        if config.sasl_super_password is not None:
+            raise UsersError(f"line {module.line}: SASLAuthenticationProvider.superPassword is not of Kerberos")
+        return krb5_login_of(module)
+    except UsersError as error:
+        raise PrivateFileError(f"{path}: {error}") from None
+
+
+def _read_users(path: str) -> Users:
+    try:
+        return users_of_file(_text(path))
+    except UsersError as error:
+        raise PrivateFileError(f"{path}: {error}") from None
+
+
+def _read_jaas(section: str, super_password: str | None, path: str) -> Users:
+    try:
+        return users_of_jaas(_text(path), section, super_password)
+    except UsersError as error:
+        raise PrivateFileError(f"{path}: {error}") from None
+
+
+def _text(path: str) -> str:
+    try:
+        return read_private(path, FILE_BYTES_MAX, "it holds the users of SASL").decode()
+    except UnicodeDecodeError:
+        raise PrivateFileError(f"{path}: it is not UTF-8") from None
+
+
+def put_user(path: str, name: str, password: str) -> None:
+    """A user of the file, with this password from now on; a file that is not there is made. Raises `PrivateFileError`
+    and OSError."""
+    if not is_name(name) or not password:
+        raise PrivateFileError("a user has a name without `/`, `@`, `:` and control characters, and a password")
+    lines = _others(path, name) if os.path.lexists(path) else []
+    replace_private(path, [*lines, user_line(name, password)])
+
+
+def drop_user(path: str, name: str) -> None:
+    """No user of the file any more. Raises `PrivateFileError` and OSError."""
+    if name not in _read_users(path):
+        raise PrivateFileError(f"{path}: there is no user {name!r}")
+    replace_private(path, _others(path, name))
+
+
+def _others(path: str, name: str) -> list[str]:
+    return [line for line in _text(path).splitlines() if line.partition(":")[0].strip() != name]
