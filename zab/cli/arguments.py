@@ -17,7 +17,7 @@ ZooKeeper's names for commands are understood beside ours.
 import re
 from typing import Final
 
-from attrs import frozen
+from attrs import field, frozen
 
 from zab.cli.commands import ALIASES, TAKES_DATA
 
@@ -29,21 +29,42 @@ JUTE_MAXBUFFER: Final = 0xFFFFF
 """Bytes of a request, as of ZooKeeper's clients and servers that are told nothing else."""
 
 # Options of `zab` itself that are followed by a value.
-_VALUED: Final = frozenset({"-s", "--server", "--timeout", "--wait", "--auth", "--jute-maxbuffer"})
+_VALUED: Final = frozenset(
+    {
+        *("-s", "--server", "--timeout", "--wait", "--auth", "--jute-maxbuffer", "--config"),
+        *("--ca", "--key-store", "--cert", "--password-file", "--sasl-user", "--sasl-password-file"),
+    }
+)
 _HOST: Final = r"(?:\[[0-9a-fA-F:.]+\]|[\w.-]+):\d+"
 _HOSTS: Final = re.compile(rf"{_HOST}(?:,{_HOST})*(?:/.*)?")
 
 
 @frozen
 class ConnectionOptions:
-    """How a command reaches its servers. `auth` holds "scheme:credentials"."""
+    """How a command reaches its servers. `auth` holds "scheme:credentials"; a password is not in its text.
+
+    tls: None where nothing says; then a CA or a key store says that TLS is wanted.
+    sasl_password: None where there is a file of it, or nobody has said it yet.
+    """
 
     hosts: str = DEFAULT_HOSTS
     session_timeout_ms: int = 30_000
     wait_ms: int = 5_000
-    auth: tuple[str, ...] = ()
+    auth: tuple[str, ...] = field(default=(), repr=False)
     read_only: bool = False
     jute_maxbuffer_bytes: int = JUTE_MAXBUFFER
+    tls: bool | None = None
+    ca: str | None = None
+    key_store: str | None = None
+    password_file: str | None = None
+    check_host: bool = True
+    sasl_user: str | None = None
+    sasl_password_file: str | None = None
+    sasl_password: str | None = field(default=None, repr=False)
+
+    @property
+    def wants_tls(self) -> bool:
+        return (self.ca is not None or self.key_store is not None) if self.tls is None else self.tls
 
 
 def expand_alias(words: list[str]) -> list[str]:

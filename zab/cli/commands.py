@@ -88,6 +88,10 @@ COMMANDS: Final = {
         "servers.server:ensemble_command", "Run a local ensemble, one process per member, until SIGINT or SIGTERM."
     ),
     "secret": Command("servers.secret:secret_command", "Make the secret by which members prove who they are."),
+    "certs": Command(
+        "servers.certs:certs_command", "Make certificates for members and clients, and who vouches for them."
+    ),
+    "user": Command("servers.user:user_command", "Say who may log in to the servers by SASL."),
     "snapshot": Command("files.inspect:snapshot_command", "Print what is in a snapshot, native or ZooKeeper's."),
     "log": Command("files.inspect:log_command", "Print the transactions of a log, native or ZooKeeper's."),
     "restore": Command(

@@ -17,6 +17,7 @@ from typing import Annotated, Final, NoReturn
 
 import typer
 
+from zab.cli import connection_options as options
 from zab.cli.arguments import DEFAULT_HOSTS, JUTE_MAXBUFFER, ConnectionOptions, arrange
 from zab.cli.commands import COMMANDS
 from zab.cli.exits import INTERRUPTED, REFUSED
@@ -39,32 +40,27 @@ def _version(wanted: bool) -> None:
 
 def _root(
     context: typer.Context,
-    hosts: Annotated[
-        str,
-        typer.Option(
-            "--server",
-            "-s",
-            metavar="HOSTS",
-            envvar="ZAB_HOSTS",
-            help="host:port,… and a chroot, such as /app, after the last.",
-        ),
-    ] = DEFAULT_HOSTS,
-    timeout_seconds: Annotated[float, typer.Option("--timeout", min=0.001, help="Session timeout, seconds.")] = 30.0,
-    wait_seconds: Annotated[float, typer.Option("--wait", min=0.001, help="Seconds to look for a server.")] = 5.0,
-    auth: Annotated[
-        list[str] | None, typer.Option("--auth", metavar="SCHEME:CREDENTIALS", help="Such as digest:user:password.")
-    ] = None,
-    read_only: Annotated[bool, typer.Option("--read-only", "-r", help="A server without a quorum will do.")] = False,
-    jute_maxbuffer_bytes: Annotated[
-        int,
-        typer.Option("--jute-maxbuffer", metavar="BYTES", min=1, help="A request's, as the servers' jute.maxbuffer."),
-    ] = JUTE_MAXBUFFER,
+    hosts: options.HostsOption = DEFAULT_HOSTS,
+    timeout_seconds: options.TimeoutOption = 30.0,
+    wait_seconds: options.WaitOption = 5.0,
+    auth: options.AuthOption = None,
+    read_only: options.ReadOnlyOption = False,
+    jute_maxbuffer_bytes: options.JuteMaxbufferOption = JUTE_MAXBUFFER,
+    _config: options.ConfigOption = None,
+    tls: options.TlsOption = None,
+    ca: options.CaOption = None,
+    key_store: options.KeyStoreOption = None,
+    password_file: options.PasswordFileOption = None,
+    check_host: options.CheckHostOption = True,
+    sasl_user: options.SaslUserOption = None,
+    sasl_password_file: options.SaslPasswordFileOption = None,
     _show_version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True)] = False,
 ) -> None:
     """A ZooKeeper-compatible coordination service: its servers, its tools, and a client for the command line.
 
     Exit codes of the znode commands: 0 done, 1 refused or not found, 2 wrong usage, 3 no server reachable.
     """
+    sasl_password, sasl_password_file = options.login_of(context, sasl_user, sasl_password_file)
     context.obj = ConnectionOptions(
         hosts=hosts,
         session_timeout_ms=round(timeout_seconds * 1000),
@@ -72,6 +68,14 @@ def _root(
         auth=tuple(auth or ()),
         read_only=read_only,
         jute_maxbuffer_bytes=jute_maxbuffer_bytes,
+        tls=tls,
+        ca=ca,
+        key_store=key_store,
+        password_file=password_file,
+        check_host=check_host,
+        sasl_user=sasl_user,
+        sasl_password_file=sasl_password_file,
+        sasl_password=sasl_password,
     )
 
 
@@ -103,7 +107,7 @@ def main(words: Sequence[str] | None = None) -> None:
     called, arranged = arrange(list(sys.argv[1:] if words is None else words))
     try:
         try:
-            build(called)(args=arranged, prog_name="zab")
+            build(called)(args=arranged, prog_name="zab", obj=called)
         finally:
             sys.stdout.flush()
     except KeyboardInterrupt:

@@ -19,6 +19,7 @@ from zab.client.exceptions import (
     EphemeralOnLocalSessionError,
     InvalidAclError,
     InvalidCallbackError,
+    LoginRefusedError,
     MarshallingError,
     NewConfigNoQuorumError,
     NoAuthError,
@@ -43,6 +44,7 @@ from zab.client.exceptions import (
     SessionMovedError,
     SystemFailureError,
     ThrottledError,
+    TlsError,
     UnimplementedError,
     UnknownError,
     UnknownSessionError,
@@ -69,7 +71,7 @@ from zab.client.records import (
     parse_acl,
 )
 from zab.client.runtime import StateChanges
-from zab.client.settings import Settings
+from zab.client.settings import SaslLogin, Settings, Tls
 from zab.client.transaction import Get, GetChildren, Transaction
 from zab.client.watcher import Watcher
 
@@ -97,6 +99,7 @@ __all__ = [
     "Identity",
     "InvalidAclError",
     "InvalidCallbackError",
+    "LoginRefusedError",
     "MarshallingError",
     "NewConfigNoQuorumError",
     "NoAuthError",
@@ -118,6 +121,7 @@ __all__ = [
     "RequestTimeoutError",
     "RequestTooLargeError",
     "RuntimeInconsistencyError",
+    "SaslLogin",
     "SessionClosedRequiresAuthError",
     "SessionExpiredError",
     "SessionMovedError",
@@ -127,6 +131,8 @@ __all__ = [
     "StateChanges",
     "SystemFailureError",
     "ThrottledError",
+    "Tls",
+    "TlsError",
     "Transaction",
     "UnimplementedError",
     "UnknownError",

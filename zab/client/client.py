@@ -20,9 +20,11 @@ None, which the service keeps apart from b"".
 Deliberately not here: recipes, and retries: what is safe to repeat only the caller knows (see `RequestError.definite`).
 """
 
+import secrets
 import ssl
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from random import Random
 from typing import Any, TypeVar
 
@@ -31,13 +33,15 @@ from attrs import evolve
 
 from zab.client.changes import Changes
 from zab.client.exceptions import NoNodeError, NoWatcherError, RequestError
-from zab.client.hosts import Host, HostOrder, parse_hosts
+from zab.client.hosts import HostOrder, parse_hosts
 from zab.client.link import Dial
+from zab.client.login import DigestLogin
 from zab.client.operations import Operation, Operations
 from zab.client.records import OPEN_ACL, Acl, Identity, Place, Stat, State, WatchKind, WatchMode
 from zab.client.runtime import Runtime, StateChanges
 from zab.client.session import Session, auth_request
-from zab.client.settings import Settings
+from zab.client.settings import SaslLogin, Settings, Tls
+from zab.client.tls import context_of, tcp
 from zab.client.transaction import Get, GetChildren, Transaction
 from zab.client.watcher import Watcher
 
@@ -55,7 +59,8 @@ async def connect(
     read_only: bool = False,
     resume: tuple[int, bytes] | None = None,
     settings: Settings | None = None,
-    ssl_context: ssl.SSLContext | None = None,
+    tls: Tls | ssl.SSLContext | None = None,
+    sasl: SaslLogin | None = None,
     random: Random | None = None,
     dial: Dial | None = None,
 ) -> AsyncIterator["Client"]:
@@ -63,11 +68,14 @@ async def connect(
 
     hosts: "host:port,host:port/chroot". session_timeout_ms: shorthand for that field of `settings`.
     auth: (scheme, credentials) shown to every server, such as ("digest", "user:password").
+    tls: who vouches for servers, and the client's certificate; None: nothing is encrypted.
+    sasl: who logs in, on every connection and before anything else is sent.
     read_only: a server without a quorum will do while there is no other; writes raise NotReadOnlyError there.
     resume: `session_id` and `session_password` of a session that another client left open.
     random: decides the order of the servers and the pauses. dial: opens the streams instead of TCP.
 
-    Raises ValueError for malformed hosts, NotConnectedError when no server took the session in `connect_wait_ms`,
+    Raises ValueError for malformed hosts and stores that cannot be used, NotConnectedError when no server took the
+    session in `connect_wait_ms`, TlsError when TLS failed with all of them, LoginRefusedError when the login failed,
     SessionExpiredError when `resume` names a session that is over, RuntimeError where trio does not run.
     """
     if not trio.lowlevel.in_trio_run():
@@ -83,8 +91,10 @@ async def connect(
         identities=[(scheme, _bytes(credentials)) for scheme, credentials in auth],
         chroot=chroot.encode(),
         resume=resume,
+        login=None if sasl is None else partial(DigestLogin, sasl, _nonce),
     )
-    runtime = Runtime(session, HostOrder(servers, random), settings, dial or tcp(ssl_context), random)
+    secured = context_of(tls) if isinstance(tls, Tls) else tls
+    runtime = Runtime(session, HostOrder(servers, random), settings, dial or tcp(secured), random)
     try:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(runtime.run)
@@ -106,16 +116,8 @@ async def connect(
             alone.__context__ = context
 
 
-def tcp(ssl_context: ssl.SSLContext | None) -> Dial:
-    """Dials a server over TCP, or TLS when there is a context."""
-
-    async def dial(host: Host) -> trio.abc.Stream:
-        stream = await trio.open_tcp_stream(host.name, host.port)
-        if ssl_context is None:
-            return stream
-        return trio.SSLStream(stream, ssl_context, server_hostname=host.name, https_compatible=True)
-
-    return dial
+def _nonce() -> bytes:
+    return secrets.token_hex(16).encode()
 
 
 def _bytes(credentials: str | bytes) -> bytes:

@@ -53,6 +53,9 @@ XID_MIN: Final = -(2**31)
 # A server that hears nothing for long may be behind a firewall that forgets idle connections.
 PING_IDLE_MS_MAX: Final = 10_000
 
+# With which a server of TLS answers what is none (RFC 8446, 5.1): the type alert, and the major version.
+_TLS_ALERT: Final = b"\x15\x03"
+
 
 class Phase(Enum):
     GREETING = "greeting"
@@ -156,6 +159,8 @@ class Connection:
             event = self._read(payload)
             if event is not None:
                 yield event
+        if broken is not None and self.phase is Phase.GREETING and data.startswith(_TLS_ALERT):
+            raise PeerProtocolError("the server speaks TLS on this port, and this client does not") from broken
         if broken is not None:
             raise PeerProtocolError(f"the server sent garbage: {broken}") from broken
 

@@ -5,6 +5,7 @@
     │   ├─ NoNodeError, …         one class per code; `code`, `definite`, `meaning` come from the table
     │   └─ ConnectionLossError
     │       └─ NotConnectedError  never sent, so definite
+    │           └─ TlsError       no server could be reached by TLS; the text says why, for each
     ├─ ClientClosedError          the client was closed by this process
     ├─ WatchOverflowError         a watcher was not read, and its queue is full
     ├─ ChangesLostError           changes cannot be followed from the place asked for: read the tree again
@@ -37,6 +38,7 @@ __all__ = [
     "EphemeralOnLocalSessionError",
     "InvalidAclError",
     "InvalidCallbackError",
+    "LoginRefusedError",
     "MarshallingError",
     "NewConfigNoQuorumError",
     "NoAuthError",
@@ -61,6 +63,7 @@ __all__ = [
     "SessionMovedError",
     "SystemFailureError",
     "ThrottledError",
+    "TlsError",
     "UnimplementedError",
     "UnknownError",
     "UnknownSessionError",
@@ -158,6 +161,12 @@ class NotConnectedError(ConnectionLossError):
     meaning = "no server could be reached in time; the request was never sent"
 
 
+class TlsError(NotConnectedError):
+    """TLS failed with every server, so that another try would fail in the same way: see the text, which names them."""
+
+    meaning = "no server could be reached by TLS"
+
+
 class MarshallingError(RequestError, code=ErrorCode.MARSHALLINGERROR): ...
 
 
@@ -214,6 +223,10 @@ class InvalidAclError(RequestError, code=ErrorCode.INVALIDACL): ...
 
 
 class AuthFailedError(RequestError, code=ErrorCode.AUTHFAILED): ...
+
+
+class LoginRefusedError(AuthFailedError):
+    """The login by SASL was refused, or the server did not prove that it knows the password; the session is over."""
 
 
 class SessionMovedError(RequestError, code=ErrorCode.SESSIONMOVED): ...

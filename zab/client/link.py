@@ -3,7 +3,8 @@
     Link.run                    ends when the first of its tasks ends the link; then the session has been told
     ├─ _read                    stream -> session -> effects; ends the link at the end of the stream or at garbage
     ├─ _write                   what the connection has unsent -> stream; sleeps while there is nothing
-    ├─ _keep_alive              sleeps until the connection's next deadline; pings, or ends the link after silence
+    ├─ _keep_alive              ends the link when the session is not here in time; then sleeps until the connection's
+    │                           next deadline; pings, or ends the link after silence
     └─ _find_writable           only on a read-only server: asks the others with `isro` and ends the link for one that
                                 takes writes
 
@@ -18,7 +19,7 @@ from typing import Final, TypeAlias
 
 import trio
 
-from zab.client.connection import Connection, Phase
+from zab.client.connection import Connection
 from zab.client.exceptions import PeerProtocolError
 from zab.client.hosts import Host, HostOrder
 from zab.client.records import State
@@ -41,7 +42,10 @@ def now_ms() -> int:
 
 
 class Link:
-    """`perform` carries out the session's effects; `room` is called whenever there is room for more requests."""
+    """`perform` carries out the session's effects; `room` is called whenever there is room for more requests.
+
+    deadline: when (ms) the server has to have taken the session, with its login.
+    """
 
     def __init__(
         self,
@@ -53,6 +57,7 @@ class Link:
         room: Callable[[], None],
         order: HostOrder,
         dial: Dial,
+        deadline: int,
     ) -> None:
         self.reason: str | None = None
         self.cause: Exception | None = None
@@ -65,7 +70,8 @@ class Link:
         self._dial = dial
         self._scope = trio.CancelScope()
         self._unsent = trio.lowlevel.ParkingLot()
-        self._opened = trio.Event()
+        self._deadline = deadline
+        self._connected = trio.Event()
 
     def drop(self, reason: str, cause: Exception | None = None) -> None:
         """Ends the link. The first reason stays."""
@@ -101,8 +107,8 @@ class Link:
                 self._perform(self._session.receive(bytes(data), now_ms()))
             except PeerProtocolError as error:
                 return self.drop(str(error), error)
-            if self._connection.phase is Phase.OPEN:
-                self._opened.set()
+            if self._session.state.is_connected:
+                self._connected.set()
             if self._session.state.is_over:
                 return self.drop(f"the session is over: {self._session.state.value}")
             if self._session.state is State.CONNECTED_READ_ONLY and not probing:
@@ -124,21 +130,18 @@ class Link:
             self._room()
 
     async def _keep_alive(self) -> None:
-        # Once the server has answered, deadlines are others, and sooner, than while its answer is waited for.
-        with trio.move_on_after(self._seconds_left):
-            await self._opened.wait()
+        # A server that trickles its answer, or goes on with a login for ever, is not silent.
+        with trio.move_on_after(_seconds_until(self._deadline)):
+            await self._connected.wait()
         while True:
-            await trio.sleep(self._seconds_left)
             try:
                 self._connection.poll(now_ms())
             except PeerProtocolError as error:
                 return self.drop(str(error), error)
+            if not self._connected.is_set():
+                return self.drop("the server did not take the session in time")
             self.wake()
-
-    @property
-    def _seconds_left(self) -> float:
-        # A millisecond more than asked for: the clock is read in whole ones, rounded down.
-        return max(self._connection.next_deadline - now_ms() + 1, 0) / 1000
+            await trio.sleep(_seconds_until(self._connection.next_deadline))
 
     async def _find_writable(self) -> None:
         pause_ms = PROBE_PAUSE_MS_MIN
@@ -160,3 +163,8 @@ class Link:
             except (OSError, trio.BrokenResourceError):
                 return False
         return False
+
+
+def _seconds_until(deadline: int) -> float:
+    # A millisecond more than asked for: the clock is read in whole ones, rounded down.
+    return max(deadline - now_ms() + 1, 0) / 1000

@@ -14,6 +14,10 @@ Which server: the hosts in their shuffled order, each given session timeout / nu
 the greeting. After a round without success, and after a server that dropped the session within a second, comes a random
 pause, doubled from 50 ms up to 1 s, so that clients do not come back to a struggling ensemble all at once.
 
+What TLS has against a server, another try does not change. As long as no server had the session, the client ends with
+TlsError when TLS failed with all of them in two rounds, and nothing else came between. Afterwards it goes on trying,
+since certificates are renewed; the errors of requests say what TLS has against which server.
+
 Invariants:
 - A call raises exactly one of: its answer's error, ConnectionLossError (sent, no answer), NotConnectedError or
   ThrottledError (never sent), the error of a session that is over, ClientClosedError.
@@ -34,19 +38,22 @@ from attrs import define, field
 from zab.client.exceptions import (
     AuthFailedError,
     ClientClosedError,
+    LoginRefusedError,
     NotConnectedError,
     RequestError,
     RequestTooLargeError,
     SessionExpiredError,
     ThrottledError,
+    TlsError,
     ZabError,
 )
-from zab.client.hosts import HostOrder
+from zab.client.hosts import Host, HostOrder
 from zab.client.link import Dial, Link, now_ms
 from zab.client.records import State, WatchEvent, WatchKind
 from zab.client.requests import Became, ClientRequest, Done, Effect, Tell
 from zab.client.session import Session, close_request
 from zab.client.settings import Settings
+from zab.client.tls import fault
 from zab.client.watcher import Watcher
 
 __all__ = ["Call", "Runtime", "StateChanges"]
@@ -57,6 +64,7 @@ PAUSE_MS_MIN: Final = 50
 PAUSE_MS_MAX: Final = 1_000
 # A server that kept the session this long did not refuse it.
 STABLE_MS: Final = 1_000
+TLS_ROUNDS: Final = 2
 
 
 @define(eq=False)
@@ -107,7 +115,7 @@ class Runtime:
     def __init__(self, session: Session, order: HostOrder, settings: Settings, dial: Dial, random: Random) -> None:
         self.session = session
         self.settings = settings
-        self.last_failure = "no server was tried yet"
+        self._last_failure = ""
         self._order = order
         self._dial = dial
         self._random = random
@@ -120,6 +128,10 @@ class Runtime:
         self._gate = trio.lowlevel.ParkingLot()
         self._state_changes: WeakSet[StateChanges] = WeakSet()
         self._watchers: WeakSet[Watcher] = WeakSet()
+        self._was_connected = False
+        self._tls_faults: dict[Host, str] = {}
+        self._tls_faults_in_a_row = 0
+        self._tls_error: TlsError | None = None
 
     # Requests.
 
@@ -185,7 +197,7 @@ class Runtime:
                     return
         if self.session.state.is_connected:
             raise ThrottledError(request.path, detail=f"no room in flight for {wait_ms} ms")
-        raise NotConnectedError(request.path, detail=f"no server for {wait_ms} ms; last: {self.last_failure}")
+        raise NotConnectedError(request.path, detail=f"no server for {wait_ms} ms; {self._failures}")
 
     def _open_gate(self) -> None:
         """Lets those pass who have room; everybody, when they can only fail."""
@@ -196,10 +208,10 @@ class Runtime:
 
     def _raise_if_over(self, path: str | None = None) -> None:
         state = self.session.state
-        if self._closing or state is State.CLOSED:
+        if self._closing and not state.is_over:
             raise ClientClosedError("the client is closed")
         if state.is_over:
-            raise _end_of(state, path)
+            raise self._end(path)
 
     # Effects.
 
@@ -221,6 +233,8 @@ class Runtime:
         if state.is_connected:
             self._opened_at = now_ms()
             self._order.settle()
+            self._was_connected = True
+            self._tls_faults.clear()
         for changes in list(self._state_changes):
             changes.push(state)
 
@@ -253,12 +267,14 @@ class Runtime:
         """Keeps the session on some server until it is over, or `close` ends it. Started once, by `connect`."""
         with self._life:
             await self._run()
+        if self._tls_error is not None:
+            self._perform(self.session.close())
         self._end_watchers()
         self._open_gate()
 
     async def _run(self) -> None:
         pause_ms = PAUSE_MS_MIN
-        while not self._closing and not self.session.state.is_over:
+        while not self._closing and not self.session.state.is_over and self._tls_error is None:
             lived_ms = await self._try_next()
             if lived_ms >= STABLE_MS:
                 pause_ms = PAUSE_MS_MIN
@@ -272,11 +288,12 @@ class Runtime:
         patience_ms = max(self.session.session_timeout_ms // len(self._order), 1)
         deadline = now_ms() + patience_ms
         self._opened_at = None
+        self._last_failure = self._last_failure or f"{host}: no answer yet"
         try:
             with trio.fail_after(patience_ms / 1000):
                 stream = await self._dial(host)
         except (OSError, trio.BrokenResourceError, trio.TooSlowError) as error:
-            self.last_failure = f"{host}: {_why(error)}"
+            self._failed(host, _why(error), error)
             return 0
         connection = self.session.connect(
             now=now_ms(),
@@ -291,16 +308,46 @@ class Runtime:
             room=self._open_gate,
             order=self._order,
             dial=self._dial,
+            deadline=deadline,
         )
         try:
             await self._link.run()
         finally:
-            self.last_failure = f"{host}: {self._link.reason or 'cancelled'}"
+            self._failed(host, self._link.reason or "cancelled", self._link.cause)
             self._link = None
         return 0 if self._opened_at is None else max(now_ms() - self._opened_at, 1)
 
+    def _failed(self, host: Host, reason: str, error: Exception | None) -> None:
+        """The host did not take the session, or did not keep it."""
+        found = fault(error)
+        self._last_failure = f"{host}: {found or reason}"
+        if found is None:
+            self._tls_faults.pop(host, None)
+            self._tls_faults_in_a_row = 0
+            return
+        self._tls_faults[host] = found
+        self._tls_faults_in_a_row += 1
+        if not self._was_connected and self._tls_faults_in_a_row >= TLS_ROUNDS * len(self._order):
+            self._tls_error = TlsError(detail=self._failures.removeprefix("last: "))
+
+    @property
+    def _failures(self) -> str:
+        """The last failure, and what TLS has against each of the other servers."""
+        others = [f"{host}: {reason}" for host, reason in self._tls_faults.items()]
+        return "last: " + "; ".join(dict.fromkeys([self._last_failure, *others]))
+
+    def _end(self, path: str | None = None) -> ZabError:
+        """Why the session is over."""
+        state = self.session.state
+        if state is State.EXPIRED:
+            return SessionExpiredError(path)
+        if state is State.AUTH_FAILED:
+            refusal = self.session.login_refusal
+            return AuthFailedError(path) if refusal is None else LoginRefusedError(path, detail=f"the login: {refusal}")
+        return self._tls_error or ClientClosedError("the client is closed")
+
     def _end_watchers(self) -> None:
-        reason = _end_of(self.session.state)
+        reason = self._end()
         for watcher in list(self._watchers):
             watcher.end(reason)
 
@@ -311,7 +358,7 @@ class Runtime:
                 if state.is_connected:
                     return
             self._raise_if_over()
-        raise NotConnectedError(detail=f"no server took the session within {wait_ms} ms; last: {self.last_failure}")
+        raise NotConnectedError(detail=f"no server took the session within {wait_ms} ms; {self._failures}")
 
     async def close(self) -> None:
         """Closes the session on its server, waiting `close_wait_ms` at most; everybody who waits gets an error."""
@@ -326,14 +373,6 @@ class Runtime:
         self._end_watchers()
         self._open_gate()
         self._life.cancel()
-
-
-def _end_of(state: State, path: str | None = None) -> ZabError:
-    if state is State.EXPIRED:
-        return SessionExpiredError(path)
-    if state is State.AUTH_FAILED:
-        return AuthFailedError(path)
-    return ClientClosedError("the client is closed")
 
 
 def _why(error: Exception) -> str:

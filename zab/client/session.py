@@ -3,6 +3,7 @@
     CONNECTING --the server took the session--> CONNECTED, CONNECTED_READ_ONLY
     CONNECTED, CONNECTED_READ_ONLY --the connection ended--> CONNECTING
     CONNECTING --the server does not know the session--> EXPIRED
+    CONNECTING --the server refused the login, or did not prove that it knows the password--> AUTH_FAILED
     CONNECTED, CONNECTED_READ_ONLY --the server refused an identity that it once took--> AUTH_FAILED
     any --close--> CLOSED
 
@@ -15,8 +16,9 @@ Invariants:
 - Each request leaves exactly once as `Done`: with its answer, or with ConnectionLossError (AuthFailedError in the state
   AUTH_FAILED) when its connection ends.
 - A watch is registered when its reply is read, before any later byte: no notification of it can come earlier.
-- On a new connection identities go first, then the watches, then requests; so the events that the watches missed come
-  before any answer, and nothing is asked without the identities.
+- On a new connection the login goes first, where there is one, and nothing else until it is done; then identities, then
+  the watches, then requests; so the events that the watches missed come before any answer, and nothing is asked without
+  the identities.
 - An id given by a read-only server is never offered to another server: that session is local to it.
 
 Deliberately not here: which server to try and when (`zab.client.runtime`), and the bytes (`zab.client.connection`).
@@ -30,6 +32,7 @@ from datatree.opcodes import OpCode
 from datatree.requests import AddAuth, NoBody, PathKind
 from zab.client.connection import Connection
 from zab.client.exceptions import AuthFailedError, ConnectionLossError, request_error
+from zab.client.login import Exchange, Login, LoginError, login_request
 from zab.client.reasons import reason
 from zab.client.records import EventType, State, WatchEvent, WatchKind
 from zab.client.requests import Answered, Became, ClientRequest, Done, Effect, Expired, Notified, Opened, Tell
@@ -41,7 +44,10 @@ __all__ = ["PASSWORD_BYTES", "Session", "auth_request", "close_request"]
 PASSWORD_BYTES: Final = 16
 
 _TRANSITIONS: Final = {
-    State.CONNECTING: {State.CONNECTED, State.CONNECTED_READ_ONLY, State.EXPIRED, State.CLOSED},
+    State.CONNECTING: {
+        *(State.CONNECTED, State.CONNECTED_READ_ONLY),
+        *(State.EXPIRED, State.AUTH_FAILED, State.CLOSED),
+    },
     State.CONNECTED: {State.CONNECTING, State.AUTH_FAILED, State.CLOSED},
     State.CONNECTED_READ_ONLY: {State.CONNECTING, State.AUTH_FAILED, State.CLOSED},
     State.AUTH_FAILED: {State.CLOSED},
@@ -78,6 +84,7 @@ class Session:
         identities: list[tuple[str, bytes]] | None = None,
         chroot: bytes = b"",
         resume: tuple[int, bytes] | None = None,
+        login: Login | None = None,
     ) -> None:
         assert session_timeout_ms > 0
         self.state = State.CONNECTING
@@ -92,6 +99,10 @@ class Session:
         self._chroot = chroot
         self._restoring: set[ClientRequest[Any]] = set()
         self._seen_writable = resume is not None
+        self.login_refusal: str | None = None
+        self._login = login
+        self._exchange: Exchange | None = None
+        self._opened_as: State | None = None
 
     # The connection comes and goes.
 
@@ -116,6 +127,7 @@ class Session:
         unanswered = self.connection.end()
         self.connection = None
         self._restoring.clear()
+        self._exchange = None
         if self.state.is_connected:
             yield from self._become(State.CONNECTING)
         for request in unanswered:
@@ -183,18 +195,54 @@ class Session:
         self.session_id, self.password = event.session_id, event.password
         self.session_timeout_ms = event.timeout_ms
         self._seen_writable = self._seen_writable or not event.read_only
+        self._opened_as = State.CONNECTED_READ_ONLY if event.read_only else State.CONNECTED
+        if self._login is None:
+            yield from self._connected()
+        else:
+            self._exchange = self._login()
+            self.connection.send(login_request(b""))
+
+    def _login_answered(self, exchange: Exchange, event: Answered) -> Iterator[Effect]:
+        """A step of the login: the next one, or its end."""
+        assert self.connection is not None
+        if event.error != ErrorCode.OK:
+            yield from self._refuse_login(f"the server refused it ({request_error(event.error).name})")
+            return
+        try:
+            token = exchange.respond(event.result)
+        except LoginError as error:
+            yield from self._refuse_login(str(error))
+            return
+        if token is not None:
+            self.connection.send(login_request(token))
+            return
+        self._exchange = None
+        yield from self._connected()
+
+    def _refuse_login(self, reason: str) -> Iterator[Effect]:
+        self.login_refusal = reason
+        yield from self._become(State.AUTH_FAILED)
+
+    def _connected(self) -> Iterator[Effect]:
+        """The server has the session, and knows who this is: show it the rest."""
+        assert self.connection is not None
+        assert self._opened_as is not None
         for scheme, credentials in self._identities:
             request = auth_request(scheme, credentials)
             self._restoring.add(request)
             self.connection.send_auth(request)
         for opcode, body in self.watches.restore(self.last_zxid):
             self.connection.restore_watches(opcode, body.encode())
-        yield from self._become(State.CONNECTED_READ_ONLY if event.read_only else State.CONNECTED)
+        yield from self._become(self._opened_as)
 
     def _answered(self, event: Answered) -> Iterator[Effect]:
         request = event.request
         if event.zxid > self.last_zxid:
             self.last_zxid = event.zxid
+        if self._exchange is not None:
+            assert request.opcode == OpCode.SASL, "nothing else is sent before the login is done"
+            yield from self._login_answered(self._exchange, event)
+            return
         if request in self._restoring:
             self._restoring.discard(request)
             if event.error != ErrorCode.OK:

@@ -1,8 +1,9 @@
-"""The limits of a client: one frozen record, each with its unit, its default and what happens at the limit."""
+"""What a client is told when it is made: its limits, each with its unit, its default and what happens at the limit, and
+who logs in."""
 
 from attrs import field, frozen, validators
 
-__all__ = ["Settings"]
+__all__ = ["SaslLogin", "Settings", "Tls"]
 
 _positive = validators.gt(0)
 
@@ -45,3 +46,30 @@ class Settings:
     changes_bytes_max: int = field(default=256 * 1024, validator=_positive)
     changes_wait_ms: int = field(default=10_000, validator=_positive)
     state_count_max: int = field(default=64, validator=_positive)
+
+
+@frozen(kw_only=True)
+class Tls:
+    """Who vouches for servers, and the client's own certificate. Stores are PEM files, or PKCS#12 (`.p12`, `.pfx`).
+
+    trust_store: the certificates of authorities; None: those that this machine believes.
+    key_store: key and certificates, for servers that want to know who the client is.
+    password_file: one line, which opens the stores that are encrypted.
+    check_host: a server's certificate has to name the host that was dialled. Without it, whoever has any certificate of
+        the authority passes for any server.
+    """
+
+    trust_store: str | None = None
+    key_store: str | None = None
+    password_file: str | None = None
+    check_host: bool = True
+
+
+@frozen
+class SaslLogin:
+    """Who logs in by SASL DIGEST-MD5. It hides the password from who listens, but not from who tries many on what he
+    heard: use it with TLS.
+    """
+
+    user: str = field(validator=validators.min_len(1))
+    password: str = field(repr=False, validator=validators.min_len(1))

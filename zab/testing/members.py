@@ -27,6 +27,7 @@ from zab.jute.handshake import ConnectRequest, ConnectResponse
 from zab.jute.replies import ReplyHeader, WatcherEvent, decode_body
 from zab.member import tree_repair
 from zab.member.audit import Record
+from zab.member.authentication import identities_of_subject
 from zab.member.config import Config, parse
 from zab.member.connection import ClientConnection, Closing
 from zab.member.inputs import (
@@ -65,10 +66,13 @@ NOTIFICATION = -1
 class Client:
     """A client that speaks the protocol by hand and keeps everything that it is told, in order."""
 
-    def __init__(self, server: "Server", number: int) -> None:
+    def __init__(self, server: "Server", number: int, subject: str = "") -> None:
+        """`subject`: of the certificate that TLS verified; empty: there is none."""
         self.server = server
-        frames = FrameReader(server.member.config.jute_max_buffer_bytes)
+        config = server.member.config
+        frames = FrameReader(config.jute_max_buffer_bytes)
         self.connection = ClientConnection(number, "127.0.0.1", 40_000 + number, frames)
+        self.connection.identify(*identities_of_subject(config, subject))
         self.received: list[tuple[Any, ...]] = []
         """("reply", xid, zxid, error, body), ("event", zxid, type, path), in their order."""
         self.response: ConnectResponse | None = None
@@ -421,15 +425,15 @@ class Ensemble:
 
     # ---------------------------------------------------------------------------------------------------------- clients
 
-    def client(self, server: Server | None = None) -> Client:
+    def client(self, server: Server | None = None, subject: str = "") -> Client:
         """A socket that is open, and nothing more."""
-        client = Client(server or self.servers[ServerId(1)], len(self.clients) + 1)
+        client = Client(server or self.servers[ServerId(1)], len(self.clients) + 1, subject)
         self.clients[client.connection] = client
         return client
 
-    def session(self, server: Server | None = None, timeout_ms: int = 10_000) -> Client:
+    def session(self, server: Server | None = None, timeout_ms: int = 10_000, subject: str = "") -> Client:
         """A client with a session."""
-        client = self.client(server)
+        client = self.client(server, subject)
         client.say(client.connect_request(timeout_ms=timeout_ms))
         self.settle()
         assert client.response is not None

@@ -16,7 +16,8 @@ from typing import Annotated
 import typer
 
 from zab.cli.exits import fail
-from zab.server.secret_file import SecretFileError, add_secret, keep_newest, make_secret_file
+from zab.server.private_file import PrivateFileError
+from zab.server.secret_file import add_secret, keep_newest, make_secret_file
 
 __all__ = ["secret_command"]
 
@@ -36,5 +37,5 @@ def secret_command(
         change(str(file))
     except FileExistsError:
         fail(f"{file} exists already: `zab secret --add {file}` adds a secret to it", 1)
-    except (SecretFileError, OSError) as error:
+    except (PrivateFileError, OSError) as error:
         fail(str(error), 1)

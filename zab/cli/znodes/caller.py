@@ -15,6 +15,7 @@ for this one command (`OneShot`); in the shell, the shell's session is used (`za
 import sys
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 from typing import Protocol, TypeAlias
 
 import trio
@@ -24,6 +25,7 @@ from zab.cli.arguments import ConnectionOptions
 from zab.cli.exits import REFUSED, UNREACHABLE, USAGE, fail
 from zab.cli.rendering import event_block
 from zab.cli.terminal import say
+from zab.cli.znodes.options import login_of, tls_of
 from zab.client import (
     Client,
     ConnectionLossError,
@@ -40,9 +42,10 @@ from zab.client import (
     connect,
 )
 
-__all__ = ["Caller", "Work", "carry_out", "exit_code", "next_change", "open_client", "perform"]
+__all__ = ["Caller", "Opener", "Work", "carry_out", "exit_code", "next_change", "opener", "perform"]
 
 Work: TypeAlias = Callable[[Client, "Caller"], Awaitable[None]]
+Opener: TypeAlias = Callable[[], AbstractAsyncContextManager[Client]]
 
 
 class Caller(Protocol):
@@ -61,20 +64,31 @@ class Caller(Protocol):
         """The state of the session changed while a command waits."""
 
 
-def open_client(options: ConnectionOptions) -> AbstractAsyncContextManager[Client]:
-    """`zab.client.connect` with the options of the command line. ValueError for malformed ones."""
+def opener(options: ConnectionOptions) -> Opener:
+    """`zab.client.connect` with the options of the command line. ValueError for malformed ones.
+
+    It may ask for a password: call it before trio runs, where Ctrl-C ends that.
+    """
     auth = []
     for text in options.auth:
         scheme, colon, credentials = text.partition(":")
         if not colon:
-            raise ValueError(f"--auth {text}: is not scheme:credentials")
+            raise ValueError("--auth: it is not scheme:credentials")
         auth.append((scheme, credentials))
     settings = Settings(
         session_timeout_ms=options.session_timeout_ms,
         connect_wait_ms=options.wait_ms,
         request_bytes_max=options.jute_maxbuffer_bytes,
     )
-    return connect(options.hosts, auth=auth, read_only=options.read_only, settings=settings)
+    return partial(
+        connect,
+        options.hosts,
+        auth=auth,
+        read_only=options.read_only,
+        settings=settings,
+        tls=tls_of(options),
+        sasl=login_of(options),
+    )
 
 
 class OneShot:
@@ -84,8 +98,10 @@ class OneShot:
         self._options = options
 
     def run(self, work: Work) -> None:
+        open_client = opener(self._options)
+
         async def session() -> None:
-            async with open_client(self._options) as zk:
+            async with open_client() as zk:
                 await carry_out(work, zk, self, self._options.hosts)
 
         # Anywhere else an interrupt could cut a step of the protocol in half.

@@ -1,8 +1,11 @@
-"""The arguments and options that several znode commands have, and how data and ACLs are written in them."""
+"""The arguments and options that several znode commands have, and how data and ACLs are written in them; and what the
+options of `zab` itself say of TLS and of a login.
+"""
 
 import base64
 import binascii
 import fcntl
+import getpass
 import os
 import stat
 import struct
@@ -13,8 +16,11 @@ from typing import Annotated, Final
 
 import typer
 
+from zab.cli.arguments import ConnectionOptions
+from zab.cli.client_file import ClientFileError, check_private
+from zab.cli.connection_options import PASSWORD_VARIABLE
 from zab.cli.terminal import say
-from zab.client import Acl, parse_acl
+from zab.client import Acl, SaslLogin, Tls, parse_acl
 
 __all__ = [
     "ACL_HELP",
@@ -27,7 +33,9 @@ __all__ = [
     "WatchOption",
     "acl_of",
     "data_of",
+    "login_of",
     "tell_unread_input",
+    "tls_of",
 ]
 
 PathArgument = Annotated[str, typer.Argument(metavar="PATH", show_default=False)]
@@ -42,6 +50,7 @@ FileOption = Annotated[Path | None, typer.Option("--file", help="Take the data f
 ACL_HELP: Final = "scheme:<id>:cdrwa, several separated by commas."
 
 _STDIN: Final = Path("-")
+_PASSWORD_CHARACTERS_MAX: Final = 4096
 _COUNT: Final = struct.Struct("i")
 
 
@@ -94,3 +103,46 @@ def acl_of(text: str) -> tuple[Acl, ...]:
         return parse_acl(text)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="ACL") from error
+
+
+def tls_of(options: ConnectionOptions) -> Tls | None:
+    """How servers and client prove who they are; None where nothing is encrypted."""
+    if not options.wants_tls:
+        return None
+    return Tls(
+        trust_store=options.ca,
+        key_store=options.key_store,
+        password_file=options.password_file,
+        check_host=options.check_host,
+    )
+
+
+def login_of(options: ConnectionOptions) -> SaslLogin | None:
+    """Who logs in; the password is asked for where nothing has it and somebody is there. Raises ValueError."""
+    user, password = options.sasl_user, options.sasl_password
+    if user is None:
+        return None
+    if password is None and options.sasl_password_file is not None:
+        password = _password_in(Path(options.sasl_password_file))
+    if password is None:
+        if not sys.stdin.isatty():
+            more = f"--sasl-password-file names a file of it, or ${PASSWORD_VARIABLE} says it"
+            raise ValueError(f"there is no password for {user}: {more}")
+        password = getpass.getpass(f"Password of {user}: ")
+    if not user or not password:
+        raise ValueError("a login has a user and a password, and one of them is empty")
+    return SaslLogin(user, password)
+
+
+def _password_in(path: Path) -> str:
+    """The first line of a file that is for nobody else. Raises ValueError."""
+    try:
+        with path.open(encoding="utf-8") as file:
+            check_private(path, os.fstat(file.fileno()))
+            return file.readline(_PASSWORD_CHARACTERS_MAX).rstrip("\r\n")
+    except OSError as error:
+        raise ValueError(f"{path}: it cannot be read: {error.strerror or error}") from None
+    except UnicodeDecodeError:
+        raise ValueError(f"{path}: it is not UTF-8") from None
+    except ClientFileError as error:
+        raise ValueError(str(error)) from None

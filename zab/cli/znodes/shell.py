@@ -37,7 +37,7 @@ from zab.cli.arguments import ConnectionOptions
 from zab.cli.exits import INTERRUPTED, fail
 from zab.cli.rendering import event_block
 from zab.cli.terminal import say
-from zab.cli.znodes.caller import exit_code, open_client
+from zab.cli.znodes.caller import Opener, exit_code, opener
 from zab.cli.znodes.completion import completer
 from zab.cli.znodes.prompt import Prompt
 from zab.cli.znodes.shell_commands import NAMES, shell_app
@@ -143,8 +143,8 @@ async def _interrupts(shell: Shell, everything: trio.CancelScope, *, task_status
                 shell.running.cancel()
 
 
-async def _run(options: ConnectionOptions, *, is_interactive: bool) -> int:
-    async with open_client(options) as zk, trio.open_nursery() as nursery:
+async def _run(options: ConnectionOptions, open_client: Opener, *, is_interactive: bool) -> int:
+    async with open_client() as zk, trio.open_nursery() as nursery:
         shell = Shell(zk, shell_app(), options.hosts, is_interactive=is_interactive)
         # A KeyboardInterrupt would hit a command in its worker thread, which typer takes for the end of that command.
         await nursery.start(partial(_interrupts, shell, nursery.cancel_scope))
@@ -166,7 +166,7 @@ def shell_command(context: typer.Context) -> None:
     assert isinstance(options, ConnectionOptions)
     is_interactive = sys.stdin.isatty() and sys.stdout.isatty()
     try:
-        main = partial(_run, options, is_interactive=is_interactive)
+        main = partial(_run, options, opener(options), is_interactive=is_interactive)
         code = trio.run(main, restrict_keyboard_interrupt_to_checkpoints=True)
     except (ZabError, ValueError) as error:
         fail(error, exit_code(error))

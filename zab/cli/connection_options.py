@@ -1,0 +1,198 @@
+"""The options of `zab` itself: how its commands reach their servers.
+
+What is not on the command line, the environment says (`$ZAB_…`), else the client's file (`client_file.py`). That file
+is read for the commands that talk to servers only: a broken one stops no server. The password of a login has no option,
+since everybody may read the words of a command.
+
+Not here: what becomes of them (`zab.cli.znodes.caller`).
+"""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
+
+import typer
+
+from zab.cli.commands import COMMANDS
+from zab.cli.exits import USAGE, fail
+
+if TYPE_CHECKING:
+    from zab.cli.client_file import ClientFile
+
+__all__ = [
+    "AUTH_VARIABLE",
+    "PASSWORD_VARIABLE",
+    "AuthOption",
+    "CaOption",
+    "CheckHostOption",
+    "ConfigOption",
+    "HostsOption",
+    "JuteMaxbufferOption",
+    "KeyStoreOption",
+    "PasswordFileOption",
+    "ReadOnlyOption",
+    "SaslPasswordFileOption",
+    "SaslUserOption",
+    "TimeoutOption",
+    "TlsOption",
+    "WaitOption",
+    "login_of",
+]
+
+AUTH_VARIABLE: Final = "ZAB_AUTH"
+PASSWORD_VARIABLE: Final = "ZAB_SASL_PASSWORD"
+
+_CLIENT_FILE: Final = "zab.client_file"
+_SECURITY: Final = "TLS and login"
+
+
+def _configure(context: typer.Context, path: str | None) -> str | None:
+    """Make the client's file, and what only the environment may say, the defaults of the other options."""
+    if context.obj not in COMMANDS or COMMANDS[context.obj].room != "znodes":
+        return path
+    from zab.cli.client_file import ClientFileError, default_path, read_client_file
+
+    defaults: dict[str, object] = {}
+    try:
+        found = context.meta[_CLIENT_FILE] = read_client_file(Path(path) if path else default_path())
+        defaults.update(found.defaults)
+    except FileNotFoundError:
+        if path:
+            fail(f"{path}: there is no such file", USAGE)
+    except ClientFileError as error:
+        fail(error, USAGE)
+    if AUTH_VARIABLE in os.environ:
+        # Credentials may have blanks in them, at which a list of words would be cut.
+        defaults["auth"] = os.environ[AUTH_VARIABLE].splitlines()
+    context.default_map = defaults
+    return path
+
+
+def login_of(context: typer.Context, user: str | None, password_file: str | None) -> tuple[str | None, str | None]:
+    """(password, file of the password): of the option, else of the environment, else of the client's file, for the user
+    that is named there."""
+    found: ClientFile | None = context.meta.get(_CLIENT_FILE)
+    source = context.get_parameter_source("sasl_password_file")
+    is_named = password_file is not None and source is not None and source.name in ("COMMANDLINE", "ENVIRONMENT")
+    if user is None:
+        if is_named:
+            fail("there is the password of a login, and no --sasl-user", USAGE)
+        return None, None
+    if is_named:
+        return None, password_file
+    if PASSWORD_VARIABLE in os.environ:
+        return os.environ[PASSWORD_VARIABLE], None
+    if found is None or found.defaults.get("sasl_user") != user:
+        return None, None
+    return found.sasl_password, password_file
+
+
+HostsOption: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        "--server",
+        "-s",
+        metavar="HOSTS",
+        envvar="ZAB_HOSTS",
+        help="host:port,… and a chroot, such as /app, after the last.",
+    ),
+]
+TimeoutOption: TypeAlias = Annotated[float, typer.Option("--timeout", min=0.001, help="Session timeout, seconds.")]
+WaitOption: TypeAlias = Annotated[float, typer.Option("--wait", min=0.001, help="Seconds to look for a server.")]
+AuthOption: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--auth",
+        metavar="SCHEME:CREDENTIALS",
+        show_default=False,
+        help=f"Such as digest:user:password. Others may read it in the list of processes: ${AUTH_VARIABLE} is better.",
+    ),
+]
+ReadOnlyOption: TypeAlias = Annotated[
+    bool, typer.Option("--read-only", "-r", help="A server without a quorum will do.")
+]
+JuteMaxbufferOption: TypeAlias = Annotated[
+    int,
+    typer.Option("--jute-maxbuffer", metavar="BYTES", min=1, help="A request's, as the servers' jute.maxbuffer."),
+]
+ConfigOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--config",
+        metavar="FILE",
+        envvar="ZAB_CONFIG",
+        is_eager=True,
+        callback=_configure,
+        help="Defaults of these options; without it, ~/.config/zab/client.toml.",
+    ),
+]
+TlsOption: TypeAlias = Annotated[
+    bool | None,
+    typer.Option(
+        "--tls/--no-tls",
+        envvar="ZAB_TLS",
+        rich_help_panel=_SECURITY,
+        show_default=False,
+        help="Encrypt, and have servers prove their names. On where there is a CA or a key store.",
+    ),
+]
+CaOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--ca",
+        metavar="FILE",
+        envvar="ZAB_CA",
+        rich_help_panel=_SECURITY,
+        help="Who vouches for servers, PEM or PKCS#12; without it, whom this machine believes.",
+    ),
+]
+KeyStoreOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--key-store",
+        "--cert",
+        metavar="FILE",
+        envvar="ZAB_KEY_STORE",
+        rich_help_panel=_SECURITY,
+        help="The client's key and certificate, PEM or PKCS#12.",
+    ),
+]
+PasswordFileOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--password-file",
+        metavar="FILE",
+        envvar="ZAB_PASSWORD_FILE",
+        rich_help_panel=_SECURITY,
+        help="The password of the key, one line.",
+    ),
+]
+CheckHostOption: TypeAlias = Annotated[
+    bool,
+    typer.Option(
+        "--check-host/--no-check-host",
+        envvar="ZAB_CHECK_HOST",
+        rich_help_panel=_SECURITY,
+        help="A server's certificate has to name its host.",
+    ),
+]
+SaslUserOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--sasl-user",
+        metavar="NAME",
+        envvar="ZAB_SASL_USER",
+        rich_help_panel=_SECURITY,
+        help=f"Log in by SASL DIGEST-MD5. The password: a file, ${PASSWORD_VARIABLE}, or it is asked for.",
+    ),
+]
+SaslPasswordFileOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--sasl-password-file",
+        metavar="FILE",
+        envvar="ZAB_SASL_PASSWORD_FILE",
+        rich_help_panel=_SECURITY,
+        help="The password of that user, one line.",
+    ),
+]

@@ -1,0 +1,192 @@
+"""A private certificate authority: makes the keys and certificates of members and clients, in memory.
+
+    Authority.new(name)         a key that signs, and its certificate, which allows no authority below it
+    authority.member(hosts)     a new key and a certificate, for both ends of a link: serverAuth, clientAuth
+    authority.client(name)      the same for a client: clientAuth; ACLs of the scheme x509 know it as CN=NAME
+    authority.again(before)     a new key, and a certificate that says the same as the one before
+
+Keys are ECDSA on P-256, signatures SHA-256. No certificate is good for longer than that of its authority.
+
+There are two authorities, one for members and one for clients: a member believes the one at its client port, and the
+other at its quorum and election ports. So no client's certificate makes a member.
+
+Not here: files (`certificate_files.py`), and the time, which is handed in.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import secrets
+from datetime import datetime, timedelta
+from typing import Final
+
+from attrs import frozen
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+__all__ = [
+    "NAME_CHARACTERS_MAX",
+    "Authority",
+    "AuthorityError",
+    "Issued",
+    "client_subject",
+    "host_name",
+    "member_names",
+]
+
+NAME_CHARACTERS_MAX: Final = 64
+"""Of a common name (RFC 5280, ub-common-name)."""
+EARLIER: Final = timedelta(hours=1)
+"""A certificate is good from then on: the clocks of machines differ."""
+
+_LABEL: Final = r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
+_HOST: Final = re.compile(rf"{_LABEL}(?:\.{_LABEL})*")
+_CLIENT: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._@ -]*[A-Za-z0-9])?")
+_MEMBER_USAGES: Final = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
+_CLIENT_USAGES: Final = [ExtendedKeyUsageOID.CLIENT_AUTH]
+
+
+class AuthorityError(Exception):
+    """The certificate cannot be made; the text says why, and what to do."""
+
+
+@frozen
+class Issued:
+    """A key, its certificate, and the certificate of who signed it."""
+
+    key: ec.EllipticCurvePrivateKey
+    certificate: x509.Certificate
+    issuer: x509.Certificate
+
+
+@frozen
+class Authority:
+    """A key that signs, and its own certificate."""
+
+    key: ec.EllipticCurvePrivateKey
+    certificate: x509.Certificate
+
+    @classmethod
+    def new(cls, name: str, now: datetime, days: int) -> Authority:
+        """Its full name is nobody else's: certificates are looked up by the name of their issuer."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        subject = _subject(f"zab {name} {secrets.token_hex(8)}")
+        builder = _certificate(subject, subject, key, now, now + timedelta(days=days))
+        builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        builder = builder.add_extension(_key_usage(signs_certificates=True), critical=True)
+        return cls(key, builder.sign(key, hashes.SHA256()))
+
+    def member(self, hosts: list[str], now: datetime, days: int) -> Issued:
+        """For a member that is reached by these names and addresses, the first of which is its name."""
+        names = member_names(hosts)
+        return self._issue(_subject(hosts[0]), names, _MEMBER_USAGES, now, days)
+
+    def client(self, name: str, now: datetime, days: int) -> Issued:
+        return self._issue(client_subject(name), None, _CLIENT_USAGES, now, days)
+
+    def again(self, before: x509.Certificate, now: datetime, days: int) -> Issued:
+        """A new key, and a certificate that says the same as one of before. Raises AuthorityError."""
+        try:
+            before.verify_directly_issued_by(self.certificate)
+        except (InvalidSignature, ValueError, TypeError):
+            mine, other = self.certificate.subject.rfc4514_string(), before.issuer.rfc4514_string()
+            raise AuthorityError(f"its certificate is of another authority ({other}) than this one ({mine})") from None
+        try:
+            names = before.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        except x509.ExtensionNotFound:
+            names = None
+        usages = list(before.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value)
+        return self._issue(before.subject, names, usages, now, days)
+
+    def _issue(
+        self,
+        subject: x509.Name,
+        names: x509.SubjectAlternativeName | None,
+        usages: list[x509.ObjectIdentifier],
+        now: datetime,
+        days: int,
+    ) -> Issued:
+        until, last = now + timedelta(days=days), self.certificate.not_valid_after_utc
+        if until > last:
+            raise AuthorityError(
+                f"the authority itself is good until {last:%Y-%m-%d}: say fewer --days, or make a new one elsewhere"
+            )
+        key = ec.generate_private_key(ec.SECP256R1())
+        builder = _certificate(subject, self.certificate.subject, key, now, until)
+        builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        builder = builder.add_extension(_key_usage(signs_certificates=False), critical=True)
+        builder = builder.add_extension(x509.ExtendedKeyUsage(usages), critical=False)
+        own = self.certificate.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
+        signer = x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(own)
+        builder = builder.add_extension(signer, critical=False)
+        if names is not None:
+            builder = builder.add_extension(names, critical=False)
+        return Issued(key, builder.sign(self.key, hashes.SHA256()), self.certificate)
+
+
+def _subject(name: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+
+
+def _certificate(
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey, now: datetime, until: datetime
+) -> x509.CertificateBuilder:
+    """What all have in common."""
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - EARLIER)
+        .not_valid_after(until)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+    )
+
+
+def _key_usage(*, signs_certificates: bool) -> x509.KeyUsage:
+    """To sign other certificates and lists of revoked ones, or to sign what a handshake asks for; nothing else."""
+    return x509.KeyUsage(
+        digital_signature=not signs_certificates,
+        key_cert_sign=signs_certificates,
+        crl_sign=signs_certificates,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def client_subject(name: str) -> x509.Name:
+    """Raises AuthorityError for what is no name of a client; it is the name of a directory, too."""
+    if _CLIENT.fullmatch(name) is None or len(name) > NAME_CHARACTERS_MAX:
+        raise AuthorityError(
+            f"{name!r} is no name of a client: letters, digits and . _ @ - within, {NAME_CHARACTERS_MAX} at most"
+        )
+    return _subject(name)
+
+
+def member_names(hosts: list[str]) -> x509.SubjectAlternativeName:
+    """The names and addresses by which a member is reached. Raises AuthorityError."""
+    assert hosts
+    if len(hosts[0]) > NAME_CHARACTERS_MAX:
+        raise AuthorityError(f"{hosts[0]!r}: the first name of a member has {NAME_CHARACTERS_MAX} characters at most")
+    return x509.SubjectAlternativeName([host_name(host) for host in hosts])
+
+
+def host_name(text: str) -> x509.GeneralName:
+    """An address, or the name of a host. Raises AuthorityError."""
+    try:
+        return x509.IPAddress(ipaddress.ip_address(text))
+    except ValueError:
+        pass
+    # What looks like an address and is none would be a name that nobody asks for.
+    if len(text) > 253 or _HOST.fullmatch(text) is None or re.fullmatch(r"[\d.]+", text):
+        raise AuthorityError(f"{text!r} is neither the name of a host nor an address")
+    return x509.DNSName(text)
