@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.hostile.ensembles import KINDS, Target
+from tests.hostile.ensembles import KINDS, SECURE, Target
 
 
 class Targets:
@@ -45,7 +45,16 @@ def targets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Targets]:
         found.close()
 
 
-@pytest.fixture(params=KINDS)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Modules say in `SECURE_TOO` whether their attacks are tried within TLS, too: those that may come out otherwise
+    there."""
+    if "target" in metafunc.fixturenames:
+        is_secure_too = getattr(metafunc.module, "SECURE_TOO", False)
+        kinds = [kind for kind in KINDS if kind != SECURE or is_secure_too]
+        metafunc.parametrize("target", kinds, indirect=True)
+
+
+@pytest.fixture
 def target(request: pytest.FixtureRequest, targets: Targets) -> Iterator[Target]:
     found = targets.of(request.param)
     count = len(found.longest)

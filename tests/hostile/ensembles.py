@@ -27,9 +27,10 @@ from pathlib import Path
 
 import attrs
 
-from tests.hostile.raw import word
+from tests.hostile.raw import HOST, SECURED, shown, word
+from tests.rigs.certificates import Certificates
 from tests.rigs.ports import free_ports_in_a_row
-from tests.rigs.processes import servers
+from tests.rigs.processes import servers, unstarted
 from zab.server.secret_file import make_secret_file
 
 TURN_US_MAX = 50_000
@@ -68,6 +69,13 @@ class Attacked:
         assert mode, said
         assert zxid, said
         return mode[1], int(zxid[1], 16) >> 32
+
+    @property
+    def is_serving(self) -> bool:
+        try:
+            return "Mode: " in word(self.client_port, "srvr")
+        except OSError:
+            return False
 
     @property
     def descriptors(self) -> list[str]:
@@ -179,8 +187,8 @@ def until(is_so: Callable[[], object], what: str, member: Attacked | None = None
 
 
 @contextlib.contextmanager
-def innocents(timeout_ms: int, ports: list[int]) -> Iterator[subprocess.Popen[str]]:
-    command = [sys.executable, "-m", "tests.hostile.innocent", str(timeout_ms), *map(str, ports)]
+def innocents(timeout_ms: int, ports: list[int], holder: str = "-") -> Iterator[subprocess.Popen[str]]:
+    command = [sys.executable, "-m", "tests.hostile.innocent", holder, str(timeout_ms), *map(str, ports)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         try:
             yield process
@@ -224,13 +232,49 @@ def by_command(directory: Path) -> Iterator[Target]:
             parent.wait(SECONDS_MAX)
 
 
-KINDS = {"by_command": by_command, "by_hand": by_hand}
+@contextlib.contextmanager
+def secure(directory: Path) -> Iterator[Target]:
+    """As by hand; and clients and members speak TLS alone, and show certificates. The attacker has one of each."""
+    secret = directory / "secret"
+    make_secret_file(str(secret))
+    certificates = Certificates(directory / "certificates")
+    own, client = certificates.member(HOST), certificates.client("mallory")
+    lines = [
+        f"quorum.secretFile={secret}",
+        "snapCount=20000",
+        f"ssl.keyStore.location={own}/keystore.pem",
+        f"ssl.trustStore.location={own}/truststore.pem",
+        "ssl.clientAuth=need",
+        "sslQuorum=true",
+        f"ssl.quorum.keyStore.location={own}/keystore.pem",
+        f"ssl.quorum.trustStore.location={own}/quorum.truststore.pem",
+    ]
+    with unstarted(directory, 3, *lines) as ensemble, contextlib.ExitStack() as stack:
+        members = []
+        for member in ensemble.members:
+            member.config.write_text(re.sub(r"^clientPort", "secureClientPort", member.config.read_text(), flags=re.M))
+            member.start()
+            assert member.process is not None
+            members.append(attacked_member(member.server_id, member.process.pid, member.directory, secret))
+        for attacked in members:
+            SECURED[attacked.client_port] = shown(client)
+            SECURED[attacked.quorum_port] = SECURED[attacked.election_port] = shown(own, "quorum.truststore.pem")
+            for port in (attacked.client_port, attacked.quorum_port, attacked.election_port):
+                stack.callback(SECURED.pop, port)
+        for attacked in members:
+            until(lambda it=attacked: it.is_serving, "members serve", attacked)
+        with innocents(10_000, [attacked.client_port for attacked in members], str(client)) as process:
+            yield Target(members, process)
+
+
+SECURE = "secure"
+KINDS = {"by_command": by_command, "by_hand": by_hand, SECURE: secure}
 
 
 def attacked_member(server_id: int, pid: int, directory: Path, secret: Path) -> Attacked:
     """The one with this directory."""
     config = (directory / "zoo.cfg").read_text()
-    client = re.search(r"^clientPort=(\d+)", config, re.M)
+    client = re.search(r"^(?:secureC|c)lientPort=(\d+)", config, re.M)
     own = re.search(rf"^server\.{server_id}=[^:]+:(\d+):(\d+)", config, re.M)
     assert client
     assert own

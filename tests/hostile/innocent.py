@@ -1,7 +1,9 @@
 """A process of innocent clients: one session with each member, short timeouts, a read and a write every few
 milliseconds.
 
-    python -m tests.hostile.innocent TIMEOUT_MS PORT…
+    python -m tests.hostile.innocent DIRECTORY TIMEOUT_MS PORT…
+
+DIRECTORY is that of the certificate that they show; "-": the ports have no TLS.
 
 Each line on its input is answered by one of JSON on what has been since the last one: how long the longest wait was,
 how many requests were answered by the one who answered least, how many connections broke, how many sessions expired.
@@ -14,8 +16,9 @@ import json
 import sys
 import threading
 import time
+from pathlib import Path
 
-from tests.hostile.raw import Client
+from tests.hostile.raw import SECURED, Client, shown
 
 PAUSE_SECONDS = 0.01
 PATH = "/innocent"
@@ -81,7 +84,10 @@ class Innocent:
 
 
 def main() -> None:
-    timeout_ms, *ports = map(int, sys.argv[1:])
+    holder, *numbers = sys.argv[1:]
+    timeout_ms, *ports = map(int, numbers)
+    if holder != "-":
+        SECURED.update(dict.fromkeys(ports, shown(Path(holder))))
     first = Client(ports[0])
     first.create(PATH)
     first.close()

@@ -1,11 +1,16 @@
-"""What an attacker has: sockets, and whatever bytes he likes. Nothing here is polite."""
+"""What an attacker has: sockets, and whatever bytes he likes. Nothing here is polite.
+
+At a port with TLS he has a good certificate, of a client or of a member: what he says, he says inside (`SECURED`).
+"""
 
 from __future__ import annotations
 
 import contextlib
 import socket
+import ssl
 import struct
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 from datatree.requests import OPEN_ACL, Create, PathVersion, SetData
@@ -15,6 +20,17 @@ from zab.wire.frames import frame
 HOST = "127.0.0.1"
 PATIENCE_SECONDS = 60.0
 RESET = struct.pack("ii", 1, 0)
+
+SECURED: dict[int, ssl.SSLContext] = {}
+"""Ports with TLS, and what is shown there."""
+
+
+def shown(directory: Path, trust_store: str = "truststore.pem") -> ssl.SSLContext:
+    """The certificate of this holder."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.load_cert_chain(directory / "keystore.pem")
+    context.load_verify_locations(directory / trust_store)
+    return context
 
 
 def connect(port: int, *, source: str = HOST, receive_bytes: int = 0) -> socket.socket:
@@ -26,10 +42,11 @@ def connect(port: int, *, source: str = HOST, receive_bytes: int = 0) -> socket.
     try:
         sock.bind((source, 0))
         sock.connect((HOST, port))
+        context = SECURED.get(port)
+        return sock if context is None else context.wrap_socket(sock, server_hostname=HOST)
     except BaseException:
         sock.close()
         raise
-    return sock
 
 
 def reset(sock: socket.socket) -> None:
@@ -43,7 +60,7 @@ def is_closed_by_the_other(sock: socket.socket) -> bool:
     try:
         while sock.recv(65536):
             pass
-    except ConnectionError:
+    except (ConnectionError, ssl.SSLError):
         pass
     return True
 
@@ -81,7 +98,10 @@ class Frames:
 
     def _take(self, count: int) -> bytes:
         while len(self._buffer) < count:
-            data = self.sock.recv(1 << 20)
+            try:
+                data = self.sock.recv(1 << 20)
+            except ssl.SSLError:
+                data = b""
             if not data:
                 raise EOFError
             self._buffer += data
@@ -136,6 +156,10 @@ class Client(Frames):
     def call(self, opcode: int, body: bytes = b"", xid: int | None = None) -> tuple[int, bytes]:
         self.send(opcode, body, xid)
         return self.reply()
+
+    def ping(self) -> None:
+        """As every client does within its timeout: whoever says nothing for so long is taken to be gone."""
+        assert self.call(11, xid=-2)[0] == 0
 
     def create(self, path: str, data: bytes = b"", acl: Any = OPEN_ACL, flags: int = 0) -> int:
         """The error."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import struct
+import threading
 from random import Random
 
 import pytest
@@ -151,6 +152,39 @@ def test_readers_of_nothing(target: Target) -> None:
             say(client.sock, b"".join(client.request(4, text(b"/big") + b"\0") for _ in range(100)))
         with contextlib.closing(Client(target.leader.client_port)) as other:
             assert other.get_data("/")[0] == 0
+
+
+def test_requests_that_do_not_end(target: Target) -> None:
+    """Four hundred and fifty clients from eleven addresses leave a request of a megabyte unfinished: 430 MB. Together
+    they may have totalInputLimitBytes (256 MiB); beyond that those with most are closed."""
+    with target.attacked(memory_mb=330), contextlib.ExitStack() as stack:
+        for number in range(450):
+            source = ("127.0.0.1", *ELSEWHERE)[number % 11]
+            client = Client(target.leader.client_port, source=source)
+            stack.callback(client.close)
+            say(client.sock, struct.pack(">i", 1_000_000) + bytes(950_000))
+        with contextlib.closing(Client(target.leader.client_port)) as other:
+            assert other.get_data("/")[0] == 0
+
+
+def test_writes_of_a_megabyte_from_many(target: Target) -> None:
+    """Eighty clients send a megabyte at a time to the followers, 480 MB in all. It broke the links to the leader, which
+    may have 64 MiB unsent: no quorum was left. Now 2 MiB of a follower's writes are on their way at a time."""
+    with contextlib.closing(Client(target.leader.client_port)) as writer:
+        writer.create("/large", b"x")
+    body = text(b"/large") + struct.pack(">i", 1_000_000) + bytes(1_000_000) + struct.pack(">i", -1)
+    with target.attacked(memory_mb=200), contextlib.ExitStack() as stack:
+        threads = []
+        for number in range(80):
+            follower = [member for member in target.members if member is not target.leader][number % 2]
+            client = Client(follower.client_port, source=ELSEWHERE[number % 10])
+            stack.callback(client.close)
+            said = b"".join(client.request(5, body) for _ in range(6))
+            threads.append(threading.Thread(target=say, args=(client.sock, said)))
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
 
 
 def test_connections_from_everywhere_with_sessions(target: Target) -> None:

@@ -20,6 +20,7 @@ from zab.wire.handshake import NONCE_BYTES, Dialling, Listening, Party, Secret
 from zab.wire.records import MessageError
 
 pytestmark = [pytest.mark.slow, pytest.mark.process]
+SECURE_TOO = True
 
 AT = {Purpose.QUORUM: "quorum_port", Purpose.SNAPSHOT: "quorum_port", Purpose.ELECTION: "election_port"}
 FORGED = [

@@ -8,6 +8,7 @@ import struct
 
 import pytest
 
+from datatree.acl import digest_identity
 from datatree.jute import Reader
 from datatree.requests import AddAuth, CreateSession, GetChanges
 from session.identity import SessionId, password
@@ -16,6 +17,7 @@ from tests.hostile.raw import Client, clients, text
 from zab.jute.change_pages import read_page
 
 pytestmark = [pytest.mark.slow, pytest.mark.process]
+SECURE_TOO = True
 
 OWNER_OFFSET = 44
 """Of ephemeralOwner in a stat."""
@@ -56,6 +58,8 @@ def test_what_clients_are_told_makes_no_password(target: Target, victim: Client)
         keys += [body[at : at + 32] for at in range(min(200, len(body) - 32))]
         for key in keys:
             assert not is_taken_up(target.follower.client_port, owner, password(key, SessionId(owner)))
+            attacker.ping()
+            victim.ping()
         assert attacker.call(3, text(b"/lock") + b"\0")[0] == 0, "the lock is held"
     assert victim.set_data("/lock", b"mine") == 0
 
@@ -70,6 +74,7 @@ def test_guessing_passwords(target: Target, victim: Client) -> None:
     with target.attacked():
         for number, offered in enumerate(offers):
             assert not is_taken_up(target.members[number % 3].client_port, owner, offered)
+            victim.ping()
     assert victim.set_data("/lock", b"mine") == 0
 
 
@@ -127,7 +132,7 @@ def test_super_by_name(target: Target) -> None:
     with target.attacked():
         owner = Client(target.leader.client_port)
         owner.call(100, AddAuth(b"digest", b"alice:pw").encode(), xid=-4)
-        owner.create("/secret", b"TOP SECRET", acl=((31, b"auth", b""),))
+        owner.create("/secret", b"TOP SECRET", acl=((31, *digest_identity(b"alice:pw")),))
         for scheme, auth in (
             (b"digest", b"super:"),
             (b"digest", b"super:super"),

@@ -66,8 +66,11 @@ class ServerProcess:
         return self.journal.read_text()
 
     def wait_until_it_says(self, text, times=1):
+        self.wait_until(lambda: self.log().count(text) >= times)
+
+    def wait_until(self, is_so):
         deadline = time.monotonic() + START_SECONDS
-        while self.log().count(text) < times:
+        while not is_so():
             assert self.process.poll() is None, self.log()
             assert time.monotonic() < deadline, self.log()
             time.sleep(0.02)

@@ -235,6 +235,7 @@ def zookeeper(
     heap_mb: int | None = None,
     configuration: Mapping[str, str | int] | None = None,
     properties: Mapping[str, str | int] | None = None,
+    options: Sequence[str] = (),
     log_level: str = "error",
 ) -> Iterator[ZooKeeperEnsemble]:
     """`size` members that serve when the block is entered; all of them are killed when it is left.
@@ -245,6 +246,7 @@ def zookeeper(
     whenever speed is measured.
     configuration: further lines of zoo.cfg (`{"tickTime": 500}`). properties: system properties without `zookeeper.`
     (`{"snapCount": 1000}`); a name with a dot of its own that belongs elsewhere is given in full (`jute.maxbuffer`).
+    options: further ones of Java.
     """
     with contextlib.ExitStack() as stack:
         if directory is None:
@@ -252,7 +254,7 @@ def zookeeper(
                 tempfile.TemporaryDirectory(prefix="zookeeper-", ignore_cleanup_errors=True)
             )
         ensemble = ZooKeeperEnsemble()
-        options = _options(heap_mb, properties or {})
+        options = [*_options(heap_mb, properties or {}), *options]
         for server_id, lines in enumerate(configurations(size, {**_NO_ADMIN, **(configuration or {})}), 1):
             ensemble.members.append(
                 _member(server_id, Path(directory) / f"server{server_id}", lines, options, log_level)
@@ -269,7 +271,7 @@ def _options(heap_mb: int | None, properties: Mapping[str, str | int]) -> list[s
     if heap_mb is not None:
         options.append(f"-Xmx{heap_mb}m")
     for name, value in properties.items():
-        options.append(f"-D{name}={value}" if name.startswith("jute.") else f"-Dzookeeper.{name}={value}")
+        options.append(f"-D{name}={value}" if name.startswith(("java.", "jute.")) else f"-Dzookeeper.{name}={value}")
     return options
 
 
@@ -339,10 +341,10 @@ def log_toolkit(
     return run_tool(name, *flags, str(file), standard_input=standard_input, options=options)
 
 
-def zookeeper_main(hosts: str, *commands: str) -> subprocess.CompletedProcess[bytes]:
+def zookeeper_main(hosts: str, *commands: str, options: Sequence[str] = ()) -> subprocess.CompletedProcess[bytes]:
     """ZooKeeperMain (`zkCli.sh`): one command is run for its exit code, several in one session through its prompt."""
     name = "org.apache.zookeeper.ZooKeeperMain"
     if len(commands) == 1:
-        return run_tool(name, "-server", hosts, *commands[0].split())
+        return run_tool(name, "-server", hosts, *commands[0].split(), options=options)
     script = "".join(f"{command}\n" for command in (*commands, "quit"))
-    return run_tool(name, "-server", hosts, standard_input=script)
+    return run_tool(name, "-server", hosts, standard_input=script, options=options)
