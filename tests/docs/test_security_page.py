@@ -6,26 +6,31 @@ import subprocess
 import sys
 from pathlib import Path
 
+from zab.member.sasl_users import users_of_file
 from zab.server.secret_file import read_secrets
+from zab.wire.digest_md5 import ZOOKEEPER_REALM, key_of
 
 PAGE = (Path(__file__).parents[2] / "docs" / "security.md").read_text(encoding="utf-8")
 
 
-def test_the_commands_make_a_secret_and_change_it(tmp_path: Path) -> None:
+def test_the_commands_make_a_secret_and_change_it_and_add_a_user(tmp_path: Path) -> None:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     seen = []
-    for command in re.findall(r"^\$ (.*)$", PAGE, re.M):
+    for command in re.findall(r"^\$ (zab (?:secret|user) .*)$", PAGE, re.M):
         done = subprocess.run(
             command,
             shell=True,
             capture_output=True,
             text=True,
+            input="a password\n",
             timeout=120,
             cwd=tmp_path,
             env={**os.environ, "PATH": path},
             check=False,
         )
         assert (done.returncode, done.stdout, done.stderr) == (0, "", ""), command
-        seen.append(read_secrets(str(tmp_path / "secret")))
+        if command.startswith("zab secret "):
+            seen.append(read_secrets(str(tmp_path / "secret")))
     first, both, newest = seen
     assert both == (*first, *newest)
+    assert users_of_file((tmp_path / "users").read_text()) == {"bob": key_of("bob", ZOOKEEPER_REALM, "a password")}

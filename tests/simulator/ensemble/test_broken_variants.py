@@ -359,7 +359,7 @@ VARIANTS: dict[Callable[[Patch], None], int] = {
     leader_counts_what_it_has_not_written: 0,
     commit_without_a_quorum: 0,
     count_an_amnesiac: 2,
-    sync_without_asking_the_quorum: 97,
+    sync_without_asking_the_quorum: 204,
     lose_a_watch: 6,
     fire_a_watch_twice: 1,
     tell_of_events_late: 1,

@@ -1,0 +1,38 @@
+"""What docs/security.md says of certificates is what happens: its commands are run, in order."""
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.cli.commands import Run, run
+
+__all__ = ["run"]
+
+PAGE = (Path(__file__).parents[2] / "docs" / "security.md").read_text(encoding="utf-8")
+SECTION = PAGE.split("\n## Certificates\n", 1)[1].split("\n## ", 1)[0]
+
+
+def test_the_commands_make_add_and_renew_certificates(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "zoo.cfg").write_text("server.1=zab1:2888:3888\nserver.2=zab2:2888:3888\nserver.3=zab3:2888:3888\n")
+    said = []
+    for command in re.findall(r"^\$ zab (certs .*)$", SECTION, re.M):
+        assert run(*command.split()) == 0, run.err
+        said.append(run.out)
+    first, added, renewed = said
+    (lines,) = re.findall(r"^```\n(secureClientPort.*?)^```$", SECTION, re.S | re.M)
+    assert lines in first
+    assert [line.partition(":")[0] for line in added.splitlines()] == ["member zab4", "client alice"]
+    assert renewed.count("\n") == 6
+    assert sorted(os.listdir("certs")) == ["ca", "clients", "members"]
+    assert sorted(os.listdir("certs/members")) == ["zab1", "zab2", "zab3", "zab4"]
+    assert sorted(os.listdir("certs/clients")) == ["alice", "client"]
+    stores = {"keystore", "truststore"}
+    expected = {f"{store}.{kind}" for store in stores for kind in ("pem", "p12")} | {"password"}
+    assert set(os.listdir("certs/clients/alice")) == expected
+    member = {"quorum.truststore.pem", "quorum.truststore.p12"}
+    assert set(os.listdir("certs/members/zab1")) == expected | member
