@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -16,9 +17,8 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError
 from kazoo.security import make_acl
 
-from tests.rigs.ports import free_ports
-from tests.rigs.zab_server import zab_servers
-from tests.rigs.zookeeper_server import ZooKeeperEnsemble, ZooKeeperMember, run_tool
+from tests.rigs.zab_server import zab_over_tls, zab_servers
+from tests.rigs.zookeeper_server import ZooKeeperEnsemble, run_tool
 
 pytestmark = [
     pytest.mark.process,
@@ -80,15 +80,6 @@ def others(tmp_path_factory: pytest.TempPathFactory) -> Made:
 
 
 @contextlib.contextmanager
-def secure_server(ours: Made, **more: str | int) -> Iterator[tuple[ZooKeeperMember, str]]:
-    """One member, and what its secure port is dialled by."""
-    [port] = free_ports(1)
-    configuration = {**ours.lines, "secureClientPort": port, "secureClientPortAddress": "127.0.0.1", **more}
-    with zab_servers(1, configuration=configuration) as servers:
-        yield servers.members[0], f"localhost:{port}"
-
-
-@contextlib.contextmanager
 def secure_ensemble(ours: Made, directory: Path) -> Iterator[ZooKeeperEnsemble]:
     """Three members who speak TLS on the port that they serve plain clients at, and ask for logins."""
     users = directory / "users"
@@ -143,7 +134,7 @@ def wait_for(happened: Callable[[], bool]) -> None:
 )
 def test_what_clients_have_to_show(ours: Made, others: Made, client_auth: str, let_in: set[str]) -> None:
     shown = {"own": ours.client(), "nothing": None, "another's": others.client()}
-    with secure_server(ours, **{"ssl.clientAuth": client_auth}) as (member, hosts):
+    with zab_over_tls({**ours.lines, "ssl.clientAuth": client_auth}) as (member, hosts):
         for name, shows in shown.items():
             before = member.log_text().count(FAILED)
             with kazoo(hosts, ours.client(), shows) as client:
@@ -160,7 +151,7 @@ def test_what_clients_have_to_show(ours: Made, others: Made, client_auth: str, l
 
 
 def test_server_of_another_authority_is_not_believed(ours: Made, others: Made) -> None:
-    with secure_server(ours) as (member, hosts), kazoo(hosts, others.client(), ours.client()) as client:
+    with zab_over_tls(ours.lines) as (member, hosts), kazoo(hosts, others.client(), ours.client()) as client:
         client.start_async()
         wait_for(lambda: FAILED in member.log_text())
         assert not client.connected
@@ -204,11 +195,25 @@ def zookeeper_main(directory: Path, hosts: str, java: str, *commands: str, logs_
 
 @pytest.mark.java
 def test_the_command_line_of_java_shows_its_certificate(ours: Made, tmp_path: Path) -> None:
-    with secure_server(ours) as (member, hosts):
+    with zab_over_tls(ours.lines) as (member, hosts):
         printed = zookeeper_main(tmp_path, hosts, ours.java, "create /java j", "get /java")
         assert "Created /java" in printed, printed
         assert "\nj\n" in printed
         assert FAILED not in member.log_text()
+
+
+@pytest.mark.java
+def test_java_without_a_certificate_or_with_anothers_is_refused(ours: Made, others: Made, tmp_path: Path) -> None:
+    without = "".join(f"{line}\n" for line in ours.java.splitlines() if "keyStore" not in line)
+    anothers = re.sub(r"(keyStore\.\w+=)" + re.escape(str(ours.client())), rf"\g<1>{others.client()}", ours.java)
+    assert anothers.count(str(others.client())) == 2
+    with zab_over_tls(ours.lines) as (member, hosts):
+        for java in (without, anothers):
+            before = member.log_text().count(FAILED)
+            printed = zookeeper_main(tmp_path, hosts, java, "create /java j")
+            assert "Created /java" not in printed, printed
+            assert member.log_text().count(FAILED) > before
+        assert "Node does not exist: /java" in zookeeper_main(tmp_path, hosts, ours.java, "get /java")
 
 
 @pytest.mark.java

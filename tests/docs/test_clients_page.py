@@ -11,9 +11,8 @@ import pytest
 import typer
 
 from tests.cli.commands import Run, run
-from tests.rigs.certificates import Certificates
-from tests.rigs.tls_proxy import tls_proxy
-from tests.rigs.zab_server import zab_servers
+from tests.rigs.certificates import Certificates, client_store_lines
+from tests.rigs.zab_server import zab_over_tls
 from tests.rigs.zookeeper_server import zookeeper
 from zab.cli.client_file import KEYS, read_client_file
 from zab.cli.connection_options import AUTH_VARIABLE, PASSWORD_VARIABLE
@@ -65,24 +64,24 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def port(place: Path) -> Iterator[int]:
+def hosts(place: Path) -> Iterator[str]:
     certificates = Certificates(place)
     certificates.client("alice")
-    with zab_servers(1) as servers, tls_proxy(certificates.member("localhost"), servers.members[0].client_port) as port:
-        yield port
+    with zab_over_tls(client_store_lines(certificates.member("localhost"))) as (_, hosts):
+        yield hosts
 
 
 def test_the_commands_and_the_program_speak_tls(
-    place: Path, port: int, run: Run, monkeypatch: pytest.MonkeyPatch
+    place: Path, hosts: str, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(place)
     said = []
     for command in re.findall(r"^\$ zab (.*)$", section("TLS"), re.M):
-        assert run(*command.replace("2281", str(port)).split()) == 0, run.err
+        assert run(*command.replace("localhost:2281", hosts).split()) == 0, run.err
         said.append(run.out)
     assert said == ["Created /hello\n", "world\n"]
     (program,) = re.findall(r"```python\n(.*?)```", PAGE, re.S)
-    command = [sys.executable, "-W", "error", "-c", program.replace("2281", str(port))]
+    command = [sys.executable, "-W", "error", "-c", program.replace("localhost:2281", hosts)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert (done.stdout, done.stderr) == ("world\n", "")
 

@@ -16,6 +16,7 @@ from tests.rigs.certificates import Certificates, server_context
 from zab.host import handshakes as module
 from zab.host.handshakes import HANDSHAKE_MS, Door
 from zab.host.sockets import TlsSocket
+from zab.host.tls import NO_TLS
 from zab.host.tls_socket import SEAL_BYTES_MAX
 
 MIB = 1 << 20
@@ -283,14 +284,15 @@ def test_client_without_a_certificate_is_told_and_never_heard_of(server, holder,
 
 
 @pytest.mark.parametrize("data", [b"\0\0\0\x2d" + bytes(45), b"ruok", b"GET / HTTP/1.1\r\n\r\n"])
-def test_who_speaks_no_tls_is_closed_at_once(server, data, said):
+def test_who_speaks_no_tls_is_told_and_closed(server, data, said):
     sock = dial(server)
     sock.sendall(data)
     until(server, lambda: said.text or server.clients.count)
     assert "it does not speak TLS" in said.text
-    with contextlib.suppress(ConnectionResetError):
-        assert sock.recv(1) == b""
-    assert server.clients.handshakes.count == 0
+    assert sock.recv(100) == NO_TLS
+    assert sock.recv(1) == b""
+    sock.close()
+    until(server, lambda: server.clients.handshakes.count == 0)
 
 
 def test_who_never_finishes_is_closed_at_its_deadline(server, said):

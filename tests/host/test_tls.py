@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import ssl
 from pathlib import Path
 
@@ -170,9 +171,11 @@ def test_request_in_the_packet_that_ends_the_handshake(side, holder, version):
         (bytes(range(255, 100, -1)), "does not speak TLS"),
     ],
 )
-def test_what_is_no_tls_ends_in_a_sentence(side, data, reason):
-    with pytest.raises(TlsError, match=reason):
+def test_what_is_no_tls_ends_in_a_sentence_and_an_alert(side, data, reason):
+    with pytest.raises(TlsError, match=reason) as caught:
         side.feed(data, FAR)
+    # A record of type alert: a client without TLS knows by it which port that is.
+    assert re.fullmatch(rb"\x15\x03.\x00\x02\x02.", caught.value.farewell, re.DOTALL)
 
 
 def test_client_without_a_certificate_is_refused_and_told(side, holder):

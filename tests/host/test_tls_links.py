@@ -16,7 +16,7 @@ from zab.host import links as links_module
 from zab.host.links import ENCRYPTED, GREETING_MS, STRANGERS_MAX, Links
 from zab.host.listener import open_listener
 from zab.host.loop import Loop
-from zab.host.tls import TlsSide
+from zab.host.tls import NO_TLS, TlsSide
 from zab.member.config import parse
 from zab.member.dialect import QUORUM_DIALECT
 from zab.member.greeting import Purpose, party
@@ -263,6 +263,7 @@ def test_who_speaks_no_tls_is_closed_unheard(server):
     server.until(lambda _: server.refused)
     assert "does not speak TLS" in server.refused[0][1]
     server.turn()
+    assert sock.recv(100) == NO_TLS
     assert sock.recv(100) == b""
 
 

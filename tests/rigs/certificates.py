@@ -43,6 +43,14 @@ class Certificates:
         return directory
 
 
+def client_store_lines(directory: Path, kind: str = "pem") -> dict[str, str]:
+    """Of zoo.cfg, for clients of a member with that directory; `kind`: pem or p12."""
+    lines = {f"ssl.{store}.location": f"{directory}/{store.lower()}.{kind}" for store in ("keyStore", "trustStore")}
+    if kind == "p12":
+        lines |= {f"ssl.{store}.passwordPath": f"{directory}/password" for store in ("keyStore", "trustStore")}
+    return lines
+
+
 def server_context(directory: Path, *, wants_clients: bool = True) -> ssl.SSLContext:
     """Of a server with that directory of a member."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

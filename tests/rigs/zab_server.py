@@ -15,6 +15,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from tests.rigs.ports import free_ports
 from tests.rigs.zookeeper_server import ZooKeeperEnsemble, ZooKeeperMember, configurations
 
 PROGRAM = ("-m", "zab.server")
@@ -46,6 +47,15 @@ def zab_servers(
         if wait:
             ensemble.wait()
         yield ensemble
+
+
+@contextlib.contextmanager
+def zab_over_tls(configuration: Mapping[str, str | int]) -> Iterator[tuple[ZooKeeperMember, str]]:
+    """One member with these lines, and localhost with its port for TLS. It has a plain port besides."""
+    [port] = free_ports(1)
+    lines = {**configuration, "secureClientPort": port, "secureClientPortAddress": "127.0.0.1"}
+    with zab_servers(1, configuration=lines) as servers:
+        yield servers.members[0], f"localhost:{port}"
 
 
 def _member(server_id: int, directory: Path, lines: dict[str, str | int], program: Sequence[str]) -> ZooKeeperMember:

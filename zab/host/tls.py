@@ -29,6 +29,8 @@ RECORD_BYTES_MAX: Final = 16 << 10
 FIRST_BYTE: Final = b"\x16"
 """Of a TLS connection: its first record is of a handshake. A client without TLS begins with 0, as the length of its
 first frame does, or with the letter of a word."""
+NO_TLS: Final = b"\x15\x03\x01\x00\x02\x02\x46"
+"""A record of type alert, fatal, protocol_version: by it whoever does not speak TLS learns that this port does."""
 
 _REASONS: Final = {
     **dict.fromkeys(
@@ -86,7 +88,7 @@ class TlsSide:
         if data and not self._has_begun:
             self._has_begun = True
             if data[:1] != FIRST_BYTE:
-                raise TlsError("it does not speak TLS")
+                raise TlsError("it does not speak TLS", NO_TLS)
         self._incoming.write(data)
         try:
             if not self.is_ready:

@@ -13,9 +13,8 @@ from typing import Any
 import pytest
 
 from tests.cli.commands import PATIENCE_SECONDS, Run, run, standard_input, started
-from tests.rigs.certificates import Certificates
-from tests.rigs.tls_proxy import tls_proxy
-from tests.rigs.zab_server import zab_servers
+from tests.rigs.certificates import Certificates, client_store_lines
+from tests.rigs.zab_server import zab_over_tls
 from zab.cli.connection_options import AUTH_VARIABLE, PASSWORD_VARIABLE
 from zab.client import SaslLogin, Tls, ZabError
 
@@ -225,7 +224,7 @@ def test_a_password_is_asked_for_at_a_terminal_and_not_shown(tmp_path: Path) -> 
     assert SECRET.encode() not in said
 
 
-# ------------------------------------------------------------------------------------------ against a server behind TLS
+# ------------------------------------------------------------------------------------- against a server that speaks TLS
 
 
 @pytest.fixture(scope="module")
@@ -234,15 +233,15 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 
 
 @pytest.fixture(scope="module")
-def target() -> Iterator[int]:
-    with zab_servers(1) as servers:
-        yield servers.members[0].client_port
+def server(certificates: Certificates) -> Iterator[tuple[int, str]]:
+    """Its plain port, and its hosts for TLS."""
+    with zab_over_tls(client_store_lines(certificates.member("localhost"))) as (member, hosts):
+        yield member.client_port, hosts
 
 
 @pytest.fixture(scope="module")
-def hosts(certificates: Certificates, target: int) -> Iterator[str]:
-    with tls_proxy(certificates.member("localhost"), target) as port:
-        yield f"localhost:{port}"
+def hosts(server: tuple[int, str]) -> str:
+    return server[1]
 
 
 @pytest.fixture(scope="module")
@@ -261,7 +260,8 @@ def test_commands_and_the_shell_speak_tls(hosts: str, alice: Path, run: Run, hom
     assert (out, err) == ("hello\n", "")
 
 
-def test_what_tls_refuses_is_3_and_said_at_once(hosts: str, alice: Path, target: int, run: Run, home: Path) -> None:
+def test_what_tls_refuses_is_3_and_said_at_once(server: tuple[int, str], alice: Path, run: Run, home: Path) -> None:
+    target, hosts = server
     ca, own = alice / "truststore.pem", alice / "keystore.pem"
     port = hosts.partition(":")[2]
     # Long enough that only what is said at once is said within the test.
