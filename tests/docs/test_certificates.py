@@ -14,7 +14,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "security.md").read_text(encoding="
 SECTION = PAGE.split("\n## Certificates\n", 1)[1].split("\n## ", 1)[0]
 
 
-def test_the_commands_make_add_and_renew_certificates(
+def test_the_commands_make_add_renew_and_revoke_certificates(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -23,11 +23,12 @@ def test_the_commands_make_add_and_renew_certificates(
     for command in re.findall(r"^\$ zab (certs .*)$", SECTION, re.M):
         assert run(*command.split()) == 0, run.err
         said.append(run.out)
-    first, added, renewed = said
+    first, added, renewed, revoked = said
     (lines,) = re.findall(r"^```\n(secureClientPort.*?)^```$", SECTION, re.S | re.M)
     assert lines in first
     assert [line.partition(":")[0] for line in added.splitlines()] == ["member zab4", "client alice"]
     assert renewed.count("\n") == 6
+    assert revoked.startswith("client alice: 2 more of its certificates are not good any more\nnew: certs/members/zab1")
     assert sorted(os.listdir("certs")) == ["ca", "clients", "members"]
     assert sorted(os.listdir("certs/members")) == ["zab1", "zab2", "zab3", "zab4"]
     assert sorted(os.listdir("certs/clients")) == ["alice", "client"]

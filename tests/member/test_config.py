@@ -350,14 +350,14 @@ def test_versions_of_tls_between_members(lines: str, versions: set[str]) -> None
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        ("zookeeper.ssl.crl=true", "nobody is asked whether a certificate was revoked"),
+        ("zookeeper.ssl.quorum.ocsp=true", "nobody is asked whether a certificate was revoked"),
         ("ssl.ocsp=true", "nobody is asked whether a certificate was revoked"),
         ("ssl.clientHostnameVerification=true", "the name in a client's certificate is not compared"),
         ("ssl.authProvider=custom", "a certificate gives an identity of the scheme x509"),
         ("fips-mode=true", "whether OpenSSL keeps to FIPS is"),
         ("ssl.context.supplier.class=a.B", "of TLS for clients this part is not built"),
         ("ssl.x509.clientCertIdType=SAN", "of TLS for clients this part is not built"),
-        ("ssl.quorum.crl=true", "of TLS between members this part is not built"),
+        ("ssl.quorum.other=true", "of TLS between members this part is not built"),
         ("ssl.quorum.context.supplier.class=A", "no class of Java can be loaded here"),
         ("quorum.auth.enableSasl=true", "members prove who they are with quorum.secretFile"),
         ("X509AuthenticationProvider.clientCertId=SAN", "of this part of authentication nothing would be"),

@@ -13,8 +13,11 @@ import ssl
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
+
 from zab.cli.servers.authority import Authority
-from zab.cli.servers.certificate_files import QUORUM_TRUST_STORE, TRUST_STORE, write_holder
+from zab.cli.servers.certificate_files import QUORUM_TRUST_STORE, TRUST_STORE, Trusted, write_holder
 
 DAYS = 10
 
@@ -32,15 +35,35 @@ class Certificates:
         """The directory of a member; `begins_in`: after how many days it begins to be good, for ten days."""
         directory = self.directory / (name or hosts[0])
         issued = self._members.member(list(hosts), datetime.now(UTC) + timedelta(days=begins_in), DAYS)
-        trusted = {TRUST_STORE: self._clients, QUORUM_TRUST_STORE: self._members}
+        trusted = {
+            TRUST_STORE: Trusted(self._clients.certificate),
+            QUORUM_TRUST_STORE: Trusted(self._members.certificate),
+        }
         write_holder(directory, issued, trusted)
         return directory
 
     def client(self, name: str, *, begins_in: int = 0) -> Path:
         directory = self.directory / name
         issued = self._clients.client(name, datetime.now(UTC) + timedelta(days=begins_in), DAYS)
-        write_holder(directory, issued, {TRUST_STORE: self._members})
+        write_holder(directory, issued, {TRUST_STORE: Trusted(self._members.certificate)})
         return directory
+
+    def revoke(self, store: Path, *holders: Path, others: int = 0) -> None:
+        """The trust store in PEM has the list of who is revoked from now on, of the authority that is in it; and of so
+        many others, whom nobody knows."""
+        text = store.read_bytes()
+        [authority] = [each for each in (self._members, self._clients) if each.certificate in _certificates(text)]
+        now = datetime.now(UTC)
+        revoked = {_certificates((holder / "keystore.pem").read_bytes())[0].serial_number: now for holder in holders}
+        revoked |= dict.fromkeys(range(1 << 150, (1 << 150) + others), now)
+        more = authority.revoked(revoked, len(text), now).public_bytes(Encoding.PEM)
+        aside = store.with_name("aside")
+        aside.write_bytes(text + more)
+        aside.replace(store)
+
+
+def _certificates(pem: bytes) -> list[x509.Certificate]:
+    return x509.load_pem_x509_certificates(pem)
 
 
 def client_store_lines(directory: Path, kind: str = "pem") -> dict[str, str]:

@@ -209,6 +209,33 @@ def test_trust_store_is_looked_at_too(certificates: Certificates) -> None:
     assert tls.watched.read_again()
 
 
+def meet(accepting: ssl.SSLContext, dialling: ssl.SSLContext) -> None:
+    """Both ends of a handshake, in memory. Raises what either of them raises."""
+    accepted, dialled = TlsSide(accepting), TlsSide(dialling, has_dialled=True)
+    _, said = dialled.feed(b"", 0)
+    while not (accepted.is_ready and dialled.is_ready):
+        _, answer = accepted.feed(said, 0)
+        _, said = dialled.feed(answer, 0)
+
+
+@pytest.mark.parametrize("side", ["accepting", "dialling"])
+def test_member_that_is_revoked_is_refused_by_both_ends(certificates: Certificates, side: str) -> None:
+    own, other = (certificates.directory / host for host in HOSTS[:2])
+    certificates.revoke(own / "quorum.truststore.pem", other)
+    looking = quorum_tls(own, "ssl.quorum.crl=true").watched.content
+    others = quorum_tls(other, sid=2).watched.content
+    met = (looking.accepting, others.dialling) if side == "accepting" else (others.accepting, looking.dialling)
+    with pytest.raises(TlsError, match="its certificate is refused: certificate revoked"):
+        meet(*met)
+
+
+def test_member_that_is_revoked_itself_does_not_start(certificates: Certificates) -> None:
+    own = certificates.directory / HOSTS[0]
+    certificates.revoke(own / "quorum.truststore.pem", own)
+    with pytest.raises(StoreError, match=r"the other members would refuse it, .*: certificate revoked"):
+        quorum_tls(own, "ssl.quorum.crl=true")
+
+
 @pytest.mark.parametrize(("lines", "is_local_only"), [([], False), (["portUnification=true"], True)])
 def test_it_dials_its_own_machine_only_while_anything_is_taken_without_proof(
     certificates: Certificates, lines: list[str], is_local_only: bool

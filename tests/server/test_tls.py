@@ -16,7 +16,7 @@ import trio
 from kazoo.client import KazooClient
 from kazoo.handlers.threading import KazooTimeoutError
 
-from tests.rigs.certificates import Certificates
+from tests.rigs.certificates import Certificates, client_store_lines
 from tests.rigs.ports import free_ports
 from tests.rigs.zab_server import zab_servers
 from tests.rigs.zookeeper_server import ZooKeeperMember
@@ -176,9 +176,6 @@ def test_certificates_change_while_the_server_runs(certificates: Certificates, t
         "ssl.trustStore.location": f"{here}/truststore.pem",
     }
 
-    def tls(holder: Path) -> Tls:
-        return Tls(trust_store=str(holder / "truststore.pem"), key_store=str(holder / "keystore.pem"))
-
     async def main(server: ZooKeeperMember) -> None:
         hosts = f"localhost:{secure}"
         async with connect(hosts, tls=tls(alice)) as zk:
@@ -198,6 +195,35 @@ def test_certificates_change_while_the_server_runs(certificates: Certificates, t
 
     with zab_servers(1, configuration=more) as servers:
         trio.run(main, servers.members[0])
+
+
+def test_who_is_revoked_while_the_server_runs_is_kept_out(certificates: Certificates, tmp_path: Path) -> None:
+    """As `zab certs --revoke-client` replaces the trust store. Who is in stays in."""
+    here = tmp_path / "member"
+    certificates.member("localhost", name="revoking").rename(here)
+    alice, mallory = certificates.client("alice2"), certificates.client("mallory")
+    certificates.revoke(here / "truststore.pem")
+    [secure] = free_ports(1)
+    more = {**client_store_lines(here), "secureClientPort": secure, "client.certReload": "true", "ssl.crl": "true"}
+
+    async def main(server: ZooKeeperMember) -> None:
+        hosts = f"localhost:{secure}"
+        async with connect(hosts, tls=tls(mallory)) as inside:
+            certificates.revoke(here / "truststore.pem", mallory)
+            await wait_until(lambda: server.log_text().count("there are other certificates") > 0)
+            with pytest.raises(TlsError, match="revoked"):
+                async with connect(hosts, tls=tls(mallory)):
+                    pass
+            await inside.create("/still", b"")
+            async with connect(hosts, tls=tls(alice)) as zk:
+                assert await zk.exists("/still") is not None
+
+    with zab_servers(1, configuration=more) as servers:
+        trio.run(main, servers.members[0])
+
+
+def tls(holder: Path) -> Tls:
+    return Tls(trust_store=str(holder / "truststore.pem"), key_store=str(holder / "keystore.pem"))
 
 
 def can_enter(port: int, holder: Path) -> bool:

@@ -24,7 +24,7 @@ from zab.host.tls import TlsError, TlsSide
 from zab.member.cipher_suites import TLS_1_2, TLS_1_3
 from zab.member.config import parse
 from zab.server.tls_stores import client_port_context, client_port_stores
-from zab.tls.stores import StoreError
+from zab.tls.stores import STORE_BYTES_MAX, StoreError
 
 SLICE_NS = 20_000_000
 """Of the loop's thread, at most."""
@@ -240,3 +240,61 @@ def test_stores_are_read_again_when_one_of_their_files_changes(member, tmp_path,
     assert not stores.read_again()
     (here / changed).unlink()
     assert not stores.read_again()
+
+
+def test_who_is_revoked_is_refused_and_told(certificates, member, holder, tmp_path):
+    store = tmp_path / "truststore.pem"
+    shutil.copy(member / "truststore.pem", store)
+    mallory = certificates.client("mallory")
+    certificates.revoke(store, mallory)
+    made = context(member / "keystore.pem", store, "ssl.crl=true")
+    meet(made, Client(holder, holder=holder))
+    client = Client(holder, holder=mallory)
+    with pytest.raises(TlsError, match="its certificate is refused: certificate revoked") as caught:
+        meet(made, client)
+    with pytest.raises(ssl.SSLError, match="CERTIFICATE_REVOKED"):
+        client.open(caught.value.farewell)
+    # The newest list counts, wherever it stands.
+    certificates.revoke(store, mallory, holder)
+    made = context(member / "keystore.pem", store, "ssl.crl=true")
+    with pytest.raises(TlsError, match="certificate revoked"):
+        meet(made, Client(holder, holder=holder))
+    # Nobody looks.
+    meet(context(member / "keystore.pem", store), Client(holder, holder=mallory))
+
+
+def test_authority_without_a_list_refuses_the_start(certificates, member, tmp_path):
+    keys, store = member / "keystore.pem", tmp_path / "truststore.pem"
+    shutil.copy(member / "truststore.pem", store)
+    with pytest.raises(StoreError, match=rf"^ssl\.trustStore\.location: {store}: there is no list of revoked"):
+        context(keys, store, "ssl.crl=true")
+    certificates.revoke(store)
+    context(keys, store, "ssl.crl=true")
+    store.write_bytes(
+        store.read_bytes() + Certificates(tmp_path / "others").member("other").joinpath("truststore.pem").read_bytes()
+    )
+    with pytest.raises(StoreError, match="there is no list of revoked certificates in it that CN=zab clients"):
+        context(keys, store, "ssl.crl=true")
+    store.write_bytes(store.read_bytes() + b"-----BEGIN X509 CRL-----\nAAAA\n-----END X509 CRL-----\n")
+    with pytest.raises(StoreError, match="what stands in it as a list of revoked certificates is none"):
+        context(keys, store, "ssl.crl=true")
+    with pytest.raises(StoreError, match="lists of revoked certificates are taken out of PEM only"):
+        context(member / "keystore.p12", member / "truststore.p12", "ssl.crl=true", *passwords(member))
+
+
+def test_large_list_keeps_a_step_short(certificates, member, holder, tmp_path):
+    """Of the greatest size that a store may have: each handshake goes through its signature."""
+    store = tmp_path / "truststore.pem"
+    shutil.copy(member / "truststore.pem", store)
+    certificates.revoke(store, others=80_000)
+    assert store.stat().st_size > STORE_BYTES_MAX * 0.8
+    made = context(member / "keystore.pem", store, "ssl.crl=true")
+    longest = 0
+    side, client = TlsSide(made), Client(holder, holder=holder)
+    said = client.step(b"")
+    while not side.is_ready:
+        before = time.thread_time_ns()
+        _, answer = side.feed(said, FAR)
+        longest = max(longest, time.thread_time_ns() - before)
+        said = client.step(answer)
+    assert longest < SLICE_NS

@@ -15,16 +15,16 @@ import re
 # (patterns, what the warning says after "the key is ignored: ")
 REFUSED: tuple[tuple[tuple[str, ...], str], ...] = (
     (
+        ("ssl.ocsp", "ssl.quorum.ocsp"),
+        "nobody is asked whether a certificate was revoked; ssl.crl and ssl.quorum.crl look it up in lists",
+    ),
+    (
         ("ssl.quorum.context.supplier.class",),
         "no class of Java can be loaded here; ssl.quorum.keyStore and ssl.quorum.trustStore say what members show",
     ),
     (
         ("ssl.quorum.*",),
         "of TLS between members this part is not built",
-    ),
-    (
-        ("ssl.crl", "ssl.ocsp"),
-        "nobody is asked whether a certificate was revoked; take its authority out of the trust store",
     ),
     (
         ("ssl.clientHostnameVerification", "ssl.allowReverseDnsLookup"),

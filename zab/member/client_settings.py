@@ -131,6 +131,13 @@ class ClientSettings(ThrottleSettings):
         "true/false",
         "true: stores and their passwords are read again when one of the files changes; who is in stays in.",
     )
+    ssl_crl: bool = setting(
+        "ssl.crl",
+        False,
+        BOOLEAN,
+        "true/false",
+        "true: the trust store has lists of revoked certificates, and none of those is let in.",
+    )
     outstanding_handshake_limit_count: int = setting(
         "netty.server.outstandingHandshake.limit",
         250,

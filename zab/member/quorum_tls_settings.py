@@ -113,6 +113,7 @@ class QuorumTlsSettings(ClientSettings):
     ssl_quorum_cipher_suites: tuple[str, ...] = setting(
         "ssl.quorum.ciphersuites", (), cipher_suites, "suites", "As ssl.ciphersuites.", shown="OpenSSL's"
     )
+    ssl_quorum_crl: bool = setting("ssl.quorum.crl", False, BOOLEAN, "true/false", "As ssl.crl, for members.")
     ssl_quorum_client_auth: str = setting(
         "ssl.quorum.clientAuth",
         "need",

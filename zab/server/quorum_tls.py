@@ -111,7 +111,7 @@ class QuorumTls:
             config.ssl_quorum_trust_store_type,
             config.ssl_quorum_trust_store_password,
             config.ssl_quorum_trust_store_password_path,
-        ).load_trusted(context)
+        ).load_trusted(context, with_lists=config.ssl_quorum_crl)
         return context
 
 

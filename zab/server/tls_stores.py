@@ -57,7 +57,7 @@ def client_port_context(config: Config) -> ssl.SSLContext:
             config.ssl_trust_store_type,
             config.ssl_trust_store_password,
             config.ssl_trust_store_password_path,
-        ).load_trusted(context)
+        ).load_trusted(context, with_lists=config.ssl_crl)
     return context
 
 

@@ -2,7 +2,7 @@
 
     Store(keys, path, kind, password)
         load_key(context)       the key, its certificate, and those between it and its authority
-        load_trusted(context)   the authorities who are believed
+        load_trusted(context)   the authorities who are believed, and, if asked for, their lists of revoked ones
     read_password(path, key)    the file that has a store's password: its first line
 
 A store is PEM (`.pem`; the key, encrypted or not, and its certificates in one file) or PKCS#12 (`.p12`, `.pfx`). Java's
@@ -20,6 +20,7 @@ from __future__ import annotations
 import secrets
 import ssl
 import tempfile
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
@@ -31,6 +32,8 @@ from cryptography.hazmat.primitives.serialization import (
     PrivateFormat,
     pkcs12,
 )
+
+from zab.tls.revocation import ListMissingError, current_lists, lists_in
 
 __all__ = ["PASSWORD_BYTES_MAX", "STORE_BYTES_MAX", "Store", "StoreError", "StoreKeys", "kind_of", "read_password"]
 
@@ -164,8 +167,10 @@ class Store:
 
     # ------------------------------------------------------------------------------------------------------- trusted
 
-    def load_trusted(self, context: ssl.SSLContext) -> None:
-        """The authorities who are believed. Raises StoreError."""
+    def load_trusted(self, context: ssl.SSLContext, *, with_lists: bool = False) -> None:
+        """The authorities who are believed. Raises StoreError.
+
+        with_lists: of each there is the list of certificates that it has revoked, and none of these is believed."""
         data = self._read()
         found: list[x509.Certificate] = []
         if self._kind == "pem":
@@ -180,4 +185,23 @@ class Store:
             found = [each.certificate for each in store.additional_certs]
         if not found:
             raise self._error("there is no certificate in it")
+        if with_lists:
+            self._load_lists(context, data, found)
         context.load_verify_locations(cadata=b"".join(each.public_bytes(Encoding.DER) for each in found))
+
+    def _load_lists(self, context: ssl.SSLContext, data: bytes, believed: list[x509.Certificate]) -> None:
+        """Raises StoreError."""
+        if self._kind != "pem":
+            raise self._error("lists of revoked certificates are taken out of PEM only")
+        try:
+            lists = current_lists(believed, lists_in(data), datetime.now(UTC))
+        except ListMissingError as error:
+            raise self._error(str(error)) from None
+        except ValueError:
+            raise self._error("what stands in it as a list of revoked certificates is none") from None
+        # OpenSSL takes lists from a file only.
+        with tempfile.NamedTemporaryFile(prefix="zab-") as file:
+            file.write(b"".join(each.public_bytes(Encoding.PEM) for each in lists))
+            file.flush()
+            context.load_verify_locations(cafile=file.name)
+        context.verify_flags |= ssl.VERIFY_CRL_CHECK_CHAIN

@@ -22,6 +22,7 @@ from zab.cli.servers.authority import Authority, AuthorityError
 __all__ = ["run"]
 
 NOW = datetime(2026, 11, 23, tzinfo=UTC)
+REVOKED = r"revoked|REVOKED"
 
 
 def leaf(directory: Path) -> x509.Certificate:
@@ -223,6 +224,86 @@ def test_authorities_are_changed_without_anybody_staying_out(run: Run, tmp_path:
         shake(server, context(ssl.PROTOCOL_TLS_CLIENT, other_keys / "zab2", other_trusted), "zab1")
     with pytest.raises(ssl.SSLCertVerificationError):
         shake(server, context(ssl.PROTOCOL_TLS_CLIENT, new / "zab2", stages[3][1]), "zab1")
+
+
+def looking(own: Path, store: str) -> ssl.SSLContext:
+    """A server that looks at the list in its trust store."""
+    made = context(ssl.PROTOCOL_TLS_SERVER, own, own / f"{store}.pem")
+    made.verify_flags |= ssl.VERIFY_CRL_CHECK_CHAIN
+    return made
+
+
+def test_all_that_a_client_ever_got_is_revoked(run: Run, tmp_path: Path) -> None:
+    directory = tmp_path / "c"
+    assert run("certs", directory, "--host", "zab1", "--host", "zab2", "--client", "alice", "--client", "bob") == 0
+    one, two = (directory / "members" / name for name in ("zab1", "zab2"))
+    alice, bob = (directory / "clients" / name for name in ("alice", "bob"))
+    stolen = shutil.copytree(alice, tmp_path / "stolen")
+
+    def enters(holder: Path) -> None:
+        for member in (one, two):
+            client = context(ssl.PROTOCOL_TLS_CLIENT, holder, holder / "truststore.pem")
+            shake(looking(member, "truststore"), client, member.name)
+
+    enters(stolen)
+    assert run("certs", directory, "--renew") == 0
+    before = (one / "quorum.truststore.pem").read_bytes()
+    assert run("certs", directory, "--revoke-client", "alice") == 0
+    said = run.out.splitlines()
+    assert said[0] == "client alice: 2 more of its certificates are not good any more"
+    assert said[1:3] == [f"new: {member / 'truststore.pem'}" for member in (one, two)]
+    for holder in (stolen, alice):
+        with pytest.raises(ssl.SSLError, match=REVOKED):
+            enters(holder)
+    enters(bob)
+    assert (one / "quorum.truststore.pem").read_bytes() == before
+    # Whoever goes on gets another, and the list is as long as before.
+    shutil.rmtree(alice)
+    assert run("certs", directory, "--add-client", "alice", "--add-member", "zab3") == 0
+    enters(alice)
+    assert run("certs", directory, "--revoke-client", "bob") == 0
+    enters(alice)
+    for holder in (stolen, bob):
+        with pytest.raises(ssl.SSLError, match=REVOKED):
+            enters(holder)
+    assert (one / "truststore.pem").read_bytes() == (directory / "members" / "zab3" / "truststore.pem").read_bytes()
+    assert (one / "truststore.pem").read_bytes().count(b"BEGIN X509 CRL") == 1
+
+
+def test_a_member_is_revoked_and_the_lists_of_others_stay(run: Run, tmp_path: Path) -> None:
+    """Trust stores may hold more authorities, with their lists."""
+    for name in ("c", "other"):
+        assert run("certs", tmp_path / name, "--host", "zab1", "--host", "zab2") == 0
+    one, two = (tmp_path / "c" / "members" / name for name in ("zab1", "zab2"))
+    more = (tmp_path / "other" / "members" / "zab1" / "quorum.truststore.pem").read_bytes()
+    store = one / "quorum.truststore.pem"
+    store.write_bytes(store.read_bytes() + more)
+    assert run("certs", tmp_path / "c", "--revoke-member", "zab2") == 0
+    assert more in store.read_bytes()
+    assert store.read_bytes().count(b"BEGIN X509 CRL") == 2
+    link = looking(one, "quorum.truststore")
+    with pytest.raises(ssl.SSLError, match=REVOKED):
+        shake(link, context(ssl.PROTOCOL_TLS_CLIENT, two, two / "quorum.truststore.pem"), "zab1")
+    new = tmp_path / "other" / "members" / "zab2"
+    shake(link, context(ssl.PROTOCOL_TLS_CLIENT, new, one / "quorum.truststore.pem"), "zab1")
+
+
+def test_what_was_never_made_is_not_revoked(run: Run, tmp_path: Path) -> None:
+    directory = tmp_path / "c"
+    assert run("certs", directory, "--host", "zab1") == 0
+    before = {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+    assert run("certs", directory, "--revoke-client", "client", "--revoke-client", "zab1") == 1
+    assert run.err == "zab: client zab1: nothing was ever made for it\n"
+    assert run("certs", directory, "--renew", "--revoke-client", "client") == 2
+    (directory / "ca" / "clients.issued").write_text("no number\n")
+    assert run("certs", directory, "--revoke-client", "client") == 1
+    assert "clients.issued:1: it is no serial number, day and name" in run.err
+    (directory / "ca" / "clients.crl").write_text("no list")
+    assert run("certs", directory, "--revoke-client", "client") == 1
+    assert "clients.crl: it is no list of revoked certificates" in run.err
+    (directory / "ca" / "clients.issued").write_bytes(before[directory / "ca" / "clients.issued"])
+    (directory / "ca" / "clients.crl").write_bytes(before[directory / "ca" / "clients.crl"])
+    assert {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()} == before
 
 
 def test_another_authority_renews_nothing(run: Run, tmp_path: Path) -> None:

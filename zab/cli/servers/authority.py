@@ -4,6 +4,7 @@
     authority.member(hosts)     a new key and a certificate, for both ends of a link: serverAuth, clientAuth
     authority.client(name)      the same for a client: clientAuth; ACLs of the scheme x509 know it as CN=NAME
     authority.again(before)     a new key, and a certificate that says the same as the one before
+    authority.revoked(serials)  the list of certificates that it takes back
 
 Keys are ECDSA on P-256, signatures SHA-256. No certificate is good for longer than that of its authority.
 
@@ -18,6 +19,7 @@ from __future__ import annotations
 import ipaddress
 import re
 import secrets
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -102,6 +104,28 @@ class Authority:
         usages = list(before.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value)
         return self._issue(before.subject, names, usages, now, days)
 
+    def revoked(self, serials: Mapping[int, datetime], number: int, now: datetime) -> x509.CertificateRevocationList:
+        """The list of those with these serial numbers, which are good no more from then on. It counts as long as the
+        authority does, or until there is one with a greater number."""
+        builder = (
+            x509.CertificateRevocationListBuilder()
+            .issuer_name(self.certificate.subject)
+            .last_update(now - EARLIER)
+            .next_update(self.certificate.not_valid_after_utc)
+            .add_extension(x509.CRLNumber(number), critical=False)
+            .add_extension(self._key_identifier, critical=False)
+        )
+        for serial, since in serials.items():
+            each = x509.RevokedCertificateBuilder().serial_number(serial).revocation_date(since).build()
+            builder = builder.add_revoked_certificate(each)
+        return builder.sign(self.key, hashes.SHA256())
+
+    @property
+    def _key_identifier(self) -> x509.AuthorityKeyIdentifier:
+        """Of what it signs."""
+        own = self.certificate.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
+        return x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(own)
+
     def _issue(
         self,
         subject: x509.Name,
@@ -120,9 +144,7 @@ class Authority:
         builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         builder = builder.add_extension(_key_usage(signs_certificates=False), critical=True)
         builder = builder.add_extension(x509.ExtendedKeyUsage(usages), critical=False)
-        own = self.certificate.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
-        signer = x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(own)
-        builder = builder.add_extension(signer, critical=False)
+        builder = builder.add_extension(self._key_identifier, critical=False)
         if names is not None:
             builder = builder.add_extension(names, critical=False)
         return Issued(key, builder.sign(self.key, hashes.SHA256()), self.certificate)

@@ -2,6 +2,7 @@
 
     DIR/ca/members.pem, members.key         the authority of members; or elsewhere (--ca)
     DIR/ca/clients.pem, clients.key         the authority of clients
+    DIR/ca/members.issued, members.crl, …   what they have signed and revoked (`revocations.py`)
     DIR/members/HOST/…, DIR/clients/NAME/…  one directory each, to be copied to its machine as it is:
 
         keystore.pem, keystore.p12                      key, certificate, and the certificate of its authority
@@ -12,19 +13,15 @@
 PEM is for members, for `zab` and for kazoo, PKCS#12 for Java. The keys in PEM are not encrypted: who can read them can
 read `password`.
 
-Directories have mode 0700 and files 0600. A new directory is written aside and synced, and gets its name at the end, so
-that what has it is whole; a file that is renewed is replaced as one. Nothing else is overwritten.
+Only a key that is renewed and a list of revoked certificates are replaced; nothing else is overwritten (`files.py`).
 
 Not here: what a certificate says (`authority.py`).
 """
 
 from __future__ import annotations
 
-import contextlib
-import os
 import secrets
-import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Final
@@ -42,21 +39,27 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from zab.cli.servers.authority import Authority, AuthorityError, Issued
+from zab.cli.servers.files import new_directory, replace, write
+from zab.cli.servers.revocations import Given, Lists, new_files
 
 __all__ = [
+    "CLIENTS",
     "KEY_STORE",
+    "MEMBERS",
     "PASSWORD",
     "QUORUM_TRUST_STORE",
     "TRUST_STORE",
     "Authorities",
+    "Trusted",
     "holders",
-    "new_directory",
     "read_authorities",
     "renew_holder",
     "write_authorities",
     "write_holder",
 ]
 
+MEMBERS: Final = "members"
+CLIENTS: Final = "clients"
 KEY_STORE: Final = "keystore"
 TRUST_STORE: Final = "truststore"
 QUORUM_TRUST_STORE: Final = "quorum.truststore"
@@ -71,18 +74,40 @@ class Authorities:
     members: Authority
     clients: Authority
 
+    def of(self, kind: str) -> Authority:
+        """`kind`: MEMBERS or CLIENTS."""
+        return self.members if kind == MEMBERS else self.clients
 
-def write_authorities(directory: Path, authorities: Authorities) -> None:
-    """`directory` is not there yet. Raises OSError."""
+
+@frozen
+class Trusted:
+    """An authority who is believed, and what it has revoked, where somebody looks at that."""
+
+    certificate: x509.Certificate
+    revoked: x509.CertificateRevocationList | None = None
+
+    @property
+    def pem(self) -> bytes:
+        more = b"" if self.revoked is None else self.revoked.public_bytes(Encoding.PEM)
+        return self.certificate.public_bytes(Encoding.PEM) + more
+
+
+def write_authorities(
+    directory: Path, authorities: Authorities, given: Mapping[str, Sequence[Given]], lists: Lists
+) -> None:
+    """`directory` is not there yet. `given`: what each has signed, by its kind. Raises OSError."""
     with new_directory(directory) as aside:
-        for name, authority in (("members", authorities.members), ("clients", authorities.clients)):
-            _write(aside / f"{name}.pem", authority.certificate.public_bytes(Encoding.PEM))
-            _write(aside / f"{name}.key", _key_pem(authority.key))
+        for kind in (MEMBERS, CLIENTS):
+            authority = authorities.of(kind)
+            write(aside / f"{kind}.pem", authority.certificate.public_bytes(Encoding.PEM))
+            write(aside / f"{kind}.key", _key_pem(authority.key))
+            for name, content in new_files(kind, given[kind], lists[kind]).items():
+                write(aside / name, content)
 
 
 def read_authorities(directory: Path) -> Authorities:
     """Raises AuthorityError and OSError."""
-    return Authorities(_authority(directory, "members"), _authority(directory, "clients"))
+    return Authorities(_authority(directory, MEMBERS), _authority(directory, CLIENTS))
 
 
 def _authority(directory: Path, name: str) -> Authority:
@@ -100,26 +125,30 @@ def _authority(directory: Path, name: str) -> Authority:
     return Authority(key, certificate)
 
 
-def write_holder(directory: Path, issued: Issued, trusted: Mapping[str, Authority]) -> None:
+def write_holder(directory: Path, issued: Issued, trusted: Mapping[str, Trusted]) -> None:
     """All that a member or client needs, in a directory that is not there yet. Raises OSError.
 
     trusted: the stores of whom it believes, by the name of the file without its ending."""
     password = secrets.token_urlsafe(32).encode()
     files = _key_stores(issued, password)
-    for name, authority in trusted.items():
-        certificate = authority.certificate
+    for name, believed in trusted.items():
+        certificate = believed.certificate
         alias = certificate.subject.rfc4514_string().encode()
         entries = [pkcs12.PKCS12Certificate(certificate, alias)]
-        files[f"{name}.pem"] = certificate.public_bytes(Encoding.PEM)
+        files[f"{name}.pem"] = believed.pem
         files[f"{name}.p12"] = pkcs12.serialize_java_truststore(entries, BestAvailableEncryption(password))
     files[PASSWORD] = password + b"\n"
     with new_directory(directory) as aside:
         for file_name, content in files.items():
-            _write(aside / file_name, content)
+            write(aside / file_name, content)
 
 
-def renew_holder(directory: Path, authority: Authority, now: datetime, days: int) -> Issued:
-    """Replace key and certificate, and leave the rest. Raises AuthorityError and OSError."""
+def renew_holder(
+    directory: Path, authority: Authority, now: datetime, days: int, note: Callable[[Issued], None]
+) -> Issued:
+    """Replace key and certificate, and leave the rest. Raises AuthorityError and OSError.
+
+    note: called with what is made, before it is in the directory."""
     path = directory / f"{KEY_STORE}.pem"
     try:
         before = x509.load_pem_x509_certificate(_certificates(path.read_bytes()))
@@ -129,11 +158,9 @@ def renew_holder(directory: Path, authority: Authority, now: datetime, days: int
         raise AuthorityError(f"{path}: there is no certificate in it") from None
     except AuthorityError as error:
         raise AuthorityError(f"{path}: {error}") from None
+    note(issued)
     for name, content in _key_stores(issued, password).items():
-        aside = directory / f".{name}.{secrets.token_hex(8)}"
-        _write(aside, content)
-        os.replace(aside, directory / name)
-    _sync(directory)
+        replace(directory / name, content)
     return issued
 
 
@@ -142,23 +169,6 @@ def holders(directory: Path) -> list[Path]:
     if not directory.is_dir():
         return []
     return sorted(path for path in directory.iterdir() if path.is_dir() and not path.name.startswith("."))
-
-
-@contextlib.contextmanager
-def new_directory(directory: Path) -> Iterator[Path]:
-    """A directory aside, which becomes `directory` at the end. FileExistsError where there is something."""
-    if os.path.lexists(directory) and (not directory.is_dir() or any(directory.iterdir())):
-        raise FileExistsError(f"{directory} is there already, and is not overwritten")
-    directory.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    aside = directory.parent / f".{directory.name}.{secrets.token_hex(8)}"
-    aside.mkdir(mode=0o700)
-    try:
-        yield aside
-        _sync(aside)
-        os.rename(aside, directory)
-        _sync(directory.parent)
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
 
 
 def _key_stores(issued: Issued, password: bytes) -> dict[str, bytes]:
@@ -176,19 +186,3 @@ def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
 def _certificates(pem: bytes) -> bytes:
     """What comes after the key."""
     return pem[max(pem.find(_CERTIFICATE), 0) :]
-
-
-def _write(path: Path, content: bytes) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _sync(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -5,6 +5,7 @@
     zab certs DIR --add-member HOST     one more
     zab certs DIR --add-client NAME     one more
     zab certs DIR --renew               new keys and certificates for all that there are, from the same authorities
+    zab certs DIR --revoke-client NAME  none that NAME ever got is good any more; --revoke-member HOST for a member
 
 It prints what it made, and the lines to add to each zoo.cfg and for clients. What is where: `certificate_files.py`.
 
@@ -13,29 +14,33 @@ Exit codes: 0; 1 it cannot be done, and the reason; 2 wrong usage.
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Final
 
 import typer
+from attrs import frozen
 
 from zab.cli.exits import fail
 from zab.cli.servers.authority import Authority, AuthorityError, Issued, member_names
 from zab.cli.servers.certificate_files import (
+    CLIENTS,
     KEY_STORE,
+    MEMBERS,
     PASSWORD,
     QUORUM_TRUST_STORE,
     TRUST_STORE,
     Authorities,
+    Trusted,
     holders,
-    new_directory,
     read_authorities,
     renew_holder,
     write_authorities,
     write_holder,
 )
+from zab.cli.servers.files import new_directory
+from zab.cli.servers.revocations import Given, Lists, list_of, note, replace_list, revoke
 from zab.cli.terminal import say
 from zab.configuration.dynamic import CLIENT_HOST_DEFAULT, LineError, is_dynamic, parse_dynamic
 from zab.configuration.properties import PropertiesError, Property, parse_properties
@@ -47,6 +52,10 @@ CA_DAYS: Final = 3650
 CLIENT: Final = "client"
 PLACE: Final = Path("/etc/zab/tls")
 SECURE_CLIENT_PORT: Final = 2281
+
+KINDS: Final = (MEMBERS, CLIENTS)
+STORE_OF: Final = {MEMBERS: QUORUM_TRUST_STORE, CLIENTS: TRUST_STORE}
+"""Where a member has the authority of each, with its list of revoked certificates."""
 
 _WILDCARDS: Final = frozenset({CLIENT_HOST_DEFAULT, "::", "0:0:0:0:0:0:0:0"})
 
@@ -64,6 +73,14 @@ AddMemberOption = Annotated[
 AddClientOption = Annotated[
     list[str] | None, typer.Option("--add-client", metavar="NAME", help="One more client. Repeat it.")
 ]
+RevokeMemberOption = Annotated[
+    list[str] | None,
+    typer.Option("--revoke-member", metavar="HOST", help="Its certificates are not good any more. Repeat it."),
+]
+RevokeClientOption = Annotated[
+    list[str] | None,
+    typer.Option("--revoke-client", metavar="NAME", help="Its certificates are not good any more. Repeat it."),
+]
 
 
 def certs_command(
@@ -76,6 +93,8 @@ def certs_command(
     add_member: AddMemberOption = None,
     add_client: AddClientOption = None,
     renew: Annotated[bool, typer.Option("--renew", help="New keys and certificates for all there are.")] = False,
+    revoke_member: RevokeMemberOption = None,
+    revoke_client: RevokeClientOption = None,
     ca: Annotated[
         Path | None, typer.Option("--ca", metavar="DIR", help="Where the authorities are; without it, DIR/ca.")
     ] = None,
@@ -86,19 +105,24 @@ def certs_command(
 ) -> None:
     """The first call makes DIR, with two authorities: one for members, one for clients. Their keys sign further
     certificates and are needed for nothing else: keep them apart, and name the place with --ca. Nobody but the owner
-    may read what is made. Only --renew replaces what is there.
+    may read what is made. Only --renew and --revoke-… replace what is there.
     """
     founding, adding = bool(zoo_cfg or host or client), bool(add_member or add_client)
-    if founding + adding + renew > 1:
+    revoked = {MEMBERS: revoke_member or [], CLIENTS: revoke_client or []}
+    revoking = any(revoked.values())
+    if founding + adding + renew + revoking > 1:
         raise typer.BadParameter(
-            "a new DIR, more members and clients, or --renew: only one of them at a time",
-            param_hint="--host, --add-member, --renew",
+            "a new DIR, more members and clients, --renew, or --revoke-…: only one of them at a time",
+            param_hint="--host, --add-member, --renew, --revoke-client",
         )
     now = datetime.now(UTC)
     work = _Certificates(directory, ca or directory / "ca", now, days)
     try:
         if renew:
             work.renew()
+        elif revoking:
+            work.revoke(revoked)
+            say("copy what is new to each member; with ssl.crl and ssl.quorum.crl it counts")
         elif adding:
             work.add([_names(text) for text in add_member or []], add_client or [])
         else:
@@ -133,49 +157,87 @@ class _Certificates:
             Authority.new("members", self._now, CA_DAYS), Authority.new("clients", self._now, CA_DAYS)
         )
         is_within = self._authority_directory.parent == self._directory
-        with contextlib.ExitStack() as stack:
-            aside = stack.enter_context(new_directory(self._directory))
-            made = list(self._write(aside, authorities, _merged(members), clients))
-            write_authorities(
-                aside / self._authority_directory.name if is_within else self._authority_directory, authorities
-            )
+        new = self._issue(authorities, _merged(members), clients)
+        with new_directory(self._directory) as aside:
+            lists = {kind: authorities.of(kind).revoked({}, 1, self._now) for kind in KINDS}
+            made = list(self._write(aside, authorities, lists, new))
+            keys = aside / self._authority_directory.name if is_within else self._authority_directory
+            write_authorities(keys, authorities, _given(new), lists)
         say(f"authorities: {self._authority_directory}; keep their keys apart, they sign further certificates only")
         for line in made:
             say(line)
 
     def add(self, members: list[list[str]], clients: list[str]) -> None:
         authorities = read_authorities(self._authority_directory)
-        for line in self._write(self._directory, authorities, _merged(members), clients):
+        new = self._issue(authorities, _merged(members), clients)
+        for path in [self._directory / each.kind / each.name for each in new]:
+            if path.exists():
+                raise FileExistsError(f"{path} is there already, and is not overwritten")
+        for kind, given in _given(new).items():
+            note(self._authority_directory, kind, given)
+        lists = {kind: list_of(self._authority_directory, kind) for kind in KINDS}
+        for line in self._write(self._directory, authorities, lists, new):
             say(line)
 
     def renew(self) -> None:
         authorities = read_authorities(self._authority_directory)
-        kinds = ("members", authorities.members), ("clients", authorities.clients)
-        found = [(path, authority) for kind, authority in kinds for path in holders(self._directory / kind)]
+        found = [(kind, path) for kind in KINDS for path in holders(self._directory / kind)]
         if not found:
             raise AuthorityError(f"{self._directory}: there is no member and no client in it")
-        for path, authority in found:
-            issued = renew_holder(path, authority, self._now, self._days)
+        for kind, path in found:
+            issued = renew_holder(
+                path,
+                authorities.of(kind),
+                self._now,
+                self._days,
+                lambda made, kind=kind, path=path: note(  # type: ignore[misc]
+                    self._authority_directory, kind, [Given(path.name, made.certificate)]
+                ),
+            )
             say(_made(path, issued))
 
-    def _write(
-        self, directory: Path, authorities: Authorities, members: list[list[str]], clients: list[str]
-    ) -> Iterator[str]:
-        """Nothing is written unless all of it can be made. Gives a line for each."""
-        issued: list[tuple[Path, Issued, dict[str, Authority]]] = []
-        of_members = {TRUST_STORE: authorities.clients, QUORUM_TRUST_STORE: authorities.members}
-        for names in members:
-            certificate = authorities.members.member(names, self._now, self._days)
-            issued.append((Path("members", names[0]), certificate, of_members))
-        for name in dict.fromkeys(clients):
-            certificate = authorities.clients.client(name, self._now, self._days)
-            issued.append((Path("clients", name), certificate, {TRUST_STORE: authorities.members}))
-        for path, _, _ in issued:
-            if (directory / path).exists():
-                raise FileExistsError(f"{directory / path} is there already, and is not overwritten")
-        for path, certificate, trusted in issued:
-            write_holder(directory / path, certificate, trusted)
-            yield _made(self._directory / path, certificate)
+    def revoke(self, names: Mapping[str, list[str]]) -> None:
+        """What these names, of each kind, have got so far."""
+        authorities = read_authorities(self._authority_directory)
+        for kind in [kind for kind in KINDS if names[kind]]:
+            current, counts = revoke(self._authority_directory, kind, authorities.of(kind), names[kind], self._now)
+            for name, count in counts.items():
+                say(f"{kind.removesuffix('s')} {name}: {count} more of its certificates are not good any more")
+            for holder in holders(self._directory / MEMBERS):
+                store = holder / f"{STORE_OF[kind]}.pem"
+                replace_list(store, current)
+                say(f"new: {store}")
+
+    def _issue(self, authorities: Authorities, members: list[list[str]], clients: list[str]) -> list[_New]:
+        new = [_New(MEMBERS, names[0], authorities.members.member(names, self._now, self._days)) for names in members]
+        new += [
+            _New(CLIENTS, name, authorities.clients.client(name, self._now, self._days))
+            for name in dict.fromkeys(clients)
+        ]
+        return new
+
+    def _write(self, directory: Path, authorities: Authorities, lists: Lists, new: list[_New]) -> Iterator[str]:
+        """A line for each."""
+        believed = {STORE_OF[kind]: Trusted(authorities.of(kind).certificate, lists[kind]) for kind in KINDS}
+        of_clients = {TRUST_STORE: Trusted(authorities.members.certificate)}
+        for each in new:
+            trusted = believed if each.kind == MEMBERS else of_clients
+            write_holder(directory / each.kind / each.name, each.issued, trusted)
+            yield _made(self._directory / each.kind / each.name, each.issued)
+
+
+@frozen
+class _New:
+    """What was made for a member or client, before it is written."""
+
+    kind: str
+    name: str
+    issued: Issued
+
+
+def _given(new: list[_New]) -> dict[str, list[Given]]:
+    """By kind."""
+    return {kind: [Given(each.name, each.issued.certificate) for each in new if each.kind == kind] for kind in KINDS}
 
 
 def _made(path: Path, issued: Issued) -> str:
@@ -242,9 +304,12 @@ secureClientPort={SECURE_CLIENT_PORT}
 ssl.keyStore.location={place / KEY_STORE}.pem
 ssl.trustStore.location={place / TRUST_STORE}.pem
 ssl.clientAuth=need
+ssl.crl=true
+client.certReload=true
 sslQuorum=true
 ssl.quorum.keyStore.location={place / KEY_STORE}.pem
 ssl.quorum.trustStore.location={place / QUORUM_TRUST_STORE}.pem
+ssl.quorum.crl=true
 sslQuorumReloadCertFiles=true
 
 a client of zab, in ~/.config/zab/client.toml:
