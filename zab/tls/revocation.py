@@ -6,7 +6,7 @@
 Whoever looks at lists has one of every authority that he believes: without it, OpenSSL refuses all of its certificates.
 So what lacks is said before, with a reason. A list counts if the authority signed it, from its begin to its end.
 
-Not here: the file (`stores`), and making lists (`zab.cli.servers.authority`).
+Limits: LISTS_BYTES_MAX. Not here: the file (`stores`), and making lists (`zab.cli.servers.authority`).
 """
 
 from __future__ import annotations
@@ -19,35 +19,46 @@ from typing import Final
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
 
-__all__ = ["LIST", "ListMissingError", "current_lists", "lists_in"]
+__all__ = ["LIST", "LISTS_BYTES_MAX", "RevocationError", "current_lists", "lists_in"]
 
 LIST: Final = re.compile(rb"-----BEGIN X509 CRL-----.*?-----END X509 CRL-----\r?\n?", re.DOTALL)
 """One in PEM."""
 
 
-class ListMissingError(ValueError):
-    """An authority could revoke what it likes, and nobody would look; the text says which."""
+LISTS_BYTES_MAX: Final = 1 << 20
+"""Of all lists in a file: some 20,000 certificates. Each handshake goes through the list's signature, and the first one
+sorts it: at that size it takes 5 ms."""
+
+
+class RevocationError(ValueError):
+    """Nobody could look at what an authority has revoked; the text says why."""
 
 
 def lists_in(pem: bytes) -> list[x509.CertificateRevocationList]:
-    """Raises ValueError."""
-    return [x509.load_pem_x509_crl(found) for found in LIST.findall(pem)]
+    """Raises RevocationError."""
+    found = LIST.findall(pem)
+    if sum(map(len, found)) > LISTS_BYTES_MAX:
+        raise RevocationError(f"its lists of revoked certificates have more than {LISTS_BYTES_MAX} bytes")
+    try:
+        return [x509.load_pem_x509_crl(each) for each in found]
+    except ValueError:
+        raise RevocationError("what stands in it as a list of revoked certificates is none") from None
 
 
 def current_lists(
     believed: Iterable[x509.Certificate], lists: Iterable[x509.CertificateRevocationList], now: datetime
 ) -> list[x509.CertificateRevocationList]:
-    """One for each. `now` has a time zone. Raises ListMissingError."""
+    """One for each. `now` has a time zone. Raises RevocationError."""
     lists = list(lists)
     current = []
     for authority in believed:
         name = authority.subject.rfc4514_string()
         own = [each for each in lists if _is_signed_by(each, authority)]
         if not own:
-            raise ListMissingError(f"there is no list of revoked certificates in it that {name} has signed")
+            raise RevocationError(f"there is no list of revoked certificates in it that {name} has signed")
         counting = [each for each in own if _counts(each, now)]
         if not counting:
-            raise ListMissingError(f"the list of revoked certificates of {name} does not count now: another one is due")
+            raise RevocationError(f"the list of revoked certificates of {name} does not count now: another one is due")
         current.append(max(counting, key=_age))
     return current
 

@@ -33,7 +33,7 @@ from cryptography.hazmat.primitives.serialization import (
     pkcs12,
 )
 
-from zab.tls.revocation import ListMissingError, current_lists, lists_in
+from zab.tls.revocation import RevocationError, current_lists, lists_in
 
 __all__ = ["PASSWORD_BYTES_MAX", "STORE_BYTES_MAX", "Store", "StoreError", "StoreKeys", "kind_of", "read_password"]
 
@@ -195,10 +195,8 @@ class Store:
             raise self._error("lists of revoked certificates are taken out of PEM only")
         try:
             lists = current_lists(believed, lists_in(data), datetime.now(UTC))
-        except ListMissingError as error:
+        except RevocationError as error:
             raise self._error(str(error)) from None
-        except ValueError:
-            raise self._error("what stands in it as a list of revoked certificates is none") from None
         # OpenSSL takes lists from a file only.
         with tempfile.NamedTemporaryFile(prefix="zab-") as file:
             file.write(b"".join(each.public_bytes(Encoding.PEM) for each in lists))
