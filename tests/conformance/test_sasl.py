@@ -29,6 +29,7 @@ from tests.conformance.wire import (
     get_acl,
     text,
 )
+from tests.rigs.waiting import until
 from tests.rigs.zab_server import zab_servers
 from tests.rigs.zookeeper_server import ZooKeeperEnsemble, four_letter_word, zookeeper, zookeeper_main
 from zab.wire.digest_md5 import respond
@@ -144,7 +145,7 @@ def test_users_are_read_again_while_the_server_runs(tmp_path: Path) -> None:
             assert login_error(wire, "bob", "before") == 0
             users_of(tmp_path, bob="after", eve="eve's")
             # It may have been read with one of them.
-            wait_for(lambda: "there are other users count=2" in server.log_text())
+            until(lambda: "there are other users count=2" in server.log_text())
             assert wire.ask(*WHO_AM_I).error == 0
         states: list[str] = []
         with kazoo(ensemble.hosts, "bob", "before") as liar:
@@ -152,12 +153,12 @@ def test_users_are_read_again_while_the_server_runs(tmp_path: Path) -> None:
             with contextlib.suppress(AuthFailedError, KazooTimeoutError):
                 liar.start(PATIENCE_SECONDS)
             # It is connected before it logs in.
-            wait_for(lambda: KazooState.LOST in states)
+            until(lambda: KazooState.LOST in states)
         for user, password, error in (("bob", "before", -115), ("bob", "after", 0), ("eve", "eve's", 0)):
             with Wire(server.client_port) as wire:
                 assert login_error(wire, user, password) == error
         users.write_text("bob:elsewhere:00\n")
-        wait_for(lambda: "the users cannot be read again -> those before stay" in server.log_text())
+        until(lambda: "the users cannot be read again -> those before stay" in server.log_text())
         with Wire(server.client_port) as wire:
             assert login_error(wire, "bob", "after") == 0
 
@@ -194,15 +195,6 @@ def test_start_ends_where_nobody_could_log_in(tmp_path: Path, content: str, mode
     assert f"java.security.auth.login.config: {jaas}: {reason}" in said
     assert BOBS not in said
     assert "admin's" not in said
-
-
-def wait_for(happened: Callable[[], bool]) -> None:
-    with subprocess.Popen(["/bin/sleep", str(int(PATIENCE_SECONDS))]) as clock:
-        while not happened():
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                clock.wait(0.05)
-            assert clock.poll() is None, "it did not happen"
-        clock.kill()
 
 
 # ---------------------------------------------------------------------------------------------------------------- Java

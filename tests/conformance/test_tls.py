@@ -8,7 +8,7 @@ import gc
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError
 from kazoo.security import make_acl
 
+from tests.rigs.waiting import until
 from tests.rigs.zab_server import zab_over_tls, zab_servers
 from tests.rigs.zookeeper_server import ZooKeeperEnsemble, run_tool
 
@@ -116,15 +117,6 @@ def kazoo(hosts: str, trusts: Path, shows: Path | None = None, *, logs_in: bool 
         gc.collect()
 
 
-def wait_for(happened: Callable[[], bool]) -> None:
-    with subprocess.Popen(["/bin/sleep", str(int(PATIENCE_SECONDS))]) as clock:
-        while not happened():
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                clock.wait(0.05)
-            assert clock.poll() is None, "it did not happen"
-        clock.kill()
-
-
 # --------------------------------------------------------------------------------------------------------------- kazoo
 
 
@@ -146,14 +138,14 @@ def test_what_clients_have_to_show(ours: Made, others: Made, client_auth: str, l
                     assert member.log_text().count(FAILED) == before
                 else:
                     client.start_async()
-                    wait_for(lambda before=before: member.log_text().count(FAILED) > before)  # type: ignore[misc]
+                    until(lambda before=before: member.log_text().count(FAILED) > before)  # type: ignore[misc]
                     assert not client.connected
 
 
 def test_server_of_another_authority_is_not_believed(ours: Made, others: Made) -> None:
     with zab_over_tls(ours.lines) as (member, hosts), kazoo(hosts, others.client(), ours.client()) as client:
         client.start_async()
-        wait_for(lambda: FAILED in member.log_text())
+        until(lambda: FAILED in member.log_text())
         assert not client.connected
 
 

@@ -11,30 +11,18 @@ from pathlib import Path
 
 import pytest
 
+from tests.host.holders import certificates, holder, member
 from tests.host.service import WHEN_SENT, Closed, Connected, Received, Server, give, receive_exactly, running
-from tests.rigs.certificates import Certificates, server_context
+from tests.rigs.certificates import server_context
 from zab.host import handshakes as module
 from zab.host.handshakes import HANDSHAKE_MS, Door
 from zab.host.sockets import TlsSocket
 from zab.host.tls import NO_TLS
 from zab.host.tls_socket import SEAL_BYTES_MAX
 
+__all__ = ["certificates", "holder", "member"]
+
 MIB = 1 << 20
-
-
-@pytest.fixture(scope="module")
-def certificates(tmp_path_factory) -> Certificates:
-    return Certificates(tmp_path_factory.mktemp("certificates"))
-
-
-@pytest.fixture(scope="module")
-def member(certificates) -> Path:
-    return certificates.member("localhost")
-
-
-@pytest.fixture(scope="module")
-def holder(certificates) -> Path:
-    return certificates.client("alice")
 
 
 @pytest.fixture

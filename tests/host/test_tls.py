@@ -9,27 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.rigs.certificates import Certificates, server_context
+from tests.host.holders import certificates, holder, member
+from tests.rigs.certificates import server_context
 from zab.host.tls import TlsError, TlsSide
 from zab.tls import subjects
 
+__all__ = ["certificates", "holder", "member"]
+
 MIB = 1 << 20
 FAR = 1 << 30
-
-
-@pytest.fixture(scope="module")
-def certificates(tmp_path_factory) -> Certificates:
-    return Certificates(tmp_path_factory.mktemp("certificates"))
-
-
-@pytest.fixture(scope="module")
-def member(certificates) -> Path:
-    return certificates.member("localhost")
-
-
-@pytest.fixture(scope="module")
-def holder(certificates) -> Path:
-    return certificates.client("alice")
 
 
 class Client:

@@ -16,6 +16,7 @@ from kazoo.exceptions import KazooException
 
 from tests.rigs.ports import free_ports
 from tests.rigs.processes import ServerProcess, is_open, servers, unstarted
+from tests.rigs.waiting import until
 from zab.host.descriptors import LIMIT_MIN
 
 pytestmark = pytest.mark.slow
@@ -300,8 +301,8 @@ def check_that_a_snapshot_is_fetched(ensemble):
         lost.kill()
         for taken_count in range(1, 6):
             create(client, range(60 * (taken_count - 1), 60 * taken_count))
-            wait_for(lambda count=taken_count: leader.log().count("snapshot is written") >= count)
-        wait_for(lambda: "removed old files" in leader.log())
+            until(lambda count=taken_count: leader.log().count("snapshot is written") >= count)
+        until(lambda: "removed old files" in leader.log())
         shutil.rmtree(lost.directory / "version-1")
         lost.start()
         ensemble.wait_until_serving()
@@ -318,10 +319,3 @@ def check_that_a_snapshot_is_fetched(ensemble):
 def create(client, numbers):
     for pending in [client.create_async(f"/n{number}", bytes(100)) for number in numbers]:
         pending.get(timeout=60)
-
-
-def wait_for(condition, patience_seconds=60):
-    deadline = time.monotonic() + patience_seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)

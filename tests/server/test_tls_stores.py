@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
+from tests.host.holders import certificates, holder, member
 from tests.host.test_tls import FAR, Client, shake
 from tests.rigs.certificates import Certificates
 from zab.host.tls import TlsError, TlsSide
@@ -27,23 +28,10 @@ from zab.server.tls_stores import client_port_context, client_port_stores
 from zab.tls.revocation import LISTS_BYTES_MAX
 from zab.tls.stores import StoreError
 
+__all__ = ["certificates", "holder", "member"]
+
 SLICE_NS = 20_000_000
 """Of the loop's thread, at most."""
-
-
-@pytest.fixture(scope="module")
-def certificates(tmp_path_factory) -> Certificates:
-    return Certificates(tmp_path_factory.mktemp("certificates"))
-
-
-@pytest.fixture(scope="module")
-def member(certificates) -> Path:
-    return certificates.member("localhost")
-
-
-@pytest.fixture(scope="module")
-def holder(certificates) -> Path:
-    return certificates.client("alice")
 
 
 def context(keys: Path | str, trusted: Path | str | None, *more: str) -> ssl.SSLContext:

@@ -13,7 +13,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -31,6 +30,7 @@ from tests.cli.commands import Run
 from tests.datatree.histories import LINEAGE, START
 from tests.pipeline.rigs.rows import History, moment
 from tests.rigs.quick_java import quick_java
+from tests.rigs.waiting import until
 from zab.cli.pipeline.activity import parse_session
 from zab.cli.pipeline.driver import Driver
 from zab.cli.pipeline.endings import spark_sentence
@@ -622,7 +622,7 @@ def test_an_interrupt_in_a_callback_is_not_lost(member: Path, tmp_path: Path) ->
         command, env=environment, capture_output=True, text=True, timeout=3 * PATIENCE_SECONDS, check=False
     )
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
-    wait_for(lambda: not running_with(f"java.*{tmp_path}"))
+    until(lambda: not running_with(f"java.*{tmp_path}"))
 
 
 @pytest.mark.cluster
@@ -645,7 +645,7 @@ def test_an_interrupted_job_leaves_nothing(member: Path, tmp_path: Path, while_i
     ):
         try:
             # Java has the path of its logging's settings among its arguments.
-            wait_for(lambda: running_with(f"java.*{work}") and (while_it == "starts" or (held / "begun").exists()))
+            until(lambda: running_with(f"java.*{work}") and (while_it == "starts" or (held / "begun").exists()))
             assert while_it == "starts" or any(out.iterdir()), "the parts have a place"
             job.send_signal(signal.SIGINT)
             assert job.wait(PATIENCE_SECONDS) == 130
@@ -653,11 +653,4 @@ def test_an_interrupted_job_leaves_nothing(member: Path, tmp_path: Path, while_i
             job.kill()
     assert (printed.read_text(), errors.read_text()) == ("==> line 1: sessions <==\n", "")
     assert list(out.iterdir()) == []
-    wait_for(lambda: not running_with(f"java.*{work}"))
-
-
-def wait_for(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    until(lambda: not running_with(f"java.*{work}"))

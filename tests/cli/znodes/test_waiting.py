@@ -1,14 +1,14 @@
 """Commands that wait for a change, while the member that they are on dies, or their session ends."""
 
 import signal
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TypeVar
 
 import pytest
 
 from tests.cli.commands import PATIENCE_SECONDS, Run, run, started
 from tests.client.running import running
+from tests.rigs.waiting import until
 from tests.rigs.zookeeper_server import ZooKeeperEnsemble, ZooKeeperMember, four_letter_word
 
 __all__ = ["run"]
@@ -33,14 +33,6 @@ def ensemble(three: ZooKeeperEnsemble) -> Iterator[ZooKeeperEnsemble]:
         if not member.running:
             member.start()
     three.wait()
-
-
-def until(condition: Callable[[], T | None]) -> T:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not (found := condition()):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    return found
 
 
 def watched(servers: ZooKeeperEnsemble) -> ZooKeeperMember | None:
