@@ -16,7 +16,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # Three workers to two cores: much is waiting for servers that elect, expire and restart.
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print(3 * os.cpu_count() // 2)')
 
-.PHONY: run test quick check fix sim fuzz chaos mutants spark-versions bench bench-calls bench-pipeline clean
+.PHONY: run test quick check fix sim fuzz chaos mutants spark-versions bench bench-calls bench-secure bench-pipeline clean
 .DEFAULT_GOAL := test
 
 # The service alone: no Java, no Spark.
@@ -87,15 +87,22 @@ spark-versions: $(SPARK_VERSIONS:%=$(VENV)/spark-%/test.stamp)
 		echo "PySpark $$version"; $(VENV)/spark-$$version/bin/python -m pytest -m spark $(SPARK_TESTS:%=tests/pipeline/%); \
 	done
 
+# The load generator speaks TLS where the compiler finds OpenSSL (libssl-dev on Debian).
+bench/build/load: TLS = $(shell echo '#include <openssl/ssl.h>' | $(CC) -E - >/dev/null 2>&1 && echo -DWITH_TLS -lssl -lcrypto)
+bench/build/load: bench/load_tls.h
+
 bench/build/%: bench/%.c
 	@mkdir -p $(@D)
-	$(CC) -O2 -std=c11 -Wall -Wextra -o $@ $<
+	$(CC) -O2 -std=c11 -Wall -Wextra -o $@ $< $(TLS)
 
 bench: $(VENV)/test.stamp bench/build/load bench/build/echo
 	$(BIN)/python -m bench.compare
 
 bench-calls: $(VENV)/test.stamp bench/build/load
 	$(BIN)/python -m bench.calls
+
+bench-secure: $(VENV)/test.stamp bench/build/load
+	$(BIN)/python -m bench.secure
 
 bench-pipeline: $(VENV)/test.stamp
 	$(BIN)/python -m bench.pipeline

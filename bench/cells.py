@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import json
 import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.rigs.zookeeper_server import ZooKeeperEnsemble
+from tests.rigs.zookeeper_server import ZooKeeperEnsemble, ZooKeeperMember
 
 BUILD = Path(__file__).parent / "build"
 OPERATIONS = ("set", "get", "create", "mix")
@@ -68,29 +69,35 @@ def all_cells() -> list[Cell]:
     return [*cells, Cell("set", 30, DEEP_FLIGHT, "all", LARGE_VALUE_BYTES)]
 
 
-def hosts_of(cell: Cell, ensemble: ZooKeeperEnsemble) -> str:
-    """The servers that the cell's connections go to, as the generator wants them."""
+def members_of(cell: Cell, ensemble: ZooKeeperEnsemble) -> list[ZooKeeperMember]:
+    """The servers that the cell's connections go to."""
     if cell.target == "leader":
-        return ensemble.leader().host
+        return [ensemble.leader()]
     if cell.target == "follower":
-        return ensemble.followers()[0].host
-    return ensemble.hosts
+        return ensemble.followers()[:1]
+    return ensemble.members
 
 
-def run_load(hosts: str, cell: Cell, *, seconds: float, warmup_seconds: float) -> Result:
-    """One run of the generator for so long. Raises CalledProcessError when a connection failed."""
-    return _run_load(hosts, cell, "--warmup", str(warmup_seconds), "--seconds", str(seconds))
+def hosts_of(cell: Cell, ensemble: ZooKeeperEnsemble) -> str:
+    """The same, as the generator wants them."""
+    return ",".join(member.host for member in members_of(cell, ensemble))
 
 
-def run_operations(hosts: str, cell: Cell, operations: int) -> Result:
+def run_load(hosts: str, cell: Cell, *, seconds: float, warmup_seconds: float, options: Sequence[str] = ()) -> Result:
+    """One run of the generator for so long, with further options of its. Raises CalledProcessError when a connection
+    failed."""
+    return _run_load(hosts, cell, "--warmup", str(warmup_seconds), "--seconds", str(seconds), *options)
+
+
+def run_operations(hosts: str, cell: Cell, operations: int, *, options: Sequence[str] = ()) -> Result:
     """As many operations on each connection, however long they take."""
-    return _run_load(hosts, cell, "--warmup", "0", "--operations", str(operations))
+    return _run_load(hosts, cell, "--warmup", "0", "--operations", str(operations), *options)
 
 
-def _run_load(hosts: str, cell: Cell, *limits: str) -> Result:
+def _run_load(hosts: str, cell: Cell, *options: str) -> Result:
     command = [str(BUILD / "load"), "--servers", hosts, "--op", cell.operation]
     command += ["--connections", str(cell.connections), "--flight", str(cell.flight), "--size", str(cell.size_bytes)]
-    done = subprocess.run([*command, *limits], stdout=subprocess.PIPE, check=True)
+    done = subprocess.run([*command, *options], stdout=subprocess.PIPE, check=True)
     answer: dict[str, Any] = json.loads(done.stdout)
     return Result(answer["per_second"], answer["p50_us"], answer["p99_us"], answer["errors"])
 

@@ -24,11 +24,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 from bench.cells import BUILD, Cell, Result, all_cells, echo_ceiling, hosts_of, run_load
 from bench.failover import measure_failover
+from bench.machine import command, commit, say, system
 from bench.table import Comparison, Measured, markdown, write_readme
 from tests.rigs.zab_server import zab_servers
 from tests.rigs.zookeeper_server import ZooKeeperEnsemble, zookeeper
@@ -40,7 +40,6 @@ WARMUP_SECONDS = 12.0
 FRESH_SECONDS = 5.0
 AFTER_LOAD_SECONDS = 60.0
 RUN_WARMUP_SECONDS = 0.3
-REPOSITORY = Path(__file__).parents[1]
 
 
 def main() -> int:
@@ -54,11 +53,11 @@ def main() -> int:
         sides.append(stack.enter_context(_ours(options, directory / "ours")))
         time.sleep(FRESH_SECONDS)
         _read_memory(comparison, "freshly started", sides)
-        _say(f"warming up, {options.warmup_seconds:.0f} s each")
+        say(f"warming up, {options.warmup_seconds:.0f} s each")
         for side in sides:
             _warm_up(side, options.warmup_seconds)
         _measure_cells(comparison, sides, options)
-        _say(f"waiting {options.after_load_seconds:.0f} s before memory is read")
+        say(f"waiting {options.after_load_seconds:.0f} s before memory is read")
         time.sleep(options.after_load_seconds)
         _read_memory(comparison, f"{options.after_load_seconds:.0f} s after the load", sides)
         _measure_failover(comparison, sides, options.failovers)
@@ -116,7 +115,7 @@ def _measure_cells(comparison: Comparison, sides: list[ZooKeeperEnsemble], optio
             measured.zookeeper.append(results[0])
             measured.ours.append(results[1])
             rates = " against ".join(f"{results[index].per_second:,.0f}" for index in (1, 0))
-            _say(f"round {turn + 1}: {measured.cell.title}: {rates}, {measured.ratios()[-1]:.2f}")
+            say(f"round {turn + 1}: {measured.cell.title}: {rates}, {measured.ratios()[-1]:.2f}")
 
 
 def _measure_failover(comparison: Comparison, sides: list[ZooKeeperEnsemble], count: int) -> None:
@@ -124,13 +123,13 @@ def _measure_failover(comparison: Comparison, sides: list[ZooKeeperEnsemble], co
         for side, found in zip(sides, comparison.failover_seconds, strict=True):
             found.append(measure_failover(side))
         times = " against ".join(f"{found[-1]:.3f} s" for found in comparison.failover_seconds[::-1])
-        _say(f"failover {turn + 1}: {times}")
+        say(f"failover {turn + 1}: {times}")
 
 
 def _read_memory(comparison: Comparison, moment: str, sides: list[ZooKeeperEnsemble]) -> None:
     theirs, ours = ([_resident_mib(member.pid) for member in side.members] for side in sides)
     comparison.memory_mib[moment] = (theirs, ours)
-    _say(f"memory {moment}: {[round(mib) for mib in ours]} against {[round(mib) for mib in theirs]} MiB")
+    say(f"memory {moment}: {[round(mib) for mib in ours]} against {[round(mib) for mib in theirs]} MiB")
 
 
 def _resident_mib(pid: int) -> float:
@@ -141,37 +140,14 @@ def _resident_mib(pid: int) -> float:
 
 
 def _machine(options: argparse.Namespace) -> list[str]:
-    memory_gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-    model = next((line.split(":")[1].strip() for line in _lines("/proc/cpuinfo") if line.startswith("model name")), "")
     java = subprocess.run([str(find_java()), "-version"], capture_output=True, text=True, check=False).stderr
-    commit = _git("rev-parse", "--short", "HEAD") + (" with changes" if _git("status", "--porcelain", "-uno") else "")
-    system = f"{platform.system()} {platform.release()}"
-    command = " ".join(["python -m bench.compare", *sys.argv[1:]])
-    return [
-        f"{os.cpu_count()} cores{f' ({model})' if model else ''}, {memory_gib:.0f} GiB, {system}; all on loopback",
-        f"Python {platform.python_version()}; {java.splitlines()[0] if java else 'no Java'}",
-        f"commit {commit}",
-        f"`{command}`: medians of {options.rounds} alternating rounds of {options.seconds:g} s a cell",
-    ]
-
-
-def _lines(path: str) -> Iterator[str]:
-    with contextlib.suppress(OSError):
-        yield from Path(path).read_text().splitlines()
-
-
-def _git(*arguments: str) -> str:
-    done = subprocess.run(["git", *arguments], cwd=REPOSITORY, capture_output=True, text=True, check=False)
-    return done.stdout.strip()
+    versions = f"Python {platform.python_version()}; {java.splitlines()[0] if java else 'no Java'}"
+    return [system(), versions, commit(), command("bench.compare", options.rounds, options.seconds)]
 
 
 def _save(comparison: Comparison) -> None:
     """What was found so far, also when the run was interrupted."""
     (BUILD / "comparison.json").write_text(json.dumps(dataclasses.asdict(comparison), indent=1))
-
-
-def _say(text: str) -> None:
-    print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 /* A load generator for servers that speak ZooKeeper's client protocol: one thread, one epoll, frames made beforehand.
 
    load --servers HOST:PORT[,HOST:PORT...] --op set|get|create|mix [--connections C] [--flight F] [--size BYTES]
-        [--warmup SECONDS] [--seconds SECONDS | --operations N]
+        [--warmup SECONDS] [--seconds SECONDS | --operations N] [--tls-ca FILE [--tls-cert FILE [--tls-key FILE]]]
 
    C connections are spread round robin over the servers; each has its own session and its own znode /bench/c<number>,
    and keeps F requests in flight. `mix` is nine getData to one setData. `create` makes children of the own znode, which
@@ -12,8 +12,12 @@
    frame may be changed in place (the sequence number of a create) although the kernel took it only in part. Replies are
    found by their length prefix; of each, xid (they come in order) and err are checked and the rest is skipped unread.
 
+   With --tls-ca all of it is inside of TLS (load_tls.h): servers show a certificate of that authority for the host that
+   they are named by. --tls-cert is what the connections show, with its key in the same file or in --tls-key.
+
    Prints one line of JSON: {"op", "connections", "flight", "size", "seconds", "operations", "errors", "per_second",
-   "p50_us", "p99_us", "max_us", "mean_us"}. Errors are replies with err != 0. Exit code 1: a connection failed, 2: usage. */
+   "p50_us", "p99_us", "max_us", "mean_us"}. Errors are replies with err != 0. Exit code 1: a connection failed, 2: usage,
+   or no TLS with these files. */
 
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -31,6 +35,8 @@
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "load_tls.h"
 
 enum { OP_CREATE = 1, OP_DELETE = 2, OP_GET = 4, OP_SET = 5, OP_CLOSE = -11 };
 enum { ERR_NODEEXISTS = -110 };
@@ -54,6 +60,7 @@ struct ring {
 
 struct connection {
     int socket;
+    struct tls *tls;    /* NULL: plain */
     int number;
     bool wants_write;
     struct ring ring;
@@ -74,7 +81,9 @@ static struct {
     long operations; /* of each connection; 0: as many as the time allows */
     struct sockaddr_storage servers[64];
     socklen_t server_lengths[64];
+    const char *server_names[64];
     int server_count;
+    const char *tls_ca, *tls_cert, *tls_key;
 } options = {.op = "set", .connections = 1, .flight = 1, .size = 100, .warmup = 0.5, .seconds = 3};
 
 /* Latencies: 128 steps to each power of two of nanoseconds, so that a quantile is right within a hundredth. */
@@ -221,27 +230,56 @@ static void put_sequence(uint8_t *at, uint64_t sequence)
         at[digit] = "0123456789abcdef"[sequence & 15];
 }
 
+/* --- One connection, plain or in TLS -------------------------------------------------------------------------------- */
+
+static ssize_t put(struct connection *c, const uint8_t *bytes, size_t length)
+{
+    return c->tls ? tls_send(c->tls, bytes, length) : send(c->socket, bytes, length, MSG_NOSIGNAL);
+}
+
+static ssize_t take(struct connection *c, uint8_t *bytes, size_t size, int flags)
+{
+    return c->tls ? tls_receive(c->tls, bytes, size) : recv(c->socket, bytes, size, flags);
+}
+
+/* Why `put` returned -1, or `take` less than 1. */
+static const char *failure(const struct connection *c, ssize_t result)
+{
+    return !result ? "closed by the server" : c->tls && errno == EPROTO ? tls_reason : strerror(errno);
+}
+
 /* --- Setting up: blocking, but all connections at once -------------------------------------------------------------- */
 
 static void send_all(struct connection *c, const uint8_t *bytes, size_t length)
 {
     while (length) {
-        ssize_t sent = send(c->socket, bytes, length, MSG_NOSIGNAL);
+        ssize_t sent = put(c, bytes, length);
         if (sent <= 0)
-            die("connection %d: send: %s", c->number, strerror(errno));
+            die("connection %d: send: %s", c->number, failure(c, sent));
         bytes += sent;
         length -= (size_t)sent;
+    }
+}
+
+static void receive_all(struct connection *c, uint8_t *bytes, size_t length)
+{
+    while (length) {
+        ssize_t got = take(c, bytes, length, MSG_WAITALL);
+        if (got <= 0)
+            die("connection %d: %s", c->number, failure(c, got));
+        bytes += got;
+        length -= (size_t)got;
     }
 }
 
 static uint32_t receive_frame(struct connection *c, uint8_t *frame, uint32_t size)
 {
     uint8_t prefix[4];
-    if (recv(c->socket, prefix, 4, MSG_WAITALL) != 4)
-        die("connection %d: closed by the server", c->number);
+    receive_all(c, prefix, 4);
     uint32_t length = (uint32_t)get_int(prefix);
-    if (length > size || recv(c->socket, frame, length, MSG_WAITALL) != (ssize_t)length)
+    if (length > size)
         die("connection %d: bad frame of %u bytes", c->number, length);
+    receive_all(c, frame, length);
     return length;
 }
 
@@ -254,6 +292,8 @@ static void open_connection(struct connection *c)
         die("connection %d: %s", c->number, strerror(errno));
     setsockopt(c->socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     setsockopt(c->socket, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+    if (options.tls_ca && !(c->tls = tls_connect(c->socket, options.server_names[server])))
+        die("connection %d: TLS with %s: %s", c->number, options.server_names[server], tls_reason);
     uint8_t request[49] = {0};
     put_int(request, 45);
     put_int(request + 16, SESSION_TIMEOUT_MS);
@@ -320,16 +360,16 @@ static void fill(struct connection *c, int flight, uint64_t now)
                 ring->sent_ns[slot] = now;
             }
         }
-        ssize_t sent = send(c->socket, ring->bytes + c->unsent_at, c->unsent, MSG_NOSIGNAL);
+        ssize_t sent = put(c, ring->bytes + c->unsent_at, c->unsent);
         if (sent < 0) {
             if (errno == EAGAIN)
                 break;
-            die("connection %d: send: %s", c->number, strerror(errno));
+            die("connection %d: send: %s", c->number, failure(c, sent));
         }
         c->unsent -= (uint32_t)sent;
         c->unsent_at += (uint32_t)sent;
     }
-    watch_writes(c, c->unsent > 0);
+    watch_writes(c, c->tls ? tls_wants_write(c->tls, c->unsent > 0) : c->unsent > 0);
 }
 
 static void take_reply(struct connection *c, const uint8_t *header, uint64_t now, bool counting)
@@ -346,15 +386,8 @@ static void take_reply(struct connection *c, const uint8_t *header, uint64_t now
     c->skip = (uint32_t)length - 16;
 }
 
-static void receive(struct connection *c, uint8_t *buffer, bool counting)
+static void take_replies(struct connection *c, const uint8_t *at, const uint8_t *end, uint64_t now, bool counting)
 {
-    ssize_t got = recv(c->socket, buffer, RECEIVE, MSG_DONTWAIT);
-    if (got < 0 && errno == EAGAIN)
-        return;
-    if (got <= 0)
-        die("connection %d: %s", c->number, got ? strerror(errno) : "closed by the server");
-    uint64_t now = now_ns();
-    const uint8_t *at = buffer, *end = buffer + got;
     while (at < end) {
         size_t left = (size_t)(end - at);
         if (c->skip) {
@@ -377,10 +410,22 @@ static void receive(struct connection *c, uint8_t *buffer, bool counting)
     }
 }
 
+static void receive(struct connection *c, uint8_t *buffer, bool counting)
+{
+    do {
+        ssize_t got = take(c, buffer, RECEIVE, MSG_DONTWAIT);
+        if (got < 0 && errno == EAGAIN)
+            return;
+        if (got <= 0)
+            die("connection %d: %s", c->number, failure(c, got));
+        take_replies(c, buffer, buffer + got, now_ns(), counting);
+    } while (c->tls && tls_holds_more(c->tls));
+}
+
 static bool all_answered(const struct connection *all)
 {
     for (int i = 0; i < options.connections; i++)
-        if (all[i].answered < all[i].begun || all[i].begun < all[i].limit)
+        if (all[i].answered < all[i].begun || all[i].begun < all[i].limit || all[i].skip)
             return false;
     return true;
 }
@@ -404,7 +449,7 @@ static void run(struct connection *all, int flight, uint64_t until_ns, bool coun
             die("no reply for %d s", QUIET_SECONDS);
         for (int i = 0; i < count; i++) {
             struct connection *c = events[i].data.ptr;
-            if (events[i].events & (EPOLLIN | EPOLLHUP | EPOLLERR))
+            if (events[i].events & (EPOLLIN | EPOLLHUP | EPOLLERR) || (c->tls && tls_receives_when_writable(c->tls)))
                 receive(c, buffer, counting);
             fill(c, flight, now_ns());
         }
@@ -455,7 +500,8 @@ static void print_result(double seconds)
 static void usage(void)
 {
     fprintf(stderr, "usage: load --servers HOST:PORT[,...] --op set|get|create|mix [--connections C] [--flight F]\n"
-                    "            [--size BYTES] [--warmup SECONDS] [--seconds SECONDS | --operations N]\n");
+                    "            [--size BYTES] [--warmup SECONDS] [--seconds SECONDS | --operations N]\n"
+                    "            [--tls-ca FILE [--tls-cert FILE [--tls-key FILE]]]\n");
     exit(2);
 }
 
@@ -470,6 +516,7 @@ static void parse_servers(char *list)
         if (getaddrinfo(server, colon + 1, &hints, &found))
             die("%s: unknown host", server);
         memcpy(&options.servers[options.server_count], found->ai_addr, found->ai_addrlen);
+        options.server_names[options.server_count] = server;
         options.server_lengths[options.server_count++] = found->ai_addrlen;
         freeaddrinfo(found);
     }
@@ -498,6 +545,12 @@ static void parse_options(int count, char **arguments)
             options.seconds = atof(value);
         else if (!strcmp(name, "--operations"))
             options.operations = atol(value);
+        else if (!strcmp(name, "--tls-ca"))
+            options.tls_ca = value;
+        else if (!strcmp(name, "--tls-cert"))
+            options.tls_cert = value;
+        else if (!strcmp(name, "--tls-key"))
+            options.tls_key = value;
         else
             usage();
     }
@@ -505,13 +558,26 @@ static void parse_options(int count, char **arguments)
                  !strcmp(options.op, "mix");
     if (!known || !options.server_count || options.connections < 1 || options.connections > 99999 ||
         options.flight < 1 || options.flight > 100000 || options.size < 0 || options.size > 1000000 ||
-        options.seconds <= 0 || options.warmup < 0 || options.operations < 0)
+        options.seconds <= 0 || options.warmup < 0 || options.operations < 0 || (options.tls_cert && !options.tls_ca) ||
+        (options.tls_key && !options.tls_cert))
         usage();
+}
+
+static void prepare_tls(void)
+{
+    const char *key = options.tls_key ? options.tls_key : options.tls_cert;
+    const char *reason = tls_prepare(options.tls_ca, options.tls_cert, key);
+    if (reason) {
+        fprintf(stderr, "load: %s\n", reason);
+        exit(2);
+    }
 }
 
 int main(int count, char **arguments)
 {
     parse_options(count, arguments);
+    if (options.tls_ca)
+        prepare_tls();
     struct connection *all = calloc((size_t)options.connections, sizeof *all);
     uint8_t *value = malloc((size_t)options.size + 1);
     epoll = epoll_create1(EPOLL_CLOEXEC);

@@ -10,7 +10,6 @@ from pathlib import Path
 from bench.cells import Cell, Result
 
 README = Path(__file__).parent / "README.md"
-BEGIN, END = "<!-- make bench: begin -->", "<!-- make bench: end -->"
 
 
 @dataclass
@@ -37,6 +36,19 @@ class Comparison:
     failover_seconds: tuple[list[float], list[float]] = field(default_factory=lambda: ([], []))
 
 
+@dataclass
+class Beside:
+    """The runs of one cell, round by round, by what was measured; the others are compared with the first."""
+
+    cell: Cell
+    runs: dict[str, list[Result]]
+
+    def ratios(self, name: str) -> list[float]:
+        """By the first, round by round."""
+        first = next(iter(self.runs.values()))
+        return [other.per_second / one.per_second for other, one in zip(self.runs[name], first, strict=True)]
+
+
 def quartiles(values: Sequence[float]) -> tuple[float, float, float]:
     """(first quartile, median, third quartile); of a single value, that value three times."""
     if len(values) == 1:
@@ -57,12 +69,38 @@ def markdown(comparison: Comparison, left: str = "ZooKeeper", right: str = "zab"
     return "\n\n".join(parts) + "\n"
 
 
-def write_readme(text: str) -> None:
-    """Puts `text` between the markers of the page."""
+def write_readme(text: str, target: str = "make bench") -> None:
+    """Puts `text` between the marks of the page that have that command in them."""
+    begin, end = (f"<!-- {target}: {which} -->" for which in ("begin", "end"))
     page = README.read_text()
-    before, rest = page.split(BEGIN)
-    after = rest.split(END)[1]
-    README.write_text(f"{before}{BEGIN}\n\n{text}\n{END}{after}")
+    before, rest = page.split(begin)
+    after = rest.split(end)[1]
+    README.write_text(f"{before}{begin}\n\n{text}\n{end}{after}")
+
+
+def ratio_table(cells: Sequence[Beside]) -> str:
+    """A row for each cell: operations a second of the first, the ratios of the others, the median latencies of all."""
+    [first, *others] = cells[0].runs
+    latencies = " · ".join([first, *others])
+    rows = [f"| connections x in flight | {first}/s | {' | '.join(others)} | p50 µs {latencies} |"]
+    rows.append(f"|---|---:|{'---|' * len(others)}---:|")
+    for measured in cells:
+        runs = measured.runs
+        failed = sum(result.errors for results in runs.values() for result in results)
+        ratios = " | ".join(_ratio(measured.ratios(name)) for name in others)
+        medians = " · ".join(f"{_median([run.p50_us for run in results]):,.0f}" for results in runs.values())
+        rate = _median([run.per_second for run in runs[first]])
+        rows.append(f"| {measured.cell.title}{_errors(failed)} | {rate:,.0f} | {ratios} | {medians} |")
+    return "\n".join(rows)
+
+
+def _ratio(ratios: Sequence[float]) -> str:
+    first, median, third = quartiles(ratios)
+    return f"**{median:.2f}** ({first:.2f}-{third:.2f})"
+
+
+def _errors(count: int) -> str:
+    return f" ({count} errors)" if count else ""
 
 
 def _speed(cells: list[Measured], left: str, right: str) -> str:
@@ -70,13 +108,12 @@ def _speed(cells: list[Measured], left: str, right: str) -> str:
     header += f"| p50 µs {left} · {right} | p99 µs {left} · {right} | ceiling/s |"
     rows = [header, "|---|---:|---:|---|---:|---:|---:|"]
     for measured in cells:
-        first, median, third = quartiles(measured.ratios())
         theirs, mine = measured.zookeeper, measured.ours
         failed = sum(result.errors for result in theirs + mine)
         rows.append(
-            f"| {measured.cell.title}{f' ({failed} errors)' if failed else ''} "
+            f"| {measured.cell.title}{_errors(failed)} "
             f"| {_median([run.per_second for run in theirs]):,.0f} | {_median([run.per_second for run in mine]):,.0f} "
-            f"| **{median:.2f}** ({first:.2f}-{third:.2f}) "
+            f"| {_ratio(measured.ratios())} "
             f"| {_median([run.p50_us for run in theirs]):,.0f} · {_median([run.p50_us for run in mine]):,.0f} "
             f"| {_median([run.p99_us for run in theirs]):,.0f} · {_median([run.p99_us for run in mine]):,.0f} "
             f"| {measured.ceiling:,.0f} |"

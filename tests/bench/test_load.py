@@ -1,4 +1,4 @@
-"""The load generator, the page it fills and the count of calls: counting, errors and arithmetic.
+"""The load generator and the page it fills: counting, errors and arithmetic.
 
 How fast anything is, is not tested.
 """
@@ -8,35 +8,20 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-import shutil
 import socket
 import struct
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from bench import calls, cells
 from bench.cells import Cell, Result, all_cells
 from bench.table import Comparison, Measured, markdown, quartiles
+from tests.bench.generator import needs_compiler, programs
 
-SOURCES = Path(__file__).parents[2] / "bench"
-
-needs_compiler = pytest.mark.skipif(
-    shutil.which("cc") is None or not sys.platform.startswith("linux"), reason="the generator is C for Linux"
-)
-
-
-@pytest.fixture(scope="module")
-def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    directory = tmp_path_factory.mktemp("build")
-    for name in ("load", "echo"):
-        flags = ["-O1", "-std=c11", "-Wall", "-Wextra", "-Werror"]
-        subprocess.run(["cc", *flags, "-o", directory / name, SOURCES / f"{name}.c"], check=True)
-    return directory
+__all__ = ["programs"]
 
 
 @pytest.fixture
@@ -176,30 +161,20 @@ def test_what_is_created_has_paths_of_its_own_and_is_deleted_again(programs: Pat
 
 @needs_compiler
 @pytest.mark.parametrize(
-    "arguments", [["--op", "sett"], ["--flight", "0"], ["--seconds"], ["--operations", "-1"], ["--color", "red"]]
+    "arguments",
+    [
+        ["--op", "sett"],
+        ["--flight", "0"],
+        ["--seconds"],
+        ["--operations", "-1"],
+        ["--color", "red"],
+        ["--tls-cert", "c.pem"],
+    ],
 )
 def test_wrong_usage_has_exit_code_2(programs: Path, arguments: list[str]) -> None:
     done = load(programs, 1, *arguments)
     assert done.returncode == 2
     assert "usage" in done.stderr
-
-
-@needs_compiler
-@pytest.mark.slow
-def test_the_calls_of_a_write_are_printed_for_every_cell_and_member(
-    programs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(cells, "BUILD", programs)
-    monkeypatch.setattr(sys, "argv", ["bench.calls", "--writes", "20", "--top", "1"])
-    monkeypatch.setenv("PYTHONPATH", str(SOURCES.parent))
-    assert calls.main() == 0
-    _, *lines = capsys.readouterr().out.splitlines()
-    rows = [(line[:30].strip(), *line[30:].split()) for line in lines if line[:30].strip()]
-    expected = [(cell.title, role) for cell in calls.CELLS for role in ("follower", "follower", "leader")]
-    assert sorted(row[:2] for row in rows) == sorted(expected)
-    assert all(float(count) > 0 for row in rows for count in row[2:])
-    # The most frequent function of each member stands below its row.
-    assert len(lines) == 2 * len(rows)
 
 
 def test_the_cells_are_those_of_the_table_each_once() -> None:

@@ -27,20 +27,24 @@ def zab_servers(
     *,
     directory: Path | str | None = None,
     configuration: Mapping[str, str | int] | None = None,
+    each: Sequence[Mapping[str, str | int]] = (),
     program: Sequence[str] = PROGRAM,
     wait: bool = True,
 ) -> Iterator[ZooKeeperEnsemble]:
     """`size` members that serve when the block is entered; all of them are killed when it is left.
 
-    directory, configuration: as in `zookeeper()`. program: what Python runs with the file behind it, where it is not
-    the server itself but a variant of it. wait: False enters the block without waiting for the members to serve.
+    directory, configuration: as in `zookeeper()`. each: further lines of one member alone, in their order. program:
+    what Python runs with the file behind it, where it is not the server itself but a variant of it. wait: False enters
+    the block without waiting for the members to serve.
     """
     with contextlib.ExitStack() as stack:
         if directory is None:
             directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="zab-", ignore_cleanup_errors=True))
         ensemble = ZooKeeperEnsemble()
-        for server_id, lines in enumerate(configurations(size, configuration or {}), start=1):
-            ensemble.members.append(_member(server_id, Path(directory) / f"server{server_id}", lines, program))
+        shared = configurations(size, configuration or {})
+        for server_id, (lines, own) in enumerate(zip(shared, each or [{}] * size, strict=True), start=1):
+            place = Path(directory) / f"server{server_id}"
+            ensemble.members.append(_member(server_id, place, {**lines, **own}, program))
         for member in ensemble.members:
             stack.callback(member.kill)
             member.start()
