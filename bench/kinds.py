@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bench.cells import Cell, members_of
-from tests.rigs.certificates import Certificates
+from tests.rigs.certificates import Certificates, client_store_lines
 from tests.rigs.ports import free_ports
 from tests.rigs.zab_server import PROGRAM, zab_servers
 from tests.rigs.zookeeper_server import ZooKeeperEnsemble
@@ -78,8 +78,7 @@ def sides(directory: Path, *, kinds: Sequence[str] = KINDS, program: Sequence[st
 def _lines_for_clients(stores: Path) -> Lines:
     return {
         "secureClientPortAddress": HOST,
-        "ssl.keyStore.location": f"{stores}/keystore.pem",
-        "ssl.trustStore.location": f"{stores}/truststore.pem",
+        **client_store_lines(stores),
         "ssl.clientAuth": "need",
     }
 
