@@ -62,7 +62,8 @@ class LogFile:
 
     Of native files: `lineage`, `previous` (the position that it continues) and `header_crc` are what its header says,
     None when that is unreadable; batches above `cutoff` are void, because a later file begins there; `has_index` says
-    that a sidecar index lies beside it. Of ZooKeeper's: `first_record` is the checksum and length of the first one.
+    that a sidecar index lies beside it. Of ZooKeeper's: `first_record` is the checksum and length of the first one,
+    `first_header` its session, cxid, zxid, time and type.
     `following` is the zxid after which the next file goes on, as far as that is known. `problem` is what is wrong with
     the file as a whole; with one of kind foreign or unreadable nothing of it is read."""
 
@@ -78,6 +79,7 @@ class LogFile:
     is_newest: bool = False
     has_index: bool = False
     first_record: bytes = b""
+    first_header: bytes = b""
     problem: Damage | None = None
 
     @property
@@ -288,13 +290,18 @@ def _header_of_other_name(head: bytes) -> SegmentHeader | None:
     return read_segment_header(head, int.from_bytes(head[48:56], "big"))
 
 
+_FRAME_BYTES: Final = 12
+_TXN_HEADER_BYTES: Final = 32
+
+
 def _version2_log(entry: Entry, first: int, head: bytes) -> LogFile:
     log = LogFile(entry.place, "version-2", first, entry.size)
     if len(head) < FILE_HEADER.size:
         return evolve(log, problem=Damage(0, None, UNREADABLE, f"the file ends in its header, at {len(head)} bytes"))
     magic, version, _ = FILE_HEADER.unpack_from(head)
     if magic == LOG_MAGIC and version == VERSION:
-        return evolve(log, first_record=head[FILE_HEADER.size : FILE_HEADER.size + 12])
+        record = head[FILE_HEADER.size :]
+        return evolve(log, first_record=record[:_FRAME_BYTES], first_header=record[_FRAME_BYTES:][:_TXN_HEADER_BYTES])
     reason = f"the file header is damaged: magic {magic & 0xFFFF_FFFF:#010x}, version {version}"
     return evolve(log, problem=Damage(0, FILE_HEADER.size, DAMAGED, reason))
 
@@ -448,7 +455,8 @@ def _check_named(found: Sequence[tuple[str | None, MemberFiles]]) -> None:
 
 
 def _is_of_other_history(one: MemberFiles, other: MemberFiles) -> bool:
-    """Whether all log files of ZooKeeper that begin with the same zxid begin with different records."""
-    known = {log.first: log.first_record for log in one.logs if log.first_record}
-    same = [log.first_record == known[log.first] for log in other.logs if log.first_record and log.first in known]
+    """Whether all log files of ZooKeeper that begin with the same zxid begin with different transactions. Their headers
+    say it: of a multi that failed, members may write the parts otherwise."""
+    known = {log.first: log.first_header for log in one.logs if log.first_header}
+    same = [log.first_header == known[log.first] for log in other.logs if log.first_header and log.first in known]
     return bool(same) and not any(same)
