@@ -146,3 +146,10 @@ def test_file_is_read_again_when_it_was_closed_to_others_at_last(tmp_path: Path)
     os.chmod(path, 0o600)
     assert file.read_again()
     assert len(file.content) == 2
+
+
+def test_remarks_stay_as_they_are_written(tmp_path: Path) -> None:
+    path = written(tmp_path / "secret", "# für alle", OLD, NEW)
+    before = Path(path).read_bytes()
+    keep_newest(path)
+    assert Path(path).read_bytes() == before.replace(f"{OLD}\n".encode(), b"")

@@ -16,6 +16,7 @@ import trio
 from kazoo.client import KazooClient
 from kazoo.handlers.threading import KazooTimeoutError
 
+from tests.host.holders import certificates, holder
 from tests.rigs.certificates import Certificates, client_store_lines
 from tests.rigs.ports import free_ports
 from tests.rigs.zab_server import zab_servers
@@ -25,19 +26,11 @@ from zab.host.descriptors import LIMIT_MIN
 from zab.member.config import parse
 from zab.server import server
 
+__all__ = ["certificates", "holder"]
+
 pytestmark = pytest.mark.process
 
 TLS_LINES = "secureClientPort=2281\nssl.keyStore.location=/k.pem\nssl.clientAuth=none\n"
-
-
-@pytest.fixture(scope="module")
-def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
-    return Certificates(tmp_path_factory.mktemp("certificates"))
-
-
-@pytest.fixture(scope="module")
-def holder(certificates: Certificates) -> Path:
-    return certificates.client("alice")
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,7 @@
 
 `Watched` is such a file of a running server, or what is made of several files, read again when one of them has changed.
 
-Not here: what stands in which file (`secret_file`, `users_file`, `tls_stores`).
+Not here: what stands in which file (`secret_file`, `users_file`, `tls_stores`; the directories of `zab certs`).
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from __future__ import annotations
 import os
 import secrets
 import stat
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from pathlib import Path
 from typing import Final, Generic, TypeVar
 
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
@@ -71,17 +72,40 @@ def read_private(path: str, bytes_max: int, limit_reason: str) -> bytes:
     return data
 
 
-def replace_private(path: str, lines: Iterable[str]) -> None:
-    """Other lines in the place of a file, all at once. Raises OSError."""
-    aside = f"{path}.{secrets.token_hex(8)}"
-    write_private(aside, lines)
-    os.replace(aside, path)
+def write_private(path: str | Path, content: bytes) -> None:
+    """A new file, whole on the disk. Raises FileExistsError, and other OSError."""
+    _put(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600), content)
 
 
-def write_private(path: str, lines: Iterable[str]) -> None:
-    """A new file. Raises FileExistsError, and other OSError."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        file.writelines(f"{line}\n" for line in lines)
+def append_private(path: str | Path, content: bytes) -> None:
+    """More of a file that is there. Raises OSError."""
+    _put(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW), content)
+
+
+def replace_private(path: str | Path, content: bytes) -> None:
+    """Something else in the place of a file, all at once. Raises OSError."""
+    path = Path(path)
+    aside = path.parent / f".{path.name}.{secrets.token_hex(8)}"
+    try:
+        write_private(aside, content)
+        os.replace(aside, path)
+    except OSError:
+        aside.unlink(missing_ok=True)
+        raise
+    sync_directory(path.parent)
+
+
+def sync_directory(path: Path) -> None:
+    """So that the names in it are on the disk. Raises OSError."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _put(descriptor: int, content: bytes) -> None:
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(content)
         file.flush()
         os.fsync(file.fileno())

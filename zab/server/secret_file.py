@@ -33,6 +33,11 @@ def _lines(path: str) -> list[tuple[int, str]]:
     return list(enumerate(map(str.strip, data.decode("latin-1").splitlines()), 1))
 
 
+def _content(lines: list[str]) -> bytes:
+    """Of a file, as `_lines` takes it apart: what stands beside the secrets may be in any encoding."""
+    return "".join(f"{line}\n" for line in lines).encode("latin-1")
+
+
 def _is_secret(line: str) -> bool:
     return bool(line) and not line.startswith("#")
 
@@ -50,14 +55,14 @@ def _secret(path: str, number: int, text: str) -> Secret:
 
 def make_secret_file(path: str) -> None:
     """Write a file with one new secret, for its owner alone. Raises FileExistsError, and other OSError."""
-    write_private(path, [_new()])
+    write_private(path, _content([_new()]))
 
 
 def add_secret(path: str) -> None:
     """One more, the newest. Raises `PrivateFileError` and OSError."""
     if len(read_secrets(path)) >= SECRETS_MAX:
         raise PrivateFileError(f"{path}: {SECRETS_MAX} secrets may be valid at a time, and there are as many")
-    replace_private(path, [*(line for _, line in _lines(path)), _new()])
+    replace_private(path, _content([*(line for _, line in _lines(path)), _new()]))
 
 
 def keep_newest(path: str) -> None:
@@ -65,7 +70,7 @@ def keep_newest(path: str) -> None:
     read_secrets(path)
     lines = _lines(path)
     *older, _ = [number for number, line in lines if _is_secret(line)]
-    replace_private(path, [line for number, line in lines if number not in older])
+    replace_private(path, _content([line for number, line in lines if number not in older]))
 
 
 def _new() -> str:

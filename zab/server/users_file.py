@@ -80,15 +80,19 @@ def put_user(path: str, name: str, password: str) -> None:
     if not is_name(name) or not password:
         raise PrivateFileError("a user has a name without `/`, `@`, `:` and control characters, and a password")
     lines = _others(path, name) if os.path.lexists(path) else []
-    replace_private(path, [*lines, user_line(name, password)])
+    replace_private(path, _content([*lines, user_line(name, password)]))
 
 
 def drop_user(path: str, name: str) -> None:
     """No user of the file any more. Raises `PrivateFileError` and OSError."""
     if name not in _read_users(path):
         raise PrivateFileError(f"{path}: there is no user {name!r}")
-    replace_private(path, _others(path, name))
+    replace_private(path, _content(_others(path, name)))
 
 
 def _others(path: str, name: str) -> list[str]:
     return [line for line in _text(path).splitlines() if line.partition(":")[0].strip() != name]
+
+
+def _content(lines: list[str]) -> bytes:
+    return "".join(f"{line}\n" for line in lines).encode()

@@ -27,7 +27,7 @@ LIST: Final = re.compile(rb"-----BEGIN X509 CRL-----.*?-----END X509 CRL-----\r?
 
 LISTS_BYTES_MAX: Final = 1 << 20
 """Of all lists in a file: some 20,000 certificates. Each handshake goes through the list's signature, and the first one
-sorts it: at that size it takes 5 ms."""
+sorts it: at that size that step takes 4 ms, and later ones 2."""
 
 
 class RevocationError(ValueError):

@@ -13,15 +13,20 @@
 PEM is for members, for `zab` and for kazoo, PKCS#12 for Java. The keys in PEM are not encrypted: who can read them can
 read `password`.
 
-Only a key that is renewed and a list of revoked certificates are replaced; nothing else is overwritten (`files.py`).
+Directories have mode 0700 and files 0600 (`zab.server.private_file`). A new directory is written aside and synced, and
+gets its name at the end, so that what has it is whole. Only a key that is renewed and a list of revoked certificates
+are replaced; nothing else is overwritten.
 
 Not here: what a certificate says (`authority.py`).
 """
 
 from __future__ import annotations
 
+import contextlib
+import os
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Final
@@ -39,8 +44,8 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from zab.cli.servers.authority import Authority, AuthorityError, Issued
-from zab.cli.servers.files import new_directory, replace, write
 from zab.cli.servers.revocations import Given, Lists, new_files
+from zab.server.private_file import replace_private, sync_directory, write_private
 
 __all__ = [
     "CLIENTS",
@@ -52,6 +57,7 @@ __all__ = [
     "Authorities",
     "Trusted",
     "holders",
+    "new_directory",
     "read_authorities",
     "renew_holder",
     "write_authorities",
@@ -99,10 +105,10 @@ def write_authorities(
     with new_directory(directory) as aside:
         for kind in (MEMBERS, CLIENTS):
             authority = authorities.of(kind)
-            write(aside / f"{kind}.pem", authority.certificate.public_bytes(Encoding.PEM))
-            write(aside / f"{kind}.key", _key_pem(authority.key))
+            write_private(aside / f"{kind}.pem", authority.certificate.public_bytes(Encoding.PEM))
+            write_private(aside / f"{kind}.key", _key_pem(authority.key))
             for name, content in new_files(kind, given[kind], lists[kind]).items():
-                write(aside / name, content)
+                write_private(aside / name, content)
 
 
 def read_authorities(directory: Path) -> Authorities:
@@ -140,7 +146,7 @@ def write_holder(directory: Path, issued: Issued, trusted: Mapping[str, Trusted]
     files[PASSWORD] = password + b"\n"
     with new_directory(directory) as aside:
         for file_name, content in files.items():
-            write(aside / file_name, content)
+            write_private(aside / file_name, content)
 
 
 def renew_holder(
@@ -160,7 +166,7 @@ def renew_holder(
         raise AuthorityError(f"{path}: {error}") from None
     note(issued)
     for name, content in _key_stores(issued, password).items():
-        replace(directory / name, content)
+        replace_private(directory / name, content)
     return issued
 
 
@@ -169,6 +175,23 @@ def holders(directory: Path) -> list[Path]:
     if not directory.is_dir():
         return []
     return sorted(path for path in directory.iterdir() if path.is_dir() and not path.name.startswith("."))
+
+
+@contextlib.contextmanager
+def new_directory(directory: Path) -> Iterator[Path]:
+    """A directory aside, which becomes `directory` at the end. FileExistsError where there is something."""
+    if os.path.lexists(directory) and (not directory.is_dir() or any(directory.iterdir())):
+        raise FileExistsError(f"{directory} is there already, and is not overwritten")
+    directory.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    aside = directory.parent / f".{directory.name}.{secrets.token_hex(8)}"
+    aside.mkdir(mode=0o700)
+    try:
+        yield aside
+        sync_directory(aside)
+        os.rename(aside, directory)
+        sync_directory(directory.parent)
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
 
 
 def _key_stores(issued: Issued, password: bytes) -> dict[str, bytes]:

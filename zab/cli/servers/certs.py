@@ -34,12 +34,12 @@ from zab.cli.servers.certificate_files import (
     Authorities,
     Trusted,
     holders,
+    new_directory,
     read_authorities,
     renew_holder,
     write_authorities,
     write_holder,
 )
-from zab.cli.servers.files import new_directory
 from zab.cli.servers.revocations import Given, Lists, list_of, note, replace_list, revoke
 from zab.cli.terminal import say
 from zab.configuration.dynamic import CLIENT_HOST_DEFAULT, LineError, is_dynamic, parse_dynamic

@@ -21,7 +21,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from zab.cli.servers.authority import Authority, AuthorityError
-from zab.cli.servers.files import append, replace
+from zab.server.private_file import append_private, replace_private
 from zab.tls.revocation import LIST
 
 __all__ = ["Given", "Lists", "list_of", "new_files", "note", "replace_list", "revoke"]
@@ -53,7 +53,7 @@ def new_files(kind: str, given: Iterable[Given], revoked: x509.CertificateRevoca
 
 def note(directory: Path, kind: str, given: Iterable[Given]) -> None:
     """Before they are handed out. Raises OSError."""
-    append(directory / f"{kind}.issued", "".join(each.line for each in given).encode())
+    append_private(directory / f"{kind}.issued", "".join(each.line for each in given).encode())
 
 
 def list_of(directory: Path, kind: str) -> x509.CertificateRevocationList:
@@ -83,7 +83,7 @@ def revoke(
         counts[name] = counts.get(name, 0) + len(new)
     number = before.extensions.get_extension_for_class(x509.CRLNumber).value.crl_number
     after = authority.revoked(revoked, number + 1, now)
-    replace(directory / f"{kind}.crl", after.public_bytes(Encoding.PEM))
+    replace_private(directory / f"{kind}.crl", after.public_bytes(Encoding.PEM))
     return after, counts
 
 
@@ -94,7 +94,7 @@ def replace_list(store: Path, current: x509.CertificateRevocationList) -> None:
         return b"" if x509.load_pem_x509_crl(found).issuer == current.issuer else found
 
     rest = LIST.sub(lambda match: kept(match[0]), store.read_bytes())
-    replace(store, rest + current.public_bytes(Encoding.PEM))
+    replace_private(store, rest + current.public_bytes(Encoding.PEM))
 
 
 def _noted(path: Path) -> list[tuple[int, str]]:
