@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bench.cells import Cell, members_of
-from tests.rigs.certificates import Certificates, client_store_lines
+from tests.rigs.certificates import Certificates, client_store_lines, quorum_store_lines
 from tests.rigs.ports import free_ports
 from tests.rigs.zab_server import PROGRAM, zab_servers
 from tests.rigs.zookeeper_server import ZooKeeperEnsemble
@@ -101,8 +101,4 @@ def _server_lines() -> Lines:
 
 def _lines_of_member(certificates: Certificates, number: int) -> Lines:
     stores = certificates.member(_host(number))
-    return {
-        "sslQuorum": "true",
-        "ssl.quorum.keyStore.location": f"{stores}/keystore.pem",
-        "ssl.quorum.trustStore.location": f"{stores}/quorum.truststore.pem",
-    }
+    return {"sslQuorum": "true", **quorum_store_lines(stores)}

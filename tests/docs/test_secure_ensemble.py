@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from tests.rigs.ports import free_ports
-from tests.rigs.processes import ServerProcess
+from tests.rigs.processes import ServerProcess, ended
 
 pytestmark = pytest.mark.process
 
@@ -68,13 +68,9 @@ class Member(ServerProcess):
 
 @contextlib.contextmanager
 def started(members: list[Member]) -> Iterator[None]:
-    with contextlib.ExitStack() as stack:
+    with ended(members):
         for member in members:
             member.start()
-            assert member.process is not None
-            stack.callback(member.process.stdin.close)
-            stack.callback(member.process.wait)
-            stack.callback(member.process.kill)
         for member in members:
             member.wait_until(member.is_ready)
         yield

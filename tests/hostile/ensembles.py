@@ -28,7 +28,7 @@ from pathlib import Path
 import attrs
 
 from tests.hostile.raw import HOST, SECURED, shown, word
-from tests.rigs.certificates import Certificates
+from tests.rigs.certificates import Certificates, client_store_lines, quorum_store_lines
 from tests.rigs.ports import free_ports_in_a_row
 from tests.rigs.processes import servers, unstarted
 from zab.server.secret_file import make_secret_file
@@ -242,12 +242,9 @@ def secure(directory: Path) -> Iterator[Target]:
     lines = [
         f"quorum.secretFile={secret}",
         "snapCount=20000",
-        f"ssl.keyStore.location={own}/keystore.pem",
-        f"ssl.trustStore.location={own}/truststore.pem",
         "ssl.clientAuth=need",
         "sslQuorum=true",
-        f"ssl.quorum.keyStore.location={own}/keystore.pem",
-        f"ssl.quorum.trustStore.location={own}/quorum.truststore.pem",
+        *(f"{key}={value}" for key, value in {**client_store_lines(own), **quorum_store_lines(own)}.items()),
     ]
     with unstarted(directory, 3, *lines) as ensemble, contextlib.ExitStack() as stack:
         members = []

@@ -313,6 +313,7 @@ def test_features_that_are_not_built_and_unknown_keys_are_warned_of_and_never_re
         ("ssl.quorum.keyStore.location=/k", 3, "nothing would be encrypted"),
         ("sslQuorum=false\nssl.quorum.trustStore.location=/k", 4, "nothing would be encrypted"),
         ("sslQuorumReloadCertFiles=true", 3, "neither sslQuorum nor portUnification is set"),
+        ("ssl.quorum.crl=true", 3, "neither sslQuorum nor portUnification is set"),
         (
             QUORUM_TLS + "sslQuorum=true\nssl.quorum.clientAuth=want",
             6,
@@ -466,6 +467,8 @@ def test_key_that_opens_the_service_is_written_as_zookeeper_reads_it(key: str) -
             "neither secureClientPort nor client.portUnification asks a client",
         ),
         ("client.certReload=true", 3, "neither secureClientPort nor client.portUnification is set"),
+        ("ssl.crl=true", 3, "neither secureClientPort nor client.portUnification is set"),
+        (TLS + "ssl.clientAuth=none\nssl.crl=true", 7, "with ssl.clientAuth=none nobody is asked for a certificate"),
         ("X509AuthenticationProvider.superUser=CN=a", 3, "nobody can be that: neither secureClientPort nor"),
         ("enforce.auth.enabled=true\nenforce.auth.schemes=world", 4, "nobody can prove anything by world here"),
         (

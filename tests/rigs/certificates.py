@@ -74,6 +74,14 @@ def client_store_lines(directory: Path, kind: str = "pem") -> dict[str, str]:
     return lines
 
 
+def quorum_store_lines(directory: Path) -> dict[str, str]:
+    """The same, for other members."""
+    return {
+        "ssl.quorum.keyStore.location": f"{directory}/keystore.pem",
+        "ssl.quorum.trustStore.location": f"{directory}/quorum.truststore.pem",
+    }
+
+
 def server_context(directory: Path, *, wants_clients: bool = True) -> ssl.SSLContext:
     """Of a server with that directory of a member."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

@@ -135,8 +135,15 @@ def unstarted(directory, count, *extra):
             *(addresses if count > 1 else []),
         ]
         members.append(ServerProcess(number + 1, home, ports[3 * number], lines))
-    try:
+    with ended(members):
         yield Ensemble(members)
+
+
+@contextlib.contextmanager
+def ended(members):
+    """Whatever is left of these is killed at the end."""
+    try:
+        yield
     finally:
         for member in members:
             if member.process is not None:

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.rigs.certificates import Certificates
+from tests.rigs.certificates import Certificates, quorum_store_lines
 from tests.rigs.processes import Ensemble, ServerProcess, unstarted
 
 COUNT = 3
@@ -35,10 +35,7 @@ def make_certificates(directory: Path) -> Certificates:
 
 def store_lines(directory: Path) -> list[str]:
     """Of a member with this directory."""
-    return [
-        f"ssl.quorum.keyStore.location={directory}/keystore.pem",
-        f"ssl.quorum.trustStore.location={directory}/quorum.truststore.pem",
-    ]
+    return [f"{key}={value}" for key, value in quorum_store_lines(directory).items()]
 
 
 def give(ensemble: Ensemble, directory: Path, *lines: str) -> None:

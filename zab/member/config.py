@@ -109,10 +109,15 @@ def _validate_tls(config: Config) -> None:
             if store is not None:
                 reason = "neither secureClientPort nor client.portUnification is set, so nothing would be encrypted"
                 raise RuleError((f"ssl.{key}.location",), reason)
-        if config.client_cert_reload:
-            reason = "neither secureClientPort nor client.portUnification is set, so there is nothing to read again"
-            raise RuleError(("client.certReload",), reason)
+        for key, is_set, effect in (
+            ("client.certReload", config.client_cert_reload, "there is nothing to read again"),
+            ("ssl.crl", config.ssl_crl, "nobody shows a certificate"),
+        ):
+            if is_set:
+                raise RuleError((key,), f"neither secureClientPort nor client.portUnification is set, so {effect}")
         return
+    if config.ssl_crl and config.ssl_client_auth == "none":
+        raise RuleError(("ssl.crl",), "with ssl.clientAuth=none nobody is asked for a certificate")
     ports = ("secureClientPort", "client.portUnification")
     if config.client_address is not None and config.secure_client_port == config.client_address[1]:
         raise RuleError(("secureClientPort",), "secureClientPort is clientPort: client.portUnification has both on one")
@@ -140,8 +145,12 @@ def _validate_quorum_tls(config: Config) -> None:
             raise RuleError(ports, f"TLS between members needs {key}: `zab certs` makes one")
         if not config.has_tls_members and store is not None:
             raise RuleError((key,), "neither sslQuorum nor portUnification is set, so nothing would be encrypted")
-    if config.ssl_quorum_reload_cert_files and not config.has_tls_members:
-        raise RuleError(("sslQuorumReloadCertFiles",), "neither sslQuorum nor portUnification is set")
+    for key, is_set in (
+        ("sslQuorumReloadCertFiles", config.ssl_quorum_reload_cert_files),
+        ("ssl.quorum.crl", config.ssl_quorum_crl),
+    ):
+        if is_set and not config.has_tls_members:
+            raise RuleError((key,), "neither sslQuorum nor portUnification is set")
     _validate_suites("ssl.quorum", config.quorum_versions_of_tls, config.ssl_quorum_cipher_suites)
 
 
