@@ -345,7 +345,7 @@ def test_messages_arrive_in_order_however_they_are_cut(server):
     assert events == [MessageReceived(link, message) for message in messages]
 
 
-def test_all_links_are_read_in_one_turn_up_to_two_mebibytes_each(server):
+def test_all_links_are_read_in_one_turn_up_to_half_a_mebibyte_each(server):
     first, first_link = server.linked(2)
     second, second_link = server.linked(3)
     message = Proposal([bytes(100)])
@@ -355,6 +355,14 @@ def test_all_links_are_read_in_one_turn_up_to_two_mebibytes_each(server):
     events = server.turn()
     assert events.count(MessageReceived(first_link, message)) == 2000
     assert MessageReceived(second_link, Ack(1, 2)) in events
+    first.say(*[message] * 6000)
+    second.say(Ack(1, 3))
+    time.sleep(0.05)
+    events = server.turn()
+    count = events.count(MessageReceived(first_link, message))
+    assert 0 < count <= (512 << 10) // 100
+    assert MessageReceived(second_link, Ack(1, 3)) in events
+    assert server.turns(6000 - count).count(MessageReceived(first_link, message)) == 6000 - count
 
 
 def test_messages_before_the_end_are_delivered_and_nothing_after_it(server):

@@ -491,3 +491,14 @@ def test_so_many_writes_are_prepared_a_turn(monkeypatch: pytest.MonkeyPatch) -> 
     replies = ensemble.do(client, *(client.create(b"/s%02d" % number) for number in range(100)))
     assert [error for _, error, _ in replies] == [0] * 100
     assert largest_step(seen) == 10
+
+
+def test_so_many_bytes_of_writes_are_prepared_a_turn() -> None:
+    """What the others send is read whatever there is to do: several of them bring megabytes in one turn."""
+    ensemble = Ensemble(3)
+    client = ensemble.session(ensemble.leader)
+    ensemble.do(client, client.create(b"/large"))
+    seen = watched(ensemble, lambda server: server.member.peer.history.last[0])[ensemble.leader.sid]
+    replies = ensemble.do(client, *(client.set(b"/large", bytes(900_000)) for _ in range(4)))
+    assert [error for _, error, _ in replies] == [0] * 4
+    assert largest_step(seen) == 1

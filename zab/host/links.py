@@ -51,8 +51,8 @@ from zab.wire.seal import SEAL_BYTES
 from zab.wire.strangers import Strangers
 
 RECEIVE_BYTES = 64 << 10
-RECEIVE_CALLS_MAX = 32
-"""A turn reads at most 2 MiB from one link: then the others have their turn."""
+RECEIVE_CALLS_MAX = 8
+"""A turn reads at most 512 KiB from one link: what is to be done with as much takes some milliseconds."""
 RECEIVE_FEW_BYTES = 4096
 SHAKE_BYTES = 8192
 """A turn reads no more from somebody who has not proven himself, and from a link that is being closed."""

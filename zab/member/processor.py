@@ -63,8 +63,8 @@ from zab.member.under_way import Long, Proposed, Write
 from zab.member.writes import WRITTEN, multi_in_slices
 from zab.message import DATA_FRAME_BYTES_MAX, WRITE_HEAD
 
-PREPARED_COUNT_MAX = 1_000
-"""After so many writes in a turn the others wait for the next one."""
+PREPARED_COUNT_MAX, PREPARED_BYTES_MAX = 1_000, 512 << 10
+"""After so many writes in a turn, or writes of so many bytes, the others wait for the next one."""
 
 FORWARDED_BYTES_MAX: Final = 2 << 20
 """Of writes that a learner has forwarded and that have not come back as transactions: the next ones wait for them. A
@@ -345,18 +345,18 @@ class Processor:
         `next_zxid` is asked before each of them, when the one before was taken; None ends it, and the rest stays.
         """
         self.is_due = False
-        count = 0
+        count = size = 0
         while self.intake or self._long is not None:
             zxid = next_zxid()
             self.is_due = zxid is not None
-            if zxid is None or count >= PREPARED_COUNT_MAX:
+            if zxid is None or count >= PREPARED_COUNT_MAX or size >= PREPARED_BYTES_MAX:
                 return
             if wall > self.newest_time or self.is_ahead_of(wall):
                 self.newest_time = wall
             proposal = self._batch(zxid, self.newest_time) if self._long is None else self._long_batch(zxid)
             if proposal is None:
                 return
-            count += proposal.count
+            count, size = count + proposal.count, size + len(proposal.body)
             self.is_due = False
             yield proposal
 
