@@ -78,7 +78,7 @@ def test_jobs_are_cancelled_until_the_block_ends(fails: bool) -> None:
     with pytest.raises(KeyboardInterrupt) as ending:
         run()
     assert isinstance(ending.value.__cause__, OSError)
-    assert set(threading.enumerate()) == threads
+    assert set(threading.enumerate()) <= threads, "a thread of this block is left"
 
 
 class Collected:
