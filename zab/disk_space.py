@@ -11,7 +11,9 @@
                 no quorum        it needs all of them: it is *short*, says so in its pings, and nobody takes writes that
                                  need room; reads, deletes and the ends of sessions go on, as far as the reserves go
 
-So a member whose disk is low logs nothing more, unless the service would end without it.
+So a member whose disk is low logs nothing more, unless the service would end without it. A leader whose disk is low
+takes no snapshots, either. When none of its files leads a learner on, and those with room are a quorum together with
+that learner, it hands over to them: who leads then can take the snapshot that the learner needs.
 
 Variables: `space`; `leading.is_short`, `following.is_short`; each handler's `is_low`. Invariant: whoever leads, being
 low, leads because no quorum with room was there.
@@ -21,6 +23,7 @@ Not here: what the levels are in bytes, and the reserve (`zab.member.space`); wh
 """
 
 from zab import message as msg
+from zab.ids import ServerId
 from zab.peer_state import PeerState
 from zab.roles import INFORMED, Leading, LearnerHandler
 
@@ -31,8 +34,8 @@ def leader_weigh(peer: PeerState, leading: Leading) -> None:
         return  # every voter is needed until then
     assert peer.leading is leading
     quorum = peer.settings.quorum
-    followers = [h for h in leading.handlers.values() if h.served and leading.counts(h)]
-    roomy = {h.sid for h in followers if not h.is_low}
+    followers = _followers(leading)
+    roomy = _with_room(followers)
     if peer.is_low and quorum.contains(roomy):
         peer.look("the own disk is nearly full, and others have room")
         return
@@ -48,6 +51,14 @@ def leader_weigh(peer: PeerState, leading: Leading) -> None:
             peer.drop_learner(leading, handler, "its disk is nearly full, and it is needed after all: it may come back")
         elif not is_short and handler.served:
             peer.drop_learner(leading, handler, "its disk is nearly full, and others have room")
+
+
+def leader_cannot_help(peer: PeerState, leading: Leading, learner: LearnerHandler) -> None:
+    """No log file leads the learner on, and no snapshot. This may end the role."""
+    if not (leading.established and peer.is_low):
+        return
+    if peer.settings.quorum.contains(_with_room([learner, *_followers(leading)])):
+        peer.look(f"the own disk is nearly full, server {learner.sid} needs a snapshot, and others have room for one")
 
 
 def has_to_wait(leading: Leading, handler: LearnerHandler) -> bool:
@@ -67,3 +78,11 @@ def leader_on_ping(peer: PeerState, leading: Leading, handler: LearnerHandler, m
         peer.drop_learner(leading, handler, "its disk has room again: it may come back")
     else:
         leader_weigh(peer, leading)
+
+
+def _followers(leading: Leading) -> list[LearnerHandler]:
+    return [h for h in leading.handlers.values() if h.served and leading.counts(h)]
+
+
+def _with_room(learners: list[LearnerHandler]) -> set[ServerId]:
+    return {h.sid for h in learners if not h.is_low}

@@ -25,7 +25,7 @@ the number alone.
 from datatree.log import batch as codec
 from datatree.log.batch import Batch, Position
 from datatree.log.zxid import COUNTER_MAX, Zxid, epoch_of, just_below, make_zxid
-from zab import broadcast, confirmation, renewal, session_keys
+from zab import broadcast, confirmation, disk_space, renewal, session_keys
 from zab import events as ev
 from zab import message as msg
 from zab.peer_state import PeerState
@@ -139,8 +139,9 @@ def leader_on_snapshot_offered(peer: PeerState, leading: Leading, handler: Learn
 
 def leader_on_nothing_to_offer(peer: PeerState, leading: Leading, handler: LearnerHandler) -> None:
     """The log does not hold what the learner lacks, and no snapshot is new enough. The learner comes again; the member
-    may have taken one by then."""
+    may have taken one by then, or another one may lead that can."""
     peer.drop_learner(leading, handler, f"there is no snapshot above its {handler.position[0]:#x} yet")
+    disk_space.leader_cannot_help(peer, leading, handler)
 
 
 def leader_on_snapshot_withdrawn(peer: PeerState, leading: Leading, handler: LearnerHandler, zxid: Zxid) -> None:

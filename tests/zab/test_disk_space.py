@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from datatree.log.zxid import Epoch
-from tests.zab.alone import LAST, Alone, Follower, Leader, restored
+import attrs
+import pytest
+
+from datatree.log.zxid import Epoch, Zxid
+from tests.zab.alone import FIRST, HISTORY, LAST, Alone, Follower, Leader, restored
 from zab import events as ev
 from zab import message as msg
+from zab.ids import Link
 from zab.roles import Stage
 from zab.states import AMPLE, DISCOVERY, EXHAUSTED, FOLLOWING, LEADING, LOOKING, LOW, Space
 
@@ -160,6 +164,66 @@ def test_a_leader_without_others_that_have_room_stays() -> None:
     assert leader.peer.is_short
     leader.hear(10, PING)
     assert leader.peer.is_short, "one of three with room is no quorum"
+
+
+def holding_the_last_alone(voters: int = 3, observers: tuple[int, ...] = ()) -> Leader:
+    """A leader that has in memory what came last; what was before is in its files, or nowhere."""
+    found = attrs.evolve(restored(HISTORY[1:]), base=(FIRST, HISTORY[0].chain))
+    return Leader(found, voters, observers=observers)
+
+
+def come_for_what_nobody_kept(leader: Leader, sid: int, **said: bool) -> None:
+    """A learner lacks what the leader's log files have no more, and no snapshot has either."""
+    leader.dial(sid, **said)
+    leader.hear(10 * sid, msg.AckEpoch(Epoch(1), Zxid(1), bytes(16)))
+    leader.tell(ev.LogRead(Link(10 * sid), None, []))
+    assert leader.did(ev.OfferSnapshot)
+    leader.forget()
+    leader.tell(ev.NothingToOffer(Link(10 * sid), Zxid(1)))
+    assert leader.said("there is no snapshot above its 0x1 yet")
+
+
+@pytest.mark.parametrize("amnesiac", [False, True])
+def test_a_leader_with_a_full_disk_hands_over_to_those_who_can_help_a_learner(amnesiac: bool) -> None:
+    leader = holding_the_last_alone()
+    leader.establish(2)
+    space(leader, LOW)
+    assert leader.peer.state is LEADING
+    come_for_what_nobody_kept(leader, 1, amnesiac=amnesiac)
+    assert leader.peer.state is LOOKING
+    assert leader.said("the own disk is nearly full, server 1 needs a snapshot, and others have room for one")
+
+
+def test_a_leader_with_room_stays_since_it_takes_that_snapshot() -> None:
+    leader = holding_the_last_alone()
+    leader.establish(2)
+    come_for_what_nobody_kept(leader, 1)
+    assert leader.peer.state is LEADING
+
+
+def test_a_leader_with_a_full_disk_stays_if_the_learner_that_it_cannot_help_has_no_room() -> None:
+    leader = holding_the_last_alone()
+    leader.establish(2)
+    space(leader, LOW)
+    come_for_what_nobody_kept(leader, 1, is_low=True)
+    assert leader.peer.state is LEADING
+
+
+def test_a_leader_with_a_full_disk_stays_if_even_with_that_learner_too_few_have_room() -> None:
+    leader = holding_the_last_alone(5)
+    leader.establish(2, 3)
+    leader.hear(30, LOW_PING)
+    space(leader, LOW)
+    come_for_what_nobody_kept(leader, 1)
+    assert leader.peer.state is LEADING
+
+
+def test_a_leader_with_a_full_disk_stays_if_it_is_an_observer_that_it_cannot_help() -> None:
+    leader = holding_the_last_alone(observers=(9,))
+    leader.establish(2)
+    space(leader, LOW)
+    come_for_what_nobody_kept(leader, 9)
+    assert leader.peer.state is LEADING
 
 
 def test_a_lone_server_with_a_full_disk_goes_on_leading() -> None:
