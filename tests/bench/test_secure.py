@@ -7,7 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,7 +15,7 @@ import pytest
 
 from bench import calls, cells, secure
 from bench.calls import Counted
-from bench.cells import Cell, Result
+from bench.cells import Cell, Result, run_operations
 from bench.kinds import KINDS
 from bench.table import README, Beside, ratio_table, write_readme
 from tests.bench.generator import SOURCES, has_openssl, needs_compiler, programs, tls_programs
@@ -138,11 +138,21 @@ def test_makefile_compiles_tls_where_the_headers_are() -> None:
 def test_the_smallest_run_compares_every_kind(
     tls_programs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    asked_seconds = []
+
+    def run_few(
+        hosts: str, cell: Cell, *, seconds: float, warmup_seconds: float, options: Sequence[str] = ()
+    ) -> Result:
+        """How many operations a machine does in a moment, nobody knows: so these are counted."""
+        asked_seconds.append(seconds)
+        return run_operations(hosts, cell, 20, options=options)
+
     monkeypatch.setattr(cells, "BUILD", tls_programs)
-    monkeypatch.setattr(secure, "WARMUP_SECONDS", 0.02)
-    smallest = ["--rounds", "1", "--seconds", "0.02", "--operations", "0", "--cells", "set:1x1:*", "--no-readme"]
+    monkeypatch.setattr(secure, "run_load", run_few)
+    smallest = ["--rounds", "1", "--seconds", "0.5", "--operations", "0", "--cells", "set:1x1:*", "--no-readme"]
     monkeypatch.setattr(sys, "argv", ["bench.secure", *smallest])
     assert secure.main() == 0
+    assert asked_seconds == [secure.WARMUP_SECONDS] * len(KINDS) + [0.5] * len(KINDS)
     out, err = capsys.readouterr()
     header, _, row = [line for line in out.splitlines() if line.startswith("|")]
     assert [column.strip() for column in header.split("|")[2:-2]] == ["plain/s", *KINDS[1:]]
