@@ -65,10 +65,12 @@ class SessionTracker:
         self._seen = now
         self._clock = now
         self._buckets: ExpirationBuckets[SessionId] = ExpirationBuckets(interval_ms, now)
+        self.next_deadline = now
+        """The `now` by which `expired` is to be called again; what comes later than that is not counted."""
 
     def restart(self, sessions: Mapping[SessionId, int], now: int) -> None:
         """A new leader starts to serve: every session (id -> timeout in ms) has its full timeout, and no owner."""
-        self._seen = self._clock = now
+        self._seen = self._clock = self.next_deadline = now
         self._buckets = ExpirationBuckets(self.interval_ms, now)
         self._sessions = {id_: _Tracked(timeout_ms) for id_, timeout_ms in sessions.items()}
         for id_, timeout_ms in sessions.items():
@@ -116,6 +118,7 @@ class SessionTracker:
             tracked = self._sessions[id_]
             assert not tracked.is_closing
             tracked.is_closing = True
+        self.next_deadline = now + max(1, self._buckets.next_due - self._clock)
         return due
 
     def close(self, id_: SessionId) -> bool:
@@ -162,11 +165,6 @@ class SessionTracker:
         return Admission.ADMITTED if tracked.owner == requester else Admission.MOVED
 
     # Time and numbers.
-
-    @property
-    def next_deadline(self) -> int:
-        """The `now` by which `expired` is to be called again; what comes later than that is not counted."""
-        return self._seen + max(1, self._buckets.next_due - self._clock)
 
     def sets(self) -> Iterator[tuple[int, list[SessionId]]]:
         """Each bucket, as the `now` at which it is due if the process is never late, with its sessions, in order."""

@@ -93,7 +93,7 @@ def leader_on_followerinfo(
     handler.is_low = message.is_low
     if leading.epoch is None:
         determine_new_epoch(peer, leading)
-    elif leading.epoch_accepted and not disk_space.has_to_wait(leading, handler):
+    elif leading.epoch_accepted and not disk_space.has_to_wait(peer, leading, handler):
         _propose_epoch(peer, now, leading, handler)
 
 
@@ -147,7 +147,7 @@ def leader_on_epochs_saved(peer: PeerState, now: int, leading: Leading) -> None:
             leading.acke_recv.add(peer.settings.sid)
         for handler in list(leading.handlers.values()):
             is_here = handler.stage == INFORMED and handler.link in leading.handlers
-            if is_here and not disk_space.has_to_wait(leading, handler):
+            if is_here and not disk_space.has_to_wait(peer, leading, handler):
                 _propose_epoch(peer, now, leading, handler)
         determine_initial_history(peer, leading)
     elif not leading.epoch_current and peer.current_epoch == leading.epoch:

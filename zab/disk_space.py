@@ -15,7 +15,7 @@ So a member whose disk is low logs nothing more, unless the service would end wi
 takes no snapshots, either. When none of its files leads a learner on, and those with room are a quorum together with
 that learner, it hands over to them: who leads then can take the snapshot that the learner needs.
 
-Variables: `space`; `leading.is_short`, `following.is_short`; each handler's `is_low`. Invariant: whoever leads, being
+Variables: `space`; `is_short`; each handler's `is_low`. Invariant: whoever leads, being
 low, leads because no quorum with room was there.
 
 Not here: what the levels are in bytes, and the reserve (`zab.member.space`); which writes need room
@@ -43,8 +43,8 @@ def leader_weigh(peer: PeerState, leading: Leading) -> None:
     if not quorum.contains({me, *(h.sid for h in followers)}):
         return  # this leader has no quorum at all, which is about to end its role
     is_short = not quorum.contains(roomy if peer.is_low else {me, *roomy})
-    if is_short != leading.is_short:
-        leading.is_short = is_short
+    if is_short != peer.is_short:
+        peer.is_short = is_short
         peer.trace("no quorum has room on its disks" if is_short else "a quorum has room on its disks again")
     for handler in [h for h in leading.handlers.values() if h.is_low]:
         if is_short and not handler.served and handler.stage == INFORMED:
@@ -61,10 +61,10 @@ def leader_cannot_help(peer: PeerState, leading: Leading, learner: LearnerHandle
         peer.look(f"the own disk is nearly full, server {learner.sid} needs a snapshot, and others have room for one")
 
 
-def has_to_wait(leading: Leading, handler: LearnerHandler) -> bool:
+def has_to_wait(peer: PeerState, leading: Leading, handler: LearnerHandler) -> bool:
     """Whether a learner is not synchronized, since its disk is low and others have room."""
     is_new = handler.stage == INFORMED and not handler.served
-    return is_new and handler.is_low and leading.established and not leading.is_short
+    return is_new and handler.is_low and leading.established and not peer.is_short
 
 
 def leader_on_ping(peer: PeerState, leading: Leading, handler: LearnerHandler, message: msg.Ping) -> None:
@@ -72,7 +72,7 @@ def leader_on_ping(peer: PeerState, leading: Leading, handler: LearnerHandler, m
     if message.is_low == handler.is_low:
         return
     assert leading.handlers[handler.link] is handler
-    waited = has_to_wait(leading, handler)
+    waited = has_to_wait(peer, leading, handler)
     handler.is_low = message.is_low
     if waited:
         peer.drop_learner(leading, handler, "its disk has room again: it may come back")

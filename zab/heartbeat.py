@@ -47,10 +47,10 @@ def _leader_ping(peer: PeerState, leading: Leading) -> None:
     links = tuple(
         h.link
         for h in leading.handlers.values()
-        if h.stage >= SYNCING or h.served or disk_space.has_to_wait(leading, h)
+        if h.stage >= SYNCING or h.served or disk_space.has_to_wait(peer, leading, h)
     )
     if links:
-        peer.emit(ev.Send(links, msg.Ping(peer.committed, BEFORE_ALL, 0, [], leading.is_short)))
+        peer.emit(ev.Send(links, msg.Ping(peer.committed, BEFORE_ALL, 0, [], peer.is_short)))
 
 
 def _a_quorum_is_coming(peer: PeerState, leading: Leading) -> bool:
@@ -100,7 +100,7 @@ def learner_heard(peer: PeerState, now: int, following: Following) -> None:
 def learner_on_ping(peer: PeerState, now: int, following: Following, message: msg.Ping) -> None:
     """Answer; and leave when the own log, or epochs, have not kept up within syncLimit (C4 stalled disk)."""
     assert following.link is not None
-    following.is_short = message.is_low
+    peer.is_short = message.is_low
     peer.emit(ev.AnswerPing(following.link))
     overdue = following.overdue.sample(now, peer.history.last[0], peer.settings.sync_ms)
     if peer.durable < min(overdue, peer.history.last[0]):

@@ -236,7 +236,6 @@ class Peer(PeerState):
                 if link in leading.handlers:
                     self.drop_learner(leading, handler, str(error))
         elif following is not None and link == following.link:
-            heartbeat.learner_heard(self, now, following)
             handle = HANDLERS.get((FOLLOWING, self.phase, type(message)))
             try:
                 if handle is not None:
@@ -245,6 +244,8 @@ class Peer(PeerState):
                     self._on_unhandled(FOLLOWING, message)
             except ProtocolError as error:
                 self.look(f"leader {following.leader}: {error}")
+            # Afterwards: what the message says may change for how long the leader may be silent.
+            heartbeat.learner_heard(self, now, following)
 
     def _on_unhandled(self, role: State, message: msg.Message) -> None:
         if (role, self.phase, type(message)) not in IGNORED:

@@ -133,6 +133,8 @@ class PeerState:
         self.yields = False
         """Others are likelier to have the right tree: it leads only if none of them can (E6 wrong trees)."""
         self.space: Space = AMPLE
+        self.is_short = False
+        """No quorum has room on its disks, as a leader sees and tells (`zab.disk_space`)."""
         self.insists = False
         """It leads although its disk is low: those who have room were behind it."""
         self.session_keys = restored.session_keys
@@ -212,12 +214,6 @@ class PeerState:
     def is_low(self) -> bool:
         """Whether its disk is nearly full (`zab.disk_space`)."""
         return self.space < AMPLE
-
-    @property
-    def is_short(self) -> bool:
-        """Whether no quorum has room on its disks, as far as this member knows."""
-        role = self.leading or self.following
-        return role is not None and role.is_short
 
     @property
     def is_tree_in_doubt(self) -> bool:
@@ -306,7 +302,7 @@ class PeerState:
         assert self.state != LOOKING or self.generation == 0, "a member that elects leaves no role, but it may start"
         self.trace(f"{reason} -> elect")
         self.generation += 1
-        self.insists = False
+        self.insists = self.is_short = False
         for handler in self.leading.handlers.values() if self.leading is not None else ():
             self.release_snapshot(handler)
             self.emit(ev.CloseLink(handler.link, reason))

@@ -155,8 +155,6 @@ class Leading:
     """(zxid, bytes) of the batches that are not committed, or not durable here, oldest first."""
     outstanding_bytes: int = 0
     overdue: Overdue = attrs.Factory(Overdue)
-    is_short: bool = False
-    """No quorum has room on its disks (`zab.disk_space`)."""
 
     def handler_of(self, sid: ServerId) -> LearnerHandler | None:
         """The handler of a server's present link."""
@@ -213,5 +211,3 @@ class Following:
     promising: tuple[bool, int] | None = None
     """A promise of an epoch is on its way to the disk: the second of the two, and the time of the first ping since."""
     overdue: Overdue = attrs.Factory(Overdue)
-    is_short: bool = False
-    """No quorum has room on its disks, as the leader says."""

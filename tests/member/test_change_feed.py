@@ -423,8 +423,8 @@ def test_whoever_leaves_while_it_is_read_for_leaves_nothing_behind() -> None:
         feed.client.close()
     ensemble.settle()
     changes = server.member.processor.change_feed
-    assert not changes.is_any
-    assert not changes.is_due
+    assert not changes.asked
+    assert not changes.ready
     assert changes.next_deadline is None
     server.answer_read()
     ensemble.settle()
@@ -671,7 +671,7 @@ def test_looking_back_takes_turns_with_other_reads_and_outlives_who_asked() -> N
     server.answer_read()
     ensemble.settle()
     assert past.complete_from == 0
-    assert not server.member.processor.change_feed.is_any
+    assert not server.member.processor.change_feed.asked
     server.reads_held = False
     assert paths(Feed(ensemble, client).drain()) == [b"/app", *names]
 
@@ -751,7 +751,7 @@ def test_a_request_that_is_none_is_refused() -> None:
     assert ensemble.do(client, client.request(OpCode.GET_CHANGES, negative, -20))[0][1] == ErrorCode.BADARGUMENTS
     short = client.request(OpCode.GET_CHANGES, body[:-1], -21)
     assert ensemble.do(client, short) == [(-21, ErrorCode.MARSHALLINGERROR, None)]
-    assert not ensemble.servers[1].member.processor.change_feed.is_any
+    assert not ensemble.servers[1].member.processor.change_feed.asked
     place = GetChanges(applied(ensemble), WHOLE, b"", b"/", 1000, 5000).encode()
     assert ensemble.do(client, client.request(OpCode.GET_CHANGES, place, -22)) == []
     assert ensemble.do(client, client.request(OpCode.GET_CHANGES, place, -22))[0][1] == ErrorCode.BADARGUMENTS
@@ -825,7 +825,7 @@ def test_whatever_is_asked_is_answered_once_and_harms_nobody(seed: int) -> None:
         client.say(client.request(OpCode.PING, b"", -2))
     assert not client.is_closed
     assert sorted(xid for xid, error, _ in client.replies() if not error and xid < -2) == sorted(xids)
-    assert not ensemble.servers[1].member.processor.change_feed.is_any
+    assert not ensemble.servers[1].member.processor.change_feed.asked
 
 
 def test_a_batch_is_decoded_once_for_all_who_follow(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -850,7 +850,7 @@ def test_a_member_that_stops_to_serve_forgets_its_followers() -> None:
     client = ensemble.session(leader)
     Feed(ensemble, client, (applied(ensemble), WHOLE), wait_ms=60_000).ask()
     changes = leader.member.processor.change_feed
-    assert changes.is_any
+    assert changes.asked
     for link in list(ensemble.links):
         ensemble.break_link(link)
     ensemble.cut = {leader.sid}
@@ -858,7 +858,7 @@ def test_a_member_that_stops_to_serve_forgets_its_followers() -> None:
     ensemble.advance(10 * TICK_MS)
     assert client.is_closed
     assert not leader.member.serving
-    assert not changes.is_any
+    assert not changes.asked
     assert changes.next_deadline is None
 
 

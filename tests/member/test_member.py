@@ -466,7 +466,7 @@ def mtime_of(server: Server, path: bytes) -> int:
 def test_next_deadline_is_the_earliest_of_everything_that_waits() -> None:
     ensemble = Ensemble(1, znode__container__checkIntervalMs=60_000)
     member = ensemble.servers[1].member
-    tracker, cleanup = member.sessions.tracker, member._cleanup
+    tracker, cleanup = member.sessions.tracker, member.cleanup
     assert tracker is not None
     assert cleanup is not None
     peer_deadline = member.peer.next_deadline()

@@ -273,7 +273,7 @@ def test_who_has_not_heard_of_it_yet_is_refused_by_the_leader() -> None:
     ensemble, _, client = short()
     follower = next(server for server in ensemble.servers.values() if client.connection in server.member.clients.all)
     assert follower.member.peer.following is not None
-    follower.member.peer.following.is_short = False
+    follower.member.peer.is_short = False
     asked = (create(client, b"/c"), delete(client, b"/a"))
     assert errors(ensemble, client, *asked) == [ErrorCode.QUOTAEXCEEDED, 0]
 

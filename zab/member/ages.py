@@ -25,11 +25,14 @@ class Ages:
     def __init__(self) -> None:
         self._zxids: list[int] = []
         self._times: list[int] = []
+        self.next_note = 0
+        """Before that a note changes nothing."""
 
     def note(self, zxid: int, now: int) -> None:
         """This member has applied everything up to `zxid`, and now it is `now`."""
-        if self._zxids and (zxid == self._zxids[-1] or now < self._times[-1] + NOTE_MS):
+        if self._zxids and (zxid == self._zxids[-1] or now < self.next_note):
             return
+        self.next_note = now + NOTE_MS
         self._zxids.append(zxid)
         self._times.append(now)
         if len(self._zxids) >= NOTES_COUNT_MAX:

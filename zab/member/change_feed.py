@@ -91,8 +91,10 @@ class ChangeFeed:
 
     def __init__(self, state: ReadState) -> None:
         self._state = state
-        self._asked: dict[ClientConnection, dict[int, Asked]] = {}
-        self._ready: deque[Asked] = deque()
+        self.asked: dict[ClientConnection, dict[int, Asked]] = {}
+        """All requests, by xid."""
+        self.ready: deque[Asked] = deque()
+        """Those that go on in this turn, or in the next one if its budget is used up."""
         self._parked: dict[Asked, None] = {}
         self._queued: deque[Asked] = deque()
         self._looking: list[Asked] = []
@@ -109,16 +111,6 @@ class ChangeFeed:
         self.next_deadline: int | None = None
         """When the next wait is over; None while no request is parked."""
 
-    @property
-    def is_any(self) -> bool:
-        """Whether there is any request at all."""
-        return bool(self._asked)
-
-    @property
-    def is_due(self) -> bool:
-        """Whether the turn's budget left requests for the next turn."""
-        return bool(self._ready)
-
     # ---------------------------------------------------------------------------------------------------- coming, going
 
     def ask(self, connection: ClientConnection, xid: int, frame: bytes, now: int) -> None:
@@ -130,7 +122,7 @@ class ChangeFeed:
             clients.send(connection, reply(xid, applied, ErrorCode.MARSHALLINGERROR))
             return
         assert isinstance(body, GetChanges)
-        own = self._asked.setdefault(connection, {})
+        own = self.asked.setdefault(connection, {})
         if xid > CHANGES_XID_MAX or xid in own or body.zxid < 0:
             clients.send(connection, reply(xid, applied, ErrorCode.BADARGUMENTS))
         elif len(own) >= config.max_changes_per_connection:
@@ -141,17 +133,17 @@ class ChangeFeed:
             place = body.zxid, body.part if body.zxid else WHOLE
             asked = Asked(connection, xid, place, body.history_id, body.prefix or ROOT, bytes_max, until)
             own[xid] = asked
-            self._ready.append(asked)
+            self.ready.append(asked)
         if not own:
-            del self._asked[connection]
+            del self.asked[connection]
 
     def forget(self, connection: ClientConnection) -> None:
         """A connection is gone: drop its requests."""
-        for asked in self._asked.pop(connection, {}).values():
+        for asked in self.asked.pop(connection, {}).values():
             asked.is_over = True
             self._parked.pop(asked, None)
-        if not self._asked:
-            self._ready.clear()
+        if not self.asked:
+            self.ready.clear()
             self._queued.clear()
             self._looking.clear()
             self.next_deadline = None
@@ -162,7 +154,7 @@ class ChangeFeed:
         assert isinstance(asked, Asked), "nothing is read that nobody asked for"
         if not asked.is_over:
             asked.read = answer
-            self._ready.appendleft(asked)
+            self.ready.appendleft(asked)
 
     def looked_back(self, answer: LookedBack) -> None:
         """Take what was found of older ACLs; `past` is None while there is more to read."""
@@ -172,7 +164,7 @@ class ChangeFeed:
         if answer.past is not None:
             (self._looked, upto), self._look = self._look, None
             self._looked.prepend(answer.past, upto)
-            self._ready.extend(self._looking)
+            self.ready.extend(self._looking)
             self._looking.clear()
 
     # ---------------------------------------------------------------------------------------------------------- a turn
@@ -181,15 +173,15 @@ class ChangeFeed:
         """Advance the requests, as far as the budget of a turn goes. Returns what a worker has to read."""
         if applied != self._applied:
             self._applied = applied
-            self._ready.extend(self._parked)
+            self.ready.extend(self._parked)
             self._parked.clear()
         elif self.next_deadline is not None and now >= self.next_deadline:
             for asked in [asked for asked in self._parked if asked.until <= now]:
                 del self._parked[asked]
                 self._answer(asked, history_id, asked.place)
         budget = TURN_COUNT_MAX
-        while self._ready and budget > 0:
-            asked = self._ready.popleft()
+        while self.ready and budget > 0:
+            asked = self.ready.popleft()
             if not asked.is_over:
                 budget -= REQUEST_COUNT + self._advance(asked, now, history, history_id)
         self._rows.clear()
@@ -262,7 +254,7 @@ class ChangeFeed:
         if told or now >= asked.until:
             self._answer(asked, history_id, place, [row[3] for row in told])
         else:
-            self._ready.append(asked)
+            self.ready.append(asked)
 
     def _wait(self, asked: Asked, now: int, history_id: bytes) -> None:
         if now >= asked.until:
@@ -315,8 +307,8 @@ class ChangeFeed:
 
     def _finish(self, asked: Asked, error: ErrorCode, body: bytes = b"") -> None:
         asked.is_over = True
-        own = self._asked[asked.connection]
+        own = self.asked[asked.connection]
         del own[asked.xid]
         if not own:
-            del self._asked[asked.connection]
+            del self.asked[asked.connection]
         self._state.clients.send(asked.connection, reply(asked.xid, self._state.tree.applied, error, body))

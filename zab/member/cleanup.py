@@ -38,12 +38,17 @@ class Cleanup:
         self._minute_ends = now + _MINUTE_MS
         self._left_count = config.container_max_per_minute
         self.next_deadline = now + config.container_check_interval_ms
+        self.next_turn = now
+        """Before that no turn needs to ask."""
 
     def due(self, tree: DataTree, now: int) -> list[bytes]:
-        """The paths to be deleted now. To be asked in every turn, so that ages are known."""
+        """The paths to be deleted now. To be asked in every turn from `next_turn` on, so that ages are known."""
         self._ages.note(tree.applied, now)
-        if now < self.next_deadline:
-            return []
+        found = self._find(tree, now) if now >= self.next_deadline else []
+        self.next_turn = min(self._ages.next_note, self.next_deadline)
+        return found
+
+    def _find(self, tree: DataTree, now: int) -> list[bytes]:
         if now >= self._minute_ends:
             self._minute_ends = now + _MINUTE_MS
             self._left_count = self._config.container_max_per_minute

@@ -187,6 +187,8 @@ class Clients:
         self.by_session: dict[SessionId, ClientConnection] = {}
         self.dirty: dict[ClientConnection, None] = {}
         """Connections with output, or to be closed, paused or read from again: the host looks at each after a step."""
+        self.ending: dict[ClientConnection, None] = {}
+        """Those that are closing, until the end of the turn."""
         self._per_host: Counter[str] = Counter()
         self._per_host_count_max = per_host_count_max
         self._total_count_max = total_count_max
@@ -225,6 +227,8 @@ class Clients:
         if how > connection.closing:
             connection.closing = how
             self.dirty[connection] = None
+            if connection.is_ours:
+                self.ending[connection] = None
 
     def hold(self, connection: ClientConnection, reason: Hold) -> None:
         """Stop reading from a connection."""
@@ -242,7 +246,8 @@ class Clients:
 
     def reap(self) -> Iterator[ClientConnection]:
         """Forget the connections that are closing; each comes out once."""
-        for connection in [connection for connection in self.dirty if connection.closing and connection.is_ours]:
+        ending, self.ending = self.ending, {}
+        for connection in ending:
             connection.is_ours = False
             del self.all[connection]
             self._per_host[connection.host] -= 1

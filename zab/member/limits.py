@@ -95,8 +95,9 @@ class Limits:
         self._throttle = throttle
         self._touch = touch
         self._outstanding_count_max = max(1, config.global_outstanding_limit_count // max(1, voter_count - 1))
-        self._loaded: dict[ClientConnection, None] = {}
-        self._full: dict[ClientConnection, None] = {}
+        self.loaded: dict[ClientConnection, None] = {}
+        self.full: dict[ClientConnection, None] = {}
+        """Whom load, and whom their output hold: each turn sees whether that is over."""
         self._outputs = Together(config.total_output_limit_bytes, _output_of)
         self.inputs = Together(config.total_input_limit_bytes, _input_of)
         self._silence_at = self.next_deadline = now + config.tick_time_ms
@@ -109,7 +110,7 @@ class Limits:
     def hold_loaded(self, connection: ClientConnection) -> None:
         """Read no more from a connection until the load is gone."""
         self._clients.hold(connection, Hold.LOAD)
-        self._loaded[connection] = None
+        self.loaded[connection] = None
 
     def has_room(self, connection: ClientConnection) -> bool:
         """Whether its unsent output is within the limit."""
@@ -130,15 +131,15 @@ class Limits:
         """Whether somebody who was held for its output, or was throttled, could go on at once."""
         if self._throttle is not None and self._throttle.is_due:
             return True
-        return bool(self._full) and any(map(self.has_room, self._full))
+        return bool(self.full) and any(map(self.has_room, self.full))
 
     def end_turn(self, now: int, outstanding_count: int, is_stalled: bool) -> None:
         """Hold, release and close whom this turn has brought to a limit, or back."""
         self.limit_output()
-        if self._loaded and not self.is_loaded(outstanding_count, is_stalled):
-            for connection in self._loaded:
+        if self.loaded and not self.is_loaded(outstanding_count, is_stalled):
+            for connection in self.loaded:
                 self._clients.release(connection, Hold.LOAD)
-            self._loaded.clear()
+            self.loaded.clear()
         if now >= self._silence_at:
             self._silence_at = self.next_deadline = now + self._config.tick_time_ms
             self._close_silent(now)
@@ -149,8 +150,8 @@ class Limits:
         """A connection is gone; the processor does not know it yet."""
         if self._throttle is not None:
             self._throttle.forget(connection)
-        self._loaded.pop(connection, None)
-        self._full.pop(connection, None)
+        self.loaded.pop(connection, None)
+        self.full.pop(connection, None)
         self._outputs.forget(connection)
         self.inputs.forget(connection)
 
@@ -171,14 +172,14 @@ class Limits:
                     self._drop(connection)
                 else:
                     self._clients.hold(connection, Hold.OUTPUT)
-                    self._full[connection] = None
+                    self.full[connection] = None
         if self._outputs.bytes > self._outputs.bytes_max:
             for connection in self._outputs.beyond():
                 self._metrics.connections_closed_for_output += 1
                 self._drop(connection)
-        if self._full:
-            for connection in [connection for connection in self._full if self.has_room(connection)]:
-                del self._full[connection]
+        if self.full:
+            for connection in [connection for connection in self.full if self.has_room(connection)]:
+                del self.full[connection]
                 self._clients.release(connection, Hold.OUTPUT)
 
     def _drop(self, connection: ClientConnection) -> None:

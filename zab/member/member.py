@@ -9,8 +9,8 @@ The order of a turn, whatever the order of its inputs (H2 turn budget: acknowled
     1  what the peer is told: links, messages, storage; its effects, among them what is committed
     2  committed batches are applied and answered, up to a budget; the rest is first in the next turn
     3  clients: new connections, bytes, ends
-    4  the end: sessions that were silent for too long (G1 expiry last), znodes whose time is over; then what is to be
-       written, as one batch, or as one message to the leader; questions to the leader; limits
+    4  the end (`turn_end`): what expires, then what is to be written, as one batch, or as one message to the leader;
+       then questions, and limits
 
 Host and simulator run the same member; it reads no clock, opens no file and starts no thread.
 
@@ -20,7 +20,8 @@ Invariants:
 - The tree at a batch end has the digest that the leader announced for it, or this member serves nobody until a quorum
   says whose tree is right (E5 digests). Its log goes on (E6 wrong trees).
 
-Not here: the way of a request (`processor`), the protocol between members (`zab.peer`), files (the host's storage).
+Not here: the end of a turn (`turn_end`), the way of a request (`processor`), the protocol between members
+(`zab.peer`), files (the host's storage).
 """
 
 from __future__ import annotations
@@ -33,21 +34,18 @@ from typing import Any, TypeAlias, TypeVar, get_args
 from datatree.digest import DIGEST_VERSION
 from datatree.log.batch import Batch
 from datatree.log.zxid import BEFORE_ALL, Zxid
-from datatree.opcodes import OpCode
 from datatree.prepare import Prepare
 from datatree.recovery.recover import Recovered
-from datatree.requests import PathOnly
 from datatree.snapshot import SnapshotHeader
 from datatree.tree import DataTree
 from datatree.watches import WatchTable
-from session.identity import NO_SESSION, SessionId, SessionIds
+from session.identity import SessionId, SessionIds
 from zab import events as ev
 from zab import message as msg
 from zab.ids import Link, ServerId
-from zab.member import four_letter, local, snapshots, tree_repair, wrong_trees
+from zab.member import four_letter, local, snapshots, tree_repair, turn_end, wrong_trees
 from zab.member.audit import Auditor
 from zab.member.authentication import Authentication
-from zab.member.change_feed import history_id_of
 from zab.member.cleanup import Cleanup
 from zab.member.connection import ClientConnection, Clients, Closing, Stage
 from zab.member.connection_throttle import ConnectionThrottle
@@ -60,7 +58,6 @@ from zab.member.inputs import (
     FetchFailed,
     Input,
     LoginStepped,
-    LookAtSpace,
     LookedBack,
     MemberEffect,
     RebuildFailed,
@@ -117,7 +114,9 @@ class Member:
         )
         self.processor = Processor(self.state, self.sessions, schedule_of(config, recovered))
         self.throttle = RequestThrottle.of(config, self.clients, self.metrics, self.processor)
-        self._receive = self.processor.receive if self.throttle is None else self.throttle.receive
+        self.receive: Callable[[ClientConnection, Sequence[bytes]], None] = (
+            self.processor.receive if self.throttle is None else self.throttle.receive
+        )
         voter_count = len(self.peer.settings.quorum.voters)
         self.limits = Limits(config, self.clients, self.metrics, self.throttle, self.sessions.touch, voter_count, now)
         self.server_id = ServerId(config.server_id)
@@ -144,7 +143,7 @@ class Member:
         self._effects: list[MemberEffect] = []
         self.now = now
         """Monotonic ms of the last turn."""
-        self._wall = wall
+        self.wall = wall
         self.committed: deque[Batch] = deque()
         """What is not applied yet."""
         self._delivery: Delivery | None = None
@@ -154,11 +153,13 @@ class Member:
         self._from_clients: list[tuple[Callable[[Member, Any], None], Input]] = []
         """What came from clients and waits for the end of that."""
         self._early: list[ev.MemberMessage] = []
-        self._cleanup: Cleanup | None = None
-        self._questions = Questions()
-        self._look_at = now
+        self.cleanup: Cleanup | None = None
+        self.questions = Questions()
+        self._peer_waits_until = 0
+        """Before that the peer is not asked whether its time has come."""
+        self.look_at = now
         """When the disk is looked at for room again."""
-        self._is_stalled = False
+        self.is_stalled = False
         """Writes are left from the last turn, since nothing may be proposed."""
         self._install(self.state.tree)
         for batch in recovered.recent[-1:]:
@@ -175,7 +176,7 @@ class Member:
         if self.halted:
             return []
         self.now = self.processor.now = now
-        self._wall = wall
+        self.wall = wall
         self.processor.is_short = self.peer.is_short
         if not self.is_between_states:
             self.clients.dirty.clear()
@@ -186,22 +187,23 @@ class Member:
             else:
                 _ON_INPUT.get(type(event), Member.tell)(self, event)
         # After what arrived: when this process was paused, an unread link must not count as a silent one.
-        deadline = self.peer.next_deadline()
-        if deadline is not None and deadline <= now:
-            self.tell(ev.TimePassed())
+        if now >= self._peer_waits_until:
+            self._tell_time()
         if self._dropped:
             self._hear_the_dropped(inputs)
         if self.asks:
             self.asks = False
             wrong_trees.ask(self)
             tree_repair.ask(self)
-        self._apply_committed()
-        self._start_serving()
+        if self.committed or self._delivery is not None:
+            self._apply_committed()
+        if not self.serving:
+            self._start_serving()
         if not self.is_between_states:
             from_clients, self._from_clients = self._from_clients, []
             for on_client, event in from_clients:
                 on_client(self, event)
-            self._end_turn()
+            turn_end.end_turn(self)
         if self.auditor is not None and self.auditor.records:
             self._effects.append(WriteAudit(self.auditor.take()))
         effects, self._effects = self._effects, []
@@ -211,11 +213,12 @@ class Member:
     def has_more(self) -> bool:
         """Whether the turn's budgets left something for the next one. To be asked after the host has sent what there
         was to send, since that makes room for more."""
-        processor = self.processor
+        processor, limits = self.processor, self.limits
         applies = (bool(self.committed) or self.is_between_states) and self.repair is None
-        is_answering = bool(processor.answering) or processor.change_feed.is_due
-        has_room = (bool(processor.choked) and processor.is_any_unchoked) or self.limits.is_any_with_room_again
-        return applies or is_answering or processor.is_due or has_room
+        is_answering = bool(processor.answering or processor.change_feed.ready)
+        is_unchoked = bool(processor.choked) and processor.is_any_unchoked
+        is_released = (bool(limits.full) or self.throttle is not None) and limits.is_any_with_room_again
+        return applies or is_answering or processor.is_due or is_unchoked or is_released
 
     def next_deadline(self) -> int:
         """When the next step is due although nothing happens."""
@@ -227,7 +230,16 @@ class Member:
                 deadline = due
         if self.serving and self.sessions.tracker is not None:
             deadline = min(deadline, self.sessions.tracker.next_deadline)
-        return deadline if self._cleanup is None else min(deadline, self._cleanup.next_deadline)
+        return deadline if self.cleanup is None else min(deadline, self.cleanup.next_deadline)
+
+    def _tell_time(self) -> None:
+        """Tell the peer that its time has come, if so. While it serves, what it hears only moves its deadline later, so
+        it is not asked again before that."""
+        deadline = self.peer.next_deadline()
+        if deadline is not None and deadline <= self.now:
+            self.tell(ev.TimePassed())
+            deadline = self.peer.next_deadline()
+        self._peer_waits_until = deadline if self.peer.serving and deadline is not None else 0
 
     def tell(self, event: ev.Event) -> None:
         """Let the peer take an event, and carry out or pass on what it wants done."""
@@ -252,91 +264,18 @@ class Member:
         self._effects.append(ev.Halt(reason))
         self.clients.close_all()
 
-    def _end_turn(self) -> None:
-        """What happens once a turn, after all of its inputs."""
-        for connection in self.sessions.take_established():
-            held, connection.held = connection.held, []
-            if held and not connection.closing:
-                self._receive(connection, held)
-        self.processor.resume()
-        if self.throttle is not None:
-            self.throttle.turn(self.now)
-        if self.serving and not self.halted:
-            if self.peer.state == LEADING:
-                self._lead_turn()
-            else:
-                self._follow_turn()
-        changes = self.processor.change_feed
-        if changes.is_any and self.serving:
-            self._effects += changes.turn(self.now, self.peer.history, history_id_of(self.peer.lineage), self.applied)
-        self.limits.end_turn(self.now, self.processor.outstanding_count, self._is_stalled)
-        if self.now >= self._look_at and self.config.disk_low_bytes:
-            self._look_at = self.now + self.config.tick_time_ms
-            self._effects.append(LookAtSpace())
-        if self.clients.dirty:
-            for connection in self.clients.reap():
-                self.limits.forget(connection)
-                self.processor.forget(connection)
-                self.sessions.forget(connection)
-
-    def _lead_turn(self) -> None:
-        """All that is to be written becomes one batch, or as many as its size asks for; then what waits for that."""
-        processor = self.processor
-        processor.refuses_writes = self.check.undecided is not None
-        for session in self.sessions.expired(self.now):
-            self.trace(f"session {session:#x} was silent for its timeout -> close it")
-            self.metrics.stale_sessions_expired += 1
-            processor.submit(session, 0, OpCode.CLOSE_SESSION, b"", None)
-        if self._cleanup is not None and not processor.refuses_writes:
-            for path in self._cleanup.due(self.tree, self.now):
-                processor.submit(NO_SESSION, 0, OpCode.DELETE_CONTAINER, PathOnly(path).encode(), None)
-        processor.submit_new_sessions()
-        self._is_stalled = False
-        if processor.has_intake:
-            if processor.is_ahead_of(self._wall):
-                self.trace(
-                    f"this wall clock says {self._wall} ms, the newest batch is of {processor.newest_time} ms "
-                    "-> the times of batches go back to the clock"
-                )
-            next_zxid = self.peer.next_zxid if tree_repair.has_room(self) else lambda: None
-            for proposal in processor.proposals(next_zxid, self._wall):
-                self.metrics.proposal_count += 1
-                self.tell(proposal)
-            self._is_stalled = processor.has_intake and not processor.is_due
-        tag = processor.take_sync_tag()
-        if tag is not None:
-            self._questions.sync(None, tag)
-        token = self._questions.begin_round(self.sessions.take_doubted())
-        if token is not None:
-            self.tell(ev.SyncRequested(token))
-        if not self._is_stalled:
-            for link, tag in self._questions.take_owners():
-                self._answer(link, msg.Revalidated(tag, True, self.peer.history.last[0]))
-
-    def _follow_turn(self) -> None:
-        """What is to be written goes to the leader as one message; then the questions."""
-        link = self.peer.link_to_leader
-        assert link is not None, "who serves has a link to the leader"
-        self.processor.submit_new_sessions()
-        for message in self.processor.forward():
-            self.send(link, message)
-        self._is_stalled = self.processor.has_intake
-        tag = self.processor.take_sync_tag()
-        if tag is not None:
-            self.send(link, msg.Sync(tag))
-        for question in self.sessions.take_revalidations():
-            self.send(link, question)
-
     # ---------------------------------------------------------------------------------------------- effects of the peer
 
     def _on_deliver(self, effect: ev.Deliver) -> None:
         self.committed.extend(effect.batches)
         if self.repair is not None:
             tree_repair.hold(self, effect.batches)
-        self.metrics.commit_count += sum(batch.count for batch in effect.batches)
+        for batch in effect.batches:
+            self.metrics.commit_count += batch.count
 
     def _on_role_changed(self, effect: ev.RoleChanged) -> None:
         self._effects.append(effect)
+        self._peer_waits_until = 0
         if effect.state == LOOKING:
             self.metrics.looking_count += 1
         if not effect.serving:
@@ -360,19 +299,19 @@ class Member:
         self.asks = True
 
     def _on_sync_confirmed(self, effect: ev.SyncConfirmed) -> None:
-        confirmed = self._questions.confirmed(effect.token)
+        confirmed = self.questions.confirmed(effect.token)
         for link, tag in confirmed.syncs:
             if link is None:
-                self._questions.wait(tag, effect.zxid)
+                self.questions.wait(tag, effect.zxid)
             else:
-                self._answer(link, msg.Synced(tag, effect.zxid))
+                self.answer(link, msg.Synced(tag, effect.zxid))
         self._finish_syncs()
         for connection in confirmed.doubted:
             self.sessions.refuse(connection)
         for link, tag in confirmed.missing:
-            self._answer(link, msg.Revalidated(tag, False, effect.zxid))
+            self.answer(link, msg.Revalidated(tag, False, effect.zxid))
 
-    def _answer(self, link: Link, message: msg.Message) -> None:
+    def answer(self, link: Link, message: msg.Message) -> None:
         """To a learner, unless it has gone meanwhile."""
         if link in self.peer.learners:
             self.send(link, message)
@@ -415,12 +354,12 @@ class Member:
     def _leader_on_revalidate(self, link: Link, sid: ServerId, message: msg.Revalidate) -> None:
         self.metrics.connection_revalidate_count += 1
         if self.sessions.revalidate(SessionId(message.session), max(0, message.timeout_ms), sid, self.now):
-            self._questions.owner(link, message.tag)
+            self.questions.owner(link, message.tag)
         else:
-            self._questions.missing(link, message.tag)
+            self.questions.missing(link, message.tag)
 
     def _leader_on_sync(self, link: Link, _sid: ServerId, message: msg.Sync) -> None:
-        self._questions.sync(link, message.tag)
+        self.questions.sync(link, message.tag)
 
     def _leader_on_ping(self, _link: Link, sid: ServerId, message: msg.Ping) -> None:
         self.sessions.learner_touched(message.touched, self.now)
@@ -430,8 +369,8 @@ class Member:
         self.sessions.revalidated(message.tag, message.valid, message.fence)
 
     def _learner_on_synced(self, link: Link, _sid: ServerId, message: msg.Synced) -> None:
-        if self._questions.newest_tag < message.tag < self.processor.sync_tag:
-            self._questions.wait(message.tag, message.zxid)
+        if self.questions.newest_tag < message.tag < self.processor.sync_tag:
+            self.questions.wait(message.tag, message.zxid)
             self._finish_syncs()
         else:
             self._break_off(link, "it answers a sync that nobody waits for")
@@ -441,8 +380,8 @@ class Member:
         self.tell(ev.QuorumLinkDown(link))
 
     def _finish_syncs(self) -> None:
-        if self._questions.confirmed_syncs and not self.is_between_states:
-            for tag in self._questions.done(self.applied):
+        if self.questions.confirmed_syncs and not self.is_between_states:
+            for tag in self.questions.done(self.applied):
                 self.processor.synced(tag)
 
     # ------------------------------------------------------------------------------------------------ committed batches
@@ -532,7 +471,7 @@ class Member:
 
     def _start_serving(self) -> None:
         """Begin to serve clients, once the peer serves and everything that was committed before is applied."""
-        if self.serving or self.committed or self.is_between_states or self.halted or not self.peer.serving:
+        if self.committed or self.is_between_states or self.halted or not self.peer.serving:
             return
         if self.check.is_doubtful or self.repair is not None:
             return
@@ -540,22 +479,22 @@ class Member:
         if self.peer.state == LEADING:
             self.processor.prepare = Prepare(self.tree, prepare_settings_of(self.config))
             self.sessions.lead(self.tree.sessions, self.now)
-            self._cleanup = Cleanup(self.config, self.now)
+            self.cleanup = Cleanup(self.config, self.now)
         early, self._early = self._early, []
         for message in early:
             self._on_member_message(message)
 
     def stop_serving(self) -> None:
         """Stop serving clients; nothing that was under way goes to the next leader (G2 former roles)."""
-        self.serving = self._is_stalled = False
+        self.serving = self.is_stalled = False
         self.clients.close_all()
         if self.throttle is not None:
             self.throttle.drop_role()
         self.processor.drop_role()
         self.sessions.drop_role()
-        self._cleanup = None
+        self.cleanup = None
         self._early.clear()
-        self._questions.clear()
+        self.questions.clear()
 
     # ---------------------------------------------------------------------------------------------------------- clients
 
@@ -582,7 +521,7 @@ class Member:
             self._on_frames(connection, frames)
         else:
             self.limits.keep_unfinished(connection)
-        if self._is_stalled and (connection.pending or connection.frames.kept_bytes):
+        if self.is_stalled and (connection.pending or connection.frames.kept_bytes):
             self.limits.hold_loaded(connection)
 
     def _on_no_frame(self, connection: ClientConnection, error: FrameError) -> None:
@@ -603,8 +542,8 @@ class Member:
         if connection.stage is Stage.SERVED:
             waits = bool(connection.pending)
             self.sessions.touch(connection, self.now)
-            self._receive(connection, frames)
-            if waits and self.limits.is_loaded(self.processor.outstanding_count, self._is_stalled):
+            self.receive(connection, frames)
+            if waits and self.limits.is_loaded(self.processor.outstanding_count, self.is_stalled):
                 self.limits.hold_loaded(connection)
         elif connection.stage is Stage.CONNECTING:
             connection.held += frames

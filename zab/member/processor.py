@@ -113,7 +113,8 @@ class Processor:
         self.prepare: Prepare | None = None
         """The leader's view of the state with everything in flight; None on learners."""
         self.intake: deque[Write] = deque()
-        """Writes that are neither proposed nor forwarded yet. Some are left in it while too much is in flight."""
+        """Writes that are neither proposed nor forwarded yet. Some are left in it while too much is in flight, and the
+        first one while it is prepared over several turns."""
         self.forwarded: deque[tuple[int, int, int]] = deque()
         """Writes that the leader has and that have not come back, of a learner: session, cxid, bytes. They come back in
         this order, each as one transaction. If a session was elsewhere before, and counted the same, another one may be
@@ -127,8 +128,8 @@ class Processor:
         """Requests that wait, of all connections."""
         self.answering: dict[ClientConnection, None] = {}
         """Connections with an answer that takes more than a slice."""
-        self._turn_room = ANSWERED_BYTES
-        """Bytes that answers may still have in this turn."""
+        self.answered_bytes = 0
+        """What reads were answered with in this turn."""
         self.choked: dict[ClientConnection, None] = {}
         """Connections whose reads wait for room in their output, or for the next turn."""
         self.sync_tag = 1
@@ -160,7 +161,7 @@ class Processor:
                 answer = ANSWERS.get(opcode)
                 if answer is None or pending or room < 0:
                     connection.out_bytes += full - room
-                    self._turn_room -= full - room
+                    self.answered_bytes += full - room
                     full = room
                     size = connection.out_bytes
                     self.place(connection, xid, opcode, frame)
@@ -183,7 +184,7 @@ class Processor:
         except StructError:
             self.clients.close(connection)
         connection.out_bytes += full - room
-        self._turn_room -= full - room
+        self.answered_bytes += full - room
         answered_count = len(out) - before
         if answered_count:
             self.metrics.readlatency.add(0, answered_count)
@@ -242,7 +243,7 @@ class Processor:
                         self.choked[connection] = None
                     elif self._own_room(connection) < -self.state.config.output_limit_bytes:
                         self.clients.close(connection)
-                    if not before_write or self._turn_room < 0:
+                    if not before_write or self.answered_bytes > ANSWERED_BYTES:
                         return
                 pending.popleft()
                 self.outstanding_count -= 1
@@ -293,7 +294,7 @@ class Processor:
         _, _, _, since = connection.pending.popleft()
         self.outstanding_count -= 1
         self.metrics.readlatency.add(self.now - since)
-        self._turn_room -= len(answered)
+        self.answered_bytes += len(answered)
         self.clients.send(connection, answered)
         for frame in connection.later:
             self.clients.send(connection, frame)
@@ -312,7 +313,7 @@ class Processor:
         while connection.pending and connection.pending[0][2] and not connection.closing:
             if connection.answering is None or not self._answer_slice(connection):
                 yield
-                self._turn_room = ANSWERED_BYTES
+                self.answered_bytes = 0
             self.answer_waiting(connection, before_write=True)
 
     def _answer(self, connection: ClientConnection, answer: Answer, xid: int, frame: bytes) -> None:
@@ -321,12 +322,12 @@ class Processor:
         except UNDECODABLE:
             answered = reply(xid, self.state.tree.applied, ErrorCode.MARSHALLINGERROR)
         if answered:  # else it is answered later
-            self._turn_room -= len(answered)
+            self.answered_bytes += len(answered)
             self.clients.send(connection, answered)
 
     def _room(self, connection: ClientConnection) -> int:
         """Bytes that its output may still take in this turn before its reads wait."""
-        own, of_turn = self._own_room(connection), self._turn_room
+        own, of_turn = self._own_room(connection), ANSWERED_BYTES - self.answered_bytes
         return own if own < of_turn else of_turn
 
     def _own_room(self, connection: ClientConnection) -> int:
@@ -346,7 +347,7 @@ class Processor:
         """
         self.is_due = False
         count = size = 0
-        while self.intake or self._long is not None:
+        while self.intake:
             zxid = next_zxid()
             self.is_due = zxid is not None
             if zxid is None or count >= PREPARED_COUNT_MAX or size >= PREPARED_BYTES_MAX:
@@ -359,11 +360,6 @@ class Processor:
             count, size = count + proposal.count, size + len(proposal.body)
             self.is_due = False
             yield proposal
-
-    @property
-    def has_intake(self) -> bool:
-        """Whether something is to be proposed, or forwarded."""
-        return bool(self.intake) or self._long is not None
 
     def is_ahead_of(self, wall: int) -> bool:
         """Whether the newest batch is of a time that this wall clock reaches so late that it is not waited for: the
@@ -394,7 +390,7 @@ class Processor:
             elif write.opcode in _PERHAPS_LONG and is_long(write):
                 if txns:
                     break
-                self._long = Long(first, time, intake.popleft(), self.prepare.prepare_in_slices(write, first, time))
+                self._long = Long(first, time, write, self.prepare.prepare_in_slices(write, first, time))
                 return self._long_batch(first)
             else:
                 txn = prepare(write, zxid, time)
@@ -426,6 +422,7 @@ class Processor:
             next(long.steps)
         except StopIteration as end:
             self._long = None
+            self.intake.popleft()
             txn, record = end.value
             if txn.type < _ERROR:
                 self.sessions.proposed(txn, long.write.owner, self.now)
@@ -436,7 +433,6 @@ class Processor:
         """It is as if its preparation had not begun."""
         if self._long is not None:
             self._long.steps.close()
-            self.intake.appendleft(self._long.write)
             self._long = None
 
     def _propose(
@@ -471,9 +467,10 @@ class Processor:
 
     def submit_new_sessions(self) -> None:
         """The createSessions that the handshakes of the turn ask for; their cxid tells whose they are."""
-        for session, timeout_ms in self.sessions.take_wanted():
+        for session, timeout_ms in self.sessions.wanted:
             body = CreateSession(timeout_ms).encode()
             self.submit(session, self.server_id, _CREATE_SESSION, body, self.server_id)
+        self.sessions.wanted.clear()
 
     def forward(self) -> Iterator[msg.Request]:
         """On a learner: the writes of the turn for the leader, as many as it may have, in as few messages as their size
@@ -650,12 +647,11 @@ class Processor:
 
     def resume(self) -> None:
         """At the end of a turn: go on with the connections whose output has room again, and with one long answer."""
-        self._turn_room = ANSWERED_BYTES
         if self.choked:
             for connection in [connection for connection in self.choked if self._room(connection) >= 0]:
                 self.choked.pop(connection, None)
                 self.answer_waiting(connection)
-            self._turn_room = ANSWERED_BYTES
+            self.answered_bytes = 0
         if self.answering:
             self._go_on_answering()
 

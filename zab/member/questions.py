@@ -36,7 +36,10 @@ class Questions:
     def __init__(self) -> None:
         self._syncs: list[tuple[Link | None, int]] = []
         self._missing: list[tuple[Link, int]] = []
-        self._owners: list[tuple[Link, int]] = []
+        self.owners: list[tuple[Link, int]] = []
+        """Whom a verdict may be told, with its tag: a turn takes them when all is proposed."""
+        self.is_round_wanted = False
+        """A confirmation is needed that has not begun."""
         self._rounds: dict[int, Round] = {}
         self._token = 0
         self.newest_tag = 0
@@ -48,7 +51,8 @@ class Questions:
         """The role is over."""
         self._syncs.clear()
         self._missing.clear()
-        self._owners.clear()
+        self.owners.clear()
+        self.is_round_wanted = False
         self._rounds.clear()
         self.confirmed_syncs.clear()
 
@@ -57,19 +61,20 @@ class Questions:
     def sync(self, link: Link | None, tag: int) -> None:
         """Clients of this member, or of a learner, wait for a sync."""
         self._syncs.append((link, tag))
+        self.is_round_wanted = True
 
     def missing(self, link: Link, tag: int) -> None:
         """A learner asks for a session that is not alive here."""
         self._missing.append((link, tag))
+        self.is_round_wanted = True
 
     def owner(self, link: Link, tag: int) -> None:
         """The session that a learner asks for is its own now."""
-        self._owners.append((link, tag))
+        self.owners.append((link, tag))
 
-    def begin_round(self, doubted: Sequence[ClientConnection]) -> int | None:
-        """The token of the confirmation that these, and what was asked since the last one, need; None: nothing does."""
-        if not (self._syncs or self._missing or doubted):
-            return None
+    def begin_round(self, doubted: Sequence[ClientConnection]) -> int:
+        """The token of the confirmation that these, and what was asked since the last one, need."""
+        self.is_round_wanted = False
         self._token += 1
         self._rounds[self._token] = Round(self._syncs, doubted, self._missing)
         self._syncs, self._missing = [], []
@@ -78,11 +83,6 @@ class Questions:
     def confirmed(self, token: int) -> Round:
         """What waited for this confirmation; nothing, when it was asked for in an earlier role."""
         return self._rounds.pop(token, None) or Round([], (), [])
-
-    def take_owners(self) -> list[tuple[Link, int]]:
-        """Whom a verdict may be told now, with its tag."""
-        owners, self._owners = self._owners, []
-        return owners
 
     # ------------------------------------------------------------------------------------------------- every member
 

@@ -82,12 +82,16 @@ class Sessions:
         self.tracker: SessionTracker | None = None
         """The leader's; None on learners."""
         self._touches = TouchTable()
-        self._wanted: list[tuple[SessionId, int]] = []
-        self._revalidations: list[msg.Revalidate] = []
         self._asking: dict[int, ClientConnection] = {}
         """The connections whose sessions the leader was asked about: id → connection."""
-        self._established: list[ClientConnection] = []
-        self._doubted: list[ClientConnection] = []
+        self.wanted: list[tuple[SessionId, int]] = []
+        """New sessions, id and timeout in ms, that are to be created. A turn takes these and the following."""
+        self.revalidations: list[msg.Revalidate] = []
+        """Questions to the leader; they are sent after all writes of older connections of these sessions."""
+        self.doubted: list[ClientConnection] = []
+        """Connections that ask for a session which is not alive, as far as this leader knows."""
+        self.established: list[ClientConnection] = []
+        """Connections that have just got their session: what they held back is processed next."""
 
     # ----------------------------------------------------------------------------------------------------------- roles
 
@@ -100,11 +104,11 @@ class Sessions:
         """Nothing that was under way goes to the next leader (G2 former roles)."""
         self.tracker = None
         self._touches = TouchTable()
-        assert not self._wanted, "taken at the end of each turn"
-        assert not self._revalidations, "taken at the end of each turn"
+        assert not self.wanted, "taken at the end of each turn"
+        assert not self.revalidations, "taken at the end of each turn"
         self._asking.clear()
-        self._established.clear()
-        self._doubted.clear()
+        self.established.clear()
+        self.doubted.clear()
 
     # ------------------------------------------------------------------------------------------------------- handshake
 
@@ -145,7 +149,7 @@ class Sessions:
         while session in known or session in self._clients.by_session:
             session = self._ids.next()
         self._clients.attach(connection, session)
-        self._wanted.append((session, connection.timeout_ms))
+        self.wanted.append((session, connection.timeout_ms))
 
     def _reattach(self, connection: ClientConnection, request: ConnectRequest, now: int) -> None:
         session = SessionId(request.session_id)
@@ -159,11 +163,11 @@ class Sessions:
         if self.tracker is None:
             self._metrics.revalidate_count += 1
             self._asking[connection.id] = connection
-            self._revalidations.append(msg.Revalidate(connection.id, session, connection.timeout_ms))
+            self.revalidations.append(msg.Revalidate(connection.id, session, connection.timeout_ms))
         elif self.revalidate(session, connection.timeout_ms, self._server_id, now):
             self._accept(connection)
         else:
-            self._doubted.append(connection)
+            self.doubted.append(connection)
 
     def refuse(self, connection: ClientConnection) -> None:
         """It is confirmed that the session it asks for is over."""
@@ -207,34 +211,12 @@ class Sessions:
         )
         self._clients.send(connection, frame(answer.encode()))
         self._clients.release(connection, Hold.CONNECTING)
-        self._established.append(connection)
+        self.established.append(connection)
 
     def _refuse(self, connection: ClientConnection) -> None:
         answer = ConnectResponse.invalid(has_read_only=connection.has_read_only_byte)
         self._clients.send(connection, frame(answer.encode()))
         self._clients.close(connection, Closing.FLUSHED)
-
-    # --------------------------------------------------------------------------------------- for the turn's other steps
-
-    def take_wanted(self) -> list[tuple[SessionId, int]]:
-        """New sessions, id and timeout in ms, that are to be created."""
-        wanted, self._wanted = self._wanted, []
-        return wanted
-
-    def take_revalidations(self) -> list[msg.Revalidate]:
-        """Questions to the leader; they are sent after all writes of older connections of these sessions."""
-        questions, self._revalidations = self._revalidations, []
-        return questions
-
-    def take_doubted(self) -> list[ClientConnection]:
-        """Connections that ask for a session which is not alive, as far as this leader knows."""
-        doubted, self._doubted = self._doubted, []
-        return doubted
-
-    def take_established(self) -> list[ClientConnection]:
-        """Connections that have just got their session: what they held back is processed now."""
-        established, self._established = self._established, []
-        return established
 
     # ------------------------------------------------------------------------------------------------ the leader's part
 

@@ -1,0 +1,149 @@
+"""The end of a member's turn: what happens once, after all of its inputs.
+
+    everybody    connections that have just got their session, choked reads, long answers, throttled requests
+    the leader   sessions that were silent for too long (G1 expiry last), znodes whose time is over; then all that is to
+                 be written becomes batches; then questions that need a quorum
+    a learner    all that is to be written goes to the leader as one message; then its questions
+    everybody    the feed of changes, limits, the disk; connections that are closing are forgotten
+
+Whoever has nothing to do is not called: each says by what it keeps, or by the time until which it waits, whether a turn
+is its own. So a turn costs what has happened in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from datatree.opcodes import OpCode
+from datatree.requests import PathOnly
+from session.identity import NO_SESSION
+from zab import events as ev
+from zab import message as msg
+from zab.ids import Link
+from zab.member import snapshots, tree_repair
+from zab.member.change_feed import history_id_of
+from zab.member.cleanup import Cleanup
+from zab.member.connection import ClientConnection, Clients
+from zab.member.inputs import LookAtSpace
+from zab.member.limits import Limits
+from zab.member.questions import Questions
+from zab.member.request_throttle import RequestThrottle
+from zab.member.sessions import Sessions
+from zab.member.settings import Config
+from zab.states import LEADING
+
+
+class Member(snapshots.Member, Protocol):
+    """What is needed of a `zab.member.member.Member`."""
+
+    config: Config
+    clients: Clients
+    sessions: Sessions
+    limits: Limits
+    throttle: RequestThrottle | None
+    receive: Callable[[ClientConnection, Sequence[bytes]], None]
+    questions: Questions
+    cleanup: Cleanup | None
+    now: int
+    wall: int
+    serving: bool
+    halted: bool
+    is_stalled: bool
+    look_at: int
+
+    def answer(self, link: Link, message: msg.Message) -> None: ...
+
+
+def end_turn(member: Member) -> None:
+    """All of it, in that order."""
+    processor, limits, now = member.processor, member.limits, member.now
+    if member.sessions.established:
+        established, member.sessions.established = member.sessions.established, []
+        for connection in established:
+            held, connection.held = connection.held, []
+            if held and not connection.closing:
+                member.receive(connection, held)
+    processor.answered_bytes = 0
+    if processor.choked or processor.answering:
+        processor.resume()
+    if member.throttle is not None:
+        member.throttle.turn(now)
+    if member.serving and not member.halted:
+        if member.peer.state == LEADING:
+            _lead(member)
+        else:
+            _follow(member)
+    changes = processor.change_feed
+    if changes.asked and member.serving:
+        for wanted in changes.turn(now, member.peer.history, history_id_of(member.peer.lineage), member.applied):
+            member.want(wanted)
+    is_any_held = limits.loaded or limits.full or member.throttle is not None
+    if member.clients.dirty or is_any_held or now >= limits.next_deadline:
+        limits.end_turn(now, processor.outstanding_count, member.is_stalled)
+    if now >= member.look_at and member.config.disk_low_bytes:
+        member.look_at = now + member.config.tick_time_ms
+        member.want(LookAtSpace())
+    if member.clients.ending:
+        for connection in member.clients.reap():
+            limits.forget(connection)
+            processor.forget(connection)
+            member.sessions.forget(connection)
+
+
+def _lead(member: Member) -> None:
+    """All that is to be written becomes one batch, or as many as its size asks for; then what waits for that."""
+    processor, sessions, cleanup = member.processor, member.sessions, member.cleanup
+    assert sessions.tracker is not None
+    processor.refuses_writes = member.check.undecided is not None
+    if member.now >= sessions.tracker.next_deadline:
+        for session in sessions.expired(member.now):
+            member.trace(f"session {session:#x} was silent for its timeout -> close it")
+            member.metrics.stale_sessions_expired += 1
+            processor.submit(session, 0, OpCode.CLOSE_SESSION, b"", None)
+    if cleanup is not None and member.now >= cleanup.next_turn and not processor.refuses_writes:
+        for path in cleanup.due(member.tree, member.now):
+            processor.submit(NO_SESSION, 0, OpCode.DELETE_CONTAINER, PathOnly(path).encode(), None)
+    if sessions.wanted:
+        processor.submit_new_sessions()
+    member.is_stalled = False
+    if processor.intake:
+        if processor.is_ahead_of(member.wall):
+            member.trace(
+                f"this wall clock says {member.wall} ms, the newest batch is of {processor.newest_time} ms "
+                "-> the times of batches go back to the clock"
+            )
+        next_zxid = member.peer.next_zxid if tree_repair.has_room(member) else lambda: None
+        for proposal in processor.proposals(next_zxid, member.wall):
+            member.metrics.proposal_count += 1
+            member.tell(proposal)
+        member.is_stalled = bool(processor.intake) and not processor.is_due
+    tag = processor.take_sync_tag() if processor.syncing else None
+    if tag is not None:
+        member.questions.sync(None, tag)
+    if member.questions.is_round_wanted or sessions.doubted:
+        doubted, sessions.doubted = sessions.doubted, []
+        member.tell(ev.SyncRequested(member.questions.begin_round(doubted)))
+    if member.questions.owners and not member.is_stalled:
+        owners, member.questions.owners = member.questions.owners, []
+        for link, tag in owners:
+            member.answer(link, msg.Revalidated(tag, True, member.peer.history.last[0]))
+
+
+def _follow(member: Member) -> None:
+    """What is to be written goes to the leader as one message; then the questions."""
+    link = member.peer.link_to_leader
+    assert link is not None, "who serves has a link to the leader"
+    processor, sessions = member.processor, member.sessions
+    if sessions.wanted:
+        processor.submit_new_sessions()
+    for message in processor.forward() if processor.intake else ():
+        member.send(link, message)
+    member.is_stalled = bool(processor.intake)
+    tag = processor.take_sync_tag() if processor.syncing else None
+    if tag is not None:
+        member.send(link, msg.Sync(tag))
+    if sessions.revalidations:
+        questions, sessions.revalidations = sessions.revalidations, []
+        for question in questions:
+            member.send(link, question)
