@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.host.before_a_turn import next_timer
 from tests.host.holders import certificates, holder, member
 from tests.host.service import WHEN_SENT, Closed, Connected, Received, Server, give, receive_exactly, running
 from tests.rigs.certificates import server_context
@@ -146,10 +147,10 @@ def test_what_is_decrypted_and_not_given_yet_makes_another_turn_come_at_once(ser
     tls.sendall(bytes(10_000))
     [first] = server.until(1)
     assert len(first.data) == 4096
-    assert not server.clients.is_idle
+    assert server.clients.has_news
     rest = [given.data for _ in range(5) for given in server.turn()]
     assert sum(map(len, rest)) == 10_000 - 4096
-    assert server.clients.is_idle
+    assert not server.clients.has_news
 
 
 def test_paused_connection_gets_what_was_decrypted_before_when_it_goes_on(server, holder):
@@ -160,10 +161,10 @@ def test_paused_connection_gets_what_was_decrypted_before_when_it_goes_on(server
     connection.paused = True
     server.clients.flush([connection], server.now)
     assert server.turn() == []
-    assert server.clients.is_idle
+    assert not server.clients.has_news
     connection.paused = False
     server.turn(dirty=[connection])
-    assert not server.clients.is_idle
+    assert server.clients.has_news
     assert len(server.until(1)[0].data) == 6000 - 4096
 
 
@@ -174,7 +175,7 @@ def test_goodbye_of_a_client_is_its_end_after_what_it_said(server, holder):
     with contextlib.suppress(ssl.SSLWantReadError):
         tls.unwrap()
     assert server.until(2) == [Received(connection, b"last"), Closed(connection)]
-    assert server.clients.is_idle
+    assert not server.clients.has_news
 
 
 def test_end_without_goodbye_is_an_end(server, holder):
@@ -287,7 +288,7 @@ def test_who_never_finishes_is_closed_at_its_deadline(server, said):
     sock = dial(server)
     sock.sendall(b"\x16\x03\x01")
     until(server, lambda: server.clients.handshakes.count == 1)
-    assert server.clients.next_deadline() == server.now + HANDSHAKE_MS
+    assert next_timer(server.loop) == server.now + HANDSHAKE_MS
     server.now += HANDSHAKE_MS - 1
     server.turn()
     assert server.clients.handshakes.count == 1
@@ -299,12 +300,27 @@ def test_who_never_finishes_is_closed_at_its_deadline(server, said):
     assert "the handshake took too long" in said.text
 
 
+def test_each_that_never_finishes_is_closed_at_its_own_deadline(server):
+    handshakes = server.clients.handshakes
+    for count in (1, 2):
+        dial(server)
+        until(server, lambda count=count: handshakes.count == count)
+        server.now += 100
+    counts = []
+    for _ in range(2):
+        server.now = next_timer(server.loop)
+        server.turn()
+        counts.append(handshakes.count)
+    assert counts == [1, 0]
+    assert next_timer(server.loop) is None
+
+
 def test_who_was_let_in_has_no_deadline(server, holder):
     secured(server, context_of(holder))
-    assert server.clients.next_deadline() is None
     server.now += 2 * HANDSHAKE_MS
     server.turn()
     assert server.clients.count == 1
+    assert next_timer(server.loop) is None
 
 
 def test_flood_of_half_handshakes_is_bounded_and_stops_nobody_who_is_in(door, holder):
@@ -316,7 +332,7 @@ def test_flood_of_half_handshakes_is_bounded_and_stops_nobody_who_is_in(door, ho
         [connected] = server.until(1)
         for _ in range(20):
             dial(server).sendall(b"\x16\x03\x01")
-            until(server, lambda: server.clients.is_idle)
+            until(server, lambda: not server.clients.has_news)
             assert server.clients.handshakes.count <= 5
         tls.sendall(b"tls")
         assert server.until(1) == [Received(connection, b"tls")]

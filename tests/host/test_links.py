@@ -7,6 +7,7 @@ import attrs
 import pytest
 import trio
 
+from tests.host.before_a_turn import next_timer, tell_what_is_ready
 from tests.host.other import SECRET, Other
 from zab.events import DialFailed, MessageReceived, QuorumLinkDown, QuorumLinkUp
 from zab.host import links as links_module
@@ -55,9 +56,8 @@ class Server:
         self.opened = []
 
     def turn(self):
-        for key, mask in self.loop._selector.select(0):
-            if key.data.interest:
-                key.data.on_ready(mask)
+        tell_what_is_ready(self.loop)
+        self.loop.call_due(links_module.now_ms())
         events = []
         self.links.receive(events)
         self.links.flush()
@@ -250,7 +250,7 @@ def test_dialled_server_that_closes_before_its_greeting_is_a_failed_dial(server)
 
 def test_dial_that_failed_elsewhere_is_reported(server):
     server.links.dial_failed(3)
-    assert not server.links.is_idle
+    assert server.links.has_news
     assert server.turns() == [DialFailed(3)]
 
 
@@ -260,14 +260,30 @@ def test_connection_that_does_not_prove_itself_is_closed_in_time(server, monkeyp
     if has_begun:
         other.begin()
     server.turns(0)
-    deadline = server.links.next_deadline()
+    deadline = next_timer(server.loop)
     monkeypatch.setattr(links_module, "now_ms", lambda: deadline - 1)
     assert server.turns(0) == []
     monkeypatch.setattr(links_module, "now_ms", lambda: deadline)
     assert server.turns(0) == []
     assert bool(other.rest()) == has_begun
-    assert server.links.next_deadline() is None
+    assert next_timer(server.loop) is None
     assert GREETING_MS == 5_000
+
+
+def test_each_stranger_is_lost_at_its_own_deadline(server, monkeypatch):
+    clock = [links_module.now_ms()]
+    monkeypatch.setattr(links_module, "now_ms", lambda: clock[0])
+    for sid in (2, 3):
+        server.dialled_by(sid)
+        server.turns(0)
+        clock[0] += 100
+    counts = []
+    for _ in range(2):
+        clock[0] = next_timer(server.loop)
+        server.turns(0)
+        counts.append(len(server.links._links))
+    assert counts == [1, 0]
+    assert next_timer(server.loop) is None
 
 
 def test_strangers_are_limited(server, monkeypatch):
@@ -299,7 +315,7 @@ def test_who_comes_for_a_snapshot_is_handed_over_with_what_it_said(server):
     sealed = received[4:]
     handed.close()
     assert agreed.receiving.take(sealed) == REQUEST
-    assert server.links.next_deadline() is None
+    assert not server.links._waiting
 
 
 def test_request_for_a_snapshot_is_no_message_of_a_link(server):
@@ -604,7 +620,7 @@ def test_closing_link_that_cannot_send_is_closed_in_time(server, monkeypatch):
     server.links.close(link, "not leading")
     server.turns(0)
     assert link in server.links._links
-    deadline = server.links.next_deadline()
+    deadline = next_timer(server.loop)
     monkeypatch.setattr(links_module, "now_ms", lambda: deadline)
     assert server.turns(0) == []
     assert link not in server.links._links

@@ -61,7 +61,7 @@ class Thread:
             assert time.monotonic() < deadline, answers
             self.arrived.wait(PATIENCE_SECONDS)
             self.arrived.clear()
-            answers += self.posts.take()
+            answers += [self.posts.items.popleft() for _ in range(len(self.posts.items))]
         return answers
 
 

@@ -3,6 +3,7 @@
 import errno
 import os
 import socket
+import struct
 import threading
 import time
 
@@ -12,7 +13,8 @@ import trio.testing
 
 from zab.host import listener as listener_module
 from zab.host.listener import PAUSE_MS, Listener, open_listener
-from zab.host.loop import READ, WRITE, Loop, Watched, now_ms
+from zab.host.loop import Loop, Watched, now_ms
+from zab.host.poller import BROKEN, READ, WRITE, SelectorPoller, make_poller
 from zab.host.posts import Posts
 
 
@@ -46,8 +48,10 @@ class Recorder(Watched):
         self.masks.append(mask)
 
 
-@pytest.fixture
-def loop():
+@pytest.fixture(params=[make_poller, SelectorPoller])
+def loop(request, monkeypatch):
+    """With the poller of this system, and with that of others."""
+    monkeypatch.setattr("zab.host.loop.make_poller", request.param)
     loop = Loop()
     yield loop
     trio.run(close, loop)
@@ -62,6 +66,10 @@ def pair():
     ours, theirs = socket.socketpair()
     with ours, theirs:
         yield ours, theirs
+
+
+def take(posts):
+    return [posts.items.popleft() for _ in range(len(posts.items))]
 
 
 def in_ms(wait_ms):
@@ -142,7 +150,7 @@ def test_waits_share_one_cancel_scope_until_a_deadline_passes(loop, pair, monkey
     assert len(scopes) <= 4
 
 
-def test_readiness_is_dispatched_to_the_object_not_to_the_descriptor(loop):
+def test_whoever_left_before_it_was_told_is_not_told(loop):
     """A descriptor closed in a turn may name another socket in the same turn."""
     first_ours, first_theirs = socket.socketpair()
     second_ours, second_theirs = socket.socketpair()
@@ -224,12 +232,68 @@ def test_interest_follows_watch(loop, pair):
     assert seen == [[READ], [WRITE], [READ | WRITE], []]
 
 
+@pytest.mark.parametrize("interest", [READ, WRITE])
+def test_broken_socket_is_ready_for_whatever_it_is_waited_for(loop, interest):
+    listening = open_listener("127.0.0.1", 0)
+    ours = socket.create_connection(listening.getsockname())
+    theirs, _ = listening.accept()
+    theirs.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    theirs.close()  # a reset
+    watched = Recorder(ours)
+    loop.watch(watched, interest)
+    trio.run(loop.run, Script(loop, lambda: now_ms() - 1, lambda: None))
+    assert watched.masks
+    assert all(mask & BROKEN == 0 and mask & interest for mask in watched.masks)
+    listening.close()
+
+
+def test_timers_are_called_in_their_order_before_the_turn_that_they_bring(loop):
+    called = []
+    start = now_ms()
+    for name, wait_ms in (("late", 40), ("soon", 20), ("never", 3_600_000)):
+        loop.timer(lambda now, name=name: called.append((name, now - start))).set(start + wait_ms)
+    seen = []
+
+    class Turn:
+        def take(self):
+            seen.append(len(called))
+            if len(called) == 2:
+                loop.stop()
+            return False
+
+        def next_deadline(self):
+            return now_ms() + 60_000
+
+    assert trio.run(run_with_limit, loop, Turn())
+    assert seen[0] == 0
+    assert [name for name, _ in called] == ["soon", "late"]
+    assert called[0][1] >= 20
+    assert called[1][1] >= 40
+
+
+def test_timer_keeps_the_earlier_of_two_times_and_is_called_once(loop):
+    called = []
+    timer = loop.timer(called.append)
+    timer.set(500)
+    timer.set(900)
+    timer.set(300)
+    loop.call_due(299)
+    assert called == []
+    loop.call_due(300)
+    loop.call_due(1000)
+    assert called == [300]
+    timer.set(1100)
+    loop.call_due(1100)
+    assert called == [300, 1100]
+    assert not loop._timers
+
+
 def test_wake_from_a_thread_ends_a_wait(loop):
     posts = Posts(loop.wake)
     taken = []
 
     def turn():
-        taken.extend(posts.take())
+        taken.extend(take(posts))
         return now_ms() if taken else now_ms() + 60_000
 
     thread = threading.Timer(0.02, posts.put, ["news"])
@@ -249,7 +313,7 @@ def test_no_wake_up_is_lost_between_the_turn_and_the_wait(loop):
 
     class Turn:
         def take(self):
-            taken.extend(posts.take())
+            taken.extend(take(posts))
             if len(taken) == count:
                 loop.stop()
             return False
@@ -350,7 +414,7 @@ def test_close_announces_the_selector_to_trio_before_it_closes():
 
         async def wait():
             try:
-                await trio.lowlevel.wait_readable(loop._selector)
+                await trio.lowlevel.wait_readable(loop._poller)
             except trio.ClosedResourceError:
                 outcome.append("closed")
 
@@ -384,7 +448,7 @@ def test_accept_pauses_when_the_process_is_out_of_descriptors(loop, monkeypatch)
     monkeypatch.setattr(listener_module, "now_ms", lambda: clock[0])
     sock = open_listener("127.0.0.1", 0)
     address = sock.getsockname()
-    listener = Listener(loop, sock)
+    listener = Listener(loop, sock, lambda: None)
     with socket.create_connection(address):
         failing = FailingAccept(sock)
         listener.socket = failing
@@ -417,7 +481,7 @@ class FailingAccept:
 
 def test_a_connection_that_is_gone_before_it_is_accepted_stops_nothing(loop):
     sock = open_listener("127.0.0.1", 0)
-    listener = Listener(loop, sock)
+    listener = Listener(loop, sock, lambda: None)
     outcomes = [ConnectionAbortedError(errno.ECONNABORTED, "gone"), BlockingIOError()]
 
     class Aborting:
@@ -434,7 +498,7 @@ def test_a_connection_that_is_gone_before_it_is_accepted_stops_nothing(loop):
 @pytest.mark.parametrize("host", ["", "0.0.0.0", "127.0.0.1"])
 def test_listener_takes_connections_of_its_address(loop, host):
     sock = open_listener(host, 0)
-    listener = Listener(loop, sock)
+    listener = Listener(loop, sock, lambda: None)
     with socket.create_connection(("127.0.0.1", sock.getsockname()[1])) as client:
         deadline = time.monotonic() + 60
         while not (accepted := listener.accept()):

@@ -1,10 +1,12 @@
 """Client sockets on the loopback interface; the test plays the service. One turn is one call of `turn`."""
 
+import errno
 import socket
 import time
 
 import pytest
 
+from tests.host.before_a_turn import next_timer
 from tests.host.service import (
     AT_ONCE,
     FAR_NS,
@@ -16,8 +18,10 @@ from tests.host.service import (
     receive_exactly,
     running,
 )
+from zab.host import listener as listener_module
 from zab.host import sockets as module
-from zab.host.loop import READ, WRITE
+from zab.host.listener import PAUSE_MS
+from zab.host.poller import READ, WRITE
 from zab.host.sockets import BUDGET_BYTES_MAX, BUDGET_BYTES_MIN, CLOSING_MS, RECEIVE_BYTES
 
 
@@ -88,7 +92,7 @@ def test_budget_is_shared_round_robin(server, monkeypatch):
         sock.sendall(b"more")
         time.sleep(0.01)
     assert set(served) == {connection for _, connection in clients}
-    assert not server.clients.is_idle
+    assert server.clients.has_news
 
 
 def test_turn_that_is_late_already_takes_in_one_connection_only(server):
@@ -141,7 +145,7 @@ def test_connection_paused_in_the_turn_it_became_readable_in_is_not_read(server)
     left.paused = True
     server.turn(dirty=[left])
     assert server.turn() == []
-    assert server.clients.is_idle
+    assert not server.clients.has_news
 
 
 # -------------------------------------------------------------------------------------------------------------- sending
@@ -217,7 +221,7 @@ def test_broken_client_found_while_sending_is_its_end(server):
     time.sleep(0.01)
     give(connection, b"reply")
     server.clients.flush([connection], server.now)
-    assert not server.clients.is_idle
+    assert server.clients.has_news
     assert server.until(1) == [Closed(connection)]
 
 
@@ -246,14 +250,29 @@ def test_closing_once_sent_does_not_wait_for_ever(server):
     give(connection, bytes(10_000_000))
     connection.closing = WHEN_SENT
     server.turn(dirty=[connection])
-    assert server.clients.next_deadline() == server.now + CLOSING_MS
+    assert next_timer(server.loop) == server.now + CLOSING_MS
     server.now += CLOSING_MS - 1
     server.turn()
     assert server.clients.count == 1
     server.now += 1
     server.turn()
     assert server.clients.count == 0
-    assert server.clients.next_deadline() is None
+    assert next_timer(server.loop) is None
+
+
+def test_each_that_does_not_close_is_closed_at_its_time(server):
+    for _ in range(3):
+        _, connection = server.client()
+        connection.closing = WHEN_SENT
+        server.turn(dirty=[connection])
+        server.now += 100
+    counts = []
+    for _ in range(3):
+        server.now = next_timer(server.loop)
+        server.turn()
+        counts.append(server.clients.count)
+    assert counts == [2, 1, 0]
+    assert next_timer(server.loop) is None
 
 
 def test_closing_at_once_drops_output(server):
@@ -274,13 +293,16 @@ def test_flush_of_a_connection_that_is_gone_does_nothing(server):
     assert server.clients.count == 0
 
 
-def test_accept_that_is_paused_has_a_deadline_and_resumes(server):
+def test_accept_that_is_paused_has_a_deadline_and_resumes(server, monkeypatch):
     [listener] = server.clients._listeners
-    listener.resume_at = 5000
-    server.loop.watch(listener, 0)
-    assert server.clients.next_deadline() == 5000
-    server.clients.accept(4999)
+    monkeypatch.setattr(listener_module, "now_ms", lambda: 5000 - PAUSE_MS)
+    listener._pause(OSError(errno.EMFILE, "out of descriptors"))
+    assert next_timer(server.loop) == 5000
+    server.now = 4999
+    server.turn()
     assert listener.interest == 0
-    server.clients.accept(5000)
+    server.now = 5000
+    server.turn()
     assert listener.interest == READ
+    assert next_timer(server.loop) is None
     assert module.TURN_MS == 4

@@ -30,7 +30,7 @@ def an_ensemble(size: int = 1, **lines: Any) -> Ensemble:
 
 
 def tell_users(server: Server, users: dict[str, bytes]) -> None:
-    server.inputs.append(UsersRead(users))
+    server.answers.append(UsersRead(users))
 
 
 def token(ensemble: Ensemble, client: Client, said: bytes) -> tuple[int, Any]:

@@ -443,7 +443,7 @@ def test_a_log_that_cannot_be_read_is_an_error_of_this_request_alone() -> None:
     server.reads_held = True
     feed = Feed(ensemble, client)
     feed.ask()
-    server.inputs.append(ChangesRead(GIVEN, is_damaged=True))
+    server.answers.append(ChangesRead(GIVEN, is_damaged=True))
     ensemble.settle()
     assert client.replies() == [(-17, ErrorCode.DATAINCONSISTENCY, None)]
     assert not client.is_closed

@@ -54,7 +54,7 @@ def say(ensemble: Ensemble, client: Client, said: bytes) -> list[tuple[int, int,
 
 def stepped(ensemble: Ensemble, client: Client, logins: FakeLogins, step: LoginStep | None) -> list[Any]:
     _, _, done = logins.waiting.pop(0)
-    client.server.inputs.append(done(step))
+    client.server.answers.append(done(step))
     ensemble.settle()
     return client.replies()
 

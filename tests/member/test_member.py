@@ -56,7 +56,7 @@ def go_on_without(ensemble: Ensemble, gone: Server) -> list[Server]:
         ensemble.break_link(link)
     rest = ensemble.others(gone)
     for server in rest:
-        server.inputs.append(ev.ElectionLinkDown(gone.sid))
+        server.answers.append(ev.ElectionLinkDown(gone.sid))
     ensemble.settle()
     for _ in range(100):
         if all(server.member.serving for server in rest):
@@ -185,7 +185,7 @@ def test_snapshot_that_became_due_while_one_was_written_is_taken_when_that_one_e
         ensemble.do(client, client.create(b"/%02d" % number))
     (first,) = server.snapshots
     first.cursor.close()
-    server.inputs.append(SnapshotTaken(first.zxid) if is_written else SnapshotFailed(first.zxid, "disk full"))
+    server.answers.append(SnapshotTaken(first.zxid) if is_written else SnapshotFailed(first.zxid, "disk full"))
     ensemble.settle()
     _, second = server.snapshots
     assert (second.zxid, second.chain) == server.member.peer.history.last
@@ -236,7 +236,7 @@ def test_leader_takes_a_snapshot_for_a_learner_that_nothing_leads_on() -> None:
     applied = leader.member.applied
 
     def nothing_above(zxid: int) -> int:
-        leader.inputs.append(ev.NothingToOffer(Link(99), Zxid(zxid)))
+        leader.answers.append(ev.NothingToOffer(Link(99), Zxid(zxid)))
         ensemble.step(leader)
         return len(leader.snapshots)
 

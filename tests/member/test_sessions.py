@@ -419,7 +419,7 @@ def test_g1_touch_of_a_learner_that_is_dropped_in_the_same_turn_is_counted_befor
         ensemble.now = tracker.next_deadline
         if dropped:
             touched = msg.Ping(leader.member.applied, 0, 0, [[session, 4_000]], False)
-            leader.inputs += [ev.QuorumLinkUp(Link(77), learner.sid, True), ev.MessageReceived(link, touched)]
+            leader.answers += [ev.QuorumLinkUp(Link(77), learner.sid, True), ev.MessageReceived(link, touched)]
         ensemble.step(leader)
         assert (link in leader.member.peer.learners) is not dropped
         return tracker.is_alive(session)
@@ -477,8 +477,8 @@ def test_g2_what_a_leader_could_not_propose_or_commit_is_gone_when_it_leads_agai
     assert client.is_closed
     ensemble.cut = set()
     for server in ensemble.others(leader):
-        server.inputs.append(ev.ElectionLinkUp(leader.sid, 1))
-        leader.inputs.append(ev.ElectionLinkUp(server.sid, 1))
+        server.answers.append(ev.ElectionLinkUp(leader.sid, 1))
+        leader.answers.append(ev.ElectionLinkUp(server.sid, 1))
     ensemble.start()
     again = ensemble.session(leader)
     assert ensemble.do(again, again.create(b"/after")) == [(1, 0, b"/after")]

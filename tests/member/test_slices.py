@@ -94,7 +94,7 @@ def test_nobody_sees_half_of_it_and_what_members_say_goes_on() -> None:
             turns.append(len(other.received))
             other.say(other.exists(b"/m00000") + other.exists(b"/m%05d" % (COUNT - 1)))
             [link, *_] = leader.member.peer.leading.handlers  # type: ignore[union-attr]
-            leader.inputs.append(ev.MessageReceived(link, msg.Ping(0, 0, 0, [], False)))
+            leader.answers.append(ev.MessageReceived(link, msg.Ping(0, 0, 0, [], False)))
         step(server)
 
     ensemble.step = asking  # type: ignore[method-assign]
@@ -158,7 +158,7 @@ def test_epoch_that_is_renewed_meanwhile_has_it_prepared_anew(monkeypatch: pytes
     def noting(prepare: Prepare, write: Any, zxid: int, time: int, **how: bool) -> Any:
         seen.append(zxid)
         if len(seen) == 1:
-            ensemble.leader.inputs.append(ev.SecretNamed(b""))
+            ensemble.leader.answers.append(ev.SecretNamed(b""))
         return prepare_in_slices(prepare, write, zxid, time, **how)
 
     def renew(peer: Peer, now: int, _event: ev.SecretNamed) -> None:

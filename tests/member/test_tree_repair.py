@@ -20,7 +20,7 @@ def write_snapshots(server: Server) -> None:
         taken = server.snapshots.pop(0)
         SnapshotWriter(server.disk, taken.cursor, server.storage.log.lineage, taken.chain).write()
         taken.cursor.close()
-        server.inputs.append(SnapshotTaken(taken.zxid))
+        server.answers.append(SnapshotTaken(taken.zxid))
 
 
 def ensemble_with_lost_files(*, leader_has: bool = True) -> tuple[Ensemble, Client, Server]:
@@ -134,7 +134,7 @@ def test_transfer_that_fails_is_begun_again() -> None:
             fetch(effect)  # type: ignore[arg-type]
         else:
             failed.append("once")
-            lost.inputs.append(FetchFailed(effect, "the connection broke"))  # type: ignore[arg-type]
+            lost.answers.append(FetchFailed(effect, "the connection broke"))  # type: ignore[arg-type]
 
     lost.fetch = fails_once  # type: ignore[method-assign]
     spoil(lost)
@@ -172,12 +172,12 @@ def test_one_snapshot_is_chosen_at_a_time_for_who_asks_again() -> None:
     asked = ev.MessageReceived(link, msg.TreeWanted(Zxid(0)))
     chosen: list[ChooseSnapshot] = []
     leader.choose_snapshot = chosen.append  # type: ignore[method-assign]
-    leader.inputs += [asked, asked]
+    leader.answers += [asked, asked]
     ensemble.step(leader)
-    leader.inputs.append(asked)
+    leader.answers.append(asked)
     ensemble.step(leader)
     assert chosen == [ChooseSnapshot(link, Zxid(0))]
-    leader.inputs += [SnapshotChosen(link, Zxid(0), None), asked]
+    leader.answers += [SnapshotChosen(link, Zxid(0), None), asked]
     ensemble.step(leader)
     assert len(chosen) == 2
 

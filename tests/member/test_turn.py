@@ -1,5 +1,6 @@
 """A turn over ports that only take notes: its order, and what becomes of each effect and answer."""
 
+from collections import deque
 from typing import Any, get_args
 
 import pytest
@@ -56,18 +57,18 @@ class ScriptedMember:
 
 
 class Port:
-    """Every call of it is a line of `notes`; `answers` are what it returns."""
+    """Every call of it is a line of `notes`; `returns` are what it returns."""
 
-    def __init__(self, name: str, notes: list[tuple[Any, ...]], **answers: Any) -> None:
+    def __init__(self, name: str, notes: list[tuple[Any, ...]], **returns: Any) -> None:
         self._name = name
         self._notes = notes
-        self.answers = answers
+        self.returns = returns
 
     def __getattr__(self, called: str) -> Any:
         def call(*arguments: Any, **pairs: Any) -> Any:
             self._notes.append((f"{self._name}.{called}", *arguments, *sorted(pairs.items())))
-            answer = self.answers.get(called)
-            return answer(*arguments) if callable(answer) else answer
+            returned = self.returns.get(called)
+            return returned(*arguments) if callable(returned) else returned
 
         return call
 
@@ -78,7 +79,7 @@ class Rig:
         self.member = ScriptedMember()
         self.over_links: list[Any] = []
         self.of_clients: list[Any] = []
-        self.answers: list[Any] = []
+        self.answers: deque[Any] = deque()
         self.unsent: dict[int, int] = {}
         self.links = Port(
             "links",
@@ -86,15 +87,22 @@ class Rig:
             receive=self._receive(self.over_links),
             unsent_bytes=lambda link: self.unsent.get(link, 0),
         )
-        self.clients = Port("clients", self.notes, receive=self._receive(self.of_clients), next_deadline=8_000)
-        self.links.is_idle = self.clients.is_idle = True  # type: ignore[attr-defined]
-        self.tasks = Port("tasks", self.notes, take_answers=self._take_answers)
+        self.clients = Port("clients", self.notes, receive=self._receive(self.of_clients))
+        for port in (self.links, self.clients):
+            port.has_news = port.has_unsent = port.has_knocks = True  # type: ignore[attr-defined]
+        self.tasks = Port("tasks", self.notes)
+        self.tasks.answers = self.answers  # type: ignore[assignment]
         self.storage, self.operator = Port("storage", self.notes), Port("operator", self.notes)
         self.election = Port("election", self.notes)
         clock = Port("clock", [], monotonic_ns=self._now_ns, wall_ms=77, processor_ns=lambda: self.worked_ns)
         self.now_ns, self.worked_ns = NOW_NS, 0
         ports = Ports(clock, self.links, self.election, self.clients, self.storage, self.tasks, self.operator)
         self.turn = Turn(self.member, ports)  # type: ignore[arg-type]
+
+    def have_nothing(self) -> None:
+        """No port has anything to do."""
+        for port in (self.links, self.clients):
+            port.has_news = port.has_unsent = port.has_knocks = False  # type: ignore[attr-defined]
 
     def _now_ns(self) -> int:
         return self.now_ns
@@ -107,11 +115,6 @@ class Rig:
 
         return receive
 
-    def _take_answers(self) -> list[Any]:
-        answers = list(self.answers)
-        self.answers.clear()
-        return answers
-
     def take(self, *effects: MemberEffect, answers: tuple[Answer, ...] = ()) -> list[tuple[Any, ...]]:
         """One turn with these; what was called for them, without what every turn calls."""
         del self.notes[:]
@@ -122,7 +125,7 @@ class Rig:
 
 
 EVERY_TURN = {
-    "links.receive", "tasks.take_answers", "clients.receive", "clients.flush", "links.flush", "clients.accept",
+    "links.receive", "clients.receive", "clients.flush", "links.flush", "clients.accept",
     "links.accept", "clients.adapt_budget",
 }  # fmt: skip
 
@@ -140,10 +143,10 @@ def test_everything_is_taken_in_in_order_and_the_member_is_told_of_it(rig: Rig) 
     rig.over_links.append(up := ev.QuorumLinkUp(1, 2, True))
     rig.of_clients.append(connected := ClientConnected(None))  # type: ignore[arg-type]
     rig.answers.append(durable := ev.Durable(1, 5))
-    assert rig.turn.take() is False
+    rig.turn.take()
     assert rig.member.told == [up, durable, connected]
     assert [note[0] for note in rig.notes] == [
-        "links.receive", "tasks.take_answers", "clients.receive", "clients.flush", "links.flush", "clients.accept",
+        "links.receive", "clients.receive", "clients.flush", "links.flush", "clients.accept",
         "links.accept", "clients.adapt_budget",
     ]  # fmt: skip
     assert ("clients.receive", [up, durable, connected], NOW_NS + TURN_NS) in rig.notes
@@ -302,19 +305,41 @@ def test_storage_that_failed_ends_the_process(rig: Rig) -> None:
     assert "no space" in reason
 
 
-def test_next_turn_is_due_when_the_first_of_all_parts_says(rig: Rig) -> None:
-    assert rig.turn.next_deadline() == 8_000
-    rig.links.answers["next_deadline"] = 7_000
-    assert rig.turn.next_deadline() == 7_000
-
-
 @pytest.mark.parametrize("part", ["links", "clients", "member"])
 def test_more_to_do_is_said(rig: Rig, part: str) -> None:
+    rig.have_nothing()
+    assert rig.turn.take() is False
     if part == "member":
         rig.member.has_more = True
     else:
-        getattr(rig, part).is_idle = False
+        getattr(rig, part).has_news = True
     assert rig.turn.take() is True
+
+
+CALLS = {
+    "has_news": ["receive", "adapt_budget"],
+    "has_unsent": ["flush"],
+    "has_knocks": ["accept"],
+}
+
+
+@pytest.mark.parametrize("attribute", CALLS)
+@pytest.mark.parametrize("part", ["links", "clients"])
+def test_port_with_nothing_to_do_is_not_called(rig: Rig, part: str, attribute: str) -> None:
+    rig.have_nothing()
+    rig.turn.take()
+    assert rig.notes == []
+    setattr(getattr(rig, part), attribute, True)
+    rig.turn.take()
+    called = [f"{part}.{name}" for name in CALLS[attribute] if (part, name) != ("links", "adapt_budget")]
+    assert [note[0] for note in rig.notes] == called
+
+
+def test_clients_are_flushed_when_the_member_has_marked_some(rig: Rig) -> None:
+    rig.have_nothing()
+    rig.member.dirty["a connection"] = None
+    rig.turn.take()
+    assert rig.notes == [("clients.flush", rig.member.dirty, NOW_NS // 1_000_000)]
 
 
 def test_longest_turn_is_what_it_cost_and_not_how_long_others_had_the_processor(rig: Rig) -> None:
@@ -324,7 +349,7 @@ def test_longest_turn_is_what_it_cost_and_not_how_long_others_had_the_processor(
             rig.worked_ns += worked_ns
 
         rig.now_ns = NOW_NS
-        rig.clients.answers["receive"] = receive
+        rig.clients.returns["receive"] = receive
         rig.turn.take()
 
     step(9_000_000, 4_000_000)

@@ -31,7 +31,7 @@ def test_wrong_tree_of_a_learner_is_made_anew_and_only_its_clients_notice() -> N
     logged = wrong.member.peer.history.last
     assert write(ensemble, client, 2) == [0, 0]
     assert wrong.member.peer.history.last > logged, "its log is good, and goes on"
-    wrong.inputs += wrong.rebuilt_held
+    wrong.answers += wrong.rebuilt_held
     ensemble.settle()
     ensemble.advance(TICK_MS)
     assert wrong.member.serving
@@ -56,7 +56,7 @@ def test_tree_that_takes_long_to_make_is_made_once_and_said_to_be_wrong_once() -
         write(ensemble, client, 1)
     (rebuilt,) = wrong.rebuilt_held
     assert sum("ALARM" in trace for trace in leader.traces) <= 1
-    wrong.inputs.append(rebuilt)
+    wrong.answers.append(rebuilt)
     wrong.keeps_rebuilt = False
     ensemble.advance(TICK_MS)
     assert wrong.member.serving
@@ -89,7 +89,7 @@ def test_leader_with_a_wrong_tree_resigns_and_nobody_else_stops(size: int) -> No
     late = ensemble.session(leader)
     assert write(ensemble, late, 2) == [0, 0]
     assert not first.member.serving
-    first.inputs += first.rebuilt_held
+    first.answers += first.rebuilt_held
     ensemble.settle()
     ensemble.advance(2 * TICK_MS)
     assert first.member.serving
@@ -158,7 +158,7 @@ def test_leader_leaves_its_role_if_the_files_of_more_voters_say_something_else(w
             for rebuilt in server.rebuilt_held:
                 assert isinstance(rebuilt, TreeRebuilt)
                 digest = server.member.digests.at(rebuilt.rebuild.zxid)
-                server.inputs.append(TreeRebuilt(rebuilt.rebuild, rebuilt.tree, digest))
+                server.answers.append(TreeRebuilt(rebuilt.rebuild, rebuilt.tree, digest))
             server.rebuilt_held.clear()
         ensemble.settle()
 
@@ -194,7 +194,7 @@ def test_leader_that_leaves_its_role_with_a_ping_goes_on_as_a_member() -> None:
     (rebuilt,) = leader.rebuilt_held
     assert isinstance(rebuilt, TreeRebuilt)
     digest = leader.member.digests.at(rebuilt.rebuild.zxid)
-    leader.inputs.append(TreeRebuilt(rebuilt.rebuild, rebuilt.tree, digest))
+    leader.answers.append(TreeRebuilt(rebuilt.rebuild, rebuilt.tree, digest))
     ensemble.settle()
     assert leader.member.check.comparison is not None, "one has not answered"
     stop(ensemble, silent)
@@ -221,7 +221,7 @@ def test_leader_that_left_its_role_leads_again_if_nobody_else_has_the_history() 
     stop(ensemble, behind)
     spoil(other)
     rebuilt = held_back(ensemble, client, leader)
-    leader.inputs.append(RebuildFailed(rebuilt.rebuild, "no snapshot can be read"))
+    leader.answers.append(RebuildFailed(rebuilt.rebuild, "no snapshot can be read"))
     ensemble.settle()
     assert said(leader, "the files of more voters say something else")
     assert leader.member.peer.yields
@@ -246,7 +246,7 @@ def ensemble_without_a_quorum(**lines: object) -> tuple[Ensemble, Client, Server
     zxid, wrong_digest = other.member.applied, other.member.tree.digest
     rebuilt = held_back(ensemble, client, other)
     assert rebuilt.rebuild.zxid == zxid
-    other.inputs.append(TreeRebuilt(rebuilt.rebuild, rebuilt.tree, wrong_digest))
+    other.answers.append(TreeRebuilt(rebuilt.rebuild, rebuilt.tree, wrong_digest))
     ensemble.settle()
     return ensemble, client, gone, other
 
@@ -377,7 +377,7 @@ def ensemble_with_dropped_batches(patch: pytest.MonkeyPatch) -> tuple[Ensemble, 
 def hand_over(ensemble: Ensemble, wrong: Server) -> None:
     """The trees that were kept back, and those that are made from now on."""
     wrong.keeps_rebuilt = False
-    wrong.inputs += wrong.rebuilt_held
+    wrong.answers += wrong.rebuilt_held
     ensemble.settle()
     ensemble.advance(TICK_MS)
 
@@ -393,7 +393,7 @@ def test_what_waits_for_a_tree_is_bounded_and_read_from_the_log_again(monkeypatc
 
 def test_verdict_on_a_tree_that_catches_up_loses_nothing_of_what_was_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     ensemble, _, wrong = ensemble_with_dropped_batches(monkeypatch)
-    wrong.inputs.append(wrong.rebuilt_held.pop())
+    wrong.answers.append(wrong.rebuilt_held.pop())
     ensemble.settle()
     assert wrong.member.repair is not None
     assert wrong.member.repair.purpose is tree_repair.Purpose.CATCH_UP
@@ -427,7 +427,7 @@ def test_leader_that_makes_its_tree_anew_proposes_no_more_than_may_wait(monkeypa
     assert not client.is_closed, "its clients wait"
     assert 0 < len(leader.member.committed) < 15
     assert not client.replies()
-    leader.inputs += leader.rebuilt_held
+    leader.answers += leader.rebuilt_held
     ensemble.settle()
     assert [error for _, error, _ in client.replies()] == [0] * (62 - len(answered))
     assert leader.member.check.comparison is None
@@ -438,13 +438,13 @@ def test_leader_that_makes_its_tree_anew_proposes_no_more_than_may_wait(monkeypa
 
 def test_what_was_dropped_is_of_no_interest_to_another_lineage(monkeypatch: pytest.MonkeyPatch) -> None:
     ensemble, _, wrong = ensemble_with_dropped_batches(monkeypatch)
-    wrong.inputs.append(TreeInstalled(DataTree()))
-    wrong.inputs += wrong.rebuilt_held
+    wrong.answers.append(TreeInstalled(DataTree()))
+    wrong.answers += wrong.rebuilt_held
     ensemble.settle()
     assert wrong.member.applied == 0, "the tree that was made is of the old one"
     tree_repair.replay(wrong.member, Zxid(0))
     ensemble.step(wrong)
-    wrong.inputs += wrong.rebuilt_held[1:]
+    wrong.answers += wrong.rebuilt_held[1:]
     ensemble.step(wrong)
     assert wrong.member.repair is None
     assert wrong.halted is None
@@ -494,7 +494,7 @@ def test_who_cannot_make_its_tree_anew_keeps_nobody_from_being_mended() -> None:
     lost, wrong = ensemble.others(ensemble.leader)
     spoil(lost)
     rebuilt = held_back(ensemble, client, lost)
-    lost.inputs.append(RebuildFailed(rebuilt.rebuild, "no snapshot can be read"))
+    lost.answers.append(RebuildFailed(rebuilt.rebuild, "no snapshot can be read"))
     write(ensemble, client, 2)
     assert said(lost, "ALARM: the tree cannot be made anew from the own files: no snapshot can be read")
     spoil(wrong)

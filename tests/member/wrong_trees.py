@@ -38,8 +38,8 @@ def bring_back(ensemble: Ensemble, server: Server) -> None:
     ensemble.cut.discard(server.sid)
     for other in ensemble.others(server):
         if other.sid not in ensemble.cut:
-            other.inputs.append(ev.ElectionLinkUp(server.sid, 1))
-            server.inputs.append(ev.ElectionLinkUp(other.sid, 1))
+            other.answers.append(ev.ElectionLinkUp(server.sid, 1))
+            server.answers.append(ev.ElectionLinkUp(other.sid, 1))
 
 
 def digests(ensemble: Ensemble) -> set[int]:

@@ -101,6 +101,8 @@ async def until(condition):
 class FakeLinks:
     """Quorum links that note what is done to them, in one list with the other parts."""
 
+    has_news = has_unsent = has_knocks = True
+
     def __init__(self, order):
         self.order = order
         self.unsent = {}
@@ -138,13 +140,6 @@ class FakeLinks:
 
     def accept(self, now):
         self.order.append("links.accept")
-
-    @property
-    def is_idle(self):
-        return True
-
-    def next_deadline(self):
-        return None
 
 
 class Parts:

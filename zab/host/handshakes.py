@@ -1,8 +1,7 @@
 """Newcomers of a port with TLS, until their handshake is done: the service hears of them after that.
 
     add(sock, …)    one was accepted by a `Door`
-    step()          once a turn: one step of one handshake, whoever has waited longest
-    close_overdue   who is not done after `HANDSHAKE_MS`, or what the owner says
+    step()          once a turn while some wait: one step of one handshake, whoever has waited longest
 
 A door lets in who speaks TLS, or plain ones as well (port unification): then the first byte tells, which stays unread.
 
@@ -26,7 +25,8 @@ from typing import Final, TypeAlias
 import attrs
 
 from zab.host.journal import Journal, SeldomJournal
-from zab.host.loop import READ, WRITE, Loop, Watched
+from zab.host.loop import Loop, Watched
+from zab.host.poller import READ, WRITE
 from zab.host.tls import FIRST_BYTE, TlsError, TlsSide
 from zab.wire.strangers import Strangers
 
@@ -62,7 +62,7 @@ class Newcomer(Watched):
         self._handshakes = handshakes
 
     def on_ready(self, mask: int) -> None:
-        self._handshakes.waiting[self] = None
+        self._handshakes.waits(self)
 
 
 def _say_failed(host: str, reason: str) -> None:
@@ -80,14 +80,18 @@ class Handshakes:
         self,
         loop: Loop,
         admit: Admit,
+        wanted: Callable[[], None],
         count_max: int = HANDSHAKES_MAX,
         *,
         handshake_ms: int = HANDSHAKE_MS,
         failed: Callable[[str, str], None] = _say_failed,
     ) -> None:
-        """`failed` is told the host of each whose handshake failed, and why."""
+        """`wanted` is called when somebody waits for a step. `failed` is told the host of each whose handshake failed,
+        and why. A handshake ends after `handshake_ms`."""
         self._loop = loop
         self._admit = admit
+        self._wanted = wanted
+        self._timer = loop.timer(self._close_overdue)
         self._handshake_ms = handshake_ms
         self._failed = failed
         self._strangers: Strangers[Newcomer] = Strangers(count_max)
@@ -107,7 +111,13 @@ class Handshakes:
         if crowded_out is not None:
             self._fail(crowded_out, "others came, and there are too many handshakes")
         self.deadlines[newcomer] = now + self._handshake_ms
+        self._timer.set(now + self._handshake_ms)
         self._loop.watch(newcomer, READ)
+
+    def waits(self, newcomer: Newcomer) -> None:
+        """Something came of this one, or it can be sent more."""
+        self.waiting[newcomer] = None
+        self._wanted()
 
     def step(self) -> None:
         """Tell plain ones apart, and take one step of one handshake."""
@@ -206,12 +216,9 @@ class Handshakes:
 
     # ----------------------------------------------------------------------------------------------------- deadlines
 
-    @property
-    def next_deadline(self) -> int:
-        """While there are some."""
-        return next(iter(self.deadlines.values()))
-
-    def close_overdue(self, now: int) -> None:
+    def _close_overdue(self, now: int) -> None:
         """Close who has had its time."""
         for newcomer in [newcomer for newcomer, deadline in self.deadlines.items() if now >= deadline]:
             self._fail(newcomer, "the handshake took too long")
+        if self.deadlines:
+            self._timer.set(next(iter(self.deadlines.values())))

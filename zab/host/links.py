@@ -39,7 +39,8 @@ from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 from zab.host.handshakes import Door, Handshakes
 from zab.host.journal import Journal, SeldomJournal
 from zab.host.listener import Listener
-from zab.host.loop import READ, WRITE, Loop, Watched, now_ms
+from zab.host.loop import Loop, Watched, now_ms
+from zab.host.poller import READ, WRITE
 from zab.host.send_queue import SendQueue
 from zab.host.tls import TlsError, TlsSide
 from zab.host.tls_socket import SealedSocket
@@ -110,7 +111,6 @@ class Link(Watched):
         link: int,
         sid: int | None,
         handshake: Dialling | Listening,
-        deadline: int,
         side: TlsSide | None,
     ) -> None:
         super().__init__(sock)
@@ -127,7 +127,7 @@ class Link(Watched):
         self.agreed: Agreed | None = None
         self.up = False
         self.closing = False
-        self.deadline: int | None = deadline
+        self.deadline: int | None = None
         """When it is closed unless the handshake is over; once closing, unless all is sent."""
         self.queue = SendQueue()
         self.frames = FrameReader(GREETING_BYTES_MAX)
@@ -136,16 +136,14 @@ class Link(Watched):
         self.why_ended = "closed by the other side"
         self._links = links
 
-    @property
-    def is_in_use(self) -> bool:
-        """The handshake is over, and nobody is closing it."""
-        return self.up and not self.closing
-
     def on_ready(self, mask: int) -> None:
+        links = self._links
         if mask & READ:
-            self._links.readable.append(self)
+            links.readable.append(self)
+            links.has_news = True
         if mask & WRITE:
-            self._links.unflushed[self] = None
+            links.unflushed[self] = None
+            links.has_unsent = True
 
     def receive(self) -> bytes:
         """What the socket has.
@@ -154,7 +152,8 @@ class Link(Watched):
         than the turn that it saves now and then.
         """
         pieces = []
-        calls_max, wanted_bytes = (RECEIVE_CALLS_MAX, RECEIVE_BYTES) if self.is_in_use else (1, SHAKE_BYTES)
+        is_in_use = self.up and not self.closing
+        calls_max, wanted_bytes = (RECEIVE_CALLS_MAX, RECEIVE_BYTES) if is_in_use else (1, SHAKE_BYTES)
         for _ in range(calls_max):
             try:
                 data = self._receive(wanted_bytes)
@@ -177,10 +176,13 @@ class Link(Watched):
 
     def _ask_for_another_turn(self, tls: SealedSocket) -> None:
         """What TLS has decrypted, or has to say itself, is announced by no socket."""
+        links = self._links
         if tls.has_more and not self.at_end:
-            self._links.readable.append(self)
+            links.readable.append(self)
+            links.has_news = True
         if tls.sealed_bytes:
-            self._links.unflushed[self] = None
+            links.unflushed[self] = None
+            links.has_unsent = True
 
     def flush(self) -> int:
         """Send what the socket takes, and return how many bytes are left. Raises OSError."""
@@ -222,10 +224,15 @@ class Links(Generic[Message, Input]):
         self._links: dict[int, Link] = {}
         self._waiting: dict[Link, None] = {}
         """Links with a deadline."""
+        self._timer = loop.timer(self._check_deadlines)
         self._strangers: Strangers[Link] = Strangers(STRANGERS_MAX)
         self.readable: list[Link] = []
         self.unflushed: dict[Link, None] = {}
-        self._handshakes = Handshakes(loop, self._meet, STRANGERS_MAX, handshake_ms=GREETING_MS, failed=self._no_tls)
+        self.has_news = self.has_unsent = self.has_knocks = False
+        """There is something to be received, to be sent, to be accepted: see `zab.member.ports`."""
+        self._handshakes = Handshakes(
+            loop, self._meet, self._have_news, STRANGERS_MAX, handshake_ms=GREETING_MS, failed=self._no_tls
+        )
         self._listener: Listener | None = None
         self._door: Door | None = None
         self._lost: list[Input] = []
@@ -235,8 +242,19 @@ class Links(Generic[Message, Input]):
 
     def listen(self, sock: socket.socket, door: Door | None = None) -> None:
         """Serve other servers on a listening socket; with a door, those whom it lets in."""
-        self._listener = Listener(self._loop, sock)
+        self._listener = Listener(self._loop, sock, self._have_knocks)
         self._door = door
+
+    def _have_knocks(self) -> None:
+        self.has_knocks = True
+
+    def _have_news(self) -> None:
+        self.has_news = True
+
+    def _report(self, event: Input) -> None:
+        """For the next step."""
+        self._lost.append(event)
+        self.has_news = True
 
     def adopt(self, sock: socket.socket, sid: int, side: TlsSide | None = None) -> None:
         """A connection to this server, which we dialled, is open; its handshake of TLS is done, if there is one."""
@@ -250,23 +268,29 @@ class Links(Generic[Message, Input]):
 
     def dial_failed(self, sid: int) -> None:
         """A dial of this server came to nothing."""
-        self._lost.append(self._dialect.refused(sid))
+        self._report(self._dialect.refused(sid))
 
     def _add(self, sock: socket.socket, sid: int | None, handshake: Dialling | Listening, side: TlsSide | None) -> Link:
-        link = Link(self, sock, next(self._numbers), sid, handshake, now_ms() + GREETING_MS, side)
+        link = Link(self, sock, next(self._numbers), sid, handshake, side)
         self._links[link.link] = link
-        self._waiting[link] = None
+        self._wait(link, GREETING_MS)
         self._loop.watch(link, READ)
         if side is not None and side.has_more:
             self.readable.append(link)
+            self.has_news = True
         return link
 
+    def _wait(self, link: Link, milliseconds: int) -> None:
+        """Lose it unless it is done by then with what it is about."""
+        link.deadline = now_ms() + milliseconds
+        self._waiting[link] = None
+        self._timer.set(link.deadline)
+
     def accept(self, now: int) -> None:
-        """At the end of a turn: accept new connections; listen again once a pause is over."""
+        """At the end of a turn: accept new connections."""
+        self.has_knocks = False
         listener = self._listener
         if listener is None or not listener.ready:
-            if listener is not None and listener.resume_at is not None:
-                listener.resume_if_due(now)
             return
         for sock, address in listener.accept():
             if self._door is None:
@@ -297,9 +321,9 @@ class Links(Generic[Message, Input]):
                 self._receive(link, inputs)
         if self._handshakes.waiting:
             self._handshakes.step()
-        self._check_deadlines()
         inputs += self._lost
         self._lost.clear()
+        self.has_news = bool(self.readable or self._handshakes.waiting)
 
     def _receive(self, link: Link, inputs: list[Input]) -> None:
         data = link.receive()
@@ -403,9 +427,14 @@ class Links(Generic[Message, Input]):
 
     def send(self, links: Iterable[int], message: Message) -> None:
         """Queue one message on each of these links; those that are gone are skipped."""
-        targets = [found for link in links if (found := self._links.get(link)) is not None and not found.closing]
+        targets = []
+        for number in links:
+            found = self._links.get(number)
+            if found is not None and not found.closing:
+                targets.append(found)
         if not targets:
             return
+        self.has_unsent = True
         dialect = self._dialect
         kind = type(message)
         if kind in dialect.admitting:
@@ -438,26 +467,26 @@ class Links(Generic[Message, Input]):
         """A part of the handshake."""
         link.queue.push(frame(payload))
         self.unflushed[link] = None
+        self.has_unsent = True
 
     def flush(self) -> None:
         """At the end of a turn: one send for every link with something to send."""
         unflushed, self.unflushed = self.unflushed, {}
+        self.has_unsent = False
         for link in unflushed:
-            if not link.gone:
-                self._flush(link)
-
-    def _flush(self, link: Link) -> None:
-        try:
-            unsent_bytes = link.flush()
-        except OSError as error:
-            self._lose(link, f"send failed: {error.strerror or error}")
-            return
-        if unsent_bytes > UNSENT_BYTES_MAX:
-            self._lose(link, f"{unsent_bytes} bytes unsent: it does not read")
-        elif link.closing and not unsent_bytes:
-            self._finish(link)
-        else:
-            self._loop.watch(link, READ | WRITE if unsent_bytes else READ)
+            if link.gone:
+                continue
+            try:
+                unsent_bytes = link.flush()
+            except OSError as error:
+                self._lose(link, f"send failed: {error.strerror or error}")
+                continue
+            if unsent_bytes > UNSENT_BYTES_MAX:
+                self._lose(link, f"{unsent_bytes} bytes unsent: it does not read")
+            elif link.closing and not unsent_bytes:
+                self._finish(link)
+            elif unsent_bytes or link.interest != READ:
+                self._loop.watch(link, READ | WRITE if unsent_bytes else READ)
 
     # ------------------------------------------------------------------------------------------------------- closing
 
@@ -472,9 +501,9 @@ class Links(Generic[Message, Input]):
     def _finish_later(self, link: Link) -> None:
         """Once all is sent, or after `CLOSING_MS`."""
         link.closing = True
-        link.deadline = now_ms() + CLOSING_MS
-        self._waiting[link] = None
+        self._wait(link, CLOSING_MS)
         self.unflushed[link] = None
+        self.has_unsent = True
 
     def break_off(self, number: int, reason: str) -> None:
         """Close a link at once; the next `receive` reports it."""
@@ -503,28 +532,14 @@ class Links(Generic[Message, Input]):
             return
         self._loop.watch(link, READ | WRITE if link.has_goodbye_left else READ)
 
-    def next_deadline(self) -> int | None:
-        """When a link has waited long enough for a greeting or for its last bytes to leave."""
-        deadlines = [link.deadline for link in self._waiting if link.deadline is not None]
-        if self._handshakes.deadlines:
-            deadlines.append(self._handshakes.next_deadline)
-        if self._listener is not None and self._listener.resume_at is not None:
-            deadlines.append(self._listener.resume_at)
-        return min(deadlines, default=None)
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether nothing is left for the next turn that no socket will announce."""
-        return not (self._lost or self.unflushed or self.readable or self._handshakes.waiting)
-
-    def _check_deadlines(self) -> None:
-        if not self._waiting and not self._handshakes.deadlines:
-            return
-        now = now_ms()
-        self._handshakes.close_overdue(now)
+    def _check_deadlines(self, now: int) -> None:
+        """Some link has waited long enough for a greeting, or for its last bytes to leave."""
         for link in list(self._waiting):
             if link.deadline is not None and now >= link.deadline:
                 self._lose(link, "did not prove in time who it is")
+        deadlines = [link.deadline for link in self._waiting if link.deadline is not None]
+        if deadlines:
+            self._timer.set(min(deadlines))
 
     def _lose(self, link: Link, reason: str) -> None:
         """The link is no more; say so unless the service has let go of it, or never had it."""
@@ -535,10 +550,10 @@ class Links(Generic[Message, Input]):
             else:
                 journal.info("link is lost", sid=link.sid, link=link.link, reason=reason)
             if link.up:
-                self._lost.append(self._dialect.down(link.link))
+                self._report(self._dialect.down(link.link))
             elif not link.inbound:
                 assert link.sid is not None
-                self._lost.append(self._dialect.refused(link.sid))
+                self._report(self._dialect.refused(link.sid))
         self._drop(link)
 
     def _drop(self, link: Link) -> None:

@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import errno
 import socket
+from collections.abc import Callable
 
 from zab.host.journal import Journal
-from zab.host.loop import READ, Loop, Watched, now_ms
+from zab.host.loop import Loop, Watched, now_ms
+from zab.host.poller import READ
 
 PAUSE_MS = 100
 ACCEPTS_MAX = 64
@@ -25,17 +27,20 @@ journal = Journal("listener")
 
 
 class Listener(Watched):
-    """`ready` while connections wait; `resume_at` while accepting is paused."""
+    """`ready` while connections wait; `resume_at` while accepting is paused. `knocked` is called when some wait."""
 
-    def __init__(self, loop: Loop, sock: socket.socket) -> None:
+    def __init__(self, loop: Loop, sock: socket.socket, knocked: Callable[[], None]) -> None:
         super().__init__(sock)
         self._loop = loop
+        self._knocked = knocked
         self.ready = False
         self.resume_at: int | None = None
+        self._timer = loop.timer(self.resume_if_due)
         loop.watch(self, READ)
 
     def on_ready(self, mask: int) -> None:
         self.ready = True
+        self._knocked()
 
     def accept(self) -> list[tuple[socket.socket, tuple[str, int]]]:
         """The connections that wait, up to `ACCEPTS_MAX`, each with the numeric address and port it comes from."""
@@ -58,6 +63,7 @@ class Listener(Watched):
         journal.warning("cannot accept connections -> wait", reason=error.strerror, wait_ms=PAUSE_MS)
         self._loop.watch(self, 0)
         self.resume_at = now_ms() + PAUSE_MS
+        self._timer.set(self.resume_at)
 
     def resume_if_due(self, now: int) -> None:
         """Listen again once the pause is over."""

@@ -1,22 +1,23 @@
-"""The one trio task with the one selector: it owns every client socket and every link of a server.
+"""The one trio task with the one poller: it owns every client socket and every link of a server.
 
     run(turn)           until `stop`: take a turn, then wait for a socket, for `wake`, or until the turn's deadline
-    watch(watched, …)   what a socket is waited for; nothing at all takes it out of the selector
-    discard(watched)    out of the selector now, closed at the end of the turn
+    watch(watched, …)   what a socket is waited for; nothing at all takes it out of the poller
+    discard(watched)    out of the poller now, closed at the end of the turn
+    timer(call)         what is called before the first turn from a time on
     wake()              from any thread: take a turn soon
 
 A turn is synchronous, and bounded by the service whose turn it is; this module knows nothing of what happens in it.
 
 Rules, each with a test:
 
-- A turn that had work lingers for more in the selector, a moment at most, before it goes to sleep in trio: what one
+- A turn that had work lingers for more in the poller, a moment at most, before it goes to sleep in trio: what one
   turn sends is mostly answered within that time.
 - One wait, in one cancel scope that lives until its deadline passes; a turn only moves that deadline (9 µs a wait,
   16 µs with a scope for each).
 - A turn that did not wait ends in a checkpoint, so that the other tasks of the server run.
-- What became ready is known by its object, never by its file descriptor: a descriptor closed in a turn may already
-  name another socket in the same turn. So sockets are unregistered at once and closed at the end of the turn.
-- The selector is announced to trio (`notify_closing`) before it closes.
+- A descriptor closed in a turn may already name another socket in the same turn. So sockets leave the poller at once
+  and are closed at the end of the turn, and what became ready is told before anything of the turn happens.
+- The poller is announced to trio (`notify_closing`) before it closes.
 
 Not here: reading, sending, accepting (`links`, `sockets`); no blocking call and no cold file.
 """
@@ -24,19 +25,21 @@ Not here: reading, sending, accepting (`links`, `sockets`); no blocking call and
 from __future__ import annotations
 
 import contextlib
-import selectors
 import socket
 import time
+from collections.abc import Callable
+from heapq import heappop, heappush
+from itertools import count
 from typing import Protocol
 
 import trio
 
-READ = selectors.EVENT_READ
-WRITE = selectors.EVENT_WRITE
+from zab.host.poller import BROKEN, READ, make_poller
+
 _WAKE_BYTES = 4096
 
 LINGER_SECONDS = 0.001
-"""How long a turn that had work waits for more before it lets the other tasks run; selectors know no shorter time."""
+"""How long a turn that had work waits for more before it lets the other tasks run; pollers know no shorter time."""
 _LINGER_TOTAL_NS = 5_000_000
 """How long turns may follow each other without letting them run."""
 
@@ -60,11 +63,12 @@ class SystemClock:
 
 
 class Watched:
-    """A socket in the selector. `interest` is what it is waited for now; a discarded one is `gone`."""
+    """A socket in the poller. `interest` is what it is waited for now; a discarded one is `gone`."""
 
     def __init__(self, sock: socket.socket) -> None:
         sock.setblocking(False)
         self.socket = sock
+        self.descriptor = sock.fileno()
         self.interest = 0
         self.gone = False
 
@@ -78,6 +82,24 @@ class _Alarm(Watched):
 
     def on_ready(self, mask: int) -> None:
         self.socket.recv(_WAKE_BYTES)
+
+
+class Timer:
+    """What is called once, before the first turn from its time on. Set while it waits, it keeps the earlier time."""
+
+    _numbers = count()
+
+    def __init__(self, timers: list[tuple[int, int, Timer]], call: Callable[[int], None]) -> None:
+        self._timers = timers
+        self.call = call
+        self.when: int | None = None
+        """None: it does not wait."""
+
+    def set(self, when: int) -> None:
+        """Call by then (ms, monotonic)."""
+        if self.when is None or when < self.when:
+            self.when = when
+            heappush(self._timers, (when, next(self._numbers), self))
 
 
 class Turn(Protocol):
@@ -96,9 +118,14 @@ class Loop:
     """One per server; every method but `wake` belongs to its task."""
 
     def __init__(self) -> None:
-        self._selector = selectors.DefaultSelector()
+        self._poller = make_poller()
+        self._poll = self._poller.poll
         self._watched: dict[Watched, None] = {}
         """All sockets, also those that wait for nothing now."""
+        self._by_descriptor: dict[int, Watched] = {}
+        """Those that wait for something."""
+        self._timers: list[tuple[int, int, Timer]] = []
+        """A heap, by time; what a timer was set to before it was set anew stays in it until then."""
         self._discarded: list[Watched] = []
         self._stopping = False
         self._asleep = False
@@ -109,17 +136,22 @@ class Loop:
         self.watch(self._alarm, READ)
 
     def watch(self, watched: Watched, interest: int) -> None:
-        """Wait for `interest` (READ | WRITE) on this socket from now on; with 0 it leaves the selector."""
+        """Wait for `interest` (READ | WRITE) on this socket from now on; with 0 it leaves the poller."""
         assert not watched.gone
         if interest == watched.interest:
             return
         self._watched[watched] = None
+        descriptor = watched.descriptor
         if not interest:
-            self._selector.unregister(watched.socket)
+            del self._by_descriptor[descriptor]
+            # One that was closed by its owner has left already.
+            with contextlib.suppress(OSError):
+                self._poller.unregister(descriptor)
         elif watched.interest:
-            self._selector.modify(watched.socket, interest, watched)
+            self._poller.modify(descriptor, interest)
         else:
-            self._selector.register(watched.socket, interest, watched)
+            self._by_descriptor[descriptor] = watched
+            self._poller.register(descriptor, interest)
         watched.interest = interest
 
     def discard(self, watched: Watched) -> None:
@@ -133,6 +165,18 @@ class Loop:
         self.watch(watched, 0)
         self._watched.pop(watched, None)
         watched.gone = True
+
+    def timer(self, call: Callable[[int], None]) -> Timer:
+        """One that calls this with the time (ms, monotonic)."""
+        return Timer(self._timers, call)
+
+    def call_due(self, now: int) -> None:
+        """Call the timers that are due."""
+        while self._timers and self._timers[0][0] <= now:
+            when, _, timer = heappop(self._timers)
+            if timer.when == when:
+                timer.when = None
+                timer.call(now)
 
     def wake(self) -> None:
         """Make the loop take a turn soon. From any thread, after what the turn shall see is in its place."""
@@ -159,46 +203,48 @@ class Loop:
 
     async def _take(self, turn: Turn, scope: trio.CancelScope) -> None:
         """Turns, one after the other while each finds something to do at once, then one wait."""
-        ready = self._selector.select(0)
+        by_descriptor = self._by_descriptor
+        ready = self._poll(0)
         until_ns = time.monotonic_ns() + _LINGER_TOTAL_NS
         while True:
             had_work = bool(ready) or self._woken
             self._woken = False
-            for key, mask in ready:
-                watched: Watched = key.data
-                if watched.interest:
-                    watched.on_ready(mask)
+            for descriptor, mask in ready:
+                # One that was ready may have made another one leave.
+                watched = by_descriptor.get(descriptor)
+                if watched is not None:
+                    watched.on_ready(watched.interest if mask & BROKEN else mask)
+            if self._timers:
+                self.call_due(time.monotonic_ns() // 1_000_000)
             has_more = turn.take()
             if self._discarded:
                 self._close_discarded()
             if has_more or not had_work or time.monotonic_ns() >= until_ns:
                 break
-            ready = self._linger()
+            # What one turn sends is mostly answered within a moment, and a wait through trio costs about as much as a
+            # small turn: so the process sleeps in the poller itself. A deadline may be missed by that moment: to find
+            # the next one in each turn costs more than that is worth.
+            self._asleep = True
+            try:
+                ready = self._poll(0 if self._woken else LINGER_SECONDS)
+            finally:
+                self._asleep = False
             if not ready and not self._woken:
                 break
         if has_more:
             scope.deadline = float("inf")
             await trio.lowlevel.checkpoint()
             return
-        scope.deadline = trio.current_time() + (turn.next_deadline() * 1_000_000 - time.monotonic_ns()) / 1e9
+        deadline = turn.next_deadline()
+        if self._timers and self._timers[0][0] < deadline:
+            deadline = self._timers[0][0]
+        scope.deadline = trio.current_time() + (deadline * 1_000_000 - time.monotonic_ns()) / 1e9
         self._asleep = True
         try:
             if self._woken:
                 await trio.lowlevel.checkpoint()
             else:
-                await trio.lowlevel.wait_readable(self._selector)
-        finally:
-            self._asleep = False
-
-    def _linger(self) -> list[tuple[selectors.SelectorKey, int]]:
-        """What becomes ready within a moment: after a turn that had work, the next message is mostly on its way.
-
-        A wait through trio costs about as much as a small turn does; here the process sleeps in the selector itself.
-        A deadline may be missed by that moment: to find the next one in each turn costs more than that is worth.
-        """
-        self._asleep = True
-        try:
-            return self._selector.select(0 if self._woken else LINGER_SECONDS)
+                await trio.lowlevel.wait_readable(self._poller)
         finally:
             self._asleep = False
 
@@ -208,10 +254,10 @@ class Loop:
         self._discarded.clear()
 
     def close(self) -> None:
-        """Close every socket that is or was watched, then the selector."""
+        """Close every socket that is or was watched, then the poller."""
         for watched in list(self._watched):
             self.discard(watched)
         self._close_discarded()
         self._waker.close()
-        trio.lowlevel.notify_closing(self._selector)
-        self._selector.close()
+        trio.lowlevel.notify_closing(self._poller)
+        self._poller.close()

@@ -15,13 +15,10 @@ class Posts(Generic[Post]):
     def __init__(self, wake: Callable[[], None]) -> None:
         self.wake = wake
         # A deque, not a list that is swapped: a thread could still append to the list that was taken away.
-        self._items: deque[Post] = deque()
+        self.items: deque[Post] = deque()
+        """What is there. Only the loop's task takes from it."""
 
     def put(self, item: Post) -> None:
         """From any thread."""
-        self._items.append(item)
+        self.items.append(item)
         self.wake()
-
-    def take(self) -> list[Post]:
-        """All that is there. Only the loop's task takes."""
-        return [self._items.popleft() for _ in range(len(self._items))]

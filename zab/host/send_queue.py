@@ -59,7 +59,14 @@ class SendQueue:
         except that a socket which would block took nothing."""
         if not self.unsent_bytes:
             return 0
-        return self._offer(send, self._joined() if self._unsent is None else self._unsent)
+        data: bytes | memoryview
+        if self._unsent is not None:
+            data = self._unsent
+        elif self._seal is None and len(self._urgent) + len(self._ordinary) == 1:
+            data = (self._urgent or self._ordinary).popleft()
+        else:
+            data = self._joined()
+        return self._offer(send, data)
 
     def flush_all(self, send: Send, pieces: Sequence[bytes], total_bytes: int) -> int:
         """Push the pieces, whose lengths sum up to `total_bytes`, and flush. Nothing of this queue is sealed."""

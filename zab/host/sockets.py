@@ -32,7 +32,8 @@ from typing import Any, Generic, TypeVar
 
 from zab.host.handshakes import HANDSHAKES_MAX, Door, Handshakes
 from zab.host.listener import Listener
-from zab.host.loop import READ, WRITE, Loop, Watched
+from zab.host.loop import Loop, Watched
+from zab.host.poller import READ, WRITE
 from zab.host.send_queue import SendQueue
 from zab.host.tls import TlsSide
 from zab.host.tls_socket import SealedSocket
@@ -73,8 +74,10 @@ class ClientSocket(Watched, Generic[C]):
     def on_ready(self, mask: int) -> None:
         if mask & READ:
             self._clients.readable[self] = None
+            self._clients.has_news = True
         if mask & WRITE:
             self._clients.writable.append(self)
+            self._clients.has_unsent = True
 
     def push(self) -> None:
         """Send of `sealed_bytes` what the kernel takes."""
@@ -145,9 +148,12 @@ class ClientSockets(Generic[C, Input]):
         self._news: list[Input] = []
         """Newcomers, and connections that broke, for the next step."""
         self._closing: dict[ClientSocket[C], int] = {}
-        """Connections that the service has let go of, and when they are closed whatever is unsent."""
+        """Connections that the service has let go of, and when they are closed at the latest, the next one first."""
+        self._timer = loop.timer(self._close_overdue)
         self._listeners: dict[Listener, Door | None] = {}
-        self.handshakes = Handshakes(loop, self._admit, handshakes_max)
+        self.handshakes = Handshakes(loop, self._admit, self._have_news, handshakes_max)
+        self.has_news = self.has_unsent = self.has_knocks = False
+        """There is something to be received, to be sent, to be accepted: see `zab.member.ports`."""
         self._budget_bytes = BUDGET_BYTES_MIN
         self._was_short = False
         self.readable: dict[ClientSocket[C], None] = {}
@@ -163,16 +169,26 @@ class ClientSockets(Generic[C, Input]):
 
     def listen(self, sock: socket.socket, door: Door | None = None) -> None:
         """Serve clients on a listening socket; with a door, those whom it lets in."""
-        self._listeners[Listener(self._loop, sock)] = door
+        self._listeners[Listener(self._loop, sock, self._have_knocks)] = door
+
+    def _have_knocks(self) -> None:
+        self.has_knocks = True
+
+    def _have_news(self) -> None:
+        self.has_news = True
+
+    def _report(self, event: Input) -> None:
+        """For the next step."""
+        self._news.append(event)
+        self.has_news = True
 
     def accept(self, now: int) -> None:
-        """Accept new connections; let a listener whose pause is over listen again."""
+        """Accept new connections."""
+        self.has_knocks = False
         for listener, door in self._listeners.items():
             if listener.ready:
                 for sock, address in listener.accept():
                     self._add(sock, address, door, now)
-            elif listener.resume_at is not None:
-                listener.resume_if_due(now)
 
     def _add(self, sock: socket.socket, address: tuple[str, int], door: Door | None, now: int) -> None:
         try:
@@ -195,7 +211,7 @@ class ClientSockets(Generic[C, Input]):
         client = PlainSocket(self, sock, connection) if side is None else TlsSocket(self, sock, connection, side)
         self._sockets[connection] = client
         self._loop.watch(client, READ)
-        self._news.append(self._manners.connected(connection))
+        self._report(self._manners.connected(connection))
         if client.has_more:
             self.readable[client] = None
 
@@ -216,8 +232,10 @@ class ClientSockets(Generic[C, Input]):
                 if time.monotonic_ns() >= until_ns:
                     break
         self._was_short = taken_bytes >= self._budget_bytes
+        self.has_news = bool(readable)
         if self.handshakes.waiting:
             self.handshakes.step()
+            self.has_news = bool(readable or self._news or self.handshakes.waiting)
 
     def _receive(self, client: ClientSocket[C], inputs: list[Input], count_max: int) -> int:
         try:
@@ -244,16 +262,12 @@ class ClientSockets(Generic[C, Input]):
         elif self._was_short and turn_ns < TURN_MS * 750_000:
             self._budget_bytes = min(BUDGET_BYTES_MAX, self._budget_bytes * 5 // 4)
 
-    @property
-    def is_idle(self) -> bool:
-        """Whether nothing is left for the next turn that no socket will announce."""
-        return not self.readable and not self._news and not self.handshakes.waiting
-
     # ------------------------------------------------------------------------------------------------------- sending
 
     def flush(self, dirty: Iterable[C], now: int) -> None:
         """At the end of a turn: send, pause, and close what the service has marked, and go on with what was unsent."""
         writable, self.writable = self.writable, []
+        self.has_unsent = False
         for connection in dirty:
             client = self._sockets.get(connection)
             if client is not None:
@@ -261,10 +275,6 @@ class ClientSockets(Generic[C, Input]):
         for client in writable:
             if not client.gone and (client.queue.unsent_bytes or client.sealed_bytes):
                 self._flush(client, now)
-        if self._closing:
-            self._close_overdue(now)
-        if self.handshakes.deadlines:
-            self.handshakes.close_overdue(now)
 
     def _flush(self, client: ClientSocket[C], now: int) -> None:
         connection, queue = client.connection, client.queue
@@ -281,7 +291,7 @@ class ClientSockets(Generic[C, Input]):
                 client.push()
         except OSError:
             if client not in self._closing:
-                self._news.append(self._manners.closed(connection))
+                self._report(self._manners.closed(connection))
             self._drop(client)
             return
         connection.unsent_bytes = queue.unsent_bytes
@@ -295,6 +305,7 @@ class ClientSockets(Generic[C, Input]):
                 self._loop.watch(client, interest)
                 if interest & READ and client.has_more:
                     self.readable[client] = None
+                    self.has_news = True
 
     def wait_for_room(self, client: ClientSocket[C]) -> None:
         """Go on with what it has to send as soon as the kernel takes it."""
@@ -303,7 +314,9 @@ class ClientSockets(Generic[C, Input]):
     def _close_when_sent(self, client: ClientSocket[C], now: int) -> None:
         """A close with unread bytes would reset the connection and lose the last answers: say that nothing
         follows, read on, and close when the other side has closed."""
-        self._closing.setdefault(client, now + CLOSING_MS)
+        if client not in self._closing:
+            self._closing[client] = now + CLOSING_MS
+            self._timer.set(now + CLOSING_MS)
         if client.queue.unsent_bytes or client.sealed_bytes:
             self._loop.watch(client, READ | WRITE)
             return
@@ -317,18 +330,11 @@ class ClientSockets(Generic[C, Input]):
 
     # ------------------------------------------------------------------------------------------------------- closing
 
-    def next_deadline(self) -> int | None:
-        """When a listener that paused goes on, or a closing connection or a newcomer has had its time."""
-        deadlines = [listener.resume_at for listener in self._listeners if listener.resume_at is not None]
-        if self._closing:
-            deadlines.append(next(iter(self._closing.values())))
-        if self.handshakes.deadlines:
-            deadlines.append(self.handshakes.next_deadline)
-        return min(deadlines, default=None)
-
     def _close_overdue(self, now: int) -> None:
         for client in [client for client, deadline in self._closing.items() if now >= deadline]:
             self._drop(client)
+        if self._closing:
+            self._timer.set(next(iter(self._closing.values())))
 
     def _drop(self, client: ClientSocket[C]) -> None:
         del self._sockets[client.connection]

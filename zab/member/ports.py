@@ -1,10 +1,13 @@
 """What a turn needs of the world around its member: ports, which the server, the simulator and the tests implement.
 
 None of them waits. What takes time is begun here and answered later: an answer is one of the next turns' inputs.
+
+A port with nothing to do is not called: it says so in plain attributes, which cost a turn nothing.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 
@@ -49,6 +52,13 @@ class Clock(Protocol):
 class Links(Protocol):
     """The quorum links. A link is a number that is never reused."""
 
+    has_news: bool
+    """`receive` has something to do; after a turn: in the next one, at once."""
+    has_unsent: bool
+    """`flush` has something to do."""
+    has_knocks: bool
+    """`accept` has something to do."""
+
     def receive(self, inputs: list[Input]) -> None:
         """Append what happened on all links since the last turn, in the order of arrival on each."""
         ...
@@ -81,13 +91,6 @@ class Links(Protocol):
         """Accept new connections."""
         ...
 
-    def next_deadline(self) -> int | None: ...
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether nothing is left for the next turn that no socket will announce."""
-        ...
-
 
 class Election(Protocol):
     """The election links."""
@@ -99,6 +102,11 @@ class Election(Protocol):
 
 class Clients(Protocol):
     """The connections of clients."""
+
+    has_news: bool
+    has_unsent: bool
+    """`flush` has something to do beside what the member has marked."""
+    has_knocks: bool
 
     def receive(self, inputs: list[Input], until_ns: int) -> None:
         """Append what clients sent, round robin, until the budget is used up or the monotonic clock says `until_ns`."""
@@ -113,14 +121,7 @@ class Clients(Protocol):
         ...
 
     def adapt_budget(self, turn_ns: int) -> None:
-        """Adapt the budget to how long the turn took."""
-        ...
-
-    def next_deadline(self) -> int | None: ...
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether nothing is left for the next turn that no socket will announce."""
+        """Adapt the budget to how long a turn took in which clients were read."""
         ...
 
 
@@ -137,9 +138,8 @@ class StorageQueue(Protocol):
 class Tasks(Protocol):
     """The work done beside the turns, by tasks and threads."""
 
-    def take_answers(self) -> list[Answer]:
-        """The answers of tasks and storage since the last turn, in the order in which they came."""
-        ...
+    answers: deque[Answer]
+    """Those of tasks and storage since the last turn, in the order in which they came. The turn takes them."""
 
     def dial(self, sid: ServerId) -> None:
         """Open a quorum link to a server. What comes of it, the links report."""

@@ -40,7 +40,7 @@ Not here: what the member makes of its inputs (`member`), and what the ports do.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
 from datatree.log.zxid import Zxid
@@ -85,7 +85,7 @@ class Connections(Protocol):
     """The connections that a step left something to do for."""
 
     @property
-    def dirty(self) -> Iterable[ClientConnection]: ...
+    def dirty(self) -> Collection[ClientConnection]: ...
 
 
 class Retention(Protocol):
@@ -147,23 +147,30 @@ class Turn:
         started_ns = self._monotonic_ns()
         began_ns = self._processor_ns()
         now = started_ns // 1_000_000
+        links, clients, answers = self._links, self._clients, self._tasks.answers
         inputs: list[Input] = []
-        self._links.receive(inputs)
-        for answer in self._tasks.take_answers():
+        if links.has_news:
+            links.receive(inputs)
+        for _ in range(len(answers)):
+            answer = answers.popleft()
             on_answer = _ON_ANSWER.get(type(answer))
             if on_answer is not None:
                 on_answer(self, answer)
             if not isinstance(answer, FOR_THE_TURN):
                 inputs.append(answer)
-        if not self.member.is_between_states:
-            self._clients.receive(inputs, started_ns + TURN_NS)
+        is_reading = clients.has_news and not self.member.is_between_states
+        if is_reading:
+            clients.receive(inputs, started_ns + TURN_NS)
         self._step(now, inputs)
         if self._reads:
             self._start_reads()
-        self._clients.accept(now)
-        self._links.accept(now)
+        if clients.has_knocks:
+            clients.accept(now)
+        if links.has_knocks:
+            links.accept(now)
         took_ns = self._monotonic_ns() - started_ns
-        self._clients.adapt_budget(took_ns)
+        if is_reading:
+            clients.adapt_budget(took_ns)
         if took_ns > self.longest_ns:
             self.longest_ns = took_ns
         metrics = self.member.metrics
@@ -172,15 +179,11 @@ class Turn:
             worked_ns = self._processor_ns() - began_ns
             if worked_ns > metrics.longest_turn_ns:
                 metrics.longest_turn_ns = worked_ns
-        return not (self._clients.is_idle and self._links.is_idle) or self.member.has_more
+        return clients.has_news or links.has_news or self.member.has_more
 
     def next_deadline(self) -> int:
         """When the next turn is due although nothing happens (monotonic ms)."""
-        deadline = self.member.next_deadline()
-        for of_a_port in (self._clients.next_deadline(), self._links.next_deadline()):
-            if of_a_port is not None and of_a_port < deadline:
-                deadline = of_a_port
-        return deadline
+        return self.member.next_deadline()
 
     @property
     def waits_for_room(self) -> bool:
@@ -192,15 +195,20 @@ class Turn:
         member = self.member
         for effect in member.step(now, self._wall_ms(), inputs):
             _CARRY_OUT[type(effect)](self, effect)
+        links, clients, dirty = self._links, self._clients, member.clients.dirty
         if not self._to_store:
-            self._clients.flush(member.clients.dirty, now)
-            self._links.flush()
+            if dirty or clients.has_unsent:
+                clients.flush(dirty, now)
+            if links.has_unsent:
+                links.flush()
             return
-        self._links.flush()
+        if links.has_unsent:
+            links.flush()
         for to_store in self._to_store:
             self._storage.put(to_store)
         self._to_store.clear()
-        self._clients.flush(member.clients.dirty, now)
+        if dirty or clients.has_unsent:
+            clients.flush(dirty, now)
 
     def purge(self) -> None:
         """Have removed what retention lets go, unless purging is off, or a snapshot is being chosen: after the next one

@@ -8,6 +8,7 @@ These are ports of `zab.member.turn`, which says when each is used. Their answer
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping
 from typing import TypeAlias, TypeVar
 
@@ -70,12 +71,13 @@ class Tasks:
     spawn: Spawn
     purge: Callable[[Mapping[Link, Zxid]], None]
     """Removes what retention lets go, but not what was offered on these links."""
+    answers: deque[Answer] = attrs.field(init=False)
     _fetching: trio.CancelScope | None = None
     _file: trio.Lock = attrs.Factory(trio.Lock)
     """Held by the task that writes the fetched file: one that was stopped may have a write under way."""
 
-    def take_answers(self) -> list[Answer]:
-        return self.posts.take()
+    def __attrs_post_init__(self) -> None:
+        self.answers = self.posts.items
 
     # --------------------------------------------------------------------------------------------------------- dialling
 

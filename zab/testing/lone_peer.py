@@ -283,7 +283,7 @@ class Process(DirectClients):
     def __init__(self, world: World, server: Server, settings: Settings, rng: Random) -> None:
         self._world = world
         self._server = server
-        self._answers: list[Answer] = []
+        self.answers: deque[Answer] = deque()
         self._is_in_turn = False
         recovered = recover(server.disk, server.sid)
         assert not recovered.damage, recovered.damage
@@ -302,11 +302,11 @@ class Process(DirectClients):
 
     def take(self, event: Answer) -> None:
         """Tell the peer, and take turns until nothing is left to be told."""
-        self._answers.append(event)
+        self.answers.append(event)
         if self._is_in_turn:
             return
         self._is_in_turn = True
-        while self._answers and self._server.process is self:
+        while self.answers and self._server.process is self:
             self._turn.take()
         self._is_in_turn = False
 
@@ -316,7 +316,7 @@ class Process(DirectClients):
             assert self.storage.log.lineage == self.alone.peer.lineage, "a history begins with its lineage"
         answers = self.storage.perform([effect])
         self._note_mark()
-        self._answers += answers[:-1]
+        self.answers += answers[:-1]
         for answer in answers[-1:]:
             self.take(answer)
 
@@ -358,10 +358,6 @@ class Process(DirectClients):
         self._note_mark()
 
     # Tasks.
-
-    def take_answers(self) -> list[Answer]:
-        answers, self._answers = self._answers, []
-        return answers
 
     def dial(self, sid: ServerId) -> None:
         self._world.connect(self._server.sid, sid)

@@ -81,13 +81,13 @@ class Client:
         self.opcodes: dict[int, int] = {}
         self.last_xid = 0
         self._frames = FrameReader(1 << 26)
-        server.inputs.append(ClientConnected(self.connection))
+        server.answers.append(ClientConnected(self.connection))
 
     def say(self, data: bytes) -> None:
-        self.server.inputs.append(ClientBytes(self.connection, data))
+        self.server.answers.append(ClientBytes(self.connection, data))
 
     def close(self) -> None:
-        self.server.inputs.append(ClientClosed(self.connection))
+        self.server.answers.append(ClientClosed(self.connection))
 
     def connect_request(
         self, session: int = 0, password: bytes = bytes(16), timeout_ms: int = 10_000, seen: int = 0
@@ -180,7 +180,7 @@ class Server(DirectClients):
     def __init__(self, ensemble: "Ensemble", config: Config) -> None:
         self._ensemble = ensemble
         self.sid = ServerId(config.server_id)
-        self.inputs: list[Answer] = []
+        self.answers: deque[Answer] = deque()
         self.durable_held = False
         self.held: list[Answer] = []
         self.traces: list[str] = []
@@ -254,22 +254,18 @@ class Server(DirectClients):
     # Storage.
 
     def put(self, effect: StorageEffect) -> None:
-        (self.held if self.durable_held else self.inputs).extend(self.storage.perform([effect]))
+        (self.held if self.durable_held else self.answers).extend(self.storage.perform([effect]))
 
     def mark_moved(self, zxid: int) -> None:
         self.storage.mark = zxid
 
     # Tasks.
 
-    def take_answers(self) -> list[Answer]:
-        answers, self.inputs = self.inputs, []
-        return answers
-
     def dial(self, sid: ServerId) -> None:
         self._ensemble.dial(self, sid)
 
     def read_log(self, effect: ev.ReadLog) -> None:
-        self.inputs.append(self.storage.read_log(effect))
+        self.answers.append(self.storage.read_log(effect))
 
     def read_for_changes(self, effect: ReadChanges | LookBackSlice) -> None:
         self.reads.append(effect)
@@ -280,15 +276,15 @@ class Server(DirectClients):
         """What the worker makes of the last read."""
         effect = self.reads[-1]
         if isinstance(effect, LookBackSlice) and self.looked_back:
-            self.inputs.append(LookedBack(self.looked_back.pop(0)))
+            self.answers.append(LookedBack(self.looked_back.pop(0)))
         else:
-            self.inputs.append(self.storage.read_for_changes(effect))
+            self.answers.append(self.storage.read_for_changes(effect))
 
     def offer_snapshot(self, effect: ev.OfferSnapshot) -> None:
-        self.inputs.append(self.storage.offer_snapshot(effect))
+        self.answers.append(self.storage.offer_snapshot(effect))
 
     def choose_snapshot(self, effect: ChooseSnapshot) -> None:
-        self.inputs.append(self.storage.choose_snapshot(effect))
+        self.answers.append(self.storage.choose_snapshot(effect))
 
     def fetch(self, effect: ev.FetchSnapshot | FetchTree) -> None:
         """A whole tree at once; the simulator transfers snapshots for synchronization."""
@@ -296,10 +292,10 @@ class Server(DirectClients):
         try:
             data = self._ensemble.servers[effect.sid].disk.read(snapshot_path(effect.zxid))
         except FileNotFoundError:
-            self.inputs.append(FetchFailed(effect, "it is not there"))
+            self.answers.append(FetchFailed(effect, "it is not there"))
             return
         self.disk.replace(tree_fetch_path(effect.zxid), data)
-        self.inputs.append(SnapshotFetched(effect))
+        self.answers.append(SnapshotFetched(effect))
 
     def stop_fetching(self) -> None:
         pass
@@ -308,7 +304,7 @@ class Server(DirectClients):
         rebuild = tree_repair.begin(effect, self.disk, self.storage.log)
         while not rebuild.step():
             pass
-        (self.rebuilt_held if self.keeps_rebuilt else self.inputs).append(tree_repair.answer(effect, rebuild))
+        (self.rebuilt_held if self.keeps_rebuilt else self.answers).append(tree_repair.answer(effect, rebuild))
 
     def keep_snapshot(self, effect: KeepSnapshot) -> None:
         tree_repair.keep(effect, self.disk)
@@ -344,7 +340,7 @@ class MemoryElection:
     def send(self, sid: ServerId, notification: msg.Notification) -> None:
         if not {self._server.sid, sid} & self._ensemble.cut:
             vote = ev.NotificationReceived(self._server.sid, notification)
-            self._ensemble.servers[sid].inputs.append(vote)
+            self._ensemble.servers[sid].answers.append(vote)
 
 
 class MemoryLinks(DirectLinks):
@@ -391,7 +387,7 @@ class Ensemble:
             self.servers[sid] = Server(self, self._config(sid, size, lines))
         if size > 1:
             for sid, server in self.servers.items():
-                server.inputs += [ev.ElectionLinkUp(other, 1) for other in self.servers if other != sid]
+                server.answers += [ev.ElectionLinkUp(other, 1) for other in self.servers if other != sid]
         if start:
             self.start()
 
@@ -462,7 +458,7 @@ class Ensemble:
         for _ in range(2000):
             moved = False
             for server in self.servers.values():
-                if server.inputs or self._is_due(server):
+                if server.answers or self._is_due(server):
                     self.step(server)
                     moved = True
             moved = self._deliver() or moved
@@ -491,28 +487,28 @@ class Ensemble:
     def finish_snapshot(self, server: Server) -> None:
         taken = server.snapshots[-1]
         taken.cursor.close()
-        server.inputs.append(SnapshotTaken(taken.zxid))
+        server.answers.append(SnapshotTaken(taken.zxid))
 
     def release(self, server: Server) -> None:
         """What the storage of a server has done meanwhile."""
         server.durable_held = False
-        server.inputs += server.held
+        server.answers += server.held
         server.held = []
 
     def dial(self, server: Server, sid: ServerId) -> None:
         if {server.sid, sid} & self.cut:
-            server.inputs.append(ev.DialFailed(sid))
+            server.answers.append(ev.DialFailed(sid))
             return
         link = Link(len(self.on_wire) + 1)
         self.links[link] = (server.sid, sid)
         self.on_wire[link] = deque()
-        server.inputs.append(ev.QuorumLinkUp(link, sid, False))
-        self.servers[sid].inputs.append(ev.QuorumLinkUp(link, server.sid, True))
+        server.answers.append(ev.QuorumLinkUp(link, sid, False))
+        self.servers[sid].answers.append(ev.QuorumLinkUp(link, server.sid, True))
 
     def break_link(self, link: Link, by: ServerId | None = None) -> None:
         for sid in self.links.pop(link, ()):
             if sid != by:
-                self.servers[sid].inputs.append(ev.QuorumLinkDown(link))
+                self.servers[sid].answers.append(ev.QuorumLinkDown(link))
 
     def deliver_until(self, server: Server, kind: type[msg.Message]) -> None:
         """What is on the way to a server that is late, up to the first message of this kind."""
@@ -521,7 +517,7 @@ class Ensemble:
             kinds = [type(message) for _, message in to_server]
             for item in to_server[: kinds.index(kind) + 1 if kind in kinds else 0]:
                 waiting.remove(item)
-                server.inputs.append(ev.MessageReceived(link, msg.decode(msg.encode(item[1]))))
+                server.answers.append(ev.MessageReceived(link, msg.decode(msg.encode(item[1]))))
 
     def _deliver(self) -> bool:
         moved = False
@@ -536,7 +532,7 @@ class Ensemble:
                     waiting.append((sender, message))
                     continue
                 decoded = msg.decode(msg.encode(message))
-                self.servers[receiver].inputs.append(ev.MessageReceived(link, decoded))
+                self.servers[receiver].answers.append(ev.MessageReceived(link, decoded))
                 moved = True
         return moved
 

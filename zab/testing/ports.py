@@ -13,6 +13,9 @@ from zab.member.inputs import Input
 class DirectLinks:
     """Quorum links. What comes over them is among the answers, in the order in which all of it came."""
 
+    has_news = has_knocks = False
+    has_unsent = True
+
     def receive(self, inputs: list[Input]) -> None:
         pass
 
@@ -25,16 +28,12 @@ class DirectLinks:
     def accept(self, now: int) -> None:
         pass
 
-    def next_deadline(self) -> int | None:
-        return None
-
-    @property
-    def is_idle(self) -> bool:
-        return True
-
 
 class DirectClients:
     """Connections of clients. What they send is among the answers, as with `DirectLinks`."""
+
+    has_news = has_knocks = False
+    has_unsent = True
 
     def receive(self, inputs: list[Input], until_ns: int) -> None:
         pass
@@ -47,10 +46,3 @@ class DirectClients:
 
     def adapt_budget(self, turn_ns: int) -> None:
         pass
-
-    def next_deadline(self) -> int | None:
-        return None
-
-    @property
-    def is_idle(self) -> bool:
-        return True

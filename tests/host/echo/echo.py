@@ -252,6 +252,8 @@ def _entries(data: bytes) -> list[bytes]:
 class Clients(Protocol):
     """The sockets, real or simulated."""
 
+    has_news: bool
+
     def receive(self, inputs: list[Input], until_ns: int) -> None: ...
 
     def flush(self, dirty: Iterable[Connection], now: int) -> None: ...
@@ -259,11 +261,6 @@ class Clients(Protocol):
     def accept(self, now: int) -> None: ...
 
     def adapt_budget(self, turn_ns: int) -> None: ...
-
-    def next_deadline(self) -> int | None: ...
-
-    @property
-    def is_idle(self) -> bool: ...
 
 
 class HaltedError(Exception):
@@ -280,19 +277,19 @@ class EchoTurn:
         *,
         monotonic_ns: Callable[[], int],
         append: Callable[[Append], None],
-        take_answers: Callable[[], list[Answer]],
+        answers: deque[Answer],
     ) -> None:
         self.echo = echo
         self._clients = clients
         self._monotonic_ns = monotonic_ns
         self._append = append
-        self._take_answers = take_answers
+        self._answers = answers
 
     def take(self) -> bool:
         """One turn. True: there is more to do at once."""
         started_ns = self._monotonic_ns()
         now = started_ns // 1_000_000
-        inputs: list[Input] = [*self._take_answers()]
+        inputs: list[Input] = [self._answers.popleft() for _ in range(len(self._answers))]
         self._clients.receive(inputs, started_ns + TURN_NS)
         for effect in self.echo.step(now, inputs):
             match effect:
@@ -303,10 +300,10 @@ class EchoTurn:
         self._clients.flush(self.echo.dirty, now)
         self._clients.accept(now)
         self._clients.adapt_budget(self._monotonic_ns() - started_ns)
-        return not self._clients.is_idle
+        return self._clients.has_news
 
     def next_deadline(self) -> int:
         """When the next turn is due although nothing happens."""
         latest = self._monotonic_ns() // 1_000_000 + IDLE_MS
-        deadlines = (latest, self.echo.next_deadline(), self._clients.next_deadline())
+        deadlines = (latest, self.echo.next_deadline())
         return min(deadline for deadline in deadlines if deadline is not None)

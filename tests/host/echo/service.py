@@ -48,7 +48,7 @@ async def serve(
         clients = ClientSockets(loop, MANNERS)
         clients.listen(listening)
         turn = EchoTurn(
-            Echo(log.count), clients, monotonic_ns=time.monotonic_ns, append=log_thread.put, take_answers=posts.take
+            Echo(log.count), clients, monotonic_ns=time.monotonic_ns, append=log_thread.put, answers=posts.items
         )
         log_thread.start()
         task_status.started(log)

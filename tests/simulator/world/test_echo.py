@@ -37,23 +37,19 @@ class EchoProcess(Process):
         super().__init__(machine)
         self.log = log
         self.clients = ClientSockets(self, MANNERS)
-        self._answers: list[Durable] = []
+        self._answers: deque[Durable] = deque()
         log_thread = LogThread(self, log, self._post)
         self.turn = EchoTurn(
             Echo(log.count),
             self.clients,
             monotonic_ns=machine.monotonic_ns,
             append=log_thread.put,
-            take_answers=self._take_answers,
+            answers=self._answers,
         )
 
     def _post(self, answer: Durable) -> None:
         self._answers.append(answer)
         self.wake(self.schedule.now)
-
-    def _take_answers(self) -> list[Durable]:
-        answers, self._answers = self._answers, []
-        return answers
 
     def die(self, *, with_power: bool) -> None:
         super().die(with_power=with_power)

@@ -13,7 +13,7 @@ Not here: what is retained (`datatree.recovery.retention`), and what an answer m
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
@@ -80,7 +80,7 @@ class Tasks:
         self._watcher = watcher
         self._jobs = JobThread(process)
         self._fetching: Fetching | None = None
-        self._answers: list[Answer] = []
+        self.answers: deque[Answer] = deque()
         self.being_read: Counter[int] = Counter()
         """How many transfers read the snapshot of this zxid."""
 
@@ -90,12 +90,8 @@ class Tasks:
 
     def post(self, answer: Answer) -> None:
         """For the next turn."""
-        self._answers.append(answer)
+        self.answers.append(answer)
         self._process.wake(self._process.schedule.now)
-
-    def take_answers(self) -> list[Answer]:
-        answers, self._answers = self._answers, []
-        return answers
 
     def _later(self, action: Callable[[], None]) -> None:
         self._process.later(self._process.machine.disk_delay_us(), action)

@@ -89,7 +89,10 @@ class LinkEnd:
 
 
 class Links(Generic[Message, Input]):
-    """The links of one process. `reach` finds the links of the process of a server, None while there is none."""
+    """The links of one process. `reach` finds the links of the process of a server, None while there is none. Each turn
+    calls all of it: the process may end there."""
+
+    has_news = has_unsent = has_knocks = True
 
     def __init__(
         self,
@@ -233,13 +236,6 @@ class Links(Generic[Message, Input]):
 
     def accept(self, now: int) -> None:
         """Nothing to do: connections are accepted at once here."""
-
-    def next_deadline(self) -> int | None:
-        return None
-
-    @property
-    def is_idle(self) -> bool:
-        return not self._happened
 
     # --------------------------------------------------------------------------------------------------------- closing
 

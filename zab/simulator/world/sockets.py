@@ -54,7 +54,9 @@ class ClientLink(Generic[ConnectionType]):
 
 
 class ClientSockets(Generic[ConnectionType, Input]):
-    """All clients of one process."""
+    """All clients of one process. Each turn calls all of it: the process may end there."""
+
+    has_news = has_unsent = has_knocks = True
 
     def __init__(self, process: Process, manners: Manners[ConnectionType, Input]) -> None:
         self.process = process
@@ -125,13 +127,6 @@ class ClientSockets(Generic[ConnectionType, Input]):
 
     def adapt_budget(self, turn_ns: int) -> None:
         """Everything that came is read here."""
-
-    def next_deadline(self) -> int | None:
-        return None
-
-    @property
-    def is_idle(self) -> bool:
-        return not self._happened
 
     def process_died(self, *, with_power: bool) -> None:
         """The kernel closes what the process had open; with the power gone, clients hear nothing more."""
