@@ -67,7 +67,7 @@ def leader_propose(peer: PeerState, now: int, leading: Leading, event: ev.Propos
     peer.history.append(batch)
     leading.outstanding.append((batch.zxid, len(batch.raw)))
     leading.outstanding_bytes += len(batch.raw)
-    peer.emit(ev.AppendBatches(peer.generation, [batch]))
+    peer.effects.append(ev.AppendBatches(peer.generation, [batch]))
     links = []
     for handler in leading.handlers.values():
         if handler.stage >= NEWLEADER_SENT:
@@ -75,7 +75,7 @@ def leader_propose(peer: PeerState, now: int, leading: Leading, event: ev.Propos
             handler.cursor = batch.zxid
             links.append(handler.link)
     if links:
-        peer.emit(ev.Send(tuple(links), msg.Proposal([batch.raw])))
+        peer.effects.append(ev.Send(tuple(links), msg.Proposal([batch.raw])))
     if counter_of(batch.zxid) >= peer.settings.counter_limit:
         renewal.leader_want_renewal(peer, now, leading, leading.epoch)
 
@@ -98,24 +98,24 @@ def leader_try_to_commit(peer: PeerState, now: int, leading: Leading) -> None:
     """LeaderTryToCommit: the high-water mark is what a quorum has on disk."""
     if peer.phase is not BROADCAST:
         return
-    acknowledged = {h.sid: h.acked for h in leading.at_least(SYNCHRONIZED) if leading.counts(h)}
-    acknowledged[peer.settings.sid] = peer.durable
+    acknowledged = {peer.settings.sid: peer.durable}
+    for handler in leading.handlers.values():
+        # Most are plain voters, who count without being asked about.
+        if handler.stage >= SYNCHRONIZED and (not (handler.observer or handler.amnesiac) or leading.counts(handler)):
+            acknowledged[handler.sid] = handler.acked
     mark = high_water_mark(peer.settings.quorum, acknowledged, peer.committed)
     if mark > peer.committed:
         assert peer.history.chain_at(mark) is not None, "every position is the end of a batch"
         peer.set_committed(mark)
-        links = tuple(h.link for h in leading.at_least(UP_TO_DATE))
+        links = tuple([h.link for h in leading.handlers.values() if h.stage >= UP_TO_DATE])
         if links:
-            peer.emit(ev.Send(links, msg.Commit(mark)))
+            peer.effects.append(ev.Send(links, msg.Commit(mark)))
         peer.deliver()
-    _forget_outstanding(peer, leading)
-    renewal.leader_try_to_renew(peer, now, leading)
-
-
-def _forget_outstanding(peer: PeerState, leading: Leading) -> None:
     done = min(peer.committed, peer.durable)
     while leading.outstanding and leading.outstanding[0][0] <= done:
         leading.outstanding_bytes -= leading.outstanding.popleft()[1]
+    if leading.renewal_wanted:
+        renewal.leader_try_to_renew(peer, now, leading)
 
 
 def leader_pass_on(

@@ -23,8 +23,15 @@ PositionT = TypeVar("PositionT", bound=int)
 def high_water_mark(quorum: Quorum, acknowledged: Mapping[ServerId, PositionT], mark: PositionT) -> PositionT:
     """The largest position that a quorum has acknowledged, from each voter's cumulative acknowledgement; `mark`, which
     is known already, if there is none above it."""
-    positions = {position for server, position in acknowledged.items() if position > mark and server in quorum.voters}
-    for position in sorted(positions, reverse=True):
-        if quorum.contains({server for server, durable in acknowledged.items() if durable >= position}):
+    for position in sorted(set(acknowledged.values()), reverse=True):
+        if position <= mark:
+            break
+        # Plain loops: this is done for each acknowledgement. A position of somebody who is no voter is never the one:
+        # whatever quorum is there is at the next position of a voter, too, and that comes before.
+        holders = set()
+        for server, durable in acknowledged.items():
+            if durable >= position:
+                holders.add(server)
+        if quorum.contains(holders):
             return position
     return mark

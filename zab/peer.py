@@ -62,7 +62,8 @@ class Peer(PeerState):
             self._started = True
             self.look("start")
         _ON_EVENT[type(event)](self, now, event)
-        self._after(now)
+        if self.state is LOOKING:
+            self._after(now)
         effects, self.effects = self.effects, []
         self.invariants()
         return effects
@@ -107,7 +108,7 @@ class Peer(PeerState):
 
     def _after(self, now: int) -> None:
         """Act on the result of the election, when there is one."""
-        if self.state is not LOOKING or self.draining or self.election.winner is None or self.halted:
+        if self.draining or self.election.winner is None or self.halted:
             return
         winner = self.election.winner
         if self._yields_to_nobody(winner):

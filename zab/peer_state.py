@@ -13,12 +13,13 @@ Not here: what an event or a message does.
 """
 
 from random import Random
+from typing import Any
 
 import attrs
 
 from datatree.log.batch import CHAIN_BYTES, LINEAGE_BYTES, Batch, Position
 from datatree.log.session_keys import NamedKey
-from datatree.log.zxid import BEFORE_ALL, Epoch, Zxid, epoch_of
+from datatree.log.zxid import BEFORE_ALL, COUNTER_BITS, Epoch, Zxid
 from zab import events as ev
 from zab import message as msg
 from zab.election import Election, Standing, Vote
@@ -48,6 +49,10 @@ REASON_CHARACTERS_MAX = 200
 """How much of a reason goes into a REFUSED."""
 
 
+_LIMIT_OF_INIT: Any = attrs.Factory(lambda settings: settings.init_limit * settings.tick_ms, takes_self=True)
+_LIMIT_OF_SYNC: Any = attrs.Factory(lambda settings: settings.sync_limit * settings.tick_ms, takes_self=True)
+
+
 @attrs.frozen
 class Settings:
     """What a peer knows of its ensemble; times in milliseconds."""
@@ -69,13 +74,8 @@ class Settings:
     recent_bytes_max: int = 8 << 20
     """How much committed history stays in memory for learners that come back."""
 
-    @property
-    def init_ms(self) -> int:
-        return self.init_limit * self.tick_ms
-
-    @property
-    def sync_ms(self) -> int:
-        return self.sync_limit * self.tick_ms
+    init_ms: int = attrs.field(init=False, default=_LIMIT_OF_INIT)
+    sync_ms: int = attrs.field(init=False, default=_LIMIT_OF_SYNC)
 
 
 @attrs.frozen
@@ -258,7 +258,7 @@ class PeerState:
         assert zxid >= self.committed, (zxid, self.committed)
         if zxid > self.committed:
             self.committed = zxid
-            self.emit(ev.MarkMoved(zxid))
+            self.effects.append(ev.MarkMoved(zxid))
 
     def deliver(self) -> None:
         """Hand out what is committed and durable here: "applied <= min(high-water mark, own durable log)"."""
@@ -270,7 +270,7 @@ class PeerState:
         batches = self.history.between(self.delivered, position[0])
         if batches:
             self.delivered = position[0]
-            self.emit(ev.Deliver(batches))
+            self.effects.append(ev.Deliver(batches))
             self.history.trim(self.delivered)
 
     def save_epochs(self, accepted: Epoch, current: Epoch) -> None:
@@ -362,7 +362,7 @@ class PeerState:
         """What must hold after every step."""
         last = self.history.last[0]
         assert self.accepted_epoch >= self.current_epoch
-        assert self.accepted_epoch >= epoch_of(last)
+        assert self.accepted_epoch >= last >> COUNTER_BITS
         assert self.delivered <= self.durable <= last, (self.delivered, self.durable, last)
         assert self.delivered <= self.committed
         assert self.history.base[0] <= self.delivered

@@ -508,7 +508,7 @@ def test_everything_of_a_turn_is_one_send(server, monkeypatch):
             sizes.append(len(data))
             return len(data)
 
-    monkeypatch.setattr(found, "_send", Counting().send)
+    monkeypatch.setattr(found, "send", Counting().send)
     server.links.flush()
     assert sizes == [(len(framed(Commit(0))) + SEAL_BYTES) * 10]
 

@@ -35,7 +35,7 @@ def test_whole_pieces_arrive_each_kind_in_its_order_however_little_the_socket_ta
     for way, piece in pieces:
         total += len(piece)
         if way == "straight":
-            queue.flush_all(sink.send, [piece[:1], piece[1:]], len(piece))
+            queue.flush(sink.send, [piece[:1], piece[1:]], len(piece))
         else:
             (queue.push_urgent if way == "urgent" else queue.push)(piece)
             queue.flush(sink.send)
@@ -69,15 +69,15 @@ def can_be_cut(data, urgent, ordinary):
 def test_everything_queued_is_one_call():
     queue, sink = SendQueue(), Sink([1000])
     queue.push(b"one")
-    assert queue.flush_all(sink.send, [b"two", b"three"], 8) == 11
+    assert queue.flush(sink.send, [b"two", b"three"], 8) == 11
     assert sink.calls == [11]
     assert queue.flush(sink.send) == 0
 
 
 def test_more_than_is_joined_at_a_time_is_queued():
     queue, sink = SendQueue(), Sink([1 << 30] * 2)
-    assert queue.flush_all(sink.send, [b"o" * 200_000] * 3, 600_000) == 400_000
-    assert queue.flush_all(sink.send, [b"p"], 1) == 200_001
+    assert queue.flush(sink.send, [b"o" * 200_000] * 3, 600_000) == 400_000
+    assert queue.flush(sink.send, [b"p"], 1) == 200_001
     assert sink.taken == b"o" * 600_000 + b"p"
 
 

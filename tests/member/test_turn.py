@@ -94,7 +94,7 @@ class Rig:
         self.tasks.answers = self.answers  # type: ignore[assignment]
         self.storage, self.operator = Port("storage", self.notes), Port("operator", self.notes)
         self.election = Port("election", self.notes)
-        clock = Port("clock", [], monotonic_ns=self._now_ns, wall_ms=77, processor_ns=lambda: self.worked_ns)
+        clock = Port("clock", [], monotonic_ns=self._now_ns, wall_ns=77_000_000, processor_ns=lambda: self.worked_ns)
         self.now_ns, self.worked_ns = NOW_NS, 0
         ports = Ports(clock, self.links, self.election, self.clients, self.storage, self.tasks, self.operator)
         self.turn = Turn(self.member, ports)  # type: ignore[arg-type]

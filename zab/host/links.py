@@ -116,7 +116,7 @@ class Link(Watched):
         super().__init__(sock)
         self.tls = None if side is None else SealedSocket(sock, side)
         self._receive = sock.recv if self.tls is None else self.tls.receive
-        self._send = sock.send if self.tls is None else self.tls.send
+        self.send = sock.send if self.tls is None else self.tls.send
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.link = link
         self.host = ""
@@ -184,13 +184,10 @@ class Link(Watched):
             links.unflushed[self] = None
             links.has_unsent = True
 
-    def flush(self) -> int:
-        """Send what the socket takes, and return how many bytes are left. Raises OSError."""
-        self.queue.flush(self._send)
-        if self.tls is None:
-            return self.queue.unsent_bytes
-        self.tls.push()
-        return self.queue.unsent_bytes or self.tls.sealed_bytes
+    def push_tls(self, tls: SealedSocket) -> int:
+        """Send what TLS has sealed, and return how many bytes are left of all. Raises OSError."""
+        tls.push()
+        return self.queue.unsent_bytes or tls.sealed_bytes
 
     @property
     def has_goodbye_left(self) -> bool:
@@ -477,7 +474,8 @@ class Links(Generic[Message, Input]):
             if link.gone:
                 continue
             try:
-                unsent_bytes = link.flush()
+                link.queue.flush(link.send)
+                unsent_bytes = link.queue.unsent_bytes if link.tls is None else link.push_tls(link.tls)
             except OSError as error:
                 self._lose(link, f"send failed: {error.strerror or error}")
                 continue

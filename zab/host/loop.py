@@ -58,7 +58,7 @@ class SystemClock:
     """Both clocks of this machine and the processor time of the asking thread, as a turn asks for them."""
 
     monotonic_ns = staticmethod(time.monotonic_ns)
-    wall_ms = staticmethod(wall_ms)
+    wall_ns = staticmethod(time.time_ns)
     processor_ns = staticmethod(time.thread_time_ns)
 
 
@@ -214,8 +214,8 @@ class Loop:
                 watched = by_descriptor.get(descriptor)
                 if watched is not None:
                     watched.on_ready(watched.interest if mask & BROKEN else mask)
-            if self._timers:
-                self.call_due(time.monotonic_ns() // 1_000_000)
+            if self._timers and self._timers[0][0] <= time.monotonic_ns() // 1_000_000:
+                self.call_due(now_ms())
             has_more = turn.take()
             if self._discarded:
                 self._close_discarded()

@@ -2,7 +2,7 @@
 
     push / push_urgent      whole pieces (frames): a piece is never torn apart by another one
     flush(send)             one call of `send` with the joined pieces; what the socket did not take stays as a view
-    flush_all(send, …)      the same with more ordinary pieces: what nothing stands before goes straight to the socket
+    flush(send, pieces, …)  the same with more ordinary pieces: what nothing stands before goes straight to the socket
     begin_sealing(seal)     what is pushed from here on is sealed, in the order in which it leaves
 
 A partial send copies nothing again: the rest is a view into the joined buffer, which goes on from where it stopped.
@@ -54,31 +54,27 @@ class SendQueue:
         self._unsent = memoryview(waiting) if waiting else None
         self._seal = seal
 
-    def flush(self, send: Send) -> int:
-        """Offer the joined pieces to the socket once; returns how many bytes it took. Errors of `send` pass through,
-        except that a socket which would block took nothing."""
-        if not self.unsent_bytes:
-            return 0
+    def flush(self, send: Send, pieces: Sequence[bytes] = (), total_bytes: int = 0) -> int:
+        """Push the pieces, whose lengths sum up to `total_bytes`, and offer all that waits to the socket, joined, once;
+        returns how many bytes it took. Errors of `send` pass through, except that a socket which would block took
+        nothing."""
         data: bytes | memoryview
-        if self._unsent is not None:
+        if pieces:
+            assert self._seal is None
+            is_alone = not self.unsent_bytes and total_bytes <= JOIN_BYTES_MAX
+            self.unsent_bytes += total_bytes
+            if not is_alone:
+                self._ordinary.extend(pieces)
+        else:
+            is_alone = False
+            if not self.unsent_bytes:
+                return 0
+        if is_alone:
+            data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        elif self._unsent is not None:
             data = self._unsent
-        elif self._seal is None and len(self._urgent) + len(self._ordinary) == 1:
-            data = (self._urgent or self._ordinary).popleft()
         else:
             data = self._joined()
-        return self._offer(send, data)
-
-    def flush_all(self, send: Send, pieces: Sequence[bytes], total_bytes: int) -> int:
-        """Push the pieces, whose lengths sum up to `total_bytes`, and flush. Nothing of this queue is sealed."""
-        assert self._seal is None
-        is_first = not self.unsent_bytes
-        self.unsent_bytes += total_bytes
-        if is_first and total_bytes <= JOIN_BYTES_MAX:
-            return self._offer(send, pieces[0] if len(pieces) == 1 else b"".join(pieces))
-        self._ordinary.extend(pieces)
-        return self.flush(send)
-
-    def _offer(self, send: Send, data: bytes | memoryview) -> int:
         try:
             sent = send(data)
         except BlockingIOError:

@@ -284,7 +284,7 @@ class ClientSockets(Generic[C, Input]):
         try:
             if connection.out:
                 size_bytes = connection.out_bytes
-                queue.flush_all(client.send, connection.take_output(), size_bytes)
+                queue.flush(client.send, connection.take_output(), size_bytes)
             elif queue.unsent_bytes:
                 queue.flush(client.send)
             elif client.sealed_bytes:

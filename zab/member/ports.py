@@ -40,8 +40,8 @@ class Clock(Protocol):
         """Nanoseconds since some moment; never falls."""
         ...
 
-    def wall_ms(self) -> int:
-        """Milliseconds since 1970."""
+    def wall_ns(self) -> int:
+        """Nanoseconds since 1970."""
         ...
 
     def processor_ns(self) -> int:

@@ -40,7 +40,7 @@ from typing import Any, Final
 from datatree.acl import READ, AclList, permits
 from datatree.digest import DIGEST_VERSION
 from datatree.errors import ErrorCode
-from datatree.log.batch import Batch
+from datatree.log.batch import HEADER_BYTES, Batch
 from datatree.opcodes import LOGGED_AS, WRITES, OpCode
 from datatree.outcome import Outcome, Trigger
 from datatree.prepare import Prepare
@@ -503,7 +503,7 @@ class Processor:
         long: until it ends the tree may be between two states, and nobody else may look at it."""
         apply, watches, auditor = self.state.tree.apply, self.state.watches, self.auditor
         waited: dict[int, int] = {}
-        is_long = batch.count == 1 and len(batch.body) > RECORD_BYTES
+        is_long = batch.count == 1 and len(batch.raw) > HEADER_BYTES + RECORD_BYTES
         if is_long and not self.proposed:
             one = yield from decode_in_slices(batch.body, batch.first)
             txns, connections = self._transactions(batch, one)

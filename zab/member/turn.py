@@ -124,7 +124,7 @@ class Turn:
     def __init__(self, member: Stepped, ports: Ports) -> None:
         self.member = member
         self._monotonic_ns = ports.clock.monotonic_ns
-        self._wall_ms = ports.clock.wall_ms
+        self._wall_ns = ports.clock.wall_ns
         self._processor_ns = ports.clock.processor_ns
         self._links = ports.links
         self._election = ports.election
@@ -193,7 +193,7 @@ class Turn:
     def _step(self, now: int, inputs: list[Input]) -> None:
         """One step of the member, and everything that it wants sent and stored."""
         member = self.member
-        for effect in member.step(now, self._wall_ms(), inputs):
+        for effect in member.step(now, self._wall_ns() // 1_000_000, inputs):
             _CARRY_OUT[type(effect)](self, effect)
         links, clients, dirty = self._links, self._clients, member.clients.dirty
         if not self._to_store:

@@ -132,9 +132,12 @@ def _lead(member: Member) -> None:
 
 def _follow(member: Member) -> None:
     """What is to be written goes to the leader as one message; then the questions."""
+    processor, sessions = member.processor, member.sessions
+    member.is_stalled = False
+    if not (sessions.wanted or processor.intake or processor.syncing or sessions.revalidations):
+        return
     link = member.peer.link_to_leader
     assert link is not None, "who serves has a link to the leader"
-    processor, sessions = member.processor, member.sessions
     if sessions.wanted:
         processor.submit_new_sessions()
     for message in processor.forward() if processor.intake else ():

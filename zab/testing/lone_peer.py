@@ -342,8 +342,8 @@ class Process(DirectClients):
     def monotonic_ns(self) -> int:
         return self._world.now * 1_000_000
 
-    def wall_ms(self) -> int:
-        return self._world.now + _WALL
+    def wall_ns(self) -> int:
+        return (self._world.now + _WALL) * 1_000_000
 
     def processor_ns(self) -> int:
         return 0

@@ -235,6 +235,9 @@ class Server(DirectClients):
     def wall_ms(self) -> int:
         return self._ensemble.now + self.wall_offset_ms
 
+    def wall_ns(self) -> int:
+        return self.wall_ms() * 1_000_000
+
     def processor_ns(self) -> int:
         return 0
 

@@ -34,8 +34,19 @@ class MessageError(Exception):
 Check: TypeAlias = Callable[[object], bool]
 
 
-def is_int(low: int, high: int) -> Check:
-    return lambda value: type(value) is int and low <= value <= high
+@attrs.frozen
+class IntRange:
+    """Integers from `low` to `high`: most fields of most messages. `Codec.decode` looks at them itself."""
+
+    low: int
+    high: int
+
+    def __call__(self, value: object) -> bool:
+        return type(value) is int and self.low <= value <= self.high
+
+
+def is_int(low: int, high: int) -> IntRange:
+    return IntRange(low, high)
 
 
 def is_bytes(low: int, high: int) -> Check:
@@ -68,6 +79,7 @@ def is_bool(value: object) -> bool:
 INT32 = is_int(-(1 << 31), (1 << 31) - 1)
 INT64 = is_int(-(1 << 63), (1 << 63) - 1)
 COUNT = is_int(0, (1 << 63) - 1)
+_LOW, _HIGH = INT32.low, INT32.high
 
 
 def checked(check: Check, kind: Callable[[Any], Any] | None = None, *, is_secret: bool = False) -> Any:
@@ -108,7 +120,7 @@ class Codec(Generic[M]):
             array = plain.decode(payload)
         except plain.PlainError as error:
             raise MessageError(f"no plain CBOR: {error}") from None
-        if type(array) is not list or not array or not INT32(array[0]):
+        if type(array) is not list or not array or type(array[0]) is not int or not _LOW <= array[0] <= _HIGH:
             raise MessageError("a message is an array that starts with its type")
         if array[0] not in self._by_type:
             raise MessageError(f"no message of type {array[0]} may come here")
@@ -117,6 +129,11 @@ class Codec(Generic[M]):
             raise MessageError(f"{kind.__name__} has {len(checks)} fields, not {len(array) - 1}")
         del array[0]
         for index, value in enumerate(array):
-            if not checks[index](value):
+            check = checks[index]
+            if type(check) is IntRange:
+                is_right = type(value) is int and check.low <= value <= check.high
+            else:
+                is_right = check(value)
+            if not is_right:
                 raise MessageError(f"{kind.__name__}.{names[index]} is out of range")
         return kind(*array)

@@ -98,6 +98,9 @@ class Machine:
     def wall_ms(self) -> int:
         return (self._monotonic_us + self._schedule.now * self._ppm // MILLION) // MS + self.wall_offset_ms
 
+    def wall_ns(self) -> int:
+        return self.wall_ms() * MILLION
+
     def processor_ns(self) -> int:
         return 0
 
