@@ -1,5 +1,6 @@
 """Quorum links on real sockets: handshake, frames, order, limits. One turn is one call of `turn`."""
 
+import contextlib
 import socket
 import time
 
@@ -109,17 +110,25 @@ def socket_pair():
     return one, other
 
 
+@contextlib.contextmanager
+def running():
+    server = Server()
+    try:
+        yield server
+    finally:
+        for sock in server.opened:
+            sock.close()
+
+        async def close():
+            server.loop.close()
+
+        trio.run(close)
+
+
 @pytest.fixture
 def server():
-    server = Server()
-    yield server
-    for sock in server.opened:
-        sock.close()
-
-    async def close():
-        server.loop.close()
-
-    trio.run(close)
+    with running() as server:
+        yield server
 
 
 # ----------------------------------------------------------------------------------------------------------- handshakes

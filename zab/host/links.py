@@ -1,4 +1,4 @@
-"""Links: the connections between the servers of one service, inside the loop's selector.
+"""Links: the connections between the servers of one service, inside the loop's poller.
 
 The messages, and what the service is told of links, are handed in (`Dialect`). A link is a number, never reused.
 
@@ -148,7 +148,7 @@ class Link(Watched):
     def receive(self) -> bytes:
         """What the socket has.
 
-        A short read has mostly emptied it; if not, the selector reports it again. Another call to find out costs more
+        A short read has mostly emptied it; if not, the poller reports it again. Another call to find out costs more
         than the turn that it saves now and then.
         """
         pieces = []

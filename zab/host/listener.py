@@ -1,7 +1,7 @@
 """A listening socket in the loop: it notes that connections wait, which are accepted at the end of the turn.
 
 When the process is out of file descriptors (EMFILE) or the system of buffers, an accept fails and the socket stays
-readable. The listener then leaves the selector for `PAUSE_MS`, so that the loop does not spin; the connections wait in
+readable. The listener then leaves the poller for `PAUSE_MS`, so that the loop does not spin; the connections wait in
 the backlog.
 
 Not here: whom to let in (`links`, `sockets`); opening it (`open_listener`, which resolves no name).

@@ -1,4 +1,4 @@
-"""Client connections: their sockets inside the loop's selector. What the bytes mean is the service's.
+"""Client connections: their sockets inside the loop's poller. What the bytes mean is the service's.
 
     receive(inputs)         round robin, 64 KiB a connection, until the turn's budget of bytes is used up
     flush(dirty)            one send of the joined output for each connection that has some
@@ -6,7 +6,7 @@
                             when their handshake is done (`handshakes`)
 
 The connection object is made by the service (`Manners`). It collects output, and says `paused` (do not read from it
-now) and `closing`; it is told in `unsent_bytes` what the kernel has not taken yet. A socket is in the selector only for
+now) and `closing`; it is told in `unsent_bytes` what the kernel has not taken yet. A socket is in the poller only for
 what it is wanted for: for writing while something is unsent, not at all while it is paused with nothing to send.
 
 The budget: a turn shall last `TURN_MS` at most (H2 turn budget). What the service does with bytes costs far more than
@@ -14,7 +14,7 @@ receiving them, so the number of bytes that a turn takes in follows from how lon
 not served this time is first next time.
 
 A connection over TLS is driven as any other: its socket gives and takes what is in clear. What it has decrypted and not
-given yet wakes no selector, so it stays among the readable ones, and the loop takes another turn at once.
+given yet wakes no poller, so it stays among the readable ones, and the loop takes another turn at once.
 
 Limits (those of addresses, of output and of silence are the service's): one receive takes 64 KiB, a turn at most
 `BUDGET_BYTES_MAX`; a connection that is to be closed when its output is sent is closed after `CLOSING_MS` at the
@@ -69,7 +69,7 @@ class ClientSocket(Watched, Generic[C]):
     sealed_bytes = 0
     """What TLS has to send beyond what the queue has."""
     has_more = False
-    """There is something to receive that the selector does not announce."""
+    """There is something to receive that the poller does not announce."""
 
     def on_ready(self, mask: int) -> None:
         if mask & READ:

@@ -1,0 +1,138 @@
+"""How many Python calls a small write may cost: exact counts, which no load of the machine touches.
+
+`python -m bench.calls` counts whole members, with their loop, whose number of turns the machine decides.
+"""
+
+import select
+import socket
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from datatree.log.zxid import Epoch, Zxid
+from tests.host import test_links
+from tests.host.service import Server as ClientService
+from tests.host.service import give, running
+from zab.events import MessageReceived
+from zab.member.inputs import Answer, StorageEffect
+from zab.member.storage import Storage
+from zab.member.turn import Turn
+from zab.message import Ack, Commit
+from zab.testing.members import Ensemble
+
+ROOT = Path(__file__).parents[2]
+ROOMS = tuple(str(ROOT / room) + "/" for room in ("zab", "datatree", "session"))
+RIGS = tuple(str(ROOT / room) + "/" for room in ("zab/testing", "zab/simulator"))
+GENERATED = "<attrs generated"
+
+ON_LEADER, ON_FOLLOWER, FOLLOWS = 146, 131, 87
+"""Of one write, without what the host takes in and sends: at the leader, when its own client asks and when that of a
+follower does; and at a follower whose clients ask for nothing."""
+RECEIVED, SENT, ANSWERED = 18, 17, 15
+"""Of the host: for a message that comes on a link, for one that leaves, for a request of a client with its answer."""
+MORE, FEWER = 1.02, 0.9
+"""A call more in each turn is too many. Far fewer are to be written down here."""
+
+
+@contextmanager
+def counted(counts: Counter[str]) -> Iterator[None]:
+    """Count the calls of functions of the product, by name, and not those of the rigs around it."""
+
+    def note(frame: FrameType, event: str, _argument: Any) -> None:
+        code = frame.f_code
+        is_ours = code.co_filename.startswith((*ROOMS, GENERATED)) and not code.co_filename.startswith(RIGS)
+        if event == "call" and is_ours:
+            counts[f"{Path(code.co_filename).stem}:{code.co_qualname}"] += 1
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        yield
+    finally:
+        sys.setprofile(before)
+
+
+def check(counts: Counter[str], budget: int) -> None:
+    total = sum(counts.values())
+    most = ", ".join(f"{name} {count}" for name, count in counts.most_common(40))
+    assert total <= budget * MORE, f"{total} calls, {budget} are usual: {most}"
+    assert total >= budget * FEWER, f"only {total} calls: write that down in place of {budget}"
+
+
+@pytest.mark.parametrize(("asked", "leader"), [("leader", ON_LEADER), ("follower", ON_FOLLOWER)])
+def test_a_single_write(asked: str, leader: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All turns of the leader, and of a follower whose clients ask for nothing."""
+    ensemble = Ensemble(3)
+    client = ensemble.session(getattr(ensemble, asked))
+    for number in range(3):
+        ensemble.do(client, client.create(b"/%d" % number))
+    counts: dict[int, Counter[str]] = {sid: Counter() for sid in ensemble.servers}
+    sids = {server.turn: sid for sid, server in ensemble.servers.items()}
+    take, perform = Turn.take, Storage.perform
+
+    def watched(turn: Turn) -> bool:
+        with counted(counts[sids[turn]]):
+            return take(turn)
+
+    def uncounted(storage: Storage, effects: Sequence[StorageEffect]) -> list[Answer]:
+        """A server has a thread for this."""
+        note = sys.getprofile()
+        sys.setprofile(None)
+        try:
+            return perform(storage, effects)
+        finally:
+            sys.setprofile(note)
+
+    monkeypatch.setattr(Turn, "take", watched)
+    monkeypatch.setattr(Storage, "perform", uncounted)
+    ensemble.do(client, client.set(b"/1", b"x" * 100))
+    idle = next(other for other in ensemble.others(ensemble.leader) if other is not client.server)
+    check(counts[ensemble.leader.sid], leader)
+    check(counts[idle.sid], FOLLOWS)
+
+
+def readable(sock: socket.socket) -> None:
+    """Wait until something has come."""
+    assert select.select([sock], [], [], 60)[0]
+
+
+def test_a_message_between_members() -> None:
+    """With a secret, so with its seal."""
+    with test_links.running() as server:
+        other, link = server.linked()
+        ours = server.links._links[link]
+        counts: Counter[str] = Counter()
+        for _ in range(2):
+            counts.clear()
+            other.say(Ack(Epoch(1), Zxid(5)))
+            readable(ours.socket)
+            with counted(counts):
+                [received] = server.turn()
+            assert isinstance(received, MessageReceived)
+        check(counts, RECEIVED)
+        counts.clear()
+        with counted(counts):
+            server.links.send((link,), Commit(Zxid(5)))
+            server.turn()
+        check(counts, SENT)
+
+
+def test_a_request_of_a_client_and_its_answer() -> None:
+    with running(ClientService()) as service:
+        sock, connection = service.client()
+        for _ in range(2):
+            counts: Counter[str] = Counter()
+            sock.sendall(b"x" * 100)
+            readable(service.socket_of(connection).socket)
+            with counted(counts):
+                assert len(service.turn()) == 1
+            give(connection, b"y" * 20)
+            with counted(counts):
+                service.turn(dirty=[connection])
+        check(counts, ANSWERED)
