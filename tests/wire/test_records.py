@@ -59,3 +59,17 @@ def test_what_does_not_hold_is_refused_by_name(fields: object, reason: str) -> N
 def test_two_kinds_with_one_number_are_no_codec() -> None:
     with pytest.raises(AssertionError, match="share a type number"):
         Codec((Seek, Seek))
+
+
+@pytest.mark.parametrize("bad", [None, b"", b"four", "ab", 2, bytearray(b"ab"), [b"ab"]])
+@pytest.mark.parametrize("count", [0, 1, 3])
+def test_list_of_bytes_holds_when_each_of_them_does(bad: object, count: int) -> None:
+    """All are looked at together, wherever the wrong one stands."""
+    check, each = is_list_of(is_bytes(1, 3)), is_bytes(1, 3)
+    good: list[object] = [b"a", b"abc", b"ab"][:count]
+    assert check(good)
+    assert not check(tuple(good))
+    for at in range(count + 1):
+        values = [*good[:at], bad, *good[at:]]
+        assert not check(values)
+        assert check(values) == all(map(each, values))

@@ -452,7 +452,7 @@ class Processor:
     def submit_forwarded(self, request: msg.Request, owner: ServerId) -> bool:
         """The writes that a learner forwarded. False, and none of them is in: one is of a kind that it may not send, or
         a session that another server begins."""
-        refusal = self.sessions.refusal
+        refusals: dict[int, int] = {}  # by session: nothing changes between these writes
         writes: list[Write] = []
         for identities, rows in request.rows:
             proven = tuple([(scheme, name) for scheme, name in identities])
@@ -460,7 +460,9 @@ class Processor:
                 session, cxid, opcode = WRITE_HEAD.unpack_from(row)
                 if opcode not in _FORWARDED or (opcode == _CREATE_SESSION and cxid != owner):
                     return False
-                refused = refusal(session, opcode, owner)
+                refused = 0 if opcode == _CREATE_SESSION else refusals.get(session)
+                if refused is None:
+                    refused = refusals[session] = self.sessions.refusal(session, opcode, owner)
                 writes.append(Write(session, cxid, opcode, row[_BODY_AT:], proven, None, owner, refused))
         self.intake += writes
         return True
@@ -510,7 +512,13 @@ class Processor:
         else:
             txns, connections = self._transactions(batch)
         forwarded = self.forwarded
-        for txn, connection in zip(txns, connections, strict=True):
+        by_session = self.clients.by_session
+        for index, txn in enumerate(txns):
+            if connections is not None:
+                connection = connections[index]
+            elif (connection := by_session.get(txn.session)) is not None:  # type: ignore[call-overload]
+                # One by one, since what is answered first changes who waits for what.
+                connection = self._waiting(connection, txn)
             if forwarded and forwarded[0][0] == txn.session and forwarded[0][1] == txn.cxid:
                 self.forwarded_bytes -= forwarded.popleft()[2]
             if connection is not None and connection.pending and connection.pending[0][2]:
@@ -540,18 +548,14 @@ class Processor:
 
     def _transactions(
         self, batch: Batch, decoded: list[Txn] | None = None
-    ) -> tuple[list[Txn], Iterable[ClientConnection | None]]:
-        """Its transactions, and whom each one answers; of those from other members, that is found out one by one."""
+    ) -> tuple[list[Txn], list[ClientConnection | None] | None]:
+        """Its transactions, and whom each one answers, if this leader proposed them."""
         if self.proposed:
             own = self.proposed.popleft()
             assert own.first == batch.first, (own.first, batch.first)
             assert len(own.txns) == batch.count
             return own.txns, own.connections
-        txns = decode_all(batch.body, batch.first, batch.count) if decoded is None else decoded
-        served: Callable[[Any], ClientConnection | None] = self.clients.by_session.get
-        waiting = self._waiting
-        # One by one, since what is answered first changes who waits for what.
-        return txns, (waiting(found, txn) if (found := served(txn.session)) is not None else None for txn in txns)
+        return decode_all(batch.body, batch.first, batch.count) if decoded is None else decoded, None
 
     def _waiting(self, connection: ClientConnection, txn: Txn) -> ClientConnection | None:
         """The connection of the session, if its oldest write under way is this transaction."""

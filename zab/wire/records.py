@@ -49,11 +49,33 @@ def is_int(low: int, high: int) -> IntRange:
     return IntRange(low, high)
 
 
-def is_bytes(low: int, high: int) -> Check:
-    return lambda value: type(value) is bytes and low <= len(value) <= high
+@attrs.frozen
+class BytesRange:
+    """Bytes, at least `low` and at most `high` of them. Of a list of these all are looked at together."""
+
+    low: int
+    high: int
+
+    def __call__(self, value: object) -> bool:
+        return type(value) is bytes and self.low <= len(value) <= self.high
+
+    def holds_for_all(self, values: list[Any]) -> bool:
+        if not values:
+            return True
+        return (
+            set(map(type, values)) == {bytes}
+            and self.low <= min(map(len, values)) <= max(map(len, values)) <= self.high
+        )
+
+
+def is_bytes(low: int, high: int) -> BytesRange:
+    return BytesRange(low, high)
 
 
 def is_list_of(check: Check) -> Check:
+    if isinstance(check, BytesRange):
+        holds_for_all = check.holds_for_all
+        return lambda value: type(value) is list and holds_for_all(value)
     return lambda value: type(value) is list and all(map(check, value))
 
 
