@@ -6,7 +6,7 @@ from zab.host.poller import BROKEN
 
 def tell_what_is_ready(loop: Loop) -> None:
     """Without waiting for it."""
-    for descriptor, mask in loop._poll(0):
+    for descriptor, mask in loop._poll(0, len(loop._by_descriptor)):
         watched = loop._by_descriptor.get(descriptor)
         if watched is not None:
             watched.on_ready(watched.interest if mask & BROKEN else mask)

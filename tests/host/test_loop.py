@@ -2,6 +2,7 @@
 
 import errno
 import os
+import resource
 import socket
 import struct
 import threading
@@ -230,6 +231,28 @@ def test_interest_follows_watch(loop, pair):
         steps += [watching(interest), look]
     trio.run(loop.run, Script(loop, *steps))
     assert seen == [[READ], [WRITE], [READ | WRITE], []]
+
+
+def test_h1_a_turn_is_told_of_all_that_are_ready(loop, descriptors):
+    pairs = [socket.socketpair() for _ in range(1200)]
+    watched = [Recorder(ours) for ours, _ in pairs]
+    for each, (_, theirs) in zip(watched, pairs, strict=True):
+        loop.watch(each, READ)
+        theirs.send(b"x")
+    trio.run(loop.run, Script(loop, lambda: None))
+    assert all(each.masks for each in watched)
+    for _, theirs in pairs:
+        theirs.close()
+
+
+@pytest.fixture
+def descriptors():
+    """Enough of them for some thousand sockets."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 4096 if hard == resource.RLIM_INFINITY else min(4096, hard)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted), hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 @pytest.mark.parametrize("interest", [READ, WRITE])

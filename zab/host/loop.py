@@ -15,6 +15,8 @@ Rules, each with a test:
 - One wait, in one cancel scope that lives until its deadline passes; a turn only moves that deadline (9 µs a wait,
   16 µs with a scope for each).
 - A turn that did not wait ends in a checkpoint, so that the other tasks of the server run.
+- A turn is told of all that are ready, however many they are: links must not wait behind clients (H1 links always
+  read).
 - A descriptor closed in a turn may already name another socket in the same turn. So sockets leave the poller at once
   and are closed at the end of the turn, and what became ready is told before anything of the turn happens.
 - The poller is announced to trio (`notify_closing`) before it closes.
@@ -204,7 +206,7 @@ class Loop:
     async def _take(self, turn: Turn, scope: trio.CancelScope) -> None:
         """Turns, one after the other while each finds something to do at once, then one wait."""
         by_descriptor = self._by_descriptor
-        ready = self._poll(0)
+        ready = self._poll(0, len(by_descriptor))
         until_ns = time.monotonic_ns() + _LINGER_TOTAL_NS
         while True:
             had_work = bool(ready) or self._woken
@@ -226,7 +228,7 @@ class Loop:
             # the next one in each turn costs more than that is worth.
             self._asleep = True
             try:
-                ready = self._poll(0 if self._woken else LINGER_SECONDS)
+                ready = self._poll(0 if self._woken else LINGER_SECONDS, len(by_descriptor))
             finally:
                 self._asleep = False
             if not ready and not self._woken:

@@ -1,7 +1,7 @@
 """Which sockets are ready: one wait for all of them, as the system has it.
 
     register(descriptor, interest), modify(…), unregister(descriptor)
-    poll(seconds)       pairs of a descriptor and what it is ready for: READ, WRITE, or BROKEN
+    poll(seconds, …)    pairs of a descriptor and what it is ready for: READ, WRITE, or BROKEN
     fileno()            readable as soon as one of them is ready
 
 On Linux this is `select.epoll` itself: a wait is one call of C, and the interests are its own. Elsewhere it is made of
@@ -37,8 +37,9 @@ class Poller(Protocol):
 
     def unregister(self, descriptor: int, /) -> object: ...
 
-    def poll(self, seconds: float, /) -> list[tuple[int, int]]:
-        """Wait so long at most; 0 does not wait."""
+    def poll(self, seconds: float, count_max: int, /) -> list[tuple[int, int]]:
+        """Wait so long at most; 0 does not wait. So many pairs at most, of which epoll would give no more than 1023
+        without a number."""
         ...
 
     def fileno(self) -> int: ...
@@ -61,8 +62,8 @@ class SelectorPoller:
     def modify(self, descriptor: int, interest: int, /) -> None:
         self._selector.modify(descriptor, _EVENTS[interest])
 
-    def poll(self, seconds: float, /) -> list[tuple[int, int]]:
-        return [(key.fd, _INTERESTS[events]) for key, events in self._selector.select(seconds)]
+    def poll(self, seconds: float, count_max: int, /) -> list[tuple[int, int]]:
+        return [(key.fd, _INTERESTS[events]) for key, events in self._selector.select(seconds)][:count_max]
 
     def fileno(self) -> int:
         return self._selector.fileno()
