@@ -20,7 +20,7 @@ LIES_MAX = 14
 
 
 def hear(ensemble: Ensemble, server: Server, link: Link, message: msg.Message) -> None:
-    server.inputs.append(ev.MessageReceived(link, message))
+    server.answers.append(ev.MessageReceived(link, message))
     ensemble.settle()
 
 
@@ -40,7 +40,7 @@ def test_no_lie_reaches_an_assertion(part: int) -> None:
                     link = rng.choice(list(ensemble.links))
                     server = ensemble.servers[rng.choice(ensemble.links[link])]
                     told.append((server.sid, link, lie(rng, ensemble)))
-                    server.inputs.append(ev.MessageReceived(link, told[-1][2]))
+                    server.answers.append(ev.MessageReceived(link, told[-1][2]))
                     if rng.random() < 0.3:
                         ensemble.step(server)
                         continue

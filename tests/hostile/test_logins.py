@@ -20,7 +20,7 @@ LINES = {"sasl__usersFile": "/users", "sessionRequireClientSASLAuth": "true", "s
 
 def an_ensemble() -> Ensemble:
     ensemble = Ensemble(1, **LINES)
-    ensemble.leader.inputs.append(UsersRead({"bob": key_of("bob", ZOOKEEPER_REALM, PASSWORD)}))
+    ensemble.leader.answers.append(UsersRead({"bob": key_of("bob", ZOOKEEPER_REALM, PASSWORD)}))
     ensemble.settle()
     return ensemble
 
