@@ -104,7 +104,7 @@ def readable(sock: socket.socket) -> None:
 
 def test_a_message_between_members() -> None:
     """With a secret, so with its seal."""
-    with test_links.running() as server:
+    with running(test_links.Server()) as server:
         other, link = server.linked()
         ours = server.links._links[link]
         counts: Counter[str] = Counter()

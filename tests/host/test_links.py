@@ -1,15 +1,14 @@
 """Quorum links on real sockets: handshake, frames, order, limits. One turn is one call of `turn`."""
 
-import contextlib
 import socket
 import time
 
 import attrs
 import pytest
-import trio
 
 from tests.host.before_a_turn import next_timer, tell_what_is_ready
 from tests.host.other import SECRET, Other
+from tests.host.service import running
 from zab.events import DialFailed, MessageReceived, QuorumLinkDown, QuorumLinkUp
 from zab.host import links as links_module
 from zab.host.links import ENCRYPTED, GREETING_MS, SHAKE_BYTES, Links
@@ -110,24 +109,9 @@ def socket_pair():
     return one, other
 
 
-@contextlib.contextmanager
-def running():
-    server = Server()
-    try:
-        yield server
-    finally:
-        for sock in server.opened:
-            sock.close()
-
-        async def close():
-            server.loop.close()
-
-        trio.run(close)
-
-
 @pytest.fixture
 def server():
-    with running() as server:
+    with running(Server()) as server:
         yield server
 
 

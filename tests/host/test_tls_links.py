@@ -7,10 +7,10 @@ import time
 
 import attrs
 import pytest
-import trio
 
 from tests.host.before_a_turn import next_timer, tell_what_is_ready
 from tests.host.other import SECRET, Other
+from tests.host.service import running
 from tests.server.quorum_tls import HOSTS, make_certificates, store_lines
 from zab.events import DialFailed, MessageReceived, QuorumLinkDown, QuorumLinkUp
 from zab.host import links as links_module
@@ -151,28 +151,16 @@ def has_come(sock):
     return bool(select.select([sock], [], [], 0.001)[0])
 
 
-def closing(server):
-    for sock in server.opened:
-        sock.close()
-
-    async def close():
-        server.loop.close()
-
-    trio.run(close)
-
-
 @pytest.fixture
 def server(stores):
-    server = Server(stores, "sslQuorum=true")
-    yield server
-    closing(server)
+    with running(Server(stores, "sslQuorum=true")) as server:
+        yield server
 
 
 @pytest.fixture
 def unified(stores):
-    server = Server(stores, "sslQuorum=true", "portUnification=true")
-    yield server
-    closing(server)
+    with running(Server(stores, "sslQuorum=true", "portUnification=true")) as server:
+        yield server
 
 
 def test_certificate_is_proof_without_a_secret(server):
