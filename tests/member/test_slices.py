@@ -16,11 +16,13 @@ from datatree.slices import PARTS
 from zab import events as ev
 from zab import message as msg
 from zab import renewal
+from zab.member.member import APPLIED_BYTES_MAX
 from zab.member.processor import Processor
 from zab.peer import _ON_EVENT, Peer
 from zab.testing.members import TICK_MS, Client, Ensemble, Server
 
 COUNT = 4 * PARTS + 100
+MEGABYTE = 1_000_000
 
 
 def creates(count: int = COUNT, flags: int = 0) -> tuple[tuple[int, Create], ...]:
@@ -212,6 +214,23 @@ def test_long_multi_that_cannot_be_read_to_its_end_is_undone() -> None:
     whole = Multi(creates()).encode()
     replies = ensemble.do(client, client.request(OpCode.MULTI, whole[:-5]), client.create(b"/m00000"))
     assert [error for _, error, _ in replies] == [ErrorCode.MARSHALLINGERROR, 0]
+
+
+# ------------------------------------------------------------------------------------------ many batches at the same time
+
+
+def test_many_committed_bytes_are_applied_over_several_turns() -> None:
+    """A follower whose disk was slow finds a dozen committed sets of a megabyte, which all count as a transaction."""
+    ensemble = Ensemble(3)
+    follower, client = ensemble.follower, ensemble.session(ensemble.leader)
+    ensemble.do(client, client.create(b"/a"))
+    follower.durable_held = True
+    ensemble.do(client, *(client.set(b"/a", bytes(MEGABYTE)) for _ in range(12)))
+    applied = watched(ensemble, lambda server: server.member.tree.applied)[follower.sid]
+    ensemble.release(follower)
+    ensemble.settle()
+    assert applied[-1] - applied[0] == 12
+    assert (largest_step(applied) - 1) * MEGABYTE < APPLIED_BYTES_MAX
 
 
 # ----------------------------------------------------------------------------------------- a session of many ephemerals

@@ -90,6 +90,8 @@ from zab.wire.frames import LENGTH_BYTES, FrameError
 
 APPLIED_COUNT_MAX = 500
 """Transactions applied in a turn, or one batch: some 3 ms of sets, 10 ms of creates."""
+APPLIED_BYTES_MAX = 4 << 20
+"""Of batches applied in a turn, or one batch: some 3 ms of digests and copies."""
 
 MakePeer: TypeAlias = Callable[[Settings, Restored, Random], Peer]
 
@@ -387,8 +389,10 @@ class Member:
     # ------------------------------------------------------------------------------------------------ committed batches
 
     def _apply_committed(self) -> None:
-        count = 0
-        while (self.committed or self._delivery is not None) and count < APPLIED_COUNT_MAX and self.repair is None:
+        count = size = 0
+        while (self.committed or self._delivery is not None) and self.repair is None:
+            if count >= APPLIED_COUNT_MAX or size >= APPLIED_BYTES_MAX:
+                return
             if self._delivery is None:
                 batch = self.committed.popleft()
                 self._check_digest(batch)
@@ -396,7 +400,7 @@ class Member:
                 if self.repair is not None:
                     self.deliver_rest()
                     return
-            count += self._delivery.batch.count
+            count, size = count + self._delivery.batch.count, size + len(self._delivery.batch.raw)
             if not self._deliver_slice():
                 return
 
