@@ -29,7 +29,8 @@ from zab.roles import INFORMED, Leading, LearnerHandler
 
 
 def leader_weigh(peer: PeerState, leading: Leading) -> None:
-    """See who has room, now that somebody says otherwise than before, or at every ping. This may end the role."""
+    """See who has room: before the first write, when somebody says otherwise than before, and at every ping. This may
+    end the role."""
     if not leading.established:
         return  # every voter is needed until then
     assert peer.leading is leading

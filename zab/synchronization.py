@@ -219,6 +219,7 @@ def leader_on_ackld(peer: PeerState, now: int, leading: Leading, handler: Learne
     if peer.phase is BROADCAST:
         _send_uptodate(peer, handler)
         broadcast.leader_try_to_commit(peer, now, leading)
+        disk_space.leader_weigh(peer, leading)
     else:
         leader_try_to_establish(peer, now, leading)
 
@@ -272,6 +273,7 @@ def leader_try_to_establish(peer: PeerState, now: int, leading: Leading) -> None
         _send_uptodate(peer, handler)
     peer.deliver()
     renewal.leader_try_to_renew(peer, now, leading)
+    disk_space.leader_weigh(peer, leading)
 
 
 def _send_uptodate(peer: PeerState, handler: LearnerHandler) -> None:
@@ -409,7 +411,7 @@ def learner_on_proposal(peer: PeerState, now: int, following: Following, message
         if _accept(peer, following, batch, len(raw)):
             accepted.append(batch)
     if accepted:
-        peer.emit(ev.AppendBatches(peer.generation, accepted))
+        peer.effects.append(ev.AppendBatches(peer.generation, accepted))
         # A mark that a batch carries was reached before it was made: what it covers is committed.
         broadcast.learner_raise_mark(peer, accepted[-1].mark, "the mark of a batch,")
 

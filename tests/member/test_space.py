@@ -249,6 +249,25 @@ def test_when_all_disks_fill_at_once_somebody_leads_all_the_same() -> None:
         assert errors(ensemble, client, create(client, b"/b"), client.get(b"/a")) == [ErrorCode.QUOTAEXCEEDED, 0]
 
 
+def test_the_first_write_after_an_election_finds_out_that_no_disk_has_room() -> None:
+    ensemble = Ensemble(3, start=False, **LINES)
+    for server in ensemble.servers.values():
+        fill(server)
+    clients: list[Client] = []
+    step = ensemble.step
+
+    def at_once(server: Server) -> None:
+        step(server)
+        if server.member.serving and server.member.peer.state is LEADING and not clients:
+            clients.append(ensemble.client(server))
+            clients[0].say(clients[0].connect_request() + create(clients[0], b"/a"))
+
+    ensemble.step = at_once  # type: ignore[method-assign]
+    ensemble.start()
+    [client] = clients
+    assert [error for _, error, _ in client.replies()] == [ErrorCode.QUOTAEXCEEDED]
+
+
 def test_refusals_for_want_of_room_are_audited() -> None:
     ensemble = Ensemble(1, audit__enable="true", **LINES)
     client = ensemble.session()

@@ -107,6 +107,35 @@ def test_whoever_is_needed_stays_and_nobody_takes_writes_that_need_room() -> Non
     assert [ping.is_low for ping in leader.sent(msg.Ping, 10)] == [True]
 
 
+def about_to_lead() -> Leader:
+    """A leader whose follower 1 is about to acknowledge NEWLEADER; the disk of that one is nearly full."""
+    leader = Leader()
+    leader.dial(1, is_low=True)
+    leader.saved()
+    leader.accept(1)
+    leader.saved()
+    return leader
+
+
+def test_whoever_begins_to_lead_knows_before_the_first_write_that_no_quorum_has_room() -> None:
+    """A ping later the reserves may be used up."""
+    leader = about_to_lead()
+    leader.acknowledge(1)
+    assert leader.leading.established
+    assert leader.peer.is_short
+    assert leader.stage(1) is Stage.UP_TO_DATE
+
+
+def test_a_learner_that_comes_with_room_is_weighed_when_it_is_synchronized() -> None:
+    leader = about_to_lead()
+    leader.acknowledge(1)
+    leader.dial(2)
+    leader.accept(2, leader.leading.epoch)
+    assert leader.peer.is_short
+    leader.acknowledge(2)
+    assert not leader.peer.is_short
+
+
 def test_who_waits_is_called_when_it_is_needed_after_all() -> None:
     leader = three()
     leader.hear(10, LOW_PING)

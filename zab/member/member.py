@@ -179,7 +179,6 @@ class Member:
             return []
         self.now = self.processor.now = now
         self.wall = wall
-        self.processor.is_short = self.peer.is_short
         if not self.is_between_states:
             self.clients.dirty.clear()
         for event in inputs:
@@ -191,6 +190,7 @@ class Member:
         # After what arrived: when this process was paused, an unread link must not count as a silent one.
         if now >= self._peer_waits_until:
             self._tell_time()
+        self.processor.is_short = self.peer.is_short
         if self._dropped:
             self._hear_the_dropped(inputs)
         if self.asks:
