@@ -18,8 +18,7 @@ pings (`heartbeat`); the proof that a quorum still follows (`confirmation`).
 """
 
 from datatree.log import batch as codec
-from datatree.log.zxid import Zxid, counter_of
-from datatree.log.zxid import next_zxid as zxid_after
+from datatree.log.zxid import COUNTER_BITS, COUNTER_MAX, Zxid, make_zxid
 from zab import events as ev
 from zab import message as msg
 from zab import renewal
@@ -41,8 +40,9 @@ def next_zxid(peer: PeerState) -> Zxid | None:
         return None
     if leading.outstanding_bytes >= settings.unsynced_bytes_max:
         return None
-    assert leading.epoch is not None
-    return zxid_after(peer.history.last[0], leading.epoch)
+    last, epoch = peer.history.last[0], leading.epoch
+    assert epoch is not None
+    return last + 1 if last >> COUNTER_BITS == epoch else make_zxid(epoch, 1)  # type: ignore[return-value]
 
 
 def leader_propose(peer: PeerState, now: int, leading: Leading, event: ev.Propose) -> None:
@@ -76,7 +76,7 @@ def leader_propose(peer: PeerState, now: int, leading: Leading, event: ev.Propos
             links.append(handler.link)
     if links:
         peer.effects.append(ev.Send(tuple(links), msg.Proposal([batch.raw])))
-    if counter_of(batch.zxid) >= peer.settings.counter_limit:
+    if batch.zxid & COUNTER_MAX >= peer.settings.counter_limit:
         renewal.leader_want_renewal(peer, now, leading, leading.epoch)
 
 
@@ -87,7 +87,7 @@ def leader_process_ack(peer: PeerState, now: int, leading: Leading, handler: Lea
     if not handler.acked <= zxid <= handler.cursor:
         raise ProtocolError(f"ACK {zxid:#x} outside of ({handler.acked:#x}, {handler.cursor:#x}]")
     is_news = zxid > peer.committed
-    if is_news and peer.history.chain_at(zxid) is None:
+    if is_news and zxid not in peer.history.batches:
         raise ProtocolError(f"ACK {zxid:#x} is not the end of a batch")
     handler.acked = leading.acknowledged[handler.sid] = zxid
     if is_news:
@@ -105,7 +105,7 @@ def leader_try_to_commit(peer: PeerState, now: int, leading: Leading) -> None:
             acknowledged[handler.sid] = handler.acked
     mark = high_water_mark(peer.settings.quorum, acknowledged, peer.committed)
     if mark > peer.committed:
-        assert peer.history.chain_at(mark) is not None, "every position is the end of a batch"
+        assert mark in peer.history.batches, "every position is the end of a batch"
         peer.set_committed(mark)
         links = tuple([h.link for h in leading.handlers.values() if h.stage >= UP_TO_DATE])
         if links:
@@ -137,7 +137,7 @@ def learner_ack(peer: PeerState, following: Following) -> None:
     assert following.link is not None
     assert following.epoch is not None
     following.acked = peer.durable
-    peer.send(following.link, msg.Ack(following.epoch, peer.durable))
+    peer.effects.append(ev.Send((following.link,), msg.Ack(following.epoch, peer.durable)))
 
 
 def learner_on_commit(peer: PeerState, now: int, following: Following, message: msg.Commit) -> None:
@@ -149,10 +149,11 @@ def learner_raise_mark(peer: PeerState, zxid: Zxid, source: str) -> None:
     """The leader says that everything up to `zxid` is committed."""
     if zxid > peer.committed:
         last = peer.history.last[0]
-        if zxid > last or peer.history.chain_at(zxid) is None:
+        if zxid > last or (zxid not in peer.history.batches and zxid != peer.history.base[0]):
             raise ProtocolError(f"{source} {zxid:#x} is not the end of a batch of this history, up to {last:#x}")
         peer.set_committed(zxid)
-    peer.deliver()
+    if peer.committed > peer.delivered:
+        peer.deliver()
 
 
 def learner_pass_on(peer: PeerState, now: int, following: Following, message: ev.MessageForMember) -> None:

@@ -30,12 +30,13 @@ class History:
     def __init__(self, base: Position, batches: Iterable[Batch], bytes_max: int) -> None:
         self.base = base
         self.last = base
-        self._batches: dict[Zxid, Batch] = {}
-        """By last zxid."""
+        self.batches: dict[Zxid, Batch] = {}
+        """By last zxid. To be looked at alone."""
         self._ends: list[Zxid] = []
         """Those zxids, in order. They grow at the end alone: no sorted container is needed, which would cost more."""
-        self._bytes = 0
-        self._bytes_max = bytes_max
+        self.size_bytes = 0
+        self.bytes_max = bytes_max
+        """With more than that it is to be trimmed."""
         for batch in batches:
             self.append(batch)
 
@@ -43,16 +44,16 @@ class History:
         """Accept the batch that continues this history."""
         assert codec.follows(self.last[0], batch), (self.last, batch.first)
         zxid = batch.zxid
-        self._batches[zxid] = batch
+        self.batches[zxid] = batch
         self._ends.append(zxid)
-        self._bytes += len(batch.raw)
+        self.size_bytes += len(batch.raw)
         self.last = zxid, batch.chain
 
     def chain_at(self, zxid: Zxid) -> bytes | None:
         """The chain at a position that is kept here, None for any other zxid."""
         if zxid == self.base[0]:
             return self.base[1]
-        batch = self._batches.get(zxid)
+        batch = self.batches.get(zxid)
         return batch.chain if batch is not None else None
 
     def holds(self, position: Position) -> bool:
@@ -66,7 +67,7 @@ class History:
         index = bisect_right(self._ends, zxid)
         if index == 0:
             return self.base
-        batch = self._batches[self._ends[index - 1]]
+        batch = self.batches[self._ends[index - 1]]
         return batch.zxid, batch.chain
 
     def after(self, zxid: Zxid, bytes_max: int) -> list[Batch]:
@@ -75,7 +76,7 @@ class History:
         found: list[Batch] = []
         size = 0
         for index in range(bisect_right(self._ends, zxid), len(self._ends)):
-            batch = self._batches[self._ends[index]]
+            batch = self.batches[self._ends[index]]
             size += len(batch.raw)
             if found and size > bytes_max:
                 break
@@ -83,35 +84,37 @@ class History:
         return found
 
     def between(self, low: Zxid, high: Zxid) -> list[Batch]:
-        """The batches with low < zxid <= high; `high` is a position."""
-        assert self.chain_at(high) is not None, hex(high)
+        """The batches with low < zxid <= high."""
         ends = self._ends
-        return [self._batches[end] for end in ends[bisect_right(ends, low) : bisect_right(ends, high)]]
+        first, end = bisect_right(ends, low), bisect_right(ends, high)
+        if end - first == 1:
+            return [self.batches[ends[first]]]
+        return [self.batches[zxid] for zxid in ends[first:end]]
 
     def truncate(self, position: Position) -> None:
         """Cut everything after a position that is kept here."""
         assert self.holds(position), position
         while self._ends and self._ends[-1] > position[0]:
-            self._bytes -= len(self._batches.pop(self._ends.pop()).raw)
+            self.size_bytes -= len(self.batches.pop(self._ends.pop()).raw)
         self.last = position
 
     def reset(self, base: Position) -> None:
         """Forget everything: a snapshot, or nothing at all, takes the place of this history."""
-        self._batches.clear()
+        self.batches.clear()
         self._ends.clear()
-        self._bytes = 0
+        self.size_bytes = 0
         self.base = self.last = base
 
     def trim(self, mark: Zxid) -> None:
         """Leave the oldest batches to the log files, never one above the mark; some at a time, which costs less."""
-        if self._bytes <= self._bytes_max:
+        if self.size_bytes <= self.bytes_max:
             return
         count = 0
         for zxid in self._ends:
-            if zxid > mark or self._bytes <= self._bytes_max - self._bytes_max // TRIMMED_PART:
+            if zxid > mark or self.size_bytes <= self.bytes_max - self.bytes_max // TRIMMED_PART:
                 break
-            batch = self._batches.pop(zxid)
-            self._bytes -= len(batch.raw)
+            batch = self.batches.pop(zxid)
+            self.size_bytes -= len(batch.raw)
             self.base = zxid, batch.chain
             count += 1
         del self._ends[:count]

@@ -83,10 +83,7 @@ class Peer(PeerState):
             return self.following.deadline if redial is None else min(redial, self.following.deadline)
         return None if self.draining else self.election.next_deadline()
 
-    def next_zxid(self) -> Zxid | None:
-        """The zxid of the next transaction; None while nothing may be proposed: this is no established leader, its
-        epoch is being renewed, or too much is in flight."""
-        return broadcast.next_zxid(self)
+    next_zxid = broadcast.next_zxid
 
     @property
     def epoch(self) -> Epoch:
@@ -268,7 +265,8 @@ class Peer(PeerState):
             if self.following.newleader is not None:
                 synchronization.learner_try_to_ack_newleader(self, self.following)
             broadcast.learner_ack(self, self.following)
-        self.deliver()
+        if self.committed > self.delivered:
+            self.deliver()
 
     def _on_log_cut(self, now: int, event: ev.LogCut) -> None:
         pass  # memory was cut when the effect left; the queue of storage effects keeps the order

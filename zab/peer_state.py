@@ -265,13 +265,13 @@ class PeerState:
         limit = min(self.committed, self.durable)
         if limit <= self.delivered:
             return
-        position = self.history.floor(limit)
-        assert position is not None
-        batches = self.history.between(self.delivered, position[0])
+        history = self.history
+        batches = history.between(self.delivered, limit)
         if batches:
-            self.delivered = position[0]
+            self.delivered = batches[-1].zxid
             self.effects.append(ev.Deliver(batches))
-            self.history.trim(self.delivered)
+            if history.size_bytes > history.bytes_max:
+                history.trim(self.delivered)
 
     def save_epochs(self, accepted: Epoch, current: Epoch) -> None:
         assert accepted >= self.accepted_epoch

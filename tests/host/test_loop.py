@@ -134,6 +134,32 @@ def test_every_turn_that_does_not_wait_ends_in_a_checkpoint(loop):
     assert max(lags) <= 1
 
 
+def test_other_tasks_run_while_there_is_always_something_ready(loop, pair, monkeypatch):
+    monkeypatch.setattr("zab.host.loop._LINGER_TOTAL_NS", 0)
+    ours, theirs = pair
+    theirs.send(b"never read")
+    loop.watch(Recorder(ours), READ)
+    turns_of_others, seen = [], []
+
+    async def other():
+        while True:
+            turns_of_others.append(1)
+            await trio.lowlevel.checkpoint()
+
+    def busy():
+        seen.append(len(turns_of_others))
+        return now_ms() + 60_000
+
+    async def main():
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(other)
+            await loop.run(Script(loop, *[busy] * 50))
+            nursery.cancel_scope.cancel()
+
+    trio.run(main)
+    assert seen[-1] >= 48
+
+
 def test_waits_share_one_cancel_scope_until_a_deadline_passes(loop, pair, monkeypatch):
     scopes = []
     real = trio.CancelScope

@@ -5,6 +5,8 @@ from typing import ClassVar
 import attrs
 import cbor2
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from zab.wire.records import COUNT, Codec, MessageError, checked, is_bytes, is_int, is_list_of, is_row, is_text
 
@@ -22,7 +24,14 @@ class Found:
     rows: list[list[object]] = checked(is_list_of(is_row(is_int(-1, 1), is_bytes(2, 2))))
 
 
-CODEC: Codec[Seek | Found] = Codec((Seek, Found))
+@attrs.define
+class Told:
+    TYPE: ClassVar[int] = 3
+    mark: int = checked(COUNT)
+    lag: int = checked(is_int(-5, 300))
+
+
+CODEC: Codec[Seek | Found | Told] = Codec((Seek, Found, Told))
 
 
 def test_a_record_is_its_type_and_its_fields_in_their_order() -> None:
@@ -42,7 +51,7 @@ def test_a_record_is_its_type_and_its_fields_in_their_order() -> None:
         ([2, [[-2, b"xy"]]], r"Found\.rows is out of range"),
         ([2, [[0, b"xyz"]]], r"Found\.rows is out of range"),
         ([2, [[0]]], r"Found\.rows is out of range"),
-        ([3, 1], "no message of type 3 may come here"),
+        ([4, 1], "no message of type 4 may come here"),
         ([1 << 20_000, 1], "no plain CBOR"),
         ([-1 << 20_000, 1], "no plain CBOR"),
         ([1 << 63, 1], "starts with its type"),
@@ -73,3 +82,38 @@ def test_list_of_bytes_holds_when_each_of_them_does(bad: object, count: int) -> 
         values = [*good[:at], bad, *good[at:]]
         assert not check(values)
         assert check(values) == all(map(each, values))
+
+
+INTEGERS = st.integers(-6, 301) | st.sampled_from([1 << 16, (1 << 32) - 1, 1 << 32, (1 << 63) - 1, 1 << 63, -(1 << 64)])
+
+
+@given(
+    st.lists(INTEGERS | st.booleans() | st.none() | st.binary(max_size=2), max_size=4),
+    st.binary(max_size=2),
+    st.tuples(st.integers(0, 20), st.integers(0, 255)) | st.none(),
+)
+@example([1, 2], b"\0", None)
+def test_integers_alone_are_read_as_among_other_fields(
+    fields: list[object], behind: bytes, changed: tuple[int, int] | None
+) -> None:
+    """What is read in one pass is what the usual way makes of it, whatever the bytes are."""
+    payload = bytearray(cbor2.dumps([3, *fields]) + behind)
+    if changed is not None and changed[0] < len(payload):
+        payload[changed[0]] = changed[1]
+    usual: Codec[Told] = Codec((Told,))
+    usual._of_integers.clear()
+    quick: Codec[Told] = Codec((Told,))
+    assert quick._of_integers
+    outcomes = []
+    for codec in (usual, quick):
+        try:
+            outcomes.append(codec.decode(bytes(payload)))
+        except MessageError as error:
+            outcomes.append(str(error))
+    assert outcomes[0] == outcomes[1]
+
+
+@pytest.mark.parametrize(("mark", "lag"), [(0, 0), (23, 24), (255, 256), (1 << 16, 300), ((1 << 63) - 1, 0)])
+def test_integers_alone_are_read_in_one_pass(mark: int, lag: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("zab.wire.plain.decode", None)
+    assert CODEC.decode(cbor2.dumps([3, mark, lag])) == Told(mark, lag)

@@ -151,9 +151,9 @@ class Link(Watched):
         A short read has mostly emptied it; if not, the poller reports it again. Another call to find out costs more
         than the turn that it saves now and then.
         """
-        pieces = []
         is_in_use = self.up and not self.closing
         calls_max, wanted_bytes = (RECEIVE_CALLS_MAX, RECEIVE_BYTES) if is_in_use else (1, SHAKE_BYTES)
+        pieces: list[bytes] = []
         for _ in range(calls_max):
             try:
                 data = self._receive(wanted_bytes)
@@ -337,12 +337,23 @@ class Links(Generic[Message, Input]):
         except MessageError as error:
             self._refuse(link, str(error))
             return
+        if not frames and reason is None:
+            return
         dialect = self._dialect
-        agreed = link.agreed
+        number, agreed = link.link, link.agreed
+        decode, received, secret = dialect.decode, dialect.received, dialect.secret
         try:
             for payload in frames:
                 assert agreed is not None
-                inputs.append(dialect.received(link.link, self._message(agreed, payload)))
+                if agreed.receiving is not None:
+                    payload = agreed.receiving.take(payload)
+                if payload.startswith(ENCRYPTED):
+                    message = self._decrypted(agreed, payload)
+                else:
+                    message = decode(payload)
+                    if type(message) in secret and not _hides_all(agreed):
+                        raise MessageError(f"{type(message).__name__} is not encrypted")
+                inputs.append(received(number, message))
         except MessageError as error:
             reason = str(error)
         if reason is not None and not link.gone:
@@ -350,19 +361,13 @@ class Links(Generic[Message, Input]):
             inputs += self._lost
             self._lost.clear()
 
-    def _message(self, agreed: Agreed, payload: bytes) -> Message:
-        """What a frame says. Raises MessageError."""
-        if agreed.receiving is not None:
-            payload = agreed.receiving.take(payload)
-        is_encrypted = payload.startswith(ENCRYPTED)
-        if is_encrypted:
-            if agreed.decrypting is None:
-                raise MessageError("a secret on a link without proof")
-            payload = agreed.decrypting.decrypt(payload[len(ENCRYPTED) :])
-        message = self._dialect.decode(payload)
-        has_to_be = type(message) in self._dialect.secret and not _hides_all(agreed)
-        if is_encrypted != has_to_be:
-            raise MessageError(f"{type(message).__name__} is {'' if is_encrypted else 'not '}encrypted")
+    def _decrypted(self, agreed: Agreed, payload: bytes) -> Message:
+        """What an encrypted frame says. Raises MessageError."""
+        if agreed.decrypting is None:
+            raise MessageError("a secret on a link without proof")
+        message = self._dialect.decode(agreed.decrypting.decrypt(payload[len(ENCRYPTED) :]))
+        if type(message) not in self._dialect.secret or _hides_all(agreed):
+            raise MessageError(f"{type(message).__name__} is encrypted")
         return message
 
     def _shake(self, link: Link, data: bytes, inputs: list[Input]) -> list[bytes]:
@@ -437,22 +442,22 @@ class Links(Generic[Message, Input]):
         if kind in dialect.admitting:
             for link in targets:
                 link.frames.frame_bytes_max = dialect.frame_bytes_max + SEAL_BYTES
-        is_urgent = kind in dialect.urgent
-        cut = dialect.cut.get(kind)
-        for piece in (message,) if cut is None else cut(message):
-            payload = dialect.encode(piece)
+        payloads = [dialect.encode(message)]
+        if len(payloads[0]) > dialect.uncut_bytes_max and kind in dialect.cut:
+            payloads = [dialect.encode(piece) for piece in dialect.cut[kind](message)]
+        is_urgent, is_secret = kind in dialect.urgent, kind in dialect.secret
+        for payload in payloads:
             assert len(payload) <= dialect.frame_bytes_max, (kind.__name__, len(payload))
             data = LENGTH.pack(len(payload)) + payload
             for link in targets:
-                if kind in dialect.secret:
+                if is_secret:
                     hidden = _hidden(link.agreed, payload)
                     if hidden is None:
                         continue
                     data = frame(hidden)
-                if is_urgent:
-                    link.queue.push_urgent(data)
-                else:
-                    link.queue.push(data)
+                queue = link.queue
+                (queue.urgent if is_urgent else queue.ordinary).append(data)
+                queue.unsent_bytes += len(data)
                 self.unflushed[link] = None
 
     def unsent_bytes(self, link: int) -> int:

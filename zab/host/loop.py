@@ -32,6 +32,7 @@ import time
 from collections.abc import Callable
 from heapq import heappop, heappush
 from itertools import count
+from math import inf
 from typing import Protocol
 
 import trio
@@ -221,22 +222,24 @@ class Loop:
             has_more = turn.take()
             if self._discarded:
                 self._close_discarded()
-            if has_more or not had_work or time.monotonic_ns() >= until_ns:
+            if has_more or (had_work and time.monotonic_ns() >= until_ns):
+                scope.deadline = inf
+                await trio.lowlevel.checkpoint()
+                if self._stopping:
+                    return
+                until_ns = time.monotonic_ns() + _LINGER_TOTAL_NS
+            if not (has_more or had_work):
                 break
             # What one turn sends is mostly answered within a moment, and a wait through trio costs about as much as a
             # small turn: so the process sleeps in the poller itself. A deadline may be missed by that moment: to find
             # the next one in each turn costs more than that is worth.
             self._asleep = True
             try:
-                ready = self._poll(0 if self._woken else LINGER_SECONDS, len(by_descriptor))
+                ready = self._poll(0 if has_more or self._woken else LINGER_SECONDS, len(by_descriptor))
             finally:
                 self._asleep = False
-            if not ready and not self._woken:
+            if not (has_more or ready or self._woken):
                 break
-        if has_more:
-            scope.deadline = float("inf")
-            await trio.lowlevel.checkpoint()
-            return
         deadline = turn.next_deadline()
         if self._timers and self._timers[0][0] < deadline:
             deadline = self._timers[0][0]

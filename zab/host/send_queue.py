@@ -1,6 +1,7 @@
 """What waits to be sent on one socket: urgent bytes before ordinary ones, each kind in its order.
 
-    push / push_urgent      whole pieces (frames): a piece is never torn apart by another one
+    push / push_urgent      whole pieces (frames): a piece is never torn apart by another one; who has many appends to
+                            `ordinary` or `urgent`, and adds to `unsent_bytes`, without a call
     flush(send)             one call of `send` with the joined pieces; what the socket did not take stays as a view
     flush(send, pieces, …)  the same with more ordinary pieces: what nothing stands before goes straight to the socket
     begin_sealing(seal)     what is pushed from here on is sealed, in the order in which it leaves
@@ -27,30 +28,30 @@ Send: TypeAlias = Callable[[bytes | memoryview], int]
 class SendQueue:
     """The send side of one socket."""
 
-    __slots__ = ("_ordinary", "_seal", "_unsent", "_urgent", "unsent_bytes")
+    __slots__ = ("_seal", "_unsent", "ordinary", "unsent_bytes", "urgent")
 
     def __init__(self) -> None:
-        self._urgent: deque[bytes] = deque()
-        self._ordinary: deque[bytes] = deque()
+        self.urgent: deque[bytes] = deque()
+        self.ordinary: deque[bytes] = deque()
         self._unsent: memoryview | None = None
         self._seal: Callable[[bytes], bytes] | None = None
         self.unsent_bytes = 0
 
     def push(self, piece: bytes) -> None:
-        self._ordinary.append(piece)
+        self.ordinary.append(piece)
         self.unsent_bytes += len(piece)
 
     def push_urgent(self, piece: bytes) -> None:
-        self._urgent.append(piece)
+        self.urgent.append(piece)
         self.unsent_bytes += len(piece)
 
     def begin_sealing(self, seal: Callable[[bytes], bytes]) -> None:
         """`seal` makes of a piece what is sent in its place. What was pushed before goes first, as it is."""
         assert self._seal is None
-        waiting = b"".join((self._unsent or b"", *self._urgent, *self._ordinary))
+        waiting = b"".join((self._unsent or b"", *self.urgent, *self.ordinary))
         assert len(waiting) == self.unsent_bytes
-        self._urgent.clear()
-        self._ordinary.clear()
+        self.urgent.clear()
+        self.ordinary.clear()
         self._unsent = memoryview(waiting) if waiting else None
         self._seal = seal
 
@@ -64,7 +65,7 @@ class SendQueue:
             is_alone = not self.unsent_bytes and total_bytes <= JOIN_BYTES_MAX
             self.unsent_bytes += total_bytes
             if not is_alone:
-                self._ordinary.extend(pieces)
+                self.ordinary.extend(pieces)
         else:
             is_alone = False
             if not self.unsent_bytes:
@@ -73,6 +74,8 @@ class SendQueue:
             data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
         elif self._unsent is not None:
             data = self._unsent
+        elif self._seal is None and not self.urgent and len(self.ordinary) == 1:
+            data = self.ordinary.popleft()
         else:
             data = self._joined()
         try:
@@ -87,7 +90,7 @@ class SendQueue:
     def _joined(self) -> bytes:
         pieces: list[bytes] = []
         size_bytes = 0
-        for waiting in (self._urgent, self._ordinary):
+        for waiting in (self.urgent, self.ordinary):
             while waiting and size_bytes < JOIN_BYTES_MAX:
                 piece = waiting.popleft()
                 if self._seal is not None:

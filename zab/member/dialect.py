@@ -53,6 +53,7 @@ QUORUM_DIALECT: Dialect[Message, Input] = Dialect(
     secret=SECRET,
     # Requests are made small where they are made.
     cut={Proposal: cut},
+    uncut_bytes_max=DATA_FRAME_BYTES_MAX,
     up=QuorumLinkUp,
     received=MessageReceived,
     down=QuorumLinkDown,

@@ -31,6 +31,8 @@ class Dialect(Generic[Message, Input]):
     """The kinds of messages that are encrypted, and left out on links whose other end has not proven who it is."""
     cut: Mapping[type[Any], Callable[[Any], Sequence[Message]]]
     """How large messages of these kinds become several."""
+    uncut_bytes_max: int
+    """They are large when they are longer than this."""
     up: Callable[..., Input]
     """Of a link, a server, and whether that server dialled: the link is open."""
     received: Callable[..., Input]

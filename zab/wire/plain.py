@@ -26,7 +26,8 @@ DEPTH_MAX: Final = 6
 
 _TEXT: Final = 3
 _ARRAY: Final = 4
-_SHORT: Final = 24
+SHORT: Final = 24
+"""A head below this is an integer."""
 _SIMPLE: Final = {0xF4: False, 0xF5: True, 0xF6: None}
 # For each head whose value is behind it: how that is read, from where on the rest is, and the least value for which
 # this form is the shortest. Bits 7-5 are the kind: the two of integers, byte string, text, array.
@@ -40,6 +41,8 @@ _WIDE: Final = {
         (27, ">xQ", 9, 1 << 32),
     )
 }
+WIDE_COUNTS: Final = {head: form for head, form in _WIDE.items() if head >> 5 == 0}
+"""Of those: integers that are not negative."""
 
 
 class PlainError(ValueError):
@@ -66,7 +69,7 @@ def decode(payload: bytes) -> Any:
             lacking -= 1
             head = payload[at]
             kind, value = head >> 5, head & 31
-            if value < _SHORT and kind <= _ARRAY:
+            if value < SHORT and kind <= _ARRAY:
                 at += 1
             elif head in _WIDE:
                 read, length, least = _WIDE[head]

@@ -19,6 +19,7 @@ Not here: what a message means, and how it travels (`zab.wire.frames`).
 
 from collections.abc import Callable, Sequence
 from operator import attrgetter
+from struct import error as StructError  # noqa: N812  (it is a class; the module only names it in lower case)
 from typing import Any, ClassVar, Generic, Protocol, TypeAlias, TypeVar
 
 import attrs
@@ -124,12 +125,18 @@ class Codec(Generic[M]):
 
     def __init__(self, kinds: Sequence[type[M]]) -> None:
         self._by_type: dict[int, tuple[type[M], tuple[Check, ...], tuple[str, ...]]] = {}
+        self._of_integers: dict[bytes, tuple[type[M], list[tuple[int, int]]]] = {}
+        """Messages that are some integers, by the two bytes with which they begin: the ranges of the integers."""
         self._values: dict[type[M], Callable[[M], Any]] = {}
         for kind in kinds:
             fields = attrs.fields(kind)
             names = tuple(field.name for field in fields)
             assert kind.TYPE not in self._by_type, "two messages share a type number"
-            self._by_type[kind.TYPE] = (kind, tuple(field.metadata["check"] for field in fields), names)
+            checks = tuple(field.metadata["check"] for field in fields)
+            self._by_type[kind.TYPE] = (kind, checks, names)
+            ranges = [(check.low, check.high) for check in checks if isinstance(check, IntRange)]
+            if 0 < len(ranges) == len(checks) < plain.SHORT - 1 and 0 <= kind.TYPE < plain.SHORT:
+                self._of_integers[cbor2.dumps([kind.TYPE] + [0] * len(checks))[:2]] = (kind, ranges)
             self._values[kind] = attrgetter("TYPE", *names)
 
     def encode(self, message: M) -> bytes:
@@ -138,6 +145,11 @@ class Codec(Generic[M]):
 
     def decode(self, payload: bytes) -> M:
         """One message from the payload of a frame; `MessageError` says what is wrong with it."""
+        of_integers = self._of_integers.get(payload[:2])
+        if of_integers is not None:
+            message = _integers(payload, *of_integers)
+            if message is not None:
+                return message
         try:
             array = plain.decode(payload)
         except plain.PlainError as error:
@@ -159,3 +171,27 @@ class Codec(Generic[M]):
             if not is_right:
                 raise MessageError(f"{kind.__name__}.{names[index]} is out of range")
         return kind(*array)
+
+
+def _integers(payload: bytes, kind: type[M], ranges: list[tuple[int, int]]) -> M | None:
+    """A message of integers, such as an acknowledgement, in one pass. None: it has to be looked at as any other; then
+    it is wrong, or one of them is negative."""
+    values: list[int] = []
+    at = 2
+    try:
+        for low, high in ranges:
+            value = payload[at]
+            if value < plain.SHORT:
+                at += 1
+            else:
+                read, length, least = plain.WIDE_COUNTS[value]
+                (value,) = read(payload, at)
+                if value < least:
+                    return None
+                at += length
+            if not low <= value <= high:
+                return None
+            values.append(value)
+    except (IndexError, KeyError, StructError):
+        return None
+    return kind(*values) if at == len(payload) else None

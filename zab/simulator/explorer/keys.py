@@ -39,7 +39,7 @@ _LEFT_OUT: Final = frozenset(
         *("deadline", "next_ping", "next_tick", "heard_at", "overdue", "promising", "redial_at", "dialled"),
         "serves_since",
         # The chain at the end of a history that is whole says what is in it.
-        *("_batches", "_ends", "_bytes", "_bytes_max"),
+        *("batches", "_ends", "size_bytes", "bytes_max"),
     }
 )
 _SIDS: Final = frozenset({"sid", "leader", "acke_recv", "acknowledged"})
