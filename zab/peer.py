@@ -29,7 +29,7 @@ from typing import Any, TypeVar, get_args
 
 import attrs
 
-from datatree.log.zxid import BEFORE_ALL, Epoch, Zxid
+from datatree.log.zxid import BEFORE_ALL, Epoch
 from zab import broadcast, confirmation, discovery, disk_space, heartbeat, synchronization
 from zab import events as ev
 from zab import message as msg

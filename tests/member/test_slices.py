@@ -216,7 +216,7 @@ def test_long_multi_that_cannot_be_read_to_its_end_is_undone() -> None:
     assert [error for _, error, _ in replies] == [ErrorCode.MARSHALLINGERROR, 0]
 
 
-# ------------------------------------------------------------------------------------------ many batches at the same time
+# ------------------------------------------------------------------------------------------ many batches at a time
 
 
 def test_many_committed_bytes_are_applied_over_several_turns() -> None:

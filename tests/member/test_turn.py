@@ -43,6 +43,7 @@ class ScriptedMember:
         self.dirty: dict[Any, None] = {}
         self.effects: list[Any] = []
         self.told: list[Any] = []
+        self.may_have_more = True
         self.has_more = self.is_between_states = False
         self.metrics = Metrics()
 

@@ -76,9 +76,7 @@ class ScriptedMember:
         effects, self.effects = self.effects, []
         return effects
 
-    @property
-    def has_more(self):
-        return False
+    may_have_more = has_more = False
 
     def next_deadline(self):
         return now_ms() + 60_000

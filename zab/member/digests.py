@@ -10,6 +10,7 @@ Not here: what follows from a difference (`member`), and the digest itself (`dat
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 
 KEPT_COUNT = 1024
 """Batch ends that are remembered: more than may be in flight, so a learner that applies late still finds its own."""
@@ -20,6 +21,8 @@ class Digests:
 
     def __init__(self) -> None:
         self._by_zxid: dict[int, int] = {}
+        self.find: Callable[[int], int | None] = self._by_zxid.get
+        """The digest at a batch end; None if it is not remembered."""
         self._order: deque[int] = deque()
 
     def record(self, zxid: int, digest: int) -> None:
@@ -35,10 +38,6 @@ class Digests:
     def at(self, zxid: int) -> int:
         """The digest at a batch end that is remembered, such as the newest."""
         return self._by_zxid[zxid]
-
-    def find(self, zxid: int) -> int | None:
-        """The digest at a batch end; None if it is not remembered."""
-        return self._by_zxid.get(zxid)
 
     def clear(self) -> None:
         """Another tree has taken the place of the one these belong to."""

@@ -27,7 +27,7 @@ Not here: the end of a turn (`turn_end`), the way of a request (`processor`), th
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from random import Random
 from typing import Any, TypeAlias, TypeVar, get_args
 
@@ -81,7 +81,6 @@ from zab.member.sessions import Sessions
 from zab.member.settings import Config
 from zab.member.tree_check import Difference, TreeCheck
 from zab.member.tree_repair import Repair
-from zab.member.under_way import Delivery
 from zab.peer import Peer
 from zab.peer_state import Restored, Settings
 from zab.session_keys import keys_of
@@ -148,7 +147,8 @@ class Member:
         self.wall = wall
         self.committed: deque[Batch] = deque()
         """What is not applied yet."""
-        self._delivery: Delivery | None = None
+        self._delivery: tuple[Batch, Iterator[None]] | None = None
+        """The batch that is being applied, and what is left of that."""
         self.is_between_states = False
         """A committed batch is applied in part: until it is as a whole nobody may look at the tree, so clients are not
         read from, and nothing is proposed (H5 slices). What members say to each other goes on."""
@@ -161,6 +161,10 @@ class Member:
         """Before that the peer is not asked whether its time has come."""
         self.look_at = now
         """When the disk is looked at for room again."""
+        self.lead_at = now
+        """Of a leader: when a session or a znode may be over."""
+        self.may_have_more = False
+        """After a turn: something waits that may have its turn next."""
         self.is_stalled = False
         """Writes are left from the last turn, since nothing may be proposed."""
         self._install(self.state.tree)
@@ -177,20 +181,23 @@ class Member:
         """One turn of the loop; the effects are to be carried out in their order."""
         if self.halted:
             return []
-        self.now = self.processor.now = now
+        processor = self.processor
+        self.now = processor.now = now
         self.wall = wall
         if not self.is_between_states:
             self.clients.dirty.clear()
         for event in inputs:
-            on_client = _ON_CLIENT.get(type(event))
-            if on_client is not None:
-                self._from_clients.append((on_client, event))
+            kind = type(event)
+            if kind in _ON_CLIENT:
+                self._from_clients.append((_ON_CLIENT[kind], event))
+            elif kind in _ON_INPUT:
+                _ON_INPUT[kind](self, event)
             else:
-                _ON_INPUT.get(type(event), Member.tell)(self, event)
+                self.tell(event)  # type: ignore[arg-type]
         # After what arrived: when this process was paused, an unread link must not count as a silent one.
         if now >= self._peer_waits_until:
             self._tell_time()
-        self.processor.is_short = self.peer.is_short
+        processor.is_short = self.peer.is_short
         if self._dropped:
             self._hear_the_dropped(inputs)
         if self.asks:
@@ -208,13 +215,23 @@ class Member:
             turn_end.end_turn(self)
         if self.auditor is not None and self.auditor.records:
             self._effects.append(WriteAudit(self.auditor.take()))
+        self.may_have_more = bool(
+            self.committed
+            or self.is_between_states
+            or processor.answering
+            or processor.is_due
+            or processor.choked
+            or processor.change_feed.ready
+            or self.limits.full
+            or self.throttle is not None
+        )
         effects, self._effects = self._effects, []
         return effects
 
     @property
     def has_more(self) -> bool:
         """Whether the turn's budgets left something for the next one. To be asked after the host has sent what there
-        was to send, since that makes room for more."""
+        was to send, since that makes room for more; and only if something waits at all (`may_have_more`)."""
         processor, limits = self.processor, self.limits
         applies = (bool(self.committed) or self.is_between_states) and self.repair is None
         is_answering = bool(processor.answering or processor.change_feed.ready)
@@ -396,24 +413,25 @@ class Member:
             if self._delivery is None:
                 batch = self.committed.popleft()
                 self._check_digest(batch)
-                self._delivery = Delivery(batch, self.processor.deliver(batch))
+                self._delivery = batch, self.processor.deliver(batch)
                 if self.repair is not None:
                     self.deliver_rest()
                     return
-            count, size = count + self._delivery.batch.count, size + len(self._delivery.batch.raw)
+            batch, _ = self._delivery
+            count, size = count + batch.count, size + len(batch.raw)
             if not self._deliver_slice():
                 return
 
     def _deliver_slice(self) -> bool:
         """Go on with the batch that is being applied; whether that was the rest of it."""
-        delivery = self._delivery
-        assert delivery is not None
-        for _ in delivery.steps:
+        assert self._delivery is not None
+        batch, steps = self._delivery
+        for _ in steps:
             self.is_between_states = True
             self.limits.limit_output()
             return False
         self._delivery, self.is_between_states = None, False
-        self._applied_whole(delivery.batch)
+        self._applied_whole(batch)
         return True
 
     def deliver_rest(self) -> None:
@@ -423,10 +441,11 @@ class Member:
 
     def _applied_whole(self, batch: Batch) -> None:
         self.applied = batch.zxid
-        self.digests.record(batch.zxid, self.tree.digest)
+        self.digests.record(batch.zxid, self.state.tree.digest)
         if self.compare_later is not None:
             wrong_trees.compare_now(self)
-        self._finish_syncs()
+        if self.questions.confirmed_syncs:
+            self._finish_syncs()
         if self.processor.schedule.applied(batch):
             snapshots.take(self, (batch.zxid, batch.chain))
 
@@ -484,6 +503,7 @@ class Member:
             self.processor.prepare = Prepare(self.tree, prepare_settings_of(self.config))
             self.sessions.lead(self.tree.sessions, self.now)
             self.cleanup = Cleanup(self.config, self.now)
+            self.lead_at = self.now
         early, self._early = self._early, []
         for message in early:
             self._on_member_message(message)

@@ -108,6 +108,9 @@ class Stepped(Protocol):
     def metrics(self) -> Metrics: ...
 
     @property
+    def may_have_more(self) -> bool: ...
+
+    @property
     def has_more(self) -> bool: ...
 
     @property
@@ -161,7 +164,25 @@ class Turn:
         is_reading = clients.has_news and not self.member.is_between_states
         if is_reading:
             clients.receive(inputs, started_ns + TURN_NS)
-        self._step(now, inputs)
+        member = self.member
+        for effect in member.step(now, self._wall_ns() // 1_000_000, inputs):
+            kind = type(effect)
+            if kind is ev.Send:
+                links.send(effect.links, effect.message)  # type: ignore[union-attr]
+            else:
+                _CARRY_OUT[kind](self, effect)
+        dirty, to_store = member.clients.dirty, self._to_store
+        has_stored = bool(to_store)
+        if has_stored:
+            if links.has_unsent:
+                links.flush()
+            for effect_to_store in to_store:
+                self._storage.put(effect_to_store)
+            to_store.clear()
+        if dirty or clients.has_unsent:
+            clients.flush(dirty, now)
+        if links.has_unsent and not has_stored:
+            links.flush()
         if self._reads:
             self._start_reads()
         if clients.has_knocks:
@@ -173,13 +194,13 @@ class Turn:
             clients.adapt_budget(took_ns)
         if took_ns > self.longest_ns:
             self.longest_ns = took_ns
-        metrics = self.member.metrics
+        metrics = member.metrics
         if took_ns > metrics.longest_turn_ns:
             # Others on this machine may have been given the processor meanwhile.
             worked_ns = self._processor_ns() - began_ns
             if worked_ns > metrics.longest_turn_ns:
                 metrics.longest_turn_ns = worked_ns
-        return clients.has_news or links.has_news or self.member.has_more
+        return clients.has_news or links.has_news or (member.may_have_more and member.has_more)
 
     def next_deadline(self) -> int:
         """When the next turn is due although nothing happens (monotonic ms)."""
@@ -189,26 +210,6 @@ class Turn:
     def waits_for_room(self) -> bool:
         """Whether a log read waits for its link to have sent something."""
         return bool(self._reads)
-
-    def _step(self, now: int, inputs: list[Input]) -> None:
-        """One step of the member, and everything that it wants sent and stored."""
-        member = self.member
-        for effect in member.step(now, self._wall_ns() // 1_000_000, inputs):
-            _CARRY_OUT[type(effect)](self, effect)
-        links, clients, dirty = self._links, self._clients, member.clients.dirty
-        if not self._to_store:
-            if dirty or clients.has_unsent:
-                clients.flush(dirty, now)
-            if links.has_unsent:
-                links.flush()
-            return
-        if links.has_unsent:
-            links.flush()
-        for to_store in self._to_store:
-            self._storage.put(to_store)
-        self._to_store.clear()
-        if dirty or clients.has_unsent:
-            clients.flush(dirty, now)
 
     def purge(self) -> None:
         """Have removed what retention lets go, unless purging is off, or a snapshot is being chosen: after the next one

@@ -51,15 +51,16 @@ class Member(snapshots.Member, Protocol):
     halted: bool
     is_stalled: bool
     look_at: int
+    lead_at: int
 
     def answer(self, link: Link, message: msg.Message) -> None: ...
 
 
 def end_turn(member: Member) -> None:
     """All of it, in that order."""
-    processor, limits, now = member.processor, member.limits, member.now
-    if member.sessions.established:
-        established, member.sessions.established = member.sessions.established, []
+    processor, sessions, limits, now = member.processor, member.sessions, member.limits, member.now
+    if sessions.established:
+        established, sessions.established = sessions.established, []
         for connection in established:
             held, connection.held = connection.held, []
             if held and not connection.closing:
@@ -70,10 +71,20 @@ def end_turn(member: Member) -> None:
     if member.throttle is not None:
         member.throttle.turn(now)
     if member.serving and not member.halted:
-        if member.peer.state == LEADING:
+        questions = member.questions
+        has_asked = processor.intake or processor.syncing or sessions.wanted or member.is_stalled
+        if member.peer.state is not LEADING:
+            if has_asked or sessions.revalidations:
+                _follow(member)
+        elif (
+            has_asked
+            or now >= member.lead_at
+            or sessions.doubted
+            or questions.is_round_wanted
+            or questions.owners
+            or member.check.undecided is not None
+        ):
             _lead(member)
-        else:
-            _follow(member)
     changes = processor.change_feed
     if changes.asked and member.serving:
         for wanted in changes.turn(now, member.peer.history, history_id_of(member.peer.lineage), member.applied):
@@ -128,14 +139,13 @@ def _lead(member: Member) -> None:
         owners, member.questions.owners = member.questions.owners, []
         for link, tag in owners:
             member.answer(link, msg.Revalidated(tag, True, member.peer.history.last[0]))
+    due = sessions.tracker.next_deadline
+    member.lead_at = due if cleanup is None else min(due, cleanup.next_turn)
 
 
 def _follow(member: Member) -> None:
     """What is to be written goes to the leader as one message; then the questions."""
     processor, sessions = member.processor, member.sessions
-    member.is_stalled = False
-    if not (sessions.wanted or processor.intake or processor.syncing or sessions.revalidations):
-        return
     link = member.peer.link_to_leader
     assert link is not None, "who serves has a link to the leader"
     if sessions.wanted:

@@ -5,11 +5,10 @@ Not here: what becomes of it (`processor`, `member`).
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 
 import attrs
 
-from datatree.log.batch import Batch
 from datatree.prepare import WriteRequest
 from datatree.record import Txn
 from zab.ids import ServerId
@@ -46,11 +45,3 @@ class Long:
     time: int
     write: Write
     steps: Generator[None, None, tuple[Txn, bytes]]
-
-
-@attrs.define
-class Delivery:
-    """A committed batch that is being applied, and what is left of that."""
-
-    batch: Batch
-    steps: Iterator[None]

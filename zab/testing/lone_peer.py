@@ -218,7 +218,7 @@ class LonePeer:
 
     clients = Dirty()
     config = Purging()
-    has_more = is_between_states = False
+    may_have_more = has_more = is_between_states = False
 
     def __init__(self, server: Server, settings: Settings, recovered: Recovered, rng: Random) -> None:
         restored = restored_of(recovered)
