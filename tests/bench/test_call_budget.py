@@ -31,10 +31,10 @@ ROOMS = tuple(str(ROOT / room) + "/" for room in ("zab", "datatree", "session"))
 RIGS = tuple(str(ROOT / room) + "/" for room in ("zab/testing", "zab/simulator"))
 GENERATED = "<attrs generated"
 
-ON_LEADER, ON_FOLLOWER, FOLLOWS = 146, 131, 87
+ON_LEADER, ON_FOLLOWER, FOLLOWS = 120, 105, 61
 """Of one write, without what the host takes in and sends: at the leader, when its own client asks and when that of a
 follower does; and at a follower whose clients ask for nothing."""
-RECEIVED, SENT, ANSWERED = 18, 17, 15
+RECEIVED, SENT, ANSWERED = 17, 16, 15
 """Of the host: for a message that comes on a link, for one that leaves, for a request of a client with its answer."""
 MORE, FEWER = 1.02, 0.9
 """A call more in each turn is too many. Far fewer are to be written down here."""

@@ -113,7 +113,19 @@ def test_integers_alone_are_read_as_among_other_fields(
     assert outcomes[0] == outcomes[1]
 
 
-@pytest.mark.parametrize(("mark", "lag"), [(0, 0), (23, 24), (255, 256), (1 << 16, 300), ((1 << 63) - 1, 0)])
+OF_EACH_FORM = pytest.mark.parametrize(
+    ("mark", "lag"),
+    [(0, 0), (23, 24), (255, 256), (1 << 16, 300), ((1 << 32) - 1, 5), (1 << 32, 23), ((1 << 63) - 1, 0)],
+)
+
+
+@OF_EACH_FORM
+def test_integers_alone_are_written_as_among_other_fields(mark: int, lag: int) -> None:
+    assert CODEC.encode(Told(mark, lag)) == cbor2.dumps([3, mark, lag])
+    assert CODEC.encode(Told(mark, -5)) == cbor2.dumps([3, mark, -5])
+
+
+@OF_EACH_FORM
 def test_integers_alone_are_read_in_one_pass(mark: int, lag: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("zab.wire.plain.decode", None)
     assert CODEC.decode(cbor2.dumps([3, mark, lag])) == Told(mark, lag)

@@ -89,7 +89,8 @@ class LogThread(Generic[Effect, Answer]):
         self._say_slow = say_slow
         self._failed = failed
         self._effects: SimpleQueue[Effect | _Word] = SimpleQueue()
-        self._parked = False
+        self.is_parked = False
+        """The storage was told that it is idle, and nothing came since: then `nudge` does something."""
         self._thread = threading.Thread(target=self._run, name="log", daemon=True)
 
     def start(self) -> None:
@@ -101,8 +102,8 @@ class LogThread(Generic[Effect, Answer]):
 
     def nudge(self) -> None:
         """Something changed that the storage writes down when it is idle."""
-        if self._parked:
-            self._parked = False
+        if self.is_parked:
+            self.is_parked = False
             self._effects.put(_Word.NUDGE)
 
     def close(self, patience_seconds: float) -> bool:
@@ -147,10 +148,10 @@ class LogThread(Generic[Effect, Answer]):
             items = [self._effects.get(timeout=IDLE_SECONDS)]
         except Empty:
             # Before, not after: what changes while the storage writes its marks must come back here once more.
-            self._parked = True
+            self.is_parked = True
             self._storage.idle()
             items = [self._effects.get()]
-            self._parked = False
+            self.is_parked = False
         with contextlib.suppress(Empty):
             while items[-1] is not _Word.CLOSE:
                 items.append(self._effects.get_nowait())

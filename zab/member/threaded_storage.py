@@ -15,6 +15,11 @@ from zab.member.storage import Storage
 class LogThread(Protocol):
     """Carries out storage effects in order, and tells the storage when it is idle."""
 
+    @property
+    def is_parked(self) -> bool:
+        """Whether `nudge` does something."""
+        ...
+
     def put(self, effect: StorageEffect) -> None:
         """Queue one effect."""
         ...
@@ -34,4 +39,6 @@ class ThreadedStorage:
 
     def mark_moved(self, zxid: Zxid) -> None:
         self._storage.mark = zxid
-        self._log_thread.nudge()
+        # After the mark: a storage that is about to be told that it is idle sees it.
+        if self._log_thread.is_parked:
+            self._log_thread.nudge()

@@ -169,6 +169,8 @@ class Turn:
             kind = type(effect)
             if kind is ev.Send:
                 links.send(effect.links, effect.message)  # type: ignore[union-attr]
+            elif kind is ev.MarkMoved:
+                self._storage.mark_moved(effect.zxid)  # type: ignore[union-attr, arg-type]
             else:
                 _CARRY_OUT[kind](self, effect)
         dirty, to_store = member.clients.dirty, self._to_store

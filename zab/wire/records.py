@@ -19,6 +19,7 @@ Not here: what a message means, and how it travels (`zab.wire.frames`).
 
 from collections.abc import Callable, Sequence
 from operator import attrgetter
+from struct import Struct
 from struct import error as StructError  # noqa: N812  (it is a class; the module only names it in lower case)
 from typing import Any, ClassVar, Generic, Protocol, TypeAlias, TypeVar
 
@@ -99,6 +100,12 @@ def is_bool(value: object) -> bool:
     return type(value) is bool
 
 
+# What the integers of most messages are: below 24, or zxids. Each is its shortest form.
+_DIGITS = [bytes([digit]) for digit in range(plain.SHORT)]
+_WIDEST = 1 << 32
+_WIDE_HEAD = 0x1B
+_WIDE = Struct(">BQ")
+
 INT32 = is_int(-(1 << 31), (1 << 31) - 1)
 INT64 = is_int(-(1 << 63), (1 << 63) - 1)
 COUNT = is_int(0, (1 << 63) - 1)
@@ -127,6 +134,8 @@ class Codec(Generic[M]):
         self._by_type: dict[int, tuple[type[M], tuple[Check, ...], tuple[str, ...]]] = {}
         self._of_integers: dict[bytes, tuple[type[M], list[tuple[int, int]]]] = {}
         """Messages that are some integers, by the two bytes with which they begin: the ranges of the integers."""
+        self._beginnings: dict[int, bytes] = {}
+        """Those bytes, by type number."""
         self._values: dict[type[M], Callable[[M], Any]] = {}
         for kind in kinds:
             fields = attrs.fields(kind)
@@ -136,12 +145,24 @@ class Codec(Generic[M]):
             self._by_type[kind.TYPE] = (kind, checks, names)
             ranges = [(check.low, check.high) for check in checks if isinstance(check, IntRange)]
             if 0 < len(ranges) == len(checks) < plain.SHORT - 1 and 0 <= kind.TYPE < plain.SHORT:
-                self._of_integers[cbor2.dumps([kind.TYPE] + [0] * len(checks))[:2]] = (kind, ranges)
+                beginning = self._beginnings[kind.TYPE] = cbor2.dumps([kind.TYPE] + [0] * len(checks))[:2]
+                self._of_integers[beginning] = (kind, ranges)
             self._values[kind] = attrgetter("TYPE", *names)
 
     def encode(self, message: M) -> bytes:
         """One message as CBOR, without the frame's length."""
-        return cbor2.dumps(self._values[type(message)](message))
+        values = self._values[type(message)](message)
+        data = self._beginnings.get(values[0])
+        if data is None:
+            return cbor2.dumps(values)
+        for value in values[1:]:
+            if 0 <= value < plain.SHORT:
+                data += _DIGITS[value]
+            elif value >= _WIDEST:
+                data += _WIDE.pack(_WIDE_HEAD, value)
+            else:
+                return cbor2.dumps(values)
+        return data
 
     def decode(self, payload: bytes) -> M:
         """One message from the payload of a frame; `MessageError` says what is wrong with it."""

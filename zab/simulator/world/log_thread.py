@@ -69,6 +69,11 @@ class LogThread(Generic[Effect, Answer]):
             self._is_storing = False
             self.nudge()
 
+    @property
+    def is_parked(self) -> bool:
+        """Whether `nudge` does something."""
+        return not self._idle_due
+
     def nudge(self) -> None:
         """Something changed that is written down when the log is idle."""
         if not self._idle_due:
