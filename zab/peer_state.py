@@ -268,7 +268,9 @@ class PeerState:
         history = self.history
         batches = history.between(self.delivered, limit)
         if batches:
+            assert batches[0].first > self.delivered, (batches[0].first, self.delivered)
             self.delivered = batches[-1].zxid
+            assert self.delivered <= limit, "a committed part of a batch"
             self.effects.append(ev.Deliver(batches))
             if history.size_bytes > history.bytes_max:
                 history.trim(self.delivered)

@@ -222,38 +222,42 @@ class ClientSockets(Generic[C, Input]):
         inputs += self._news
         self._news.clear()
         taken_bytes = 0
-        readable = self.readable
-        while readable and taken_bytes < self._budget_bytes:
+        readable, budget_bytes = self.readable, self._budget_bytes
+        received, monotonic_ns = self._manners.received, time.monotonic_ns
+        while readable and taken_bytes < budget_bytes:
             client = next(iter(readable))
             del readable[client]
-            if client.interest & READ:
-                room_bytes = min(self._budget_bytes - taken_bytes, RECEIVE_BYTES)
-                taken_bytes += self._receive(client, inputs, max(room_bytes, RECEIVE_BYTES_MIN))
-                if time.monotonic_ns() >= until_ns:
-                    break
+            if not client.interest & READ:
+                continue
+            room_bytes = budget_bytes - taken_bytes
+            count_max = RECEIVE_BYTES if room_bytes > RECEIVE_BYTES else max(room_bytes, RECEIVE_BYTES_MIN)
+            data: bytes | None
+            try:
+                data = client.receive(count_max)
+            except BlockingIOError:
+                data = None
+            except OSError:
+                data = b""
+            if data:
+                taken_bytes += len(data)
+                # What still comes where a connection is closing is dropped: only its end is waited for.
+                if client not in self._closing:
+                    inputs.append(received(client.connection, data))
+            elif data is not None:
+                self._at_end(client, inputs)
+            if monotonic_ns() >= until_ns:
+                break
         self._was_short = taken_bytes >= self._budget_bytes
         self.has_news = bool(readable)
         if self.handshakes.waiting:
             self.handshakes.step()
             self.has_news = bool(readable or self._news or self.handshakes.waiting)
 
-    def _receive(self, client: ClientSocket[C], inputs: list[Input], count_max: int) -> int:
-        try:
-            data = client.receive(count_max)
-        except BlockingIOError:
-            return 0
-        except OSError:
-            data = b""
-        if client in self._closing:
-            # What still comes is dropped: only its end is waited for.
-            if not data:
-                self._drop(client)
-        elif data:
-            inputs.append(self._manners.received(client.connection, data))
-        else:
+    def _at_end(self, client: ClientSocket[C], inputs: list[Input]) -> None:
+        """The other side sends nothing any more, or the connection is broken."""
+        if client not in self._closing:
             inputs.append(self._manners.closed(client.connection))
-            self._drop(client)
-        return len(data)
+        self._drop(client)
 
     def adapt_budget(self, turn_ns: int) -> None:
         """The turn took this long: take in less after a long one, more after a short one that left something."""

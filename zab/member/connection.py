@@ -138,12 +138,10 @@ class ClientConnection:
     def __repr__(self) -> str:
         return f"<client {self.id} of {self.host}:{self.port}, session {self.session:#x}, {self.stage.value}>"
 
-    def cut(self, data: bytes) -> list[bytes]:
-        """The frames that these bytes complete. Raises FrameError. The first one is short: so much, and no more, is
+    def first_cut(self, data: bytes) -> list[bytes]:
+        """The frames that these bytes of a greeting complete. Raises FrameError. The first one is short: no more is
         kept of somebody who has not said who he is."""
         frames = self.frames
-        if self.stage is not Stage.GREETING:
-            return frames.feed(data)
         limit, frames.frame_bytes_max = frames.frame_bytes_max, GREETING_BYTES_MAX
         try:
             first = frames.feed_one(data)

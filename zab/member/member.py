@@ -135,9 +135,8 @@ class Member:
         """Links of learners that were dropped in this turn, and had served clients."""
         self.asks = False
         """In this turn the leader is asked whose tree is right, should this member have to know."""
-        self.serving = False
+        self.serving = self.halted = False
         """Whether clients are served: the peer serves, and what was committed before is applied."""
-        self.halted = False
         self.started_at = now
         self.applied = 0
         """The batch end that the tree is at, or passed last."""
@@ -159,10 +158,8 @@ class Member:
         self.questions = Questions()
         self._peer_waits_until = 0
         """Before that the peer is not asked whether its time has come."""
-        self.look_at = now
-        """When the disk is looked at for room again."""
-        self.lead_at = now
-        """Of a leader: when a session or a znode may be over."""
+        self.look_at = self.lead_at = now
+        """When the disk is looked at for room again; on a leader, when a session or a znode may be over."""
         self.may_have_more = False
         """After a turn: something waits that may have its turn next."""
         self.is_stalled = False
@@ -530,14 +527,15 @@ class Member:
         connection = event.connection
         if connection.closing or not connection.is_ours:
             return
-        if connection.stage is not Stage.GREETING:
+        is_greeted = connection.stage is not Stage.GREETING
+        if is_greeted:
             # The bytes of an unfinished handshake do not count: sent one by one, they would keep the connection open.
             connection.idle_ticks = 0
         elif connection.answering is not None:
             return
         self.metrics.bytes_received_count += len(event.data)
         try:
-            frames = connection.cut(event.data)
+            frames = connection.frames.feed(event.data) if is_greeted else connection.first_cut(event.data)
         except FrameError as error:
             self._on_no_frame(connection, error)
             return
