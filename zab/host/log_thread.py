@@ -25,7 +25,6 @@ Not here: what the effects do, and everything that is slow.
 
 from __future__ import annotations
 
-import contextlib
 import sys
 import threading
 import time
@@ -152,7 +151,7 @@ class LogThread(Generic[Effect, Answer]):
             self._storage.idle()
             items = [self._effects.get()]
             self.is_parked = False
-        with contextlib.suppress(Empty):
-            while items[-1] is not _Word.CLOSE:
-                items.append(self._effects.get_nowait())
+        # Nobody else takes from it, so what is there stays there.
+        while items[-1] is not _Word.CLOSE and not self._effects.empty():
+            items.append(self._effects.get_nowait())
         return items
