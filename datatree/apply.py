@@ -38,7 +38,7 @@ from datatree.outcome import (
 )
 from datatree.paths import QUOTA
 from datatree.quota import is_limits, is_stats
-from datatree.record import AclList, Txn
+from datatree.record import AclList, Fields
 from datatree.slices import slices_of
 from datatree.state import TreeState
 from datatree.znode import (
@@ -284,33 +284,36 @@ OPERATIONS: Final[dict[int, Operation]] = {
 }
 
 
-def apply_multi(tree: TreeState, txn: Txn, triggers: list[Trigger], results: list[PartResult]) -> Iterator[None]:
+def apply_multi(tree: TreeState, txn: Fields, triggers: list[Trigger], results: list[PartResult]) -> Iterator[None]:
     """All parts of a multi, or none if any was refused, in slices; `results` is what to answer for each."""
-    if any(part[0] == ERROR for part in txn.rest):
-        assert all(part[0] == ERROR for part in txn.rest), "a multi that is refused in part"
-        results += [(ERROR, number, path, None) for _, number, path, _, _ in txn.rest]
+    zxid, time, _, _, _, _, _, _, parts = txn
+    if any(part[0] == ERROR for part in parts):
+        assert all(part[0] == ERROR for part in parts), "a multi that is refused in part"
+        results += [(ERROR, number, path, None) for _, number, path, _, _ in parts]
         return
-    for parts in slices_of(txn.rest):
-        for kind, number, path, data, rest in parts:
-            stat = OPERATIONS[kind](tree, txn.zxid, txn.time, path, data, number, rest, triggers)
+    for some in slices_of(parts):
+        for kind, number, path, data, rest in some:
+            stat = OPERATIONS[kind](tree, zxid, time, path, data, number, rest, triggers)
             # A createIfNotExists that found its znode is answered like one that made it.
             results.append((kind if kind != _CHECK or data is None else _CREATE, 0, path, stat))
         yield
 
 
-def create_session(tree: TreeState, txn: Txn) -> None:
-    assert txn.session not in tree.sessions, f"createSession of {txn.session:#x}, which exists"
-    tree.sessions[txn.session] = txn.number
-    tree.digest = (tree.digest + session_part(txn.session, txn.number)) & MASK
+def create_session(tree: TreeState, txn: Fields) -> None:
+    _, _, session, _, _, timeout_ms, _, _, _ = txn
+    assert session not in tree.sessions, f"createSession of {session:#x}, which exists"
+    tree.sessions[session] = timeout_ms
+    tree.digest = (tree.digest + session_part(session, timeout_ms)) & MASK
 
 
-def close_session(tree: TreeState, txn: Txn, triggers: list[Trigger]) -> Iterator[None]:
+def close_session(tree: TreeState, txn: Fields, triggers: list[Trigger]) -> Iterator[None]:
     """In slices of its ephemerals."""
-    for paths in slices_of(txn.rest):
+    zxid, time, session, _, _, _, _, _, ephemerals = txn
+    for paths in slices_of(ephemerals):
         for path in paths:
-            assert path in tree.ephemerals.get(txn.session, ()), f"{path!r} is no ephemeral of {txn.session:#x}"
-            _delete(tree, txn.zxid, txn.time, path, None, 0, None, triggers)
+            assert path in tree.ephemerals.get(session, ()), f"{path!r} is no ephemeral of {session:#x}"
+            _delete(tree, zxid, time, path, None, 0, None, triggers)
         yield
-    assert txn.session not in tree.ephemerals, f"closeSession of {txn.session:#x} leaves ephemerals"
-    assert txn.session in tree.sessions, f"closeSession of {txn.session:#x}, which does not exist"
-    tree.digest = (tree.digest - session_part(txn.session, tree.sessions.pop(txn.session))) & MASK
+    assert session not in tree.ephemerals, f"closeSession of {session:#x} leaves ephemerals"
+    assert session in tree.sessions, f"closeSession of {session:#x}, which does not exist"
+    tree.digest = (tree.digest - session_part(session, tree.sessions.pop(session))) & MASK

@@ -17,11 +17,11 @@ which ZooKeeper fires them:
     closeSession     those of a delete for each ephemeral
     multi            those of each part in order
     others           none
+
+An outcome is a plain tuple (`Applied`), since one is made for each write; with names it is an `Outcome`.
 """
 
-from typing import Final, TypeAlias
-
-from attrs import define
+from typing import Final, NamedTuple, TypeAlias
 
 from datatree.record import AclList
 
@@ -33,6 +33,7 @@ __all__ = [
     "NODE_CREATED",
     "NODE_DATA_CHANGED",
     "NODE_DELETED",
+    "Applied",
     "Outcome",
     "PartResult",
     "Trigger",
@@ -49,10 +50,11 @@ NODE_CHILDREN_CHANGED: Final = 4
 Trigger: TypeAlias = tuple[int, bytes, int, AclList]
 # One part of a multi: type (-1 if it was refused), error code, path, stat (68 bytes) of what it created or set.
 PartResult: TypeAlias = tuple[int, int, bytes, bytes | None]
+# error, path, stat, results, triggers
+Applied: TypeAlias = tuple[int, bytes, bytes | None, list[PartResult] | None, list[Trigger]]
 
 
-@define
-class Outcome:
+class Outcome(NamedTuple):
     """`error` is 0 or the code to answer; `path` the path created, changed or asked for; `stat` the znode's 68 bytes
     after it; `results` has the parts of a multi, refused or not; `triggers` the watches to fire, in order."""
 

@@ -41,7 +41,9 @@ acl is null for world:anyone with all permissions, else [[perms, scheme, id], â€
 a refused multi every part is [-1, error code, "", null, null]: 0 before the part that was refused, RUNTIMEINCONSISTENCY
 after it.
 
-In memory rest is None, or a tuple shaped like the array; paths, schemes and ids are UTF-8 bytes, an ACL is a tuple.
+In memory rest is None, or a tuple shaped like the array; paths, schemes and ids are UTF-8 bytes, an ACL is a tuple. A
+transaction is a plain tuple there (`Fields`), since one is made for each write; with names it is a `Txn`, for whoever
+looks at one.
 
 Invariants: `decode(encode(t)) == t`; one transaction has one encoding, and a record that is not that encoding is
 refused. Deliberately not here: what a type means (`datatree.apply`), and the batch around the records
@@ -50,10 +52,9 @@ refused. Deliberately not here: what a type means (`datatree.apply`), and the ba
 
 import struct
 from collections.abc import Callable, Generator
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import cbor2
-from attrs import define
 
 from datatree.opcodes import TYPES, Effect, OpCode, types_with
 from datatree.slices import slices_of
@@ -61,11 +62,13 @@ from datatree.slices import slices_of
 __all__ = [
     "Acl",
     "AclList",
+    "Fields",
     "Part",
     "RecordError",
     "Txn",
     "decode",
     "decode_all",
+    "decode_fields",
     "decode_in_slices",
     "encode",
     "encode_in_slices",
@@ -76,6 +79,8 @@ Acl: TypeAlias = tuple[int, bytes, bytes]
 AclList: TypeAlias = tuple[Acl, ...] | None
 # One part of a multi: type, number, path, data, rest.
 Part: TypeAlias = tuple[int, int, bytes, bytes | None, Any]
+# A transaction: zxid, time, session, cxid, type, number, path, data, rest.
+Fields: TypeAlias = tuple[int, int, int, int, int, int, bytes, bytes | None, Any]
 
 PATH_AT: Final = 50
 
@@ -114,8 +119,7 @@ class RecordError(Exception):
     """The bytes are not a transaction record; the text says what is wrong and at which offset."""
 
 
-@define
-class Txn:
+class Txn(NamedTuple):
     """One transaction. `rest` is None or the tuple that the module's table gives for the type."""
 
     zxid: int
@@ -129,103 +133,118 @@ class Txn:
     rest: Any
 
 
-def encode(txn: Txn, rest: bytes | None = None) -> bytes:
-    """The record of `txn`; `rest` is what that is encoded to, where it is known."""
-    kind, session, cxid, number, path, data = txn.type, txn.session, txn.cxid, txn.number, txn.path, txn.data
-    if rest is None:
-        rest = _NULL_BYTE if txn.rest is None else _encode_rest(kind, txn.rest)
+def encode(txn: Fields, encoded_rest: bytes | None = None) -> bytes:
+    """The record of `txn`; `encoded_rest` is what its rest is encoded to, where it is known."""
+    zxid, time, session, cxid, kind, number, path, data, rest = txn
+    end = encoded_rest
+    if end is None:
+        end = _NULL_BYTE if rest is None else _encode_rest(kind, rest)
+    path_length = len(path)
     if data is None:
-        length = PATH_AT - 5 + len(path) + 1 + len(rest)
+        length = PATH_AT - 5 + path_length + 1 + len(end)
         tail = _NULL_BYTE
     else:
-        length = PATH_AT + len(path) + len(data) + len(rest)
-        tail = _DATA.pack(_BYTES, len(data))
+        data_length = len(data)
+        length = PATH_AT + path_length + data_length + len(end)
+        tail = _DATA.pack(_BYTES, data_length)
     if session | cxid | kind | number >= 0:
         head = _HEAD.pack(
-            _BYTES, length, _ARRAY_LONG, txn.zxid, _LONG, txn.time, _LONG, session, _INTEGER, cxid,
-            _SHORT, kind, _INTEGER, number, _TEXT, len(path),
+            _BYTES, length, _ARRAY_LONG, zxid, _LONG, time, _LONG, session, _INTEGER, cxid,
+            _SHORT, kind, _INTEGER, number, _TEXT, path_length,
         )  # fmt: skip
     else:
         head = _HEAD.pack(
-            _BYTES, length, _ARRAY_LONG, txn.zxid, _LONG, txn.time,
+            _BYTES, length, _ARRAY_LONG, zxid, _LONG, time,
             _LONG + (session < 0) * _NEGATIVE, session ^ -(session < 0),
             _INTEGER + (cxid < 0) * _NEGATIVE, cxid ^ -(cxid < 0),
             _SHORT + (kind < 0) * _NEGATIVE, kind ^ -(kind < 0),
             _INTEGER + (number < 0) * _NEGATIVE, number ^ -(number < 0),
-            _TEXT, len(path),
+            _TEXT, path_length,
         )  # fmt: skip
-    return b"".join((head, path, tail, data, rest)) if data else b"".join((head, path, tail, rest))
+    return b"".join((head, path, tail, data, end)) if data else b"".join((head, path, tail, end))
 
 
-def decode(
-    buffer: bytes, offset: int = 0, decode_rest: Callable[[int, bytes, int, int, int], Any] | None = None
-) -> tuple[Txn, int]:
-    """The transaction whose record starts at `offset`, and the offset after it. Raises RecordError.
+# Takes the place of what decodes a rest: its type, the buffer, where it begins and ends there, where the record begins.
+DecodeRest: TypeAlias = Callable[[int, bytes, int, int, int], Any]
 
-    `decode_rest` takes the place of what decodes the rest: its type, the buffer, where it begins and ends there, and
-    `offset`."""
-    try:
-        (
-            mark, length, array, zxid, time_head, time, session_head, session, cxid_head, cxid,
-            type_head, kind, number_head, number, path_head, path_length,
-        ) = _HEAD.unpack_from(buffer, offset)  # fmt: skip
-        if not (mark == _BYTES and array == _ARRAY_LONG and time_head == _LONG and path_head == _TEXT):
-            raise RecordError(f"record at offset {offset}: wrong heads")
-        if session_head != _LONG or session < 0:
-            session = _negative(session_head, _LONG, session, offset)
-        if cxid_head != _INTEGER or cxid < 0:
-            cxid = _negative(cxid_head, _INTEGER, cxid, offset)
-        if type_head != _SHORT:
-            kind = _negative(type_head, _SHORT, kind, offset)
-        if number_head != _INTEGER or number < 0:
-            number = _negative(number_head, _INTEGER, number, offset)
-        path_at = offset + PATH_AT
-        at = path_at + path_length
-        path = buffer[path_at:at]
-        data = None
-        head = buffer[at]
-        at += 1
-        if head == _BYTES:
-            data_at = at + 4
-            at = data_at + _INT.unpack_from(buffer, at)[0]
-            data = buffer[data_at:at]
-        elif head != _NULL:
-            raise RecordError(f"record at offset {offset}: wrong head {head:#x} of the data")
-        end = offset + 5 + length
-        if at + 1 == end and buffer[at] == _NULL and kind in _PLAIN:
-            rest = None
-        else:
-            rest = (decode_rest or _decode_rest)(kind, buffer, at, end, offset)
-    except (struct.error, IndexError):
-        raise RecordError(f"record at offset {offset}: the buffer of {len(buffer)} bytes ends inside it") from None
-    if not path.isascii():
-        _check_text(path, offset)
-    if zxid <= 0 or time < 0:
-        raise RecordError(f"record at offset {offset}: zxid {zxid} or time {time} out of range")
-    return Txn(zxid, time, session, cxid, kind, number, path, data, rest), end
+
+def decode(buffer: bytes, offset: int = 0) -> tuple[Txn, int]:
+    """The transaction whose record starts at `offset`, and the offset after it. Raises RecordError."""
+    [fields], end = _decode(buffer, offset, range(1))
+    return Txn(*fields), end
 
 
 def decode_all(body: bytes, first: int, count: int) -> list[Txn]:
     """The `count` transactions of a batch's body, whose zxids must be `first`, `first` + 1, â€¦ Raises RecordError."""
-    txns: list[Txn] = []
-    offset = 0
-    for zxid in range(first, first + count):
-        txn, after = decode(body, offset)
-        if txn.zxid != zxid:
-            raise RecordError(f"record at offset {offset}: zxid {txn.zxid:#x} where {zxid:#x} is due")
-        txns.append(txn)
-        offset = after
-    if offset != len(body):
-        raise RecordError(f"{len(body) - offset} bytes after the last of {count} records")
+    return [Txn(*fields) for fields in decode_fields(body, first, count)]
+
+
+def decode_fields(body: bytes, first: int, count: int) -> list[Fields]:
+    """The same without names, to be applied."""
+    txns, end = _decode(body, 0, range(first, first + count))
+    if end != len(body):
+        raise RecordError(f"{len(body) - end} bytes after the last of {count} records")
     return txns
+
+
+def _decode(
+    buffer: bytes, offset: int, zxids: range, decode_rest: DecodeRest | None = None
+) -> tuple[list[Fields], int]:
+    """The records from `offset` on, one for each zxid, which is any where 0 is asked for; and the offset after them."""
+    txns: list[Fields] = []
+    read_head, read_int = _HEAD.unpack_from, _INT.unpack_from
+    try:
+        for due in zxids:
+            (
+                mark, length, array, zxid, time_head, time, session_head, session, cxid_head, cxid,
+                type_head, kind, number_head, number, path_head, path_length,
+            ) = read_head(buffer, offset)  # fmt: skip
+            if not (mark == _BYTES and array == _ARRAY_LONG and time_head == _LONG and path_head == _TEXT):
+                raise RecordError(f"record at offset {offset}: wrong heads")
+            if session_head != _LONG or session < 0:
+                session = _negative(session_head, _LONG, session, offset)
+            if cxid_head != _INTEGER or cxid < 0:
+                cxid = _negative(cxid_head, _INTEGER, cxid, offset)
+            if type_head != _SHORT:
+                kind = _negative(type_head, _SHORT, kind, offset)
+            if number_head != _INTEGER or number < 0:
+                number = _negative(number_head, _INTEGER, number, offset)
+            path_at = offset + PATH_AT
+            at = path_at + path_length
+            path = buffer[path_at:at]
+            data = None
+            head = buffer[at]
+            at += 1
+            if head == _BYTES:
+                data_at = at + 4
+                at = data_at + read_int(buffer, at)[0]
+                data = buffer[data_at:at]
+            elif head != _NULL:
+                raise RecordError(f"record at offset {offset}: wrong head {head:#x} of the data")
+            end = offset + 5 + length
+            if at + 1 == end and buffer[at] == _NULL and kind in _PLAIN:
+                rest = None
+            else:
+                rest = (decode_rest or _decode_rest)(kind, buffer, at, end, offset)
+            if not path.isascii():
+                _check_text(path, offset)
+            if zxid <= 0 or time < 0:
+                raise RecordError(f"record at offset {offset}: zxid {zxid} or time {time} out of range")
+            if zxid != due and due:
+                raise RecordError(f"record at offset {offset}: zxid {zxid:#x} where {due:#x} is due")
+            txns.append((zxid, time, session, cxid, kind, number, path, data, rest))
+            offset = end
+    except (struct.error, IndexError):
+        raise RecordError(f"record at offset {offset}: the buffer of {len(buffer)} bytes ends inside it") from None
+    return txns, offset
 
 
 # A multi, or the end of a session, may be long: the same in slices of its parts, or of its ephemerals.
 
 
-def encode_in_slices(txn: Txn) -> Generator[None, None, bytes]:
+def encode_in_slices(txn: Fields) -> Generator[None, None, bytes]:
     """`encode`, of a transaction with a rest that may be long."""
-    kind, rest = txn.type, txn.rest
+    kind, rest = txn[4], txn[8]
     if rest is None or kind not in _LISTS:
         return encode(txn)
     pieces = [_array_head(len(rest))]
@@ -235,16 +254,16 @@ def encode_in_slices(txn: Txn) -> Generator[None, None, bytes]:
     return encode(txn, b"".join(pieces))
 
 
-def decode_in_slices(body: bytes, first: int) -> Generator[None, None, list[Txn]]:
-    """`decode_all`, of one transaction."""
+def decode_in_slices(body: bytes, first: int) -> Generator[None, None, list[Fields]]:
+    """`decode_fields`, of one transaction."""
     found: list[tuple[int, int, int]] = []
 
     def note(kind: int, _buffer: bytes, at: int, end: int, _offset: int) -> Any:
         found.append((kind, at, end))
 
-    txn, after = decode(body, 0, note)
-    if txn.zxid != first or after != len(body) or (found and found[0][0] not in _LISTS):
-        return decode_all(body, first, 1)
+    [txn], after = _decode(body, 0, range(1), note)
+    if txn[0] != first or after != len(body) or (found and found[0][0] not in _LISTS):
+        return decode_fields(body, first, 1)
     if not found:
         return [txn]
     [(kind, at, end)] = found
@@ -259,8 +278,7 @@ def decode_in_slices(body: bytes, first: int) -> Generator[None, None, list[Txn]
             items += read
             yield
         if b"".join(encoded) == body[at:end]:
-            txn.rest = tuple(items)
-            return [txn]
+            return [(*txn[:8], tuple(items))]
     except _WRONG_VALUES:
         pass
     raise RecordError(f"wrong rest for type {kind}")

@@ -31,15 +31,15 @@ from datatree.apply import ERROR, OPERATIONS, apply_multi, close_session, create
 from datatree.cursor import SnapshotCursor
 from datatree.digest import MASK, part, recompute, session_part
 from datatree.opcodes import OpCode
-from datatree.outcome import Outcome, PartResult, Trigger
+from datatree.outcome import Applied, PartResult, Trigger
 from datatree.past_acls import PastAcls
 from datatree.paths import CONFIG, QUOTA, RESERVED, ROOT, ZOOKEEPER, parent
 from datatree.quota import is_limits, is_stats
-from datatree.record import AclList, Txn
+from datatree.record import AclList, Fields
 from datatree.state import NO_CHILDREN, TreeState
 from datatree.znode import CHILDREN_AT, INT, STAT_LAYOUT, visible_cversion
 
-__all__ = ["DataTree", "Outcome", "TreeError"]
+__all__ = ["DataTree", "TreeError"]
 
 _MULTI: Final = int(OpCode.MULTI)
 _CREATE_SESSION: Final = int(OpCode.CREATE_SESSION)
@@ -91,33 +91,34 @@ class DataTree(TreeState):
 
     # Writing.
 
-    def apply(self, txn: Txn) -> Outcome:
+    def apply(self, txn: Fields) -> Applied:
         """Apply the next committed transaction. Its zxid must be above `applied`, which then becomes it."""
-        assert txn.zxid > self.applied, f"transaction {txn.zxid:#x} after {self.applied:#x}"
-        operation = OPERATIONS.get(txn.type)
+        zxid, time, _, _, kind, number, path, data, rest = txn
+        assert zxid > self.applied, f"transaction {zxid:#x} after {self.applied:#x}"
+        operation = OPERATIONS.get(kind)
         if operation is not None:
             triggers: list[Trigger] = []
-            stat = operation(self, txn.zxid, txn.time, txn.path, txn.data, txn.number, txn.rest, triggers)
-            self.applied = txn.zxid
-            return Outcome(0, txn.path, stat, None, triggers)
+            stat = operation(self, zxid, time, path, data, number, rest, triggers)
+            self.applied = zxid
+            return 0, path, stat, None, triggers
         steps = self.apply_in_slices(txn)
         while True:
             try:
                 next(steps)
             except StopIteration as end:
-                outcome: Outcome = end.value
-                return outcome
+                applied: Applied = end.value
+                return applied
 
-    def apply_in_slices(self, txn: Txn) -> Generator[None, None, Outcome]:
+    def apply_in_slices(self, txn: Fields) -> Generator[None, None, Applied]:
         """The same, for a transaction that is no operation on one znode, as a generator that yields after each slice.
         Until it ends the tree is between two states: nobody may read it, prepare against it, or begin a snapshot."""
-        assert txn.zxid > self.applied, f"transaction {txn.zxid:#x} after {self.applied:#x}"
+        zxid, _, _, _, kind, number, path, _, _ = txn
+        assert zxid > self.applied, f"transaction {zxid:#x} after {self.applied:#x}"
         triggers: list[Trigger] = []
         results: list[PartResult] | None = None
         error = 0
-        kind = txn.type
         if kind == ERROR:
-            error = txn.number
+            error = number
         elif kind == _MULTI:
             results = []
             yield from apply_multi(self, txn, triggers, results)
@@ -127,8 +128,8 @@ class DataTree(TreeState):
             assert kind == _CREATE_SESSION, f"a transaction of type {kind}"
             create_session(self, txn)
         # Only now: whoever reads `applied` may rely on the whole transaction, all parts of a multi included.
-        self.applied = txn.zxid
-        return Outcome(error, txn.path, None, results, triggers)
+        self.applied = zxid
+        return error, path, None, results, triggers
 
     def begin_snapshot(self) -> SnapshotCursor:
         """A cursor over the tree as it is now. One at a time; `close` it when it is done or given up."""

@@ -21,7 +21,7 @@ from datatree.log.aside import set_aside
 from datatree.log.disk import Disk
 from datatree.log.transaction_log import NotHeldError, TransactionLog
 from datatree.log.zxid import Zxid
-from datatree.record import decode_all
+from datatree.record import decode_fields
 from datatree.recovery.stale import DAMAGED
 from datatree.snapshot import (
     SnapshotError,
@@ -121,7 +121,7 @@ class Rebuild:
             for batch in batches:
                 if batch.zxid > self._until:
                     break
-                for txn in decode_all(batch.body, batch.first, batch.count):
+                for txn in decode_fields(batch.body, batch.first, batch.count):
                     tree.apply(txn)
                 at = batch.zxid
                 if at == self._zxid:

@@ -11,7 +11,7 @@ from collections import deque
 
 from datatree.digest import DIGEST_VERSION
 from datatree.log.batch import Batch, Position, continues, follows
-from datatree.record import decode_all
+from datatree.record import decode_fields
 from datatree.tree import DataTree
 
 # As many batch ends as a member remembers the digests of while it serves.
@@ -55,7 +55,7 @@ class Replay:
         """Everything up to `mark` is committed: apply it, as far as it is here."""
         while self.pending and self.pending[0].zxid <= mark:
             batch = self.pending[0]
-            for txn in decode_all(batch.body, batch.first, batch.count):
+            for txn in decode_fields(batch.body, batch.first, batch.count):
                 self.tree.apply(txn)
             self.pending.popleft()
             self.mark = batch.zxid

@@ -483,7 +483,7 @@ class TestMulti:
             (1, 6, b"/n", b"x", (None, S)),
             (13, 0, b"/n", None, None),
         )
-        (results,) = [leader.tree.apply(each).results for each in leader.waiting if each is txn]
+        (results,) = [leader.tree.apply(each)[3] for each in leader.waiting if each is txn]
         assert results is not None
         assert [result[:3] for result in results] == [(kind, 0, b"/n") for kind in (1, 1, 2, 1, 13)]
 

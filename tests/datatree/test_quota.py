@@ -6,12 +6,13 @@ import pytest
 
 from datatree.errors import ErrorCode as E
 from datatree.opcodes import OpCode
+from datatree.outcome import Outcome
 from datatree.paths import parent
 from datatree.prepare import Prepare, PrepareSettings, WriteRequest
 from datatree.quota import Limits, is_limits, is_stats, quota_path, render
 from datatree.record import Txn
 from datatree.requests import OPEN_ACL, Body, Create, CreateSession, Multi, PathVersion, SetData
-from datatree.tree import DataTree, Outcome
+from datatree.tree import DataTree
 from datatree.znode import STAT_LAYOUT
 
 SESSION = 1
@@ -66,7 +67,7 @@ class Leader:
 
     def apply(self) -> Outcome:
         for txn in self.waiting:
-            outcome = self.tree.apply(txn)
+            outcome = Outcome(*self.tree.apply(txn))
         self.waiting.clear()
         self.prepare.applied(self.zxid)
         return outcome

@@ -4,7 +4,6 @@ import struct
 from collections.abc import Generator
 from typing import TypeVar
 
-import attrs
 import cbor2
 import pytest
 from hypothesis import given
@@ -253,7 +252,7 @@ def test_damaged_record_is_refused_in_slices_too(damage: str) -> None:
     damaged = {
         "cut": record[:-1],
         "more": record + b"x",
-        "zxid": encode(attrs.evolve(txn, zxid=6)),
+        "zxid": encode(txn._replace(zxid=6)),
         "item": record.replace(b"\x85\x02", b"\x84\x02", 1),
     }[damage]
     with pytest.raises(RecordError):

@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 
 from datatree import outcome
-from datatree.outcome import CHILD, DATA, DELETE
+from datatree.outcome import CHILD, DATA, DELETE, Outcome
 from datatree.outcome import NODE_CHILDREN_CHANGED as CHILDREN_CHANGED
 from datatree.outcome import NODE_CREATED as CREATED
 from datatree.outcome import NODE_DATA_CHANGED as DATA_CHANGED
 from datatree.outcome import NODE_DELETED as DELETED
 from datatree.record import Txn
-from datatree.tree import DataTree, Outcome, TreeError
+from datatree.tree import DataTree, TreeError
 from datatree.znode import CONTAINER_OWNER, STAT_LAYOUT, next_version, ttl_ms, ttl_owner, visible_cversion, wrapped
 
 SESSION = 0x0100_0000_0000_0007
@@ -57,7 +57,8 @@ class Driver:
         session: int = 1,
     ) -> Outcome:
         self.zxid += 1
-        result = self.tree.apply(Txn(self.zxid, self.zxid * 1000, session, 1, kind, number, path, data, rest))
+        txn = Txn(self.zxid, self.zxid * 1000, session, 1, kind, number, path, data, rest)
+        result = Outcome(*self.tree.apply(txn))
         assert self.tree.digest == self.tree.recompute_digest()
         return result
 

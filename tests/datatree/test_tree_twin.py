@@ -14,6 +14,7 @@ from attrs import define, field
 
 from datatree.errors import ErrorCode as E
 from datatree.opcodes import OpCode
+from datatree.outcome import Outcome
 from datatree.prepare import Prepare, PrepareSettings, WriteRequest
 from datatree.record import Txn, decode, encode
 from datatree.requests import (
@@ -26,7 +27,7 @@ from datatree.requests import (
     SetAcl,
     SetData,
 )
-from datatree.tree import DataTree, Outcome
+from datatree.tree import DataTree
 from datatree.znode import CONTAINER_OWNER, STAT_LAYOUT, is_ephemeral
 
 BOB = (b"digest", b"bob:hash")
@@ -284,7 +285,7 @@ def run(seed: int, count: int) -> None:
         # The older part is applied while the newer stays outstanding, or all of it.
         ready = len(waiting) if random.random() < 0.3 else random.randrange(len(waiting))
         for txn, wanted in waiting[:ready]:
-            result = tree.apply(txn)
+            result = Outcome(*tree.apply(txn))
             assert outcome_of(result) == wanted
             assert replica.apply(txn) == result
             assert replica.digest == tree.digest

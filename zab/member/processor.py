@@ -42,9 +42,9 @@ from datatree.digest import DIGEST_VERSION
 from datatree.errors import ErrorCode
 from datatree.log.batch import HEADER_BYTES, Batch
 from datatree.opcodes import LOGGED_AS, WRITES, OpCode
-from datatree.outcome import Outcome, Trigger
+from datatree.outcome import Applied, Trigger
 from datatree.prepare import Prepare
-from datatree.record import Txn, decode_all, decode_in_slices, encode
+from datatree.record import Fields, Txn, decode_fields, decode_in_slices, encode
 from datatree.requests import CreateSession
 from datatree.slices import RECORD_BYTES, TOLD
 from session.identity import SessionId
@@ -92,6 +92,7 @@ _OF_SESSIONS = (_CREATE_SESSION, _CLOSE_SESSION)
 _PERHAPS_LONG = frozenset({int(OpCode.MULTI), _CLOSE_SESSION})
 _DATA_INCONSISTENCY = int(ErrorCode.DATAINCONSISTENCY)
 _QUOTA_EXCEEDED = int(ErrorCode.QUOTAEXCEEDED)
+_SESSION_MOVED = int(ErrorCode.SESSIONMOVED)
 _CREATE_IF_NOT_EXISTS = int(OpCode.CREATE_IF_NOT_EXISTS)
 
 
@@ -374,7 +375,7 @@ class Processor:
         assert self.proposed or first == tree.applied + 1 or first & 0xFFFFFFFF == 1, "the leader must have applied all"
         count_max, bytes_max = config.max_batch_count, config.max_batch_bytes
         prepare, is_long = self.prepare.prepare, self.prepare.is_long
-        txns: list[Txn] = []
+        txns: list[Fields] = []
         connections: list[ClientConnection | None] = []
         records: list[bytes] = []
         size = 0
@@ -436,7 +437,7 @@ class Processor:
             self._long = None
 
     def _propose(
-        self, first: int, time: int, txns: list[Txn], connections: list[ClientConnection | None], body: bytes
+        self, first: int, time: int, txns: list[Fields], connections: list[ClientConnection | None], body: bytes
     ) -> Propose:
         tree, size = self.state.tree, len(body)
         self.proposed.append(Proposed(first, txns, connections))
@@ -514,31 +515,32 @@ class Processor:
         forwarded = self.forwarded
         by_session = self.clients.by_session
         for index, txn in enumerate(txns):
+            zxid, _, session, cxid, kind, _, _, _, _ = txn
             if connections is not None:
                 connection = connections[index]
-            elif (connection := by_session.get(txn.session)) is not None:  # type: ignore[call-overload]
+            elif (connection := by_session.get(session)) is not None:  # type: ignore[call-overload]
                 # One by one, since what is answered first changes who waits for what.
                 connection = self._waiting(connection, txn)
-            if forwarded and forwarded[0][0] == txn.session and forwarded[0][1] == txn.cxid:
+            if forwarded and forwarded[0][0] == session and forwarded[0][1] == cxid:
                 self.forwarded_bytes -= forwarded.popleft()[2]
             if connection is not None and connection.pending and connection.pending[0][2]:
                 yield from self._answer_before_write(connection)
             answered = None
-            if is_long and txn.type in _PERHAPS_LONG:
-                outcome = yield from self.state.tree.apply_in_slices(txn)
-                if connection is not None and outcome.results is not None:
-                    answered = yield from multi_in_slices(txn.cxid, txn.zxid, outcome)
+            if is_long and kind in _PERHAPS_LONG:
+                applied = yield from self.state.tree.apply_in_slices(txn)
+                if connection is not None and applied[3] is not None:
+                    answered = yield from multi_in_slices(cxid, zxid, applied[3])
             else:
-                outcome = apply(txn)
+                applied = apply(txn)
             if auditor is not None:
-                auditor.applied(txn, outcome.error, leads=self.prepare is not None, is_own=connection is not None)
-            if watches.total_count and outcome.triggers:
-                yield from self._notify(outcome.triggers, txn.zxid)
+                auditor.applied(Txn(*txn), applied[0], leads=self.prepare is not None, is_own=connection is not None)
+            if watches.total_count and applied[4]:
+                yield from self._notify(applied[4], zxid)
             if connection is not None and not connection.closing:
-                waited_ms = self._answer_write(connection, txn, outcome, answered)
+                waited_ms = self._answer_write(connection, cxid, zxid, applied, answered)
                 waited[waited_ms] = waited.get(waited_ms, 0) + 1
-            if txn.type < 0:
-                self._session_changed(txn)
+            if kind < 0:
+                self._session_changed(Txn(*txn))
         for waited_ms, count in waited.items():
             self.metrics.updatelatency.add(waited_ms, count)
         if self.prepare is not None:
@@ -547,25 +549,26 @@ class Processor:
             self.newest_time = batch.time
 
     def _transactions(
-        self, batch: Batch, decoded: list[Txn] | None = None
-    ) -> tuple[list[Txn], list[ClientConnection | None] | None]:
+        self, batch: Batch, decoded: list[Fields] | None = None
+    ) -> tuple[list[Fields], list[ClientConnection | None] | None]:
         """Its transactions, and whom each one answers, if this leader proposed them."""
         if self.proposed:
             own = self.proposed.popleft()
             assert own.first == batch.first, (own.first, batch.first)
             assert len(own.txns) == batch.count
             return own.txns, own.connections
-        return decode_all(batch.body, batch.first, batch.count) if decoded is None else decoded, None
+        return decode_fields(batch.body, batch.first, batch.count) if decoded is None else decoded, None
 
-    def _waiting(self, connection: ClientConnection, txn: Txn) -> ClientConnection | None:
+    def _waiting(self, connection: ClientConnection, txn: Fields) -> ClientConnection | None:
         """The connection of the session, if its oldest write under way is this transaction."""
-        if txn.zxid <= connection.fence or connection.closing:
+        zxid, _, _, cxid, kind, _, _, _, rest = txn
+        if zxid <= connection.fence or connection.closing:
             return None
         for xid, opcode, frame, _ in connection.pending:
             if not frame:
-                if xid != txn.cxid:
+                if xid != cxid:
                     return None
-                asked = _opcode_of(txn)
+                asked = rest[0] if kind == _ERROR else kind
                 return connection if opcode == asked or asked in LOGGED_AS.get(opcode, ()) else None
         return None
 
@@ -599,28 +602,31 @@ class Processor:
     def _may_read(self, connection: ClientConnection, acl: AclList) -> bool:
         return self.state.config.skip_acl or permits(acl, READ, connection.identities)
 
-    def _answer_write(self, connection: ClientConnection, txn: Txn, outcome: Outcome, answered: bytes | None) -> int:
+    def _answer_write(
+        self, connection: ClientConnection, cxid: int, zxid: int, applied: Applied, answered: bytes | None
+    ) -> int:
         """Send the reply of a write, which may be made already, then the reads after it. Returns how long the write has
         waited, in ms."""
         pending = connection.pending
         xid, opcode, frame, since = pending.popleft()
         assert not frame, "a transaction answers a write"
-        assert xid == txn.cxid
+        assert xid == cxid
         self.outstanding_count -= 1
-        if not outcome.error:
-            answered = answered or WRITTEN[opcode](xid, txn.zxid, outcome)
-        elif outcome.error == ErrorCode.SESSIONMOVED:
+        error = applied[0]
+        if not error:
+            answered = answered or WRITTEN[opcode](xid, zxid, applied)
+        elif error == _SESSION_MOVED:
             # Somebody else serves the session now; a reply here could contradict what is answered there.
             self.clients.close(connection)
             return self.now - since
         else:
-            answered = reply(xid, txn.zxid, outcome.error)
+            answered = reply(xid, zxid, error)
         connection.out.append(answered)
         connection.out_bytes += len(answered)
         self.clients.dirty[connection] = None
         if opcode == _CLOSE_SESSION:
             self.clients.close(connection, Closing.FLUSHED)
-        elif pending:
+        elif pending and pending[0][2]:
             self.answer_waiting(connection)
         return self.now - since
 

@@ -10,7 +10,7 @@ from collections.abc import Generator
 import attrs
 
 from datatree.prepare import WriteRequest
-from datatree.record import Txn
+from datatree.record import Fields, Txn
 from zab.ids import ServerId
 from zab.member.connection import ClientConnection
 
@@ -33,7 +33,7 @@ class Proposed:
     """A batch of this leader that is not committed yet."""
 
     first: int
-    txns: list[Txn]
+    txns: list[Fields]
     connections: list[ClientConnection | None]
 
 

@@ -1,6 +1,6 @@
 """The replies of writes that were done, out of what applying them handed back: one row in `WRITTEN` for each operation.
 
-    function(xid, zxid, outcome) -> the frame of the reply, ready to be sent
+    function(xid, zxid, applied) -> the frame of the reply, ready to be sent
 
 The zxid is the write's own. As a part of a multi, an operation answers with the same body as alone.
 
@@ -13,42 +13,45 @@ from collections.abc import Callable, Generator, Mapping
 from typing import Final, TypeAlias
 
 from datatree.opcodes import OpCode
-from datatree.outcome import Outcome, PartResult
+from datatree.outcome import Applied, PartResult
 from datatree.slices import PARTS
 from zab.jute.replies import multi_body, part, path_body, refused_part, reply, stat_reply
 
-Written: TypeAlias = Callable[[int, int, Outcome], bytes]
+Written: TypeAlias = Callable[[int, int, Applied], bytes]
 
 
-def _path(xid: int, zxid: int, outcome: Outcome) -> bytes:
-    return reply(xid, zxid, 0, path_body(outcome.path))
+def _path(xid: int, zxid: int, applied: Applied) -> bytes:
+    _, path, _, _, _ = applied
+    return reply(xid, zxid, 0, path_body(path))
 
 
-def _path_and_stat(xid: int, zxid: int, outcome: Outcome) -> bytes:
-    assert outcome.stat is not None
-    return reply(xid, zxid, 0, path_body(outcome.path, outcome.stat))
+def _path_and_stat(xid: int, zxid: int, applied: Applied) -> bytes:
+    _, path, stat, _, _ = applied
+    assert stat is not None
+    return reply(xid, zxid, 0, path_body(path, stat))
 
 
-def _stat(xid: int, zxid: int, outcome: Outcome) -> bytes:
-    assert outcome.stat is not None
-    return stat_reply(xid, zxid, outcome.stat)
+def _stat(xid: int, zxid: int, applied: Applied) -> bytes:
+    _, _, stat, _, _ = applied
+    assert stat is not None
+    return stat_reply(xid, zxid, stat)
 
 
-def _nothing(xid: int, zxid: int, _outcome: Outcome) -> bytes:
+def _nothing(xid: int, zxid: int, _applied: Applied) -> bytes:
     return reply(xid, zxid)
 
 
-def _multi(xid: int, zxid: int, outcome: Outcome) -> bytes:
+def _multi(xid: int, zxid: int, applied: Applied) -> bytes:
     """The header carries no error, even when the parts do."""
-    assert outcome.results is not None
-    return reply(xid, zxid, 0, multi_body([_part(result) for result in outcome.results]))
+    _, _, _, results, _ = applied
+    assert results is not None
+    return reply(xid, zxid, 0, multi_body([_part(result) for result in results]))
 
 
-def multi_in_slices(xid: int, zxid: int, outcome: Outcome) -> Generator[None, None, bytes]:
+def multi_in_slices(xid: int, zxid: int, results: list[PartResult]) -> Generator[None, None, bytes]:
     """The answer to a multi of many parts."""
-    assert outcome.results is not None
     parts: list[bytes] = []
-    for result in outcome.results:
+    for result in results:
         parts.append(_part(result))
         if not len(parts) % PARTS:
             yield

@@ -24,7 +24,7 @@ from datatree.log.segment import SEGMENT_HEADER_BYTES, index_path
 from datatree.log.transaction_log import TransactionLog
 from datatree.log.zxid import Epoch, Zxid, epoch_of, make_zxid, next_epoch
 from datatree.opcodes import OpCode
-from datatree.record import Txn, decode_all, encode
+from datatree.record import Txn, decode_fields, encode
 from datatree.recovery.beginning import begin_history
 from datatree.recovery.recover import Recovered, examine, recover
 from datatree.snapshot import SnapshotWriter, fetch_path, snapshot_files, snapshot_path
@@ -69,7 +69,7 @@ Task: TypeAlias = ev.FetchSnapshot | ev.ReadLog | ev.OfferSnapshot
 def transactions(first: int, count: int, data: bytes) -> bytes:
     """The body of a batch: this many times, the root gets these bytes."""
     one = Txn(0, 0, 0, 0, int(OpCode.SET_DATA), 0, b"/", data, None)
-    return b"".join(encode(attrs.evolve(one, zxid=zxid)) for zxid in range(first, first + count))
+    return b"".join(encode(one._replace(zxid=zxid)) for zxid in range(first, first + count))
 
 
 class World(Protocol):
@@ -172,7 +172,7 @@ class Server:
         assert self.process is None
         found = examine(self.disk)
         for batch in found.pending:
-            for txn in decode_all(batch.body, batch.first, batch.count):
+            for txn in decode_fields(batch.body, batch.first, batch.count):
                 found.tree.apply(txn)
         last = found.last[0]
         zxid = make_zxid(next_epoch(Epoch(self.epochs[0]), epoch_of(last)), 1)
@@ -255,7 +255,7 @@ class LonePeer:
         server = self._server
         if isinstance(effect, ev.Deliver):
             for batch in effect.batches:
-                for txn in decode_all(batch.body, batch.first, batch.count):
+                for txn in decode_fields(batch.body, batch.first, batch.count):
                     self.tree.apply(txn)
             server.applied += effect.batches
         elif isinstance(effect, ev.SyncConfirmed):

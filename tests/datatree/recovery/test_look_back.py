@@ -1,7 +1,6 @@
 """Lists that guarded paths before a tree was loaded: what the files tell is what a tree knows that has seen it all."""
 
 import pytest
-from attrs import evolve
 
 from datatree.log.batch import build
 from datatree.log.transaction_log import TransactionLog
@@ -29,7 +28,7 @@ class Lived:
         self.disk = FaultyDisk()
         self.log = fresh_log(self.disk)
         self.tree = DataTree()
-        self.txns = [evolve(txn, zxid=EPOCH + txn.zxid) for txn in history(seed, count)[0]]
+        self.txns = [txn._replace(zxid=EPOCH + txn.zxid) for txn in history(seed, count)[0]]
         self.zxids: list[int] = []
         for start in range(0, count, 10):
             self.append(self.txns[start : start + 10])

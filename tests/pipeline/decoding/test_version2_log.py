@@ -178,8 +178,7 @@ def test_a_payload_without_a_header_is_damage() -> None:
 
 def test_memory_is_a_window_or_the_largest_record() -> None:
     txns = list(transactions())
-    txns[20].data = bytes(100_000)
-    txns[20].type, txns[20].path, txns[20].rest, txns[20].number = 5, b"/large", None, 1
+    txns[20] = txns[20]._replace(type=5, number=1, path=b"/large", data=bytes(100_000), rest=None)
     data = version2_bytes(txns)
     source = Bytes(data)
     found = RecordScan(source, len(data), FIRST - 1, window_bytes=5000)

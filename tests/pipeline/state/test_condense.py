@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator
 from random import Random
 
 import pytest
-from attrs import evolve
 
 from datatree.opcodes import OpCode
 from datatree.record import Txn
@@ -34,11 +33,11 @@ def writes(*kinds: str) -> Iterator[Txn]:
         match kind:
             case "c" | "n":
                 number = cversion if kind == "c" else -1
-                yield evolve(plain, type=OpCode.CREATE, number=number, data=b"", rest=(None, 0))
+                yield plain._replace(type=OpCode.CREATE, number=number, data=b"", rest=(None, 0))
             case "s":
-                yield evolve(plain, type=OpCode.SET_DATA, number=5, data=b"x")
+                yield plain._replace(type=OpCode.SET_DATA, number=5, data=b"x")
             case "a":
-                yield evolve(plain, type=OpCode.SET_ACL, number=5, rest=(None,))
+                yield plain._replace(type=OpCode.SET_ACL, number=5, rest=(None,))
             case _:
                 yield plain
 
@@ -116,7 +115,7 @@ def test_what_changes_nothing_is_left_out() -> None:
 def test_parts_of_a_multi_keep_their_order() -> None:
     parts = ((1, 9, b"/a", b"", (None, 0)), (5, 1, b"/a", b"x", None), (2, 0, b"/a", None, None))
     multi = Txn(FIRST + 2, 5, 7, 2, OpCode.MULTI, 0, b"", None, (*parts, (1, 10, b"/b", b"", (None, 0))))
-    rows = [*writes("s/c"), multi, evolve(next(writes("s/c")), zxid=FIRST + 3)]
+    rows = [*writes("s/c"), multi, next(writes("s/c"))._replace(zxid=FIRST + 3)]
     (table,) = condensed(transactions(rows), is_exact=True, is_native=True)
     assert list(zip(*(table.column(name).to_pylist() for name in ("zxid", "path")), strict=True)) == [
         (FIRST + 2, "/b"),

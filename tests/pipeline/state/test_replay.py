@@ -9,7 +9,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from attrs import evolve
 
 from datatree.opcodes import OpCode
 from datatree.paths import CONFIG
@@ -233,7 +232,7 @@ def test_sessions_that_are_open(seed: int, exact: bool) -> None:
 def test_sessions_without_a_list_are_told() -> None:
     closing = Txn(5, 0, 77, 0, OpCode.CLOSE_SESSION, 0, b"", None, ())
     changes = SessionChanges(is_exact=True)
-    for txn, with_lists in ((closing, True), (evolve(closing, zxid=6, session=78), False)):
+    for txn, with_lists in ((closing, True), (closing._replace(zxid=6, session=78), False)):
         for rows in transactions([txn], with_lists=with_lists):
             changes.add(rows)
     assert changes.unlisted == {78: 6}

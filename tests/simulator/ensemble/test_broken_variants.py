@@ -193,12 +193,12 @@ def apply_twice(patch: Patch) -> None:
     """What was applied before a restart is applied again: versions grow once more."""
     apply = DataTree.apply
 
-    def again(tree: DataTree, txn: Any) -> Any:
-        outcome = apply(tree, txn)
-        if txn.type == 5 and txn.zxid % 16 == 0:
+    def again(tree: DataTree, txn: Any, *how: bool) -> Any:
+        outcome = apply(tree, txn, *how)
+        zxid, time, session, cxid, kind, number, path, data, rest = txn
+        if kind == 5 and zxid % 16 == 0:
             tree.applied -= 1
-            txn.number += 1
-            outcome = apply(tree, txn)
+            outcome = apply(tree, (zxid, time, session, cxid, kind, number + 1, path, data, rest), *how)
         return outcome
 
     patch.setattr(DataTree, "apply", again)

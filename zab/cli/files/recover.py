@@ -36,7 +36,7 @@ from attrs import frozen
 
 from datatree.log.batch import LINEAGE_BYTES
 from datatree.log.epochs import DIRECTORY, load_member
-from datatree.record import RecordError, decode_all
+from datatree.record import RecordError, decode_fields
 from datatree.recovery.beginning import begin_history
 from datatree.recovery.recover import Recovered, examine
 from zab.cli.exits import fail
@@ -163,7 +163,7 @@ def _find(disk: RealDisk, roots: list[Path]) -> Found:
         raise RefusedError(f"no epoch comes after {epoch}")
     try:
         for batch in recovered.pending:
-            for txn in decode_all(batch.body, batch.first, batch.count):
+            for txn in decode_fields(batch.body, batch.first, batch.count):
                 recovered.tree.apply(txn)
     except RecordError as error:
         raise RefusedError(f"batch {batch.first:#x} holds no transactions: {error}. {elsewhere}") from None
