@@ -31,9 +31,10 @@ Deliberately not here: who owns a session (`session`), and which requests reach 
 """
 
 from collections.abc import Callable, Container, Generator
-from typing import Any, Final, TypeAlias
+from struct import error as StructError  # noqa: N812  (it is a class; the module only names it in lower case)
+from typing import Any, Final, NamedTuple, TypeAlias
 
-from attrs import define, frozen
+from attrs import frozen
 
 from datatree.acl import (
     ACL_BYTES_MAX,
@@ -56,24 +57,13 @@ from datatree.opcodes import MULTI_WRITES, OpCode
 from datatree.outstanding import ChangeRecord, Charge, Outstanding
 from datatree.paths import RESERVED, ROOT, is_text, is_valid, is_valid_name, parent, sequential_name
 from datatree.quota import enclosing, is_stats
-from datatree.record import Part, Txn, encode, encode_in_slices
-from datatree.requests import (
-    OPEN_ACL,
-    Body,
-    Create,
-    CreateSession,
-    PathOnly,
-    PathVersion,
-    SetAcl,
-    SetData,
-    WireAcl,
-    decode,
-    parts_of,
-)
+from datatree.record import Fields, Part, encode, encode_in_slices
+from datatree.requests import FIELDS, OPEN_ACL, WireAcl, decode, write_parts_of
 from datatree.slices import PARTS, SLICE_BYTES
 from datatree.tree import DataTree
 from datatree.znode import (
     CONTAINER_OWNER,
+    INT_MAX,
     TTL_MS_MAX,
     is_ephemeral,
     is_ttl,
@@ -82,7 +72,7 @@ from datatree.znode import (
     wrapped,
 )
 
-__all__ = ["MULTI_PARTS_MAX", "Prepare", "PrepareSettings", "WriteRequest"]
+__all__ = ["MULTI_PARTS_MAX", "Asked", "Prepare", "PrepareSettings", "WriteRequest"]
 
 MULTI_PARTS_MAX: Final = 10_000
 
@@ -143,8 +133,7 @@ class PrepareSettings:
     acl_schemes: frozenset[bytes] = SCHEMES
 
 
-@define
-class WriteRequest:
+class WriteRequest(NamedTuple):
     """A write: who asks (`session`, and the `identities` of its connection), which (`cxid`), and what.
 
     The ensemble's own requests have no identities: createSession (body: the timeout), closeSession of an expired
@@ -158,8 +147,12 @@ class WriteRequest:
     identities: tuple[Identity, ...]
 
 
-_Operation: TypeAlias = Callable[[int, Any, WriteRequest, int], Part]
-_LongOperation: TypeAlias = Callable[[WriteRequest, int], Generator[None, None, Part]]
+Asked: TypeAlias = tuple[int, int, int, bytes, tuple[Identity, ...]]
+"""The same as a plain tuple, as it is made for each write."""
+
+# (opcode, fields of the body, request, zxid)
+_Operation: TypeAlias = Callable[[int, tuple[Any, ...], Asked, int], Part]
+_LongOperation: TypeAlias = Callable[[Asked, int], Generator[None, None, Part]]
 
 
 class Prepare:
@@ -195,48 +188,50 @@ class Prepare:
         # A check alone changes nothing, and ZooKeeper could not read what it logged for one (ZOOKEEPER-2623).
         self._operations = {int(opcode): each for opcode, each in operations.items() if opcode != OpCode.CHECK}
 
-    def prepare(self, request: WriteRequest, zxid: int, time: int) -> Txn:
+    def prepare(self, request: Asked, zxid: int, time: int) -> Fields:
         """The transaction of `request`, with this zxid and time (ms); an error transaction if it is refused."""
         assert zxid > self._last, f"prepared {zxid:#x} after {self._last:#x}"
         self._last = zxid
         self._acl_room = self._settings.acl_bytes_max
-        opcode = request.opcode
-        session = request.session
+        session, cxid, opcode, body, _ = request
         try:
             if session not in self._tree.sessions or session in self.outstanding.closing:
-                self._admit(request)
+                self._admit(session, opcode)
             operation = self._operations.get(opcode)
             if operation is None:
                 return _whole(self.prepare_in_slices(request, zxid, time, is_encoded=False))
-            kind, number, path, data, rest = operation(opcode, decode(opcode, request.body), request, zxid)
+            try:
+                fields, _ = FIELDS[opcode](body, 0)
+            except (JuteError, StructError, IndexError):
+                return self._refusal(request, zxid, time, ErrorCode.MARSHALLINGERROR)
+            kind, number, path, data, rest = operation(opcode, fields, request, zxid)
         except Refused as refused:
             return self._refusal(request, zxid, time, refused.code)
-        except JuteError:
-            return self._refusal(request, zxid, time, ErrorCode.MARSHALLINGERROR)
-        return Txn(zxid, time, session, request.cxid, kind, number, path, data, rest)
+        return zxid, time, session, cxid, kind, number, path, data, rest
 
-    def is_long(self, request: WriteRequest) -> bool:
+    def is_long(self, request: Asked) -> bool:
         """Whether preparing it may take more than one slice."""
-        if request.opcode == _MULTI:
-            return len(request.body) > PARTS * _PART_BYTES_MIN
-        return request.opcode == _CLOSE_SESSION and self.outstanding.may_own_more_than(PARTS, request.session)
+        session, _, opcode, body, _ = request
+        if opcode == _MULTI:
+            return len(body) > PARTS * _PART_BYTES_MIN
+        return opcode == _CLOSE_SESSION and self.outstanding.may_own_more_than(PARTS, session)
 
     def prepare_in_slices(
-        self, request: WriteRequest, zxid: int, time: int, *, is_encoded: bool = True
-    ) -> Generator[None, None, tuple[Txn, bytes]]:
+        self, request: Asked, zxid: int, time: int, *, is_encoded: bool = True
+    ) -> Generator[None, None, tuple[Fields, bytes]]:
         """The same for a multi, or the end of a session, with its record, as a generator that yields after each slice.
         Until it ends nothing else may be prepared. When it is closed before that, nothing has happened."""
         self._last = zxid
-        opcode, session = request.opcode, request.session
+        session, cxid, opcode, _, _ = request
         self.outstanding.begin()
         try:
             if session not in self._tree.sessions or session in self.outstanding.closing:
-                self._admit(request)
+                self._admit(session, opcode)
             operation = self._long_operations.get(opcode)
             if operation is None:
                 raise Refused(ErrorCode.UNIMPLEMENTED)
             kind, number, path, data, rest = yield from operation(request, zxid)
-            txn = Txn(zxid, time, session, request.cxid, kind, number, path, data, rest)
+            txn: Fields = (zxid, time, session, cxid, kind, number, path, data, rest)
             record = (yield from encode_in_slices(txn)) if is_encoded else b""
         except Refused as refused:
             self.outstanding.rollback()
@@ -258,31 +253,32 @@ class Prepare:
         """The tree has applied everything up to `zxid`."""
         self.outstanding.applied(zxid)
 
-    def _admit(self, request: WriteRequest) -> None:
+    def _admit(self, session: int, opcode: int) -> None:
         """A session that is not in the tree, or is closing there."""
-        if request.opcode == _CREATE_SESSION or request.opcode == _DELETE_CONTAINER:
+        if opcode in (_CREATE_SESSION, _DELETE_CONTAINER):
             return
-        if self.outstanding.has_session(request.session):
+        if self.outstanding.has_session(session):
             return
-        closed = request.session in self.outstanding.closing or request.opcode == _CLOSE_SESSION
+        closed = session in self.outstanding.closing or opcode == _CLOSE_SESSION
         if closed or not self._settings.local_sessions:
             raise Refused(ErrorCode.SESSIONEXPIRED)
 
-    def _refusal(self, request: WriteRequest, zxid: int, time: int, code: ErrorCode) -> Txn:
+    def _refusal(self, request: Asked, zxid: int, time: int, code: ErrorCode) -> Fields:
+        session, cxid, opcode, body, _ = request
         path = b""
-        if request.opcode in self._operations and code != ErrorCode.MARSHALLINGERROR:
-            path = _path_asked_for(request)
-        return Txn(zxid, time, request.session, request.cxid, _ERROR, int(code), path, None, (request.opcode,))
+        if opcode in self._operations and code != ErrorCode.MARSHALLINGERROR:
+            path = _path_asked_for(opcode, body)
+        return zxid, time, session, cxid, _ERROR, int(code), path, None, (opcode,)
 
     # The checks that operations share.
 
-    def _permit(self, acl: AclList, mask: int, request: WriteRequest) -> None:
-        if not permits(acl, mask, request.identities) and not self._settings.skip_acl:
+    def _permit(self, acl: AclList, mask: int, request: Asked) -> None:
+        if not permits(acl, mask, request[4]) and not self._settings.skip_acl:
             raise Refused(ErrorCode.NOAUTH)
 
-    def _fix_up(self, acl: tuple[WireAcl, ...] | None, request: WriteRequest) -> AclList:
+    def _fix_up(self, acl: tuple[WireAcl, ...] | None, request: Asked) -> AclList:
         settings = self._settings
-        fixed = fix_up(acl, request.identities, settings.acl_schemes, self._acl_room, settings.acl_count_max)
+        fixed = fix_up(acl, request[4], settings.acl_schemes, self._acl_room, settings.acl_count_max)
         self._acl_room -= size_of(fixed or ())
         return fixed
 
@@ -306,13 +302,16 @@ class Prepare:
                 raise Refused(ErrorCode.QUOTAEXCEEDED)
         return tuple(quota.path for quota in quotas), count, growth
 
-    # The operations: (opcode, body, request, zxid) -> type, number, path, data, rest.
+    # The operations: (opcode, fields of the body, request, zxid) -> type, number, path, data, rest.
 
-    def _set_data(self, _opcode: int, body: SetData, request: WriteRequest, zxid: int) -> Part:
-        path, data = body.path, body.data
-        change = self.outstanding.view(path)
-        if change is None:
-            raise _missing(path)
+    def _set_data(self, _opcode: int, fields: tuple[Any, ...], request: Asked, zxid: int) -> Part:
+        path, data, expected = fields
+        outstanding = self.outstanding
+        change = outstanding.changes.get(path)
+        if change is None or not change[1]:
+            change = outstanding.view(path)
+            if change is None:
+                raise _missing(path)
         _, _, version, cversion, aversion, children_count, acl, owner, before = change
         if acl is not None:
             self._permit(acl, WRITE, request)
@@ -322,27 +321,29 @@ class Prepare:
             if is_stats(path):
                 length = 0
             charge = self._charge(path, 0, length - before, check=True)
-        if body.version != version and body.version != _ANY_VERSION:
+        if expected != version and expected != _ANY_VERSION:
             raise Refused(ErrorCode.BADVERSION)
-        number = next_version(version)
+        number = version + 1 if 0 <= version < INT_MAX else next_version(version)
         after = (zxid, True, number, cversion, aversion, children_count, acl, owner, length)
-        self.outstanding.put(path, after, charge)
+        outstanding.put(path, after, charge)
         return _SET_DATA, number, path, data, None
 
-    def _create(self, opcode: int, body: Create, request: WriteRequest, zxid: int) -> Part:
-        flags = body.flags
-        owner = self._owner(opcode, body, request) if flags or opcode not in _FLAGLESS else 0
-        path = body.path
+    def _create(self, opcode: int, fields: tuple[Any, ...], request: Asked, zxid: int) -> Part:
+        path, data, wire_acl, flags, ttl_ms = fields
+        outstanding = self.outstanding
+        owner = self._owner(opcode, flags, ttl_ms, request[0]) if flags or opcode not in _FLAGLESS else 0
         slash = path.rfind(b"/")
         if slash < 0 or 0 in path or not (path.isascii() or is_text(path)):
             raise Refused(ErrorCode.BADARGUMENTS)
         acl = None
-        if body.acl is not OPEN_ACL:
-            acl = self._fix_up(body.acl, request)
+        if wire_acl is not OPEN_ACL:
+            acl = self._fix_up(wire_acl, request)
         above = path[:slash] or ROOT
-        holder = self.outstanding.view(above)
-        if holder is None:
-            raise Refused(ErrorCode.NONODE)
+        holder = outstanding.changes.get(above)
+        if holder is None or not holder[1]:
+            holder = outstanding.view(above)
+            if holder is None:
+                raise Refused(ErrorCode.NONODE)
         if holder[6] is not None:
             self._permit(holder[6], CREATE, request)
         if flags in _SEQUENTIAL:
@@ -350,11 +351,11 @@ class Prepare:
         # The parent exists, so its path is valid, unless it was the first of two "/".
         if (slash == 1 or not is_valid_name(path[slash + 1 :])) and path != ROOT:
             raise Refused(ErrorCode.BADARGUMENTS)
-        if self.outstanding.view(path) is not None:
+        if outstanding.view(path) is not None:
             raise Refused(ErrorCode.NODEEXISTS)
         if holder[7] and is_ephemeral(holder[7]):
             raise Refused(ErrorCode.NOCHILDRENFOREPHEMERALS)
-        length = len(body.data) if body.data else 0
+        length = len(data) if data else 0
         charge = None
         if self._tree.quotas:
             if is_stats(path):
@@ -363,57 +364,57 @@ class Prepare:
         ephemeral = flags in _EPHEMERAL
         if ephemeral:
             self._limit_ephemerals(path, owner)
-        number = wrapped(holder[3] + 1)
-        _, _, version, _, aversion, children_count, above_acl, above_owner, above_length = holder
+        _, _, version, created_count, aversion, children_count, above_acl, above_owner, above_length = holder
+        number = created_count + 1 if created_count < INT_MAX else wrapped(created_count + 1)
         after = (zxid, True, version, number, aversion, children_count + 1, above_acl, above_owner, above_length)
-        self.outstanding.put(above, after)
-        self.outstanding.put(path, (zxid, True, 0, 0, 0, 0, acl, owner, length), charge)
+        outstanding.put(above, after)
+        outstanding.put(path, (zxid, True, 0, 0, 0, 0, acl, owner, length), charge)
         if ephemeral:
-            self.outstanding.own(path, owner, zxid)
-        return opcode, number, path, body.data, (acl, owner)
+            outstanding.own(path, owner, zxid)
+        return opcode, number, path, data, (acl, owner)
 
-    def _create_if_not_exists(self, _opcode: int, body: Create, request: WriteRequest, zxid: int) -> Part:
+    def _create_if_not_exists(self, _opcode: int, fields: tuple[Any, ...], request: Asked, zxid: int) -> Part:
+        path, _, _, flags, _ = fields
         if not self._settings.create_if_not_exists:
             raise Refused(ErrorCode.UNIMPLEMENTED)
         # As in ClickHouse Keeper: the znode that a sequential create makes never exists.
-        if body.flags in _SEQUENTIAL:
+        if flags in _SEQUENTIAL:
             raise Refused(ErrorCode.BADARGUMENTS)
         try:
-            return self._create(_CREATE, body, request, zxid)
+            return self._create(_CREATE, fields, request, zxid)
         except Refused as refused:
-            found = self.outstanding.view(body.path)
+            found = self.outstanding.view(path)
             if refused.code != ErrorCode.NODEEXISTS or found is None:
                 raise
         # Not null, which tells it from the check of a client (`datatree.record`).
-        return _CHECK, found[2], body.path, b"", None
+        return _CHECK, found[2], path, b"", None
 
-    def _owner(self, opcode: int, body: Create, request: WriteRequest) -> int:
+    def _owner(self, opcode: int, flags: int, ttl_ms: int | None, session: int) -> int:
         """The stored owner of the znode to be created, by operation and flags."""
-        flags = body.flags
         if flags not in _FLAGS[opcode]:
             raise Refused(ErrorCode.BADARGUMENTS)
         if opcode == _CREATE_TTL:
             if not self._settings.extended_types:
                 raise Refused(ErrorCode.UNIMPLEMENTED)
-            assert body.ttl_ms is not None
-            if not 0 < body.ttl_ms <= TTL_MS_MAX:
+            assert ttl_ms is not None
+            if not 0 < ttl_ms <= TTL_MS_MAX:
                 raise Refused(ErrorCode.BADARGUMENTS)
-            return ttl_owner(body.ttl_ms)
+            return ttl_owner(ttl_ms)
         if opcode == _CREATE_CONTAINER:
             return CONTAINER_OWNER
         if flags not in _EPHEMERAL:
             return 0
-        if not self.outstanding.has_session(request.session):
+        if not self.outstanding.has_session(session):
             raise Refused(ErrorCode.EPHEMERALONLOCALSESSION)
-        return request.session
+        return session
 
     def _limit_ephemerals(self, path: bytes, session: int) -> None:
         # All of them have to fit into one closeSession, which nobody can refuse any more.
         if self.outstanding.ephemeral_bytes(session) + len(path) + 4 > self._settings.ephemeral_path_bytes_max:
             raise Refused(ErrorCode.QUOTAEXCEEDED)
 
-    def _delete(self, _opcode: int, body: PathVersion, request: WriteRequest, zxid: int) -> Part:
-        path = body.path
+    def _delete(self, _opcode: int, fields: tuple[Any, ...], request: Asked, zxid: int) -> Part:
+        path, expected = fields
         if 0x2F not in path or 0 in path or path in RESERVED or not is_text(path):
             raise Refused(ErrorCode.BADARGUMENTS)
         holder = self.outstanding.view(parent(path))
@@ -424,7 +425,7 @@ class Prepare:
         change = self.outstanding.view(path)
         if change is None:
             raise Refused(ErrorCode.NONODE)
-        if body.version != change[2] and body.version != _ANY_VERSION:
+        if expected != change[2] and expected != _ANY_VERSION:
             raise Refused(ErrorCode.BADVERSION)
         if change[5]:
             raise Refused(ErrorCode.NOTEMPTY)
@@ -442,51 +443,54 @@ class Prepare:
         if change[7] and is_ephemeral(change[7]):
             self.outstanding.disown(path, change[7], zxid)
 
-    def _delete_container(self, _opcode: int, body: PathOnly, request: WriteRequest, zxid: int) -> Part:
+    def _delete_container(self, _opcode: int, fields: tuple[Any, ...], request: Asked, zxid: int) -> Part:
+        (path,) = fields
         # No permission is checked here, so no client may get this far.
-        if request.session:
+        if request[0]:
             raise Refused(ErrorCode.UNIMPLEMENTED)
-        change = self.outstanding.view(body.path)
+        change = self.outstanding.view(path)
         if change is None:
             raise Refused(ErrorCode.NONODE)
         if change[5]:
             raise Refused(ErrorCode.NOTEMPTY)
         if change[7] != CONTAINER_OWNER and not is_ttl(change[7]):
             raise Refused(ErrorCode.BADVERSION)
-        self._remove(body.path, change, zxid)
-        return _DELETE_CONTAINER, 0, body.path, None, None
+        self._remove(path, change, zxid)
+        return _DELETE_CONTAINER, 0, path, None, None
 
-    def _set_acl(self, _opcode: int, body: SetAcl, request: WriteRequest, zxid: int) -> Part:
-        change = self.outstanding.view(body.path)
-        if change is None and not is_valid(body.path):
+    def _set_acl(self, _opcode: int, fields: tuple[Any, ...], request: Asked, zxid: int) -> Part:
+        path, wire_acl, expected = fields
+        change = self.outstanding.view(path)
+        if change is None and not is_valid(path):
             raise Refused(ErrorCode.BADARGUMENTS)
-        acl = self._fix_up(body.acl, request)
+        acl = self._fix_up(wire_acl, request)
         if change is None:
             raise Refused(ErrorCode.NONODE)
         _, _, version, cversion, aversion, children_count, before, owner, length = change
         self._permit(before, ADMIN, request)
-        if body.version != aversion and body.version != _ANY_VERSION:
+        if expected != aversion and expected != _ANY_VERSION:
             raise Refused(ErrorCode.BADVERSION)
         number = next_version(aversion)
         after = (zxid, True, version, cversion, number, children_count, acl, owner, length)
-        self.outstanding.put(body.path, after)
-        return _SET_ACL, number, body.path, None, (acl,)
+        self.outstanding.put(path, after)
+        return _SET_ACL, number, path, None, (acl,)
 
-    def _check(self, _opcode: int, body: PathVersion, request: WriteRequest, _zxid: int) -> Part:
-        change = self.outstanding.view(body.path)
+    def _check(self, _opcode: int, fields: tuple[Any, ...], request: Asked, _zxid: int) -> Part:
+        path, expected = fields
+        change = self.outstanding.view(path)
         if change is None:
-            raise _missing(body.path)
+            raise _missing(path)
         self._permit(change[6], READ, request)
-        if body.version != change[2] and body.version != _ANY_VERSION:
+        if expected != change[2] and expected != _ANY_VERSION:
             raise Refused(ErrorCode.BADVERSION)
-        return _CHECK, change[2], body.path, None, None
+        return _CHECK, change[2], path, None, None
 
-    def _multi(self, request: WriteRequest, zxid: int) -> Generator[None, None, Part]:
+    def _multi(self, request: Asked, zxid: int) -> Generator[None, None, Part]:
         """A slice is so many parts, or so many bytes, since a part may have a long list of permissions."""
         parts: list[Part] = []
         refused: ErrorCode | None = None
         count = slice_end = 0
-        for opcode, body, end in parts_of(_MULTI, request.body):
+        for opcode, fields, end in write_parts_of(request[3]):
             if not opcode:
                 break
             if count == self._settings.multi_parts_max:
@@ -494,7 +498,7 @@ class Prepare:
             count += 1
             if refused is None:
                 try:
-                    parts.append(self._parts[opcode](opcode, body, request, zxid))
+                    parts.append(self._parts[opcode](opcode, fields, request, zxid))
                 except Refused as refusal:
                     refused = refusal.code
             if not count % PARTS or end - slice_end > SLICE_BYTES:
@@ -506,20 +510,21 @@ class Prepare:
         self.outstanding.begin()
         return _MULTI, 0, b"", None, _refused_parts(len(parts), refused, count)
 
-    def _reconfig(self, _opcode: int, _body: Body, _request: WriteRequest, _zxid: int) -> Part:
+    def _reconfig(self, _opcode: int, _fields: tuple[Any, ...], _request: Asked, _zxid: int) -> Part:
         raise Refused(ErrorCode.RECONFIGDISABLED)
 
-    def _create_session(self, _opcode: int, body: CreateSession, request: WriteRequest, zxid: int) -> Part:
-        session = request.session
+    def _create_session(self, _opcode: int, fields: tuple[Any, ...], request: Asked, zxid: int) -> Part:
+        session = request[0]
+        (timeout_ms,) = fields
         if not is_ephemeral(session):
             raise Refused(ErrorCode.BADARGUMENTS)
         if session in self._tree.sessions or session in self.outstanding.created:
             raise Refused(ErrorCode.NODEEXISTS)
         self.outstanding.create_session(session, zxid)
-        return _CREATE_SESSION, body.timeout_ms, b"", None, None
+        return _CREATE_SESSION, timeout_ms, b"", None, None
 
-    def _close_session(self, request: WriteRequest, zxid: int) -> Generator[None, None, Part]:
-        session = request.session
+    def _close_session(self, request: Asked, zxid: int) -> Generator[None, None, Part]:
+        session = request[0]
         paths: list[bytes] = []
         for count, path in enumerate(self.outstanding.perhaps_ephemerals(session), 1):
             change = self.outstanding.view(path)
@@ -531,12 +536,12 @@ class Prepare:
         return _CLOSE_SESSION, 0, b"", None, tuple(paths)
 
 
-def _whole(steps: Generator[None, None, tuple[Txn, bytes]]) -> Txn:
+def _whole(steps: Generator[None, None, tuple[Fields, bytes]]) -> Fields:
     while True:
         try:
             next(steps)
         except StopIteration as end:
-            txn: Txn = end.value[0]
+            txn: Fields = end.value[0]
             return txn
 
 
@@ -545,10 +550,10 @@ def _missing(path: bytes) -> Refused:
     return Refused(ErrorCode.NONODE if is_valid(path) else ErrorCode.BADARGUMENTS)
 
 
-def _path_asked_for(request: WriteRequest) -> bytes:
+def _path_asked_for(opcode: int, body: bytes) -> bytes:
     """The path in a request, or "" if it has none that can be written down."""
     try:
-        path = getattr(decode(request.opcode, request.body), "path", b"")
+        path = getattr(decode(opcode, body), "path", b"")
     except JuteError:
         return b""
     return path if is_text(path) else b""

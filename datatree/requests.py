@@ -34,16 +34,17 @@ Invariants:
   does. Null paths and null watch lists have no meaning of their own: the former are refused, the latter read as empty.
 
 The decoders of the operations that a busy client sends work with offsets instead of a `Reader`: each of those layouts
-ends in a field of fixed width, so reading that field proves that everything before it lay inside the buffer.
+ends in a field of fixed width, so reading that field proves that everything before it lay inside the buffer. Those of
+writes give plain tuples (`FIELDS`), of which the leader makes transactions; others get the record made of one.
 
 Deliberately not here: the request header and the replies (`zab.jute`), and whether the values make sense
 (`datatree.prepare`).
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from struct import Struct
 from struct import error as StructError  # noqa: N812  (it is a class; the module only names it in lower case)
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from attrs import define
 
@@ -52,6 +53,7 @@ from datatree.opcodes import MULTI_READS, MULTI_WRITES, OpCode
 
 __all__ = [
     "ACL_ENTRIES_MAX",
+    "FIELDS",
     "OPEN_ACL",
     "WATCHING",
     "AddAuth",
@@ -75,6 +77,7 @@ __all__ = [
     "decode",
     "parts_of",
     "watched_paths_of",
+    "write_parts_of",
 ]
 
 # One ACL as it arrives: permission bits, scheme, id. Null texts are kept, since refusing them is INVALIDACL, not a
@@ -85,7 +88,6 @@ OPEN_ACL: Final[tuple[WireAcl, ...]] = ((31, b"world", b"anyone"),)
 
 INT: Final = Struct(">i")
 LONG: Final = Struct(">q")
-INT_LONG: Final = Struct(">iq")
 
 read_int: Final = INT.unpack_from
 
@@ -122,6 +124,7 @@ def _encode_open_acl() -> bytes:
 
 
 _OPEN_ACL_BYTES: Final = _encode_open_acl()
+_OPEN_ACL_LENGTH: Final = len(_OPEN_ACL_BYTES)
 
 
 @define
@@ -329,6 +332,8 @@ Body: TypeAlias = (
 
 # A decoder returns the record and the offset after it. It may raise JuteError, struct.error or IndexError.
 Decoder: TypeAlias = Callable[[bytes, int], tuple[Body, int]]
+# The same with the values of the record, in the order of its fields.
+FieldsDecoder: TypeAlias = Callable[[bytes, int], tuple[tuple[Any, ...], int]]
 
 
 def decode(opcode: int, buffer: bytes, offset: int = 0) -> Body:
@@ -370,27 +375,40 @@ def _data(buffer: bytes, at: int) -> tuple[bytes | None, int]:
 
 def _acl(buffer: bytes, at: int) -> tuple[tuple[WireAcl, ...] | None, int]:
     if buffer.startswith(_OPEN_ACL_BYTES, at):
-        return OPEN_ACL, at + len(_OPEN_ACL_BYTES)
+        return OPEN_ACL, at + _OPEN_ACL_LENGTH
     if at > len(buffer):
         raise JuteError(f"the buffer ends before the ACL at offset {at}")
     reader = Reader(buffer, at)
     return acl_from(reader, ACL_ENTRIES_MAX), reader.offset
 
 
-def _create(buffer: bytes, at: int) -> tuple[Body, int]:
-    path, at = _text(buffer, at)
-    data, at = _data(buffer, at)
-    acl, at = _acl(buffer, at)
-    (flags,) = read_int(buffer, at)
-    return Create(path, data, acl, flags), at + 4
+def _create(buffer: bytes, at: int) -> tuple[tuple[Any, ...], int]:
+    # `_text` and `_data` written out, as in `_set_data`.
+    (path_length,) = read_int(buffer, at)
+    if path_length < 0:
+        raise JuteError(f"null or negative length {path_length} at offset {at}")
+    start = at + 4
+    path_end = start + path_length
+    (data_length,) = read_int(buffer, path_end)
+    data_start = path_end + 4
+    if data_length < 0:
+        data, end = _data(buffer, path_end)
+    else:
+        end = data_start + data_length
+        data = buffer[data_start:end]
+    if buffer.startswith(_OPEN_ACL_BYTES, end):
+        acl: tuple[WireAcl, ...] | None = OPEN_ACL
+        end += _OPEN_ACL_LENGTH
+    else:
+        acl, end = _acl(buffer, end)
+    (flags,) = read_int(buffer, end)
+    return (buffer[start:path_end], data, acl, flags, None), end + 4
 
 
-def _create_ttl(buffer: bytes, at: int) -> tuple[Body, int]:
-    path, at = _text(buffer, at)
-    data, at = _data(buffer, at)
-    acl, at = _acl(buffer, at)
-    flags, ttl_ms = INT_LONG.unpack_from(buffer, at)
-    return Create(path, data, acl, flags, ttl_ms), at + 12
+def _create_ttl(buffer: bytes, at: int) -> tuple[tuple[Any, ...], int]:
+    fields, at = _create(buffer, at)
+    (ttl_ms,) = LONG.unpack_from(buffer, at)
+    return (*fields[:4], ttl_ms), at + 8
 
 
 def _path_watch(buffer: bytes, at: int) -> tuple[Body, int]:
@@ -403,7 +421,7 @@ def _path_watch(buffer: bytes, at: int) -> tuple[Body, int]:
     return PathWatch(buffer[start:end], buffer[end] != 0), end + 1
 
 
-def _set_data(buffer: bytes, at: int) -> tuple[Body, int]:
+def _set_data(buffer: bytes, at: int) -> tuple[tuple[Any, ...], int]:
     # `_text` and `_data` written out: their calls are a third of the cost of the most frequent write.
     (path_length,) = read_int(buffer, at)
     start = at + 4
@@ -415,16 +433,16 @@ def _set_data(buffer: bytes, at: int) -> tuple[Body, int]:
     if data_length < 0:
         data, end = _data(buffer, path_end)
         (version,) = read_int(buffer, end)
-        return SetData(buffer[start:path_end], data, version), end + 4
+        return (buffer[start:path_end], data, version), end + 4
     end = data_start + data_length
     (version,) = read_int(buffer, end)
-    return SetData(buffer[start:path_end], buffer[data_start:end], version), end + 4
+    return (buffer[start:path_end], buffer[data_start:end], version), end + 4
 
 
-def _path_version(buffer: bytes, at: int) -> tuple[Body, int]:
+def _path_version(buffer: bytes, at: int) -> tuple[tuple[Any, ...], int]:
     path, at = _text(buffer, at)
     (version,) = read_int(buffer, at)
-    return PathVersion(path, version), at + 4
+    return (path, version), at + 4
 
 
 def _path_kind(buffer: bytes, at: int) -> tuple[Body, int]:
@@ -433,9 +451,9 @@ def _path_kind(buffer: bytes, at: int) -> tuple[Body, int]:
     return PathKind(path, kind), at + 4
 
 
-def _path_only(buffer: bytes, at: int) -> tuple[Body, int]:
+def _path_only(buffer: bytes, at: int) -> tuple[tuple[Any, ...], int]:
     path, at = _whole_text(buffer, at)
-    return PathOnly(path), at
+    return (path,), at
 
 
 def _prefix(buffer: bytes, at: int) -> tuple[Body, int]:
@@ -444,16 +462,16 @@ def _prefix(buffer: bytes, at: int) -> tuple[Body, int]:
     return PathOnly(reader.string() or b""), reader.offset
 
 
-def _set_acl(buffer: bytes, at: int) -> tuple[Body, int]:
+def _set_acl(buffer: bytes, at: int) -> tuple[tuple[Any, ...], int]:
     path, at = _text(buffer, at)
     acl, at = _acl(buffer, at)
     (version,) = read_int(buffer, at)
-    return SetAcl(path, acl, version), at + 4
+    return (path, acl, version), at + 4
 
 
-def _reconfig(buffer: bytes, at: int) -> tuple[Body, int]:
+def _reconfig(buffer: bytes, at: int) -> tuple[tuple[Any, ...], int]:
     reader = Reader(buffer, at)
-    return Reconfig(reader.string(), reader.string(), reader.string(), reader.long()), reader.offset
+    return (reader.string(), reader.string(), reader.string(), reader.long()), reader.offset
 
 
 def _add_auth(buffer: bytes, at: int) -> tuple[Body, int]:
@@ -510,9 +528,8 @@ def _get_changes(buffer: bytes, at: int) -> tuple[Body, int]:
     return GetChanges(zxid, part, history_id, prefix, reader.int(), reader.int()), reader.offset
 
 
-def _create_session(buffer: bytes, at: int) -> tuple[Body, int]:
-    (timeout_ms,) = read_int(buffer, at)
-    return CreateSession(timeout_ms), at + 4
+def _create_session(buffer: bytes, at: int) -> tuple[tuple[Any, ...], int]:
+    return read_int(buffer, at), at + 4
 
 
 def _no_body(_buffer: bytes, at: int) -> tuple[Body, int]:
@@ -523,16 +540,31 @@ def parts_of(opcode: int, buffer: bytes, at: int = 0) -> Iterator[tuple[int, "Bo
     """The parts of a multi, or multiRead, one by one: opcode, body, and the offset after it. The last one has opcode 0
     and no body. Raises JuteError as `decode` does; what came before is right."""
     allowed = MULTI_WRITES if opcode == OpCode.MULTI else MULTI_READS
+    for kind, body, end in _decoded_parts(DECODERS, allowed, buffer, at):
+        yield kind, NoBody() if body is None else body, end
+
+
+def write_parts_of(buffer: bytes) -> Iterator[tuple[int, tuple[Any, ...], int]]:
+    """Those of a multi, with the fields of each body."""
+    return _decoded_parts(FIELDS, MULTI_WRITES, buffer, 0)
+
+
+def _decoded_parts(
+    decoders: Mapping[int, Callable[[bytes, int], tuple[Any, int]]],
+    allowed: Container[int],
+    buffer: bytes,
+    at: int,
+) -> Iterator[tuple[int, Any, int]]:
     try:
         while True:
             kind, rest = _PART.unpack_from(buffer, at)
             at += _PART_BYTES
             if rest[0]:
-                yield 0, NoBody(), at
+                yield 0, None, at
                 return
             if kind not in allowed:
                 raise JuteError(f"operation {kind} may not stand in this multi, at offset {at - _PART_BYTES}")
-            body, at = DECODERS[kind](buffer, at)
+            body, at = decoders[kind](buffer, at)
             yield kind, body, at
     except (StructError, IndexError):
         raise JuteError(f"a multi ends early, after {len(buffer)} bytes") from None
@@ -551,42 +583,58 @@ def _multi_read(buffer: bytes, at: int) -> tuple[Body, int]:
     return _parts(OpCode.MULTI_READ, buffer, at)
 
 
+def _made(record: Callable[..., Body], fields: FieldsDecoder) -> Decoder:
+    """What decodes to the record with these fields."""
+
+    def decoder(buffer: bytes, at: int) -> tuple[Body, int]:
+        values, end = fields(buffer, at)
+        return record(*values), end
+
+    return decoder
+
+
+# Operations that become transactions: the record, and what decodes its fields.
+_WRITES: Final[Mapping[OpCode, tuple[Callable[..., Body], FieldsDecoder]]] = {
+    OpCode.CREATE: (Create, _create),
+    OpCode.CREATE2: (Create, _create),
+    OpCode.CREATE_CONTAINER: (Create, _create),
+    OpCode.CREATE_TTL: (Create, _create_ttl),
+    OpCode.CREATE_IF_NOT_EXISTS: (Create, _create),
+    OpCode.DELETE: (PathVersion, _path_version),
+    OpCode.DELETE_CONTAINER: (PathOnly, _path_only),
+    OpCode.SET_DATA: (SetData, _set_data),
+    OpCode.SET_ACL: (SetAcl, _set_acl),
+    OpCode.CHECK: (PathVersion, _path_version),
+    OpCode.RECONFIG: (Reconfig, _reconfig),
+    OpCode.CREATE_SESSION: (CreateSession, _create_session),
+}
+
 # Plain ints as keys: a look-up by an int then compares by identity, by an enum member it would call __eq__.
+FIELDS: Final[Mapping[int, FieldsDecoder]] = {int(opcode): fields for opcode, (_, fields) in _WRITES.items()}
 DECODERS: Final[Mapping[int, Decoder]] = {
     int(opcode): decoder
     for opcode, decoder in {
-        OpCode.CREATE: _create,
-        OpCode.DELETE: _path_version,
+        **{opcode: _made(*row) for opcode, row in _WRITES.items()},
         OpCode.EXISTS: _path_watch,
         OpCode.GET_DATA: _path_watch,
-        OpCode.SET_DATA: _set_data,
-        OpCode.GET_ACL: _path_only,
-        OpCode.SET_ACL: _set_acl,
+        OpCode.GET_ACL: _made(PathOnly, _path_only),
         OpCode.GET_CHILDREN: _path_watch,
-        OpCode.SYNC: _path_only,
+        OpCode.SYNC: _made(PathOnly, _path_only),
         OpCode.PING: _no_body,
         OpCode.GET_CHILDREN2: _path_watch,
-        OpCode.CHECK: _path_version,
         OpCode.MULTI: _multi,
-        OpCode.CREATE2: _create,
-        OpCode.RECONFIG: _reconfig,
         OpCode.CHECK_WATCHES: _path_kind,
         OpCode.REMOVE_WATCHES: _path_kind,
-        OpCode.CREATE_CONTAINER: _create,
-        OpCode.DELETE_CONTAINER: _path_only,
-        OpCode.CREATE_TTL: _create_ttl,
         OpCode.MULTI_READ: _multi_read,
         OpCode.AUTH: _add_auth,
         OpCode.SET_WATCHES: _set_watches,
         OpCode.SASL: _sasl,
         OpCode.GET_EPHEMERALS: _prefix,
-        OpCode.GET_ALL_CHILDREN_NUMBER: _path_only,
+        OpCode.GET_ALL_CHILDREN_NUMBER: _made(PathOnly, _path_only),
         OpCode.SET_WATCHES2: _set_watches2,
         OpCode.ADD_WATCH: _path_kind,
         OpCode.WHO_AM_I: _no_body,
-        OpCode.CREATE_IF_NOT_EXISTS: _create,
         OpCode.GET_CHANGES: _get_changes,
-        OpCode.CREATE_SESSION: _create_session,
         OpCode.CLOSE_SESSION: _no_body,
     }.items()
 }

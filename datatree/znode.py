@@ -31,6 +31,7 @@ __all__ = [
     "CVERSION",
     "DATA",
     "DIGEST",
+    "INT_MAX",
     "OWNER",
     "STAT",
     "STAT_LAYOUT",
@@ -77,7 +78,7 @@ INT: Final = struct.Struct(">i")
 CONTAINER_OWNER: Final = -(1 << 63)
 TTL_MS_MAX: Final = (1 << 40) - 1
 
-_INT_MAX: Final = (1 << 31) - 1
+INT_MAX: Final = (1 << 31) - 1
 _TTL_TOP: Final = -(1 << 56)
 
 
@@ -88,8 +89,8 @@ def wrapped(value: int) -> int:
 
 def next_version(version: int) -> int:
     """The version after `version`; never -1, which stands for any version in a request (ZOOKEEPER-4743)."""
-    if version == _INT_MAX:
-        return -_INT_MAX - 1
+    if version == INT_MAX:
+        return -INT_MAX - 1
     return version + 1 if version != -2 else 0
 
 

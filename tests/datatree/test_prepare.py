@@ -55,7 +55,8 @@ class Leader:
     ) -> Txn:
         self.zxid += 1
         raw = body if isinstance(body, bytes) else body.encode()
-        txn = self.prepare.prepare(WriteRequest(session, cxid, opcode, raw, identities), self.zxid, self.zxid * 10)
+        request = WriteRequest(session, cxid, opcode, raw, identities)
+        txn = Txn(*self.prepare.prepare(request, self.zxid, self.zxid * 10))
         self.waiting.append(txn)
         return txn
 

@@ -61,7 +61,7 @@ class Leader:
     def ask(self, opcode: int, body: Body) -> Txn:
         """Prepare, and leave outstanding."""
         self.zxid += 1
-        txn = self.prepare.prepare(WriteRequest(SESSION, 1, opcode, body.encode(), ()), self.zxid, 0)
+        txn = Txn(*self.prepare.prepare(WriteRequest(SESSION, 1, opcode, body.encode(), ()), self.zxid, 0))
         self.waiting.append(txn)
         return txn
 

@@ -279,7 +279,7 @@ def run(seed: int, count: int) -> None:
         for _ in range(random.choice([1, 2, 5, 30])):
             zxid += 1
             asked, body = request(random, sessions, twin)
-            txn = prepare.prepare(asked, zxid, zxid * 10)
+            txn = Txn(*prepare.prepare(asked, zxid, zxid * 10))
             assert decode(encode(txn))[0] == txn
             waiting.append((txn, twin.execute(asked, body, zxid, zxid * 10)))
         # The older part is applied while the newer stays outstanding, or all of it.

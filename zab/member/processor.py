@@ -152,6 +152,8 @@ class Processor:
     def receive(self, connection: ClientConnection, frames: Iterable[bytes]) -> None:
         """Answer each request if nothing stands before it, else give it its place."""
         state, pending, out = self.state, connection.pending, connection.out
+        session, owner = connection.session, self.server_id
+        refused: int | None = None
         room = full = self._room(connection)
         before = len(out)
         if state.authentication.is_required:
@@ -161,6 +163,16 @@ class Processor:
                 xid, opcode = _HEADER.unpack_from(frame)
                 answer = ANSWERS.get(opcode)
                 if answer is None or pending or room < 0:
+                    if opcode in self._writes and not (self.is_short and needs_room(opcode, frame, _HEADER.size)):
+                        if refused is None:  # it is the same for all that come at once
+                            refused = 0 if self.prepare is None else self.sessions.refusal(session, owner)
+                        asked = (session, xid, opcode, frame[_HEADER.size :], connection.identities)
+                        self.intake.append((asked, connection, owner, refused))
+                        pending.append((xid, opcode, b"", self.now))
+                        self.outstanding_count += 1
+                        if self.auditor is not None:
+                            self.auditor.asked(connection, xid, opcode, asked[3])
+                        continue
                     connection.out_bytes += full - room
                     self.answered_bytes += full - room
                     full = room
@@ -192,18 +204,8 @@ class Processor:
             self.clients.dirty[connection] = None
 
     def place(self, connection: ClientConnection, xid: int, opcode: int, frame: bytes) -> None:
-        """A request that is a write, or that may not overtake what waits."""
+        """A request that is no write, or for which there is no room, and that may not overtake what waits."""
         pending = connection.pending
-        if opcode in self._writes and not (self.is_short and needs_room(opcode, frame, _HEADER.size)):
-            pending.append((xid, opcode, b"", self.now))
-            session, owner = connection.session, self.server_id
-            refused = 0 if self.prepare is None else self.sessions.refusal(session, opcode, owner)
-            body = frame[8:]
-            self.intake.append(Write(session, xid, opcode, body, connection.identities, connection, owner, refused))
-            if self.auditor is not None:
-                self.auditor.asked(connection, xid, opcode, body)
-            self.outstanding_count += 1
-            return
         prompt = PROMPT.get(opcode)
         if prompt is not None:
             self._answer(connection, prompt, xid, frame)
@@ -380,36 +382,36 @@ class Processor:
         records: list[bytes] = []
         size = 0
         for zxid in range(first, first + min(len(intake), count_max)):
-            write = intake[0]
-            if size + len(write.body) > bytes_max and txns:
+            asked, connection, owner, refused = intake[0]
+            session, cxid, opcode, body, _ = asked
+            if size + len(body) > bytes_max and txns:
                 break
-            refused = write.refused
             if self.refuses_writes or self.is_short:
-                refused = refused or self._refused_now(write)
+                refused = refused or self._refused_now(opcode, body)
             if refused:
-                txn = Txn(zxid, time, write.session, write.cxid, _ERROR, refused, b"", None, (write.opcode,))
-            elif write.opcode in _PERHAPS_LONG and is_long(write):
+                txn: Fields = (zxid, time, session, cxid, _ERROR, refused, b"", None, (opcode,))
+            elif opcode in _PERHAPS_LONG and is_long(asked):
                 if txns:
                     break
-                self._long = Long(first, time, write, self.prepare.prepare_in_slices(write, first, time))
+                self._long = Long(first, time, connection, owner, self.prepare.prepare_in_slices(asked, first, time))
                 return self._long_batch(first)
             else:
-                txn = prepare(write, zxid, time)
-                if txn.type < _ERROR:
-                    self.sessions.proposed(txn, write.owner, self.now)
+                txn = prepare(asked, zxid, time)
+                if txn[4] < _ERROR:
+                    self.sessions.proposed(Txn(*txn), owner, self.now)
             intake.popleft()
             record = encode(txn)
             size += len(record)
             records.append(record)
             txns.append(txn)
-            connections.append(write.connection)
+            connections.append(connection)
         return self._propose(first, time, txns, connections, b"".join(records))
 
-    def _refused_now(self, write: Write) -> int:
+    def _refused_now(self, opcode: int, body: bytes) -> int:
         """The error with which the leader refuses a write now, whoever asks; 0 for none."""
-        if self.refuses_writes and write.opcode not in _OF_SESSIONS:
+        if self.refuses_writes and opcode not in _OF_SESSIONS:
             return _DATA_INCONSISTENCY
-        return _QUOTA_EXCEEDED if self.is_short and needs_room(write.opcode, write.body) else 0
+        return _QUOTA_EXCEEDED if self.is_short and needs_room(opcode, body) else 0
 
     def _long_batch(self, first: int) -> Propose | None:
         """One more slice of the write that takes several; None until it was the last one."""
@@ -425,9 +427,9 @@ class Processor:
             self._long = None
             self.intake.popleft()
             txn, record = end.value
-            if txn.type < _ERROR:
-                self.sessions.proposed(txn, long.write.owner, self.now)
-            return self._propose(first, long.time, [txn], [long.write.connection], record)
+            if txn[4] < _ERROR:
+                self.sessions.proposed(Txn(*txn), long.owner, self.now)
+            return self._propose(first, long.time, [txn], [long.connection], record)
         return None
 
     def _abandon_long(self) -> None:
@@ -448,7 +450,7 @@ class Processor:
 
     def submit(self, session: SessionId, cxid: int, opcode: int, body: bytes, owner: ServerId | None) -> None:
         """A write that no connection here waits for: a learner's, or the ensemble's own."""
-        self.intake.append(Write(session, cxid, opcode, body, (), None, owner))
+        self.intake.append(((session, cxid, opcode, body, ()), None, owner, 0))
 
     def submit_forwarded(self, request: msg.Request, owner: ServerId) -> bool:
         """The writes that a learner forwarded. False, and none of them is in: one is of a kind that it may not send, or
@@ -463,8 +465,8 @@ class Processor:
                     return False
                 refused = 0 if opcode == _CREATE_SESSION else refusals.get(session)
                 if refused is None:
-                    refused = refusals[session] = self.sessions.refusal(session, opcode, owner)
-                writes.append(Write(session, cxid, opcode, row[_BODY_AT:], proven, None, owner, refused))
+                    refused = refusals[session] = self.sessions.refusal(session, owner)
+                writes.append(((session, cxid, opcode, row[_BODY_AT:], proven), None, owner, refused))
         self.intake += writes
         return True
 
@@ -482,19 +484,19 @@ class Processor:
         identities: tuple[Identity, ...] | None = None
         size = 0
         while self.intake and self.forwarded_bytes < FORWARDED_BYTES_MAX:
-            write = self.intake.popleft()
-            row = WRITE_HEAD.pack(write.session, write.cxid, write.opcode) + write.body
-            said = 0 if write.identities == identities else _size_of(write.identities)
+            (session, cxid, opcode, body, proven), _, _, _ = self.intake.popleft()
+            row = WRITE_HEAD.pack(session, cxid, opcode) + body
+            said = 0 if proven == identities else _size_of(proven)
             if rows and size + said + len(row) > DATA_FRAME_BYTES_MAX:
                 yield msg.Request(rows)
                 rows, identities, size = [], None, 0
-            if write.identities != identities:
-                identities = write.identities
+            if proven != identities:
+                identities = proven
                 rows.append([[list(pair) for pair in identities], []])
                 size += _size_of(identities)
             rows[-1][1].append(row)
             size += len(row)
-            self.forwarded.append((write.session, write.cxid, len(row)))
+            self.forwarded.append((session, cxid, len(row)))
             self.forwarded_bytes += len(row)
         if rows:
             yield msg.Request(rows)
@@ -537,7 +539,7 @@ class Processor:
             if watches.total_count and applied[4]:
                 yield from self._notify(applied[4], zxid)
             if connection is not None and not connection.closing:
-                waited_ms = self._answer_write(connection, cxid, zxid, applied, answered)
+                waited_ms = self._answer_write(connection, txn, applied, answered)
                 waited[waited_ms] = waited.get(waited_ms, 0) + 1
             if kind < 0:
                 self._session_changed(Txn(*txn))
@@ -602,14 +604,13 @@ class Processor:
     def _may_read(self, connection: ClientConnection, acl: AclList) -> bool:
         return self.state.config.skip_acl or permits(acl, READ, connection.identities)
 
-    def _answer_write(
-        self, connection: ClientConnection, cxid: int, zxid: int, applied: Applied, answered: bytes | None
-    ) -> int:
+    def _answer_write(self, connection: ClientConnection, txn: Fields, applied: Applied, answered: bytes | None) -> int:
         """Send the reply of a write, which may be made already, then the reads after it. Returns how long the write has
         waited, in ms."""
         pending = connection.pending
         xid, opcode, frame, since = pending.popleft()
         assert not frame, "a transaction answers a write"
+        zxid, _, _, cxid, _, _, _, _, _ = txn
         assert xid == cxid
         self.outstanding_count -= 1
         error = applied[0]
@@ -631,10 +632,10 @@ class Processor:
         return self.now - since
 
     def _session_changed(self, txn: Txn) -> None:
-        """A session was created, or could not be, or was closed."""
+        """A session was created, or could not be, or was closed; or another write was refused."""
         if txn.type == _CLOSE_SESSION:
             self.sessions.closed(SessionId(txn.session))
-        elif _opcode_of(txn) == _CREATE_SESSION:
+        elif txn.type == _CREATE_SESSION or txn.rest == (_CREATE_SESSION,):
             self.sessions.created(txn, txn.type == _ERROR, self.state.tree.sessions)
 
     # -------------------------------------------------------------------------------------------------------- syncs
@@ -693,12 +694,6 @@ class Processor:
         self.forwarded_bytes = 0
         self.syncing.clear()
         self.schedule.drop_role()
-
-
-def _opcode_of(txn: Txn) -> int:
-    """The operation that was asked for, of a refused one, too."""
-    opcode: int = txn.rest[0] if txn.type == _ERROR else txn.type
-    return opcode
 
 
 def _size_of(identities: Iterable[Identity]) -> int:

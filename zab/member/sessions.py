@@ -220,10 +220,8 @@ class Sessions:
 
     # ------------------------------------------------------------------------------------------------ the leader's part
 
-    def refusal(self, session: SessionId, opcode: int, owner: ServerId | None) -> int:
+    def refusal(self, session: SessionId, owner: ServerId) -> int:
         """Why a write of a session may not come through this server: SESSIONEXPIRED, SESSIONMOVED, or 0 for none."""
-        if owner is None or opcode == _CREATE_SESSION:
-            return 0
         assert self.tracker is not None
         admission = self.tracker.admit(session, owner)
         return 0 if admission is _ADMITTED else _REFUSALS[admission]

@@ -6,26 +6,24 @@ Not here: what becomes of it (`processor`, `member`).
 from __future__ import annotations
 
 from collections.abc import Generator
+from typing import TypeAlias
 
 import attrs
 
-from datatree.prepare import WriteRequest
-from datatree.record import Fields, Txn
+from datatree.prepare import Asked
+from datatree.record import Fields
 from zab.ids import ServerId
 from zab.member.connection import ClientConnection
 
+Write: TypeAlias = tuple[Asked, ClientConnection | None, ServerId | None, int]
+"""A write on its way to becoming a transaction:
 
-@attrs.define(eq=False)
-class Write(WriteRequest):
-    """A write on its way to becoming a transaction."""
-
-    connection: ClientConnection | None
-    """Whom to answer; None: somebody else's client, or nobody."""
-    owner: ServerId | None
-    """The server through which it came; None: the leader itself asks, and owns every session."""
-    refused: int = 0
-    """The error with which the leader refuses it; 0 for none. Decided when the write arrives: while it
-    waits, its session may come back to this server, which must not make valid what was left here before."""
+- what is asked;
+- the connection: whom to answer; None: somebody else's client, or nobody;
+- the owner: the server through which it came; None: the leader itself asks, and owns every session;
+- the error with which the leader refuses it; 0 for none. Decided when the write arrives: while it waits, its session
+  may come back to this server, which must not make valid what was left here before.
+"""
 
 
 @attrs.define(eq=False)
@@ -43,5 +41,6 @@ class Long:
 
     first: int
     time: int
-    write: Write
-    steps: Generator[None, None, tuple[Txn, bytes]]
+    connection: ClientConnection | None
+    owner: ServerId | None
+    steps: Generator[None, None, tuple[Fields, bytes]]

@@ -60,7 +60,8 @@ def history(seed: int, count: int) -> tuple[list[Txn], DataTree]:
                 opcode, body = OpCode.SET_ACL, SetAcl(random.choice(PATHS), random.choice(ACLS), -1)
             case _:
                 opcode, body = _operation(random)
-        txn = prepare.prepare(WriteRequest(session, zxid & 99, opcode, body.encode(), IDENTITIES), zxid, 10_000 + zxid)
+        request = WriteRequest(session, zxid & 99, opcode, body.encode(), IDENTITIES)
+        txn = Txn(*prepare.prepare(request, zxid, 10_000 + zxid))
         tree.apply(txn)
         prepare.applied(zxid)
         txns.append(txn)
