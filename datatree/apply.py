@@ -14,8 +14,8 @@ is left, a session unknown) means that this tree is not the one it was prepared 
     error, check     nothing
 
 These functions are the busiest code of a member, so they work on the znode's tuple and on the bytes of its stat, take
-what they need as plain arguments (tree, zxid, time, path, data, number, rest, list of triggers to extend), and say the
-digest of an ordinary znode in place, where a call would cost as much as the sum.
+what they need as plain arguments (tree, zxid, time, path, data, number, rest, list of triggers to extend, None where
+nobody watches), and say the digest of an ordinary znode in place, where a call would cost as much as the sum.
 """
 
 from collections.abc import Callable, Iterator
@@ -65,7 +65,8 @@ _INT_MIN: Final = -(1 << 31)
 _INT_MAX: Final = (1 << 31) - 1
 
 # (tree, zxid, time, path, data, number, rest, triggers) -> the stat for the reply, or None.
-Operation: TypeAlias = Callable[[TreeState, int, int, bytes, bytes | None, int, Any, list[Trigger]], bytes | None]
+Triggers: TypeAlias = list[Trigger] | None
+Operation: TypeAlias = Callable[[TreeState, int, int, bytes, bytes | None, int, Any, Triggers], bytes | None]
 
 
 def _create(
@@ -76,7 +77,7 @@ def _create(
     data: bytes | None,
     number: int,
     rest: Any,
-    triggers: list[Trigger],
+    triggers: Triggers,
 ) -> bytes:
     acl, owner = rest
     above = path[: path.rindex(b"/")] or b"/"
@@ -115,8 +116,9 @@ def _create(
         tree.count_quota(path, 1, length)
     if quota:
         tree.track_quota(path)
-    triggers.append((DATA, path, NODE_CREATED, acl))
-    triggers.append((CHILD, above, NODE_CHILDREN_CHANGED, above_acl))
+    if triggers is not None:
+        triggers.append((DATA, path, NODE_CREATED, acl))
+        triggers.append((CHILD, above, NODE_CHILDREN_CHANGED, above_acl))
     return stat
 
 
@@ -128,7 +130,7 @@ def _delete(
     _data: bytes | None,
     _number: int,
     _rest: Any,
-    triggers: list[Trigger],
+    triggers: Triggers,
 ) -> None:
     above = path[: path.rindex(b"/")] or b"/"
     index = crc32(path) & 255
@@ -159,8 +161,9 @@ def _delete(
         tree.count_quota(path, -1, -length)
         if is_limits(path) or is_stats(path):
             tree.untrack_quota(path)
-    triggers.append((DELETE, path, NODE_DELETED, acl))
-    triggers.append((CHILD, above, NODE_CHILDREN_CHANGED, above_acl))
+    if triggers is not None:
+        triggers.append((DELETE, path, NODE_DELETED, acl))
+        triggers.append((CHILD, above, NODE_CHILDREN_CHANGED, above_acl))
 
 
 def _update_parent(tree: TreeState, zxid: int, path: bytes, created: int | None, children_count: int) -> AclList:
@@ -197,7 +200,7 @@ def _set_data(
     data: bytes | None,
     number: int,
     _rest: Any,
-    triggers: list[Trigger],
+    triggers: Triggers,
 ) -> bytes:
     key = crc32(path)
     index = key & 255
@@ -225,7 +228,8 @@ def _set_data(
         tree.count_quota(path, 0, growth)
         if is_limits(path):
             tree.track_quota(path)
-    triggers.append((DATA, path, NODE_DATA_CHANGED, tree.acls.lists[acl_id]))
+    if triggers is not None:
+        triggers.append((DATA, path, NODE_DATA_CHANGED, tree.acls.lists[acl_id]))
     return stat
 
 
@@ -237,7 +241,7 @@ def _set_acl(
     _data: bytes | None,
     number: int,
     rest: Any,
-    _triggers: list[Trigger],
+    _triggers: Triggers,
 ) -> bytes:
     (acl,) = rest
     index = crc32(path) & 255
@@ -267,7 +271,7 @@ def _nothing(
     _data: bytes | None,
     _number: int,
     _rest: Any,
-    _triggers: list[Trigger],
+    _triggers: Triggers,
 ) -> None:
     """A check was done when it was prepared."""
 
@@ -284,7 +288,7 @@ OPERATIONS: Final[dict[int, Operation]] = {
 }
 
 
-def apply_multi(tree: TreeState, txn: Fields, triggers: list[Trigger], results: list[PartResult]) -> Iterator[None]:
+def apply_multi(tree: TreeState, txn: Fields, triggers: Triggers, results: list[PartResult]) -> Iterator[None]:
     """All parts of a multi, or none if any was refused, in slices; `results` is what to answer for each."""
     zxid, time, _, _, _, _, _, _, parts = txn
     if any(part[0] == ERROR for part in parts):
@@ -306,7 +310,7 @@ def create_session(tree: TreeState, txn: Fields) -> None:
     tree.digest = (tree.digest + session_part(session, timeout_ms)) & MASK
 
 
-def close_session(tree: TreeState, txn: Fields, triggers: list[Trigger]) -> Iterator[None]:
+def close_session(tree: TreeState, txn: Fields, triggers: Triggers) -> Iterator[None]:
     """In slices of its ephemerals."""
     zxid, time, session, _, _, _, _, _, ephemerals = txn
     for paths in slices_of(ephemerals):

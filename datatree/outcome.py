@@ -18,7 +18,8 @@ which ZooKeeper fires them:
     multi            those of each part in order
     others           none
 
-An outcome is a plain tuple (`Applied`), since one is made for each write; with names it is an `Outcome`.
+They are made only where somebody watches. An outcome is a plain tuple (`Applied`), since one is made for each write;
+with names it is an `Outcome`.
 """
 
 from typing import Final, NamedTuple, TypeAlias
@@ -51,15 +52,15 @@ Trigger: TypeAlias = tuple[int, bytes, int, AclList]
 # One part of a multi: type (-1 if it was refused), error code, path, stat (68 bytes) of what it created or set.
 PartResult: TypeAlias = tuple[int, int, bytes, bytes | None]
 # error, path, stat, results, triggers
-Applied: TypeAlias = tuple[int, bytes, bytes | None, list[PartResult] | None, list[Trigger]]
+Applied: TypeAlias = tuple[int, bytes, bytes | None, list[PartResult] | None, list[Trigger] | None]
 
 
 class Outcome(NamedTuple):
     """`error` is 0 or the code to answer; `path` the path created, changed or asked for; `stat` the znode's 68 bytes
-    after it; `results` has the parts of a multi, refused or not; `triggers` the watches to fire, in order."""
+    after it; `results` has the parts of a multi, refused or not; `triggers` the watches to fire, in order, or None."""
 
     error: int
     path: bytes
     stat: bytes | None
     results: list[PartResult] | None
-    triggers: list[Trigger]
+    triggers: list[Trigger] | None

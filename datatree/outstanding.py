@@ -38,21 +38,22 @@ _LENGTH_BYTES: Final = 4
 
 
 class Outstanding:
-    """The view over `tree`. `changes` is by path, `created` and `closing` are by session."""
+    """The view over `tree`. `changes` is by path, `created` and `closing` are by session. `queue` has what there is to
+    forget, in order, and `journal` what there is to put back, None outside of a multi."""
 
     __slots__ = (
         "_applied_meanwhile",
         "_charged",
         "_ephemeral_bytes",
-        "_journal",
         "_journal_queue_count",
-        "_queue",
         "_session_queue",
         "_touched",
         "_tree",
         "changes",
         "closing",
         "created",
+        "journal",
+        "queue",
     )
 
     def __init__(self, tree: DataTree) -> None:
@@ -60,7 +61,7 @@ class Outstanding:
         self.changes: dict[bytes, ChangeRecord] = {}
         self.created: dict[int, int] = {}
         self.closing: dict[int, int] = {}
-        self._queue: deque[tuple[int, bytes, int, Charge | None]] = deque()
+        self.queue: deque[tuple[int, bytes, int, Charge | None]] = deque()
         self._session_queue: deque[tuple[int, dict[int, int], int]] = deque()
         # By session: its ephemerals that were created or deleted, with the zxid of the last such change.
         self._touched: dict[int, dict[bytes, int]] = {}
@@ -68,13 +69,13 @@ class Outstanding:
         # for, since everything after that goes through here.
         self._ephemeral_bytes: dict[int, int] = {}
         self._charged: dict[bytes, tuple[int, int]] = {}
-        self._journal: list[tuple[dict[Any, Any], Any, Any]] | None = None
+        self.journal: list[tuple[dict[Any, Any], Any, Any]] | None = None
         self._journal_queue_count = 0
         self._applied_meanwhile = 0
 
     def __len__(self) -> int:
         """How many changes of a path are outstanding."""
-        return len(self._queue)
+        return len(self.queue)
 
     def view(self, path: bytes) -> ChangeRecord | None:
         """The znode at `path` as it will be, or None if there will be none."""
@@ -89,11 +90,11 @@ class Outstanding:
 
     def put(self, path: bytes, change: ChangeRecord, charge: Charge | None = None) -> None:
         """`change` is how the znode at `path` will be; that it has come or gone is said by `own` and `disown`."""
-        if self._journal is None:
+        if self.journal is None:
             self.changes[path] = change
         else:
             self._set(self.changes, path, change)
-        self._queue.append((change[0], path, 0, charge))
+        self.queue.append((change[0], path, 0, charge))
         if charge is not None:
             paths, count, length = charge
             for quota in paths:
@@ -142,7 +143,7 @@ class Outstanding:
             touched = {}
             self._set(self._touched, session, touched)
         self._set(touched, path, zxid)
-        self._queue.append((zxid, path, session, None))
+        self.queue.append((zxid, path, session, None))
 
     # Sessions.
 
@@ -169,27 +170,27 @@ class Outstanding:
 
     def begin(self) -> None:
         """Remember everything that is changed from here on."""
-        assert self._journal is None
-        self._journal = []
-        self._journal_queue_count = len(self._queue)
+        assert self.journal is None
+        self.journal = []
+        self._journal_queue_count = len(self.queue)
 
     def commit(self) -> None:
         """Keep what was changed since `begin`."""
-        assert self._journal is not None
-        self._journal = None
+        assert self.journal is not None
+        self.journal = None
         self._forget_applied()
 
     def rollback(self) -> None:
         """Put everything back as it was at `begin`."""
-        assert self._journal is not None
-        for mapping, key, before in reversed(self._journal):
+        assert self.journal is not None
+        for mapping, key, before in reversed(self.journal):
             if before is _ABSENT:
                 del mapping[key]
             else:
                 mapping[key] = before
-        self._journal = None
-        while len(self._queue) > self._journal_queue_count:
-            self._queue.pop()
+        self.journal = None
+        while len(self.queue) > self._journal_queue_count:
+            self.queue.pop()
         self._forget_applied()
 
     def _forget_applied(self) -> None:
@@ -198,8 +199,8 @@ class Outstanding:
             self.applied(zxid)
 
     def _set(self, mapping: dict[Any, Any], key: Any, value: Any) -> None:
-        if self._journal is not None:
-            self._journal.append((mapping, key, mapping.get(key, _ABSENT)))
+        if self.journal is not None:
+            self.journal.append((mapping, key, mapping.get(key, _ABSENT)))
         mapping[key] = value
 
     # Applying.
@@ -207,10 +208,10 @@ class Outstanding:
     def applied(self, zxid: int) -> None:
         """The tree has applied everything up to `zxid`: forget the changes up to there. Between `begin` and the end of
         that nothing is forgotten, so that all can be put back as it was; then all of it is."""
-        if self._journal is not None:
+        if self.journal is not None:
             self._applied_meanwhile = zxid
             return
-        queue = self._queue
+        queue = self.queue
         if queue and queue[-1][0] <= zxid:
             # All of it, as after every batch under light load.
             queue.clear()

@@ -325,7 +325,12 @@ class Prepare:
             raise Refused(ErrorCode.BADVERSION)
         number = version + 1 if 0 <= version < INT_MAX else next_version(version)
         after = (zxid, True, number, cversion, aversion, children_count, acl, owner, length)
-        outstanding.put(path, after, charge)
+        if charge is None and outstanding.journal is None:
+            # `put` written out, for the most frequent write.
+            outstanding.changes[path] = after
+            outstanding.queue.append((zxid, path, 0, None))
+        else:
+            outstanding.put(path, after, charge)
         return _SET_DATA, number, path, data, None
 
     def _create(self, opcode: int, fields: tuple[Any, ...], request: Asked, zxid: int) -> Part:
@@ -367,8 +372,15 @@ class Prepare:
         _, _, version, created_count, aversion, children_count, above_acl, above_owner, above_length = holder
         number = created_count + 1 if created_count < INT_MAX else wrapped(created_count + 1)
         after = (zxid, True, version, number, aversion, children_count + 1, above_acl, above_owner, above_length)
-        outstanding.put(above, after)
-        outstanding.put(path, (zxid, True, 0, 0, 0, 0, acl, owner, length), charge)
+        made = (zxid, True, 0, 0, 0, 0, acl, owner, length)
+        if charge is None and outstanding.journal is None:
+            # As in `_set_data`.
+            outstanding.changes[above] = after
+            outstanding.changes[path] = made
+            outstanding.queue += ((zxid, above, 0, None), (zxid, path, 0, None))
+        else:
+            outstanding.put(above, after)
+            outstanding.put(path, made, charge)
         if ephemeral:
             outstanding.own(path, owner, zxid)
         return opcode, number, path, data, (acl, owner)

@@ -107,6 +107,10 @@ _OPEN_PAIR: Final = b"\x82\xf6"
 _REFUSALS: Final = {(opcode,): cbor2.dumps([opcode]) for opcode in range(-24, 24)}
 _REFUSED: Final = {raw: rest for rest, raw in _REFUSALS.items()}
 _OWNER_BYTES: Final = 9
+# That of a create of a persistent znode that is open to all.
+_ORDINARY: Final = (None, 0)
+_ORDINARY_BYTES: Final = _OPEN_PAIR + _OWNER.pack(_LONG, 0)
+_ORDINARY_LENGTH: Final = len(_ORDINARY_BYTES)
 _EMPTY_ARRAY: Final = b"\x80"
 _LISTS: Final = frozenset({_MULTI, _CLOSE_SESSION})
 # What wrong bytes of a rest raise.
@@ -136,9 +140,14 @@ class Txn(NamedTuple):
 def encode(txn: Fields, encoded_rest: bytes | None = None) -> bytes:
     """The record of `txn`; `encoded_rest` is what its rest is encoded to, where it is known."""
     zxid, time, session, cxid, kind, number, path, data, rest = txn
-    end = encoded_rest
-    if end is None:
-        end = _NULL_BYTE if rest is None else _encode_rest(kind, rest)
+    if encoded_rest is not None:
+        end = encoded_rest
+    elif rest is None:
+        end = _NULL_BYTE
+    elif rest == _ORDINARY and kind in _CREATES:
+        end = _ORDINARY_BYTES
+    else:
+        end = _encode_rest(kind, rest)
     path_length = len(path)
     if data is None:
         length = PATH_AT - 5 + path_length + 1 + len(end)
@@ -224,6 +233,8 @@ def _decode(
             end = offset + 5 + length
             if at + 1 == end and buffer[at] == _NULL and kind in _PLAIN:
                 rest = None
+            elif kind in _CREATES and at + _ORDINARY_LENGTH == end and buffer.startswith(_ORDINARY_BYTES, at):
+                rest = _ORDINARY
             else:
                 rest = (decode_rest or _decode_rest)(kind, buffer, at, end, offset)
             if not path.isascii():

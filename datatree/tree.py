@@ -91,17 +91,18 @@ class DataTree(TreeState):
 
     # Writing.
 
-    def apply(self, txn: Fields) -> Applied:
-        """Apply the next committed transaction. Its zxid must be above `applied`, which then becomes it."""
+    def apply(self, txn: Fields, is_watched: bool = True) -> Applied:
+        """Apply the next committed transaction. Its zxid must be above `applied`, which then becomes it. Where nothing
+        is watched there are no triggers."""
         zxid, time, _, _, kind, number, path, data, rest = txn
         assert zxid > self.applied, f"transaction {zxid:#x} after {self.applied:#x}"
         operation = OPERATIONS.get(kind)
         if operation is not None:
-            triggers: list[Trigger] = []
+            triggers: list[Trigger] | None = [] if is_watched else None
             stat = operation(self, zxid, time, path, data, number, rest, triggers)
             self.applied = zxid
             return 0, path, stat, None, triggers
-        steps = self.apply_in_slices(txn)
+        steps = self.apply_in_slices(txn, is_watched)
         while True:
             try:
                 next(steps)
@@ -109,12 +110,12 @@ class DataTree(TreeState):
                 applied: Applied = end.value
                 return applied
 
-    def apply_in_slices(self, txn: Fields) -> Generator[None, None, Applied]:
+    def apply_in_slices(self, txn: Fields, is_watched: bool = True) -> Generator[None, None, Applied]:
         """The same, for a transaction that is no operation on one znode, as a generator that yields after each slice.
         Until it ends the tree is between two states: nobody may read it, prepare against it, or begin a snapshot."""
         zxid, _, _, _, kind, number, path, _, _ = txn
         assert zxid > self.applied, f"transaction {zxid:#x} after {self.applied:#x}"
-        triggers: list[Trigger] = []
+        triggers: list[Trigger] | None = [] if is_watched else None
         results: list[PartResult] | None = None
         error = 0
         if kind == ERROR:

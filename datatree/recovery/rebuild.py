@@ -122,7 +122,7 @@ class Rebuild:
                 if batch.zxid > self._until:
                     break
                 for txn in decode_fields(batch.body, batch.first, batch.count):
-                    tree.apply(txn)
+                    tree.apply(txn, is_watched=False)
                 at = batch.zxid
                 if at == self._zxid:
                     self.digest_there = tree.digest

@@ -56,7 +56,7 @@ class Replay:
         while self.pending and self.pending[0].zxid <= mark:
             batch = self.pending[0]
             for txn in decode_fields(batch.body, batch.first, batch.count):
-                self.tree.apply(txn)
+                self.tree.apply(txn, is_watched=False)
             self.pending.popleft()
             self.mark = batch.zxid
             self._digests[batch.zxid] = self.tree.digest

@@ -56,7 +56,9 @@ from zab.jute.change_pages import read_page
 from zab.jute.framing import NOTIFICATION_XID
 
 __all__ = [
+    "DATA_REPLY_BYTES_MIN",
     "STAT_BYTES",
+    "STAT_REPLY_BYTES",
     "SYNC_CONNECTED",
     "MultiResult",
     "ReplyHeader",
@@ -71,6 +73,8 @@ __all__ = [
     "int_body",
     "multi_body",
     "notification",
+    "pack_data_reply",
+    "pack_reply",
     "part",
     "path_body",
     "refused_part",
@@ -90,6 +94,9 @@ _NOTIFICATION: Final = Struct(">iiqiiii")
 _PART: Final = Struct(">ibi")
 _REFUSED_PART: Final = Struct(">ibii")
 _HEADER_BYTES: Final = 16
+STAT_REPLY_BYTES: Final = _HEADER_BYTES + STAT_BYTES
+# Before the bytes of a buffer or a string that comes first.
+DATA_REPLY_BYTES_MIN: Final = _HEADER_BYTES + 4
 _END: Final = _PART.pack(-1, 1, -1)
 _PART_END: Final = -1
 
@@ -109,16 +116,16 @@ def reply(xid: int, zxid: int, error: int = 0, body: bytes = b"") -> bytes:
 def stat_reply(xid: int, zxid: int, stat: bytes) -> bytes:
     """The frame of a successful reply whose body is one Stat."""
     assert len(stat) == STAT_BYTES
-    return pack_reply(_HEADER_BYTES + STAT_BYTES, xid, zxid, 0) + stat
+    return pack_reply(STAT_REPLY_BYTES, xid, zxid, 0) + stat
 
 
 def data_reply(xid: int, zxid: int, data: bytes | None, stat: bytes) -> bytes:
     """The frame of a successful getData."""
     assert len(stat) == STAT_BYTES
     if data is None:
-        return pack_data_reply(_HEADER_BYTES + 4 + STAT_BYTES, xid, zxid, 0, -1) + stat
+        return pack_data_reply(DATA_REPLY_BYTES_MIN + STAT_BYTES, xid, zxid, 0, -1) + stat
     length = len(data)
-    return pack_data_reply(_HEADER_BYTES + 4 + length + STAT_BYTES, xid, zxid, 0, length) + data + stat
+    return pack_data_reply(DATA_REPLY_BYTES_MIN + length + STAT_BYTES, xid, zxid, 0, length) + data + stat
 
 
 def notification(event_type: int, path: bytes, zxid: int, state: int = SYNC_CONNECTED) -> bytes:

@@ -529,14 +529,14 @@ class Processor:
                 yield from self._answer_before_write(connection)
             answered = None
             if is_long and kind in _PERHAPS_LONG:
-                applied = yield from self.state.tree.apply_in_slices(txn)
+                applied = yield from self.state.tree.apply_in_slices(txn, watches.total_count > 0)
                 if connection is not None and applied[3] is not None:
                     answered = yield from multi_in_slices(cxid, zxid, applied[3])
             else:
-                applied = apply(txn)
+                applied = apply(txn, watches.total_count > 0)
             if auditor is not None:
                 auditor.applied(Txn(*txn), applied[0], leads=self.prepare is not None, is_own=connection is not None)
-            if watches.total_count and applied[4]:
+            if applied[4]:
                 yield from self._notify(applied[4], zxid)
             if connection is not None and not connection.closing:
                 waited_ms = self._answer_write(connection, txn, applied, answered)

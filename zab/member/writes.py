@@ -15,14 +15,25 @@ from typing import Final, TypeAlias
 from datatree.opcodes import OpCode
 from datatree.outcome import Applied, PartResult
 from datatree.slices import PARTS
-from zab.jute.replies import multi_body, part, path_body, refused_part, reply, stat_reply
+from zab.jute.replies import (
+    DATA_REPLY_BYTES_MIN,
+    STAT_REPLY_BYTES,
+    multi_body,
+    pack_data_reply,
+    pack_reply,
+    part,
+    path_body,
+    refused_part,
+    reply,
+)
 
 Written: TypeAlias = Callable[[int, int, Applied], bytes]
 
 
 def _path(xid: int, zxid: int, applied: Applied) -> bytes:
     _, path, _, _, _ = applied
-    return reply(xid, zxid, 0, path_body(path))
+    length = len(path)
+    return pack_data_reply(DATA_REPLY_BYTES_MIN + length, xid, zxid, 0, length) + path
 
 
 def _path_and_stat(xid: int, zxid: int, applied: Applied) -> bytes:
@@ -34,7 +45,7 @@ def _path_and_stat(xid: int, zxid: int, applied: Applied) -> bytes:
 def _stat(xid: int, zxid: int, applied: Applied) -> bytes:
     _, _, stat, _, _ = applied
     assert stat is not None
-    return stat_reply(xid, zxid, stat)
+    return pack_reply(STAT_REPLY_BYTES, xid, zxid, 0) + stat
 
 
 def _nothing(xid: int, zxid: int, _applied: Applied) -> bytes:

@@ -164,7 +164,7 @@ def _find(disk: RealDisk, roots: list[Path]) -> Found:
     try:
         for batch in recovered.pending:
             for txn in decode_fields(batch.body, batch.first, batch.count):
-                recovered.tree.apply(txn)
+                recovered.tree.apply(txn, is_watched=False)
     except RecordError as error:
         raise RefusedError(f"batch {batch.first:#x} holds no transactions: {error}. {elsewhere}") from None
     return Found(recovered, member.server_id, (epoch + 1) << 32 | 1)
