@@ -7,7 +7,7 @@ import select
 import socket
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -20,11 +20,10 @@ from tests.host import test_links
 from tests.host.service import Server as ClientService
 from tests.host.service import give, running
 from zab.events import MessageReceived
-from zab.member.inputs import Answer, StorageEffect
 from zab.member.storage import Storage
 from zab.member.turn import Turn
 from zab.message import Ack, Commit
-from zab.testing.members import Ensemble
+from zab.testing.members import Ensemble, Server
 
 ROOT = Path(__file__).parents[2]
 ROOMS = tuple(str(ROOT / room) + "/" for room in ("zab", "datatree", "session"))
@@ -34,6 +33,9 @@ GENERATED = "<attrs generated"
 ON_LEADER, ON_FOLLOWER, FOLLOWS = 120, 105, 61
 """Of one write, without what the host takes in and sends: at the leader, when its own client asks and when that of a
 follower does; and at a follower whose clients ask for nothing."""
+MANY = {"setData": (20_520, 9_360), "create": (29_520, 12_330)}
+"""Of three thousand writes at once, a third of them asked for by clients of each member, without what the host takes in
+and sends: at the leader, and at a follower."""
 RECEIVED, SENT, ANSWERED = 17, 16, 15
 """Of the host: for a message that comes on a link, for one that leaves, for a request of a client with its answer."""
 MORE, FEWER = 1.02, 0.9
@@ -65,6 +67,33 @@ def check(counts: Counter[str], budget: int) -> None:
     assert total >= budget * FEWER, f"only {total} calls: write that down in place of {budget}"
 
 
+def uncounted(function: Callable[..., Any]) -> Callable[..., Any]:
+    def quiet(*arguments: Any) -> Any:
+        note = sys.getprofile()
+        sys.setprofile(None)
+        try:
+            return function(*arguments)
+        finally:
+            sys.setprofile(note)
+
+    return quiet
+
+
+def count_turns(ensemble: Ensemble, monkeypatch: pytest.MonkeyPatch) -> dict[int, Counter[str]]:
+    """The calls of each member's turns from here on, without those of its storage: a server has a thread for it."""
+    counts: dict[int, Counter[str]] = {sid: Counter() for sid in ensemble.servers}
+    sids = {server.turn: sid for sid, server in ensemble.servers.items()}
+    take = Turn.take
+
+    def watched(turn: Turn) -> bool:
+        with counted(counts[sids[turn]]):
+            return take(turn)
+
+    monkeypatch.setattr(Turn, "take", watched)
+    monkeypatch.setattr(Storage, "perform", uncounted(Storage.perform))
+    return counts
+
+
 @pytest.mark.parametrize(("asked", "leader"), [("leader", ON_LEADER), ("follower", ON_FOLLOWER)])
 def test_a_single_write(asked: str, leader: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """All turns of the leader, and of a follower whose clients ask for nothing."""
@@ -72,29 +101,31 @@ def test_a_single_write(asked: str, leader: int, monkeypatch: pytest.MonkeyPatch
     client = ensemble.session(getattr(ensemble, asked))
     for number in range(3):
         ensemble.do(client, client.create(b"/%d" % number))
-    counts: dict[int, Counter[str]] = {sid: Counter() for sid in ensemble.servers}
-    sids = {server.turn: sid for sid, server in ensemble.servers.items()}
-    take, perform = Turn.take, Storage.perform
-
-    def watched(turn: Turn) -> bool:
-        with counted(counts[sids[turn]]):
-            return take(turn)
-
-    def uncounted(storage: Storage, effects: Sequence[StorageEffect]) -> list[Answer]:
-        """A server has a thread for this."""
-        note = sys.getprofile()
-        sys.setprofile(None)
-        try:
-            return perform(storage, effects)
-        finally:
-            sys.setprofile(note)
-
-    monkeypatch.setattr(Turn, "take", watched)
-    monkeypatch.setattr(Storage, "perform", uncounted)
+    counts = count_turns(ensemble, monkeypatch)
     ensemble.do(client, client.set(b"/1", b"x" * 100))
     idle = next(other for other in ensemble.others(ensemble.leader) if other is not client.server)
     check(counts[ensemble.leader.sid], leader)
     check(counts[idle.sid], FOLLOWS)
+
+
+@pytest.mark.parametrize("kind", MANY)
+def test_many_writes_at_once(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thirty clients, ten of each member, and of each a hundred writes that come together."""
+    ensemble = Ensemble(3)
+    clients = [ensemble.session(server) for server in ensemble.servers.values() for _ in range(10)]
+    for number, client in enumerate(clients):
+        ensemble.do(client, client.create(b"/%d" % number))
+    counts = count_turns(ensemble, monkeypatch)
+    monkeypatch.setattr(Server, "flush", uncounted(Server.flush))
+    for number, client in enumerate(clients):
+        writes = [client.set(b"/%d" % number, b"x" * 100) for _ in range(100)]
+        if kind == "create":
+            writes = [client.create(b"/%d/%d" % (number, name), b"x" * 100) for name in range(100)]
+        client.say(b"".join(writes))
+    ensemble.settle()
+    assert all([error for _, error, _ in client.replies()] == [0] * 100 for client in clients)
+    for server, budget in zip((ensemble.leader, ensemble.follower), MANY[kind], strict=True):
+        check(counts[server.sid], budget)
 
 
 def readable(sock: socket.socket) -> None:
