@@ -98,13 +98,16 @@ def leader_try_to_commit(peer: PeerState, now: int, leading: Leading) -> None:
     """LeaderTryToCommit: the high-water mark is what a quorum has on disk."""
     if peer.phase is not BROADCAST:
         return
-    acknowledged = {peer.settings.sid: peer.durable}
+    settings, committed = peer.settings, peer.committed
+    acknowledged = {settings.sid: peer.durable}
+    is_news = settings.is_alone
     for handler in leading.handlers.values():
         # Most are plain voters, who count without being asked about.
         if handler.stage >= SYNCHRONIZED and (not (handler.observer or handler.amnesiac) or leading.counts(handler)):
-            acknowledged[handler.sid] = handler.acked
-    mark = high_water_mark(peer.settings.quorum, acknowledged, peer.committed)
-    if mark > peer.committed:
+            acknowledged[handler.sid] = acked = handler.acked
+            is_news = is_news or acked > committed
+    mark = high_water_mark(settings.quorum, acknowledged, committed) if is_news else committed
+    if mark > committed:
         assert mark in peer.history.batches, "every position is the end of a batch"
         peer.set_committed(mark)
         links = tuple([h.link for h in leading.handlers.values() if h.stage >= UP_TO_DATE])

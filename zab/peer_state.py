@@ -50,6 +50,7 @@ REASON_CHARACTERS_MAX = 200
 
 
 _LIMIT_OF_INIT: Any = attrs.Factory(lambda settings: settings.init_limit * settings.tick_ms, takes_self=True)
+_IS_ALONE: Any = attrs.Factory(lambda settings: settings.quorum.contains({settings.sid}), takes_self=True)
 _LIMIT_OF_SYNC: Any = attrs.Factory(lambda settings: settings.sync_limit * settings.tick_ms, takes_self=True)
 
 
@@ -74,6 +75,8 @@ class Settings:
     recent_bytes_max: int = 8 << 20
     """How much committed history stays in memory for learners that come back."""
 
+    is_alone: bool = attrs.field(init=False, default=_IS_ALONE)
+    """It is a quorum by itself."""
     init_ms: int = attrs.field(init=False, default=_LIMIT_OF_INIT)
     sync_ms: int = attrs.field(init=False, default=_LIMIT_OF_SYNC)
 

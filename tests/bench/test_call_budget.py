@@ -30,13 +30,13 @@ ROOMS = tuple(str(ROOT / room) + "/" for room in ("zab", "datatree", "session"))
 RIGS = tuple(str(ROOT / room) + "/" for room in ("zab/testing", "zab/simulator"))
 GENERATED = "<attrs generated"
 
-ON_LEADER, ON_FOLLOWER, FOLLOWS = 120, 105, 61
+ON_LEADER, ON_FOLLOWER, FOLLOWS = 104, 92, 56
 """Of one write, without what the host takes in and sends: at the leader, when its own client asks and when that of a
 follower does; and at a follower whose clients ask for nothing."""
-MANY = {"setData": (20_520, 9_360), "create": (29_520, 12_330)}
+MANY = {"setData": (20_440, 9_360), "create": (29_430, 12_330)}
 """Of three thousand writes at once, a third of them asked for by clients of each member, without what the host takes in
 and sends: at the leader, and at a follower."""
-RECEIVED, SENT, ANSWERED = 17, 16, 15
+RECEIVED, SENT, ANSWERED = 17, 16, 14
 """Of the host: for a message that comes on a link, for one that leaves, for a request of a client with its answer."""
 MORE, FEWER = 1.02, 0.9
 """A call more in each turn is too many. Far fewer are to be written down here."""

@@ -190,7 +190,13 @@ class Member:
             elif kind in _ON_INPUT:
                 _ON_INPUT[kind](self, event)
             else:
-                self.tell(event)  # type: ignore[arg-type]
+                # As `tell` does, without a call for each acknowledgement.
+                for effect in self.peer.step(now, event):  # type: ignore[arg-type]
+                    on_effect = _ON_EFFECT.get(type(effect))
+                    if on_effect is not None:
+                        on_effect(self, effect)
+                    else:
+                        self._effects.append(effect)
         # After what arrived: when this process was paused, an unread link must not count as a silent one.
         if now >= self._peer_waits_until:
             self._tell_time()

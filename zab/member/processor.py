@@ -24,9 +24,9 @@ Invariants:
 The leader keeps the transactions that it proposed, with the connections they came from, until they are committed: it
 neither decodes them again nor looks for whom to answer. Learners decode when they apply.
 
-Not here: how reads are answered (`reads`, `local`), the feed of changes, which keeps no order (`change_feed`),
-handshakes and the owners of sessions (`sessions`), what a transaction says (`datatree.prepare`) and does
-(`datatree.tree`), and who proposes and commits (`zab.peer`).
+Not here: how reads are answered (`reads`, `local`), who is told of watches (`watch_events`), the feed of changes, which
+keeps no order (`change_feed`), handshakes and the owners of sessions (`sessions`), what a transaction says
+(`datatree.prepare`) and does (`datatree.tree`), and who proposes and commits (`zab.peer`).
 """
 
 from __future__ import annotations
@@ -37,21 +37,20 @@ from struct import Struct
 from struct import error as StructError  # noqa: N812  (it is a class; the module only names it in lower case)
 from typing import Any, Final
 
-from datatree.acl import READ, AclList, permits
 from datatree.digest import DIGEST_VERSION
 from datatree.errors import ErrorCode
 from datatree.log.batch import HEADER_BYTES, Batch
 from datatree.opcodes import LOGGED_AS, WRITES, OpCode
-from datatree.outcome import Applied, Trigger
+from datatree.outcome import Applied
 from datatree.prepare import Prepare
 from datatree.record import Fields, Txn, decode_fields, decode_in_slices, encode
 from datatree.requests import CreateSession
-from datatree.slices import RECORD_BYTES, TOLD
+from datatree.slices import RECORD_BYTES
 from session.identity import SessionId
 from zab import message as msg
 from zab.events import Propose
 from zab.ids import ServerId
-from zab.jute.replies import notification, reply
+from zab.jute.replies import reply
 from zab.member.change_feed import ChangeFeed
 from zab.member.connection import ClientConnection, Closing, Identity, Waiting
 from zab.member.local import ANSWERS, NO_ROOM, PROMPT, UNKNOWN, proven_first, sync_reply
@@ -60,6 +59,7 @@ from zab.member.room import needs_room
 from zab.member.sessions import Sessions
 from zab.member.snapshot_schedule import SnapshotSchedule
 from zab.member.under_way import Long, Proposed, Write
+from zab.member.watch_events import notify
 from zab.member.writes import WRITTEN, multi_in_slices
 from zab.message import DATA_FRAME_BYTES_MAX, WRITE_HEAD
 
@@ -330,7 +330,8 @@ class Processor:
 
     def _room(self, connection: ClientConnection) -> int:
         """Bytes that its output may still take in this turn before its reads wait."""
-        own, of_turn = self._own_room(connection), ANSWERED_BYTES - self.answered_bytes
+        own = self.state.config.output_limit_bytes - connection.out_bytes - connection.unsent_bytes
+        of_turn = ANSWERED_BYTES - self.answered_bytes
         return own if own < of_turn else of_turn
 
     def _own_room(self, connection: ClientConnection) -> int:
@@ -355,7 +356,7 @@ class Processor:
             self.is_due = zxid is not None
             if zxid is None or count >= PREPARED_COUNT_MAX or size >= PREPARED_BYTES_MAX:
                 return
-            if wall > self.newest_time or self.is_ahead_of(wall):
+            if wall != self.newest_time and (wall > self.newest_time or self.is_ahead_of(wall)):
                 self.newest_time = wall
             proposal = self._batch(zxid, self.newest_time) if self._long is None else self._long_batch(zxid)
             if proposal is None:
@@ -537,7 +538,7 @@ class Processor:
             if auditor is not None:
                 auditor.applied(Txn(*txn), applied[0], leads=self.prepare is not None, is_own=connection is not None)
             if applied[4]:
-                yield from self._notify(applied[4], zxid)
+                yield from notify(self.state, applied[4], zxid)
             if connection is not None and not connection.closing:
                 waited_ms = self._answer_write(connection, txn, applied, answered)
                 waited[waited_ms] = waited.get(waited_ms, 0) + 1
@@ -573,36 +574,6 @@ class Processor:
                 asked = rest[0] if kind == _ERROR else kind
                 return connection if opcode == asked or asked in LOGGED_AS.get(opcode, ()) else None
         return None
-
-    def _notify(self, triggers: Iterable[Trigger], zxid: int) -> Iterator[None]:
-        """Tell every connection that watches, and may read, what happened; in slices."""
-        count = 0
-        for trigger in triggers:
-            count += 1
-            frame = b""
-            for connection, kind, path in self.state.watches.trigger(trigger, self._may_read):
-                frame = frame or notification(kind, path, zxid)
-                if connection.answering_zxid:
-                    self._send_later(connection, frame)
-                else:
-                    self.clients.send(connection, frame)
-                count += 1
-                if count >= TOLD:
-                    count = 0
-                    yield
-            if count >= TOLD:
-                count = 0
-                yield
-
-    def _send_later(self, connection: ClientConnection, frame: bytes) -> None:
-        """The answer that is being made tells an older state: what happened after that waits for it."""
-        connection.later.append(frame)
-        connection.later_bytes += len(frame)
-        if connection.later_bytes > self.state.config.output_limit_bytes:
-            self.clients.close(connection)
-
-    def _may_read(self, connection: ClientConnection, acl: AclList) -> bool:
-        return self.state.config.skip_acl or permits(acl, READ, connection.identities)
 
     def _answer_write(self, connection: ClientConnection, txn: Fields, applied: Applied, answered: bytes | None) -> int:
         """Send the reply of a write, which may be made already, then the reads after it. Returns how long the write has

@@ -119,7 +119,7 @@ def _lead(member: Member) -> None:
         processor.submit_new_sessions()
     member.is_stalled = False
     if processor.intake:
-        if processor.is_ahead_of(member.wall):
+        if processor.newest_time > member.wall and processor.is_ahead_of(member.wall):
             member.trace(
                 f"this wall clock says {member.wall} ms, the newest batch is of {processor.newest_time} ms "
                 "-> the times of batches go back to the clock"

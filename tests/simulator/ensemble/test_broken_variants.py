@@ -27,9 +27,11 @@ from zab import events as ev
 from zab import message as msg
 from zab import peer as peer_module
 from zab.cli.servers.simulate import CRASH, SAFETY, attempt
+from zab.member import processor as processor_module
 from zab.member.connection import ClientConnection, Stage
 from zab.member.local import ANSWERS
 from zab.member.processor import _HEADER, Processor
+from zab.member.reads import ReadState
 from zab.member.sessions import Sessions
 from zab.peer import Peer
 from zab.roles import Following, Leading, LearnerHandler
@@ -173,10 +175,10 @@ def fire_a_watch_twice(patch: Patch) -> None:
 
 def tell_of_events_late(patch: Patch) -> None:
     """A1: the events of a transaction come behind its replies."""
-    notify, deliver = Processor._notify, Processor.deliver
+    notify, deliver = processor_module.notify, Processor.deliver
 
-    def postponed(processor: Processor, triggers: Iterable[Any], zxid: int) -> Iterable[None]:
-        waiting.append((processor, list(triggers), zxid))
+    def postponed(state: ReadState, triggers: Iterable[Any], zxid: int) -> Iterable[None]:
+        waiting.append((state, list(triggers), zxid))
         return ()
 
     def late(processor: Processor, batch: Any) -> Iterator[None]:
@@ -185,7 +187,7 @@ def tell_of_events_late(patch: Patch) -> None:
             yield from notify(*waiting.popleft())
 
     waiting: deque[Any] = deque()
-    patch.setattr(Processor, "_notify", postponed)
+    patch.setattr(processor_module, "notify", postponed)
     patch.setattr(Processor, "deliver", late)
 
 

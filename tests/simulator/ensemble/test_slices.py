@@ -15,7 +15,7 @@ def test_runs_are_good_whatever_the_slices(monkeypatch: pytest.MonkeyPatch) -> N
     for place in ("datatree.slices", "datatree.prepare", "zab.member.writes"):
         monkeypatch.setattr(f"{place}.PARTS", 1)
     monkeypatch.setattr("zab.member.processor.RECORD_BYTES", 0)
-    for place in ("datatree.watches.SLICE", "zab.member.processor.TOLD"):
+    for place in ("datatree.watches.SLICE", "zab.member.watch_events.TOLD"):
         monkeypatch.setattr(place, 1)
     for name in ("NAMES", "PATHS"):
         monkeypatch.setattr(f"zab.member.reads.{name}", 1)
