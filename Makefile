@@ -89,11 +89,16 @@ spark-versions: $(SPARK_VERSIONS:%=$(VENV)/spark-%/test.stamp)
 
 # The load generator speaks TLS where the compiler finds OpenSSL (libssl-dev on Debian).
 bench/build/load: TLS = $(shell echo '#include <openssl/ssl.h>' | $(CC) -E - >/dev/null 2>&1 && echo -DWITH_TLS -lssl -lcrypto)
-bench/build/load: bench/load_tls.h
+bench/build/load: bench/load_tls.h bench/frames.h
+bench/build/crowd: bench/frames.h
 
 bench/build/%: bench/%.c
 	@mkdir -p $(@D)
 	$(CC) -O2 -std=c11 -Wall -Wextra -o $@ $< $(TLS)
+
+bench/build/%.so: bench/%.c
+	@mkdir -p $(@D)
+	$(CC) -shared -fPIC -O2 -std=gnu11 -Wall -Wextra -o $@ $< -ldl
 
 bench: $(VENV)/test.stamp bench/build/load bench/build/echo
 	$(BIN)/python -m bench.compare

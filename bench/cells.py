@@ -1,4 +1,4 @@
-"""What is measured: the cells of the table, and one run of the load generator for one of them.
+"""What is measured: the cells of the table, and one run of the load generator, or of the crowd, for one of them.
 
 A cell is an operation, a value size, connections × requests in flight on each, and where the connections go: to a
 follower or to the leader for the shallow ones (there the path of a request matters, so like is compared with like),
@@ -7,9 +7,10 @@ over all members for the deep ones.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,14 @@ DEEP = ((3, 100), (30, 100))
 DEEP_FLIGHT = 100
 VALUE_BYTES = 100
 LARGE_VALUE_BYTES = 1024
-NAMES = {"set": "set", "get": "get", "create": "create", "mix": "90 % get"}
+NAMES = {
+    "set": "set",
+    "get": "get",
+    "create": "create",
+    "mix": "90 % get",
+    "children": "getChildren",
+    "multi": "multi",
+}
 
 
 @dataclass(frozen=True)
@@ -97,19 +105,64 @@ def run_operations(hosts: str, cell: Cell, operations: int, *, options: Sequence
 def _run_load(hosts: str, cell: Cell, *options: str) -> Result:
     command = [str(BUILD / "load"), "--servers", hosts, "--op", cell.operation]
     command += ["--connections", str(cell.connections), "--flight", str(cell.flight), "--size", str(cell.size_bytes)]
-    done = subprocess.run([*command, *options], stdout=subprocess.PIPE, check=True)
-    answer: dict[str, Any] = json.loads(done.stdout)
+    return _result(subprocess.run([*command, *options], stdout=subprocess.PIPE, check=True).stdout)
+
+
+def _result(line: bytes) -> Result:
+    answer: dict[str, Any] = json.loads(line)
     return Result(answer["per_second"], answer["p50_us"], answer["p99_us"], answer["errors"])
+
+
+def warm_up(hosts: str, seconds: float) -> None:
+    """Load of every kind, because a virtual machine compiles what runs often."""
+    for operation in OPERATIONS:
+        run_load(hosts, Cell(operation, 30, 100, "all"), seconds=seconds / len(OPERATIONS), warmup_seconds=0)
+
+
+def run_crowd(hosts: str, operation: str, connections: int, *, seconds: float, warmup_seconds: float) -> Result:
+    """One run of so many sessions that watch or come and go; see crowd.c. Raises CalledProcessError."""
+    command = _crowd(hosts, operation, connections)
+    command += ["--warmup", str(warmup_seconds), "--seconds", str(seconds)]
+    return _result(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
+
+
+@contextlib.contextmanager
+def idle_crowd(hosts: str, connections: int) -> Iterator[None]:
+    """So many sessions that only ping, all open. Raises CalledProcessError when one was lost meanwhile."""
+    command = _crowd(hosts, "idle", connections)
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as crowd:
+        assert crowd.stdin is not None
+        assert crowd.stdout is not None
+        try:
+            if not crowd.stdout.readline():
+                raise subprocess.CalledProcessError(crowd.wait(), command)
+            yield
+        finally:
+            crowd.stdin.close()
+            # It says what it did when it ends.
+            crowd.stdout.read()
+    if crowd.returncode:
+        raise subprocess.CalledProcessError(crowd.returncode, command)
+
+
+def _crowd(hosts: str, operation: str, connections: int) -> list[str]:
+    return [str(BUILD / "crowd"), "--servers", hosts, "--op", operation, "--connections", str(connections)]
 
 
 def echo_ceiling(cell: Cell, *, seconds: float) -> float:
     """Operations a second that the generator reaches against a server that only answers."""
-    echo = subprocess.Popen([str(BUILD / "echo"), "0"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    return run_echo(cell, seconds=seconds).per_second
+
+
+def run_echo(cell: Cell, *, seconds: float, file: Path | None = None) -> Result:
+    """One run of the generator against a server that only answers. file: where it writes and syncs first."""
+    command = [str(BUILD / "echo"), "0", *([str(file)] if file else [])]
+    echo = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert echo.stdin is not None
     assert echo.stdout is not None
     try:
         port = echo.stdout.readline().split()[-1]
-        return run_load(f"127.0.0.1:{port}", cell, seconds=seconds, warmup_seconds=0.1).per_second
+        return run_load(f"127.0.0.1:{port}", cell, seconds=seconds, warmup_seconds=0.1)
     finally:
         echo.stdin.close()
         echo.wait(60)

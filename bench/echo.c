@@ -1,14 +1,18 @@
 /* The ceiling of the load generator: a server that does nothing but answer.
 
-   echo PORT
+   echo PORT [FILE]
 
    Listens on 127.0.0.1 (port 0: any), prints "listening on PORT", accepts every handshake and answers each frame with
    a fixed reply of the size that a real one has: err 0 and a stat, and for getData 100 bytes of data before it. Ends when
-   its standard input is closed, so that it never outlives whoever started it. */
+   its standard input is closed, so that it never outlives whoever started it.
+
+   With FILE, what comes with one read is appended there and synced before it is answered: the least that a durable write
+   takes on this machine. */
 
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <netinet/tcp.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -19,7 +23,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { INPUT = 256 * 1024, OP_GET = 4, STAT = 68, DATA = 100, FRAME_MAX = 2 * 1024 * 1024 };
+enum { INPUT = 256 * 1024, OP_GET = 4, STAT = 68, DATA = 100, FRAME_MAX = 2 * 1024 * 1024,
+       PREALLOCATED = 64 * 1024 * 1024 };
 
 struct connection {
     int socket;
@@ -28,7 +33,7 @@ struct connection {
     size_t held, unsent, unsent_at, input_size, output_size;
 };
 
-static int epoll;
+static int epoll, file = -1;
 
 static void *grown(void *bytes, size_t *size, size_t needed)
 {
@@ -113,6 +118,10 @@ static bool serve(struct connection *c)
         return true;
     if (got <= 0)
         return false;
+    if (file >= 0 && c->greeted && (write(file, c->input + c->held, (size_t)got) != got || fdatasync(file))) {
+        perror("echo");
+        exit(1);
+    }
     c->held += (size_t)got;
     size_t at = 0;
     while (c->held - at >= 4) {
@@ -144,9 +153,18 @@ static void accept_one(int listener)
 
 int main(int count, char **arguments)
 {
-    if (count != 2) {
-        fprintf(stderr, "usage: echo PORT\n");
+    if (count != 2 && count != 3) {
+        fprintf(stderr, "usage: echo PORT [FILE]\n");
         return 2;
+    }
+    if (count == 3 && (file = open(arguments[2], O_WRONLY | O_CREAT | O_CLOEXEC, 0600)) < 0) {
+        perror(arguments[2]);
+        return 1;
+    }
+    /* As logs are: a sync that finds the file no longer than before writes the data alone. */
+    if (file >= 0 && posix_fallocate(file, 0, PREALLOCATED)) {
+        fprintf(stderr, "echo: no room in %s\n", arguments[2]);
+        return 1;
     }
     int listener = socket(AF_INET, SOCK_STREAM, 0), on = 1;
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)atoi(arguments[1]))};

@@ -1,12 +1,17 @@
 /* A load generator for servers that speak ZooKeeper's client protocol: one thread, one epoll, frames made beforehand.
 
-   load --servers HOST:PORT[,HOST:PORT...] --op set|get|create|mix [--connections C] [--flight F] [--size BYTES]
-        [--warmup SECONDS] [--seconds SECONDS | --operations N] [--tls-ca FILE [--tls-cert FILE [--tls-key FILE]]]
+   load --servers HOST:PORT[,HOST:PORT...] --op set|get|create|mix|children|multi [--connections C] [--flight F]
+        [--size BYTES] [--parts P] [--root PATH] [--keep] [--among N] [--warmup SECONDS]
+        [--seconds SECONDS | --operations N] [--tls-ca FILE [--tls-cert FILE [--tls-key FILE]]]
 
-   C connections are spread round robin over the servers; each has its own session and its own znode /bench/c<number>,
-   and keeps F requests in flight. `mix` is nine getData to one setData. `create` makes children of the own znode, which
-   are deleted afterwards, outside of the measured time. After a warm-up, replies are counted for the given time, or until
-   each connection has had N of them.
+   C connections are spread round robin over the servers; each has its own session and its own znode
+   /bench/c<number>, and keeps F requests in flight. `mix` is nine getData to one setData, `multi` P setData of the own
+   znode in one request, `children` getChildren of the first connection's znode. `create` makes children of the own
+   znode, which are deleted afterwards, outside of the measured time. After a warm-up, replies are counted for the
+   given time, one at least, or until each connection has had N of them.
+
+   --root is another place than /bench. With --keep nothing is deleted at the end: `create --keep --operations N` fills
+   each connection's znode with N children, and with --among N, `set`, `get` and `mix` go to these, all over the place.
 
    The frames of a connection form a ring of at least F slots. A slot is used again only after its reply has come, so a
    frame may be changed in place (the sequence number of a create) although the kernel took it only in part. Replies are
@@ -20,27 +25,15 @@
    or no TLS with these files. */
 
 #define _GNU_SOURCE
-#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <netdb.h>
-#include <netinet/tcp.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/epoll.h>
-#include <sys/socket.h>
-#include <time.h>
-#include <unistd.h>
 
+#include "frames.h"
 #include "load_tls.h"
 
-enum { OP_CREATE = 1, OP_DELETE = 2, OP_GET = 4, OP_SET = 5, OP_CLOSE = -11 };
-enum { ERR_NODEEXISTS = -110 };
 enum { HEADER = 20, SEQUENCE_DIGITS = 8, MIX_CYCLE = 10, DELETE_FLIGHT = 100, RECEIVE = 256 * 1024 };
+enum { PATH_SIZE = 128, SIZE_MAX_BYTES = 8 * 1024 * 1024 };
 enum { SESSION_TIMEOUT_MS = 30000, SETUP_SECONDS = 30, QUIET_SECONDS = 30 };
 
 struct frame {
@@ -76,122 +69,74 @@ struct connection {
 
 static struct {
     const char *op;
-    int connections, flight, size;
+    int connections, flight, size, parts;
+    const char *root;
+    bool keeps;
+    long among;      /* children of the own znode; 0: the own znode itself */
     double warmup, seconds;
     long operations; /* of each connection; 0: as many as the time allows */
-    struct sockaddr_storage servers[64];
-    socklen_t server_lengths[64];
-    const char *server_names[64];
-    int server_count;
     const char *tls_ca, *tls_cert, *tls_key;
-} options = {.op = "set", .connections = 1, .flight = 1, .size = 100, .warmup = 0.5, .seconds = 3};
+} options = {.op = "set", .connections = 1, .flight = 1, .size = 100, .parts = 10, .root = "/bench", .warmup = 0.5,
+             .seconds = 3};
 
-/* Latencies: 128 steps to each power of two of nanoseconds, so that a quantile is right within a hundredth. */
-enum { STEPS = 128, POWERS = 40 };
-static uint64_t histogram[POWERS * STEPS];
-static uint64_t counted, errors, latency_sum_ns, latency_max_ns;
+static uint64_t errors;
 static int epoll;
-
-static void die(const char *format, ...)
-{
-    va_list arguments;
-    va_start(arguments, format);
-    fprintf(stderr, "load: ");
-    vfprintf(stderr, format, arguments);
-    fprintf(stderr, "\n");
-    va_end(arguments);
-    exit(1);
-}
-
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
-static void record(uint64_t latency_ns)
-{
-    uint64_t value = latency_ns ? latency_ns : 1;
-    int power = 63 - __builtin_clzll(value);
-    uint64_t index = value;
-    if (power >= 7)
-        index = (uint64_t)(power - 6) * STEPS + ((value >> (power - 7)) - STEPS);
-    if (index >= POWERS * STEPS)
-        index = POWERS * STEPS - 1;
-    histogram[index]++;
-    counted++;
-    latency_sum_ns += latency_ns;
-    if (latency_ns > latency_max_ns)
-        latency_max_ns = latency_ns;
-}
-
-static double quantile_us(double quantile)
-{
-    uint64_t wanted = (uint64_t)(quantile * (double)counted), seen = 0;
-    for (int index = 0; index < POWERS * STEPS; index++) {
-        seen += histogram[index];
-        if (seen > wanted) {
-            if (index < STEPS)
-                return index / 1000.0;
-            int power = index / STEPS + 6;
-            return (double)((uint64_t)(STEPS + index % STEPS) << (power - 7)) / 1000.0;
-        }
-    }
-    return 0;
-}
 
 /* --- Frames ------------------------------------------------------------------------------------------------------- */
 
-static uint8_t *put_int(uint8_t *at, int32_t value)
+static uint8_t *put_part_header(uint8_t *at, int32_t op, bool is_end)
 {
-    uint32_t big = htonl((uint32_t)value);
-    memcpy(at, &big, 4);
-    return at + 4;
-}
-
-static uint8_t *put_bytes(uint8_t *at, const void *bytes, int length)
-{
-    at = put_int(at, length);
-    memcpy(at, bytes, (size_t)length);
-    return at + length;
-}
-
-static int32_t get_int(const uint8_t *at)
-{
-    uint32_t big;
-    memcpy(&big, at, 4);
-    return (int32_t)ntohl(big);
+    at = put_int(at, op);
+    *at++ = is_end;
+    return put_int(at, -1);
 }
 
 /* Writes one request with its length prefix and returns its length. */
 static uint32_t put_request(uint8_t *start, int32_t xid, int32_t op, const char *path, const uint8_t *value)
 {
     uint8_t *at = put_int(put_int(start + 4, xid), op);
-    if (path)
+    for (int part = 0; op == OP_MULTI && part < options.parts; part++) {
+        at = put_part_header(at, OP_SET, false);
+        at = put_int(put_bytes(put_bytes(at, path, (int)strlen(path)), value, options.size), -1);
+    }
+    if (op == OP_MULTI)
+        at = put_part_header(at, -1, true);
+    else if (path)
         at = put_bytes(at, path, (int)strlen(path));
-    if (op == OP_GET)
+    if (op == OP_GET || op == OP_CHILDREN)
         *at++ = 0; /* watch */
     if (op == OP_SET || op == OP_CREATE)
         at = put_bytes(at, value, options.size);
-    if (op == OP_CREATE) {
-        at = put_int(put_int(at, 1), 31); /* one ACL: all permissions */
-        at = put_bytes(put_bytes(at, "world", 5), "anyone", 6);
-        at = put_int(at, 0); /* persistent */
-    }
+    if (op == OP_CREATE)
+        at = put_int(put_open_acl(at), 0); /* persistent */
     if (op == OP_SET || op == OP_DELETE)
         at = put_int(at, -1); /* any version */
     put_int(start, (int32_t)(at - start - 4));
     return (uint32_t)(at - start);
 }
 
-static void own_path(char *path, size_t size, int number) { snprintf(path, size, "/bench/c%05d", number); }
+/* The most bytes that a request takes. */
+static size_t request_size(void)
+{
+    size_t parts = strcmp(options.op, "multi") ? 1 : (size_t)options.parts;
+    return 128 + parts * (64 + PATH_SIZE + (size_t)options.size);
+}
 
+static void own_path(char *path, int number) { snprintf(path, PATH_SIZE - 16, "%s/c%05d", options.root, number); }
+
+/* 0: there is no such operation. */
 static int op_of_slot(const char *op, uint32_t slot, int number)
 {
+    static const struct { const char *name; int code; } codes[] = {
+        {"set", OP_SET}, {"get", OP_GET}, {"create", OP_CREATE}, {"delete", OP_DELETE}, {"children", OP_CHILDREN},
+        {"multi", OP_MULTI},
+    };
     if (!strcmp(op, "mix"))
         return (slot + (uint32_t)number) % MIX_CYCLE ? OP_GET : OP_SET;
-    return !strcmp(op, "set") ? OP_SET : !strcmp(op, "get") ? OP_GET : !strcmp(op, "create") ? OP_CREATE : OP_DELETE;
+    for (size_t i = 0; i < sizeof codes / sizeof *codes; i++)
+        if (!strcmp(op, codes[i].name))
+            return codes[i].code;
+    return 0;
 }
 
 /* All frames that connection `number` will send: slot n has xid n + 1. */
@@ -200,8 +145,7 @@ static void make_ring(struct ring *ring, const char *op, int number, int flight,
     uint32_t slots = (uint32_t)flight;
     if (!strcmp(op, "mix"))
         slots = (slots + MIX_CYCLE - 1) / MIX_CYCLE * MIX_CYCLE;
-    size_t largest = 128 + (size_t)options.size;
-    ring->bytes = realloc(ring->bytes, slots * largest);
+    ring->bytes = realloc(ring->bytes, slots * request_size());
     ring->frames = realloc(ring->frames, slots * sizeof *ring->frames);
     ring->sent_ns = realloc(ring->sent_ns, slots * sizeof *ring->sent_ns);
     if (!ring->bytes || !ring->frames || !ring->sent_ns)
@@ -209,12 +153,12 @@ static void make_ring(struct ring *ring, const char *op, int number, int flight,
     ring->slots = slots;
     ring->size = 0;
     for (uint32_t slot = 0; slot < slots; slot++) {
-        char path[64];
+        char path[PATH_SIZE];
         int op_code = op_of_slot(op, slot, number);
-        own_path(path, sizeof path, number);
+        own_path(path, op_code == OP_CHILDREN ? 0 : number);
         struct frame *frame = &ring->frames[slot];
         frame->sequence = 0;
-        if (op_code == OP_CREATE || op_code == OP_DELETE) {
+        if (op_code == OP_CREATE || op_code == OP_DELETE || options.among) {
             frame->sequence = 16 + (uint32_t)strlen(path) + 1;
             strcat(path, "/00000000");
         }
@@ -228,6 +172,13 @@ static void put_sequence(uint8_t *at, uint64_t sequence)
 {
     for (int digit = SEQUENCE_DIGITS - 1; digit >= 0; digit--, sequence >>= 4)
         at[digit] = "0123456789abcdef"[sequence & 15];
+}
+
+/* The child that request `number` of a connection is for: each in its turn, or one of those that are there, in an order
+   in which neighbours are far from each other. */
+static uint64_t child_of(uint64_t number)
+{
+    return options.among ? number * 2654435761u % (uint64_t)options.among : number;
 }
 
 /* --- One connection, plain or in TLS -------------------------------------------------------------------------------- */
@@ -285,19 +236,16 @@ static uint32_t receive_frame(struct connection *c, uint8_t *frame, uint32_t siz
 
 static void open_connection(struct connection *c)
 {
-    int server = c->number % options.server_count, on = 1;
+    const struct server *server = &servers[c->number % server_count];
     struct timeval patience = {.tv_sec = SETUP_SECONDS};
-    c->socket = socket(options.servers[server].ss_family, SOCK_STREAM, 0);
-    if (c->socket < 0 || connect(c->socket, (struct sockaddr *)&options.servers[server], options.server_lengths[server]))
+    c->socket = connect_to(server, 0);
+    if (c->socket < 0)
         die("connection %d: %s", c->number, strerror(errno));
-    setsockopt(c->socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     setsockopt(c->socket, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
-    if (options.tls_ca && !(c->tls = tls_connect(c->socket, options.server_names[server])))
-        die("connection %d: TLS with %s: %s", c->number, options.server_names[server], tls_reason);
-    uint8_t request[49] = {0};
-    put_int(request, 45);
-    put_int(request + 16, SESSION_TIMEOUT_MS);
-    put_int(request + 28, 16); /* an empty password of 16 bytes, then readOnly = false */
+    if (options.tls_ca && !(c->tls = tls_connect(c->socket, server->name)))
+        die("connection %d: TLS with %s: %s", c->number, server->name, tls_reason);
+    uint8_t request[CONNECT_REQUEST];
+    put_connect_request(request, SESSION_TIMEOUT_MS);
     send_all(c, request, sizeof request);
 }
 
@@ -311,12 +259,12 @@ static void finish_handshake(struct connection *c)
 
 static void request_all(struct connection *all, int count, int32_t op, bool own, const uint8_t *value, bool may_fail)
 {
-    size_t size = 128 + (size_t)options.size;
-    uint8_t *request = malloc(size), answer[1024];
-    char path[64] = "/bench";
+    uint8_t *request = malloc(request_size()), answer[1024];
+    char path[PATH_SIZE];
+    snprintf(path, sizeof path, "%s", options.root);
     for (int i = 0; i < count; i++) {
         if (own)
-            own_path(path, sizeof path, all[i].number);
+            own_path(path, all[i].number);
         send_all(&all[i], request, put_request(request, 1, op, op == OP_CLOSE ? NULL : path, value));
     }
     for (int i = 0; i < count; i++) {
@@ -355,7 +303,7 @@ static void fill(struct connection *c, int flight, uint64_t now)
             for (; room && slot < ring->slots; room--, slot++, c->begun++) {
                 struct frame *frame = &ring->frames[slot];
                 if (frame->sequence)
-                    put_sequence(ring->bytes + frame->start + frame->sequence, c->begun);
+                    put_sequence(ring->bytes + frame->start + frame->sequence, child_of(c->begun));
                 c->unsent += frame->length;
                 ring->sent_ns[slot] = now;
             }
@@ -430,7 +378,7 @@ static bool all_answered(const struct connection *all)
     return true;
 }
 
-/* Runs until `until_ns`, counting if told to; with until_ns 0 until every connection has reached its limit. */
+/* Runs until `until_ns`, and until there is something to count if told to count; with until_ns 0 until every connection has reached its limit. */
 static void run(struct connection *all, int flight, uint64_t until_ns, bool counting)
 {
     static uint8_t buffer[RECEIVE];
@@ -440,7 +388,7 @@ static void run(struct connection *all, int flight, uint64_t until_ns, bool coun
         fill(&all[i], flight, now_ns());
     for (;;) {
         uint64_t now = now_ns();
-        if (until_ns ? now >= until_ns : all_answered(all))
+        if (until_ns ? now >= until_ns && (counted || !counting) : all_answered(all))
             return;
         int count = epoll_wait(epoll, events, 256, 10);
         if (count > 0)
@@ -486,52 +434,37 @@ static void set_blocking(struct connection *all, bool blocking)
 
 static void print_result(double seconds)
 {
-    double mean = counted ? (double)latency_sum_ns / (double)counted / 1000 : 0;
-    printf("{\"op\": \"%s\", \"connections\": %d, \"flight\": %d, \"size\": %d, \"seconds\": %.6f, ", options.op,
-           options.connections, options.flight, options.size, seconds);
-    printf("\"operations\": %llu, \"errors\": %llu, \"per_second\": %.1f, ", (unsigned long long)counted,
-           (unsigned long long)errors, (double)counted / seconds);
-    printf("\"p50_us\": %.1f, \"p99_us\": %.1f, \"max_us\": %.1f, \"mean_us\": %.1f}\n", quantile_us(0.5),
-           quantile_us(0.99), (double)latency_max_ns / 1000, mean);
+    printf("{\"op\": \"%s\", \"connections\": %d, \"flight\": %d, \"size\": %d, ", options.op, options.connections,
+           options.flight, options.size);
+    print_latencies(seconds, errors);
 }
 
 /* --- Options -------------------------------------------------------------------------------------------------------- */
 
 static void usage(void)
 {
-    fprintf(stderr, "usage: load --servers HOST:PORT[,...] --op set|get|create|mix [--connections C] [--flight F]\n"
-                    "            [--size BYTES] [--warmup SECONDS] [--seconds SECONDS | --operations N]\n"
+    fprintf(stderr, "usage: load --servers HOST:PORT[,...] --op set|get|create|mix|children|multi [--connections C]\n"
+                    "            [--flight F] [--size BYTES] [--parts P] [--root PATH] [--keep] [--among N]\n"
+                    "            [--warmup SECONDS] [--seconds SECONDS | --operations N]\n"
                     "            [--tls-ca FILE [--tls-cert FILE [--tls-key FILE]]]\n");
     exit(2);
 }
 
-static void parse_servers(char *list)
-{
-    for (char *server = strtok(list, ","); server; server = strtok(NULL, ",")) {
-        char *colon = strrchr(server, ':');
-        struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *found;
-        if (!colon || options.server_count == 64)
-            usage();
-        *colon = 0;
-        if (getaddrinfo(server, colon + 1, &hints, &found))
-            die("%s: unknown host", server);
-        memcpy(&options.servers[options.server_count], found->ai_addr, found->ai_addrlen);
-        options.server_names[options.server_count] = server;
-        options.server_lengths[options.server_count++] = found->ai_addrlen;
-        freeaddrinfo(found);
-    }
-}
-
 static void parse_options(int count, char **arguments)
 {
-    for (int i = 1; i < count; i += 2) {
+    for (int i = 1; i < count; i++) {
         const char *name = arguments[i];
-        char *value = arguments[i + 1];
-        if (i + 1 == count)
+        if (!strcmp(name, "--keep")) {
+            options.keeps = true;
+            continue;
+        }
+        char *value = arguments[++i];
+        if (i == count)
             usage();
-        if (!strcmp(name, "--servers"))
-            parse_servers(value);
-        else if (!strcmp(name, "--op"))
+        if (!strcmp(name, "--servers")) {
+            if (!parse_servers(value))
+                usage();
+        } else if (!strcmp(name, "--op"))
             options.op = value;
         else if (!strcmp(name, "--connections"))
             options.connections = atoi(value);
@@ -539,6 +472,12 @@ static void parse_options(int count, char **arguments)
             options.flight = atoi(value);
         else if (!strcmp(name, "--size"))
             options.size = atoi(value);
+        else if (!strcmp(name, "--parts"))
+            options.parts = atoi(value);
+        else if (!strcmp(name, "--root"))
+            options.root = value;
+        else if (!strcmp(name, "--among"))
+            options.among = atol(value);
         else if (!strcmp(name, "--warmup"))
             options.warmup = atof(value);
         else if (!strcmp(name, "--seconds"))
@@ -554,10 +493,11 @@ static void parse_options(int count, char **arguments)
         else
             usage();
     }
-    bool known = !strcmp(options.op, "set") || !strcmp(options.op, "get") || !strcmp(options.op, "create") ||
-                 !strcmp(options.op, "mix");
-    if (!known || !options.server_count || options.connections < 1 || options.connections > 99999 ||
-        options.flight < 1 || options.flight > 100000 || options.size < 0 || options.size > 1000000 ||
+    bool takes_children = !strcmp(options.op, "set") || !strcmp(options.op, "get") || !strcmp(options.op, "mix");
+    if (!op_of_slot(options.op, 0, 0) || !strcmp(options.op, "delete") || !server_count || options.connections < 1 ||
+        options.connections > 99999 || options.flight < 1 || options.flight > 100000 || options.size < 0 ||
+        options.size > SIZE_MAX_BYTES || options.parts < 1 || options.parts > 1000 || options.root[0] != '/' ||
+        strlen(options.root) > PATH_SIZE / 2 || options.among < 0 || (options.among && !takes_children) ||
         options.seconds <= 0 || options.warmup < 0 || options.operations < 0 || (options.tls_cert && !options.tls_ca) ||
         (options.tls_key && !options.tls_cert))
         usage();
@@ -615,13 +555,15 @@ int main(int count, char **arguments)
     double seconds = (double)(now_ns() - start) / 1e9;
     uint64_t errors_counted = errors;
     drain(all, options.flight);
-    if (!strcmp(options.op, "create"))
+    if (!strcmp(options.op, "create") && !options.keeps)
         delete_created(all, value);
     errors = errors_counted;
 
     set_blocking(all, true);
-    request_all(all, options.connections, OP_DELETE, true, value, true);
-    request_all(all, 1, OP_DELETE, false, value, true);
+    if (!options.keeps) {
+        request_all(all, options.connections, OP_DELETE, true, value, true);
+        request_all(all, 1, OP_DELETE, false, value, true);
+    }
     request_all(all, options.connections, OP_CLOSE, false, value, true);
     print_result(seconds);
     return 0;

@@ -1,11 +1,13 @@
-"""The load generator and the server that only answers, compiled for the tests of a module."""
+"""The generators of load, the server that only answers and the library that counts syncs, compiled for the tests of a
+module."""
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -33,13 +35,33 @@ def compile_program(name: str, directory: Path, more: Sequence[str] = ()) -> Pat
     return program
 
 
+def compile_library(name: str, directory: Path) -> Path:
+    flags = ["-shared", "-fPIC", "-O1", "-std=gnu11", "-Wall", "-Wextra", "-Werror"]
+    library = directory / f"{name}.so"
+    subprocess.run(["cc", *flags, "-o", library, SOURCES / f"{name}.c", "-ldl"], check=True)
+    return library
+
+
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The directory of both. The generator speaks no TLS."""
+    """The directory of all. The generators speak no TLS."""
     directory = tmp_path_factory.mktemp("build")
-    for name in ("load", "echo"):
+    for name in ("load", "crowd", "echo"):
         compile_program(name, directory)
+    compile_library("syncs", directory)
     return directory
+
+
+@contextlib.contextmanager
+def echoing(programs: Path, *arguments: str) -> Iterator[int]:
+    """The port of a server that only answers."""
+    command = [programs / "echo", "0", *arguments]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        yield int(process.stdout.readline().split()[-1])
+        process.stdin.close()
+        assert process.wait(60) == 0
 
 
 @pytest.fixture(scope="module")

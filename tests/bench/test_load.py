@@ -19,21 +19,17 @@ import pytest
 
 from bench.cells import Cell, Result, all_cells
 from bench.table import Comparison, Measured, markdown, quartiles
-from tests.bench.generator import needs_compiler, programs
+from datatree.opcodes import OpCode
+from datatree.requests import Multi, SetData, decode
+from tests.bench.generator import echoing, needs_compiler, programs
 
 __all__ = ["programs"]
 
 
 @pytest.fixture
 def echo_port(programs: Path) -> Iterator[int]:
-    with subprocess.Popen(
-        [programs / "echo", "0"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        yield int(process.stdout.readline().split()[-1])
-        process.stdin.close()
-        assert process.wait(60) == 0
+    with echoing(programs) as port:
+        yield port
 
 
 def load(programs: Path, port: int, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -42,7 +38,7 @@ def load(programs: Path, port: int, *arguments: str) -> subprocess.CompletedProc
 
 
 @needs_compiler
-@pytest.mark.parametrize("operation", ["set", "get", "create", "mix"])
+@pytest.mark.parametrize("operation", ["set", "get", "create", "mix", "children", "multi"])
 @pytest.mark.parametrize(("connections", "flight"), [(1, 1), (7, 3), (3, 100)])
 def test_every_operation_runs_against_the_echo_server(
     programs: Path, echo_port: int, operation: str, connections: int, flight: int
@@ -159,11 +155,47 @@ def test_what_is_created_has_paths_of_its_own_and_is_deleted_again(programs: Pat
     assert sorted(deleted) == sorted(created)
 
 
+def paths_of(frames: list[bytes], operation: int) -> list[bytes]:
+    """Of the requests with that operation code, in their order."""
+    found = [frame for frame in frames[1:] if struct.unpack_from(">i", frame, 4)[0] == operation]
+    return [frame[12 : 12 + struct.unpack_from(">i", frame, 8)[0]] for frame in found]
+
+
+@needs_compiler
+def test_with_keep_nothing_is_deleted_and_among_goes_to_what_is_there(programs: Path, server: ScriptedServer) -> None:
+    kept = ["--keep", "--root", "/tree", "--among", "50"]
+    done = load(programs, server.port, "--op", "set", *kept, "--flight", "7", "--operations", "400")
+    assert done.returncode == 0, done.stderr
+    assert paths_of(server.frames, OpCode.CREATE) == [b"/tree", b"/tree/c00000"]
+    assert set(paths_of(server.frames, OpCode.SET_DATA)) == {b"/tree/c00000/%08x" % n for n in range(50)}
+    assert not paths_of(server.frames, OpCode.DELETE)
+
+
+@needs_compiler
+def test_the_parts_of_a_multi_are_sets_of_the_own_znode(programs: Path, server: ScriptedServer) -> None:
+    done = load(programs, server.port, "--op", "multi", "--parts", "3", "--size", "5", "--operations", "2")
+    assert done.returncode == 0, done.stderr
+    sent = [frame[8:] for frame in server.frames[1:] if struct.unpack_from(">i", frame, 4)[0] == OpCode.MULTI]
+    part = (int(OpCode.SET_DATA), SetData(b"/bench/c00000", b"x" * 5, -1))
+    assert [decode(OpCode.MULTI, body) for body in sent] == [Multi((part, part, part))] * 2
+
+
+@needs_compiler
+def test_everybody_lists_the_children_of_the_first(programs: Path, server: ScriptedServer) -> None:
+    done = load(programs, server.port, "--op", "children", "--operations", "2")
+    assert done.returncode == 0, done.stderr
+    assert paths_of(server.frames, OpCode.GET_CHILDREN) == [b"/bench/c00000"] * 2
+
+
 @needs_compiler
 @pytest.mark.parametrize(
     "arguments",
     [
         ["--op", "sett"],
+        ["--op", "delete"],
+        ["--op", "create", "--among", "3"],
+        ["--root", "bench"],
+        ["--parts", "0"],
         ["--flight", "0"],
         ["--seconds"],
         ["--operations", "-1"],
