@@ -19,20 +19,18 @@ import dataclasses
 import fnmatch
 import json
 import os
-import platform
-import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 
-from bench.cells import BUILD, Cell, Result, all_cells, echo_ceiling, hosts_of, run_load
+from bench.cells import BUILD, Result, all_cells, echo_ceiling, hosts_of, run_load, warm_up
 from bench.failover import measure_failover
-from bench.machine import command, commit, say, system
+from bench.machine import command, commit, say, system, versions
+from bench.process_tree import resident_mib
 from bench.table import Comparison, Measured, markdown, write_readme
 from tests.rigs.zab_server import zab_servers
 from tests.rigs.zookeeper_server import ZooKeeperEnsemble, zookeeper
-from zab.pipeline.java import find_java
 
 HEAP_MB = 512
 MEMBERS = 3
@@ -55,7 +53,7 @@ def main() -> int:
         _read_memory(comparison, "freshly started", sides)
         say(f"warming up, {options.warmup_seconds:.0f} s each")
         for side in sides:
-            _warm_up(side, options.warmup_seconds)
+            warm_up(side.hosts, options.warmup_seconds)
         _measure_cells(comparison, sides, options)
         say(f"waiting {options.after_load_seconds:.0f} s before memory is read")
         time.sleep(options.after_load_seconds)
@@ -93,12 +91,6 @@ def _ours(options: argparse.Namespace, directory: Path) -> contextlib.AbstractCo
     return zab_servers(MEMBERS, directory=directory)
 
 
-def _warm_up(side: ZooKeeperEnsemble, seconds: float) -> None:
-    """Load of every kind, because a virtual machine compiles what runs often."""
-    for operation in ("set", "get", "create", "mix"):
-        run_load(side.hosts, Cell(operation, 30, 100, "all"), seconds=seconds / 4, warmup_seconds=0)
-
-
 def _measure_cells(comparison: Comparison, sides: list[ZooKeeperEnsemble], options: argparse.Namespace) -> None:
     cells = [cell for cell in all_cells() if any(fnmatch.fnmatch(cell.key, pattern) for pattern in options.cells)]
     comparison.cells = [Measured(cell, ceiling=echo_ceiling(cell, seconds=0.5)) for cell in cells]
@@ -127,22 +119,13 @@ def _measure_failover(comparison: Comparison, sides: list[ZooKeeperEnsemble], co
 
 
 def _read_memory(comparison: Comparison, moment: str, sides: list[ZooKeeperEnsemble]) -> None:
-    theirs, ours = ([_resident_mib(member.pid) for member in side.members] for side in sides)
+    theirs, ours = ([resident_mib(member.pid) for member in side.members] for side in sides)
     comparison.memory_mib[moment] = (theirs, ours)
     say(f"memory {moment}: {[round(mib) for mib in ours]} against {[round(mib) for mib in theirs]} MiB")
 
 
-def _resident_mib(pid: int) -> float:
-    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith("VmRSS:"):
-            return int(line.split()[1]) / 1024
-    raise ProcessLookupError(pid)
-
-
 def _machine(options: argparse.Namespace) -> list[str]:
-    java = subprocess.run([str(find_java()), "-version"], capture_output=True, text=True, check=False).stderr
-    versions = f"Python {platform.python_version()}; {java.splitlines()[0] if java else 'no Java'}"
-    return [system(), versions, commit(), command("bench.compare", options.rounds, options.seconds)]
+    return [system(), versions(), commit(), command("bench.compare", options.rounds, options.seconds)]
 
 
 def _save(comparison: Comparison) -> None:

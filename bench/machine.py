@@ -5,11 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 import platform
+import resource
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+
+from zab.pipeline.java import find_java
 
 _REPOSITORY = Path(__file__).parents[1]
 
@@ -22,6 +25,12 @@ def system() -> str:
     return f"{os.cpu_count()} cores{f' ({model})' if model else ''}, {memory_gib:.0f} GiB, {kernel}; all on loopback"
 
 
+def versions() -> str:
+    """Of what runs on both sides."""
+    java = subprocess.run([str(find_java()), "-version"], capture_output=True, text=True, check=False).stderr
+    return f"Python {platform.python_version()}; {java.splitlines()[0] if java else 'no Java'}"
+
+
 def commit() -> str:
     """Which one is checked out, and whether a file differs from it."""
     changes = _git("status", "--porcelain", "-uno")
@@ -32,6 +41,13 @@ def command(module: str, rounds: int, seconds: float) -> str:
     """The command of this run, and what its figures are."""
     line = " ".join([f"python -m {module}", *sys.argv[1:]])
     return f"`{line}`: medians of {rounds} alternating rounds of {seconds:g} s a cell"
+
+
+def raise_descriptors() -> int:
+    """Lets this process, and those that it starts, have as many descriptors as is allowed; how many that is."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return hard
 
 
 def say(text: str) -> None:

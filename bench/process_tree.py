@@ -1,4 +1,4 @@
-"""CPU time and memory of this process and everything that it started, from /proc."""
+"""CPU time and memory of this process and everything that it started, or of one process, from /proc."""
 
 from __future__ import annotations
 
@@ -35,6 +35,26 @@ def _ticks(pid: int) -> int:
     except OSError:
         return 0
     return sum(map(int, fields[11:15]))
+
+
+def user_and_system_seconds(pid: int) -> tuple[float, float]:
+    """Of one process, with all its threads: its time in its own code, and in the kernel's."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return int(fields[11]) / _TICKS, int(fields[12]) / _TICKS
+
+
+def running_seconds(pid: int) -> float:
+    """How long the threads that one process has now were on a processor: to the nanosecond, where ticks are coarse."""
+    files = Path(f"/proc/{pid}/task").glob("*/schedstat")
+    return sum(int(file.read_text().split()[0]) for file in files) / 1e9
+
+
+def resident_mib(pid: int) -> float:
+    """The memory of one process that is resident now, in MiB."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) / 1024
+    raise ProcessLookupError(pid)
 
 
 def peak_mib(name: str) -> float:

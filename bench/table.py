@@ -87,14 +87,15 @@ def ratio_table(cells: Sequence[Beside]) -> str:
     for measured in cells:
         runs = measured.runs
         failed = sum(result.errors for results in runs.values() for result in results)
-        ratios = " | ".join(_ratio(measured.ratios(name)) for name in others)
+        ratios = " | ".join(ratio_text(measured.ratios(name)) for name in others)
         medians = " · ".join(f"{_median([run.p50_us for run in results]):,.0f}" for results in runs.values())
         rate = _median([run.per_second for run in runs[first]])
         rows.append(f"| {measured.cell.title}{_errors(failed)} | {rate:,.0f} | {ratios} | {medians} |")
     return "\n".join(rows)
 
 
-def _ratio(ratios: Sequence[float]) -> str:
+def ratio_text(ratios: Sequence[float]) -> str:
+    """The median, and the quartiles behind it."""
     first, median, third = quartiles(ratios)
     return f"**{median:.2f}** ({first:.2f}-{third:.2f})"
 
@@ -113,7 +114,7 @@ def _speed(cells: list[Measured], left: str, right: str) -> str:
         rows.append(
             f"| {measured.cell.title}{_errors(failed)} "
             f"| {_median([run.per_second for run in theirs]):,.0f} | {_median([run.per_second for run in mine]):,.0f} "
-            f"| {_ratio(measured.ratios())} "
+            f"| {ratio_text(measured.ratios())} "
             f"| {_median([run.p50_us for run in theirs]):,.0f} · {_median([run.p50_us for run in mine]):,.0f} "
             f"| {_median([run.p99_us for run in theirs]):,.0f} · {_median([run.p99_us for run in mine]):,.0f} "
             f"| {measured.ceiling:,.0f} |"

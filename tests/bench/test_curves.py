@@ -1,0 +1,203 @@
+"""From the figures to drawings and page, without a measurement."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from matplotlib.colors import to_rgb
+from matplotlib.image import imread
+
+from bench.curves import __main__ as curves
+from bench.curves.drawing import THEMES, draw
+from bench.curves.field import Field
+from bench.curves.figures import SIDES, Cost, Curve, Figures, Latency, Point, Series, Shares, load, save
+from bench.curves.page import TARGET, page, sentence
+from bench.table import README
+
+RUN = ["2 cores", "commit 1234567"]
+
+
+def connections() -> Curve:
+    curve = Curve("connections", "Connections", "connections", [Series("set", "operations a second")], RUN)
+    for x, theirs, mine in ((1, 100.0, 50.0), (1_000, 400.0, 800.0), (10, 200.0, 199.0)):
+        for factor in (1, 2, 3):
+            curve.add("set", x, "zookeeper", theirs * factor)
+            curve.add("set", x, "zab", mine * factor)
+    return curve
+
+
+def starts() -> Curve:
+    series = [Series("start", "s", more_is_better=False), Series("memory", "B", more_is_better=False)]
+    curve = Curve("znodes", "Znodes", "znodes", series, RUN)
+    for name, x, theirs, mine in (
+        ("start", 1_000, 2.0, 1.0),
+        ("start", 100_000, 2.1, 0.5),
+        ("memory", 100_000, 800, 200),
+    ):
+        curve.add(name, x, "zookeeper", theirs)
+        curve.add(name, x, "zab", mine)
+    return curve
+
+
+def shares() -> Shares:
+    cost = Cost("set", "zab", "leader", [500.0, 700.0], [100.0, 100.0], [200.0, 200.0], [1.0, 1.0])
+    return Shares(RUN, [cost], [Latency("set", [100.0, 100.0], [200.0, 300.0], [400.0, 500.0])])
+
+
+def figures() -> Figures:
+    return Figures([connections(), starts()], shares())
+
+
+def rows(text: str) -> list[str]:
+    return [line for line in text.splitlines() if line.startswith("| ")]
+
+
+# ----------------------------------------------------------------------------------------------------------- figures
+
+
+def test_figures_are_kept_and_read_again(tmp_path: Path) -> None:
+    file = tmp_path / "build" / "curves.json"
+    assert load(file) == Figures()
+    save(figures(), file)
+    assert load(file) == figures()
+    save(Figures([starts()]), file)
+    assert load(file) == Figures([starts()])
+
+
+def test_a_curve_that_is_measured_again_takes_its_place() -> None:
+    found = Figures([connections(), starts()])
+    again = Curve("connections", "Connections", "connections", [])
+    found.put(again, curves.NAMES)
+    found.put(Curve("members", "Members", "members", []), curves.NAMES)
+    assert [curve.name for curve in found.curves] == ["connections", "members", "znodes"]
+    assert found.curves[0] is again
+
+
+def test_a_point_keeps_the_rounds_of_each_side_and_their_ratios() -> None:
+    point = Point("set", 1, [100.0, 200.0, 400.0], [200.0, 200.0, 200.0])
+    assert point.ratios() == [2.0, 1.0, 0.5]
+    assert (point.ratio, point.median("zookeeper"), point.median("zab")) == (1.0, 200.0, 200.0)
+
+
+def test_points_are_in_the_order_of_their_places() -> None:
+    curve = connections()
+    assert [point.x for point in curve.points_of(curve.series[0])] == [1, 10, 1_000]
+
+
+def test_only_series_of_the_curve_are_measured() -> None:
+    with pytest.raises(AssertionError):
+        connections().add("sett", 1, "zab", 1.0)
+
+
+# -------------------------------------------------------------------------------------------------------------- page
+
+
+def test_the_page_has_a_picture_a_sentence_and_a_table_of_each_curve() -> None:
+    text = page(Figures([connections()]))
+    assert text.startswith("- 2 cores\n- commit 1234567\n\n### Connections\n")
+    assert '<source media="(prefers-color-scheme: dark)" srcset="curves/connections-dark.png">' in text
+    assert 'src="curves/connections-light.png">' in text
+    assert rows(text) == [
+        "| connections | | ZooKeeper | zab | ratio (quartiles) |",
+        "| 1 | set, operations a second | 200 | 100 | **0.50** (0.50-0.50) |",
+        "| 10 | set, operations a second | 400 | 398 | **0.99** (0.99-0.99) |",
+        "| 1,000 | set, operations a second | 800 | 1,600 | **2.00** (2.00-2.00) |",
+    ]
+
+
+def test_a_sentence_says_how_each_side_grows_and_how_they_compare() -> None:
+    curve = connections()
+    assert sentence(curve, curve.series[0]) == (
+        "**set**, operations a second: from 1 to 1,000 connections, ZooKeeper's grows to 4 times and zab's grows to 16 "
+        "times; zab's is 0.50 of ZooKeeper's at 1 and 2.00 at 1,000."
+    )
+    start, memory = starts().series
+    assert "ZooKeeper's stays the same and zab's shrinks to 0.50 times; zab's is 0.50" in sentence(starts(), start)
+    assert sentence(starts(), memory) == "**memory**, B: zab's is 0.25 of ZooKeeper's at 100,000 znodes."
+
+
+def test_curves_of_several_runs_say_each_its_own() -> None:
+    other = starts()
+    other.run = ["2 cores", "commit 7654321"]
+    text = page(Figures([connections(), other]))
+    assert text.startswith("### Connections")
+    assert text.index("- commit 1234567") < text.index("### Znodes") < text.index("- commit 7654321")
+
+
+def test_the_shares_say_what_an_operation_costs_and_how_far_the_floor_is() -> None:
+    text = page(Figures(shares=shares()))
+    assert "A single set takes ZooKeeper 2.5 and zab 4.5 times as long as a server that answers and syncs once." in text
+    assert rows(text)[1] == "| set | 100 | 250 (2.5 floors) | 450 (4.5 floors) | **1.83** (1.75-1.92) |"
+    assert rows(text)[3] == "| set | zab, leader | 600 | 100 | 200 | 1.00 | 67% · 11% · 22% |"
+
+
+def test_the_page_of_this_repository_is_what_its_figures_say() -> None:
+    file = README.parent / "curves.json"
+    between = README.read_text().split(f"<!-- {TARGET}: begin -->")[1].split(f"<!-- {TARGET}: end -->")[0]
+    assert between.strip() == page(load(file)).strip()
+    drawn = {path.name for path in (README.parent / "curves").glob("*.png")}
+    assert drawn == {f"{curve.name}-{theme}.png" for curve in load(file).curves for theme in THEMES}
+
+
+# ---------------------------------------------------------------------------------------------------------- drawings
+
+
+def has(image: np.ndarray, colour: str) -> bool:
+    """Whether that colour is in it, in more than a spot."""
+    near = np.abs(image[:, :, :3] - np.array(to_rgb(colour))).max(axis=2) < 0.02
+    return int(near.sum()) > 50
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("curve", [connections(), starts()], ids=lambda curve: curve.name)
+def test_a_drawing_has_the_lines_of_both_in_the_colours_of_its_page(curve: Curve, tmp_path: Path) -> None:
+    draw(curve, tmp_path / "curves")
+    for theme, colours in THEMES.items():
+        image = imread(tmp_path / "curves" / f"{curve.name}-{theme}.png")
+        for name in ("page", "ink", "muted", "grid", *SIDES):
+            assert has(image, colours[name]), (theme, name)
+        other = THEMES["dark" if theme == "light" else "light"]
+        assert not has(image, other["zab"])
+
+
+@pytest.mark.slow
+def test_a_single_place_and_values_that_are_no_logarithms_are_drawn(tmp_path: Path) -> None:
+    curve = Curve("odd", "Odd", "things", [Series("one", "ms"), Series("none", "ms")])
+    curve.add("one", 1, "zookeeper", 0.0)
+    curve.add("one", 1, "zab", -3.0)
+    draw(curve, tmp_path)
+    for theme, colours in THEMES.items():
+        image = imread(tmp_path / f"odd-{theme}.png")
+        assert has(image, colours["zab"])
+
+
+# ----------------------------------------------------------------------------------------------------------- command
+
+
+@pytest.mark.slow
+def test_drawings_and_page_are_made_again_from_the_figures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    readme = tmp_path / "README.md"
+    readme.write_text(README.read_text())
+    monkeypatch.setattr("bench.table.README", readme)
+    monkeypatch.setattr(curves, "PLACE", tmp_path)
+    save(figures(), tmp_path / "curves.json")
+    assert curves.main(["--draw"]) == 0
+    assert page(figures()).strip() in readme.read_text()
+    assert "<!-- make bench: begin -->" in readme.read_text()
+    names = {path.name for path in (tmp_path / "curves").iterdir()}
+    assert names == {f"{name}-{theme}.png" for name in ("connections", "znodes") for theme in THEMES}
+
+
+def test_an_unknown_curve_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        curves.main(["--curves", "conections"])
+    assert "invalid choice: 'conections'" in capsys.readouterr().err
+
+
+def test_crowds_that_no_process_can_hold_are_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+    field = Field(1, 1.0, 0, descriptors=1_500)
+    assert field.crowds(10, 1_000, 10_000) == (10, 1_000)
+    assert "(10000,) are left out" in capsys.readouterr().err
+    assert Field(1, 1.0, 0, size_count=2).sizes(1, 2, 3) == (1, 2)
