@@ -8,10 +8,11 @@
    recursive  the same, but each has added one recursive watch to the parent of the znode, which stays.
    sessions   C at a time are opened and closed, each with a connection of its own. An operation lasts from the connect
               until the session is known to be closed.
-   idle       C sessions ping, each once in a third of its timeout, evenly spread. An operation is a ping with its
-              answer. It says "ready" when all are open, and ends when its standard input does.
+   idle       C sessions do nothing but ping. An operation is a ping with its answer. It says "ready" when all are open,
+              and ends when its standard input does.
 
-   The sessions are spread round robin over the servers; the one that changes is at the first server. Prints one line of
+   The sessions are spread round robin over the servers; the one that changes is at the first server. All but those that
+   come and go ping once in a third of their timeout, evenly spread, whatever else they do. Prints one line of
    JSON: {"op", "connections", "seconds", "operations", "errors", "per_second", "p50_us", "p99_us", "max_us", "mean_us"},
    where the times are those of operations. Exit code 1: a connection or a request failed, 2: usage. */
 
@@ -43,6 +44,7 @@ static struct {
 
 static int epoll, open_count, pending, events; /* pending: replies that are due, but for those to pings */
 static int negotiated_ms;
+static uint64_t first_ping_ns, pinged; /* 0: not yet; how many sessions have had their turn since */
 static bool counting, ended;
 static uint64_t last_event_ns, failed;
 
@@ -117,13 +119,15 @@ static bool take_frame(struct session *s, const uint8_t *header, uint64_t now)
             die("session %d: refused", s->number);
         s->state = OPEN;
         open_count++;
+        if (!first_ping_ns)
+            first_ping_ns = now;
         if (!strcmp(options.op, "sessions"))
             finish(s);
     } else if (xid == XID_EVENT) {
         events++;
         last_event_ns = now;
     } else if (xid == XID_PING) {
-        if (counting)
+        if (counting && !strcmp(options.op, "idle"))
             record(now - s->since_ns);
     } else if (xid == XID) {
         pending--;
@@ -168,8 +172,19 @@ static void receive(struct session *s, uint64_t now)
     }
 }
 
+/* Each has its turn in each third of the timeout, by its number, whether it is open by then or not. */
+static void ping_those_due(struct session *all, uint64_t now)
+{
+    double period_ns = negotiated_ms / 3.0 * 1e6 / options.connections;
+    for (; (double)pinged * period_ns <= (double)(now - first_ping_ns); pinged++) {
+        struct session *s = &all[pinged % (uint64_t)options.connections];
+        if (s->state == OPEN)
+            ping(s, now);
+    }
+}
+
 /* Takes what has come, waiting for it at most so long. */
-static void turn(int wait_ms)
+static void turn(struct session *all, int wait_ms)
 {
     static uint64_t quiet_since;
     struct epoll_event ready[256];
@@ -186,12 +201,14 @@ static void turn(int wait_ms)
         } else
             receive(ready[i].data.ptr, now);
     }
+    if (first_ping_ns && strcmp(options.op, "sessions"))
+        ping_those_due(all, now_ns());
 }
 
-static void wait_for_replies(void)
+static void wait_for_replies(struct session *all)
 {
     while (pending)
-        turn(10);
+        turn(all, 10);
     if (failed)
         die("%llu requests failed", (unsigned long long)failed);
 }
@@ -201,17 +218,17 @@ static void open_all(struct session *all, int count)
     for (int i = 0; i < count; i++) {
         begin(&all[i], now_ns());
         if (i % 64 == 0)
-            turn(0);
+            turn(all, 0);
     }
     while (open_count < count)
-        turn(10);
+        turn(all, 10);
 }
 
 static void close_all(struct session *all, int count)
 {
     for (int i = 0; i < count; i++)
         finish(&all[i]);
-    wait_for_replies();
+    wait_for_replies(all);
 }
 
 /* --- Watches -------------------------------------------------------------------------------------------------------- */
@@ -220,7 +237,7 @@ static void each_requests(struct session *all, int32_t op, const char *path)
 {
     for (int i = 0; i < options.connections; i++)
         request(&all[i], op, path);
-    wait_for_replies();
+    wait_for_replies(all);
 }
 
 /* There is one operation at least. */
@@ -229,13 +246,13 @@ static bool is_enough(double seconds)
     return options.operations ? counted >= (uint64_t)options.operations : counted && seconds >= options.seconds;
 }
 
-static void change(struct session *writer)
+static void change(struct session *all, struct session *writer)
 {
     events = 0;
     uint64_t start = now_ns();
     request(writer, OP_SET, ZNODE);
     while (pending || events < options.connections)
-        turn(10);
+        turn(all, 10);
     if (counting)
         record(last_event_ns - start);
 }
@@ -246,7 +263,7 @@ static double run_watches(struct session *all, bool recursive)
     open_all(all, options.connections + 1);
     request(writer, OP_CREATE, PARENT);
     request(writer, OP_CREATE, ZNODE);
-    wait_for_replies();
+    wait_for_replies(all);
     /* Every server has them then. */
     each_requests(all, OP_SYNC, ZNODE);
     if (recursive)
@@ -260,14 +277,15 @@ static double run_watches(struct session *all, bool recursive)
             break;
         if (!recursive)
             each_requests(all, OP_GET, ZNODE);
-        change(writer);
+        change(all, writer);
         measured_ns += counting ? now_ns() - now : 0;
     }
     close_all(all, options.connections);
     request(writer, OP_DELETE, ZNODE);
     request(writer, OP_DELETE, PARENT);
-    wait_for_replies();
-    close_all(writer, 1);
+    wait_for_replies(all);
+    finish(writer);
+    wait_for_replies(all);
     return (double)measured_ns / 1e9;
 }
 
@@ -295,12 +313,12 @@ static double run_sessions(struct session *all)
         for (int i = 0; i < options.connections; i++)
             if (all[i].state == CLOSED)
                 begin(&all[i], now_ns());
-        turn(10);
+        turn(all, 10);
     }
     double seconds = (double)(now_ns() - start) / 1e9;
     counting = false;
     while (pending || opening_or_open(all))
-        turn(10);
+        turn(all, 10);
     return seconds;
 }
 
@@ -312,11 +330,9 @@ static double run_idle(struct session *all)
     fflush(stdout);
     if (epoll_ctl(epoll, EPOLL_CTL_ADD, STDIN_FILENO, &event))
         die("standard input: %s", strerror(errno));
-    double period_ns = negotiated_ms / 3.0 * 1e6 / options.connections;
-    uint64_t start = now_ns(), sent = 0;
-    for (counting = true; !ended; turn(1))
-        for (uint64_t now = now_ns(); (double)sent * period_ns <= (double)(now - start); sent++)
-            ping(&all[sent % (uint64_t)options.connections], now);
+    uint64_t start = now_ns();
+    for (counting = true; !ended;)
+        turn(all, 1);
     double seconds = (double)(now_ns() - start) / 1e9;
     close_all(all, options.connections);
     return seconds;

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import struct
 import subprocess
 import sys
@@ -18,7 +19,9 @@ import pytest
 from bench import cells
 from bench.cells import idle_crowd, run_crowd
 from tests.bench.generator import echoing, needs_compiler, programs
+from tests.rigs.waiting import until
 from tests.rigs.zab_server import zab_servers
+from tests.rigs.zookeeper_server import four_letter_word
 
 __all__ = ["programs"]
 
@@ -59,16 +62,29 @@ def test_a_run_ends_when_its_time_is_over(hosts: str) -> None:
     assert run_crowd(hosts, "sessions", 2, seconds=0.05, warmup_seconds=0.01).per_second > 0
 
 
+@pytest.mark.slow
 def test_idle_sessions_ping_until_they_are_told_to_end(programs: Path, hosts: str) -> None:
     command = [programs / "crowd", "--servers", hosts, "--op", "idle", "--connections", "5", "--timeout", "2000"]
+    port = int(hosts.rpartition(":")[2])
+
+    def all_outlived_their_timeout() -> bool:
+        """Each has sent the handshake and four pings, which are a third of the timeout apart."""
+        counts = [int(count) for count in re.findall(r"recved=(\d+),.*sid=", four_letter_word(port, "cons"))]
+        return len(counts) == 5 and min(counts) >= 5
+
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
+        until(all_outlived_their_timeout, "four pings of each")
         process.stdin.close()
         result = json.loads(process.stdout.read())
         assert process.wait(60) == 0
     assert result["errors"] == 0
+    assert result["operations"] >= 15
+
+
+def test_a_crowd_idles_as_long_as_it_is_wanted(hosts: str) -> None:
     with idle_crowd(hosts, 3):
         pass
 
