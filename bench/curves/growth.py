@@ -19,7 +19,7 @@ from tests.rigs.zookeeper_server import ZooKeeperEnsemble
 RATE = "operations a second"
 LARGE_HEAP_MB = 2048
 FILLERS, FILLING_FLIGHT = 10, 100
-MEMORY_ZNODES_MIN = 10_000
+MEMORY_ZNODES_MIN = 100_000
 MAXBUFFER_BYTES = 4 << 20
 
 
@@ -49,7 +49,7 @@ def members(field: Field) -> Curve:
 
 def znodes(field: Field) -> Curve:
     """Sets and gets all over the tree; then `kill -9` of all members, and how long they take to serve again."""
-    start, memory = "start of all members until all serve", "resident memory of a member for a znode of 100 B"
+    start, memory = "start until all serve", "resident memory of a member a znode"
     load = f"{FILLERS} x {FILLING_FLIGHT}"
     series = [Series(f"{operation}, {load}", RATE) for operation in ("set", "get")]
     series += [Series(start, "s", more_is_better=False), Series(memory, "B", more_is_better=False)]

@@ -44,7 +44,12 @@ class Used:
 
 def shares(field: Field) -> Shares:
     """Of ensembles of their own."""
-    with tempfile.TemporaryDirectory(prefix="syncs-") as name, syncs_counted(Path(name)), field.ensembles() as both:
+    # The floor's file is where the members' are: on the same disk.
+    with (
+        tempfile.TemporaryDirectory(prefix="syncs-", dir=field.directory) as name,
+        syncs_counted(Path(name)),
+        field.ensembles() as both,
+    ):
         return measured_shares(field, both, Path(name))
 
 

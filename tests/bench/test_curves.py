@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from bench.curves.drawing import THEMES, draw
 from bench.curves.field import Field
 from bench.curves.figures import SIDES, Cost, Curve, Figures, Latency, Point, Series, Shares, load, save
 from bench.curves.page import TARGET, page, sentence
+from bench.process_tree import resident_mib, running_seconds, user_and_system_seconds
 from bench.table import README
 
 RUN = ["2 cores", "commit 1234567"]
@@ -89,6 +91,15 @@ def test_points_are_in_the_order_of_their_places() -> None:
 def test_only_series_of_the_curve_are_measured() -> None:
     with pytest.raises(AssertionError):
         connections().add("sett", 1, "zab", 1.0)
+
+
+def test_what_this_process_uses_is_read() -> None:
+    pid = os.getpid()
+    before = running_seconds(pid), sum(user_and_system_seconds(pid))
+    while sum(user_and_system_seconds(pid)) < before[1] + 0.02:
+        pass
+    assert running_seconds(pid) > before[0] + 0.01
+    assert 10 < resident_mib(pid) < 100_000
 
 
 # -------------------------------------------------------------------------------------------------------------- page
@@ -182,12 +193,13 @@ def test_drawings_and_page_are_made_again_from_the_figures(tmp_path: Path, monke
     readme.write_text(README.read_text())
     monkeypatch.setattr("bench.table.README", readme)
     monkeypatch.setattr(curves, "PLACE", tmp_path)
-    save(figures(), tmp_path / "curves.json")
+    found = Figures([connections()], shares())
+    save(found, tmp_path / "curves.json")
     assert curves.main(["--draw"]) == 0
-    assert page(figures()).strip() in readme.read_text()
+    assert page(found).strip() in readme.read_text()
     assert "<!-- make bench: begin -->" in readme.read_text()
     names = {path.name for path in (tmp_path / "curves").iterdir()}
-    assert names == {f"{name}-{theme}.png" for name in ("connections", "znodes") for theme in THEMES}
+    assert names == {f"connections-{theme}.png" for theme in THEMES}
 
 
 def test_an_unknown_curve_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
