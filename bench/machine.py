@@ -12,8 +12,6 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from zab.pipeline.java import find_java
-
 _REPOSITORY = Path(__file__).parents[1]
 
 
@@ -27,6 +25,9 @@ def system() -> str:
 
 def versions() -> str:
     """Of what runs on both sides."""
+    # The pipeline's; whoever starts no Java can use the rest.
+    from zab.pipeline.java import find_java
+
     java = subprocess.run([str(find_java()), "-version"], capture_output=True, text=True, check=False).stderr
     return f"Python {platform.python_version()}; {java.splitlines()[0] if java else 'no Java'}"
 

@@ -20,7 +20,6 @@ from typing import Final
 
 from bench.cells import BUILD
 from bench.curves import crowds, growth
-from bench.curves.drawing import draw
 from bench.curves.field import Field
 from bench.curves.figures import Curve, load, save
 from bench.curves.page import DIRECTORY, TARGET, page
@@ -54,6 +53,9 @@ def main(words: Sequence[str] | None = None) -> int:
     if not options.draw:
         _measure(options, file)
     figures = load(file)
+    # Whoever has no matplotlib can have the rest.
+    from bench.curves.drawing import draw
+
     for curve in figures.curves:
         draw(curve, place / DIRECTORY)
     text = page(figures)

@@ -15,15 +15,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
-from bench.curves.figures import SIDES, Curve, Point, Series
+from bench.curves.figures import SIDES, THEMES, Curve, Point, Series
 from zab.pipeline.report.plots import bytes_text, count_text
 
 _NAMES: Final = ("page", "ink", "muted", "grid", "zab", "zookeeper")
 _LIGHT: Final = ("#ffffff", "#15181d", "#5a6270", "#dfe3e9", "#2a78d6", "#c98500")
 _DARK: Final = ("#14161a", "#eceef2", "#a3abb8", "#333943", "#5b9cec", "#e0a030")
-THEMES: Final[Mapping[str, Mapping[str, str]]] = {
-    "light": dict(zip(_NAMES, _LIGHT, strict=True)),
-    "dark": dict(zip(_NAMES, _DARK, strict=True)),
+COLOURS: Final[Mapping[str, Mapping[str, str]]] = {
+    theme: dict(zip(_NAMES, colours, strict=True)) for theme, colours in zip(THEMES, (_LIGHT, _DARK), strict=True)
 }
 LABELS: Final = {"zab": "zab", "zookeeper": "ZooKeeper"}
 COLUMNS_MAX: Final = 3
@@ -35,11 +34,11 @@ LOGARITHMIC_FROM: Final = 20.0
 def draw(curve: Curve, directory: Path) -> None:
     """Writes the file of each theme."""
     directory.mkdir(parents=True, exist_ok=True)
-    for theme, colours in THEMES.items():
+    for theme, colours in COLOURS.items():
         with mpl.rc_context(_settings(colours)):
             figure = _figure(curve, colours)
             # Without the version, the same figures make the same file.
-            figure.savefig(directory / f"{curve.name}-{theme}.png", metadata={"Software": None})
+            figure.savefig(directory / curve.drawing(theme), metadata={"Software": None})
 
 
 def _figure(curve: Curve, colours: Mapping[str, str]) -> Figure:
@@ -109,8 +108,3 @@ def _settings(colours: Mapping[str, str]) -> Any:
         "legend.frameon": False,
         "figure.facecolor": colours["page"],
     }
-
-
-def drawings(curve: Curve) -> tuple[str, str]:
-    """The names of its files, for a light and for a dark page."""
-    return f"{curve.name}-light.png", f"{curve.name}-dark.png"

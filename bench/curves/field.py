@@ -59,6 +59,8 @@ class Field:
     descriptors: int = 1024
     directory: Path | None = None
     start: Callable[[Path, int, int, Limits], contextlib.AbstractContextManager[Both]] = started
+    settle: Callable[[], None] = os.sync
+    """Writes that the run before left to the disk must not slow down the next one."""
 
     def sizes(self, *sizes: int) -> tuple[int, ...]:
         return sizes[: self.size_count]
@@ -94,8 +96,7 @@ class Field:
             for take in takes:
                 values = {}
                 for side in SIDES if turn % 2 == 0 else SIDES[::-1]:
-                    # Writes that the run before left to the disk must not slow down this one.
-                    os.sync()
+                    self.settle()
                     values[side] = take.of(both[side])
                 for side in SIDES:
                     curve.add(take.series, take.x, side, values[side])

@@ -20,6 +20,7 @@ from typing import Any
 
 ZOOKEEPER, ZAB = "zookeeper", "zab"
 SIDES = (ZOOKEEPER, ZAB)
+THEMES = ("light", "dark")
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,10 @@ class Curve:
             found = Point(series, x)
             self.points.append(found)
         found.values(side).append(value)
+
+    def drawing(self, theme: str) -> str:
+        """The name of its file for a page of that theme."""
+        return f"{self.name}-{theme}.png"
 
     def points_of(self, series: Series) -> list[Point]:
         """In the order of their places."""

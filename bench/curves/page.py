@@ -5,8 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterator, Sequence
 
-from bench.curves.drawing import drawings
-from bench.curves.figures import SIDES, ZAB, ZOOKEEPER, Cost, Curve, Figures, Latency, Point, Series, Shares
+from bench.curves.figures import SIDES, THEMES, ZAB, ZOOKEEPER, Cost, Curve, Figures, Latency, Point, Series, Shares
 from bench.table import ratio_text
 
 TARGET = "make bench-curves"
@@ -35,7 +34,7 @@ def _lines(lines: Sequence[str]) -> str:
 
 
 def _section(curve: Curve, *, is_own_run: bool) -> Iterator[str]:
-    light, dark = (f"{DIRECTORY}/{name}" for name in drawings(curve))
+    light, dark = (f"{DIRECTORY}/{curve.drawing(theme)}" for theme in THEMES)
     yield f"### {curve.title}"
     yield (
         "<picture>\n"

@@ -87,7 +87,7 @@ def _measure(found: Shares, operation: str, both: Both, syncs: Path, field: Fiel
     file = syncs / "floor" if operation == "set" else None
     latency.floor.append(right(run_echo(cell, seconds=seconds, file=file)).p50_us)
     for side in SIDES if turn % 2 == 0 else SIDES[::-1]:
-        os.sync()
+        field.settle()
         p50_us = _measure_side(found, cell, side, both[side], syncs, seconds)
         (latency.zab if side == ZAB else latency.zookeeper).append(p50_us)
     say(

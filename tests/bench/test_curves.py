@@ -1,19 +1,15 @@
-"""From the figures to drawings and page, without a measurement."""
+"""From the figures to the page, without a measurement."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
 
-import numpy as np
 import pytest
-from matplotlib.colors import to_rgb
-from matplotlib.image import imread
 
 from bench.curves import __main__ as curves
-from bench.curves.drawing import THEMES, draw
 from bench.curves.field import Field
-from bench.curves.figures import SIDES, Cost, Curve, Figures, Latency, Point, Series, Shares, load, save
+from bench.curves.figures import THEMES, Cost, Curve, Figures, Latency, Point, Series, Shares, load, save
 from bench.curves.page import TARGET, page, sentence
 from bench.process_tree import resident_mib, running_seconds, user_and_system_seconds
 from bench.table import README
@@ -149,57 +145,10 @@ def test_the_page_of_this_repository_is_what_its_figures_say() -> None:
     between = README.read_text().split(f"<!-- {TARGET}: begin -->")[1].split(f"<!-- {TARGET}: end -->")[0]
     assert between.strip() == page(load(file)).strip()
     drawn = {path.name for path in (README.parent / "curves").glob("*.png")}
-    assert drawn == {f"{curve.name}-{theme}.png" for curve in load(file).curves for theme in THEMES}
-
-
-# ---------------------------------------------------------------------------------------------------------- drawings
-
-
-def has(image: np.ndarray, colour: str) -> bool:
-    """Whether that colour is in it, in more than a spot."""
-    near = np.abs(image[:, :, :3] - np.array(to_rgb(colour))).max(axis=2) < 0.02
-    return int(near.sum()) > 50
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("curve", [connections(), starts()], ids=lambda curve: curve.name)
-def test_a_drawing_has_the_lines_of_both_in_the_colours_of_its_page(curve: Curve, tmp_path: Path) -> None:
-    draw(curve, tmp_path / "curves")
-    for theme, colours in THEMES.items():
-        image = imread(tmp_path / "curves" / f"{curve.name}-{theme}.png")
-        for name in ("page", "ink", "muted", "grid", *SIDES):
-            assert has(image, colours[name]), (theme, name)
-        other = THEMES["dark" if theme == "light" else "light"]
-        assert not has(image, other["zab"])
-
-
-@pytest.mark.slow
-def test_a_single_place_and_values_that_are_no_logarithms_are_drawn(tmp_path: Path) -> None:
-    curve = Curve("odd", "Odd", "things", [Series("one", "ms"), Series("none", "ms")])
-    curve.add("one", 1, "zookeeper", 0.0)
-    curve.add("one", 1, "zab", -3.0)
-    draw(curve, tmp_path)
-    for theme, colours in THEMES.items():
-        image = imread(tmp_path / f"odd-{theme}.png")
-        assert has(image, colours["zab"])
+    assert drawn == {curve.drawing(theme) for curve in load(file).curves for theme in THEMES}
 
 
 # ----------------------------------------------------------------------------------------------------------- command
-
-
-@pytest.mark.slow
-def test_drawings_and_page_are_made_again_from_the_figures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    readme = tmp_path / "README.md"
-    readme.write_text(README.read_text())
-    monkeypatch.setattr("bench.table.README", readme)
-    monkeypatch.setattr(curves, "PLACE", tmp_path)
-    found = Figures([connections()], shares())
-    save(found, tmp_path / "curves.json")
-    assert curves.main(["--draw"]) == 0
-    assert page(found).strip() in readme.read_text()
-    assert "<!-- make bench: begin -->" in readme.read_text()
-    names = {path.name for path in (tmp_path / "curves").iterdir()}
-    assert names == {f"connections-{theme}.png" for theme in THEMES}
 
 
 def test_an_unknown_curve_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
