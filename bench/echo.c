@@ -6,7 +6,7 @@
    a fixed reply of the size that a real one has: err 0 and a stat, and for getData 100 bytes of data before it. Ends when
    its standard input is closed, so that it never outlives whoever started it.
 
-   With FILE, what comes with one read is appended there and synced before it is answered: the least that a durable write
+   With FILE, what comes with one read is written there and synced before it is answered: the least that a durable write
    takes on this machine. */
 
 #define _GNU_SOURCE
@@ -24,7 +24,7 @@
 #include <unistd.h>
 
 enum { INPUT = 256 * 1024, OP_GET = 4, STAT = 68, DATA = 100, FRAME_MAX = 2 * 1024 * 1024,
-       PREALLOCATED = 64 * 1024 * 1024 };
+       FILLED_MIB = 32 };
 
 struct connection {
     int socket;
@@ -151,6 +151,16 @@ static void accept_one(int listener)
     epoll_ctl(epoll, EPOLL_CTL_ADD, c->socket, &event);
 }
 
+/* A sync of what is written over these has no metadata to write: neither a length nor that a block is in use. */
+static bool fill_with_zeros(void)
+{
+    static const uint8_t zeros[1024 * 1024];
+    for (int i = 0; i < FILLED_MIB; i++)
+        if (write(file, zeros, sizeof zeros) != (ssize_t)sizeof zeros)
+            return false;
+    return !fsync(file) && !lseek(file, 0, SEEK_SET);
+}
+
 int main(int count, char **arguments)
 {
     if (count != 2 && count != 3) {
@@ -161,9 +171,8 @@ int main(int count, char **arguments)
         perror(arguments[2]);
         return 1;
     }
-    /* As logs are: a sync that finds the file no longer than before writes the data alone. */
-    if (file >= 0 && posix_fallocate(file, 0, PREALLOCATED)) {
-        fprintf(stderr, "echo: no room in %s\n", arguments[2]);
+    if (file >= 0 && !fill_with_zeros()) {
+        perror(arguments[2]);
         return 1;
     }
     int listener = socket(AF_INET, SOCK_STREAM, 0), on = 1;

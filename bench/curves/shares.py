@@ -6,7 +6,7 @@ writes with RWF_DSYNC. The three are of different threads, some of which run at 
 cost of an operation, and not its latency.
 
 The floor of a get is the same generator against a server that only answers (echo.c); that of a set, against one that
-appends what comes with one read to a file and syncs it (`fdatasync`) before it answers.
+writes what comes with one read to a file and syncs it (`fdatasync`) before it answers.
 """
 
 from __future__ import annotations
@@ -85,6 +85,7 @@ def _measure(found: Shares, operation: str, both: Both, syncs: Path, field: Fiel
     seconds = max(SECONDS_MIN, field.seconds)
     latency = _latency_of(found, operation)
     file = syncs / "floor" if operation == "set" else None
+    field.settle()
     latency.floor.append(right(run_echo(cell, seconds=seconds, file=file)).p50_us)
     for side in SIDES if turn % 2 == 0 else SIDES[::-1]:
         field.settle()
