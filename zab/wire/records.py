@@ -61,10 +61,12 @@ class BytesRange:
     def __call__(self, value: object) -> bool:
         return type(value) is bytes and self.low <= len(value) <= self.high
 
-    def holds_for_all(self, values: list[Any]) -> bool:
-        if not values:
-            return True
-        return (
+    def holds_for_list(self, values: object) -> bool:
+        if type(values) is not list:
+            return False
+        if len(values) == 1:
+            return type(values[0]) is bytes and self.low <= len(values[0]) <= self.high
+        return not values or (
             set(map(type, values)) == {bytes}
             and self.low <= min(map(len, values)) <= max(map(len, values)) <= self.high
         )
@@ -76,8 +78,7 @@ def is_bytes(low: int, high: int) -> BytesRange:
 
 def is_list_of(check: Check) -> Check:
     if isinstance(check, BytesRange):
-        holds_for_all = check.holds_for_all
-        return lambda value: type(value) is list and holds_for_all(value)
+        return check.holds_for_list
     return lambda value: type(value) is list and all(map(check, value))
 
 
