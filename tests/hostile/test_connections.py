@@ -10,6 +10,7 @@ from random import Random
 
 import pytest
 
+from datatree.requests import AddAuth
 from tests.hostile.ensembles import Attacked, Target, until
 from tests.hostile.raw import Client, Frames, clients, connect, is_closed_by_the_other, reset, say, text, word
 from zab.jute.handshake import ConnectRequest
@@ -185,6 +186,37 @@ def test_writes_of_a_megabyte_from_many(target: Target) -> None:
             thread.start()
         for thread in threads:
             thread.join()
+
+
+def proven(client: Client, count: int) -> int:
+    """How many of so many identities, as long as they may be, the client is let have."""
+    said = [AddAuth(b"digest", b"%03d" % number + b"u" * 4_060 + b":p").encode() for number in range(count)]
+    client.sock.sendall(b"".join(client.request(100, each, xid=-4) for each in said))
+    for number in range(count):
+        if client.reply()[0]:
+            return number
+    return count
+
+
+def test_identities_of_many_with_tiny_writes(target: Target) -> None:
+    """Three hundred clients prove as much as they are let, and send 22 bytes at a time through a follower. Each write
+    takes all identities of its connection along: 6 KB of writes became 77 MB for the link to the leader, and the
+    follower lost it. Now a connection has 8 KiB of them, and they count in what is on its way."""
+    follower = target.follower
+    with contextlib.closing(Client(follower.client_port)) as client:
+        count = proven(client, 63)
+    with target.attacked(memory_mb=48), contextlib.ExitStack() as stack:
+        found = []
+        for number in range(300):
+            client = Client(follower.client_port, source=ELSEWHERE[number % 10])
+            stack.callback(client.close)
+            assert proven(client, count) == count
+            found.append(client)
+        for _ in range(3):
+            for client in found:
+                say(client.sock, client.request(2, text(b"/x") + struct.pack(">i", -1)))
+        for client in found:
+            assert [client.reply()[0] for _ in range(3)] == [-101] * 3
 
 
 def test_connections_from_everywhere_with_sessions(target: Target) -> None:

@@ -10,6 +10,7 @@ from datatree.acl import digest_identity
 from datatree.errors import ErrorCode
 from datatree.opcodes import OpCode
 from datatree.requests import AddAuth, PathOnly, Sasl, SetAcl
+from zab.member.connection import IDENTITIES_BYTES_MAX
 from zab.member.inputs import UsersRead
 from zab.testing.members import Client, Ensemble, Server
 from zab.wire.digest_md5 import ZOOKEEPER_REALM, ZOOKEEPER_URI, Response, key_of, respond
@@ -245,6 +246,18 @@ def test_user_who_has_as_many_identities_as_there_may_be_does_not_log_in() -> No
         assert ask(ensemble, client, OpCode.AUTH, AddAuth(b"digest", b"u%d:p" % number).encode())[0] == 0
     assert token(ensemble, client, answer(challenged(ensemble, client)).message)[0] == ErrorCode.AUTHFAILED
     assert len(client.connection.identities) == 63
+
+
+def test_identities_of_a_connection_have_so_many_bytes_together() -> None:
+    """Each write of theirs takes all of them along to the leader."""
+    ensemble = an_ensemble()
+    client = ensemble.session()
+    said = [
+        ask(ensemble, client, OpCode.AUTH, AddAuth(b"digest", b"u" * 4_000 + b"%d:p" % n).encode()) for n in (1, 2, 3)
+    ]
+    assert [error for error, _ in said] == [0, 0, ErrorCode.AUTHFAILED]
+    assert client.is_closed
+    assert sum(len(scheme) + len(name) for scheme, name in client.connection.identities) <= IDENTITIES_BYTES_MAX
 
 
 def test_users_change_while_the_member_runs() -> None:

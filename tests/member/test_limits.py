@@ -126,6 +126,29 @@ def test_a_follower_forwards_so_much_and_the_rest_when_that_has_come_back(
     assert follower.member.processor.forwarded_bytes == 0
 
 
+def test_identities_count_in_what_is_on_its_way_until_their_writes_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A write of 30 bytes takes along all that its client has proven to be."""
+    monkeypatch.setattr("zab.member.processor.FORWARDED_BYTES_MAX", 100_000)
+    ensemble = Ensemble(3)
+    follower = ensemble.follower
+    clients = [ensemble.session(ensemble.follower) for _ in range(40)]
+    for client in clients:
+        assert client.connection.identify((b"digest", b"%d:" % client.connection.id + b"x" * 4_000))
+    ensemble.late.add(ensemble.leader.sid)
+    for number, client in enumerate(clients):
+        client.say(client.create(b"/%02d" % number) + client.create(b"/%02d/x" % number))
+    ensemble.settle()
+    sent = [
+        message for waiting in ensemble.on_wire.values() for _, message in waiting if isinstance(message, msg.Request)
+    ]
+    assert 100_000 <= sum(len(msg.encode(message)) for message in sent) <= 105_000
+    ensemble.late.clear()
+    ensemble.settle()
+    assert [[error for _, error, _ in client.replies()[-2:]] for client in clients] == [[0, 0]] * 40
+    assert not follower.member.processor.forwarded
+    assert follower.member.processor.forwarded_bytes == 0
+
+
 def test_while_writes_are_left_nobody_sends_more_of_them_and_others_read_on(monkeypatch: pytest.MonkeyPatch) -> None:
     """The third write is left, so the fourth is the last that its client can send."""
     monkeypatch.setattr("zab.member.processor.FORWARDED_BYTES_MAX", 10_000)

@@ -113,8 +113,8 @@ def known_as(client: Client) -> None:
 
 
 def test_identities_count_towards_the_size_of_a_message() -> None:
-    ensemble = Ensemble(3)
-    clients = [ensemble.session(ensemble.follower) for _ in range(20)]
+    ensemble = Ensemble(3, maxClientCnxns=0)
+    clients = [ensemble.session(ensemble.follower) for _ in range(80)]
     for client in clients:
         client.connection.identify((b"digest", b"%d:x" % client.connection.id))
         known_as(client)
@@ -123,11 +123,11 @@ def test_identities_count_towards_the_size_of_a_message() -> None:
     ensemble.settle()
     assert [error for client in clients for _, error, _ in client.replies() if error] == []
     sizes = [len(msg.encode(message)) for _, message in ensemble.sent if isinstance(message, msg.Request)]
-    assert len(sizes) == 20
-    assert max(sizes) < 300_000
+    assert len(sizes) == 3
+    assert max(sizes) < 280_000
 
 
-@pytest.mark.parametrize("entries", [1, 3, 5, 40])
+@pytest.mark.parametrize("entries", [1, 100, 140, 1_000])
 def test_auth_in_a_multi_grows_to_what_members_can_send_or_is_refused(entries: int) -> None:
     ensemble = Ensemble(3)
     client = ensemble.session(ensemble.follower)
@@ -135,11 +135,13 @@ def test_auth_in_a_multi_grows_to_what_members_can_send_or_is_refused(entries: i
     acl = ((31, b"auth", b""),)
     parts = tuple((int(OpCode.CREATE), Create(b"/%d" % number, b"", acl, 0)) for number in range(entries))
     ((_, _, results),) = ensemble.do(client, client.request(OpCode.MULTI, Multi(parts).encode()))
-    assert (ErrorCode.INVALIDACL in [result.error for result in results]) == (entries > 3)
+    assert (ErrorCode.INVALIDACL in [result.error for result in results]) == (entries > 100)
     assert ensemble.do(client, client.create(b"/after"))[0][1] == 0
     # A single list, too.
     many = tuple((31, b"auth", b"%d" % number) for number in range(entries))
-    assert ensemble.do(client, client.create(b"/list", acl=many))[0][1] == (ErrorCode.INVALIDACL if entries > 3 else 0)
+    assert ensemble.do(client, client.create(b"/list", acl=many))[0][1] == (
+        ErrorCode.INVALIDACL if entries > 100 else 0
+    )
 
 
 @pytest.mark.parametrize("limit", [1_048_575, 10 << 20])

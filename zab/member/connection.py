@@ -17,6 +17,7 @@ Limits, and what happens there:
     max_connections         connections in total: likewise
     GREETING_BYTES_MAX      the first frame, a ConnectRequest: a longer one closes the connection
     IDENTITIES_MAX          identities of a connection: a further one is refused with AUTHFAILED
+    IDENTITIES_BYTES_MAX    bytes of all of them, schemes and ids: likewise
 
 Not here: sockets, what the bytes mean (`processor`, `sessions`), and when output is sent (the host).
 """
@@ -24,7 +25,7 @@ Not here: sockets, what the bytes mean (`processor`, `sessions`), and when outpu
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from enum import Enum, IntEnum, IntFlag
 from typing import TypeAlias
 
@@ -44,6 +45,14 @@ Waiting: TypeAlias = tuple[int, int, bytes, int]
 IDENTITIES_MAX = 64
 IDENTITY_BYTES_MAX = 4096
 """What a forwarded write may carry (`zab.message`); each write carries all identities of its connection."""
+IDENTITIES_BYTES_MAX = 8 << 10
+"""Of all together: room for the longest one beside the others that a client needs. A connection keeps no more, and a
+write of a few bytes becomes no more on the way to the leader."""
+
+
+def size_of(identities: Iterable[Identity]) -> int:
+    """Of all of them, in bytes."""
+    return sum(len(scheme) + len(name) for scheme, name in identities)
 
 
 class Stage(Enum):
@@ -156,10 +165,12 @@ class ClientConnection:
             raise
 
     def identify(self, *proven: Identity) -> bool:
-        """Add identities for the life of the connection; False: none, as one is too long, or one too many, to be
-        forwarded."""
+        """Add identities for the life of the connection; False: none, as one is too long, or they would be too many or
+        too long together, to be forwarded."""
         identities = (*self.identities, *(identity for identity in proven if identity not in self.identities))
         if len(identities) > IDENTITIES_MAX or any(len(name) > IDENTITY_BYTES_MAX for _, name in proven):
+            return False
+        if size_of(identities) > IDENTITIES_BYTES_MAX:
             return False
         self.identities = identities
         return True

@@ -52,7 +52,7 @@ from zab.events import Propose
 from zab.ids import ServerId
 from zab.jute.replies import reply
 from zab.member.change_feed import ChangeFeed
-from zab.member.connection import ClientConnection, Closing, Identity, Waiting
+from zab.member.connection import ClientConnection, Closing, Identity, Waiting, size_of
 from zab.member.local import ANSWERS, NO_ROOM, PROMPT, UNKNOWN, proven_first, sync_reply
 from zab.member.reads import UNDECODABLE, Answer, ConnectionEnds, ReadState, Steps, TakesLonger
 from zab.member.room import needs_room
@@ -67,8 +67,8 @@ PREPARED_COUNT_MAX, PREPARED_BYTES_MAX = 1_000, 512 << 10
 """After so many writes in a turn, or writes of so many bytes, the others wait for the next one."""
 
 FORWARDED_BYTES_MAX: Final = 2 << 20
-"""Of writes that a learner has forwarded and that have not come back as transactions: the next ones wait for them. A
-leader reads its links whatever else it has to do, so it is the learners that bound what it keeps."""
+"""Of writes that a learner has forwarded, with their identities, and that have not come back as transactions: the next
+ones wait for them. A leader reads its links whatever else it has to do, so learners bound what it keeps."""
 
 ANSWERED_BYTES = 2 << 20
 """After answers of so many bytes in a turn the reads that are left wait for the next one: they cost little to ask."""
@@ -117,9 +117,10 @@ class Processor:
         """Writes that are neither proposed nor forwarded yet. Some are left in it while too much is in flight, and the
         first one while it is prepared over several turns."""
         self.forwarded: deque[tuple[int, int, int]] = deque()
-        """Writes that the leader has and that have not come back, of a learner: session, cxid, bytes. They come back in
-        this order, each as one transaction. If a session was elsewhere before, and counted the same, another one may be
-        taken for the first of them: so each is counted long enough or too short, and none for ever."""
+        """Writes that the leader has and that have not come back, of a learner: session, cxid, bytes, with those of the
+        identities if they follow others. They come back in this order, each as one transaction. If a session was
+        elsewhere before, and counted the same, another one may be taken for the first of them: so each is counted long
+        enough or too short, and none for ever."""
         self.forwarded_bytes = 0
         self._long: Long | None = None
         self.is_due = False
@@ -487,18 +488,19 @@ class Processor:
         while self.intake and self.forwarded_bytes < FORWARDED_BYTES_MAX:
             (session, cxid, opcode, body, proven), _, _, _ = self.intake.popleft()
             row = WRITE_HEAD.pack(session, cxid, opcode) + body
-            said = 0 if proven == identities else _size_of(proven)
-            if rows and size + said + len(row) > DATA_FRAME_BYTES_MAX:
+            goes_on = proven == identities
+            taken = len(row) + (0 if goes_on else size_of(proven))
+            if rows and size + taken > DATA_FRAME_BYTES_MAX:
                 yield msg.Request(rows)
-                rows, identities, size = [], None, 0
-            if proven != identities:
+                rows, size = [], 0
+                goes_on, taken = False, len(row) + size_of(proven)
+            if not goes_on:
                 identities = proven
                 rows.append([[list(pair) for pair in identities], []])
-                size += _size_of(identities)
             rows[-1][1].append(row)
-            size += len(row)
-            self.forwarded.append((session, cxid, len(row)))
-            self.forwarded_bytes += len(row)
+            size += taken
+            self.forwarded.append((session, cxid, taken))
+            self.forwarded_bytes += taken
         if rows:
             yield msg.Request(rows)
 
@@ -665,7 +667,3 @@ class Processor:
         self.forwarded_bytes = 0
         self.syncing.clear()
         self.schedule.drop_role()
-
-
-def _size_of(identities: Iterable[Identity]) -> int:
-    return sum(len(scheme) + len(name) for scheme, name in identities)
