@@ -106,6 +106,35 @@ def test_forwarded_writes_keep_their_order_and_each_its_identities() -> None:
     assert [asked for asked, _, _, _ in receiver.intake] == [asked for asked, _, _, _ in writes]
 
 
+SHORT: list[tuple[tuple[bytes, bytes], ...]] = [
+    (),
+    ((b"ip", b"::1"),),
+    ((b"ip", b"127.0.0.1"),),
+    tuple((b"digest", b"%d" % number) for number in range(64)),
+]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_whatever_a_member_forwards_the_leader_reads(seed: int) -> None:
+    """Short writes of many connections, whose identities differ from one to the next, are many items in few bytes."""
+    ensemble = Ensemble(3)
+    sender, receiver = ensemble.follower.member.processor, ensemble.leader.member.processor
+    rng = Random(seed)
+    known = rng.sample(SHORT, rng.randint(2, len(SHORT)))
+    bodies = [b"", b"body", bytes(100)][: rng.randint(1, 3)]
+    writes = [
+        Write(-7, number, int(OpCode.DELETE), rng.choice(bodies), known[number % len(known)], None, 1)
+        for number in range(16_000)
+    ]
+    sender.intake.extend(writes)
+    while sender.intake:
+        sender.forwarded_bytes = 0
+        for message in sender.forward():
+            assert receiver.submit_forwarded(msg.decode(msg.encode(message)), owner=2)
+    told = [(write.cxid, write.body, write.identities) for write in receiver.intake]
+    assert told == [(write.cxid, write.body, write.identities) for write in writes]
+
+
 def known_as(client: Client) -> None:
     """All the identities that a connection may have, as long as they may be."""
     while client.connection.identify((b"digest", b"%d:" % len(client.connection.identities) + bytes([120]) * 4_000)):

@@ -5,10 +5,12 @@ import pytest
 from datatree.errors import ErrorCode
 from datatree.opcodes import OpCode
 from datatree.requests import SetData
+from session.identity import SessionId
 from zab import events as ev
 from zab import message as msg
 from zab.ids import Link
 from zab.jute.handshake import ConnectRequest
+from zab.member.sessions import TOUCHED_COUNT_MAX
 from zab.testing.members import TICK_MS, Client, Ensemble, Server
 from zab.wire.frames import GREETING_BYTES_MAX, LENGTH, frame
 
@@ -426,6 +428,28 @@ def test_g1_touch_of_a_learner_that_is_dropped_in_the_same_turn_is_counted_befor
 
     assert not last_turn(dropped=False)
     assert last_turn(dropped=True)
+
+
+@pytest.mark.parametrize("more", [0, 1, 30_000])
+def test_learner_tells_of_any_number_of_touched_sessions_at_once(more: int) -> None:
+    """In as many messages as it takes: what waited for the next ping could come too late."""
+    ensemble = Ensemble(3)
+    leader, learner = ensemble.leader, ensemble.follower
+    touches = learner.member.sessions._touches
+    touches.drain()
+    touched = {SessionId(number): 4_000 + number for number in range(TOUCHED_COUNT_MAX + more)}
+    for session, timeout_ms in touched.items():
+        touches.touch(session, timeout_ms)
+    ensemble.sent.clear()
+    heard: dict[int, int] = {}
+    leader.member.sessions.learner_touched = lambda rows, _now: heard.update(rows)  # type: ignore[method-assign]
+    link = next(link for link, sid in leader.member.peer.learners.items() if sid == learner.sid)
+    learner.answers.append(ev.MessageReceived(link, msg.Ping(0, 0, 0, [], False)))
+    ensemble.settle()
+    assert heard == touched
+    told = [message for sid, message in ensemble.sent if sid == learner.sid and isinstance(message, msg.Ping)]
+    assert len(told) == -(-len(touched) // TOUCHED_COUNT_MAX)
+    assert all(msg.decode(msg.encode(message)) == message for message in told)
 
 
 def test_new_leader_gives_every_session_its_full_timeout_and_keeps_ephemerals() -> None:

@@ -315,9 +315,8 @@ class Member:
         digest = self.digests.at(self.applied)
         if self.is_between_states and self.serving:
             self.sessions.touch_all(self.now)
-        self.send(
-            effect.link, msg.Ping(self.applied, self.applied, digest, self.sessions.drain_touches(), self.peer.is_low)
-        )
+        for touched in self.sessions.drain_touches():
+            self.send(effect.link, msg.Ping(self.applied, self.applied, digest, touched, self.peer.is_low))
         self.asks = True
 
     def _on_sync_confirmed(self, effect: ev.SyncConfirmed) -> None:

@@ -52,13 +52,13 @@ from zab.events import Propose
 from zab.ids import ServerId
 from zab.jute.replies import reply
 from zab.member.change_feed import ChangeFeed
-from zab.member.connection import ClientConnection, Closing, Identity, Waiting, size_of
+from zab.member.connection import ClientConnection, Closing, Identity, Waiting
 from zab.member.local import ANSWERS, NO_ROOM, PROMPT, UNKNOWN, proven_first, sync_reply
 from zab.member.reads import UNDECODABLE, Answer, ConnectionEnds, ReadState, Steps, TakesLonger
 from zab.member.room import needs_room
 from zab.member.sessions import Sessions
 from zab.member.snapshot_schedule import SnapshotSchedule
-from zab.member.under_way import Long, Proposed, Write
+from zab.member.under_way import Long, Proposed, Write, size_of_run
 from zab.member.watch_events import notify
 from zab.member.writes import WRITTEN, multi_in_slices
 from zab.message import DATA_FRAME_BYTES_MAX, WRITE_HEAD
@@ -489,11 +489,11 @@ class Processor:
             (session, cxid, opcode, body, proven), _, _, _ = self.intake.popleft()
             row = WRITE_HEAD.pack(session, cxid, opcode) + body
             goes_on = proven == identities
-            taken = len(row) + (0 if goes_on else size_of(proven))
+            taken = len(row) + (0 if goes_on else size_of_run(proven))
             if rows and size + taken > DATA_FRAME_BYTES_MAX:
                 yield msg.Request(rows)
                 rows, size = [], 0
-                goes_on, taken = False, len(row) + size_of(proven)
+                goes_on, taken = False, len(row) + size_of_run(proven)
             if not goes_on:
                 identities = proven
                 rows.append([[list(pair) for pair in identities], []])

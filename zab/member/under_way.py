@@ -6,14 +6,26 @@ Not here: what becomes of it (`processor`, `member`).
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import attrs
 
 from datatree.prepare import Asked
 from datatree.record import Fields
 from zab.ids import ServerId
-from zab.member.connection import ClientConnection
+from zab.member.connection import ClientConnection, Identity, size_of
+from zab.message import DATA_FRAME_BYTES_MAX
+from zab.wire.plain import ITEMS_MAX
+
+ITEM_BYTES: Final = DATA_FRAME_BYTES_MAX // ITEMS_MAX
+"""What an item of a message counts for at least: so one within `DATA_FRAME_BYTES_MAX` is within `ITEMS_MAX`, too."""
+_RUN_ITEMS = _IDENTITY_ITEMS = 3
+"""A row of two in a list, with what it has. A write is one item, of more bytes than that."""
+
+
+def size_of_run(identities: tuple[Identity, ...]) -> int:
+    """What stands in a `Request` before writes of these identities, in bytes."""
+    return size_of(identities) + ITEM_BYTES * (_RUN_ITEMS + _IDENTITY_ITEMS * len(identities))
 
 Write: TypeAlias = tuple[Asked, ClientConnection | None, ServerId | None, int]
 """A write on its way to becoming a transaction:
