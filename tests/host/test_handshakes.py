@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.host.before_a_turn import next_timer
+from tests.host.before_a_turn import next_timer, tell_what_is_ready
 from tests.host.holders import certificates, holder, member
-from tests.host.service import WHEN_SENT, Closed, Connected, Received, Server, give, receive_exactly, running
+from tests.host.service import FAR_NS, WHEN_SENT, Closed, Connected, Received, Server, give, receive_exactly, running
 from tests.rigs.certificates import server_context
+from tests.rigs.key_updates import Sealer, client_secret
 from zab.host import handshakes as module
 from zab.host.handshakes import HANDSHAKE_MS, Door
 from zab.host.sockets import TlsSocket
@@ -151,6 +152,29 @@ def test_what_is_decrypted_and_not_given_yet_makes_another_turn_come_at_once(ser
     rest = [given.data for _ in range(5) for given in server.turn()]
     assert sum(map(len, rest)) == 10_000 - 4096
     assert not server.clients.has_news
+
+
+def test_records_without_data_count_in_what_a_turn_takes(server, holder, tmp_path):
+    context = context_of(holder)
+    context.keylog_filename = str(tmp_path / "keys")
+    said = []
+    for _ in range(2):
+        tls, _ = secured(server, context)
+        sealer = Sealer(client_secret(tmp_path / "keys"))
+        said.append((tls, b"".join(sealer.key_update() for _ in range(20))))
+    for tls, records in said:
+        socket.socket.send(tls, records)
+    clients = server.clients
+    deadline = time.monotonic() + 60
+    while len(clients.readable) < 2:
+        assert time.monotonic() < deadline
+        tell_what_is_ready(server.loop)
+    clients._budget_bytes = 100
+    clients.receive([], FAR_NS)
+    assert len(clients.readable) == 1
+    assert clients.has_news
+    clients.receive([], FAR_NS)
+    assert not clients.has_news
 
 
 def test_paused_connection_gets_what_was_decrypted_before_when_it_goes_on(server, holder):

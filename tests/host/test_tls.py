@@ -5,13 +5,15 @@ from __future__ import annotations
 import contextlib
 import re
 import ssl
+import time
 from pathlib import Path
 
 import pytest
 
 from tests.host.holders import certificates, holder, member
 from tests.rigs.certificates import server_context
-from zab.host.tls import TlsError, TlsSide
+from tests.rigs.key_updates import SUITE, Sealer, client_secret
+from zab.host.tls import DATA_PER_RECORD, RECORDS_MAX, TlsError, TlsSide
 from zab.tls import subjects
 
 __all__ = ["certificates", "holder", "member"]
@@ -23,11 +25,20 @@ FAR = 1 << 30
 class Client:
     """The other side."""
 
-    def __init__(self, trusted: Path, *, holder: Path | None = None, version: ssl.TLSVersion | None = None) -> None:
+    def __init__(
+        self,
+        trusted: Path,
+        *,
+        holder: Path | None = None,
+        version: ssl.TLSVersion | None = None,
+        key_log: Path | None = None,
+    ) -> None:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.load_verify_locations(trusted / "truststore.pem")
         if holder is not None:
             context.load_cert_chain(holder / "keystore.pem")
+        if key_log is not None:
+            context.keylog_filename = str(key_log)
         if version is not None:
             context.minimum_version = context.maximum_version = version
         self.incoming, self.outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -123,6 +134,45 @@ def test_a_call_takes_no_more_than_its_limit_and_says_that_there_is_more(side, c
         assert len(piece) <= 30_000
         pieces.append(piece)
     assert b"".join(pieces) == bytes(100_000) + b"end"
+
+
+@pytest.fixture
+def sealer(side, holder, tmp_path) -> Sealer:
+    """A client that seals by itself what it says after its handshake."""
+    client = Client(holder, holder=holder, key_log=tmp_path / "keys")
+    shake(side, client)
+    assert client.tls.cipher()[0] == SUITE
+    return Sealer(client_secret(tmp_path / "keys"))
+
+
+@pytest.mark.parametrize("wants_answer", [False, True])
+def test_new_keys_without_data_end_the_connection(side, sealer, wants_answer):
+    """A KeyUpdate takes 27 bytes to send, and fifty times as long to read as they would."""
+    some = b"".join(sealer.key_update(wants_answer=wants_answer) for _ in range(RECORDS_MAX))
+    plain, out = side.feed(some + sealer.data(b"after"), FAR)
+    assert plain == b"after"
+    assert bool(out) == wants_answer
+    more = b"".join(sealer.key_update(wants_answer=wants_answer) for _ in range(1000))
+    began = time.process_time()
+    with pytest.raises(TlsError, match="without data"):
+        side.feed(more, FAR)
+    assert time.process_time() - began < 0.02
+
+
+def test_records_without_data_are_few_beside_those_with_some(side, sealer):
+    def some_and_a_byte() -> bytes:
+        return b"".join(sealer.key_update() for _ in range(10)) + sealer.data(b"x")
+
+    for _ in range(RECORDS_MAX // 10):
+        side.feed(some_and_a_byte(), FAR)
+    with pytest.raises(TlsError, match="without data"):
+        side.feed(some_and_a_byte(), FAR)
+
+
+def test_new_keys_now_and_then_are_as_many_as_one_likes(side, sealer):
+    for _ in range(3 * RECORDS_MAX):
+        said = sealer.key_update() + b"".join(sealer.data(b"x") for _ in range(DATA_PER_RECORD))
+        assert side.feed(said, FAR)[0] == b"x" * DATA_PER_RECORD
 
 
 def test_what_stops_within_a_record_says_that_there_is_more(side, client):

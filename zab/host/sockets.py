@@ -68,6 +68,8 @@ class ClientSocket(Watched, Generic[C]):
     """As `send` of a socket. One that would block is called again with the same bytes first."""
     sealed_bytes = 0
     """What TLS has to send beyond what the queue has."""
+    idle_bytes = 0
+    """What the last `receive` took from the kernel without giving anything."""
     has_more = False
     """There is something to receive that the poller does not announce."""
 
@@ -108,6 +110,10 @@ class TlsSocket(ClientSocket[C]):
     @property
     def sealed_bytes(self) -> int:  # type: ignore[override]
         return self._tls.sealed_bytes
+
+    @property
+    def idle_bytes(self) -> int:  # type: ignore[override]
+        return self._tls.idle_bytes
 
     @property
     def has_more(self) -> bool:  # type: ignore[override]
@@ -236,6 +242,7 @@ class ClientSockets(Generic[C, Input]):
                 data = client.receive(count_max)
             except BlockingIOError:
                 data = None
+                taken_bytes += client.idle_bytes
             except OSError:
                 data = b""
             if data:

@@ -11,6 +11,9 @@ is fed nothing first.
 
 `has_more`: a call left something behind, at its limit. No socket will announce that: call again, with no data.
 
+Records that bring no data, as KeyUpdates, cost far more than their bytes. So TLS is given one record after the other,
+and a side that sends more than `RECORDS_MAX` of them beside its data is over.
+
 Limits: what waits inside is one record that is not whole, and what was fed and not taken yet.
 
 Not here: sockets, deadlines (`handshakes`), whom to believe: the context has the certificates.
@@ -26,6 +29,14 @@ from typing import Final
 from zab.tls.subjects import SubjectError, subject_of
 
 RECORD_BYTES_MAX: Final = 16 << 10
+RECORDS_MAX: Final = 32
+"""Without data. A KeyUpdate, of 27 bytes, costs some 50 µs."""
+DATA_PER_RECORD: Final = 8
+"""So many pieces of data make up for one record without any: an honest side has very few of these."""
+_HEAD_BYTES: Final = 5
+"""Of a record: its type, its version, and the length of the rest."""
+_LENGTH_AT: Final = 3
+_SEALED_BYTES_MAX: Final = _HEAD_BYTES + RECORD_BYTES_MAX + 2048
 FIRST_BYTE: Final = b"\x16"
 """Of a TLS connection: its first record is of a handshake. A client without TLS begins with 0, as the length of its
 first frame does, or with the letter of a word."""
@@ -63,13 +74,21 @@ class TlsError(ConnectionError):
 class TlsSide:
     """One connection. After a `TlsError` nothing more is done with it."""
 
-    __slots__ = ("_has_begun", "_incoming", "_outgoing", "_tls", "has_more", "is_closed", "is_ready", "subject")
+    __slots__ = (
+        *("_at", "_has_begun", "_idle", "_incoming", "_outgoing", "_tls", "_waiting"),
+        *("has_more", "is_closed", "is_ready", "subject"),
+    )
 
     def __init__(self, context: ssl.SSLContext, *, has_dialled: bool = False) -> None:
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=not has_dialled)
         self._has_begun = has_dialled
+        self._waiting = b""
+        self._at = 0
+        """What came after the handshake, and from where on TLS does not have it yet."""
+        self._idle = 0
+        """Records without data, less what data has made up for; in units of `DATA_PER_RECORD`."""
         self.is_ready = False
         """The handshake is done: the other side is whom its certificate names, and bytes may go both ways."""
         self.is_closed = False
@@ -89,10 +108,11 @@ class TlsSide:
             self._has_begun = True
             if data[:1] != FIRST_BYTE:
                 raise TlsError("it does not speak TLS", NO_TLS)
-        self._incoming.write(data)
         try:
             if not self.is_ready:
+                self._incoming.write(data)
                 return b"", self._go_on()
+            self._waiting, self._at = self._waiting[self._at :] + data, 0
             return b"".join(self._read(limit_bytes)), self._outgoing.read()
         except ssl.SSLError as error:
             raise TlsError(_sentence(error), self._outgoing.read()) from None
@@ -107,7 +127,8 @@ class TlsSide:
             self.subject = self._verified_subject()
             self.is_ready = True
             # With its last message a client may send its first request.
-            self.has_more = bool(self._incoming.pending)
+            self._waiting = self._incoming.read()
+            self.has_more = self._next_record() > 0
         return self._outgoing.read()
 
     def _verified_subject(self) -> str:
@@ -122,19 +143,45 @@ class TlsSide:
 
     def _read(self, limit_bytes: int) -> Iterator[bytes]:
         self.has_more = False
-        while limit_bytes > 0:
+        tls = self._tls
+        while limit_bytes > 0 and (tls.pending() or self._give_record()):
             try:
-                piece = self._tls.read(min(limit_bytes, RECORD_BYTES_MAX))
+                piece = tls.read(min(limit_bytes, RECORD_BYTES_MAX))
             except ssl.SSLWantReadError:
-                return
+                self._count_idle()
+                continue
             except ssl.SSLZeroReturnError:
                 piece = b""
             if not piece:
                 self.is_closed = True
                 return
             limit_bytes -= len(piece)
+            if self._idle:
+                self._idle -= 1
             yield piece
-        self.has_more = bool(self._incoming.pending or self._tls.pending())
+        self.has_more = bool(tls.pending() or self._next_record())
+
+    def _next_record(self) -> int:
+        """Where the next record ends; 0: it is not all there. TLS finds out what is none."""
+        waiting, at = self._waiting, self._at
+        if len(waiting) < at + _HEAD_BYTES:
+            return 0
+        end = at + _HEAD_BYTES + int.from_bytes(waiting[at + _LENGTH_AT : at + _HEAD_BYTES], "big")
+        return end if end <= len(waiting) or end - at > _SEALED_BYTES_MAX else 0
+
+    def _give_record(self) -> bool:
+        """Whether there was one."""
+        end = self._next_record()
+        if end:
+            self._incoming.write(self._waiting[self._at : end])
+            self._at = min(end, len(self._waiting))
+        return end > 0
+
+    def _count_idle(self) -> None:
+        """Raises TlsError."""
+        self._idle += DATA_PER_RECORD
+        if self._idle > RECORDS_MAX * DATA_PER_RECORD:
+            raise TlsError("it sends records of TLS without data", self._outgoing.read())
 
     def seal(self, data: bytes | memoryview) -> bytes:
         """What is to be sent in place of `data`. Raises TlsError."""

@@ -27,10 +27,12 @@ SEAL_BYTES_MAX: Final = 256 << 10
 class SealedSocket:
     """One whose handshake is done."""
 
-    __slots__ = ("_has_said_goodbye", "_sealed", "_sealed_for", "_socket", "is_finished", "side")
+    __slots__ = ("_has_said_goodbye", "_sealed", "_sealed_for", "_socket", "idle_bytes", "is_finished", "side")
 
     def __init__(self, sock: socket.socket, side: TlsSide) -> None:
         self.side = side
+        self.idle_bytes = 0
+        """What the last `receive` took from the socket without giving anything."""
         self.is_finished = False
         """The other side was told that nothing follows."""
         self._has_said_goodbye = False
@@ -53,6 +55,7 @@ class SealedSocket:
     def receive(self, count_max: int) -> bytes:
         """Raises BlockingIOError, and OSError, of which `TlsError` is one."""
         side = self.side
+        self.idle_bytes = 0
         if self._has_said_goodbye:
             return self._socket.recv(count_max)
         if side.is_closed:
@@ -71,6 +74,7 @@ class SealedSocket:
         if out:
             self._control(out)
         if not plain and not side.is_closed:
+            self.idle_bytes = len(data)
             raise BlockingIOError
         return plain
 
