@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -12,6 +13,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509 import NameAttribute, RelativeDistinguishedName
 from cryptography.x509.oid import NameOID
 
+from zab.tls.certificate_names import is_for_host
 from zab.tls.subjects import SUBJECT_BYTES_MAX, SubjectError, subject_of
 
 KEY = ec.generate_private_key(ec.SECP256R1())
@@ -84,3 +86,25 @@ def test_subject_that_is_too_long_or_broken_is_nobodys() -> None:
         subject_of(certificate(*units, (NameOID.COMMON_NAME, "a")))
     with pytest.raises(SubjectError, match="cannot be read"):
         subject_of(certificate((NameOID.COMMON_NAME, "a"))[:-1])
+
+
+@pytest.mark.parametrize(
+    ("said", "odd"),
+    [
+        (b"\xa0\x03\x02\x01\x02", b"\xa0\x03\x02\x01\x07"),
+        (b"\xa0\x03\x02\x01\x02", b"\xa0\x03\x02\x01\x01"),
+        (b"\x0c\x07mallory", b"\x03\x07\0allory"),
+        (b"\x0c\x07mallory", b"\x30\x07\x0c\x05mallo"),
+        (b"\x0c\x07mallory", b"\x0c\x07\xff\xfellory"),
+        (b"\x0c\x07mallory", b"\x1d\x07mallory"),
+    ],
+    ids=["version 8", "version 2", "bits", "sequence", "no text", "a type that is none"],
+)
+def test_odd_certificate_that_an_authority_has_signed_is_nobodys(said: bytes, odd: bytes) -> None:
+    """OpenSSL takes them, and looks at the signature alone."""
+    der = certificate((NameOID.COMMON_NAME, "mallory"))
+    assert said in der
+    made = der.replace(said, odd)
+    with contextlib.suppress(SubjectError):
+        assert subject_of(made).startswith("CN=#")
+    assert not is_for_host(made, "mallory")

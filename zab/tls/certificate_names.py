@@ -11,13 +11,15 @@ from ipaddress import ip_address
 
 from cryptography import x509
 
+from zab.tls.certificate_errors import CERTIFICATE_ERRORS
+
 
 def is_for_host(certificate: bytes, host: str) -> bool:
     """`certificate` in DER; `host`: a name or an address."""
     try:
         names = x509.load_der_x509_certificate(certificate).extensions
         found = names.get_extension_for_class(x509.SubjectAlternativeName).value
-    except (ValueError, x509.ExtensionNotFound, x509.DuplicateExtension, x509.UnsupportedGeneralNameType):
+    except CERTIFICATE_ERRORS:
         return False
     try:
         return ip_address(host) in found.get_values_for_type(x509.IPAddress)

@@ -14,6 +14,8 @@ from typing import Any, Final
 
 from cryptography import x509
 
+from zab.tls.certificate_errors import CERTIFICATE_ERRORS
+
 __all__ = ["SUBJECT_BYTES_MAX", "SubjectError", "subject_of"]
 
 SUBJECT_BYTES_MAX: Final = 4096
@@ -42,7 +44,7 @@ def subject_of(certificate: bytes) -> str:
     try:
         name = x509.load_der_x509_certificate(certificate).subject
         text = ",".join("+".join(map(_part, each)) for each in reversed(name.rdns))
-    except ValueError:
+    except CERTIFICATE_ERRORS:
         raise SubjectError("its certificate has a subject that cannot be read") from None
     if len(text.encode()) > SUBJECT_BYTES_MAX:
         raise SubjectError(f"its certificate has a subject of more than {SUBJECT_BYTES_MAX} bytes")
