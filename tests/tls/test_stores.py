@@ -46,6 +46,45 @@ def test_a_client_reads_what_a_java_client_has(alice: Path) -> None:
         context_of(Tls(key_store=str(alice / "keystore.p12")))
 
 
+def test_store_without_a_temporary_file_is_no_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """OpenSSL takes keys and lists from files only."""
+    certificates = Certificates(tmp_path)
+    member, alice = certificates.member("localhost"), certificates.client("alice")
+    certificates.revoke(member / "truststore.pem", alice)
+    password = read_password(str(alice / "password"), "the password file")
+    key, listed = (
+        Store(KEYS, str(alice / "keystore.p12"), None, password),
+        Store(KEYS, str(member / "truststore.pem"), None, ""),
+    )
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "nowhere"))
+    with pytest.raises(StoreError, match=r"keystore\.p12: it cannot be handed to OpenSSL in a file: No such file"):
+        key.load_key(context)
+    with pytest.raises(StoreError, match=r"truststore\.pem: it cannot be handed to OpenSSL in a file: No such file"):
+        listed.load_trusted(context, with_lists=True)
+
+
+@pytest.mark.parametrize(
+    ("said", "odd"),
+    [
+        (b"\xa0\x03\x02\x01\x02", b"\xa0\x03\x02\x01\x07"),
+        (b"\x0c\x05alice", b"\x0c\x05\xff\xfeice"),
+    ],
+    ids=["version 8", "no text"],
+)
+def test_store_with_an_odd_certificate_is_no_store(alice: Path, tmp_path: Path, said: bytes, odd: bytes) -> None:
+    """Of both libraries that read it the one or the other has something against it."""
+    pem = (alice / "keystore.pem").read_text()
+    begin, end = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
+    der = ssl.PEM_cert_to_DER_cert(pem[pem.index(begin) : pem.index(end) + len(end)])
+    assert said in der
+    made = tmp_path / "odd.pem"
+    made.write_text(pem[: pem.index(begin)] + ssl.DER_cert_to_PEM_cert(der.replace(said, odd)))
+    store = Store(KEYS, str(made), None, "")
+    with pytest.raises(StoreError, match=r"odd\.pem: "):
+        store.load_trusted(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
+
+
 @pytest.mark.parametrize("name", ["store.pem", "store.p12"])
 def test_store_that_is_too_large_is_not_read(tmp_path: Path, name: str) -> None:
     path = tmp_path / name

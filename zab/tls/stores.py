@@ -17,9 +17,11 @@ Not here: versions, ciphers and whether the other side needs a certificate, whic
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 import ssl
 import tempfile
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -33,6 +35,7 @@ from cryptography.hazmat.primitives.serialization import (
     pkcs12,
 )
 
+from zab.tls.certificate_errors import CERTIFICATE_ERRORS
 from zab.tls.revocation import RevocationError, current_lists, lists_in
 
 __all__ = ["PASSWORD_BYTES_MAX", "STORE_BYTES_MAX", "Store", "StoreError", "StoreKeys", "kind_of", "read_password"]
@@ -123,10 +126,29 @@ class Store:
             told = "the password does not open it" if self._password else "it needs a password"
             raise self._error(f"{told}, or it is no PKCS#12: see {self._keys.password}") from None
 
+    @contextlib.contextmanager
+    def _refused(self) -> Iterator[None]:
+        """Whatever is wrong in here is a StoreError: a running server keeps the stores that it has."""
+        try:
+            yield
+        except StoreError:
+            raise
+        except ssl.SSLError as error:
+            words = (error.reason or "it is none of its certificates").lower().replace("_", " ")
+            raise self._error(f"OpenSSL cannot read what is in it: {words}") from None
+        except OSError as error:
+            raise self._error(f"it cannot be handed to OpenSSL in a file: {error.strerror or error}") from None
+        except CERTIFICATE_ERRORS:
+            raise self._error("there is something in it that cannot be read") from None
+
     # ----------------------------------------------------------------------------------------------------------- keys
 
     def load_key(self, context: ssl.SSLContext) -> None:
         """The key, its certificate, and those between it and its authority. Raises StoreError."""
+        with self._refused():
+            self._load_key(context)
+
+    def _load_key(self, context: ssl.SSLContext) -> None:
         data = self._read()
         if self._kind == "pem":
             self._load_pem(context, self._path, self._password)
@@ -171,6 +193,10 @@ class Store:
         """The authorities who are believed. Raises StoreError.
 
         with_lists: of each there is the list of certificates that it has revoked, and none of these is believed."""
+        with self._refused():
+            self._load_trusted(context, with_lists=with_lists)
+
+    def _load_trusted(self, context: ssl.SSLContext, *, with_lists: bool) -> None:
         data = self._read()
         found: list[x509.Certificate] = []
         if self._kind == "pem":
