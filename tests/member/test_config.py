@@ -622,16 +622,38 @@ def test_what_is_odd_about_an_ensemble_is_warned_of(more: str, key: str, reason:
 def test_a_dynamic_file_has_the_members_and_its_version_in_its_name() -> None:
     static = "dataDir=/d\nclientPort=2181\ninitLimit=5\nsyncLimit=2\ndynamicConfigFile=/c/zoo.cfg.dynamic.100000004\n"
     dynamic = "server.1=a:1:2\nserver.2=b:1:2\nserver.3=c:1:2\n"
-    config = parse(static, "zoo.cfg", my_id=3, dynamic_text=dynamic + "tickTime=7\n")
+    config = parse(static, "zoo.cfg", my_id=3, dynamic_text=dynamic + "tickTome=7\n")
     assert config.ensemble.version == 0x100000004
     assert config.ensemble.participants == {1, 2, 3}
-    assert [str(warning)[:42] for warning in config.warnings] == ["/c/zoo.cfg.dynamic.100000004:4: tickTime: t"[:42]]
+    assert [str(warning)[:42] for warning in config.warnings] == ["/c/zoo.cfg.dynamic.100000004:4: tickTome: t"[:42]]
     with pytest.raises(ConfigError, match="version in its name") as refused:
         parse(static, "zoo.cfg", my_id=3, dynamic_text=dynamic + "version=5\n")
     assert (refused.value.file, refused.value.line) == ("/c/zoo.cfg.dynamic.100000004", 4)
     with pytest.raises(ConfigError, match=re.escape("'b:1' does not have the form")) as refused:
         parse(static, "zoo.cfg", my_id=3, dynamic_text="server.1=a:1:2\nserver.2=b:1")
     assert (refused.value.file, refused.value.line) == ("/c/zoo.cfg.dynamic.100000004", 2)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "sslQuorum=true",
+        "zookeeper.sslQuorum=true",
+        "quorum.secretFile=/s",
+        "sessionRequireClientSASLAuth=true",
+        "authProvider.1=org.apache.zookeeper.server.auth.SASLAuthenticationProvider",
+        "superUser.1=alice",
+        "tickTime=7",
+        "quorum.auth.enableSasl=true",
+        "sslquorum=true",
+    ],
+)
+def test_what_somebody_relies_on_is_refused_in_a_dynamic_file(line: str) -> None:
+    """There it would do nothing, and its owner would take the ensemble for protected."""
+    static = "dataDir=/d\nclientPort=2181\ninitLimit=5\nsyncLimit=2\ndynamicConfigFile=/c/dynamic\n"
+    members = "server.1=a:1:2\nserver.2=b:1:2\nserver.3=c:1:2\n"
+    with pytest.raises(ConfigError, match=rf"^/c/dynamic:4: {re.escape(line.partition('=')[0])}: .* zoo\.cfg"):
+        parse(static, "zoo.cfg", my_id=3, dynamic_text=members + line)
 
 
 def test_load_reads_the_file_the_dynamic_file_and_myid(tmp_path: Path) -> None:

@@ -278,6 +278,13 @@ def _default(name: str) -> object:
     return getattr(attrs.fields(Config), name).default
 
 
+def _is_relied_on(key: str, value: str) -> bool:
+    """Whether it would have an effect, or be refused, where it belongs."""
+    fields = [attribute.metadata["key"] for attribute in fields_with_keys(Config)]
+    is_field = any(key.startswith(each[:-1]) if each.endswith("*") else key == each for each in fields)
+    return is_field or why_refused(key, value) is not None
+
+
 class _Parser:
     """One file on its way to a Config: where each key stood, and what to warn about."""
 
@@ -361,6 +368,9 @@ class _Parser:
                 raise ConfigError(path, entry.line, "a dynamic file has its version in its name, not inside")
             if is_dynamic(entry.key):
                 server_lines[entry.key] = entry
+            elif _is_relied_on(plain_key(entry.key), entry.value):
+                reason = f"it has no effect in a dynamic file: write it into {self.filename}, or remove the line"
+                raise ConfigError(path, entry.line, f"{entry.key}: {reason}")
             else:
                 self._warn(entry.line, entry.key, "the key has no place in a dynamic file and is ignored", path)
         suffix = _VERSION_SUFFIX.search(path)
