@@ -31,6 +31,11 @@ ZOOKEEPERS = "org.apache.zookeeper.server.auth."
 X509_PROVIDER = "authProvider.x=org.apache.zookeeper.server.auth.X509AuthenticationProvider"
 STANDALONE = "dataDir=/data\nclientPort=2181\n"
 QUORUM_TLS = "ssl.quorum.keyStore.location=/k.pem\nssl.quorum.trustStore.location=/t.pem\n"
+OF_TLS = (
+    *("protocol=TLSv1.3", "enabledProtocols=TLSv1.3", f"ciphersuites={','.join(TLS_1_3)}"),
+    *("keyStore.password=x", "keyStore.passwordPath=/p", "keyStore.type=PEM"),
+    *("trustStore.password=x", "trustStore.passwordPath=/p", "trustStore.type=PEM"),
+)
 TLS = "secureClientPort=2281\nssl.keyStore.location=/k.pem\nssl.trustStore.location=/t.pem\n"
 OPERATIONS = Path(__file__).parents[2] / "docs" / "operations.md"
 
@@ -104,6 +109,7 @@ COMPANIONS = {
     "kerberos.removeHostFromPrincipal": "java.security.auth.login.config=/jaas.conf\n",
     "kerberos.removeRealmFromPrincipal": "java.security.auth.login.config=/jaas.conf\n",
     "security.auth_to_local": "java.security.auth.login.config=/jaas.conf\n",
+    "quorum.secretRequired": "quorum.secretFile=/s\n",
     "ensembleAuthName": "authProvider.1=org.apache.zookeeper.server.auth.EnsembleAuthenticationProvider\n",
 }
 """What has to stand beside a key."""
@@ -632,6 +638,44 @@ def test_a_dynamic_file_has_the_members_and_its_version_in_its_name() -> None:
     with pytest.raises(ConfigError, match=re.escape("'b:1' does not have the form")) as refused:
         parse(static, "zoo.cfg", my_id=3, dynamic_text="server.1=a:1:2\nserver.2=b:1")
     assert (refused.value.file, refused.value.line) == ("/c/zoo.cfg.dynamic.100000004", 2)
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        *((f"ssl.{key}", "neither secureClientPort nor client.portUnification is set") for key in OF_TLS),
+        *((f"ssl.{key}\nsecureClientPort=0", "neither secureClientPort nor client.portU") for key in OF_TLS),
+        ("ssl.clientAuth=need", "neither secureClientPort nor client.portUnification is set"),
+        *((f"ssl.quorum.{key}", "neither sslQuorum nor portUnification is set") for key in OF_TLS),
+        *((f"ssl.quorum.{key}\nsslQuorum=false", "neither sslQuorum nor portUnification is set") for key in OF_TLS),
+        ("zookeeper.ssl.quorum.clientAuth=need", "neither sslQuorum nor portUnification is set"),
+        ("ssl.quorum.hostnameVerification=true", "neither sslQuorum nor portUnification is set"),
+        ("ssl.quorum.clientHostnameVerification=true", "neither sslQuorum nor portUnification is set"),
+        ("quorum.secretRequired=true", "quorum.secretFile is not set: nobody is asked for a secret"),
+    ],
+)
+def test_what_protects_nobody_is_refused(line: str, reason: str) -> None:
+    """The default written out, too: who writes it believes that it is in force."""
+    key = line.partition("=")[0].removeprefix("zookeeper.")
+    with pytest.raises(ConfigError, match=f"^zoo.cfg:3: {re.escape(key)}: {reason}.*remove the line"):
+        parse(STANDALONE + line, "zoo.cfg")
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "secureClientPort=0",
+        "sslQuorum=false\nportUnification=false",
+        "ssl.crl=false\nssl.quorum.crl=false\nssl.clientAuth=none",
+        "quorum.secretRequired=false",
+        "quorum.secretFile=/s\nquorum.secretRequired=true",
+        QUORUM_TLS + "portUnification=true\nsslQuorum=false\nssl.quorum.clientAuth=need\nssl.quorum.protocol=TLSv1.3",
+        TLS.replace("secureClientPort=2281", "client.portUnification=true") + "ssl.clientAuth=need\nsecureClientPort=0",
+    ],
+)
+def test_what_is_off_or_has_something_to_protect_starts(lines: str) -> None:
+    """As the steps of docs/security.md need it, while an ensemble changes."""
+    parse(STANDALONE + lines, "zoo.cfg")
 
 
 @pytest.mark.parametrize(

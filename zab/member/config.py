@@ -44,6 +44,7 @@ OPENING = (
 )
 """They, and what `superUser.` begins, open the service to somebody. ZooKeeper does not read them with its prefix before
 them."""
+_OFF = (False, None, "none", "")
 _DEFAULT_AT_MINUS_ONE = frozenset({"min_session_timeout_ms", "max_session_timeout_ms"})
 _VERSION_SUFFIX = re.compile(r"\.dynamic\.([0-9a-fA-F]{1,16})$")
 
@@ -151,7 +152,8 @@ def _validate_quorum_tls(config: Config) -> None:
     ):
         if is_set and not config.has_tls_members:
             raise RuleError((key,), "neither sslQuorum nor portUnification is set")
-    _validate_suites("ssl.quorum", config.quorum_versions_of_tls, config.ssl_quorum_cipher_suites)
+    if config.has_tls_members:
+        _validate_suites("ssl.quorum", config.quorum_versions_of_tls, config.ssl_quorum_cipher_suites)
 
 
 def _validate_sessions(config: Config) -> None:
@@ -285,6 +287,17 @@ def _is_relied_on(key: str, value: str) -> bool:
     return is_field or why_refused(key, value) is not None
 
 
+def _why_idle(key: str, config: Config) -> str | None:
+    """What is not there that this key is for; None: it is there."""
+    if key.startswith("ssl.quorum."):
+        return None if config.has_tls_members else "neither sslQuorum nor portUnification is set"
+    if key.startswith("ssl."):
+        return None if config.has_tls_clients else "neither secureClientPort nor client.portUnification is set"
+    if key == "quorum.secretRequired" and config.quorum_secret_file is None:
+        return "quorum.secretFile is not set: nobody is asked for a secret"
+    return None
+
+
 class _Parser:
     """One file on its way to a Config: where each key stood, and what to warn about."""
 
@@ -413,12 +426,24 @@ class _Parser:
             places = [self.places[key] for key in error.keys if key in self.places]
             file, line = max(places, key=lambda place: place[1], default=(self.filename, None))
             raise ConfigError(file, line, error.reason) from None
+        self._refuse_idle_protection(config)
         self._warn_members(config)
         if IP in config.required_schemes:
             self._warn(
                 self.places["enforce.auth.schemes"][1], "enforce.auth.schemes", "every client has ip: all are let in"
             )
         return attrs.evolve(config, warnings=tuple(self.warnings))
+
+    def _refuse_idle_protection(self, config: Config) -> None:
+        """Keys of TLS without TLS, and of a secret without one, that say anything but that it is off; also if they say
+        the default: who writes it believes that it is in force."""
+        for attribute in fields_with_keys(Config):
+            key = attribute.metadata["key"]
+            value = getattr(config, attribute.name)
+            reason = _why_idle(key, config) if key in self.places and value not in _OFF else None
+            if reason is not None:
+                file, line = self.places[key]
+                raise ConfigError(file, line, f"{key}: {reason}: set that, or remove the line")
 
     def _warn_members(self, config: Config) -> None:
         voters = len(config.ensemble.participants)
