@@ -27,6 +27,7 @@ def size_of_run(identities: tuple[Identity, ...]) -> int:
     """What stands in a `Request` before writes of these identities, in bytes."""
     return size_of(identities) + ITEM_BYTES * (_RUN_ITEMS + _IDENTITY_ITEMS * len(identities))
 
+
 Write: TypeAlias = tuple[Asked, ClientConnection | None, ServerId | None, int]
 """A write on its way to becoming a transaction:
 
