@@ -403,15 +403,19 @@ def learner_on_proposal(peer: PeerState, now: int, following: Following, message
     if following.fetching:
         raise ProtocolError("PROPOSAL while a snapshot is fetched")
     accepted: list[Batch] = []
-    for raw in message.batches:
-        try:
-            batch = codec.parse(raw)
-        except codec.BatchError as error:
-            raise ProtocolError(f"damaged batch: {error}") from error
-        if _accept(peer, following, batch, len(raw)):
-            accepted.append(batch)
+    try:
+        for raw in message.batches:
+            try:
+                batch = codec.parse(raw)
+            except codec.BatchError as error:
+                raise ProtocolError(f"damaged batch: {error}") from error
+            if _accept(peer, following, batch, len(raw)):
+                accepted.append(batch)
+    finally:
+        # Also those before one that ends the link: the history has them, and what it has is to be on the disk.
+        if accepted:
+            peer.effects.append(ev.AppendBatches(peer.generation, accepted))
     if accepted:
-        peer.effects.append(ev.AppendBatches(peer.generation, accepted))
         # A mark that a batch carries was reached before it was made: what it covers is committed.
         broadcast.learner_raise_mark(peer, accepted[-1].mark, "the mark of a batch,")
 

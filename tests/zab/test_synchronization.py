@@ -176,6 +176,19 @@ def test_b1_a_snapshot_of_the_number_where_a_doubted_history_ends_does_not_prove
     assert [fetch.keeps_record for fetch in follower.did(ev.FetchSnapshot)] == [False]
 
 
+def test_batches_before_one_that_ends_the_link_are_on_the_disk_that_is_drained() -> None:
+    """Else the learner would say that it has what no file of its has, and be counted with it."""
+    follower = Follower()
+    follower.accept()
+    follower.from_leader(msg.Diff(LAST))
+    good = batch_after((LAST, HISTORY[1].chain), 2, 1)
+    follower.from_leader(msg.Proposal([good.raw, b"damaged"]))
+    assert follower.has_left
+    assert follower.peer.history.last == (good.zxid, good.chain)
+    kinds = [type(effect) for effect in follower.effects if isinstance(effect, ev.AppendBatches | ev.DrainLog)]
+    assert kinds[-2:] == [ev.AppendBatches, ev.DrainLog]
+
+
 def test_current_epoch_is_saved_once_whatever_becomes_durable_meanwhile() -> None:
     follower = Follower()
     follower.accept()
