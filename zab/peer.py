@@ -101,6 +101,11 @@ class Peer(PeerState):
             return {}
         return {h.link: h.sid for h in self.leading.handlers.values() if h.served}
 
+    @property
+    def low_learners_count(self) -> int:
+        """The learners of this leader whose disks are nearly full, those that wait for room among them."""
+        return sum(h.is_low for h in self.leading.handlers.values()) if self.leading is not None else 0
+
     # ------------------------------------------------------------------------------------------------------- election
 
     def _after(self, now: int) -> None:

@@ -11,6 +11,7 @@ from datatree.errors import ErrorCode
 from datatree.log.transaction_log import RESERVE
 from datatree.opcodes import OpCode
 from datatree.requests import OPEN_ACL, Create, Multi, PathVersion, SetData
+from zab.member.four_letter import numbers
 from zab.member.room import PARTS_MAX, needs_room
 from zab.member.space import DiskSpace, make_room, room_bytes
 from zab.simulator.world.disk import FaultyDisk
@@ -234,6 +235,33 @@ def test_without_a_quorum_with_room_writes_are_refused_and_the_rest_goes_on() ->
     close = newcomer.request(OpCode.CLOSE_SESSION, b"")
     assert errors(ensemble, newcomer, close) == [0]
     assert ensemble.leader.member.metrics.writes_without_room_count == 2
+
+
+def gauges(server: Server) -> dict[str, object]:
+    names = ("disk_space", "disk_reserve_given_up", "writes_refused_for_room", "members_without_room")
+    return {name: value for name, value in numbers(server.member) if name in names}
+
+
+def test_room_is_seen_in_the_numbers_of_a_member() -> None:
+    ensemble = Ensemble(3, **LINES)
+    leader, follower = ensemble.leader, ensemble.follower
+    roomy = {"disk_space": 2, "disk_reserve_given_up": 0, "writes_refused_for_room": 0}
+    assert gauges(follower) == roomy
+    assert gauges(leader) == {**roomy, "members_without_room": 0}
+    fill(follower)
+    look(ensemble)
+    look(ensemble)
+    assert not follower.member.serving
+    assert gauges(leader) == {**roomy, "members_without_room": 1}, "seen before any write is refused"
+    ensemble, *_ = short()
+    refusing = {"disk_space": 1, "disk_reserve_given_up": 1, "writes_refused_for_room": 1}
+    assert gauges(ensemble.follower) == refusing
+    assert gauges(ensemble.leader) == {**refusing, "members_without_room": 3}
+    for server in ensemble.servers.values():
+        leave(server.disk, 1 << 20)
+    look(ensemble)
+    look(ensemble)
+    assert gauges(ensemble.leader) == {**roomy, "members_without_room": 0}
 
 
 def test_when_all_disks_fill_at_once_somebody_leads_all_the_same() -> None:

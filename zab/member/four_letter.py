@@ -300,6 +300,10 @@ def _gauges(member: Inspected) -> Iterator[tuple[str, int | float]]:
     yield "max_turn_us", metrics.longest_turn_ns // 1000
     throttle = member.sessions.throttle
     yield "connection_drop_probability", 0.0 if throttle is None else throttle.drop_probability
+    # Full disks (`zab.disk_space`); ours.
+    yield "disk_space", int(member.peer.space)
+    yield "disk_reserve_given_up", int(member.peer.is_low)
+    yield "writes_refused_for_room", int(member.peer.is_short)
 
 
 def _leader_gauges(member: Inspected) -> Iterator[tuple[str, int]]:
@@ -308,6 +312,7 @@ def _leader_gauges(member: Inspected) -> Iterator[tuple[str, int]]:
     yield "learners", len(learners)
     yield "synced_followers", sum(sid not in observers for sid in learners)
     yield "synced_observers", sum(sid in observers for sid in learners)
+    yield "members_without_room", member.peer.is_low + member.peer.low_learners_count
     yield "pending_syncs", len(member.processor.syncing)
     yield "last_proposal_size", metrics.last_proposal_size
     yield "max_proposal_size", metrics.proposal_size.largest if metrics.proposal_size.count else -1
