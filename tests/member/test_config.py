@@ -377,6 +377,7 @@ def test_versions_of_tls_between_members(lines: str, versions: set[str]) -> None
         ("quorum.secretfile=/s", "the key is unknown, and named like one"),
         ("enforceAuth=true", "the key is unknown, and named like one"),
         ("netty.ssl.provider=X", "of TLS for clients this part is not built"),
+        ("admin.needClientAuth=true", "there is no admin HTTP server that it could protect"),
         ("learner.authenticate=true", "the key is unknown, and named like one"),
     ],
 )

@@ -40,6 +40,10 @@ REFUSED: tuple[tuple[tuple[str, ...], str], ...] = (
         ),
         "of this part of authentication nothing would be enforced",
     ),
+    (
+        ("admin.needClientAuth", "admin.forceHttps"),
+        "there is no admin HTTP server that it could protect; admin.enableServer=false says that none is wanted",
+    ),
     (("quorum.auth.*",), "members prove who they are with quorum.secretFile, not by SASL"),
     (
         ("kerberos.canonicalizeHostNames",),
@@ -167,7 +171,10 @@ def why_ignored(key: str, value: str) -> str | None:
 
 
 def _is_harmless(key: str) -> bool:
-    """Whether it is of something that does not exist here. What only an ending says may be of anything."""
+    """Whether it is of something that does not exist here. What only an ending says may be of anything; but a key that
+    is refused by its name is of security, whatever it belongs to."""
+    if any(key in patterns for patterns, _ in REFUSED):
+        return False
     exact = {pattern for patterns, _ in NO_COUNTERPART for pattern in patterns}
     return key in exact or any(_fits(key, patterns) for patterns, _ in NOT_BUILT)
 
