@@ -2,6 +2,7 @@
 
 import os
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -37,3 +38,23 @@ def test_the_commands_make_add_renew_and_revoke_certificates(
     assert set(os.listdir("certs/clients/alice")) == expected
     member = {"quorum.truststore.pem", "quorum.truststore.p12"}
     assert set(os.listdir("certs/members/zab1")) == expected | member
+
+
+def test_what_is_copied_again_takes_the_place_of_what_was_there(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (command,) = re.findall(r"^\$ (cp .*)$", SECTION, re.M)
+    place = tmp_path / "etc" / "tls"
+    place.parent.mkdir()
+    copy = command.replace("/etc/zab/tls", str(place)).split()
+    assert run("certs", "certs", "--host", "zab1", "--place", "/etc/zab/tls") == 0
+    assert f"\n{command}\n" in run.out, "the command prints the same"
+    for options in ((), ("--renew",)):
+        assert not options or run("certs", "certs", *options) == 0
+        subprocess.run(copy, check=True)
+        made = tmp_path / "certs" / "members" / "zab1"
+        assert {path.name: path.read_bytes() for path in place.iterdir()} == {
+            path.name: path.read_bytes() for path in made.iterdir()
+        }
+        assert not any(path.stat().st_mode & 0o077 for path in (place, *place.iterdir()))

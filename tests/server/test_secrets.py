@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import socket
 from pathlib import Path
 
@@ -43,6 +44,45 @@ def change_secret(secret: str, ensemble: Ensemble) -> None:
     keep_newest(secret)
     for member in ensemble.members:
         member.wait_until_it_says("there are other secrets", 2)
+
+
+def copy_to_all(secret: Path, ensemble: Ensemble) -> None:
+    """As on machines of their own: each member has a file of its own."""
+    for member in ensemble.members:
+        aside = member.config.parent / "secret.copied"
+        shutil.copy(secret, aside)
+        aside.rename(member.config.parent / "secret")
+
+
+def test_secret_is_changed_by_copies_to_all_at_once_and_the_leader_stays(tmp_path: Path) -> None:
+    """As docs/security.md says it; the leader's copy is the first one."""
+    secret = tmp_path / "secret"
+    make_secret_file(str(secret))
+    with unstarted(tmp_path, 3) as ensemble:
+        for member in ensemble.members:
+            member.config.write_text(member.config.read_text() + f"quorum.secretFile={member.config.parent}/secret\n")
+        copy_to_all(secret, ensemble)
+        for member in ensemble.members:
+            member.start()
+        ensemble.wait_until_serving()
+        with Writer(ensemble.hosts) as writer:
+            leader = leader_of(ensemble)
+            elections = leader.log().count("-> elect")
+            ensemble.members.sort(key=lambda member: member is not leader)
+            add_secret(str(secret))
+            copy_to_all(secret, ensemble)
+            for member in ensemble.members:
+                member.wait_until_it_says("there are other secrets")
+            keep_newest(str(secret))
+            copy_to_all(secret, ensemble)
+            for member in ensemble.members[1:]:
+                member.wait_until_it_says("the secret by which it has proven itself was taken away")
+            ensemble.wait_until_serving()
+            leader.wait_until(lambda: leader.log().count("link is up") >= 4)
+            writer.check()
+            assert leader.mode == "leader"
+            assert leader.log().count("-> elect") == elections, "it never lost its quorum"
+            assert leader.log().count("by=secret") >= 4
 
 
 def leader_of(ensemble: Ensemble) -> ServerProcess:

@@ -413,7 +413,9 @@ class Links(Generic[Message, Input]):
         dialect = self._dialect
         limit = dialect.joining_bytes_max if link.inbound else dialect.frame_bytes_max
         link.frames.frame_bytes_max = limit + SEAL_BYTES
-        journal.info("link is up", sid=agreed.sid, link=link.link, inbound=link.inbound, proven=agreed.is_proven)
+        journal.info(
+            "link is up", sid=agreed.sid, link=link.link, inbound=link.inbound, proven=agreed.is_proven, by=_by(agreed)
+        )
 
     def _refuse(self, link: Link, reason: str) -> None:
         """End a handshake. Who dialled us is told why, once."""
@@ -568,6 +570,12 @@ class Links(Generic[Message, Input]):
         self._waiting.pop(link, None)
         self._strangers.leave(link)
         self.unflushed.pop(link, None)
+
+
+def _by(agreed: Agreed) -> str:
+    """What proved who is at the other end."""
+    proofs = [name for name, is_one in (("tls", agreed.is_certified), ("secret", bool(agreed.secret))) if is_one]
+    return "+".join(proofs) or "nothing"
 
 
 def _hides_all(agreed: Agreed) -> bool:

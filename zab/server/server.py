@@ -88,6 +88,8 @@ from zab.wire.handshake import Agreed, Party, Secret
 
 BIND_RETRY_SECONDS = 1.0
 RELOAD_SECONDS = 2.0
+DOUBT_SECONDS = 4.0
+"""For a member to see a new file, and for a learner that was cut off to follow again."""
 """How often files that may change under a running server are looked at."""
 _ALONE = b"alone\0\0\0"
 _BY_TLS = b"by TLS\0\0"
@@ -453,7 +455,8 @@ class Server:
             if self.config.purge_interval_hours > 0:
                 nursery.start_soon(self._purge_regularly)
             if self._secrets is not None:
-                nursery.start_soon(self._read_again, self._secrets, self._tell_secrets, _keep_secrets)
+                tell = partial(self._tell_secrets, nursery)
+                nursery.start_soon(self._read_again, self._secrets, tell, _keep_secrets)
             if self._users is not None:
                 nursery.start_soon(self._read_again, self._users, self._tell_users, _keep_users)
             if self._stores is not None and self.config.client_cert_reload:
@@ -463,11 +466,14 @@ class Server:
                 nursery.start_soon(self._read_again, watched, self._tell_quorum_stores, _keep_quorum_stores)
             nursery.start_soon(give_back_when_quiet, lambda: self.member.applied)
             nursery.start_soon(self._run_loop, nursery.cancel_scope)
+            own = None if self.config.is_standalone else self.config.own_line
             journal.info(
                 "listening",
                 server_id=self.config.server_id,
-                client=self.config.client_address,
-                secure=self.config.secure_client_address,
+                client=_shown(self.config.client_address),
+                secure=_shown(self.config.secure_client_address),
+                quorum=None if own is None else own.quorum_port,
+                election=None if own is None else own.election_port,
             )
             if self.audit is not None:
                 self.audit.started()
@@ -516,11 +522,22 @@ class Server:
             name = _BY_TLS if self._secrets is None else self._secrets.content[0].name
         self.posts.put(SecretNamed(name))
 
-    def _tell_secrets(self) -> None:
+    def _tell_secrets(self, nursery: trio.Nursery) -> None:
         assert self._secrets is not None
         journal.info("there are other secrets", names=[each.name.hex() for each in self._secrets.content])
-        self.links.doubt()
+        nursery.start_soon(self._doubt_in_turn)
         self._tell_secret_name()
+
+    async def _doubt_in_turn(self) -> None:
+        """Cut off what a secret proved that was taken away: one member after the other, the leader last, so that a
+        quorum is there all the time, whenever the file comes to whom. Nobody new is let in by that secret meanwhile."""
+        members = sorted(self.config.ensemble.servers)
+        place = members.index(self.config.server_id)
+        await trio.sleep(place * DOUBT_SECONDS)
+        for _ in members[place:]:
+            if self.member.peer.leading is not None:
+                await trio.sleep(DOUBT_SECONDS)
+        self.links.doubt()
 
     def _tell_quorum_stores(self) -> None:
         assert self._quorum_tls is not None
@@ -640,6 +657,13 @@ class Server:
         if not self.log_thread.close(STOP_SECONDS):
             journal.error("the disk does not answer -> stop without it")
         self.disk.close()
+
+
+def _shown(address: tuple[str, int] | None) -> str | None:
+    if address is None:
+        return None
+    host, port = address
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _keep_secrets(reason: str) -> None:

@@ -79,6 +79,16 @@ def test_members_of_server_lines_and_a_client_are_made(run: Run, tmp_path: Path)
     assert leaf(tmp_path / "c" / "clients" / "client").subject.rfc4514_string() == "CN=client"
 
 
+def test_members_that_share_a_host_are_warned_of(run: Run, tmp_path: Path) -> None:
+    lines = ["server.1=here:2888:3888", "server.2=here:2889:3889", "server.3=there:2888:3888"]
+    (tmp_path / "zoo.cfg").write_text("".join(f"{line}\n" for line in lines))
+    assert run("certs", str(tmp_path / "c"), "--zoo-cfg", str(tmp_path / "zoo.cfg")) == 0
+    assert run.err.startswith("warning: members on one host share a certificate")
+    assert sorted(path.name for path in (tmp_path / "c" / "members").iterdir()) == ["here", "there"]
+    assert run("certs", str(tmp_path / "d"), "--host", "here", "--host", "there") == 0
+    assert run.err == ""
+
+
 def test_server_lines_in_a_file_of_their_own_are_found(run: Run, tmp_path: Path) -> None:
     (tmp_path / "dynamic").write_text("server.1=zab1:2888:3888;2181\n")
     (tmp_path / "zoo.cfg").write_text(f"dynamicConfigFile={tmp_path / 'dynamic'}\n")

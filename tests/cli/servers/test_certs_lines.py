@@ -28,7 +28,7 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="module")
 def hosts(said: str) -> Iterator[str]:
-    lines = block(said, "copy the directory").splitlines()
+    lines = block(said, "add to its zoo.cfg").splitlines()
     with zab_over_tls(dict(line.split("=", 1) for line in lines if "uorum" not in line)) as (_, hosts):
         yield hosts
 
@@ -42,14 +42,16 @@ def block(said: str, begin: str) -> str:
 def test_zabs_lines_are_its_file(
     said: str, run: Run, hosts: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "client.toml").write_text(block(said, "a client of zab"))
+    file = block(said, "a client of zab")
+    assert file.startswith('hosts = "localhost:2281"\n')
+    (tmp_path / "client.toml").write_text(file.replace("localhost:2281", hosts))
     monkeypatch.setenv("ZAB_CONFIG", str(tmp_path / "client.toml"))
-    assert run("-s", hosts, "ls", "/") == 0
+    assert run("ls", "/") == 0
     assert run.out == "[zookeeper]\n"
 
 
 def test_kazoos_lines_are_its_arguments(said: str, hosts: str) -> None:
-    client = eval(block(said, "kazoo").replace("…:2281", hosts), {"KazooClient": KazooClient})
+    client = eval(block(said, "kazoo").replace("localhost:2281", hosts), {"KazooClient": KazooClient})
     client.start(timeout=60)
     try:
         assert client.get_children("/") == ["zookeeper"]

@@ -14,6 +14,7 @@ Exit codes: 0; 1 it cannot be done, and the reason; 2 wrong usage.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -56,6 +57,11 @@ SECURE_CLIENT_PORT: Final = 2281
 KINDS: Final = (MEMBERS, CLIENTS)
 STORE_OF: Final = {MEMBERS: QUORUM_TRUST_STORE, CLIENTS: TRUST_STORE}
 """Where a member has the authority of each, with its list of revoked certificates."""
+
+SHARED: Final = (
+    "warning: members on one host share a certificate, by which nobody tells one from another: give each member a host "
+    "of its own"
+)
 
 _WILDCARDS: Final = frozenset({CLIENT_HOST_DEFAULT, "::", "0:0:0:0:0:0:0:0"})
 
@@ -130,7 +136,10 @@ def certs_command(
                 raise typer.BadParameter("name the members", param_hint="--zoo-cfg, --host")
             members = [*(_members_of(zoo_cfg) if zoo_cfg else []), *(_names(text) for text in host or [])]
             work.found(members, client or [CLIENT])
-            say(_lines(place, directory / "clients" / (client or [CLIENT])[0]))
+            hosts = [names[0] for names in _merged(members)]
+            if len(hosts) < len(members):
+                say(SHARED, sys.stderr)
+            say(_lines(place, directory, (client or [CLIENT])[0], hosts))
     except AuthorityError as error:
         fail(str(error))
     except FileExistsError as error:
@@ -294,11 +303,16 @@ def _wrong(reason: str) -> typer.BadParameter:
     return typer.BadParameter(reason, param_hint="--zoo-cfg")
 
 
-def _lines(place: Path, client: Path) -> str:
-    """What to add where."""
-    client = client.absolute()
+def _lines(place: Path, directory: Path, client_name: str, hosts: list[str]) -> str:
+    """What to copy, and what to add where."""
+    client = (directory / CLIENTS / client_name).absolute()
+    servers = ",".join(f"{f'[{host}]' if ':' in host else host}:{SECURE_CLIENT_PORT}" for host in hosts)
     return f"""
-copy the directory of each member to {place} on its machine, for the user that runs it, and add to its zoo.cfg:
+copy what is in the directory of each member to {place} on its machine, for the user that runs it, as at {hosts[0]}:
+
+cp -pr {directory / MEMBERS / hosts[0]}/. {place}
+
+add to its zoo.cfg, beside dataDir and the server lines, and without clientPort:
 
 secureClientPort={SECURE_CLIENT_PORT}
 ssl.keyStore.location={place / KEY_STORE}.pem
@@ -314,13 +328,14 @@ sslQuorumReloadCertFiles=true
 
 a client of zab, in ~/.config/zab/client.toml:
 
+hosts = "{servers}"
 tls = true
 ca = "{client / TRUST_STORE}.pem"
 key-store = "{client / KEY_STORE}.pem"
 
 kazoo:
 
-KazooClient(hosts="…:{SECURE_CLIENT_PORT}", use_ssl=True, ca="{client / TRUST_STORE}.pem",
+KazooClient(hosts="{servers}", use_ssl=True, ca="{client / TRUST_STORE}.pem",
             certfile="{client / KEY_STORE}.pem", keyfile="{client / KEY_STORE}.pem")
 
 Java, which needs netty beside ZooKeeper's jar, in its ZKClientConfig (zkCli.sh -client-configuration FILE):
