@@ -236,6 +236,33 @@ def test_member_that_is_revoked_itself_does_not_start(certificates: Certificates
         quorum_tls(own, "ssl.quorum.crl=true")
 
 
+def test_other_authorities_and_lists_have_another_name(certificates: Certificates, tmp_path: Path) -> None:
+    """Whoever was told the key of sessions under the one before is told no further one."""
+    one, two, three = (certificates.directory / host for host in HOSTS)
+    name = quorum_tls(one).trusted_name
+    assert len(name) == 8
+    assert quorum_tls(two, sid=2).trusted_name == name
+    store = one / "quorum.truststore.pem"
+    before = store.read_bytes()
+    other = (make_certificates(tmp_path / "other").directory / HOSTS[0] / "quorum.truststore.pem").read_bytes()
+    tls = quorum_tls(one)
+    store.write_bytes(before + other)
+    assert tls.watched.read_again()
+    both = tls.trusted_name
+    assert both != name
+    store.write_bytes(other + before + before)
+    assert quorum_tls(one).trusted_name == both
+    store.write_bytes(before)
+    assert quorum_tls(one).trusted_name == name
+    certificates.revoke(store)
+    none_revoked = quorum_tls(one, "ssl.quorum.crl=true").trusted_name
+    assert none_revoked != name
+    assert quorum_tls(one).trusted_name == name
+    store.write_bytes(before)
+    certificates.revoke(store, three)
+    assert quorum_tls(one, "ssl.quorum.crl=true").trusted_name not in (name, none_revoked)
+
+
 @pytest.mark.parametrize(("lines", "is_local_only"), [([], False), (["portUnification=true"], True)])
 def test_it_dials_its_own_machine_only_while_anything_is_taken_without_proof(
     certificates: Certificates, lines: list[str], is_local_only: bool

@@ -13,6 +13,7 @@ from tests.cli.commands import Run, run
 from tests.rigs.ports import free_ports
 from tests.rigs.processes import Ensemble, ServerProcess
 from tests.server.quorum_tls import HOSTS, add, give, make_certificates, members_on_hosts, start, store_lines
+from tests.server.test_secrets import handshake, leader_of
 from tests.server.test_server import SMALL_LOGS, check_that_a_snapshot_is_fetched
 from tests.server.writer import Writer, restart
 from zab.cli.servers.certificate_files import QUORUM_TRUST_STORE
@@ -82,6 +83,8 @@ def test_certificates_change_to_those_of_another_authority_while_members_run(tmp
     with members_on_hosts(tmp_path) as ensemble:
         give(ensemble, old, "sslQuorum=true", "sslQuorumReloadCertFiles=true")
         start(ensemble)
+        given = handshake(ensemble.members[0])
+        [key] = {session_keys(member) for member in ensemble.members}
         with Writer(ensemble.hosts) as writer:
             for host in HOSTS:
                 both = tmp_path / "both"
@@ -96,11 +99,24 @@ def test_certificates_change_to_those_of_another_authority_while_members_run(tmp
                 replace_files(new / host, old / host, store)
             all_say(ensemble, reloaded, 3)
             writer.check()
+            # The next leader, which has read the stores again, makes another key for the passwords of sessions.
+            restart(leader_of(ensemble))
+            ensemble.wait_until_serving()
+            for member in ensemble.members:
+                assert session_keys(member).split()[1] != key.split()[1]
+                assert key.split()[1] in session_keys(member)
             # Connections that there are go on; those that are made from now on show the new ones.
             for member in ensemble.members:
                 restart(member)
                 ensemble.wait_until_serving()
             writer.check()
+        for member in ensemble.members:
+            given = handshake(member, given.session_id, given.password)
+            assert given.session_id
+
+
+def session_keys(member: ServerProcess) -> str:
+    return (member.directory / "version-1" / "sessionKeys").read_text()
 
 
 def test_member_that_lost_its_data_fetches_a_snapshot_inside_of_tls(tmp_path: Path) -> None:

@@ -16,6 +16,8 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Mapping
+from hashlib import blake2b
+from typing import Final
 
 import attrs
 import trio
@@ -29,6 +31,9 @@ from zab.server.tls_stores import context_that_speaks, store_of
 from zab.tls.certificate_names import is_for_host
 from zab.tls.stores import StoreError
 
+_NAME_BYTES: Final = 8
+"""As the name of a secret has."""
+
 
 @attrs.frozen
 class Contexts:
@@ -36,6 +41,8 @@ class Contexts:
 
     accepting: ssl.SSLContext
     dialling: ssl.SSLContext
+    trusted: frozenset[bytes]
+    """The authorities who are believed, and their lists, in DER."""
 
 
 class QuorumTls:
@@ -64,6 +71,12 @@ class QuorumTls:
         """What was read again is for handshakes from now on."""
         self.door.context = self.watched.content.accepting
 
+    @property
+    def trusted_name(self) -> bytes:
+        """Of those who are believed: with another authority, or another one revoked, it is another name."""
+        trusted = b"".join(sorted(self.watched.content.trusted))
+        return blake2b(trusted, digest_size=_NAME_BYTES, person=b"zab quorum trust").digest()
+
     def servers_of(self, certificate: bytes) -> frozenset[int]:
         """Those for which it is good."""
         return frozenset(sid for sid, host in self._hosts.items() if is_for_host(certificate, host))
@@ -83,7 +96,9 @@ class QuorumTls:
         return await accepted_tls(stream, self.door.context, self._steps)
 
     def _read(self, _path: str) -> Contexts:
-        contexts = Contexts(self._context(ssl.PROTOCOL_TLS_SERVER), self._context(ssl.PROTOCOL_TLS_CLIENT))
+        accepting, trusted = self._context(ssl.PROTOCOL_TLS_SERVER)
+        dialling, _ = self._context(ssl.PROTOCOL_TLS_CLIENT)
+        contexts = Contexts(accepting, dialling, trusted)
         try:
             _shake_with_itself(contexts, self._own_host)
         except TlsError as error:
@@ -92,7 +107,8 @@ class QuorumTls:
             raise StoreError(f"ssl.quorum.keyStore.location: {path}: {reason}") from None
         return contexts
 
-    def _context(self, protocol: int) -> ssl.SSLContext:
+    def _context(self, protocol: int) -> tuple[ssl.SSLContext, frozenset[bytes]]:
+        """And who is believed in it."""
         config = self._config
         context = context_that_speaks(protocol, config.quorum_versions_of_tls, config.ssl_quorum_cipher_suites)
         # Hosts are checked by one rule on both ends, which OpenSSL has for who dials only.
@@ -105,14 +121,14 @@ class QuorumTls:
             config.ssl_quorum_key_store_password,
             config.ssl_quorum_key_store_password_path,
         ).load_key(context)
-        store_of(
+        trusted = store_of(
             "ssl.quorum.trustStore",
             config.ssl_quorum_trust_store,
             config.ssl_quorum_trust_store_type,
             config.ssl_quorum_trust_store_password,
             config.ssl_quorum_trust_store_password_path,
         ).load_trusted(context, with_lists=config.ssl_quorum_crl)
-        return context
+        return context, trusted
 
 
 def _check_host(side: TlsSide, host: str) -> None:

@@ -92,8 +92,7 @@ DOUBT_SECONDS = 4.0
 """For a member to see a new file, and for a learner that was cut off to follow again."""
 """How often files that may change under a running server are looked at."""
 _ALONE = b"alone\0\0\0"
-_BY_TLS = b"by TLS\0\0"
-"""In place of the name of a secret, where there is one server, and where certificates prove who a member is."""
+"""In place of the name of a secret, where there is one server."""
 STOP_SECONDS = 5.0
 """How long a stop waits for the disk."""
 STAGGER_SECONDS = 0.1
@@ -514,12 +513,16 @@ class Server:
         return self._party().believes(agreed)
 
     def _tell_secret_name(self) -> None:
-        """What the key of sessions is to be made under: nobody else is there, or everybody proves who he is."""
+        """What the key of sessions is to be made under: nobody else is there, or everybody proves who he is, by a
+        secret, or by the certificate of an authority that is believed."""
         name = b""
         if self.config.is_standalone:
             name = _ALONE
+        elif self._secrets is not None and self.config.quorum_secret_required:
+            name = self._secrets.content[0].name
         elif not _is_open(self.config):
-            name = _BY_TLS if self._secrets is None else self._secrets.content[0].name
+            assert self._quorum_tls is not None
+            name = self._quorum_tls.trusted_name
         self.posts.put(SecretNamed(name))
 
     def _tell_secrets(self, nursery: trio.Nursery) -> None:
@@ -543,6 +546,7 @@ class Server:
         assert self._quorum_tls is not None
         journal.info("there are other certificates of members")
         self._quorum_tls.take_new()
+        self._tell_secret_name()
 
     def _tell_users(self) -> None:
         assert self._users is not None

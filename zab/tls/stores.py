@@ -189,14 +189,14 @@ class Store:
 
     # ------------------------------------------------------------------------------------------------------- trusted
 
-    def load_trusted(self, context: ssl.SSLContext, *, with_lists: bool = False) -> None:
-        """The authorities who are believed. Raises StoreError.
+    def load_trusted(self, context: ssl.SSLContext, *, with_lists: bool = False) -> frozenset[bytes]:
+        """The authorities who are believed; they are returned, with their lists, in DER. Raises StoreError.
 
         with_lists: of each there is the list of certificates that it has revoked, and none of these is believed."""
         with self._refused():
-            self._load_trusted(context, with_lists=with_lists)
+            return self._load_trusted(context, with_lists=with_lists)
 
-    def _load_trusted(self, context: ssl.SSLContext, *, with_lists: bool) -> None:
+    def _load_trusted(self, context: ssl.SSLContext, *, with_lists: bool) -> frozenset[bytes]:
         data = self._read()
         found: list[x509.Certificate] = []
         if self._kind == "pem":
@@ -211,11 +211,14 @@ class Store:
             found = [each.certificate for each in store.additional_certs]
         if not found:
             raise self._error("there is no certificate in it")
-        if with_lists:
-            self._load_lists(context, data, found)
-        context.load_verify_locations(cadata=b"".join(each.public_bytes(Encoding.DER) for each in found))
+        lists = self._load_lists(context, data, found) if with_lists else []
+        authorities = [each.public_bytes(Encoding.DER) for each in found]
+        context.load_verify_locations(cadata=b"".join(authorities))
+        return frozenset([*authorities, *(each.public_bytes(Encoding.DER) for each in lists)])
 
-    def _load_lists(self, context: ssl.SSLContext, data: bytes, believed: list[x509.Certificate]) -> None:
+    def _load_lists(
+        self, context: ssl.SSLContext, data: bytes, believed: list[x509.Certificate]
+    ) -> list[x509.CertificateRevocationList]:
         """Raises StoreError."""
         if self._kind != "pem":
             raise self._error("lists of revoked certificates are taken out of PEM only")
@@ -229,3 +232,4 @@ class Store:
             file.flush()
             context.load_verify_locations(cafile=file.name)
         context.verify_flags |= ssl.VERIFY_CRL_CHECK_CHAIN
+        return lists
