@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import trio
+import trio.testing
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -301,6 +302,37 @@ def certificate_for(name: str) -> bytes:
     builder = x509.CertificateBuilder(subject, subject, key.public_key(), 1, now, now + timedelta(days=1))
     builder = builder.add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
     return builder.sign(key, hashes.SHA256()).public_bytes(Encoding.DER)
+
+
+async def test_handshake_of_who_reads_nothing_holds_up_no_other(
+    certificates: Certificates, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What this side has to say fits into no buffer that is full."""
+    one, two = (quorum_tls(certificates.directory / host, sid=sid) for sid, host in enumerate(HOSTS[:2], 1))
+    send_all = trio.SocketStream.send_all
+    stuck: list[trio.SocketStream] = []
+
+    async def blocked(stream: trio.SocketStream, data: bytes) -> None:
+        if stream in stuck:
+            await trio.sleep_forever()
+        await send_all(stream, data)
+
+    monkeypatch.setattr(trio.SocketStream, "send_all", blocked)
+    listener = trio.SocketListener(await _listening())
+    address = listener.socket.getsockname()
+    async with contextlib.AsyncExitStack() as stack, trio.open_nursery() as nursery:
+        await stack.enter_async_context(listener)
+        mute = await stack.enter_async_context(await trio.open_tcp_stream(*address))
+        await mute.send_all(TlsSide(two.watched.content.dialling, has_dialled=True).feed(b"", 0)[1])
+        stuck.append(await stack.enter_async_context(await listener.accept()))
+        nursery.start_soon(one.accepted, stuck[0])
+        await trio.testing.wait_all_tasks_blocked()
+        stream = await trio.open_tcp_stream(*address)
+        nursery.start_soon(one.accepted, await stack.enter_async_context(await listener.accept()))
+        with trio.fail_after(10):
+            async with await two.dialled(stream, HOSTS[0]):
+                pass
+        nursery.cancel_scope.cancel()
 
 
 async def test_handshakes_at_the_election_port_take_turns(
