@@ -2,12 +2,13 @@
 
 What is not on the command line, the environment says (`$ZAB_…`), else the client's file (`client_file.py`). That file
 is read for the commands that talk to servers only: a broken one stops no server. The password of a login has no option,
-since everybody may read the words of a command.
+since everybody may read the words of a command; credentials of `--auth` may stand in a file or in standard input.
 
 Not here: what becomes of them (`zab.cli.znodes.caller`).
 """
 
 import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
@@ -15,6 +16,7 @@ import typer
 
 from zab.cli.commands import COMMANDS
 from zab.cli.exits import USAGE, fail
+from zab.cli.terminal import say
 
 if TYPE_CHECKING:
     from zab.cli.client_file import ClientFile
@@ -36,11 +38,14 @@ __all__ = [
     "TimeoutOption",
     "TlsOption",
     "WaitOption",
+    "identities_of",
     "login_of",
 ]
 
 AUTH_VARIABLE: Final = "ZAB_AUTH"
 PASSWORD_VARIABLE: Final = "ZAB_SASL_PASSWORD"
+
+_IDENTITIES_BYTES_MAX: Final = 64 * 1024
 
 _CLIENT_FILE: Final = "zab.client_file"
 _SECURITY: Final = "TLS and login"
@@ -66,6 +71,40 @@ def _configure(context: typer.Context, path: str | None) -> str | None:
         defaults["auth"] = os.environ[AUTH_VARIABLE].splitlines()
     context.default_map = defaults
     return path
+
+
+def identities_of(context: typer.Context, texts: list[str] | None) -> tuple[str, ...]:
+    """What `--auth` says, or the file or standard input that it names; else what the environment or the file has."""
+    source = context.get_parameter_source("auth")
+    if not texts or source is None or source.name != "COMMANDLINE":
+        return tuple(texts or ())
+    found: list[str] = []
+    for text in texts:
+        if text == "-":
+            found += _lines(sys.stdin.read())
+        elif text.startswith("@"):
+            found += _lines(_read_identities(text[1:]))
+        else:
+            found.append(text)
+    if any(text != "-" and not text.startswith("@") for text in texts):
+        better = f"${AUTH_VARIABLE}, --auth @FILE and --auth - keep them to you"
+        say(f"zab: --auth: others may read credentials in the list of processes: {better}", sys.stderr)
+    return tuple(found)
+
+
+def _lines(text: str) -> list[str]:
+    return [line for line in text.splitlines() if line]
+
+
+def _read_identities(path: str) -> str:
+    from zab.server.private_file import PrivateFileError, read_private
+
+    try:
+        return read_private(path, _IDENTITIES_BYTES_MAX, "it has one identity a line").decode()
+    except PrivateFileError as error:
+        fail(f"--auth: {error}", USAGE)
+    except UnicodeDecodeError:
+        fail(f"--auth: {path}: it is not UTF-8", USAGE)
 
 
 def login_of(context: typer.Context, user: str | None, password_file: str | None) -> tuple[str | None, str | None]:
@@ -103,9 +142,10 @@ AuthOption: TypeAlias = Annotated[
     list[str] | None,
     typer.Option(
         "--auth",
-        metavar="SCHEME:CREDENTIALS",
+        metavar="@FILE | - | SCHEME:CREDENTIALS",
         show_default=False,
-        help=f"Such as digest:user:password. Others may read it in the list of processes: ${AUTH_VARIABLE} is better.",
+        help="A file with identities such as digest:user:password, one a line; - is standard input. Others may read in "
+        f"the list of processes what is written here itself. ${AUTH_VARIABLE} has them too.",
     ),
 ]
 ReadOnlyOption: TypeAlias = Annotated[

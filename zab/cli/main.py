@@ -65,7 +65,7 @@ def _root(
         hosts=hosts,
         session_timeout_ms=round(timeout_seconds * 1000),
         wait_ms=round(wait_seconds * 1000),
-        auth=tuple(auth or ()),
+        auth=options.identities_of(context, auth),
         read_only=read_only,
         jute_maxbuffer_bytes=jute_maxbuffer_bytes,
         tls=tls,

@@ -69,7 +69,7 @@ def test_create_get_set_delete(zab: Callable[..., Result]) -> None:
 def test_refusals_are_1_and_name_the_error(zab: Callable[..., Result], words: list[str], name: str) -> None:
     code, out, err = zab(*words)
     assert (code, out) == (1, "")
-    assert err.startswith(f"zab: {name}")
+    assert f"\nzab: {name}" in f"\n{err}"
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,7 @@ def told(run: Run, monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, A
 
         monkeypatch.setattr("zab.cli.znodes.caller.connect", connect)
         assert run(*words, "ls", "/") == 1, run.err
-        assert run.err == "zab: enough\n"
+        assert run.err.endswith("zab: enough\n")
         return seen
 
     return call
@@ -184,6 +184,34 @@ def test_a_password_file_is_for_its_owner_alone(run: Run, tmp_path: Path) -> Non
 
 def test_no_option_takes_a_password(run: Run) -> None:
     assert run("--sasl-password", SECRET, "ls", "/") == 2
+
+
+def test_identities_come_from_a_file_or_standard_input_and_nobody_sees_them(
+    told: Callable[..., dict[str, Any]], run: Run, tmp_path: Path
+) -> None:
+    file = written(tmp_path / "identities", "digest:alice:a:b\n\ndigest:bob:x")
+    both = [("digest", "alice:a:b"), ("digest", "bob:x")]
+    assert told("--auth", f"@{file}")["auth"] == both
+    with standard_input("digest:eve:y\n"):
+        assert told("--auth", "-", "--auth", f"@{file}")["auth"] == [("digest", "eve:y"), *both]
+    assert run.err == "zab: enough\n"
+    file.chmod(0o644)
+    assert run("--auth", f"@{file}", "ls", "/") == 2
+    assert run.err == f"zab: --auth: {file}: others than its owner may use it: run `chmod 600 {file}`\n"
+    assert run("--auth", "@", "ls", "/") == 2
+
+
+def test_credentials_in_the_words_of_a_command_are_warned_of_and_work(
+    told: Callable[..., dict[str, Any]], run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(AUTH_VARIABLE, f"digest:alice:{SECRET}")
+    assert told()["auth"] == [("digest", f"alice:{SECRET}")]
+    assert run.err == "zab: enough\n"
+    assert told("--auth", f"digest:bob:{SECRET}")["auth"] == [("digest", f"bob:{SECRET}")]
+    assert run.err.startswith(
+        "zab: --auth: others may read credentials in the list of processes: $ZAB_AUTH, --auth @FILE"
+    )
+    assert SECRET not in run.err
 
 
 def test_credentials_are_in_no_error(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
