@@ -18,6 +18,11 @@ def is_full(error: OSError) -> bool:
     return error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
+def is_out_of_descriptors(error: OSError) -> bool:
+    """Whether the process or the system had none left to open a file: nothing was done, and in a moment it may go."""
+    return error.errno in (errno.EMFILE, errno.ENFILE)
+
+
 class File(Protocol):
     """A file that grows at its end; one writer."""
 

@@ -6,13 +6,15 @@ truncate the other's log. A tool that only reads opens it with `lock=False`.
 
 One append is one system call, `pwritev` with RWF_DSYNC, where the platform has it; else a write and an fdatasync (on
 macOS F_FULLFSYNC, the only call that reaches the medium there). Nothing is retried and no error is caught, except that
-a short write continues where it stopped.
+a short write continues where it stopped, and that an open waits a little for a descriptor where there is none left.
 """
 
 import contextlib
+import errno
 import fcntl
 import os
 import sys
+import time
 from collections.abc import Iterator
 
 LOCK_FILE = "version-1/lock"
@@ -21,11 +23,27 @@ _FILE_MODE = 0o600
 """What a tree holds is for nobody else on the machine, whatever the umask says."""
 _DIRECTORY_MODE = 0o700
 
+DESCRIPTOR_TRIES = 20
+DESCRIPTOR_WAIT_SECONDS = 0.05
+"""Some are kept from clients (`zab.host.descriptors`): one is there in a moment. Longer, and it is final."""
+
 _RWF_DSYNC: int = getattr(os, "RWF_DSYNC", 0)
 
 
 class DirectoryInUseError(OSError):
     """Another process holds the lock of the data directory."""
+
+
+def _open(path: str, flags: int) -> int:
+    """A descriptor. Raises OSError."""
+    for _ in range(DESCRIPTOR_TRIES):
+        try:
+            return os.open(path, flags | os.O_CLOEXEC, _FILE_MODE)
+        except OSError as error:
+            if error.errno not in (errno.EMFILE, errno.ENFILE):
+                raise
+        time.sleep(DESCRIPTOR_WAIT_SECONDS)
+    return os.open(path, flags | os.O_CLOEXEC, _FILE_MODE)
 
 
 def _fsync(fd: int) -> None:
@@ -130,18 +148,18 @@ class RealDisk:
 
     @contextlib.contextmanager
     def _opened(self, absolute: str, flags: int) -> Iterator[int]:
-        fd = os.open(absolute, flags | os.O_CLOEXEC, _FILE_MODE)
+        fd = _open(absolute, flags)
         try:
             yield fd
         finally:
             os.close(fd)
 
     def open_append(self, path: str, *, create: bool, offset: int = 0) -> RealFile:
-        flags = os.O_WRONLY | os.O_CLOEXEC | (os.O_CREAT | os.O_EXCL if create else 0)
-        return RealFile(os.open(self._absolute(path), flags, _FILE_MODE), offset)
+        flags = os.O_WRONLY | (os.O_CREAT | os.O_EXCL if create else 0)
+        return RealFile(_open(self._absolute(path), flags), offset)
 
     def read(self, path: str, offset: int = 0, length: int | None = None) -> bytes:
-        with open(self._absolute(path), "rb") as file:
+        with open(_open(self._absolute(path), os.O_RDONLY), "rb") as file:
             file.seek(offset)
             return file.read() if length is None else file.read(length)
 
@@ -156,8 +174,7 @@ class RealDisk:
     def overwrite(self, path: str, data: bytes) -> None:
         fd = self._in_place.get(path)
         if fd is None:
-            flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
-            fd = self._in_place[path] = os.open(self._absolute(path), flags, _FILE_MODE)
+            fd = self._in_place[path] = _open(self._absolute(path), os.O_WRONLY | os.O_CREAT)
         RealFile(fd, 0).write(data)
 
     def preallocate(self, path: str, size: int) -> None:

@@ -16,7 +16,7 @@ Not here: what a level means to the ensemble (`zab.disk_space`), and to recovery
 
 from __future__ import annotations
 
-from datatree.log.disk import Disk, is_full
+from datatree.log.disk import Disk, is_full, is_out_of_descriptors
 from datatree.log.transaction_log import RESERVE
 from zab.states import AMPLE, EXHAUSTED, LOW, Space
 
@@ -65,6 +65,8 @@ class DiskSpace:
             try:
                 self._disk.preallocate(RESERVE, self._reserve_bytes)
             except OSError as error:
+                if is_out_of_descriptors(error):
+                    return self.level  # it says nothing of the disk; at the next look there may be one
                 if not is_full(error):
                     raise
                 release(self._disk)  # somebody else was faster

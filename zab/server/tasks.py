@@ -15,6 +15,7 @@ from typing import TypeAlias, TypeVar
 import attrs
 import trio
 
+from datatree.log.disk import is_out_of_descriptors
 from datatree.log.zxid import Zxid
 from zab import events as ev
 from zab.host.journal import Journal
@@ -147,9 +148,12 @@ class Tasks:
             except FetchError as error:
                 answer = FetchFailed(effect, str(error))
             except OSError as error:
-                # Whether or not anybody still waits for the file: the disk has failed.
-                self.posts.put(StorageFailed(f"cannot write what is fetched: {error}"))
-                return
+                if is_out_of_descriptors(error):
+                    answer = FetchFailed(effect, str(error))
+                else:
+                    # Whether or not anybody still waits for the file: the disk has failed.
+                    self.posts.put(StorageFailed(f"cannot write what is fetched: {error}"))
+                    return
         if self._fetching is scope:
             self._fetching = None
             self.posts.put(answer)
