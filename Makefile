@@ -16,7 +16,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # Three workers to two cores: much is waiting for servers that elect, expire and restart.
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print(3 * os.cpu_count() // 2)')
 
-.PHONY: run test quick check fix sim fuzz chaos mutants spark-versions bench bench-calls bench-curves bench-secure bench-pipeline clean
+.PHONY: run test quick check fix sim fuzz chaos mutants spark-versions bench bench-calls bench-curves bench-secure bench-attacked bench-pipeline clean
 .DEFAULT_GOAL := test
 
 # The service alone: no Java, no Spark.
@@ -108,6 +108,9 @@ bench-calls: $(VENV)/test.stamp bench/build/load
 
 bench-curves: $(VENV)/test.stamp bench/build/load bench/build/echo bench/build/crowd bench/build/syncs.so
 	$(BIN)/python -m bench.curves
+
+bench-attacked: $(VENV)/test.stamp
+	$(BIN)/python -m bench.attacked
 
 bench-secure: $(VENV)/test.stamp bench/build/load
 	$(BIN)/python -m bench.secure

@@ -1,0 +1,93 @@
+"""How long an innocent client waits while others do what they may not: the attacks of `tests.hostile`, measured.
+
+    python -m bench.attacked [--rounds N] [--no-readme]
+
+One ensemble of three members, as `zab ensemble` starts it, is under each attack in turn, while clients at every member
+read and write without a pause. Of each attack: how long one of them waited at most, and how much of the processor the
+longest turn of a member took; of all rounds the median and the most. What the attacks assert, they assert here, too.
+The result is written to bench/README.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import inspect
+import statistics
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from bench.machine import commit, say, system
+from bench.table import write_readme
+from tests.hostile import test_connections as connections
+from tests.hostile import test_work as work
+from tests.hostile.ensembles import Target, by_command
+from tests.hostile.raw import Client
+
+Attack = Callable[..., None]
+Waits = list[tuple[float, float]]
+"""Of each round: the longest wait of an innocent client, and the longest turn; milliseconds."""
+
+ATTACKS: dict[str, Attack] = {
+    "a list of 256 permissions, checked over and over": work.test_longest_list_checked_without_end,
+    "multis of 10,000 parts": work.test_multi_of_as_many_parts_as_may_be,
+    "watches set again by the hundred thousand": work.test_watches_set_again_by_the_hundred_thousand,
+    "a change that many watch": work.test_fan_out_to_watchers,
+    "listings of a crowd": work.test_listings_of_a_crowd,
+    "the end of a session with a crowd of ephemerals": work.test_session_of_a_crowd_is_closed,
+    "the feed of changes, asked without end": work.test_feed_of_changes_asked_without_end,
+    "writes forwarded without end": work.test_writes_forwarded_without_end,
+    "readers of nothing": connections.test_readers_of_nothing,
+    "writes of a megabyte from 80 clients": connections.test_writes_of_a_megabyte_from_many,
+}
+ROUNDS = 3
+TARGET = "make bench-attacked"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench.attacked", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"of all attacks ({ROUNDS})")
+    parser.add_argument("--no-readme", dest="readme", action="store_false", help="leave bench/README.md alone")
+    options = parser.parse_args()
+    found: dict[str, Waits] = {name: [] for name in ATTACKS}
+    with tempfile.TemporaryDirectory(prefix="attacked-") as directory, by_command(Path(directory)) as target:
+        for number in range(options.rounds):
+            for name, attack in ATTACKS.items():
+                found[name].append(waits_under(attack, target))
+                say(f"round {number + 1}: {name}: {found[name][-1][0]:,.0f} ms")
+    lines = [system(), commit(), f"`python -m bench.attacked`: {options.rounds} rounds"]
+    text = "\n".join(f"- {line}" for line in lines) + "\n\n" + table(found)
+    print(text)
+    if options.readme:
+        write_readme(text, TARGET)
+    return 0
+
+
+def waits_under(attack: Attack, target: Target) -> tuple[float, float]:
+    """One attack, with what it needs: how long an innocent client waited at most, and a turn took; milliseconds."""
+    count = len(target.longest)
+    with contextlib.ExitStack() as stack:
+        given: dict[str, object] = {"target": target}
+        if "attacker" in inspect.signature(attack).parameters:
+            given["attacker"] = stack.enter_context(contextlib.closing(Client(target.leader.client_port)))
+        attack(**given)
+    waits, turns = zip(*target.longest[count:], strict=True)
+    return max(waits), max(turns)
+
+
+def table(found: dict[str, Waits]) -> str:
+    rows = ["| attack | longest wait of an innocent client, ms: median (most) | longest turn, ms of the processor |"]
+    rows.append("|---|---:|---:|")
+    for name, waits in found.items():
+        rows.append(f"| {name} | {_shown([wait for wait, _ in waits])} | {_shown([turn for _, turn in waits])} |")
+    return "\n".join(rows) + "\n"
+
+
+def _shown(values: Sequence[float]) -> str:
+    return f"{statistics.median(values):,.0f} ({max(values):,.0f})"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
