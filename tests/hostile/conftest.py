@@ -46,10 +46,11 @@ def targets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Targets]:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Modules say in `SECURE_TOO` whether their attacks are tried within TLS, too: those that may come out otherwise
-    there."""
+    """Modules say in `SECURE_TOO` which of attacks are tried within TLS, too: all, or those with these names, which
+    come out otherwise there, perhaps. What moves much would take minutes."""
     if "target" in metafunc.fixturenames:
-        is_secure_too = getattr(metafunc.module, "SECURE_TOO", False)
+        too = getattr(metafunc.module, "SECURE_TOO", ())
+        is_secure_too = too is True or metafunc.function.__name__ in too
         kinds = [kind for kind in KINDS if kind != SECURE or is_secure_too]
         metafunc.parametrize("target", kinds, indirect=True)
 

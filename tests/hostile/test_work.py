@@ -22,6 +22,13 @@ from tests.hostile.raw import (
     word,
 )
 
+SECURE_TOO = (
+    "test_multi_of_too_many_parts",
+    "test_listings_of_a_crowd",
+    "test_feed_of_changes_asked_without_end",
+    "test_writes_forwarded_without_end",
+)
+
 pytestmark = [pytest.mark.slow, pytest.mark.process]
 
 INVALID_ACL, BAD_ARGUMENTS, NO_AUTH, MARSHALLING_ERROR = -114, -8, -102, -5
