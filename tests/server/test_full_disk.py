@@ -23,6 +23,7 @@ from kazoo.exceptions import (
 )
 from kazoo.exceptions import SessionExpiredError as SessionExpired
 
+from tests.rigs import waiting
 from tests.rigs.zookeeper_server import ZooKeeperEnsemble, ZooKeeperMember, configurations
 
 pytestmark = pytest.mark.slow
@@ -125,11 +126,14 @@ def is_refused(client: KazooClient, path: str) -> bool:
 
 
 def until(ask: Callable[[], bool]) -> None:
-    for _ in range(600):
+    """The answers are quick, and a disk is looked at once a tick: so this waits in between."""
+
+    def is_so() -> bool:
         with contextlib.suppress(KazooException):
-            if ask():
-                return
-    raise AssertionError("it never becomes so")
+            return ask()
+        return False
+
+    waiting.until(is_so)
 
 
 @needs_namespaces

@@ -123,6 +123,7 @@ OF_EACH_FORM = pytest.mark.parametrize(
 def test_integers_alone_are_written_as_among_other_fields(mark: int, lag: int) -> None:
     assert CODEC.encode(Told(mark, lag)) == cbor2.dumps([3, mark, lag])
     assert CODEC.encode(Told(mark, -5)) == cbor2.dumps([3, mark, -5])
+    assert CODEC.encode(Told(1 << 64, lag)) == cbor2.dumps([3, 1 << 64, lag]), "a test that lies says so"
 
 
 @OF_EACH_FORM

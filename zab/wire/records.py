@@ -103,7 +103,7 @@ def is_bool(value: object) -> bool:
 
 # What the integers of most messages are: below 24, or zxids. Each is its shortest form.
 _DIGITS = [bytes([digit]) for digit in range(plain.SHORT)]
-_WIDEST = 1 << 32
+_WIDEST, _WIDEST_MAX = 1 << 32, (1 << 64) - 1
 _WIDE_HEAD = 0x1B
 _WIDE = Struct(">BQ")
 
@@ -159,7 +159,7 @@ class Codec(Generic[M]):
         for value in values[1:]:
             if 0 <= value < plain.SHORT:
                 data += _DIGITS[value]
-            elif value >= _WIDEST:
+            elif _WIDEST <= value <= _WIDEST_MAX:
                 data += _WIDE.pack(_WIDE_HEAD, value)
             else:
                 return cbor2.dumps(values)

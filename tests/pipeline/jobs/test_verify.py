@@ -573,7 +573,7 @@ def test_a_refused_multi_that_zookeeper_wrote_in_two_ways_is_no_deviation(tmp_pa
     assert (refused.member, refused.zxid, refused.file) == ("3", 1 << 32 | 2, str(path))
     # Another value is another multi.
     other = txns(5)
-    other[1].rest = ((5, 3, b"/a", b"e", None), other[1].rest[1])
+    other[1] = other[1]._replace(rest=((5, 3, b"/a", b"e", None), other[1].rest[1]))
     shutil.rmtree(directories[2])
     directories[2] = zookeeper_member(tmp_path / "z" / "server3", 3, other)
     assert kinds(deviations(directories)) == {("3", "differs")}
