@@ -279,9 +279,6 @@ class Turn:
     def _connect_quorum(self, effect: ev.ConnectQuorum) -> None:
         self._tasks.dial(effect.sid)
 
-    def _send(self, effect: ev.Send) -> None:
-        self._links.send(effect.links, effect.message)
-
     def _close_link(self, effect: ev.CloseLink) -> None:
         self._links.close(effect.link, effect.reason)
 
@@ -335,9 +332,6 @@ class Turn:
     def _keep_snapshot(self, effect: KeepSnapshot) -> None:
         self._tasks.keep_snapshot(effect)
 
-    def _mark_moved(self, effect: ev.MarkMoved) -> None:
-        self._storage.mark_moved(effect.zxid)
-
     def _write_audit(self, effect: WriteAudit) -> None:
         if self._audit is not None:
             self._audit.write(effect.records)
@@ -363,7 +357,6 @@ _CARRY_OUT = dict(
     (
         _on(ev.SendNotification, Turn._send_notification),
         _on(ev.ConnectQuorum, Turn._connect_quorum),
-        _on(ev.Send, Turn._send),
         _on(ev.CloseLink, Turn._close_link),
         _on(ev.AppendBatches, Turn._store),
         _on(ev.TruncateLog, Turn._store),
@@ -376,7 +369,6 @@ _CARRY_OUT = dict(
         _on(ev.ReadLog, Turn._read_log),
         _on(ev.OfferSnapshot, Turn._offer_snapshot),
         _on(ev.ReleaseSnapshot, Turn._release_snapshot),
-        _on(ev.MarkMoved, Turn._mark_moved),
         _on(ev.Halt, Turn._halt),
         _on(ev.Trace, Turn._trace),
         _on(ev.RoleChanged, Turn._role_changed),
@@ -391,6 +383,9 @@ _CARRY_OUT = dict(
         _on(WriteAudit, Turn._write_audit),
     )
 )
+
+_AT_ONCE: Final = frozenset({ev.Send, ev.MarkMoved})
+"""What `take` carries out itself: there are some in each turn."""
 
 _ON_ANSWER = dict(
     (
