@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -89,13 +90,22 @@ def test_only_series_of_the_curve_are_measured() -> None:
         connections().add("sett", 1, "zab", 1.0)
 
 
-def test_what_this_process_uses_is_read() -> None:
-    pid = os.getpid()
-    before = running_seconds(pid), sum(user_and_system_seconds(pid))
-    while sum(user_and_system_seconds(pid)) < before[1] + 0.02:
-        pass
-    assert running_seconds(pid) > before[0] + 0.01
-    assert 10 < resident_mib(pid) < 100_000
+def test_what_a_process_used_is_read() -> None:
+    program = """
+import sys, time
+while time.process_time() < 0.3:
+    pass
+print(time.process_time(), flush=True)
+sys.stdin.read()
+"""
+    with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        used = float(process.stdout.readline())
+        assert running_seconds(process.pid) == pytest.approx(used, abs=0.1)
+        assert sum(user_and_system_seconds(process.pid)) == pytest.approx(used, abs=0.1)
+        assert 1 < resident_mib(process.pid) < 1_000
+        process.stdin.close()
 
 
 # -------------------------------------------------------------------------------------------------------------- page
