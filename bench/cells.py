@@ -65,6 +65,7 @@ class Result:
     p50_us: float
     p99_us: float
     errors: int
+    max_us: float = 0.0
 
 
 def all_cells() -> list[Cell]:
@@ -110,7 +111,7 @@ def _run_load(hosts: str, cell: Cell, *options: str) -> Result:
 
 def _result(line: bytes) -> Result:
     answer: dict[str, Any] = json.loads(line)
-    return Result(answer["per_second"], answer["p50_us"], answer["p99_us"], answer["errors"])
+    return Result(answer["per_second"], answer["p50_us"], answer["p99_us"], answer["errors"], answer["max_us"])
 
 
 def warm_up(hosts: str, seconds: float) -> None:

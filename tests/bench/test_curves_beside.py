@@ -11,7 +11,7 @@ import pytest
 
 from bench import cells
 from bench.curves import __main__ as curves
-from bench.curves import crowds, shares
+from bench.curves import crowds, growth, shares
 from bench.curves.field import Both, Field, Limits, WrongAnswerError, right
 from bench.curves.figures import SIDES, ZAB, ZOOKEEPER, Curve, Figures, Series, save
 from tests.bench.generator import needs_compiler, programs
@@ -47,6 +47,7 @@ def beside(programs: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         patched.setattr(shares, "BUILD", programs)
         patched.setattr(crowds, "IDLE_SECONDS_MIN", 0.3)
         patched.setattr(shares, "SECONDS_MIN", 0.1)
+        patched.setattr(growth, "BESIDE_SECONDS_MIN", 0.1)
         # For as long as members are started: a curve starts them again.
         with shares.syncs_counted(syncs), zookeeper() as theirs, zab_servers(1) as ours:
             yield Beside({ZOOKEEPER: theirs, ZAB: ours}, syncs)
@@ -56,8 +57,8 @@ def beside(programs: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 def test_a_curve_finds_figures_on_both_sides(beside: Beside, name: str) -> None:
     curve = curves.CURVES[name](beside.field())
     assert curve.name == name
-    # How much memory a znode takes is asked only where there are many.
-    expected = [series.name for series in curve.series if "memory" not in series.name]
+    # How much memory a znode takes is asked only where there are many, and who leads next only where others are left.
+    expected = [series.name for series in curve.series if "memory" not in series.name and "kill" not in series.name]
     assert [point.series for point in curve.points] == expected
     for point in curve.points:
         for side in SIDES:
