@@ -18,6 +18,7 @@ pings (`heartbeat`); the proof that a quorum still follows (`confirmation`).
 """
 
 from datatree.log import batch as codec
+from datatree.log.batch import Batch
 from datatree.log.zxid import COUNTER_BITS, COUNTER_MAX, Zxid, make_zxid
 from zab import events as ev
 from zab import message as msg
@@ -100,13 +101,14 @@ def leader_try_to_commit(peer: PeerState, now: int, leading: Leading) -> None:
         return
     settings, committed = peer.settings, peer.committed
     acknowledged = {settings.sid: peer.durable}
-    is_news = settings.is_alone
+    highest = peer.durable if settings.is_alone else committed
     for handler in leading.handlers.values():
         # Most are plain voters, who count without being asked about.
         if handler.stage >= SYNCHRONIZED and (not (handler.observer or handler.amnesiac) or leading.counts(handler)):
             acknowledged[handler.sid] = acked = handler.acked
-            is_news = is_news or acked > committed
-    mark = high_water_mark(settings.quorum, acknowledged, committed) if is_news else committed
+            if acked > highest:
+                highest = acked
+    mark = high_water_mark(settings.quorum, acknowledged, committed) if highest > committed else committed
     if mark > committed:
         assert mark in peer.history.batches, "every position is the end of a batch"
         peer.set_committed(mark)
@@ -114,6 +116,8 @@ def leader_try_to_commit(peer: PeerState, now: int, leading: Leading) -> None:
         if links:
             peer.effects.append(ev.Send(links, msg.Commit(mark)))
         peer.deliver()
+    # Others' acknowledgements beyond the mark may wait for this member's own; what is committed, to be delivered.
+    peer.awaits_durable = settings.is_alone or highest > mark or peer.durable < mark
     done = min(peer.committed, peer.durable)
     while leading.outstanding and leading.outstanding[0][0] <= done:
         leading.outstanding_bytes -= leading.outstanding.popleft()[1]
@@ -133,8 +137,19 @@ def leader_pass_on(
 # -------------------------------------------------------------------------------------------------------- the learner
 
 
+def learner_ack_of(following: Following, batch: Batch) -> ev.Send | None:
+    """The ACK of this batch and of all before it, for whoever makes it durable: so it leaves without waiting for a
+    turn. None before ACK-LD (ZOOKEEPER-4685)."""
+    if not following.synchronized:
+        return None
+    assert following.link is not None
+    assert following.epoch is not None
+    following.acked = batch.zxid
+    return ev.Send((following.link,), msg.Ack(following.epoch, batch.zxid))
+
+
 def learner_ack(peer: PeerState, following: Following) -> None:
-    """ACK what is durable; nothing before ACK-LD (ZOOKEEPER-4685)."""
+    """ACK what is durable, and was logged before ACK-LD."""
     if not following.synchronized or peer.durable <= following.acked:
         return
     assert following.link is not None
@@ -157,6 +172,11 @@ def learner_raise_mark(peer: PeerState, zxid: Zxid, source: str) -> None:
         peer.set_committed(zxid)
     if peer.committed > peer.delivered:
         peer.deliver()
+    # What is committed may wait to be delivered; or something is to be said that does not go with what is logged.
+    following = peer.following
+    assert following is not None
+    is_acknowledged = following.acked == peer.history.last[0]
+    peer.awaits_durable = peer.phase is not BROADCAST or not is_acknowledged or peer.durable < peer.committed
 
 
 def learner_pass_on(peer: PeerState, now: int, following: Following, message: ev.MessageForMember) -> None:

@@ -303,10 +303,13 @@ class CloseLink:
 
 @attrs.define
 class AppendBatches:
-    """Append these batches to the log, unchanged and in order; answer with `Durable`."""
+    """Append these batches to the log, unchanged and in order. Once they are durable, and not before, send what is to
+    be sent then; answer with `Durable`."""
 
     generation: int
     batches: list[Batch]
+    then: Send | None = None
+    """Of appends of one generation that follow each other, only the last one is sent: it is cumulative."""
 
 
 @attrs.define

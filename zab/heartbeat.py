@@ -91,12 +91,6 @@ def leader_on_ping(peer: PeerState, now: int, leading: Leading, handler: Learner
 # -------------------------------------------------------------------------------------------------------- the learner
 
 
-def learner_heard(peer: PeerState, now: int, following: Following) -> None:
-    """Any message is a sign of life of the leader."""
-    settings = peer.settings
-    following.deadline = now + (settings.sync_ms if following.up_to_date else settings.init_ms)
-
-
 def learner_on_ping(peer: PeerState, now: int, following: Following, message: msg.Ping) -> None:
     """Answer; and leave when the own log, or epochs, have not kept up within syncLimit (C4 stalled disk)."""
     assert following.link is not None

@@ -65,7 +65,6 @@ class Peer(PeerState):
         if self.state is LOOKING:
             self._after(now)
         effects, self.effects = self.effects, []
-        self.invariants()
         return effects
 
     def next_deadline(self) -> int | None:
@@ -247,8 +246,8 @@ class Peer(PeerState):
                     self._on_unhandled(FOLLOWING, message)
             except ProtocolError as error:
                 self.look(f"leader {following.leader}: {error}")
-            # Afterwards: what the message says may change for how long the leader may be silent.
-            heartbeat.learner_heard(self, now, following)
+            # Any message is a sign of life. Afterwards: what it says may change for how long the leader may be silent.
+            following.deadline = now + (self.settings.sync_ms if following.up_to_date else self.settings.init_ms)
 
     def _on_unhandled(self, role: State, message: msg.Message) -> None:
         if (role, self.phase, type(message)) not in IGNORED:
@@ -269,7 +268,8 @@ class Peer(PeerState):
         elif self.following is not None:
             if self.following.newleader is not None:
                 synchronization.learner_try_to_ack_newleader(self, self.following)
-            broadcast.learner_ack(self, self.following)
+            if self.durable > self.following.acked:
+                broadcast.learner_ack(self, self.following)
         if self.committed > self.delivered:
             self.deliver()
 

@@ -4,7 +4,7 @@ Each phase module is a set of functions on a `PeerState`, which gives them what 
 the epochs and the lineage, what the disk is known to hold, the state of the role (`zab.roles`), and the outbox in which
 a step collects its effects. `zab.peer.Peer` is a `PeerState` that takes events; no phase knows it.
 
-Invariants, checked after every step (`invariants`):
+Invariants, checked at the end of a turn, and by the simulator after every step (`invariants`):
     acceptedEpoch >= currentEpoch, acceptedEpoch >= epoch of the last batch; neither ever falls
     delivered <= min(high-water mark, own durable log) <= last
     the state of a role is there exactly while the member has that role
@@ -155,6 +155,8 @@ class PeerState:
             self.committed = restored.mark
         self.delivered = self.committed
         self.durable = self.history.last[0]
+        self.awaits_durable = True
+        """Whether a `Durable` would change something now. If not, it may come with whatever comes next."""
         self.generation = 0
         """Of storage effects: it ends with every cut of the log, and when a role is left."""
         self.leading: Leading | None = None
@@ -300,6 +302,7 @@ class PeerState:
         """The one place where state and phase change."""
         assert (state, phase) in TRANSITIONS[self.state, self.phase], (self.state, self.phase, state, phase)
         self.state, self.phase = state, phase
+        self.awaits_durable = True
         self.emit(ev.RoleChanged(state, phase, self.leader, self.serving))
 
     def look(self, reason: str) -> None:

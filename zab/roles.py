@@ -207,7 +207,7 @@ class Following:
     up_to_date: bool = False
     """UPTODATE has come: clients are served, also while the leader renews its epoch."""
     acked: Zxid = BEFORE_ALL
-    """The last zxid that an Ack was sent for."""
+    """The last zxid that an ACK was sent for, or is to be sent for as soon as it is durable."""
     promising: tuple[bool, int] | None = None
     """A promise of an epoch is on its way to the disk: the second of the two, and the time of the first ping since."""
     overdue: Overdue = attrs.Factory(Overdue)

@@ -414,7 +414,7 @@ def learner_on_proposal(peer: PeerState, now: int, following: Following, message
     finally:
         # Also those before one that ends the link: the history has them, and what it has is to be on the disk.
         if accepted:
-            peer.emit(ev.AppendBatches(peer.generation, accepted))
+            peer.emit(ev.AppendBatches(peer.generation, accepted, broadcast.learner_ack_of(following, accepted[-1])))
     if accepted:
         # A mark that a batch carries was reached before it was made: what it covers is committed.
         broadcast.learner_raise_mark(peer, accepted[-1].mark, "the mark of a batch,")

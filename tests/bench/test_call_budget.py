@@ -30,10 +30,10 @@ ROOMS = tuple(str(ROOT / room) + "/" for room in ("zab", "datatree", "session"))
 RIGS = tuple(str(ROOT / room) + "/" for room in ("zab/testing", "zab/simulator"))
 GENERATED = "<attrs generated"
 
-ON_LEADER, ON_FOLLOWER, FOLLOWS = 104, 92, 56
+ON_LEADER, ON_FOLLOWER, FOLLOWS = 97, 84, 51
 """Of one write, without what the host takes in and sends: at the leader, when its own client asks and when that of a
 follower does; and at a follower whose clients ask for nothing."""
-MANY = {"setData": (20_440, 9_360), "create": (29_430, 12_330)}
+MANY = {"setData": (20_400, 9_240), "create": (29_390, 12_230)}
 """Of three thousand writes at once, a third of them asked for by clients of each member, without what the host takes in
 and sends: at the leader, and at a follower."""
 RECEIVED, SENT, ANSWERED = 17, 16, 14

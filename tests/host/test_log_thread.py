@@ -38,6 +38,9 @@ class Gate:
             raise self.error
         return [LogDrained(effect) for effect in effects]
 
+    def is_awaited(self, answer):
+        return True
+
     def idle(self):
         self.idle_count += 1
         self.idled.release()
@@ -85,6 +88,25 @@ def test_all_effects_that_wait_are_one_cycle_answered_in_order(gate):
     assert gate.cycles == [[1], list(range(2, 10))]
     gate.may_go.release()
     assert thread.thread.close(PATIENCE_SECONDS)
+
+
+@pytest.mark.parametrize("awaited_from", [1, 3, 4])
+def test_answer_that_nobody_waits_for_wakes_nobody_and_comes_with_the_next_one(gate, awaited_from):
+    found = []
+
+    def is_awaited(answer):
+        found.append(answer in thread.posts.items)
+        return answer.generation >= awaited_from
+
+    gate.is_awaited = is_awaited
+    gate.may_go.release(10)
+    thread = Thread(gate)
+    for number in (1, 2, 3):
+        thread.thread.put(number)
+    assert thread.thread.close(PATIENCE_SECONDS)
+    assert thread.arrived.is_set() is (awaited_from <= 3)
+    assert list(thread.posts.items) == [LogDrained(1), LogDrained(2), LogDrained(3)]
+    assert found == [True, True, True], "who begins to wait while it is asked finds the answer"
 
 
 def test_idle_is_said_once_after_a_pause_and_again_after_more_work(gate):

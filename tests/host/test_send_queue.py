@@ -37,7 +37,7 @@ def test_whole_pieces_arrive_each_kind_in_its_order_however_little_the_socket_ta
         if way == "straight":
             queue.flush(sink.send, [piece[:1], piece[1:]], len(piece))
         else:
-            (queue.push_urgent if way == "urgent" else queue.push)(piece)
+            queue.push(piece, is_urgent=way == "urgent")
             queue.flush(sink.send)
         assert queue.unsent_bytes == total - len(sink.taken)
     sink.takes = deque([1 << 20] * (len(pieces) + 1))
@@ -102,7 +102,7 @@ def test_long_queue_is_joined_in_parts_and_an_urgent_piece_waits_for_one_only():
         queue.push(b"o" * 10_000)
     sink = Sink([1, 1 << 30, 1 << 30])
     queue.flush(sink.send)
-    queue.push_urgent(b"urgent")
+    queue.push(b"urgent", is_urgent=True)
     queue.flush(sink.send)
     queue.flush(sink.send)
     assert sink.calls[0] <= JOIN_BYTES_MAX + 10_000

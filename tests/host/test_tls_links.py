@@ -3,6 +3,7 @@
 import contextlib
 import select
 import socket
+import threading
 import time
 
 import attrs
@@ -279,6 +280,20 @@ def test_large_messages_go_both_ways_in_one_piece(server):
         while len(events) < 1000:
             events += server.turn()
         assert [event.message for event in events] == small[begin : begin + 1000]
+
+
+def test_word_of_another_thread_waits_for_the_next_turn(server):
+    """What TLS keeps is the turn's alone."""
+    other, link = server.linked(**OPEN)
+    server.loop._woken = False
+    thread = threading.Thread(target=server.links.send_now, args=(link, Ack(1, 5)))
+    thread.start()
+    thread.join()
+    assert server.links.unsent_bytes(link)
+    assert server.links.has_unsent
+    assert server.loop._woken
+    server.turn()
+    assert other.hear() == Ack(1, 5)
 
 
 def test_a_turn_takes_one_step_of_one_handshake(server, monkeypatch):

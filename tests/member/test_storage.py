@@ -28,6 +28,7 @@ from zab.events import (
     ResetLog,
     SaveEpochs,
     SaveMember,
+    Send,
     SnapshotInstalled,
     SnapshotOffered,
     SnapshotWithdrawn,
@@ -36,6 +37,7 @@ from zab.events import (
 from zab.jute.change_pages import PageStatus
 from zab.member.inputs import ChooseSnapshot, LookBackSlice, LookedBack, ReadChanges, SnapshotChosen, TreeInstalled
 from zab.member.storage import InstallSnapshot, RollLog, SnapshotUnusable
+from zab.message import Ack
 
 
 @pytest.fixture
@@ -96,6 +98,52 @@ def test_appends_of_two_generations_have_two_answers(storage):
     batches = batches_from(storage, 4)
     answers = storage.perform([AppendBatches(1, batches[:2]), AppendBatches(2, batches[2:])])
     assert answers == [Durable(1, batches[1].zxid), Durable(2, batches[3].zxid)]
+
+
+def ack_of(batch, link=3):
+    return Send((link,), Ack(1, batch.zxid))
+
+
+def test_what_is_to_be_sent_is_sent_once_it_is_durable_and_before_it_is_told(storage):
+    [batch] = batches_from(storage, 1)
+    durable = []
+
+    def send(link, message):
+        durable.append((link, message, recover(storage.disk, 1).last[0]))
+
+    storage.send = send
+    assert storage.perform([AppendBatches(1, [batch], ack_of(batch))]) == [Durable(1, batch.zxid)]
+    assert durable == [(3, Ack(1, batch.zxid), batch.zxid)]
+
+
+def test_of_appends_that_are_one_write_the_last_word_is_sent(storage):
+    batches = batches_from(storage, 4)
+    sent = []
+    storage.send = lambda link, message: sent.append(message.zxid)
+    effects = [AppendBatches(1, [batch], ack_of(batch)) for batch in batches[:3]]
+    storage.perform([*effects, AppendBatches(1, batches[3:])])
+    assert sent == [batches[2].zxid]
+
+
+def test_what_cannot_be_written_is_not_said(storage, monkeypatch):
+    [batch] = batches_from(storage, 1)
+    sent = []
+    storage.send = lambda *what: sent.append(what)
+    monkeypatch.setattr(storage.log, "append", fail)
+    with pytest.raises(OSError, match="no more"):
+        storage.perform([AppendBatches(1, [batch], ack_of(batch))])
+    assert sent == []
+
+
+def fail(_batches):
+    raise OSError("no more")
+
+
+def test_only_what_is_durable_may_be_told_later(storage):
+    assert storage.is_awaited(Durable(1, 5))
+    storage.waits.for_durable = False
+    assert not storage.is_awaited(Durable(1, 5))
+    assert storage.is_awaited(LogDrained(1))
 
 
 def test_other_effects_keep_their_place_between_appends(storage):

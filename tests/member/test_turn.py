@@ -5,6 +5,7 @@ from typing import Any, get_args
 
 import pytest
 
+from datatree.log.zxid import Zxid
 from zab import events as ev
 from zab.member import turn as module
 from zab.member.config import parse
@@ -26,7 +27,7 @@ from zab.member.inputs import (
     TakeSnapshot,
 )
 from zab.member.metrics import Metrics
-from zab.member.ports import Ports
+from zab.member.ports import Ports, Waits
 from zab.member.turn import READ_AHEAD_BYTES, TURN_NS, Turn
 from zab.message import Commit, Notification
 
@@ -45,6 +46,7 @@ class ScriptedMember:
         self.told: list[Any] = []
         self.may_have_more = True
         self.has_more = self.is_between_states = False
+        self.awaits_durable = True
         self.metrics = Metrics()
 
     def step(self, now: int, wall: int, inputs: list[Any]) -> list[Any]:
@@ -94,6 +96,7 @@ class Rig:
         self.tasks = Port("tasks", self.notes)
         self.tasks.answers = self.answers  # type: ignore[assignment]
         self.storage, self.operator = Port("storage", self.notes), Port("operator", self.notes)
+        self.waits = self.storage.waits = Waits()  # type: ignore[assignment]
         self.election = Port("election", self.notes)
         clock = Port("clock", [], monotonic_ns=self._now_ns, wall_ns=77_000_000, processor_ns=lambda: self.worked_ns)
         self.now_ns, self.worked_ns = NOW_NS, 0
@@ -360,3 +363,28 @@ def test_longest_turn_is_what_it_cost_and_not_how_long_others_had_the_processor(
     assert rig.member.metrics.longest_turn_ns == 6_000_000
     rig.member.metrics.reset()
     assert rig.member.metrics.longest_turn_ns == 0
+
+
+# ----------------------------------------------------------------------------------------------- who waits for the disk
+
+
+def test_the_storage_knows_whether_the_member_waits_for_it(rig: Rig) -> None:
+    for waits in (True, False, False, True):
+        rig.member.awaits_durable = waits
+        rig.take()
+        assert rig.waits.for_durable is waits
+
+
+@pytest.mark.parametrize("is_awaited", [True, False])
+def test_what_became_durable_before_anybody_waited_begins_a_turn(rig: Rig, is_awaited: bool) -> None:
+    rig.have_nothing()
+    rig.member.awaits_durable = False
+    assert rig.turn.take() is False
+    rig.member.awaits_durable = is_awaited
+
+    def step(now: int, wall: int, inputs: list[Any]) -> list[Any]:
+        rig.answers.append(ev.Durable(1, Zxid(5)))
+        return []
+
+    rig.member.step = step  # type: ignore[method-assign]
+    assert rig.turn.take() is is_awaited

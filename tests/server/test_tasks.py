@@ -77,6 +77,7 @@ class ScriptedMember:
         return effects
 
     may_have_more = has_more = False
+    awaits_durable = True
 
     def next_deadline(self):
         return now_ms() + 60_000

@@ -72,12 +72,16 @@ class Alone:
         known = Settings(ServerId(sid), Majority(deciding), deciding | watching, watching, **settings)
         self.now = 0
         self.effects: list[ev.Effect] = []
+        self._logging: list[ev.AppendBatches] = []
         self.peer = Peer(known, found, Random(1))
         self.tell(ev.TimePassed())
         self.drained()
 
     def tell(self, event: ev.Event) -> None:
-        self.effects += self.peer.step(self.now, event)
+        effects = self.peer.step(self.now, event)
+        self.peer.invariants()
+        self.effects += effects
+        self._logging += [effect for effect in effects if isinstance(effect, ev.AppendBatches)]
 
     def hear(self, link: int, *messages: msg.Message) -> None:
         for message in messages:
@@ -92,6 +96,10 @@ class Alone:
         self.tell(ev.EpochsSaved(effect.generation, effect.accepted, effect.current))
 
     def durable(self, zxid: int) -> None:
+        """The log is durable up to here; what was to be sent then is sent."""
+        while self._logging and self._logging[0].batches[-1].zxid <= zxid:
+            then = self._logging.pop(0).then
+            self.effects += [] if then is None else [then]
         self.tell(ev.Durable(self.peer.generation, Zxid(zxid)))
 
     def vote(self, sid: int, leader: int, state: object = LOOKING, **fields: object) -> None:

@@ -31,16 +31,16 @@ def _ignore(peer: Peer, now: int, event: ev.Event) -> None:
 
 
 def acknowledge_before_durable(patch: pytest.MonkeyPatch) -> None:
+    """A learner acknowledges what it is about to write."""
     emit = Peer.emit
 
     def eager(peer: Peer, effect: ev.Effect) -> None:
+        if isinstance(effect, ev.AppendBatches) and effect.then is not None:
+            emit(peer, effect.then)
+            effect = ev.AppendBatches(effect.generation, effect.batches)
         emit(peer, effect)
-        if isinstance(effect, ev.AppendBatches):
-            on_durable(peer, 0, ev.Durable(peer.generation, effect.batches[-1].zxid))
 
-    on_durable = peer_module._ON_EVENT[ev.Durable]
     patch.setattr(Peer, "emit", eager)
-    patch.setitem(peer_module._ON_EVENT, ev.Durable, _ignore)
 
 
 def current_epoch_before_history(patch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,8 @@ The messages, and what the service is told of links, are handed in (`Dialect`). 
     on the listener     the same, the other way round
     receive(inputs)     what arrived, in the order of arrival; then what became of links and dials
     send(links, message), close(link, reason), flush()
+    send_now(link, message)
+                        from any thread, at once; where something is queued, with that
 
 Every connection begins with a handshake (`zab.wire.handshake`), which proves who is at the other end; what follows is
 sealed. Before that nothing of the service is touched, and no link gives way to another. Who comes for something else
@@ -33,6 +35,8 @@ from __future__ import annotations
 
 import itertools
 import socket
+import threading
+from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
@@ -135,6 +139,10 @@ class Link(Watched):
         """The other side sends nothing any more."""
         self.why_ended = "closed by the other side"
         self._links = links
+        self.lock = threading.Lock()
+        """Of its queue and its socket once it is up, but for reading: other threads send, too."""
+        self.send_error: OSError | None = None
+        """What another thread ran into."""
 
     def on_ready(self, mask: int) -> None:
         links = self._links
@@ -189,6 +197,11 @@ class Link(Watched):
         tls.push()
         return self.queue.unsent_bytes or tls.sealed_bytes
 
+    def close(self) -> None:
+        # A descriptor that is closed while another thread is about to send may be another connection by then.
+        with self.lock:
+            super().close()
+
     @property
     def has_goodbye_left(self) -> bool:
         """Whether the kernel has not taken all of it."""
@@ -223,6 +236,8 @@ class Links(Generic[Message, Input]):
         """Links with a deadline."""
         self._timer = loop.timer(self._check_deadlines)
         self._strangers: Strangers[Link] = Strangers(STRANGERS_MAX)
+        self._left: deque[Link] = deque()
+        """Links on which another thread has left something to be flushed."""
         self.readable: list[Link] = []
         self.unflushed: dict[Link, None] = {}
         self.has_news = self.has_unsent = self.has_knocks = False
@@ -404,7 +419,6 @@ class Links(Generic[Message, Input]):
     def _open(self, link: Link, agreed: Agreed) -> None:
         """The handshake is over: both sides know who the other one is."""
         link.sid, link.agreed = agreed.sid, agreed
-        link.up = True
         link.deadline = None
         del self._waiting[link]
         self._strangers.leave(link)
@@ -413,6 +427,7 @@ class Links(Generic[Message, Input]):
         dialect = self._dialect
         limit = dialect.joining_bytes_max if link.inbound else dialect.frame_bytes_max
         link.frames.frame_bytes_max = limit + SEAL_BYTES
+        link.up = True
         journal.info(
             "link is up", sid=agreed.sid, link=link.link, inbound=link.inbound, proven=agreed.is_proven, by=_by(agreed)
         )
@@ -458,9 +473,38 @@ class Links(Generic[Message, Input]):
                         continue
                     data = frame(hidden)
                 queue = link.queue
-                (queue.urgent if is_urgent else queue.ordinary).append(data)
-                queue.unsent_bytes += len(data)
+                with link.lock:
+                    (queue.urgent if is_urgent else queue.ordinary).append(data)
+                    queue.unsent_bytes += len(data)
                 self.unflushed[link] = None
+
+    def send_now(self, number: int, message: Message) -> None:
+        """Send one message that is never secret nor cut, without waiting for a turn. From any thread. What the socket
+        does not take is left to the next turn, as is everything on a link with TLS."""
+        link = self._links.get(number)
+        if link is None:
+            return
+        payload = self._dialect.encode(message)
+        queue, is_left = link.queue, True
+        with link.lock:
+            if link.gone or link.closing or not link.up:
+                return
+            is_first = not queue.unsent_bytes
+            queue.push(LENGTH.pack(len(payload)) + payload, is_urgent=type(message) in self._dialect.urgent)
+            if not is_first:
+                # Whoever left the others there sees to this one, too.
+                return
+            if link.tls is None:
+                try:
+                    queue.flush(link.send)
+                    is_left = queue.unsent_bytes > 0
+                except OSError as error:
+                    link.send_error = error
+        if is_left:
+            self._left.append(link)
+            # After that: `flush` takes what is there after it has cleared this.
+            self.has_unsent = True
+            self._loop.wake()
 
     def unsent_bytes(self, link: int) -> int:
         """How much waits on a link; 0 when it is gone."""
@@ -477,12 +521,17 @@ class Links(Generic[Message, Input]):
         """At the end of a turn: one send for every link with something to send."""
         unflushed, self.unflushed = self.unflushed, {}
         self.has_unsent = False
+        while self._left:
+            unflushed[self._left.popleft()] = None
         for link in unflushed:
             if link.gone:
                 continue
             try:
-                link.queue.flush(link.send)
-                unsent_bytes = link.queue.unsent_bytes if link.tls is None else link.push_tls(link.tls)
+                with link.lock:
+                    if link.send_error is not None:
+                        raise link.send_error
+                    link.queue.flush(link.send)
+                    unsent_bytes = link.queue.unsent_bytes if link.tls is None else link.push_tls(link.tls)
             except OSError as error:
                 self._lose(link, f"send failed: {error.strerror or error}")
                 continue

@@ -1,7 +1,7 @@
 """The log thread: carries out storage effects, in order, and wakes the loop with the answers.
 
     put(effect)         from the loop, in the order of the effects
-    answers             are put into `Posts`, in the same order
+    answers             are put into `Posts`, in the same order; those that nobody waits for wake nobody
 
 All appends that wait are one cycle: one write, one sync, one system call (group commit). While the thread waits for the
 disk, more appends gather; load makes the groups grow by itself, no timer does.
@@ -12,8 +12,9 @@ was synced.
 A failure is final (C1 failed syncs: after a failed fsync a second one proves nothing). The thread ends, and the loop
 finds what `failed` makes of the reason among its posts: the process has to end.
 
-Nothing else runs in this thread: beside a busy loop every return to the interpreter may cost a switch interval,
-which is why `SWITCH_SECONDS` is 0.5 ms and not Python's 5 (H3 log thread).
+What others wait for beside that, the storage says by itself (`zab.host.links.Links.send_now`). Nothing else runs in
+this thread: beside a busy loop every return to the interpreter may cost a switch interval, which is why
+`SWITCH_SECONDS` is 0.5 ms and not Python's 5 (H3 log thread).
 
 The loop could write small appends itself: that was built and measured (one client, one request in flight, three members
 and the load on two busy cores, medians of nine alternating rounds). It saved a fifth of the processor time, 940 µs an
@@ -31,7 +32,7 @@ import time
 from collections.abc import Callable, Sequence
 from enum import Enum
 from queue import Empty, SimpleQueue
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from zab.host.posts import Posts
 
@@ -50,6 +51,10 @@ class Performer(Protocol[Effect, Answer_co]):
 
     def perform(self, effects: Sequence[Effect]) -> Sequence[Answer_co]:
         """Carry out effects, durably, and return their answers in order. Raises OSError: final."""
+        ...
+
+    def is_awaited(self, answer: Any) -> bool:
+        """Whether a turn is to begin because of this answer. Asked when the next turn would find it."""
         ...
 
     def idle(self) -> None:
@@ -133,7 +138,10 @@ class LogThread(Generic[Effect, Answer]):
             answers = self._storage.perform(effects)
             took_ns = time.monotonic_ns() - started_ns
             for answer in answers:
-                self._posts.put(answer)
+                # In this order: who begins to wait for it either finds it there, or is woken.
+                self._posts.leave(answer)
+                if self._storage.is_awaited(answer):
+                    self._posts.wake()
             if took_ns >= self._slow_ns:
                 self._say_slow(took_ns // 1_000_000)
         if items[-1] is _Word.CLOSE:

@@ -79,6 +79,10 @@ class Watched:
         """The socket is readable or writable, or broken, which shows as either."""
         raise NotImplementedError
 
+    def close(self) -> None:
+        """It is used no more. The loop's, at the end of a turn."""
+        self.socket.close()
+
 
 class _Alarm(Watched):
     """The read end of the socket pair by which other threads end a wait."""
@@ -255,7 +259,7 @@ class Loop:
 
     def _close_discarded(self) -> None:
         for watched in self._discarded:
-            watched.socket.close()
+            watched.close()
         self._discarded.clear()
 
     def close(self) -> None:

@@ -22,3 +22,7 @@ class Posts(Generic[Post]):
         """From any thread."""
         self.items.append(item)
         self.wake()
+
+    def leave(self, item: Post) -> None:
+        """From any thread: for the next turn, whenever that is."""
+        self.items.append(item)

@@ -1,6 +1,6 @@
 """What waits to be sent on one socket: urgent bytes before ordinary ones, each kind in its order.
 
-    push / push_urgent      whole pieces (frames): a piece is never torn apart by another one; who has many appends to
+    push(piece, is_urgent)  whole pieces (frames): a piece is never torn apart by another one; who has many appends to
                             `ordinary` or `urgent`, and adds to `unsent_bytes`, without a call
     flush(send)             one call of `send` with the joined pieces; what the socket did not take stays as a view
     flush(send, pieces, …)  the same with more ordinary pieces: what nothing stands before goes straight to the socket
@@ -37,12 +37,8 @@ class SendQueue:
         self._seal: Callable[[bytes], bytes] | None = None
         self.unsent_bytes = 0
 
-    def push(self, piece: bytes) -> None:
-        self.ordinary.append(piece)
-        self.unsent_bytes += len(piece)
-
-    def push_urgent(self, piece: bytes) -> None:
-        self.urgent.append(piece)
+    def push(self, piece: bytes, *, is_urgent: bool = False) -> None:
+        (self.urgent if is_urgent else self.ordinary).append(piece)
         self.unsent_bytes += len(piece)
 
     def begin_sealing(self, seal: Callable[[bytes], bytes]) -> None:

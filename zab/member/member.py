@@ -93,6 +93,7 @@ APPLIED_BYTES_MAX = 4 << 20
 """Of batches applied in a turn, or one batch: some 3 ms of digests and copies."""
 
 MakePeer: TypeAlias = Callable[[Settings, Restored, Random], Peer]
+Receive: TypeAlias = Callable[[ClientConnection, Sequence[bytes]], None]
 
 
 class Member:
@@ -115,9 +116,7 @@ class Member:
         )
         self.processor = Processor(self.state, self.sessions, schedule_of(config, recovered))
         self.throttle = RequestThrottle.of(config, self.clients, self.metrics, self.processor)
-        self.receive: Callable[[ClientConnection, Sequence[bytes]], None] = (
-            self.processor.receive if self.throttle is None else self.throttle.receive
-        )
+        self.receive: Receive = (self.throttle or self.processor).receive
         voter_count = len(self.peer.settings.quorum.voters)
         self.limits = Limits(config, self.clients, self.metrics, self.throttle, self.sessions.touch, voter_count, now)
         self.server_id = ServerId(config.server_id)
@@ -162,6 +161,8 @@ class Member:
         """When the disk is looked at for room again; on a leader, when a session or a znode may be over."""
         self.may_have_more = False
         """After a turn: something waits that may have its turn next."""
+        self.awaits_durable = True
+        """After a turn: what becomes durable begins the next one."""
         self.is_stalled = False
         """Writes are left from the last turn, since nothing may be proposed."""
         self._install(self.state.tree)
@@ -228,6 +229,8 @@ class Member:
             or self.limits.full
             or self.throttle is not None
         )
+        self.peer.invariants()
+        self.awaits_durable = self.peer.awaits_durable
         effects, self._effects = self._effects, []
         return effects
 

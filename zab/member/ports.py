@@ -125,8 +125,18 @@ class Clients(Protocol):
         ...
 
 
+@attrs.define
+class Waits:
+    """What the next turn waits for. Seen from any thread."""
+
+    for_durable: bool = True
+    """What became durable begins it; else it comes with whatever does."""
+
+
 class StorageQueue(Protocol):
     """The queue in front of the member's `Storage`, first in first out; its answers come with those of the tasks."""
+
+    waits: Waits
 
     def put(self, effect: StorageEffect) -> None: ...
 

@@ -2,7 +2,8 @@
 
 The server calls it in the log thread, the simulator inline: what is durable when is the same in both.
 
-    perform(effects)        in order, durably; the answers. Appends that follow each other are one append of the log
+    perform(effects)        in order, durably; the answers. Appends that follow each other are one append of the log;
+                            what is to be sent when they are durable is sent at once
     mark, idle              the high-water mark is written down lazily, with the frame that an idle log gets
     purge                   what retention lets go is removed
 
@@ -22,12 +23,12 @@ Not here: threads (`log_thread`), fetching a snapshot (`snapshot_fetch`), who ma
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from itertools import groupby
 from typing import Protocol
 
-from datatree.log.batch import Position, genesis, imported
+from datatree.log.batch import Batch, Position, genesis, imported
 from datatree.log.disk import Disk
 from datatree.log.epochs import MemberRecord, forget_member, load_member, save_epochs, save_member
 from datatree.log.session_keys import save_session_keys
@@ -65,6 +66,7 @@ from zab.events import (
     SaveEpochs,
     SaveMember,
     SaveSessionKeys,
+    Send,
     SnapshotInstalled,
     SnapshotOffered,
     SnapshotWithdrawn,
@@ -89,7 +91,9 @@ from zab.member.inputs import (
     StorageEffect,
     TreeInstalled,
 )
+from zab.member.ports import Waits
 from zab.member.space import DiskSpace
+from zab.message import Message
 
 
 class Report(Protocol):
@@ -118,6 +122,9 @@ class Storage:
         self._report = report
         self.mark = log.mark
         """The high-water mark; it is written down when the log is idle. Set from any thread."""
+        self.waits = Waits()
+        self.send: Callable[[Link, Message], None] = _to_nobody
+        """Sends a message on a link, from whoever calls `perform`; of a member that has links."""
         self._cutting = nullcontext() if cutting is None else cutting
         self._look_back: LookBack | None = None
         self._space = DiskSpace(disk, 0, 0) if space is None else space
@@ -130,9 +137,17 @@ class Storage:
         answers: list[Answer] = []
         for generation, group in groupby(effects, key=_append_generation):
             if generation is not None:
-                batches = [batch for effect in group if isinstance(effect, AppendBatches) for batch in effect.batches]
+                batches: list[Batch] = []
+                then: Send | None = None
+                for effect in group:
+                    assert isinstance(effect, AppendBatches)
+                    batches += effect.batches
+                    then = effect.then or then
                 if batches:
                     self.log.append(batches)
+                    if then is not None:
+                        for link in then.links:
+                            self.send(link, then.message)
                     answers.append(Durable(generation, batches[-1].zxid))
                     if self._space.wrote(sum([len(batch.raw) for batch in batches])):
                         answers += self._look_at_space()
@@ -140,6 +155,10 @@ class Storage:
             for effect in group:
                 answers += self._perform(effect)
         return answers
+
+    def is_awaited(self, answer: Answer) -> bool:
+        """Whether this answer begins a turn; else it may wait for the next one."""
+        return self.waits.for_durable or type(answer) is not Durable
 
     def _perform(self, effect: StorageEffect) -> list[Answer]:
         if isinstance(effect, SaveEpochs):
@@ -307,6 +326,10 @@ class Storage:
             )
         withdrawn = [SnapshotWithdrawn(link, zxid) for link, zxid in offered.items() if zxid in purged.given_up]
         return len(purged.removed), withdrawn
+
+
+def _to_nobody(_link: Link, _message: Message) -> None:
+    raise AssertionError("a member without links has nobody to send to")
 
 
 def _append_generation(effect: StorageEffect) -> int | None:

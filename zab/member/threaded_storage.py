@@ -35,6 +35,7 @@ class ThreadedStorage:
     def __init__(self, storage: Storage, log_thread: LogThread) -> None:
         self._storage = storage
         self._log_thread = log_thread
+        self.waits = storage.waits
         self.put = log_thread.put
 
     def mark_moved(self, zxid: Zxid) -> None:

@@ -116,6 +116,9 @@ class Stepped(Protocol):
     @property
     def is_between_states(self) -> bool: ...
 
+    @property
+    def awaits_durable(self) -> bool: ...
+
     def step(self, now: int, wall: int, inputs: Sequence[Input]) -> list[MemberEffect]: ...
 
     def next_deadline(self) -> int: ...
@@ -133,6 +136,7 @@ class Turn:
         self._election = ports.election
         self._clients = ports.clients
         self._storage = ports.storage
+        self._waits = ports.storage.waits
         self._tasks = ports.tasks
         self._operator = ports.operator
         self._audit = ports.audit
@@ -202,6 +206,11 @@ class Turn:
             worked_ns = self._processor_ns() - began_ns
             if worked_ns > metrics.longest_turn_ns:
                 metrics.longest_turn_ns = worked_ns
+        if member.awaits_durable is not self._waits.for_durable:
+            self._waits.for_durable = member.awaits_durable
+            # What came before that, with nobody waiting, has begun no turn.
+            if answers and member.awaits_durable:
+                return True
         return clients.has_news or links.has_news or (member.may_have_more and member.has_more)
 
     def next_deadline(self) -> int:

@@ -590,6 +590,7 @@ class Server:
         config = self.config
         servers = config.ensemble.servers
         self.links = Links(self.loop, QUORUM_DIALECT, greeting, self._member_refused)
+        self.storage.send = self.links.send_now
         tasks = Tasks(
             posts=self.posts,
             links=self.links,

@@ -220,6 +220,8 @@ class LonePeer:
     config = Purging()
     may_have_more = has_more = is_between_states = False
 
+    awaits_durable = True
+
     def __init__(self, server: Server, settings: Settings, recovered: Recovered, rng: Random) -> None:
         restored = restored_of(recovered)
         self.peer = Peer(settings, restored, rng)
@@ -248,6 +250,7 @@ class LonePeer:
             assert isinstance(event, ev.Event)
             for effect in self.peer.step(now, event):
                 effects += self._keep(effect)
+            self.peer.invariants()
         return effects
 
     def _keep(self, effect: ev.Effect) -> list[ev.Effect]:
@@ -290,10 +293,12 @@ class Process(DirectClients):
         self.alone = LonePeer(server, settings, recovered, rng)
         # Each append has a file of its own, so that a snapshot can take the place of exactly what is in it.
         log = TransactionLog(server.disk, recovered.log, segment_bytes=1)
+        links = Links(world, server.sid)
         self.storage = Storage(
             server.disk, log, server.sid, lambda sentence, reason: self.error(f"{sentence}: {reason}")
         )
-        links = Links(world, server.sid)
+        self.storage.send = lambda link, message: links.send((link,), message)
+        self.waits = self.storage.waits
         self._turn = Turn(self.alone, Ports(self, links, links.election, self, self, self, self))
 
     @property

@@ -182,7 +182,7 @@ class Server(DirectClients):
         self.sid = ServerId(config.server_id)
         self.answers: deque[Answer] = deque()
         self.durable_held = False
-        self.held: list[Answer] = []
+        self.held: list[StorageEffect] = []
         self.traces: list[str] = []
         self.halted: str | None = None
         self.snapshots: list[TakeSnapshot] = []
@@ -202,12 +202,14 @@ class Server(DirectClients):
         # Each batch has a file of its own, so that a test can take the oldest away.
         log = TransactionLog(self.disk, recovered.log, segment_bytes=1)
         space = DiskSpace(self.disk, config.disk_low_bytes, config.disk_reserve_bytes)
+        links, election = MemoryLinks(ensemble, self), MemoryElection(ensemble, self)
         self.storage = Storage(
             self.disk, log, self.sid, lambda sentence, reason: self.error(sentence, reason=reason), space=space
         )
+        self.waits = self.storage.waits
+        self.storage.send = lambda link, message: links.send((link,), message)
         self.member = Member(config, recovered, Random(self.sid), ensemble.now, WALL)
         self.audit = KeptAudit()
-        links, election = MemoryLinks(ensemble, self), MemoryElection(ensemble, self)
         ports = Ports(self, links, election, self, self, self, self, self.audit)
         self.turn = Turn(self.member, ports)
 
@@ -257,7 +259,15 @@ class Server(DirectClients):
     # Storage.
 
     def put(self, effect: StorageEffect) -> None:
-        (self.held if self.durable_held else self.answers).extend(self.storage.perform([effect]))
+        if self.durable_held:
+            self.held.append(effect)
+        else:
+            self.answers += self.storage.perform([effect])
+
+    @property
+    def is_woken(self) -> bool:
+        """Whether something came that begins a turn."""
+        return any(map(self.storage.is_awaited, self.answers))
 
     def mark_moved(self, zxid: int) -> None:
         self.storage.mark = zxid
@@ -461,7 +471,7 @@ class Ensemble:
         for _ in range(2000):
             moved = False
             for server in self.servers.values():
-                if server.answers or self._is_due(server):
+                if server.is_woken or self._is_due(server):
                     self.step(server)
                     moved = True
             moved = self._deliver() or moved
@@ -493,10 +503,11 @@ class Ensemble:
         server.answers.append(SnapshotTaken(taken.zxid))
 
     def release(self, server: Server) -> None:
-        """What the storage of a server has done meanwhile."""
+        """The storage of a server goes on, with what has come meanwhile."""
         server.durable_held = False
-        server.answers += server.held
-        server.held = []
+        held, server.held = server.held, []
+        for effect in held:
+            server.put(effect)
 
     def dial(self, server: Server, sid: ServerId) -> None:
         if {server.sid, sid} & self.cut:

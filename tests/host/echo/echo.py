@@ -221,6 +221,10 @@ class EchoLog:
         self.count += len(entries)
         return [Durable(self.count)]
 
+    def is_awaited(self, answer: Durable) -> bool:
+        """Clients wait for it."""
+        return True
+
     def idle(self) -> None:
         """Everything is written down already."""
 

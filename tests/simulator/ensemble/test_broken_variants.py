@@ -25,7 +25,6 @@ from tests.zab.dispatch import handle_with
 from zab import broadcast, confirmation, synchronization
 from zab import events as ev
 from zab import message as msg
-from zab import peer as peer_module
 from zab.cli.servers.simulate import CRASH, SAFETY, attempt
 from zab.member import processor as processor_module
 from zab.member.connection import ClientConnection, Stage
@@ -44,22 +43,16 @@ Patch = pytest.MonkeyPatch
 
 
 def acknowledge_before_durable(patch: Patch) -> None:
-    """A follower acknowledges what it is about to write."""
+    """A learner acknowledges what it is about to write."""
     emit = Peer.emit
 
     def eager(peer: Peer, effect: ev.Effect) -> None:
+        if isinstance(effect, ev.AppendBatches) and effect.then is not None:
+            emit(peer, effect.then)
+            effect = ev.AppendBatches(effect.generation, effect.batches)
         emit(peer, effect)
-        if isinstance(effect, ev.AppendBatches) and peer.following is not None:
-            on_durable(peer, 0, ev.Durable(peer.generation, effect.batches[-1].zxid))
-
-    on_durable = peer_module._ON_EVENT[ev.Durable]
-
-    def late(peer: Peer, now: int, event: ev.Durable) -> None:
-        if peer.durable < event.zxid:
-            on_durable(peer, now, event)
 
     patch.setattr(Peer, "emit", eager)
-    patch.setitem(peer_module._ON_EVENT, ev.Durable, late)
 
 
 def current_epoch_before_history(patch: Patch) -> None:

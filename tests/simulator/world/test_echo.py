@@ -38,7 +38,7 @@ class EchoProcess(Process):
         self.log = log
         self.clients = ClientSockets(self, MANNERS)
         self._answers: deque[Durable] = deque()
-        log_thread = LogThread(self, log, self._post)
+        log_thread = LogThread(self, log, self._post, self._answers.append)
         self.turn = EchoTurn(
             Echo(log.count),
             self.clients,

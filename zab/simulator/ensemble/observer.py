@@ -222,9 +222,11 @@ class Observer:
     def _sent(self, process: MemberProcess, message: msg.Message) -> None:
         promises, peer = self._promises[process.sid], process.peer
         if isinstance(message, msg.Ack):
-            assert peer.following is not None
-            promises.logged = max(promises.logged, peer.following.acked)
-            if not counter_of(message.zxid):
+            if counter_of(message.zxid):
+                self.acknowledged(process, message)
+            else:
+                assert peer.following is not None
+                promises.logged = max(promises.logged, peer.following.acked)
                 promises.current_epoch = max(promises.current_epoch, message.epoch)
                 is_readmitted_later = peer.amnesiac and not peer.following.is_founder
                 if not process.machine.has_been_synchronized and not is_readmitted_later:
@@ -242,6 +244,12 @@ class Observer:
             self._initial.setdefault(message.epoch, message.zxid)
         elif isinstance(message, (msg.Trunc, msg.Diff, msg.Snap)):
             self.counts[f"sent {type(message).__name__}"] += 1
+
+    def acknowledged(self, process: MemberProcess, message: msg.Message) -> None:
+        """A learner says that its log is durable up to here."""
+        assert isinstance(message, msg.Ack)
+        promises = self._promises[process.sid]
+        promises.logged = max(promises.logged, message.zxid)
 
     def _broadcast(self, process: MemberProcess, effect: ev.AppendBatches) -> None:
         name = process.sid, process.machine.starts_count

@@ -19,7 +19,7 @@ from datatree.log.transaction_log import TransactionLog
 from datatree.recovery.recover import Recovered
 from zab import events as ev
 from zab import message as msg
-from zab.ids import ServerId
+from zab.ids import Link, ServerId
 from zab.member.dialect import QUORUM_DIALECT, client_manners
 from zab.member.inputs import Input, MemberEffect
 from zab.member.member import Member
@@ -47,6 +47,8 @@ class Judges(Protocol):
 
     def peer_stepped(self, process: MemberProcess, event: ev.Event, effects: list[ev.Effect]) -> None: ...
 
+    def acknowledged(self, process: MemberProcess, message: msg.Message) -> None: ...
+
     def turn_begins(self, process: MemberProcess, inputs: Sequence[Input]) -> None: ...
 
     def turn_ended(self, process: MemberProcess) -> None: ...
@@ -67,6 +69,7 @@ class ObservedPeer(Peer):
 
     def step(self, now: int, event: ev.Event) -> list[ev.Effect]:
         effects = super().step(now, event)
+        self.invariants()
         self.observe(event, effects)
         return effects
 
@@ -133,6 +136,7 @@ class MemberProcess(Process):
         storage = Storage(
             machine.disk, log, self.sid, lambda sentence, reason: self.show(f"{sentence}: {reason}"), space=space
         )
+        storage.send = self._send_durable
         self.links = Links(self, QUORUM_DIALECT, greeter, self._links_of, self.config.connect_to_leader_limit_ms)
         self.tasks = Tasks(self, storage, self.config, self.links.dial, self._tasks_of, judges)
         others = [sid for sid in sids if sid != self.sid]
@@ -149,7 +153,7 @@ class MemberProcess(Process):
             links=self.links,
             election=self.election,
             clients=self.clients,
-            storage=ThreadedStorage(storage, LogThread(self, storage, self.tasks.post)),
+            storage=ThreadedStorage(storage, LogThread(self, storage, self.tasks.post, self.tasks.answers.append)),
             tasks=self.tasks,
             operator=Operator(self),
         )
@@ -167,6 +171,11 @@ class MemberProcess(Process):
     def durable(self) -> int:
         """Where its log ends, durably."""
         return self.tasks.storage.log.last[0]
+
+    def _send_durable(self, link: Link, message: msg.Message) -> None:
+        """What was to be sent as soon as something is durable."""
+        if self.links.send_now(link, message):
+            self.judges.acknowledged(self, message)
 
     def start(self) -> None:
         self.tasks.post(ev.SecretNamed(self.greeter.secret_name))

@@ -19,7 +19,7 @@ import attrs
 from datatree.log.batch import Batch
 from zab import events as ev
 from zab.ids import Link, ServerId
-from zab.message import FollowerInfo
+from zab.message import Ack, FollowerInfo
 from zab.peer import Peer
 from zab.roles import Following, Leading, LearnerHandler, Question
 from zab.simulator.explorer.site import Site
@@ -38,12 +38,14 @@ _LEFT_OUT: Final = frozenset(
         *("effects", "election", "rng", "settings", "_started", "generation"),
         *("deadline", "next_ping", "next_tick", "heard_at", "overdue", "promising", "redial_at", "dialled"),
         "serves_since",
+        # It says only when a turn begins.
+        "awaits_durable",
         # The chain at the end of a history that is whole says what is in it.
         *("batches", "_ends", "size_bytes", "bytes_max"),
     }
 )
 _SIDS: Final = frozenset({"sid", "leader", "acke_recv", "acknowledged"})
-_LINKS: Final = frozenset({"link", "handlers", "early"})
+_LINKS: Final = frozenset({"link", "links", "handlers", "early"})
 _PLAIN: Final = frozenset(
     {
         *("state", "phase", "lineage", "accepted_epoch", "current_epoch", "amnesiac", "recorded_lineage", "conflict"),
@@ -68,6 +70,7 @@ _PLAIN: Final = frozenset(
         *("accepted", "current", "readmitting", "is_founder", "offered", "keeps_record"),
         *("session_keys", "secret_name", "is_told_keys", "keys"),
         *("space", "insists", "sits_out", "is_low", "is_short"),
+        *("then", "message"),
     }
 )
 _KNOWN: Final = _LEFT_OUT | _SIDS | _LINKS | _PLAIN
@@ -100,7 +103,7 @@ def key_of(site: Site, renaming: Renaming) -> object:
 def unknown_fields(peer: Peer) -> set[str]:
     """The fields of a peer, and of all that it is made of, that the table does not have."""
     names = {*vars(peer), *vars(peer.history)}
-    for kind in (Leading, LearnerHandler, Following, Question, *ev.STORAGE_EFFECTS, FollowerInfo):
+    for kind in (Leading, LearnerHandler, Following, Question, *ev.STORAGE_EFFECTS, ev.Send, Ack, FollowerInfo):
         names |= {field.name for field in attrs.fields(kind)}
     return names - _KNOWN
 
@@ -146,7 +149,7 @@ class _Key:
         if kind is Batch:
             return value.zxid, value.chain
         if kind in (list, tuple, deque):
-            return tuple([self._value("", item) for item in value])
+            return tuple([self._value(name, item) for item in value])
         if kind is dict:
             return frozenset([(self._renamed(name, key), self._entry(name, item)) for key, item in value.items()])
         if kind is set:

@@ -191,8 +191,12 @@ class Site:
         return self.crash()
 
     def store(self) -> list[Output]:
-        """Carry out the storage effect that is next, and tell the peer."""
-        return self.step(self.write())
+        """Carry out the storage effect that is next, send what was to be sent then, and tell the peer."""
+        effect = self.to_store[0]
+        answer = self.write()
+        then = effect.then if isinstance(effect, ev.AppendBatches) else None
+        sent: list[Output] = [] if then is None else [Sent(link, then.message) for link in then.links]
+        return [*sent, *self.step(answer)]
 
     def write(self) -> ev.Event:
         """Carry out the storage effect that is next; its answer."""
@@ -259,6 +263,7 @@ class Site:
         outputs: list[Output] = []
         for effect in peer.step(now, event):
             outputs += self._output(effect, before if is_propose else None)
+        peer.invariants()
         if peer.following is not None and peer.following.redial_at is not None:
             outputs += self.step(ev.TimePassed(), peer.following.redial_at)
         return outputs

@@ -7,7 +7,7 @@ production: it ends the process. `PowerLossError` is the end of the machine.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 from zab.simulator.world.disk import PowerLossError
 from zab.simulator.world.process import Process
@@ -25,16 +25,26 @@ class Performer(Protocol[Effect, Answer_co]):
 
     def perform(self, effects: Sequence[Effect]) -> Sequence[Answer_co]: ...
 
+    def is_awaited(self, answer: Any) -> bool: ...
+
     def idle(self) -> None: ...
 
 
 class LogThread(Generic[Effect, Answer]):
     """One per process."""
 
-    def __init__(self, process: Process, storage: Performer[Effect, Answer], post: Callable[[Answer], None]) -> None:
+    def __init__(
+        self,
+        process: Process,
+        storage: Performer[Effect, Answer],
+        post: Callable[[Answer], None],
+        leave: Callable[[Answer], None],
+    ) -> None:
+        """`post` makes of an answer the beginning of a turn; what is left waits for the next one."""
         self._process = process
         self._storage = storage
         self._post = post
+        self._leave = leave
         self._to_store: list[Effect] = []
         self._is_storing = False
         self._idle_due = False
@@ -60,7 +70,7 @@ class LogThread(Generic[Effect, Answer]):
             answers = self._storage.perform(effects)
             process.trace.mark(process.sid, process.machine.disk.operations)
             for answer in answers:
-                self._post(answer)
+                (self._post if self._storage.is_awaited(answer) else self._leave)(answer)
         if process.dead:
             return
         if self._to_store:
