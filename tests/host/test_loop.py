@@ -160,6 +160,46 @@ def test_other_tasks_run_while_there_is_always_something_ready(loop, pair, monke
     assert seen[-1] >= 48
 
 
+@pytest.mark.parametrize("hops", [1, 3])
+def test_task_that_a_turn_has_woken_runs_before_the_loop_lingers(loop, pair, monkeypatch, hops):
+    """A vote would wait for that moment at each step of an election."""
+    notes = []
+    events = [trio.Event() for _ in range(hops)]
+    poll = loop._poll
+
+    def noted(timeout, count):
+        if timeout:
+            notes.append("lingers")
+        return poll(timeout, count)
+
+    async def hop(number):
+        await events[number].wait()
+        notes.append(number)
+        if number + 1 < hops:
+            events[number + 1].set()
+
+    def give_work():
+        notes.append("turn")
+        pair[1].send(b"x")
+        events[0].set()
+        return now_ms() + 60_000
+
+    async def main():
+        async with trio.open_nursery() as nursery:
+            for number in range(hops):
+                nursery.start_soon(hop, number)
+            await trio.testing.wait_all_tasks_blocked()
+            monkeypatch.setattr(loop, "_poll", noted)
+            loop.watch(Recorder(pair[0]), READ)
+            pair[1].send(b"x")
+            await loop.run(Script(loop, give_work))
+
+    trio.run(main)
+    after = notes[notes.index("turn") + 1 :]
+    assert [note for note in after if note != "lingers"] == list(range(hops))
+    assert "lingers" not in after[: after.index(hops - 1)]
+
+
 def test_waits_share_one_cancel_scope_until_a_deadline_passes(loop, pair, monkeypatch):
     scopes = []
     real = trio.CancelScope

@@ -11,7 +11,7 @@ A turn is synchronous, and bounded by the service whose turn it is; this module 
 Rules, each with a test:
 
 - A turn that had work lingers for more in the poller, a moment at most, before it goes to sleep in trio: what one
-  turn sends is mostly answered within that time.
+  turn sends is mostly answered within that time. Not so when the turn has given another task something to do.
 - One wait, in one cancel scope that lives until its deadline passes; a turn only moves that deadline (9 µs a wait,
   16 µs with a scope for each).
 - A turn that did not wait ends in a checkpoint, so that the other tasks of the server run.
@@ -41,10 +41,10 @@ from zab.host.poller import BROKEN, READ, make_poller
 
 _WAKE_BYTES = 4096
 
-LINGER_SECONDS = 0.001
-"""How long a turn that had work waits for more before it lets the other tasks run; pollers know no shorter time."""
-_LINGER_TOTAL_NS = 5_000_000
-"""How long turns may follow each other without letting them run."""
+LINGER_SECONDS = 0.003
+"""How long a turn that had work waits for more before the process goes to sleep in trio."""
+_LINGER_TOTAL_NS = 10_000_000
+"""How long turns may follow each other without a look at what other tasks wait for."""
 
 
 def now_ms() -> int:
@@ -107,6 +107,18 @@ class Timer:
         if self.when is None or when < self.when:
             self.when = when
             heappush(self._timers, (when, next(self._numbers), self))
+
+
+class _Others(trio.abc.Instrument):
+    """Whether tasks other than this one may run."""
+
+    def __init__(self, own: trio.lowlevel.Task) -> None:
+        self._own = own
+        self.may_run = False
+
+    def task_scheduled(self, task: trio.lowlevel.Task) -> None:
+        if task is not self._own:
+            self.may_run = True
 
 
 class Turn(Protocol):
@@ -202,13 +214,18 @@ class Loop:
 
     async def run(self, turn: Turn) -> None:
         """Take turns until `stop`; `close` is the caller's."""
-        while not self._stopping:
-            # A scope whose deadline has passed stays cancelled: only then is there a new one.
-            with trio.CancelScope() as scope:
-                while not self._stopping:
-                    await self._take(turn, scope)
+        others = _Others(trio.lowlevel.current_task())
+        trio.lowlevel.add_instrument(others)
+        try:
+            while not self._stopping:
+                # A scope whose deadline has passed stays cancelled: only then is there a new one.
+                with trio.CancelScope() as scope:
+                    while not self._stopping:
+                        await self._take(turn, scope, others)
+        finally:
+            trio.lowlevel.remove_instrument(others)
 
-    async def _take(self, turn: Turn, scope: trio.CancelScope) -> None:
+    async def _take(self, turn: Turn, scope: trio.CancelScope, others: _Others) -> None:
         """Turns, one after the other while each finds something to do at once, then one wait."""
         by_descriptor = self._by_descriptor
         ready = self._poll(0, len(by_descriptor))
@@ -232,7 +249,7 @@ class Loop:
                 if self._stopping:
                     return
                 until_ns = time.monotonic_ns() + _LINGER_TOTAL_NS
-            if not (has_more or had_work):
+            if not has_more and (others.may_run or not had_work):
                 break
             # What one turn sends is mostly answered within a moment, and a wait through trio costs about as much as a
             # small turn: so the process sleeps in the poller itself. A deadline may be missed by that moment: to find
@@ -253,6 +270,7 @@ class Loop:
             if self._woken:
                 await trio.lowlevel.checkpoint()
             else:
+                others.may_run = False
                 await trio.lowlevel.wait_readable(self._poller)
         finally:
             self._asleep = False
