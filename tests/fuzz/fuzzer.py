@@ -12,6 +12,7 @@ so each target has a process of its own, and the targets are imported in it.
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -38,6 +39,9 @@ def main() -> int:
     if options.in_this_process:
         [name] = options.names
         _fuzz(name, options.seconds)
+    if importlib.util.find_spec("atheris") is None:
+        print("atheris is not there: pip install -e '.[fuzz]'")
+        return 2
     return _fuzz_each(options.names or _names(), options.seconds)
 
 
