@@ -550,3 +550,24 @@ def test_same_inputs_give_the_same_effects_in_every_run() -> None:
         return [repr(item) for item in ensemble.sent] + [client.raw.hex() for client in clients]
 
     assert run() == run()
+
+
+def test_a_committed_batch_that_holds_no_transactions_stops_the_member_with_a_word() -> None:
+    ensemble = Ensemble(3)
+    follower = ensemble.follower
+    ensemble.session(follower)
+    peer = follower.member.peer
+    link = peer.link_to_leader
+    assert link is not None
+    zxid, chain = peer.history.last
+    batch = build(
+        chain, epoch=peer.current_epoch, first=Zxid(zxid + 1), count=1, time=0, flags=0, mark=peer.committed, applied=0,
+        digest=0, digest_version=0, body=b"no transaction",
+    )  # fmt: skip
+    for message in (msg.Proposal([batch.raw]), msg.Commit(batch.zxid)):
+        follower.answers.append(ev.MessageReceived(link, message))
+        ensemble.step(follower)
+    ensemble.step(follower)
+    assert follower.halted is not None
+    assert f"{batch.zxid:#x}, which is committed, holds no transactions" in follower.halted
+    assert follower.logged[-1].raw == batch.raw, "its files are kept as they are"

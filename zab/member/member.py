@@ -35,6 +35,7 @@ from datatree.digest import DIGEST_VERSION
 from datatree.log.batch import Batch
 from datatree.log.zxid import BEFORE_ALL, Zxid
 from datatree.prepare import Prepare
+from datatree.record import RecordError
 from datatree.recovery.recover import Recovered
 from datatree.snapshot import SnapshotHeader
 from datatree.tree import DataTree
@@ -431,9 +432,14 @@ class Member:
         """Go on with the batch that is being applied; whether that was the rest of it."""
         assert self._delivery is not None
         batch, steps = self._delivery
-        for _ in steps:
-            self.is_between_states = True
-            self.limits.limit_output()
+        try:
+            for _ in steps:
+                self.is_between_states = True
+                self.limits.limit_output()
+                return False
+        except RecordError as error:
+            # Its leader has numbered, sealed and committed it like any other: no member can go on behind it.
+            self.halt(f"batch {batch.zxid:#x}, which is committed, holds no transactions: {error}")
             return False
         self._delivery, self.is_between_states = None, False
         self._applied_whole(batch)
