@@ -110,15 +110,16 @@ class Timer:
 
 
 class _Others(trio.abc.Instrument):
-    """Whether tasks other than this one may run."""
+    """Tasks other than this one. A pass of trio runs all that may run, this one among them, in random order."""
 
     def __init__(self, own: trio.lowlevel.Task) -> None:
         self._own = own
-        self.may_run = False
+        self.passes_left = 0
+        """So often this task has to wait until all of them that may run have run."""
 
     def task_scheduled(self, task: trio.lowlevel.Task) -> None:
         if task is not self._own:
-            self.may_run = True
+            self.passes_left = 2
 
 
 class Turn(Protocol):
@@ -249,7 +250,7 @@ class Loop:
                 if self._stopping:
                     return
                 until_ns = time.monotonic_ns() + _LINGER_TOTAL_NS
-            if not has_more and (others.may_run or not had_work):
+            if not has_more and (others.passes_left or not had_work):
                 break
             # What one turn sends is mostly answered within a moment, and a wait through trio costs about as much as a
             # small turn: so the process sleeps in the poller itself. A deadline may be missed by that moment: to find
@@ -270,7 +271,8 @@ class Loop:
             if self._woken:
                 await trio.lowlevel.checkpoint()
             else:
-                others.may_run = False
+                if others.passes_left:
+                    others.passes_left -= 1
                 await trio.lowlevel.wait_readable(self._poller)
         finally:
             self._asleep = False

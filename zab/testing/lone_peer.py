@@ -219,7 +219,6 @@ class LonePeer:
     clients = Dirty()
     config = Purging()
     may_have_more = has_more = is_between_states = False
-
     awaits_durable = True
 
     def __init__(self, server: Server, settings: Settings, recovered: Recovered, rng: Random) -> None:

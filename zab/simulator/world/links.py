@@ -224,16 +224,12 @@ class Links(Generic[Message, Input]):
 
     def send_now(self, link: int, message: Message) -> bool:
         """Send one message, with what is queued, without waiting for the end of a turn. False: the link is gone."""
-        end, process = self.ends.get(link), self._process
+        end = self.ends.get(link)
         if end is None or end.closing:
             return False
         assert end.out is not None
-        data = self._dialect.encode(message)
-        process.trace.carried(process.sid, data)
-        end.out.push(data, len(data), urgent=type(message) in self._dialect.urgent)
+        self.send((link,), message)
         end.out.flush()
-        if process.trace.sink is not None:
-            process.show(f"-> {end.sid} {process.trace.describe(message)}")
         return True
 
     def flush(self) -> None:
