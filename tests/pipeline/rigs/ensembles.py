@@ -91,10 +91,11 @@ class Directories:
         return version_of(self.kind)
 
     def copy(self, to: Path) -> Directories:
-        """The same with the members below `to`, where a test may change them; `killed` stays as it is."""
+        """The same with the members below `to`, where a test may change them; `killed` stays as it is. Left out is the
+        disk's reserve, 32 MiB of nothing a member."""
         members = tuple(to / f"server{number}" for number, _ in enumerate(self.members, 1))
         for source, target in zip(self.members, members, strict=True):
-            shutil.copytree(source, target)
+            shutil.copytree(source, target, ignore=shutil.ignore_patterns("reserve"))
         return replace(self, members=members)
 
     def logs(self, member: int = 0) -> list[Path]:
