@@ -22,6 +22,7 @@ from bench.cells import BUILD
 from bench.curves import crowds, growth
 from bench.curves.field import Field
 from bench.curves.figures import Curve, load, save
+from bench.curves.memory import memory
 from bench.curves.page import DIRECTORY, TARGET, page
 from bench.curves.shares import shares
 from bench.machine import command, commit, raise_descriptors, say, system, versions
@@ -38,6 +39,7 @@ CURVES: Final[Mapping[str, Callable[[Field], Curve]]] = {
     "locks": crowds.locks,
     "sessions": crowds.sessions,
     "idle": crowds.idle,
+    "memory": memory,
 }
 SHARES = "shares"
 NAMES = (*CURVES, SHARES)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -124,3 +125,14 @@ def right(result: Result) -> Result:
     if result.errors:
         raise WrongAnswerError(f"{result.errors} requests were answered with an error")
     return result
+
+
+def restart_seconds(ensemble: ZooKeeperEnsemble) -> float:
+    """How long all members, killed and started again, take until the last of them answers that it serves."""
+    for member in ensemble.members:
+        member.kill()
+    start = time.monotonic()
+    for member in ensemble.members:
+        member.start()
+    ensemble.wait()
+    return time.monotonic() - start

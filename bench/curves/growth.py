@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import statistics
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 from bench.cells import Cell, hosts_of, run_load, run_operations
-from bench.curves.field import Field, Take, right
+from bench.curves.field import Field, Take, restart_seconds, right
 from bench.curves.figures import SIDES, ZAB, Curve, Series
 from bench.failover import measure_failover
 from bench.process_tree import resident_mib
@@ -80,7 +79,7 @@ def znodes(field: Field) -> Curve:
             takes = [Take(beside, count, partial(_longest_wait_beside_ms, cell=cells[0], spread=spread, field=field))]
             if len(both[ZAB].members) > 1:
                 takes.append(Take(failover, count, measure_failover))
-            takes.append(Take(start, count, _restart_seconds))
+            takes.append(Take(start, count, restart_seconds))
             if count >= MEMORY_ZNODES_MIN:
                 takes.append(Take(memory, count, partial(_bytes_a_znode, empty_mib=empty_mib, count=count)))
             field.measure(curve, both, takes)
@@ -163,16 +162,6 @@ def _longest_wait_ms(ensemble: ZooKeeperEnsemble, work: Callable[[], object], fi
             is_done.set()
         asking.result()
     return max(waits)
-
-
-def _restart_seconds(ensemble: ZooKeeperEnsemble) -> float:
-    for member in ensemble.members:
-        member.kill()
-    start = time.monotonic()
-    for member in ensemble.members:
-        member.start()
-    ensemble.wait()
-    return time.monotonic() - start
 
 
 def _resident_mib(ensemble: ZooKeeperEnsemble) -> float:

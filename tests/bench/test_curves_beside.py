@@ -63,7 +63,8 @@ def test_a_curve_finds_figures_on_both_sides(beside: Beside, name: str) -> None:
     for point in curve.points:
         for side in SIDES:
             [value] = point.values(side)
-            assert value > 0, (point.series, side)
+            # A virtual machine may have less in use after it than before.
+            assert value > 0 or name == "memory", (point.series, side)
 
 
 def test_the_shares_of_an_operation_are_found_on_both_sides(beside: Beside) -> None:
