@@ -13,7 +13,7 @@ is left, a session unknown) means that this tree is not the one it was prepared 
     multi            its parts in order, with one zxid and time; or none of them, if it was refused
     error, check     nothing
 
-These functions are the busiest code of a member, so they work on the bytes of the znode and of its stat, take
+These functions are the busiest code of a member, so they work on the znode's tuple and on the bytes of its stat, take
 what they need as plain arguments (tree, zxid, time, path, data, number, rest, list of triggers to extend, None where
 nobody watches), and say the digest of an ordinary znode in place, where a call would cost as much as the sum.
 """
@@ -45,12 +45,9 @@ from datatree.znode import (
     AFTER_CHILDREN,
     AFTER_SET_DATA,
     AVERSION_AT,
-    DATA_AT,
-    HEAD,
     INT,
     KEPT_BY_CHILDREN,
     KEPT_BY_SET_DATA,
-    STAT_AT,
     STAT_LAYOUT,
     visible_owner,
     wrapped,
@@ -85,7 +82,7 @@ def _create(
     acl, owner = rest
     above = path[: path.rindex(b"/")] or b"/"
     key = crc32(path)
-    index = key & 4095
+    index = key & 255
     shard = tree.shards[index]
     assert path not in shard, f"create of {path!r}, which exists"
     siblings = tree.children.get(above)
@@ -108,8 +105,7 @@ def _create(
     cursor = tree.cursor
     if cursor is not None:
         cursor.take(index, shard)
-    znode = HEAD.pack(acl_id, owner, 0, digest, data is None) + stat
-    shard[path] = znode + data if data else znode
+    shard[path] = (data, acl_id, stat, owner, 0, digest)
     tree.digest = (tree.digest + digest) & MASK
     tree.znode_count += 1
     tree.data_bytes += length
@@ -137,21 +133,20 @@ def _delete(
     triggers: Triggers,
 ) -> None:
     above = path[: path.rindex(b"/")] or b"/"
-    index = crc32(path) & 4095
+    index = crc32(path) & 255
     shard = tree.shards[index]
     assert path in shard, f"delete of {path!r}, which does not exist"
     assert path not in tree.children, f"delete of {path!r}, which has children"
     cursor = tree.cursor
     if cursor is not None:
         cursor.take(index, shard)
-    znode = shard.pop(path)
-    acl_id, owner, _, digest, _ = HEAD.unpack_from(znode)
+    data, acl_id, _stat, owner, _cversion, digest = shard.pop(path)
     siblings = tree.children[above]
     del siblings[path]
     if not siblings:
         del tree.children[above]
     above_acl = _update_parent(tree, zxid, above, None, len(siblings))
-    length = len(znode) - DATA_AT
+    length = len(data) if data else 0
     tree.digest = (tree.digest - digest) & MASK
     tree.znode_count -= 1
     tree.data_bytes -= length
@@ -173,27 +168,26 @@ def _delete(
 
 def _update_parent(tree: TreeState, zxid: int, path: bytes, created: int | None, children_count: int) -> AclList:
     """A child of `path` has come (`created` is the new cversion) or gone. The parent's ACL."""
-    index = crc32(path) & 4095
+    index = crc32(path) & 255
     shard = tree.shards[index]
     assert path in shard, f"{path!r} does not exist, but its child changed"
-    znode = shard[path]
-    acl_id, owner, cversion, before, is_null = HEAD.unpack_from(znode)
+    data, acl_id, stat, owner, cversion, before = shard[path]
     if created is not None:
         cversion = created
     visible = 2 * cversion - children_count
     if not _INT_MIN <= visible <= _INT_MAX:
         visible = wrapped(visible)
-    head, middle = KEPT_BY_CHILDREN.unpack_from(znode, STAT_AT)
+    head, middle = KEPT_BY_CHILDREN.unpack(stat)
     stat = AFTER_CHILDREN.pack(head, visible, middle, children_count, zxid)
     checksum = before >> 32
-    if acl_id == OPEN and owner >= 0 and not is_null:
+    if acl_id == OPEN and owner >= 0 and data is not None:
         digest = checksum << 32 | crc32(stat, checksum)
     else:
-        digest = part(checksum, stat, owner, tree.acls.checksums[acl_id], is_null)
+        digest = part(checksum, stat, owner, tree.acls.checksums[acl_id], data is None)
     cursor = tree.cursor
     if cursor is not None:
         cursor.take(index, shard)
-    shard[path] = HEAD.pack(acl_id, owner, cversion, digest, is_null) + stat + znode[DATA_AT:]
+    shard[path] = (data, acl_id, stat, owner, cversion, digest)
     tree.digest = (tree.digest - before + digest) & MASK
     return tree.acls.lists[acl_id]
 
@@ -209,16 +203,15 @@ def _set_data(
     triggers: Triggers,
 ) -> bytes:
     key = crc32(path)
-    index = key & 4095
+    index = key & 255
     shard = tree.shards[index]
     assert path in shard, f"setData of {path!r}, which does not exist"
-    znode = shard[path]
-    acl_id, owner, cversion, before, _ = HEAD.unpack_from(znode)
+    old, acl_id, stat, owner, cversion, before = shard[path]
     if tree.quotas and is_stats(path):
         data = b""
     length = len(data) if data else 0
-    growth = length + DATA_AT - len(znode)
-    czxid, ctime, middle, tail = KEPT_BY_SET_DATA.unpack_from(znode, STAT_AT)
+    growth = length - len(old) if old else length
+    czxid, ctime, middle, tail = KEPT_BY_SET_DATA.unpack(stat)
     stat = AFTER_SET_DATA.pack(czxid, zxid, ctime, time, number, middle, length, tail)
     checksum = crc32(data, key) if data else key
     if acl_id == OPEN and owner >= 0 and data is not None:
@@ -228,8 +221,7 @@ def _set_data(
     cursor = tree.cursor
     if cursor is not None:
         cursor.take(index, shard)
-    znode = HEAD.pack(acl_id, owner, cversion, digest, data is None) + stat
-    shard[path] = znode + data if data else znode
+    shard[path] = (data, acl_id, stat, owner, cversion, digest)
     tree.digest = (tree.digest - before + digest) & MASK
     tree.data_bytes += growth
     if tree.quotas:
@@ -252,23 +244,21 @@ def _set_acl(
     _triggers: Triggers,
 ) -> bytes:
     (acl,) = rest
-    index = crc32(path) & 4095
+    index = crc32(path) & 255
     shard = tree.shards[index]
     assert path in shard, f"setACL of {path!r}, which does not exist"
-    znode = shard[path]
-    acl_id, owner, cversion, before, is_null = HEAD.unpack_from(znode)
+    data, acl_id, stat, owner, cversion, before = shard[path]
     # The new reference first: the list may be the same one, held by this znode alone.
     new_id = tree.acls.intern(acl)
     if acl_id not in (OPEN, new_id):
         tree.past_acls.ended(path, zxid, tree.acls.lists[acl_id])
     tree.acls.release(acl_id)
-    at = STAT_AT + AVERSION_AT
-    stat = znode[STAT_AT:at] + INT.pack(number) + znode[at + 4 : DATA_AT]
-    digest = part(before >> 32, stat, owner, tree.acls.checksums[new_id], is_null)
+    stat = stat[:AVERSION_AT] + INT.pack(number) + stat[AVERSION_AT + 4 :]
+    digest = part(before >> 32, stat, owner, tree.acls.checksums[new_id], data is None)
     cursor = tree.cursor
     if cursor is not None:
         cursor.take(index, shard)
-    shard[path] = HEAD.pack(new_id, owner, cversion, digest, is_null) + stat + znode[DATA_AT:]
+    shard[path] = (data, new_id, stat, owner, cversion, digest)
     tree.digest = (tree.digest - before + digest) & MASK
     return stat
 

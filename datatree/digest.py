@@ -24,7 +24,7 @@ from collections.abc import Iterable
 from typing import Final
 from zlib import crc32
 
-from datatree.znode import DATA_AT, HEAD, Znode, stat_of
+from datatree.znode import Znode
 
 __all__ = ["DIGEST_VERSION", "MASK", "part", "recompute", "session_part"]
 
@@ -52,10 +52,8 @@ def session_part(session: int, timeout_ms: int) -> int:
 def recompute(znodes: Iterable[tuple[bytes, Znode]], sessions: dict[int, int], acl_checksums: dict[int, int]) -> int:
     """The digest from the content alone: what the incremental one must equal."""
     total = 0
-    for path, znode in znodes:
-        acl_id, owner, _, _, is_null = HEAD.unpack_from(znode)
-        checksum = crc32(znode[DATA_AT:], crc32(path))
-        total += part(checksum, stat_of(znode), owner, acl_checksums[acl_id], is_null)
+    for path, (data, acl_id, stat, owner, _, _) in znodes:
+        total += part(crc32(data or b"", crc32(path)), stat, owner, acl_checksums[acl_id], data is None)
     for session, timeout_ms in sessions.items():
         total += session_part(session, timeout_ms)
     return total & MASK

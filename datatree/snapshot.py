@@ -64,7 +64,7 @@ from datatree.log.disk import Disk, File
 from datatree.log.epochs import DIRECTORY
 from datatree.log.zxid import Zxid
 from datatree.tree import DataTree, TreeError
-from datatree.znode import DATA_AT, HEAD, STAT_AT, STAT_BYTES, Znode
+from datatree.znode import STAT_BYTES, Znode
 
 _HEAD = struct.Struct(">4sI16sQ16s12x")
 _CHUNK = struct.Struct(">II")
@@ -217,17 +217,18 @@ class SnapshotWriter:
 
     def _znodes(self, items: list[tuple[bytes, Znode]]) -> list[bytes]:
         entries: list[bytes] = []
-        for path, znode in items:
-            acl_id, owner, cversion, _, is_null = HEAD.unpack_from(znode)
+        for path, (data, acl_id, stat, owner, cversion, _) in items:
             number = 0
             if acl_id >= 0:
                 number = self._numbers.get(acl_id, 0)
                 if not number:
                     number = self._numbers[acl_id] = len(self._numbers) + 1
                     entries.append(_pack_list(number, self._cursor.acls[acl_id]))
-            length = -1 if is_null else len(znode) - DATA_AT
-            head = _ZNODE.pack(_IS_ZNODE, len(path), length, number, owner, cversion, znode[STAT_AT:DATA_AT])
-            entries.append(head + path + znode[DATA_AT:])
+            if data is None:
+                entries.append(_ZNODE.pack(_IS_ZNODE, len(path), -1, number, owner, cversion, stat) + path)
+            else:
+                head = _ZNODE.pack(_IS_ZNODE, len(path), len(data), number, owner, cversion, stat)
+                entries.append(head + path + data)
         self._znode_count += len(items)
         return entries
 

@@ -4,6 +4,11 @@
     bare, install, …    a tree out of a snapshot
     apply               the next committed transaction
     begin_snapshot      an exact view of now, to be read while writes go on (`datatree.cursor`)
+    freeze              out of the garbage collector's sight
+
+The garbage collector never looks at the dicts of a tree (`datatree.state`), until a fresh tuple is written to one: then
+it comes back to that dict, and a full collection would visit a million znodes again. Whoever serves a tree therefore
+calls `freeze` once after making or loading it.
 
 Invariants:
 - Only committed transactions are applied, in zxid order, by one function for serving, synchronizing and recovering.
@@ -16,8 +21,9 @@ Deliberately not here: reading in the name of a client (permissions, watches), w
 (`datatree.prepare`), and files.
 """
 
+import gc
 from collections.abc import Generator
-from typing import Final
+from typing import Final, cast
 from zlib import crc32
 
 from datatree.acl import OPEN, READ_ONLY
@@ -31,7 +37,7 @@ from datatree.paths import CONFIG, QUOTA, RESERVED, ROOT, ZOOKEEPER, parent
 from datatree.quota import is_limits, is_stats
 from datatree.record import AclList, Fields
 from datatree.state import NO_CHILDREN, TreeState
-from datatree.znode import CHILDREN_AT, HEAD, INT, STAT_AT, STAT_LAYOUT, visible_cversion
+from datatree.znode import CHILDREN_AT, INT, STAT_LAYOUT, visible_cversion
 
 __all__ = ["DataTree", "TreeError"]
 
@@ -69,6 +75,19 @@ class DataTree(TreeState):
         tree = cls.__new__(cls)
         TreeState.__init__(tree)
         return tree
+
+    def freeze(self) -> None:
+        """Put everything there is now, the dicts of the tree above all, out of the garbage collector's sight for good.
+
+        What is written to them later stays out of it too, since it never enters them. A tree that is dropped is freed
+        all the same, by its reference counts.
+        """
+        gc.collect()
+        for shard in self.shards:
+            # Only what the collector tracks can be frozen; a list in the dict has it tracked again.
+            cast("dict[bytes, object]", shard)[b""] = []
+            del shard[b""]
+        gc.freeze()
 
     # Writing.
 
@@ -134,7 +153,7 @@ class DataTree(TreeState):
 
     def install(self, path: bytes, data: bytes | None, acl: AclList, stat: bytes, owner: int, cversion: int) -> None:
         """Put one znode of a snapshot in place. Parents may come later; `finish` checks what is between znodes."""
-        shard = self.shards[crc32(path) & 4095]
+        shard = self.shards[crc32(path) & 255]
         if path in shard:
             raise TreeError(f"two znodes at {path!r}")
         if is_stats(path):
@@ -142,8 +161,7 @@ class DataTree(TreeState):
         acl_id = OPEN if acl is None else self.acls.intern(acl)
         checksum = crc32(data, crc32(path)) if data else crc32(path)
         digest = part(checksum, stat, owner, self.acls.checksums[acl_id], data is None)
-        znode = HEAD.pack(acl_id, owner, cversion, digest, data is None) + stat
-        shard[path] = znode + data if data else znode
+        shard[path] = (data, acl_id, stat, owner, cversion, digest)
         self.digest = (self.digest + digest) & MASK
         self.znode_count += 1
         self.data_bytes += len(data) if data else 0
@@ -163,14 +181,14 @@ class DataTree(TreeState):
     def finish(self, zxid: int) -> None:
         """All of a snapshot of `zxid` is in place. Raises TreeError if it is no tree."""
         for path in RESERVED:
-            if path not in self.shards[crc32(path) & 4095]:
+            if path not in self.shards[crc32(path) & 255]:
                 raise TreeError(f"{path!r} is missing")
         for path in self.children:
-            if path not in self.shards[crc32(path) & 4095]:
+            if path not in self.shards[crc32(path) & 255]:
                 raise TreeError(f"{path!r} is missing, which has children")
         for shard in self.shards:
             for path, znode in shard.items():
-                if INT.unpack_from(znode, STAT_AT + CHILDREN_AT)[0] != len(self.children.get(path, NO_CHILDREN)):
+                if INT.unpack_from(znode[2], CHILDREN_AT)[0] != len(self.children.get(path, NO_CHILDREN)):
                     raise TreeError(f"{path!r} does not have the number of children that its stat says")
         for path in self.descendants(QUOTA):
             if is_limits(path) or is_stats(path):

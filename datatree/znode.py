@@ -1,11 +1,13 @@
 """A znode as the tree holds it, and the layout of its stat.
 
-A znode is one bytes object. The garbage collector never looks at it, nor at the maps that hold it; a million of them
-are a million objects and no more. A write replaces it, so a copy of the path map is an exact snapshot:
+A znode is a plain tuple of atoms, so that the garbage collector forgets it after its first look, and a write replaces
+it, so that a copy of the path map is an exact snapshot:
 
-     0 acl id 4 | 4 owner 8 | 12 cversion 4 | 16 digest 8 | 24 null 1 | 25 stat 68 | 93 data
+    (data, acl id, stat, owner, cversion, digest)
 
+- data: bytes or None, as the client gave it.
 - acl id: into the tree's `AclTable`; -1 is world:anyone with all permissions. Ids never leave the server.
+- stat: the 68 bytes that a client sees, big-endian, so that a read is a join:
 
         0 czxid 8 | 8 mzxid 8 | 16 ctime 8 | 24 mtime 8 | 32 version 4 | 36 cversion 4 | 40 aversion 4
         44 ephemeralOwner 8 | 52 dataLength 4 | 56 numChildren 4 | 60 pzxid 8
@@ -16,37 +18,28 @@ are a million objects and no more. A write replaces it, so a copy of the path ma
 - cversion: the internal one, the count of children ever created (32 bits, signed, wrapping). A client sees
   2 * cversion - numChildren, which is creations plus deletions. Sequence numbers come from the internal one.
 - digest: the znode's part of the tree's digest (`datatree.digest`).
-- null: 1 where the client gave no data, which is not the same as empty data.
-- stat: the 68 bytes that a client sees, so that a read is a join:
 
-        0 czxid 8 | 8 mzxid 8 | 16 ctime 8 | 24 mtime 8 | 32 version 4 | 36 cversion 4 | 40 aversion 4
-        44 ephemeralOwner 8 | 52 dataLength 4 | 56 numChildren 4 | 60 pzxid 8
-
-- data: as the client gave it.
-
-All numbers are big-endian. Invariant: `stat` agrees with the other fields; only `datatree.apply` and `DataTree.install`
-make znodes.
+Invariant: `stat` agrees with the other fields; only `datatree.apply` and `DataTree.install` make znodes.
 """
 
 import struct
 from typing import Final, TypeAlias
 
 __all__ = [
+    "ACL",
     "CONTAINER_OWNER",
-    "DATA_AT",
-    "HEAD",
+    "CVERSION",
+    "DATA",
+    "DIGEST",
     "INT_MAX",
-    "STAT_AT",
-    "STAT_BYTES",
+    "OWNER",
+    "STAT",
     "STAT_LAYOUT",
     "TTL_MS_MAX",
     "Znode",
-    "acl_id_of",
-    "data_of",
     "is_ephemeral",
     "is_ttl",
     "next_version",
-    "stat_of",
     "ttl_ms",
     "ttl_owner",
     "visible_cversion",
@@ -54,15 +47,17 @@ __all__ = [
     "wrapped",
 ]
 
-Znode: TypeAlias = bytes
+Znode: TypeAlias = tuple[bytes | None, int, bytes, int, int, int]
 
-HEAD: Final = struct.Struct(">iqiQ?")
-"""acl id, owner, cversion, digest, null."""
-NULL_AT: Final = 24
-STAT_AT: Final = 25
-STAT_BYTES: Final = 68
-DATA_AT: Final = 93
+DATA: Final = 0
+ACL: Final = 1
+STAT: Final = 2
+OWNER: Final = 3
+CVERSION: Final = 4
+DIGEST: Final = 5
+
 STAT_LAYOUT: Final = struct.Struct(">qqqqiiiqiiq")
+STAT_BYTES: Final = 68
 
 # What setData keeps of a stat, and the stat put together again around mzxid, mtime, version and dataLength.
 KEPT_BY_SET_DATA: Final = struct.Struct(">8s8x8s12x16s4x12s")
@@ -85,22 +80,6 @@ TTL_MS_MAX: Final = (1 << 40) - 1
 
 INT_MAX: Final = (1 << 31) - 1
 _TTL_TOP: Final = -(1 << 56)
-
-
-def acl_id_of(znode: Znode) -> int:
-    """The id of its list of permissions."""
-    acl_id: int = INT.unpack_from(znode)[0]
-    return acl_id
-
-
-def stat_of(znode: Znode) -> bytes:
-    """Its stat as a client sees it."""
-    return znode[STAT_AT:DATA_AT]
-
-
-def data_of(znode: Znode) -> bytes | None:
-    """Its data; None where there is none."""
-    return None if znode[NULL_AT] else znode[DATA_AT:]
 
 
 def wrapped(value: int) -> int:

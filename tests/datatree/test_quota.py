@@ -13,7 +13,7 @@ from datatree.quota import Limits, is_limits, is_stats, quota_path, render
 from datatree.record import Txn
 from datatree.requests import OPEN_ACL, Body, Create, CreateSession, Multi, PathVersion, SetData
 from datatree.tree import DataTree
-from datatree.znode import STAT_LAYOUT, data_of, stat_of
+from datatree.znode import STAT_LAYOUT
 
 SESSION = 1
 QUOTA_A = b"/zookeeper/quota/a"
@@ -88,8 +88,8 @@ class Leader:
     def shown(self, path: bytes = STATS) -> bytes | None:
         znode = self.tree.get(path)
         assert znode is not None
-        assert STAT_LAYOUT.unpack(stat_of(znode))[8] == len(data_of(znode) or b"")
-        return data_of(znode)
+        assert STAT_LAYOUT.unpack(znode[2])[8] == len(znode[0] or b"")
+        return znode[0]
 
 
 class TestSums:
@@ -114,14 +114,14 @@ class TestSums:
         leader.create(STATS)
         before = leader.tree.shards, leader.tree.get(STATS)
         assert before[1] is not None
-        fields = STAT_LAYOUT.unpack(stat_of(before[1]))
+        fields = STAT_LAYOUT.unpack(before[1][2])
         leader.create(b"/a/x", b"x" * 1000)
         after = leader.tree.get(STATS)
         assert after is not None
-        assert STAT_LAYOUT.unpack(stat_of(after))[:8] == fields[:8]
+        assert STAT_LAYOUT.unpack(after[2])[:8] == fields[:8]
         assert leader.tree.digest == leader.tree.recompute_digest()
         znode = next(shard[STATS] for shard in leader.tree.shards if STATS in shard)
-        assert data_of(znode) == b""
+        assert znode[0] == b""
 
     def test_a_write_of_the_stats_znode_changes_its_stat_alone(self) -> None:
         leader = Leader()
@@ -130,7 +130,7 @@ class TestSums:
         assert leader.shown() == b"count=1,bytes=0"
         znode = leader.tree.get(STATS)
         assert znode is not None
-        assert STAT_LAYOUT.unpack(stat_of(znode))[1:5:3] == (leader.zxid, 1)
+        assert STAT_LAYOUT.unpack(znode[2])[1:5:3] == (leader.zxid, 1)
         assert leader.tree.data_bytes == 0
 
     def test_of_nested_quotas_each_cover_their_subtree(self) -> None:
@@ -184,10 +184,7 @@ class TestSums:
             assert set(leader.tree.quotas) == expected
             for target, quota in leader.tree.quotas.items():
                 below = [znode for path, znode in stored.items() if path == target or path.startswith(target + b"/")]
-                assert (quota.count, quota.total_bytes) == (
-                    len(below),
-                    sum(len(data_of(znode) or b"") for znode in below),
-                )
+                assert (quota.count, quota.total_bytes) == (len(below), sum(len(znode[0] or b"") for znode in below))
                 stats = b"/zookeeper/quota" + target + b"/zookeeper_stats"
                 if stats in stored:
                     assert leader.shown(stats) == render(quota.count, quota.total_bytes)

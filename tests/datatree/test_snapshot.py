@@ -26,7 +26,6 @@ from datatree.snapshot import (
     verify_snapshot,
 )
 from datatree.tree import DataTree
-from datatree.znode import HEAD, data_of, stat_of
 from tests.datatree.histories import LINEAGE, Author, fresh_log, reopened, snapshot, synchronized
 from zab.simulator.world.disk import FaultyDisk, PowerLossError
 
@@ -62,7 +61,11 @@ def grown(znode_count: int = 50, data_bytes: int = 30, seed: int = 0) -> DataTre
 
 def everything(tree: DataTree) -> dict[bytes, object]:
     """All state of a tree, with lists in the place of their ids."""
-    znodes = {path: (tree.acl(znode), znode[4:]) for shard in tree.shards for path, znode in shard.items()}
+    znodes = {
+        path: (data, tree.acls.lists[acl_id], *rest)
+        for shard in tree.shards
+        for path, (data, acl_id, *rest) in shard.items()
+    }
     return {
         "znodes": znodes,
         "sessions": tree.sessions,
@@ -104,9 +107,7 @@ def test_layout_is_the_documented_one_byte_by_byte():
     assert data[:HEADER_BYTES] == head + struct.pack(">I", crc32(head))
 
     def znode(path: bytes, number: int) -> bytes:
-        found = tree.get(path)
-        content, stat = data_of(found), stat_of(found)
-        _, owner, cversion, _, _ = HEAD.unpack_from(found)
+        content, _, stat, owner, cversion, _ = tree.get(path)
         lengths = struct.pack(">BIiIqi", 3, len(path), len(content), number, owner, cversion)
         return lengths + stat + path + content
 

@@ -28,7 +28,7 @@ from datatree.requests import (
     SetData,
 )
 from datatree.tree import DataTree
-from datatree.znode import CONTAINER_OWNER, HEAD, STAT_LAYOUT, data_of, is_ephemeral, stat_of
+from datatree.znode import CONTAINER_OWNER, STAT_LAYOUT, is_ephemeral
 
 BOB = (b"digest", b"bob:hash")
 LOCAL = (b"ip", b"127.0.0.1")
@@ -255,8 +255,8 @@ def assert_same(tree: DataTree, twin: Twin) -> None:
             continue
         znode = tree.get(path)
         assert znode is not None
-        assert STAT_LAYOUT.unpack(stat_of(znode)) == twin.stat(path), path
-        assert (data_of(znode), *HEAD.unpack_from(znode)[1:3]) == (row.data, row.owner, row.created)
+        assert STAT_LAYOUT.unpack(znode[2]) == twin.stat(path), path
+        assert (znode[0], znode[3], znode[4]) == (row.data, row.owner, row.created)
         assert (tree.acl(znode) or OPEN_ACL) == row.acl
         assert sorted(tree.child_names(path)) == sorted(child.rpartition(b"/")[2] for child in twin.children(path))
     assert set(tree.sessions) == twin.sessions

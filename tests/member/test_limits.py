@@ -4,7 +4,6 @@ connection, and on load, are among the tests of the processor, which they hold b
 import pytest
 
 from datatree.opcodes import OpCode
-from datatree.znode import data_of
 from zab import message as msg
 from zab.member.processor import ANSWERED_BYTES
 from zab.testing.members import Ensemble
@@ -81,7 +80,7 @@ def test_answers_before_writes_of_one_batch_come_over_several_turns_and_within_t
     for number in range(10):
         znode = server.member.tree.get(b"/%d" % number)
         assert znode is not None
-        assert data_of(znode) == b"x"
+        assert znode[0] == b"x"
 
 
 # ------------------------------------------------------------------------------------------ writes on their way

@@ -19,7 +19,6 @@ from datatree.past_acls import PastAcls
 from datatree.recovery.recover import recover
 from datatree.requests import OPEN_ACL, Create, PathKind, PathOnly, PathVersion, PathWatch, SetData
 from datatree.snapshot import snapshot_path, tree_fetch_path
-from datatree.znode import data_of
 from zab import events as ev
 from zab import message as msg
 from zab.ids import Link, ServerId
@@ -216,11 +215,7 @@ class Server(DirectClients):
 
     @property
     def value(self) -> Callable[[bytes], bytes | None]:
-        def value(path: bytes) -> bytes | None:
-            znode = self.member.tree.get(path)
-            return None if znode is None else data_of(znode)
-
-        return value
+        return lambda path: (self.member.tree.get(path) or (None,))[0]
 
     @property
     def logged(self) -> list[Batch]:

@@ -16,7 +16,7 @@ import pytest
 from datatree.log.batch import genesis
 from datatree.snapshot import SnapshotWriter, load_snapshot
 from datatree.tree import DataTree
-from datatree.znode import HEAD, STAT_LAYOUT, data_of, stat_of, visible_cversion
+from datatree.znode import STAT_LAYOUT, visible_cversion
 from datatree.zookeeper.state import ZooKeeperState
 from tests.datatree.zookeeper.histories import fuzzy, history, states
 from tests.datatree.zookeeper.snappy_files import snapped
@@ -61,12 +61,7 @@ def rows_of(data: bytes, schema: pa.Schema = ZNODE_SCHEMA, name: str = NAME) -> 
 
 def of_tree(tree: DataTree) -> dict[str, tuple[Any, ...]]:
     return {
-        path.decode(): (
-            data_of(znode),
-            acl_text(tree.acl(znode)),
-            *HEAD.unpack_from(znode)[1:3],
-            STAT_LAYOUT.unpack(stat_of(znode)),
-        )
+        path.decode(): (znode[0], acl_text(tree.acl(znode)), znode[3], znode[4], STAT_LAYOUT.unpack(znode[2]))
         for shard in tree.shards
         for path, znode in shard.items()
     }

@@ -8,7 +8,6 @@ from datatree.prepare import Prepare, PrepareSettings, WriteRequest
 from datatree.record import Txn, decode, encode
 from datatree.requests import CreateSession
 from datatree.tree import DataTree
-from datatree.znode import data_of, stat_of
 from zab.simulator.ensemble.model import Model
 from zab.simulator.ensemble.requests import Requests
 from zab.simulator.ensemble.watch_checker import WatchChecker
@@ -53,7 +52,7 @@ def test_the_model_is_the_tree(seed: int) -> None:
         for path in model.paths():
             znode = tree.get(path)
             if znode is not None:
-                state[path] = (data_of(znode), stat_of(znode))
+                state[path] = (znode[0], znode[2])
         seen.append((txn.zxid, state))
         assert tree.sessions == model.sessions
     for zxid, state in seen:

@@ -42,16 +42,7 @@ from datatree.log.zxid import Zxid
 from datatree.paths import CONFIG, QUOTA, ROOT, ZOOKEEPER, parent
 from datatree.quota import is_stats
 from datatree.snapshot import SnapshotWriter
-from datatree.znode import (
-    DATA_AT,
-    HEAD,
-    STAT_LAYOUT,
-    Znode,
-    is_ephemeral,
-    stat_of,
-    visible_cversion,
-    visible_owner,
-)
+from datatree.znode import STAT_LAYOUT, Znode, is_ephemeral, visible_cversion, visible_owner
 from datatree.zookeeper.files import DIRECTORY as VERSION_2
 from datatree.zookeeper.files import file_name
 from datatree.zookeeper.snapshot import SnapshotZnode, write_snapshot
@@ -193,13 +184,12 @@ class _Cursor:
             len(data) if data else 0, count, znode.pzxid,
         )  # fmt: skip
         # Snapshots do not hold the digest of a znode, and the writer does not use it.
-        return HEAD.pack(self._ids[znode.acl], znode.owner, znode.cversion, 0, data is None) + stat + (data or b"")
+        return data, self._ids[znode.acl], stat, znode.owner, znode.cversion, 0
 
     def _digest(self, znode: SnapshotZnode) -> int:
-        made = self._znode(znode)
-        acl_id, owner, _, _, is_null = HEAD.unpack_from(made)
-        checksum = crc32(made[DATA_AT:], crc32(znode.path))
-        return part(checksum, stat_of(made), owner, self._survey.acls.checksums[acl_id], is_null)
+        data, acl_id, stat, owner, _, _ = self._znode(znode)
+        checksum = crc32(data or b"", crc32(znode.path))
+        return part(checksum, stat, owner, self._survey.acls.checksums[acl_id], data is None)
 
 
 def write_native(disk: Disk, state: State, lineage: bytes) -> Written:
