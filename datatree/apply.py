@@ -13,7 +13,7 @@ is left, a session unknown) means that this tree is not the one it was prepared 
     multi            its parts in order, with one zxid and time; or none of them, if it was refused
     error, check     nothing
 
-These functions are the busiest code of a member, so they work on the znode's tuple and on the bytes of its stat, take
+These functions are the busiest code of a member, so they work on the bytes of the znode and of its stat, take
 what they need as plain arguments (tree, zxid, time, path, data, number, rest, list of triggers to extend, None where
 nobody watches), and say the digest of an ordinary znode in place, where a call would cost as much as the sum.
 """
@@ -45,10 +45,18 @@ from datatree.znode import (
     AFTER_CHILDREN,
     AFTER_SET_DATA,
     AVERSION_AT,
+    DATA_AT,
+    HEAD,
+    HEAD_AND_STAT,
     INT,
     KEPT_BY_CHILDREN,
     KEPT_BY_SET_DATA,
+    LARGE,
+    LARGE_BYTES,
+    NULL,
+    STAT_AT,
     STAT_LAYOUT,
+    length_of,
     visible_owner,
     wrapped,
 )
@@ -82,7 +90,7 @@ def _create(
     acl, owner = rest
     above = path[: path.rindex(b"/")] or b"/"
     key = crc32(path)
-    index = key & 255
+    index = key & 4095
     shard = tree.shards[index]
     assert path not in shard, f"create of {path!r}, which exists"
     siblings = tree.children.get(above)
@@ -105,7 +113,12 @@ def _create(
     cursor = tree.cursor
     if cursor is not None:
         cursor.take(index, shard)
-    shard[path] = (data, acl_id, stat, owner, 0, digest)
+    kind: int = data is None
+    if data and length > LARGE_BYTES:
+        tree.large[path] = data
+        kind, data = LARGE, b""
+    znode = HEAD_AND_STAT.pack(acl_id, owner, 0, digest, kind, stat)
+    shard[path] = znode + data if data else znode
     tree.digest = (tree.digest + digest) & MASK
     tree.znode_count += 1
     tree.data_bytes += length
@@ -133,20 +146,23 @@ def _delete(
     triggers: Triggers,
 ) -> None:
     above = path[: path.rindex(b"/")] or b"/"
-    index = crc32(path) & 255
+    index = crc32(path) & 4095
     shard = tree.shards[index]
     assert path in shard, f"delete of {path!r}, which does not exist"
     assert path not in tree.children, f"delete of {path!r}, which has children"
     cursor = tree.cursor
     if cursor is not None:
         cursor.take(index, shard)
-    data, acl_id, _stat, owner, _cversion, digest = shard.pop(path)
+    znode = shard.pop(path)
+    acl_id, owner, _, digest, kind = HEAD.unpack_from(znode)
+    if kind == LARGE:
+        _drop_large(tree, path)
     siblings = tree.children[above]
     del siblings[path]
     if not siblings:
         del tree.children[above]
     above_acl = _update_parent(tree, zxid, above, None, len(siblings))
-    length = len(data) if data else 0
+    length = length_of(znode)
     tree.digest = (tree.digest - digest) & MASK
     tree.znode_count -= 1
     tree.data_bytes -= length
@@ -168,28 +184,35 @@ def _delete(
 
 def _update_parent(tree: TreeState, zxid: int, path: bytes, created: int | None, children_count: int) -> AclList:
     """A child of `path` has come (`created` is the new cversion) or gone. The parent's ACL."""
-    index = crc32(path) & 255
+    index = crc32(path) & 4095
     shard = tree.shards[index]
     assert path in shard, f"{path!r} does not exist, but its child changed"
-    data, acl_id, stat, owner, cversion, before = shard[path]
+    znode = shard[path]
+    acl_id, owner, cversion, before, kind = HEAD.unpack_from(znode)
     if created is not None:
         cversion = created
     visible = 2 * cversion - children_count
     if not _INT_MIN <= visible <= _INT_MAX:
         visible = wrapped(visible)
-    head, middle = KEPT_BY_CHILDREN.unpack(stat)
+    head, middle = KEPT_BY_CHILDREN.unpack_from(znode, STAT_AT)
     stat = AFTER_CHILDREN.pack(head, visible, middle, children_count, zxid)
     checksum = before >> 32
-    if acl_id == OPEN and owner >= 0 and data is not None:
+    if acl_id == OPEN and owner >= 0 and kind != NULL:
         digest = checksum << 32 | crc32(stat, checksum)
     else:
-        digest = part(checksum, stat, owner, tree.acls.checksums[acl_id], data is None)
+        digest = part(checksum, stat, owner, tree.acls.checksums[acl_id], kind == NULL)
     cursor = tree.cursor
     if cursor is not None:
         cursor.take(index, shard)
-    shard[path] = (data, acl_id, stat, owner, cversion, digest)
+    shard[path] = HEAD_AND_STAT.pack(acl_id, owner, cversion, digest, kind, stat) + znode[DATA_AT:]
     tree.digest = (tree.digest - before + digest) & MASK
     return tree.acls.lists[acl_id]
+
+
+def _drop_large(tree: TreeState, path: bytes) -> None:
+    if tree.cursor is not None:
+        tree.cursor.keep(path, tree.large[path])
+    del tree.large[path]
 
 
 def _set_data(
@@ -203,15 +226,16 @@ def _set_data(
     triggers: Triggers,
 ) -> bytes:
     key = crc32(path)
-    index = key & 255
+    index = key & 4095
     shard = tree.shards[index]
     assert path in shard, f"setData of {path!r}, which does not exist"
-    old, acl_id, stat, owner, cversion, before = shard[path]
+    znode = shard[path]
+    acl_id, owner, cversion, before, kind = HEAD.unpack_from(znode)
     if tree.quotas and is_stats(path):
         data = b""
     length = len(data) if data else 0
-    growth = length - len(old) if old else length
-    czxid, ctime, middle, tail = KEPT_BY_SET_DATA.unpack(stat)
+    czxid, ctime, middle, length_before, tail = KEPT_BY_SET_DATA.unpack_from(znode, STAT_AT)
+    growth = length - length_before
     stat = AFTER_SET_DATA.pack(czxid, zxid, ctime, time, number, middle, length, tail)
     checksum = crc32(data, key) if data else key
     if acl_id == OPEN and owner >= 0 and data is not None:
@@ -221,7 +245,14 @@ def _set_data(
     cursor = tree.cursor
     if cursor is not None:
         cursor.take(index, shard)
-    shard[path] = (data, acl_id, stat, owner, cversion, digest)
+    if kind == LARGE:
+        _drop_large(tree, path)
+    kind = data is None
+    if data and length > LARGE_BYTES:
+        tree.large[path] = data
+        kind, data = LARGE, b""
+    znode = HEAD_AND_STAT.pack(acl_id, owner, cversion, digest, kind, stat)
+    shard[path] = znode + data if data else znode
     tree.digest = (tree.digest - before + digest) & MASK
     tree.data_bytes += growth
     if tree.quotas:
@@ -244,21 +275,23 @@ def _set_acl(
     _triggers: Triggers,
 ) -> bytes:
     (acl,) = rest
-    index = crc32(path) & 255
+    index = crc32(path) & 4095
     shard = tree.shards[index]
     assert path in shard, f"setACL of {path!r}, which does not exist"
-    data, acl_id, stat, owner, cversion, before = shard[path]
+    znode = shard[path]
+    acl_id, owner, cversion, before, kind = HEAD.unpack_from(znode)
     # The new reference first: the list may be the same one, held by this znode alone.
     new_id = tree.acls.intern(acl)
     if acl_id not in (OPEN, new_id):
         tree.past_acls.ended(path, zxid, tree.acls.lists[acl_id])
     tree.acls.release(acl_id)
-    stat = stat[:AVERSION_AT] + INT.pack(number) + stat[AVERSION_AT + 4 :]
-    digest = part(before >> 32, stat, owner, tree.acls.checksums[new_id], data is None)
+    at = STAT_AT + AVERSION_AT
+    stat = znode[STAT_AT:at] + INT.pack(number) + znode[at + 4 : DATA_AT]
+    digest = part(before >> 32, stat, owner, tree.acls.checksums[new_id], kind == NULL)
     cursor = tree.cursor
     if cursor is not None:
         cursor.take(index, shard)
-    shard[path] = (data, new_id, stat, owner, cversion, digest)
+    shard[path] = HEAD_AND_STAT.pack(new_id, owner, cversion, digest, kind, stat) + znode[DATA_AT:]
     tree.digest = (tree.digest - before + digest) & MASK
     return stat
 

@@ -20,11 +20,11 @@ against accidents, not against somebody who wants a collision.
 """
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 from zlib import crc32
 
-from datatree.znode import Znode
+from datatree.znode import HEAD, Znode, data_of, stat_of
 
 __all__ = ["DIGEST_VERSION", "MASK", "part", "recompute", "session_part"]
 
@@ -49,11 +49,19 @@ def session_part(session: int, timeout_ms: int) -> int:
     return crc32(_ID_FIRST.pack(session, timeout_ms)) << 32 | crc32(_TIMEOUT_FIRST.pack(timeout_ms, session))
 
 
-def recompute(znodes: Iterable[tuple[bytes, Znode]], sessions: dict[int, int], acl_checksums: dict[int, int]) -> int:
+def recompute(
+    znodes: Iterable[tuple[bytes, Znode]],
+    large: Mapping[bytes, bytes],
+    sessions: dict[int, int],
+    acl_checksums: dict[int, int],
+) -> int:
     """The digest from the content alone: what the incremental one must equal."""
     total = 0
-    for path, (data, acl_id, stat, owner, _, _) in znodes:
-        total += part(crc32(data or b"", crc32(path)), stat, owner, acl_checksums[acl_id], data is None)
+    for path, znode in znodes:
+        acl_id, owner, _, _, _ = HEAD.unpack_from(znode)
+        data = data_of(path, znode, large)
+        checksum = crc32(data or b"", crc32(path))
+        total += part(checksum, stat_of(znode), owner, acl_checksums[acl_id], data is None)
     for session, timeout_ms in sessions.items():
         total += session_part(session, timeout_ms)
     return total & MASK

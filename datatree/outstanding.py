@@ -24,7 +24,7 @@ from zlib import crc32
 
 from datatree.record import AclList
 from datatree.tree import DataTree
-from datatree.znode import CHECKED
+from datatree.znode import CHECKED, HEAD, STAT_AT
 
 __all__ = ["ChangeRecord", "Outstanding"]
 
@@ -82,11 +82,12 @@ class Outstanding:
         change = self.changes.get(path)
         if change is not None:
             return change if change[1] else None
-        znode = self._tree.shards[crc32(path) & 255].get(path)
+        znode = self._tree.shards[crc32(path) & 4095].get(path)
         if znode is None:
             return None
-        version, aversion, length, children_count = CHECKED.unpack(znode[2])
-        return 0, True, version, znode[4], aversion, children_count, self._tree.acls.lists[znode[1]], znode[3], length
+        acl_id, owner, cversion, _, _ = HEAD.unpack_from(znode)
+        version, aversion, length, children_count = CHECKED.unpack_from(znode, STAT_AT)
+        return 0, True, version, cversion, aversion, children_count, self._tree.acls.lists[acl_id], owner, length
 
     def put(self, path: bytes, change: ChangeRecord, charge: Charge | None = None) -> None:
         """`change` is how the znode at `path` will be; that it has come or gone is said by `own` and `disown`."""

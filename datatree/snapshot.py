@@ -63,8 +63,8 @@ from datatree.log.batch import CHAIN_BYTES, LINEAGE_BYTES
 from datatree.log.disk import Disk, File
 from datatree.log.epochs import DIRECTORY
 from datatree.log.zxid import Zxid
-from datatree.tree import DataTree, TreeError
-from datatree.znode import STAT_BYTES, Znode
+from datatree.tree import DataTree, Installed, TreeError
+from datatree.znode import DATA_AT, HEAD, STAT_AT, STAT_BYTES, Znode
 
 _HEAD = struct.Struct(">4sI16sQ16s12x")
 _CHUNK = struct.Struct(">II")
@@ -159,7 +159,8 @@ class SnapshotWriter:
         self._disk = disk
         self._cursor = cursor
         self._file: File | None = None
-        self._slices = chained([self._sessions()], map(self._znodes, cursor.slices()))
+        self._slices: Iterator[Iterator[bytes]] = chained([self._sessions()], map(self._znodes, cursor.slices()))
+        self._slice: Iterator[bytes] = iter(())
         self._numbers: dict[int, int] = {}
         self._entries: list[bytes] = []
         self._entries_bytes = 0
@@ -173,20 +174,22 @@ class SnapshotWriter:
         return self.path + ".tmp"
 
     def write_slice(self) -> bool:
-        """Do a little more (some thousand znodes); True when the snapshot is complete and durable."""
+        """Do a little more (some thousand znodes or SYNC_BYTES); True when the snapshot is complete and durable."""
         if self._file is None:
             self._file = self._create()
-        entries = next(self._slices, None)
-        if entries is None:
-            self._finish()
-            return True
-        for entry in entries:
+        for entry in self._slice:
             self._entries.append(entry)
             self._entries_bytes += len(entry)
             if self._entries_bytes >= CHUNK_BYTES:
                 self._end_chunk()
-        if self._ready_bytes >= SYNC_BYTES:
-            self._write()
+                if self._ready_bytes >= SYNC_BYTES:
+                    self._write()
+                    return False
+        entries = next(self._slices, None)
+        if entries is None:
+            self._finish()
+            return True
+        self._slice = entries
         return False
 
     def write(self) -> None:
@@ -212,25 +215,25 @@ class SnapshotWriter:
         self._checksum = _CRC.unpack_from(header, _HEAD.size)[0]
         return self._disk.open_append(self._temporary, create=True)
 
-    def _sessions(self) -> list[bytes]:
-        return [_SESSION.pack(_IS_SESSION, *session) for session in sorted(self._cursor.sessions.items())]
+    def _sessions(self) -> Iterator[bytes]:
+        for session in sorted(self._cursor.sessions.items()):
+            yield _SESSION.pack(_IS_SESSION, *session)
 
-    def _znodes(self, items: list[tuple[bytes, Znode]]) -> list[bytes]:
-        entries: list[bytes] = []
-        for path, (data, acl_id, stat, owner, cversion, _) in items:
+    def _znodes(self, items: list[tuple[bytes, Znode]]) -> Iterator[bytes]:
+        data_of = self._cursor.data_of
+        for path, znode in items:
+            acl_id, owner, cversion, _, _ = HEAD.unpack_from(znode)
             number = 0
             if acl_id >= 0:
                 number = self._numbers.get(acl_id, 0)
                 if not number:
                     number = self._numbers[acl_id] = len(self._numbers) + 1
-                    entries.append(_pack_list(number, self._cursor.acls[acl_id]))
-            if data is None:
-                entries.append(_ZNODE.pack(_IS_ZNODE, len(path), -1, number, owner, cversion, stat) + path)
-            else:
-                head = _ZNODE.pack(_IS_ZNODE, len(path), len(data), number, owner, cversion, stat)
-                entries.append(head + path + data)
+                    yield _pack_list(number, self._cursor.acls[acl_id])
+            data = data_of(path, znode)
+            length = -1 if data is None else len(data)
+            head = _ZNODE.pack(_IS_ZNODE, len(path), length, number, owner, cversion, znode[STAT_AT:DATA_AT])
+            yield b"".join((head, path, data)) if data else head + path
         self._znode_count += len(items)
-        return entries
 
     def _end_chunk(self) -> None:
         if not self._entries:
@@ -406,6 +409,9 @@ class SnapshotLoader:
         self._lists: list[AclList] = [None]
         self._path = b""
         self._session: int | None = None
+        self._at = 0
+        """How far the chunk is read, in bytes, and how many of its entries."""
+        self._count = 0
 
     def load_chunk(self) -> bool:
         """Load one more chunk; True when the tree is complete."""
@@ -414,38 +420,37 @@ class SnapshotLoader:
             self._finish()
             return True
         offset, count, data = chunk
-        at = 0
+        self._at = self._count = 0
         try:
-            while at < len(data):
-                kind = data[at]
-                if kind == _IS_ZNODE:
-                    at = self._load_znode(data, at)
-                elif kind == _IS_SESSION:
-                    at = self._load_session(data, at)
-                elif kind == _IS_LIST:
-                    at = self._load_list(data, at)
-                else:
-                    raise ValueError(f"entry of kind {kind}")
-                count -= 1
+            self.tree.install(self._znodes(data))
         except (ValueError, IndexError, struct.error, TreeError) as error:
-            raise SnapshotError(self.reader.path, offset + at, f"entry not readable: {error}") from None
-        if at != len(data) or count != 0:
-            raise SnapshotError(self.reader.path, offset + at, "the chunk does not end with its last entry")
+            raise SnapshotError(self.reader.path, offset + self._at, f"entry not readable: {error}") from None
+        if self._at != len(data) or self._count != count:
+            raise SnapshotError(self.reader.path, offset + self._at, "the chunk does not end with its last entry")
         return False
 
-    def _load_znode(self, data: bytes, at: int) -> int:
-        path_length: int
-        data_length: int
-        _, path_length, data_length, number, owner, cversion, stat = _ZNODE.unpack_from(data, at)
-        start = at + _ZNODE.size
-        path = data[start : start + path_length]
-        if path <= self._path:
-            raise ValueError(f"path {path!r} after {self._path!r}")
-        self._path = path
-        end = start + path_length + max(data_length, 0)
-        content = None if data_length < 0 else data[start + path_length : end]
-        self.tree.install(path, content, self._lists[number], stat, owner, cversion)
-        return end
+    def _znodes(self, data: bytes) -> Iterator[Installed]:
+        """The znodes of a chunk; sessions and lists between them are loaded on the way."""
+        unpack, size, lists = _ZNODE.unpack_from, _ZNODE.size, self._lists
+        while self._at < len(data):
+            at = self._at
+            if data[at] == _IS_ZNODE:
+                _, path_length, data_length, number, owner, cversion, stat = unpack(data, at)
+                middle = at + size + path_length
+                path = data[at + size : middle]
+                if path <= self._path:
+                    raise ValueError(f"path {path!r} after {self._path!r}")
+                end = middle + data_length if data_length > 0 else middle
+                yield path, data[middle:end] if data_length >= 0 else None, lists[number], stat, owner, cversion
+                self._path = path
+            elif data[at] == _IS_SESSION:
+                end = self._load_session(data, at)
+            elif data[at] == _IS_LIST:
+                end = self._load_list(data, at)
+            else:
+                raise ValueError(f"entry of kind {data[at]}")
+            self._at = end
+            self._count += 1
 
     def _load_session(self, data: bytes, at: int) -> int:
         _, session, timeout_ms = _SESSION.unpack_from(data, at)

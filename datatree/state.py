@@ -1,7 +1,9 @@
 """What a tree holds: its znodes and sessions, and what is derived from them.
 
 State, the same on every member at the same zxid:
-- `shards`: path -> znode in 256 dicts, chosen by CRC-32 of the path, so that a snapshot copies a little at a time;
+- `shards`: path -> znode in 4096 dicts, chosen by CRC-32 of the path, so that a snapshot copies a little at a time, and
+  no dict is large when it grows;
+- `large`: path -> data, of the znodes that have much of it (`datatree.znode`);
 - `sessions`: id -> timeout in ms of every global session;
 - `applied`: the zxid of the last transaction applied.
 
@@ -13,9 +15,9 @@ Beside the state stands `past_acls`, the lists that guarded paths before, as far
 Two znodes show what is not stored in them: the zookeeper_stats of a quota its sums, and /zookeeper/config, until the
 first reconfiguration, the text that the server sets as `config`; so a snapshot and the digest do not contain either.
 
-A million znodes must cost the garbage collector nothing. It forgets tuples of atoms at its first look, and never looks
-at dicts of atoms, so the children are dicts without values instead of sets; their keys are the same objects as those of
-`shards`, which saves 48 bytes a znode.
+A million znodes must cost the garbage collector nothing. It never looks at dicts of atoms, so a znode is one, and the
+children are dicts without values instead of sets; their keys are the same objects as those of `shards`, which saves 48
+bytes a znode.
 
 Deliberately not here: the operations that change it (`datatree.apply`), and how a tree begins, is loaded, checked and
 copied (`datatree.tree`).
@@ -30,11 +32,25 @@ from datatree.past_acls import PastAcls
 from datatree.paths import CONFIG, ROOT
 from datatree.quota import Limits, Quota, enclosing, is_limits, quota_path
 from datatree.record import AclList
-from datatree.znode import CHILDREN_AT, CONTAINER_OWNER, DATA, INT, LENGTH_AT, Znode, is_ephemeral
+from datatree.znode import (
+    CHILDREN_AT,
+    CONTAINER_OWNER,
+    DATA_AT,
+    HERE,
+    INT,
+    KIND_AT,
+    LENGTH_AT,
+    STAT_AT,
+    Znode,
+    acl_id_of,
+    data_of,
+    is_ephemeral,
+    length_of,
+)
 
 __all__ = ["SHARD_COUNT", "TreeState"]
 
-SHARD_COUNT: Final = 256
+SHARD_COUNT: Final = 4096
 
 NO_CHILDREN: Final[dict[bytes, None]] = {}
 
@@ -52,6 +68,7 @@ class TreeState:
         "data_bytes",
         "digest",
         "ephemerals",
+        "large",
         "past_acls",
         "path_bytes",
         "quotas",
@@ -64,6 +81,7 @@ class TreeState:
 
     def __init__(self) -> None:
         self.shards: list[dict[bytes, Znode]] = [{} for _ in range(SHARD_COUNT)]
+        self.large: dict[bytes, bytes] = {}
         self.sessions: dict[int, int] = {}
         self.applied = 0
         self.children: dict[bytes, dict[bytes, None]] = {}
@@ -84,21 +102,33 @@ class TreeState:
     # Reading.
 
     def get(self, path: bytes) -> Znode | None:
-        """The znode at `path` as a reader sees it, or None. The tuple never changes."""
-        znode = self.shards[crc32(path) & 255].get(path)
+        """The znode at `path` as a reader sees it, or None."""
+        znode = self.shards[crc32(path) & 4095].get(path)
         if path in self.rendered and znode is not None:
             return self._render(path, znode)
         return znode
 
     def _render(self, path: bytes, znode: Znode) -> Znode:
         quota = self.rendered[path]
-        data = quota.text() if quota is not None else znode[DATA] or self.config
-        stat = znode[2]
-        return data, znode[1], stat[:LENGTH_AT] + INT.pack(len(data)) + stat[CHILDREN_AT:], *znode[3:]
+        data = quota.text() if quota is not None else self.data_of(path, znode) or self.config
+        return b"".join(
+            (
+                znode[:KIND_AT],
+                bytes((HERE,)),
+                znode[STAT_AT : STAT_AT + LENGTH_AT],
+                INT.pack(len(data)),
+                znode[STAT_AT + CHILDREN_AT : DATA_AT],
+                data,
+            )
+        )
+
+    def data_of(self, path: bytes, znode: Znode) -> bytes | None:
+        """The data of `znode`, which is the one at `path`; None where it has none."""
+        return data_of(path, znode, self.large)
 
     def acl(self, znode: Znode) -> AclList:
         """The list that guards `znode`; None is the open one."""
-        return self.acls.lists[znode[1]]
+        return self.acls.lists[acl_id_of(znode)]
 
     def child_names(self, path: bytes) -> list[bytes]:
         """The names of the children of `path`, in no order."""
@@ -155,7 +185,7 @@ class TreeState:
         if quota is None:
             quota = self.quotas[target] = Quota(target, *self._sums(target), None, False)
         if is_limits(path):
-            quota.limits = Limits.parse(self.shards[crc32(path) & 255][path][DATA] or b"")
+            quota.limits = Limits.parse(self.data_of(path, self.shards[crc32(path) & 4095][path]) or b"")
         else:
             quota.shown = True
             self.rendered[path] = quota
@@ -172,6 +202,6 @@ class TreeState:
             del self.quotas[quota.path]
 
     def _sums(self, path: bytes) -> tuple[int, int]:
-        found = [self.shards[crc32(each) & 255].get(each) for each in (path, *self.descendants(path))]
+        found = [self.shards[crc32(each) & 4095].get(each) for each in (path, *self.descendants(path))]
         znodes = [znode for znode in found if znode is not None]
-        return len(znodes), sum(len(znode[DATA] or b"") for znode in znodes)
+        return len(znodes), sum(map(length_of, znodes))

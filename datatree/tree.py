@@ -4,11 +4,6 @@
     bare, install, …    a tree out of a snapshot
     apply               the next committed transaction
     begin_snapshot      an exact view of now, to be read while writes go on (`datatree.cursor`)
-    freeze              out of the garbage collector's sight
-
-The garbage collector never looks at the dicts of a tree (`datatree.state`), until a fresh tuple is written to one: then
-it comes back to that dict, and a full collection would visit a million znodes again. Whoever serves a tree therefore
-calls `freeze` once after making or loading it.
 
 Invariants:
 - Only committed transactions are applied, in zxid order, by one function for serving, synchronizing and recovering.
@@ -21,9 +16,8 @@ Deliberately not here: reading in the name of a client (permissions, watches), w
 (`datatree.prepare`), and files.
 """
 
-import gc
-from collections.abc import Generator
-from typing import Final, cast
+from collections.abc import Generator, Iterable
+from typing import Final, TypeAlias
 from zlib import crc32
 
 from datatree.acl import OPEN, READ_ONLY
@@ -33,17 +27,33 @@ from datatree.digest import MASK, part, recompute, session_part
 from datatree.opcodes import OpCode
 from datatree.outcome import Applied, PartResult, Trigger
 from datatree.past_acls import PastAcls
-from datatree.paths import CONFIG, QUOTA, RESERVED, ROOT, ZOOKEEPER, parent
+from datatree.paths import CONFIG, QUOTA, RESERVED, ROOT, ZOOKEEPER
 from datatree.quota import is_limits, is_stats
 from datatree.record import AclList, Fields
 from datatree.state import NO_CHILDREN, TreeState
-from datatree.znode import CHILDREN_AT, INT, STAT_LAYOUT, visible_cversion
+from datatree.znode import (
+    CHILDREN_AT,
+    HEAD_AND_STAT,
+    INT,
+    LARGE,
+    LARGE_BYTES,
+    NULL,
+    PZXID_AT,
+    STAT_AT,
+    STAT_LAYOUT,
+    visible_cversion,
+)
 
-__all__ = ["DataTree", "TreeError"]
+__all__ = ["DataTree", "Installed", "TreeError"]
 
+_NO_CHILDREN: Final = INT.pack(0)
 _MULTI: Final = int(OpCode.MULTI)
 _CREATE_SESSION: Final = int(OpCode.CREATE_SESSION)
 _CLOSE_SESSION: Final = int(OpCode.CLOSE_SESSION)
+
+
+Installed: TypeAlias = tuple[bytes, bytes | None, AclList, bytes, int, int]
+"""A znode of a snapshot: path, data, list, stat, stored owner, internal cversion."""
 
 
 class TreeError(Exception):
@@ -53,10 +63,10 @@ class TreeError(Exception):
 class DataTree(TreeState):
     """An empty tree has the reserved znodes; `DataTree.bare()` has none, for a snapshot to be loaded into."""
 
-    __slots__ = ()
+    __slots__ = ("_parents",)
 
     def __init__(self) -> None:
-        super().__init__()
+        self._begin()
         # As in ZooKeeper: everything 0, but for the cversions, which count the children that nobody created.
         for path, acl, version, children_count in (
             (ROOT, None, 0, 1),
@@ -66,28 +76,20 @@ class DataTree(TreeState):
         ):
             cversion = visible_cversion(0, children_count)
             stat = STAT_LAYOUT.pack(0, 0, 0, 0, version, cversion, version, 0, 0, children_count, 0)
-            self.install(path, b"", acl, stat, 0, 0)
+            self.install([(path, b"", acl, stat, 0, 0)])
         self.finish(0)
 
     @classmethod
     def bare(cls) -> "DataTree":
         """A tree without any znode: `install` them and the sessions, then `finish`."""
         tree = cls.__new__(cls)
-        TreeState.__init__(tree)
+        tree._begin()
         return tree
 
-    def freeze(self) -> None:
-        """Put everything there is now, the dicts of the tree above all, out of the garbage collector's sight for good.
-
-        What is written to them later stays out of it too, since it never enters them. A tree that is dropped is freed
-        all the same, by its reference counts.
-        """
-        gc.collect()
-        for shard in self.shards:
-            # Only what the collector tracks can be frozen; a list in the dict has it tracked again.
-            cast("dict[bytes, object]", shard)[b""] = []
-            del shard[b""]
-        gc.freeze()
+    def _begin(self) -> None:
+        super().__init__()
+        self._parents: set[bytes] = set()
+        """While it is loaded: whose stat says that they have children."""
 
     # Writing.
 
@@ -142,6 +144,7 @@ class DataTree(TreeState):
             dict(self.sessions),
             dict(self.acls.lists),
             self.shards,
+            self.large,
             self._end_snapshot,
         )
         return self.cursor
@@ -151,25 +154,51 @@ class DataTree(TreeState):
 
     # Loading and checking.
 
-    def install(self, path: bytes, data: bytes | None, acl: AclList, stat: bytes, owner: int, cversion: int) -> None:
-        """Put one znode of a snapshot in place. Parents may come later; `finish` checks what is between znodes."""
-        shard = self.shards[crc32(path) & 255]
-        if path in shard:
-            raise TreeError(f"two znodes at {path!r}")
-        if is_stats(path):
-            data = b""
-        acl_id = OPEN if acl is None else self.acls.intern(acl)
-        checksum = crc32(data, crc32(path)) if data else crc32(path)
-        digest = part(checksum, stat, owner, self.acls.checksums[acl_id], data is None)
-        shard[path] = (data, acl_id, stat, owner, cversion, digest)
-        self.digest = (self.digest + digest) & MASK
-        self.znode_count += 1
-        self.data_bytes += len(data) if data else 0
-        self.path_bytes += len(path)
-        if owner:
-            self.own(path, owner)
-        if path != ROOT:
-            self.children.setdefault(parent(path), {})[path] = None
+    def install(self, znodes: Iterable[Installed]) -> None:
+        """Put znodes of a snapshot in place. Parents may come later; `finish` checks what is between znodes."""
+        shards, children, pack = self.shards, self.children, HEAD_AND_STAT.pack
+        digests = count = path_bytes = 0
+        above_before: bytes | None = None
+        siblings: dict[bytes, None] = {}
+        for path, data, acl, stat, owner, cversion in znodes:
+            checksum = crc32(path)
+            shard = shards[checksum & 4095]
+            above = path[: path.rindex(b"/")]
+            if above != above_before:
+                above_before = above
+                siblings = children.setdefault(above or ROOT, {})
+            siblings[path] = None
+            if data and above.startswith(QUOTA) and is_stats(path):
+                data = b""
+            kind: int = data is None
+            if data:
+                checksum = crc32(data, checksum)
+                self.data_bytes += len(data)
+                if len(data) > LARGE_BYTES:
+                    self.large[path] = data
+                    kind, data = LARGE, b""
+            if acl is None and owner >= 0 and kind != NULL:
+                acl_id = OPEN
+                digest = checksum << 32 | crc32(stat, checksum)
+            else:
+                acl_id = self.acls.intern(acl)
+                digest = part(checksum, stat, owner, self.acls.checksums[acl_id], kind == NULL)
+            znode = pack(acl_id, owner, cversion, digest, kind, stat)
+            if data:
+                znode += data
+            if shard.setdefault(path, znode) is not znode:
+                raise TreeError(f"two znodes at {path!r}")
+            digests += digest
+            count += 1
+            path_bytes += len(path)
+            if owner:
+                self.own(path, owner)
+            if stat[CHILDREN_AT:PZXID_AT] != _NO_CHILDREN:
+                self._parents.add(path)
+        children.get(ROOT, siblings).pop(ROOT, None)
+        self.digest = (self.digest + digests) & MASK
+        self.znode_count += count
+        self.path_bytes += path_bytes
 
     def install_session(self, session: int, timeout_ms: int) -> None:
         """Put one session of a snapshot in place."""
@@ -181,15 +210,16 @@ class DataTree(TreeState):
     def finish(self, zxid: int) -> None:
         """All of a snapshot of `zxid` is in place. Raises TreeError if it is no tree."""
         for path in RESERVED:
-            if path not in self.shards[crc32(path) & 255]:
+            if path not in self.shards[crc32(path) & 4095]:
                 raise TreeError(f"{path!r} is missing")
         for path in self.children:
-            if path not in self.shards[crc32(path) & 255]:
+            if path not in self.shards[crc32(path) & 4095]:
                 raise TreeError(f"{path!r} is missing, which has children")
-        for shard in self.shards:
-            for path, znode in shard.items():
-                if INT.unpack_from(znode[2], CHILDREN_AT)[0] != len(self.children.get(path, NO_CHILDREN)):
-                    raise TreeError(f"{path!r} does not have the number of children that its stat says")
+        for path in self._parents.union(self.children):
+            znode, below = self.shards[crc32(path) & 4095][path], self.children.get(path, NO_CHILDREN)
+            if INT.unpack_from(znode, STAT_AT + CHILDREN_AT)[0] != len(below):
+                raise TreeError(f"{path!r} does not have the number of children that its stat says")
+        self._parents.clear()
         for path in self.descendants(QUOTA):
             if is_limits(path) or is_stats(path):
                 self.track_quota(path)
@@ -199,4 +229,4 @@ class DataTree(TreeState):
     def recompute_digest(self) -> int:
         """The digest from the znodes and sessions alone; always equal to `digest`."""
         znodes = (item for shard in self.shards for item in shard.items())
-        return recompute(znodes, self.sessions, self.acls.checksums)
+        return recompute(znodes, self.large, self.sessions, self.acls.checksums)

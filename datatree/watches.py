@@ -50,7 +50,7 @@ from datatree.outcome import (
 from datatree.paths import ROOT
 from datatree.record import AclList
 from datatree.slices import TOLD as SLICE
-from datatree.znode import STAT, STAT_LAYOUT, Znode
+from datatree.znode import STAT_AT, STAT_LAYOUT, Znode
 
 __all__ = ["Connection", "Event", "Told", "WatchTable", "Znodes"]
 
@@ -324,7 +324,7 @@ class WatchTable:
 
 
 def _stat_field(znode: Znode, index: int) -> int:
-    value: int = STAT_LAYOUT.unpack(znode[STAT])[index]
+    value: int = STAT_LAYOUT.unpack_from(znode, STAT_AT)[index]
     return value
 
 

@@ -1,45 +1,59 @@
 """A znode as the tree holds it, and the layout of its stat.
 
-A znode is a plain tuple of atoms, so that the garbage collector forgets it after its first look, and a write replaces
-it, so that a copy of the path map is an exact snapshot:
+A znode is one bytes object. The garbage collector never looks at it, nor at the maps that hold it; a million of them
+are a million objects and no more. A write replaces it, so a copy of the path map is an exact snapshot:
 
-    (data, acl id, stat, owner, cversion, digest)
+     0 acl id 8 | 8 owner 8 | 16 cversion 4 | 20 digest 8 | 28 kind 1 | 29 stat 68 | 97 data
 
-- data: bytes or None, as the client gave it.
-- acl id: into the tree's `AclTable`; -1 is world:anyone with all permissions. Ids never leave the server.
-- stat: the 68 bytes that a client sees, big-endian, so that a read is a join:
-
-        0 czxid 8 | 8 mzxid 8 | 16 ctime 8 | 24 mtime 8 | 32 version 4 | 36 cversion 4 | 40 aversion 4
-        44 ephemeralOwner 8 | 52 dataLength 4 | 56 numChildren 4 | 60 pzxid 8
-
+- acl id: into the tree's `AclTable`; -1 is world:anyone with all permissions. Ids never leave the server, and none is
+  used twice.
 - owner: the stored ephemeralOwner: 0 for a persistent znode, the session of an ephemeral one, the least 64-bit integer
   for a container, and for a TTL znode ff, 00 00, then the TTL in ms in 40 bits. A client sees it only if it is a
   session.
 - cversion: the internal one, the count of children ever created (32 bits, signed, wrapping). A client sees
   2 * cversion - numChildren, which is creations plus deletions. Sequence numbers come from the internal one.
 - digest: the znode's part of the tree's digest (`datatree.digest`).
+- kind of the data: HERE, at the end of the znode; NULL, where the client gave none, which is not the same as empty;
+  LARGE, in a map of its own, so that a change of anything else does not copy it.
+- stat: the 68 bytes that a client sees, so that a read is a join:
 
-Invariant: `stat` agrees with the other fields; only `datatree.apply` and `DataTree.install` make znodes.
+        0 czxid 8 | 8 mzxid 8 | 16 ctime 8 | 24 mtime 8 | 32 version 4 | 36 cversion 4 | 40 aversion 4
+        44 ephemeralOwner 8 | 52 dataLength 4 | 56 numChildren 4 | 60 pzxid 8
+
+- data: as the client gave it, up to LARGE_BYTES.
+
+All numbers are big-endian. Invariant: `stat` agrees with the other fields; only `datatree.apply` and `DataTree.install`
+make znodes.
 """
 
 import struct
+from collections.abc import Mapping
 from typing import Final, TypeAlias
 
 __all__ = [
-    "ACL",
+    "ACL_ID",
     "CONTAINER_OWNER",
-    "CVERSION",
-    "DATA",
-    "DIGEST",
+    "DATA_AT",
+    "HEAD",
+    "HEAD_AND_STAT",
+    "HERE",
     "INT_MAX",
-    "OWNER",
-    "STAT",
+    "KIND_AT",
+    "LARGE",
+    "LARGE_BYTES",
+    "NULL",
+    "STAT_AT",
+    "STAT_BYTES",
     "STAT_LAYOUT",
     "TTL_MS_MAX",
     "Znode",
+    "acl_id_of",
+    "data_of",
     "is_ephemeral",
     "is_ttl",
+    "length_of",
     "next_version",
+    "stat_of",
     "ttl_ms",
     "ttl_owner",
     "visible_cversion",
@@ -47,20 +61,27 @@ __all__ = [
     "wrapped",
 ]
 
-Znode: TypeAlias = tuple[bytes | None, int, bytes, int, int, int]
+Znode: TypeAlias = bytes
 
-DATA: Final = 0
-ACL: Final = 1
-STAT: Final = 2
-OWNER: Final = 3
-CVERSION: Final = 4
-DIGEST: Final = 5
+HEAD: Final = struct.Struct(">qqiQB")
+"""acl id, owner, cversion, digest, kind of the data."""
+HEAD_AND_STAT: Final = struct.Struct(">qqiQB68s")
+KIND_AT: Final = 28
+STAT_AT: Final = 29
+STAT_BYTES: Final = 68
+DATA_AT: Final = 97
+
+HERE: Final = 0
+NULL: Final = 1
+LARGE: Final = 2
+LARGE_BYTES: Final = 16 << 10
+"""More data than that is kept apart: few enough for one map, and no more than this is copied by a change beside it."""
 
 STAT_LAYOUT: Final = struct.Struct(">qqqqiiiqiiq")
-STAT_BYTES: Final = 68
 
-# What setData keeps of a stat, and the stat put together again around mzxid, mtime, version and dataLength.
-KEPT_BY_SET_DATA: Final = struct.Struct(">8s8x8s12x16s4x12s")
+# What setData keeps of a stat, with dataLength; and the stat put together again around mzxid, mtime, version and
+# dataLength.
+KEPT_BY_SET_DATA: Final = struct.Struct(">8s8x8s12x16si12s")
 AFTER_SET_DATA: Final = struct.Struct(">8sq8sqi16si12s")
 # The same for a change among the children: cversion, numChildren and pzxid.
 KEPT_BY_CHILDREN: Final = struct.Struct(">36s4x16s12x")
@@ -74,12 +95,38 @@ LENGTH_AT: Final = 52
 CHILDREN_AT: Final = 56
 PZXID_AT: Final = 60
 INT: Final = struct.Struct(">i")
+ACL_ID: Final = struct.Struct(">q")
 
 CONTAINER_OWNER: Final = -(1 << 63)
 TTL_MS_MAX: Final = (1 << 40) - 1
 
 INT_MAX: Final = (1 << 31) - 1
 _TTL_TOP: Final = -(1 << 56)
+
+
+def acl_id_of(znode: Znode) -> int:
+    """The id of its list of permissions."""
+    acl_id: int = ACL_ID.unpack_from(znode)[0]
+    return acl_id
+
+
+def stat_of(znode: Znode) -> bytes:
+    """Its stat as a client sees it."""
+    return znode[STAT_AT:DATA_AT]
+
+
+def data_of(path: bytes, znode: Znode, large: Mapping[bytes, bytes]) -> bytes | None:
+    """Its data; None where there is none. `large` is what its tree keeps apart."""
+    kind = znode[KIND_AT]
+    if kind == HERE:
+        return znode[DATA_AT:]
+    return None if kind == NULL else large[path]
+
+
+def length_of(znode: Znode) -> int:
+    """Of its data, in bytes."""
+    length: int = INT.unpack_from(znode, STAT_AT + LENGTH_AT)[0]
+    return length
 
 
 def wrapped(value: int) -> int:

@@ -42,7 +42,7 @@ from datatree.cursor import SnapshotCursor
 from datatree.jute import Writer
 from datatree.paths import is_text
 from datatree.record import AclList
-from datatree.znode import ACL, CVERSION, DATA, OWNER, STAT, STAT_LAYOUT
+from datatree.znode import HEAD, STAT_AT, STAT_LAYOUT
 from datatree.zookeeper.files import (
     FILE_HEADER,
     LENGTH_MAX,
@@ -251,19 +251,20 @@ def cursor_znodes(cursor: SnapshotCursor) -> Iterator[SnapshotZnode]:
     """The znodes of a cursor in the shape of ZooKeeper's files, by path."""
     for part in cursor.slices():
         for path, znode in part:
-            czxid, mzxid, ctime, mtime, version, _, aversion, _, _, _, pzxid = STAT_LAYOUT.unpack(znode[STAT])
+            acl_id, owner, cversion, _, _ = HEAD.unpack_from(znode)
+            czxid, mzxid, ctime, mtime, version, _, aversion, _, _, _, pzxid = STAT_LAYOUT.unpack_from(znode, STAT_AT)
             yield SnapshotZnode(
                 path=path,
-                data=znode[DATA],
-                acl=cursor.acls[znode[ACL]],
+                data=cursor.data_of(path, znode),
+                acl=cursor.acls[acl_id],
                 czxid=czxid,
                 mzxid=mzxid,
                 ctime=ctime,
                 mtime=mtime,
                 version=version,
-                cversion=znode[CVERSION],
+                cversion=cversion,
                 aversion=aversion,
-                owner=znode[OWNER],
+                owner=owner,
                 pzxid=pzxid,
             )
 

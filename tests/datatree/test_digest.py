@@ -20,7 +20,7 @@ def tree_of(
     path: bytes = b"/a", data: bytes | None = b"data", acl: object = None, stat: bytes = STAT, owner: int = 0
 ) -> DataTree:
     tree = DataTree()
-    tree.install(path, data, acl, stat, owner, 0)
+    tree.install([(path, data, acl, stat, owner, 0)])
     return tree
 
 
@@ -63,7 +63,7 @@ def test_covers(other: DataTree) -> None:
 def test_swapped_data_of_two_znodes_is_seen() -> None:
     def pair(first: bytes, second: bytes) -> int:
         tree = tree_of(data=first)
-        tree.install(b"/b", second, None, STAT, 0, 0)
+        tree.install([(b"/b", second, None, STAT, 0, 0)])
         return tree.digest
 
     assert pair(b"data", b"atad") != pair(b"atad", b"data")
@@ -76,7 +76,7 @@ def test_the_way_to_a_tree_does_not_matter() -> None:
         Random(seed).shuffle(rows)
         tree = DataTree()
         for path, data in rows:
-            tree.install(path, data, READERS, STAT, 0, 0)
+            tree.install([(path, data, READERS, STAT, 0, 0)])
         digests.add(tree.digest)
     assert len(digests) == 1
 

@@ -13,7 +13,7 @@ from datatree.quota import Limits, is_limits, is_stats, quota_path, render
 from datatree.record import Txn
 from datatree.requests import OPEN_ACL, Body, Create, CreateSession, Multi, PathVersion, SetData
 from datatree.tree import DataTree
-from datatree.znode import STAT_LAYOUT
+from datatree.znode import STAT_LAYOUT, stat_of
 
 SESSION = 1
 QUOTA_A = b"/zookeeper/quota/a"
@@ -88,8 +88,9 @@ class Leader:
     def shown(self, path: bytes = STATS) -> bytes | None:
         znode = self.tree.get(path)
         assert znode is not None
-        assert STAT_LAYOUT.unpack(znode[2])[8] == len(znode[0] or b"")
-        return znode[0]
+        data = self.tree.data_of(path, znode)
+        assert STAT_LAYOUT.unpack(stat_of(znode))[8] == len(data or b"")
+        return data
 
 
 class TestSums:
@@ -114,14 +115,14 @@ class TestSums:
         leader.create(STATS)
         before = leader.tree.shards, leader.tree.get(STATS)
         assert before[1] is not None
-        fields = STAT_LAYOUT.unpack(before[1][2])
+        fields = STAT_LAYOUT.unpack(stat_of(before[1]))
         leader.create(b"/a/x", b"x" * 1000)
         after = leader.tree.get(STATS)
         assert after is not None
-        assert STAT_LAYOUT.unpack(after[2])[:8] == fields[:8]
+        assert STAT_LAYOUT.unpack(stat_of(after))[:8] == fields[:8]
         assert leader.tree.digest == leader.tree.recompute_digest()
         znode = next(shard[STATS] for shard in leader.tree.shards if STATS in shard)
-        assert znode[0] == b""
+        assert leader.tree.data_of(STATS, znode) == b""
 
     def test_a_write_of_the_stats_znode_changes_its_stat_alone(self) -> None:
         leader = Leader()
@@ -130,7 +131,7 @@ class TestSums:
         assert leader.shown() == b"count=1,bytes=0"
         znode = leader.tree.get(STATS)
         assert znode is not None
-        assert STAT_LAYOUT.unpack(znode[2])[1:5:3] == (leader.zxid, 1)
+        assert STAT_LAYOUT.unpack(stat_of(znode))[1:5:3] == (leader.zxid, 1)
         assert leader.tree.data_bytes == 0
 
     def test_of_nested_quotas_each_cover_their_subtree(self) -> None:
@@ -183,8 +184,11 @@ class TestSums:
             expected = {quota_path(path) for path in stored if is_limits(path) or is_stats(path)}
             assert set(leader.tree.quotas) == expected
             for target, quota in leader.tree.quotas.items():
-                below = [znode for path, znode in stored.items() if path == target or path.startswith(target + b"/")]
-                assert (quota.count, quota.total_bytes) == (len(below), sum(len(znode[0] or b"") for znode in below))
+                below = {path for path in stored if path == target or path.startswith(target + b"/")}
+                assert (quota.count, quota.total_bytes) == (
+                    len(below),
+                    sum(len(leader.tree.data_of(path, stored[path]) or b"") for path in below),
+                )
                 stats = b"/zookeeper/quota" + target + b"/zookeeper_stats"
                 if stats in stored:
                     assert leader.shown(stats) == render(quota.count, quota.total_bytes)

@@ -26,8 +26,9 @@ from datatree.snapshot import (
     verify_snapshot,
 )
 from datatree.tree import DataTree
+from datatree.znode import ACL_ID, HEAD, stat_of
 from tests.datatree.histories import LINEAGE, Author, fresh_log, reopened, snapshot, synchronized
-from zab.simulator.world.disk import FaultyDisk, PowerLossError
+from zab.simulator.world.disk import FaultyDisk, FaultyFile, PowerLossError
 
 CHAIN = bytes(range(16, 32))
 ACL_A = ((1, b"digest", b"a:x"), (31, b"world", b"anyone"))
@@ -61,13 +62,10 @@ def grown(znode_count: int = 50, data_bytes: int = 30, seed: int = 0) -> DataTre
 
 def everything(tree: DataTree) -> dict[bytes, object]:
     """All state of a tree, with lists in the place of their ids."""
-    znodes = {
-        path: (data, tree.acls.lists[acl_id], *rest)
-        for shard in tree.shards
-        for path, (data, acl_id, *rest) in shard.items()
-    }
+    znodes = {path: (tree.acl(znode), znode[ACL_ID.size :]) for shard in tree.shards for path, znode in shard.items()}
     return {
         "znodes": znodes,
+        "large": tree.large,
         "sessions": tree.sessions,
         "children": {path: set(tree.child_names(path)) for path in znodes},
         "ephemerals": tree.ephemerals,
@@ -107,7 +105,9 @@ def test_layout_is_the_documented_one_byte_by_byte():
     assert data[:HEADER_BYTES] == head + struct.pack(">I", crc32(head))
 
     def znode(path: bytes, number: int) -> bytes:
-        content, _, stat, owner, cversion, _ = tree.get(path)
+        found = tree.get(path)
+        content, stat = tree.data_of(path, found), stat_of(found)
+        _, owner, cversion, _, _ = HEAD.unpack_from(found)
         lengths = struct.pack(">BIiIqi", 3, len(path), len(content), number, owner, cversion)
         return lengths + stat + path + content
 
@@ -178,6 +178,18 @@ def test_writes_during_the_snapshot_are_not_in_it():
         tree.apply(Txn(zxid, 1, 5, 0, 1, number, b"/new%d" % zxid, b"new", (None, 0)))
     assert everything(load_snapshot(disk, writer.path)[1]) == before
     assert tree.cursor is None
+
+
+def test_what_is_written_at_once_is_bounded(monkeypatch):
+    monkeypatch.setattr("datatree.snapshot.SYNC_BYTES", 1 << 20)
+    disk, tree = FaultyDisk(), grown(200, data_bytes=100_000)
+    assert tree.data_bytes > 4 << 20
+    written = []
+    original = FaultyFile.write
+    monkeypatch.setattr(FaultyFile, "write", lambda file, data: (written.append(len(data)), original(file, data)))
+    path = snapshot(disk, tree, CHAIN)
+    assert max(written) < (1 << 20) + 2 * CHUNK_BYTES
+    assert everything(load_snapshot(disk, path)[1]) == everything(tree)
 
 
 def test_chunks_are_cut_by_bytes():

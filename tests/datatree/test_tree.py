@@ -13,7 +13,19 @@ from datatree.outcome import NODE_DATA_CHANGED as DATA_CHANGED
 from datatree.outcome import NODE_DELETED as DELETED
 from datatree.record import Txn
 from datatree.tree import DataTree, TreeError
-from datatree.znode import CONTAINER_OWNER, STAT_LAYOUT, next_version, ttl_ms, ttl_owner, visible_cversion, wrapped
+from datatree.znode import (
+    CONTAINER_OWNER,
+    DATA_AT,
+    HEAD,
+    LARGE_BYTES,
+    STAT_LAYOUT,
+    next_version,
+    stat_of,
+    ttl_ms,
+    ttl_owner,
+    visible_cversion,
+    wrapped,
+)
 
 SESSION = 0x0100_0000_0000_0007
 OTHER = -0x7E00_0000_0000_0001
@@ -34,10 +46,10 @@ FIELDS = (
 )
 
 
-def stat_of(tree: DataTree, path: bytes) -> dict[str, int]:
+def fields_of(tree: DataTree, path: bytes) -> dict[str, int]:
     znode = tree.get(path)
     assert znode is not None
-    return dict(zip(FIELDS, STAT_LAYOUT.unpack(znode[2]), strict=True))
+    return dict(zip(FIELDS, STAT_LAYOUT.unpack(stat_of(znode)), strict=True))
 
 
 class Driver:
@@ -76,13 +88,13 @@ def driver() -> Driver:
 def test_an_empty_tree_has_the_reserved_znodes_with_zookeepers_stats() -> None:
     tree = DataTree()
     assert tree.znode_count == 4
-    assert {name: value for name, value in stat_of(tree, b"/").items() if value} == {"cversion": -1, "children": 1}
-    assert {name: value for name, value in stat_of(tree, b"/zookeeper").items() if value} == {
+    assert {name: value for name, value in fields_of(tree, b"/").items() if value} == {"cversion": -1, "children": 1}
+    assert {name: value for name, value in fields_of(tree, b"/zookeeper").items() if value} == {
         "cversion": -2,
         "children": 2,
     }
-    assert not any(stat_of(tree, b"/zookeeper/quota").values())
-    config = stat_of(tree, b"/zookeeper/config")
+    assert not any(fields_of(tree, b"/zookeeper/quota").values())
+    config = fields_of(tree, b"/zookeeper/config")
     assert {name: value for name, value in config.items() if value} == {"version": -1, "aversion": -1}
     znode = tree.get(b"/zookeeper/config")
     assert znode is not None
@@ -95,25 +107,25 @@ def test_the_configuration_is_shown_until_one_is_applied_and_is_no_state(driver:
     driver.tree.config = b"server.1=a\nversion=0"
     znode = driver.tree.get(b"/zookeeper/config")
     assert znode is not None
-    assert znode[0] == b"server.1=a\nversion=0"
-    assert stat_of(driver.tree, b"/zookeeper/config")["length"] == 20
+    assert driver.tree.data_of(b"/zookeeper/config", znode) == b"server.1=a\nversion=0"
+    assert fields_of(driver.tree, b"/zookeeper/config")["length"] == 20
     assert driver.tree.digest == before
     result = driver(16, b"/zookeeper/config", b"server.2=b\nversion=1", -1)
     assert result.triggers == [(DATA, b"/zookeeper/config", DATA_CHANGED, ((1, b"world", b"anyone"),))]
     znode = driver.tree.get(b"/zookeeper/config")
     assert znode is not None
-    assert znode[0] == b"server.2=b\nversion=1"
-    assert stat_of(driver.tree, b"/zookeeper/config")["version"] == -1
+    assert driver.tree.data_of(b"/zookeeper/config", znode) == b"server.2=b\nversion=1"
+    assert fields_of(driver.tree, b"/zookeeper/config")["version"] == -1
 
 
 def test_create_makes_the_znode_and_counts_in_the_parent(driver: Driver) -> None:
     result = driver.create(b"/a", b"data", number=1)
-    assert stat_of(driver.tree, b"/a") == dict(zip(FIELDS, (1, 1, 1000, 1000, 0, 0, 0, 0, 4, 0, 1), strict=True))
-    assert stat_of(driver.tree, b"/") == dict(zip(FIELDS, (0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 1), strict=True))
+    assert fields_of(driver.tree, b"/a") == dict(zip(FIELDS, (1, 1, 1000, 1000, 0, 0, 0, 0, 4, 0, 1), strict=True))
+    assert fields_of(driver.tree, b"/") == dict(zip(FIELDS, (0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 1), strict=True))
     znode = driver.tree.get(b"/a")
     assert znode is not None
     assert result == Outcome(
-        0, b"/a", znode[2], None, [(DATA, b"/a", CREATED, None), (CHILD, b"/", CHILDREN_CHANGED, None)]
+        0, b"/a", stat_of(znode), None, [(DATA, b"/a", CREATED, None), (CHILD, b"/", CHILDREN_CHANGED, None)]
     )
     assert sorted(driver.tree.child_names(b"/")) == [b"a", b"zookeeper"]
     assert driver.tree.znode_count == 5
@@ -126,7 +138,7 @@ def test_create_makes_the_znode_and_counts_in_the_parent(driver: Driver) -> None
 )
 def test_only_a_session_shows_as_owner(driver: Driver, owner: int, visible: int) -> None:
     driver.create(b"/o", owner=owner)
-    assert stat_of(driver.tree, b"/o")["owner"] == visible
+    assert fields_of(driver.tree, b"/o")["owner"] == visible
     tree = driver.tree
     assert tree.ephemerals == ({owner: {b"/o": None}} if visible else {})
     assert tree.containers == ({b"/o"} if owner == CONTAINER_OWNER else set())
@@ -140,30 +152,30 @@ def test_delete_leaves_the_count_of_creations_and_moves_the_visible_one(driver: 
     driver.create(b"/a", number=1)
     driver.create(b"/a/b", number=1)
     driver.create(b"/a/c", number=2)
-    assert (stat_of(driver.tree, b"/a")["cversion"], stat_of(driver.tree, b"/a")["children"]) == (2, 2)
+    assert (fields_of(driver.tree, b"/a")["cversion"], fields_of(driver.tree, b"/a")["children"]) == (2, 2)
     result = driver(2, b"/a/b")
     assert result.triggers == [(DELETE, b"/a/b", DELETED, None), (CHILD, b"/a", CHILDREN_CHANGED, None)]
-    above = stat_of(driver.tree, b"/a")
+    above = fields_of(driver.tree, b"/a")
     assert (above["cversion"], above["children"], above["pzxid"], above["mzxid"]) == (3, 1, 4, 1)
     driver(20, b"/a/c")
-    assert stat_of(driver.tree, b"/a")["cversion"] == 4
+    assert fields_of(driver.tree, b"/a")["cversion"] == 4
     assert b"/a" not in driver.tree.children
 
 
 def test_set_data_changes_data_version_mzxid_mtime_and_length_alone(driver: Driver) -> None:
     driver.create(b"/a", b"data", acl=READERS)
     driver.create(b"/a/b")
-    before = stat_of(driver.tree, b"/a")
+    before = fields_of(driver.tree, b"/a")
     result = driver(5, b"/a", b"longer data", 9)
-    after = stat_of(driver.tree, b"/a")
+    after = fields_of(driver.tree, b"/a")
     assert after == before | {"mzxid": 3, "mtime": 3000, "version": 9, "length": 11}
     assert result.triggers == [(DATA, b"/a", DATA_CHANGED, READERS)]
     znode = driver.tree.get(b"/a")
     assert znode is not None
-    assert result.stat == znode[2]
+    assert result.stat == stat_of(znode)
     assert driver.tree.data_bytes == 11
     driver(5, b"/a", None, 10)
-    assert stat_of(driver.tree, b"/a")["length"] == 0
+    assert fields_of(driver.tree, b"/a")["length"] == 0
     assert driver.tree.data_bytes == 0
 
 
@@ -176,9 +188,9 @@ def test_null_and_empty_data_are_different_trees() -> None:
 
 def test_set_acl_changes_the_list_and_aversion_alone(driver: Driver) -> None:
     driver.create(b"/a", b"data", acl=READERS)
-    before = stat_of(driver.tree, b"/a")
+    before = fields_of(driver.tree, b"/a")
     result = driver(7, b"/a", None, 1, (ADMINS,))
-    assert stat_of(driver.tree, b"/a") == before | {"aversion": 1}
+    assert fields_of(driver.tree, b"/a") == before | {"aversion": 1}
     assert result.triggers == []
     znode = driver.tree.get(b"/a")
     assert znode is not None
@@ -328,19 +340,62 @@ def test_zxids_only_grow(driver: Driver) -> None:
             driver.tree.apply(txn)
 
 
-def test_the_garbage_collector_never_sees_a_frozen_tree(driver: Driver) -> None:
-    driver.tree.freeze()
-    try:
-        for number in range(1, 600):
-            driver.tree.apply(Txn(number, 0, 0, 0, 1, number, b"/n%d" % number, b"x", (None, 0)))
-        assert all(gc.is_tracked(shard) for shard in driver.tree.shards)
-        seen = {id(thing) for thing in gc.get_objects()}
-        assert not seen & {id(shard) for shard in driver.tree.shards}
-        gc.collect()
-        znodes = [znode for shard in driver.tree.shards for znode in shard.values()]
-        assert not any(gc.is_tracked(thing) for thing in (*znodes, *driver.tree.children.values()))
-    finally:
-        gc.unfreeze()
+def test_the_garbage_collector_never_looks_at_znodes_nor_at_what_holds_them(driver: Driver) -> None:
+    cursor = driver.tree.begin_snapshot()
+    for number in range(1, 6_000):
+        driver.tree.apply(Txn(number, 0, 0, 0, 1, number, b"/n%d" % number, b"x", (None, 0)))
+    copies = list(cursor._taken.values())
+    assert any(copies)
+    cursor.close()
+    cursor = driver.tree.begin_snapshot()
+    runs = cursor.slices()
+    next(runs)
+    held = [*driver.tree.shards, *driver.tree.children.values(), *copies, *cursor._taken.values()]
+    held += runs.gi_frame.f_locals["runs"]
+    assert len(held) > 2 * len(driver.tree.shards)
+    assert not any(map(gc.is_tracked, held))
+    assert not any(gc.is_tracked(znode) for shard in driver.tree.shards for znode in shard.values())
+
+
+def test_a_change_beside_large_data_does_not_copy_it(driver: Driver) -> None:
+    data = bytes(LARGE_BYTES + 1)
+    driver.create(b"/a", data)
+    held = driver.tree.large[b"/a"]
+    driver.create(b"/a/b")
+    driver(2, b"/a/b")
+    driver(7, b"/a", None, 1, (READERS,))
+    znode = driver.tree.get(b"/a")
+    assert znode is not None
+    assert len(znode) == DATA_AT
+    assert driver.tree.data_of(b"/a", znode) is held
+    assert fields_of(driver.tree, b"/a")["length"] == len(data)
+    assert driver.tree.digest == driver.tree.recompute_digest()
+
+
+@pytest.mark.parametrize("length", [LARGE_BYTES, LARGE_BYTES + 1])
+def test_what_a_change_may_copy_is_bounded(driver: Driver, length: int) -> None:
+    driver.create(b"/created", bytes(length))
+    driver.create(b"/set", b"")
+    driver(5, b"/set", bytes(length), 1)
+    stored = [znode for shard in driver.tree.shards for znode in shard.values()]
+    assert max(map(len, stored)) == DATA_AT + (length if length <= LARGE_BYTES else 0)
+    assert driver.tree.data_bytes == 2 * length
+    driver(5, b"/set", None, 2)
+    driver(2, b"/created")
+    assert driver.tree.data_bytes == 0
+    assert not driver.tree.large
+
+
+def test_an_id_of_a_list_may_be_any_number_since_none_is_used_twice(driver: Driver) -> None:
+    driver.tree.acls._next = (1 << 31) - 1
+    for name in (b"/a", b"/b"):
+        driver.create(name, acl=((31, b"digest", name),))
+    driver(7, b"/a", None, 1, (READERS,))
+    for path, acl in {b"/a": READERS, b"/b": ((31, b"digest", b"/b"),)}.items():
+        znode = driver.tree.get(path)
+        assert znode is not None
+        assert driver.tree.acl(znode) == acl
+    assert driver.tree.digest == driver.tree.recompute_digest()
 
 
 def test_descendants(driver: Driver) -> None:
@@ -369,9 +424,11 @@ class TestLoading:
         for session, timeout_ms in cursor.sessions.items():
             loaded.install_session(session, timeout_ms)
         for items in cursor.slices():
-            for path, (data, acl_id, stat, owner, cversion, _) in items:
+            for path, znode in items:
+                acl_id, owner, cversion, _, _ = HEAD.unpack_from(znode)
                 if path != leave_out:
-                    loaded.install(path, data, cursor.acls[acl_id], stat, owner, cversion)
+                    data, acl = cursor.data_of(path, znode), cursor.acls[acl_id]
+                    loaded.install([(path, data, acl, stat_of(znode), owner, cversion)])
         loaded.finish(cursor.zxid)
         cursor.close()
         return loaded
@@ -416,7 +473,7 @@ class TestLoading:
     def test_refuses_what_is_there_twice(self) -> None:
         tree = DataTree()
         with pytest.raises(TreeError, match="two znodes at b'/'"):
-            tree.install(b"/", b"", None, bytes(68), 0, 0)
+            tree.install([(b"/", b"", None, bytes(68), 0, 0)])
         tree.install_session(5, 1)
         with pytest.raises(TreeError, match="session 0x5 twice"):
             tree.install_session(5, 1)
@@ -435,7 +492,7 @@ def test_counters_wrap_as_javas_do(driver: Driver) -> None:
     assert visible_cversion(2**30, 0) == -(2**31)
     driver.create(b"/q")
     driver.create(b"/q/n", number=-(2**31))
-    assert stat_of(driver.tree, b"/q")["cversion"] == -1
+    assert fields_of(driver.tree, b"/q")["cversion"] == -1
 
 
 def test_a_ttl_is_read_back_from_its_owner() -> None:

@@ -28,7 +28,7 @@ from datatree.requests import (
     SetData,
 )
 from datatree.tree import DataTree
-from datatree.znode import CONTAINER_OWNER, STAT_LAYOUT, is_ephemeral
+from datatree.znode import CONTAINER_OWNER, HEAD, LARGE_BYTES, STAT_LAYOUT, is_ephemeral, stat_of
 
 BOB = (b"digest", b"bob:hash")
 LOCAL = (b"ip", b"127.0.0.1")
@@ -189,6 +189,7 @@ class Twin:
         return results
 
 
+MUCH = [b"much" * LARGE_BYTES, b"as much as stays there".ljust(LARGE_BYTES)]
 PATHS = [b"/a", b"/b", b"/a/a", b"/a/b", b"/b/a", b"/a/a/a", b"/a/a/b"]
 
 
@@ -196,7 +197,7 @@ def operation(random: Random) -> tuple[int, object]:
     path = random.choice(PATHS)
     version = random.choice([-1, -1, 0, 1, 2])
     acl = random.choice([OPEN_ACL] * 8 + [BOB_ONLY, READ_ONLY])
-    data = random.choice([b"", b"x", b"some data", None])
+    data = random.choice([b"", b"x", b"some data", None, random.choice(MUCH)])
     match random.randrange(13):
         case 0 | 1 | 2:
             return random.choice([OpCode.CREATE, OpCode.CREATE2]), Create(
@@ -255,8 +256,8 @@ def assert_same(tree: DataTree, twin: Twin) -> None:
             continue
         znode = tree.get(path)
         assert znode is not None
-        assert STAT_LAYOUT.unpack(znode[2]) == twin.stat(path), path
-        assert (znode[0], znode[3], znode[4]) == (row.data, row.owner, row.created)
+        assert STAT_LAYOUT.unpack(stat_of(znode)) == twin.stat(path), path
+        assert (tree.data_of(path, znode), *HEAD.unpack_from(znode)[1:3]) == (row.data, row.owner, row.created)
         assert (tree.acl(znode) or OPEN_ACL) == row.acl
         assert sorted(tree.child_names(path)) == sorted(child.rpartition(b"/")[2] for child in twin.children(path))
     assert set(tree.sessions) == twin.sessions

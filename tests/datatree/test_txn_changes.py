@@ -6,7 +6,7 @@ from datatree.past_acls import LISTS_MAX, PastAcls
 from datatree.record import Txn
 from datatree.tree import DataTree
 from datatree.txn_changes import ACL_CHANGED, CREATED, DATA_CHANGED, DELETED, changes_of
-from datatree.znode import CONTAINER_OWNER, STAT_LAYOUT, ttl_owner
+from datatree.znode import CONTAINER_OWNER, HEAD, STAT_LAYOUT, stat_of, ttl_owner
 from tests.datatree.zookeeper.histories import history
 
 BOB = ((31, b"digest", b"bob:x"),)
@@ -62,8 +62,8 @@ def test_a_tree_follows_from_the_changes_alone(seed):
             mirror[path] = (data, version, mirror[path][2])
         else:
             assert path in mirror
-    stats = {path: STAT_LAYOUT.unpack(tree.get(path)[2]) for path in tree.descendants(b"/")}
-    real = {path: (tree.get(path)[0], stat[4], stat[7]) for path, stat in stats.items()}
+    stats = {path: STAT_LAYOUT.unpack(stat_of(tree.get(path))) for path in tree.descendants(b"/")}
+    real = {path: (tree.data_of(path, tree.get(path)), stat[4], stat[7]) for path, stat in stats.items()}
     assert {path: row for path, row in real.items() if not path.startswith(b"/zookeeper")} == mirror
     assert len(mirror) > 1
 
@@ -176,7 +176,8 @@ def test_a_loaded_tree_knows_nothing_from_before_its_snapshot():
     tree = DataTree.bare()
     empty = DataTree()
     for path in (b"/", b"/zookeeper", b"/zookeeper/quota", b"/zookeeper/config"):
-        data, _, stat, owner, cversion, _ = empty.get(path)
-        tree.install(path, data, empty.acl(empty.get(path)), stat, owner, cversion)
+        znode = empty.get(path)
+        _, owner, cversion, _, _ = HEAD.unpack_from(znode)
+        tree.install([(path, empty.data_of(path, znode), empty.acl(znode), stat_of(znode), owner, cversion)])
     tree.finish(0x100000005)
     assert tree.past_acls.complete_from == 0x100000005

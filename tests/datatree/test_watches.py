@@ -17,7 +17,7 @@ from datatree.outcome import (
 )
 from datatree.requests import SetWatches, watched_paths_of
 from datatree.watches import WatchTable
-from datatree.znode import STAT_LAYOUT
+from datatree.znode import HEAD, STAT_LAYOUT
 
 PERSISTENT, RECURSIVE = 0, 1
 CHILDREN_KIND, DATA_KIND, ANY_KIND, PERSISTENT_KIND, RECURSIVE_KIND = 1, 2, 3, 4, 5
@@ -44,7 +44,7 @@ def fire(table, triggers, may_read=None):
 
 
 def znode(mzxid, pzxid):
-    return None, -1, STAT_LAYOUT.pack(1, mzxid, 0, 0, 0, 0, 0, 0, 0, 0, pzxid), 0, 0, 0
+    return HEAD.pack(-1, 0, 0, 0, True) + STAT_LAYOUT.pack(1, mzxid, 0, 0, 0, 0, 0, 0, 0, 0, pzxid)
 
 
 # One-shot watches.

@@ -80,7 +80,7 @@ def test_answers_before_writes_of_one_batch_come_over_several_turns_and_within_t
     for number in range(10):
         znode = server.member.tree.get(b"/%d" % number)
         assert znode is not None
-        assert znode[0] == b"x"
+        assert server.member.tree.data_of(b"/%d" % number, znode) == b"x"
 
 
 # ------------------------------------------------------------------------------------------ writes on their way

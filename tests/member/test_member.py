@@ -12,7 +12,7 @@ from datatree.opcodes import OpCode
 from datatree.recovery.recover import recover
 from datatree.requests import OPEN_ACL, Create, Reconfig
 from datatree.tree import DataTree
-from datatree.znode import STAT_LAYOUT
+from datatree.znode import STAT_AT, STAT_LAYOUT
 from zab import events as ev
 from zab import message as msg
 from zab.ids import Link
@@ -404,7 +404,7 @@ def test_clean_up_is_bounded_by_turn_and_by_minute() -> None:
     tree = DataTree()
     stat = STAT_LAYOUT.pack(1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1)
     for number in range(2_000):
-        tree.install(b"/%04d" % number, b"", None, stat, -(1 << 63), 1)
+        tree.install([(b"/%04d" % number, b"", None, stat, -(1 << 63), 1)])
     cleanup = Cleanup(config, 0)
     assert cleanup.due(tree, 999) == []
     counts = [len(cleanup.due(tree, 1_000)) for _ in range(5)]
@@ -427,7 +427,7 @@ def test_a11_time_of_a_batch_never_falls() -> None:
         ensemble.settle()
         znode = member.tree.get(path)
         assert znode is not None
-        time: int = STAT_LAYOUT.unpack(znode[2])[3]
+        time: int = STAT_LAYOUT.unpack_from(znode, STAT_AT)[3]
         return time
 
     later = WALL + ensemble.now + 5_000
@@ -459,7 +459,7 @@ def test_a11_times_of_batches_go_back_to_the_clock_where_a_clock_was_years_ahead
 def mtime_of(server: Server, path: bytes) -> int:
     znode = server.member.tree.get(path)
     assert znode is not None
-    time: int = STAT_LAYOUT.unpack(znode[2])[3]
+    time: int = STAT_LAYOUT.unpack_from(znode, STAT_AT)[3]
     return time
 
 

@@ -16,7 +16,7 @@ from datatree.recovery.recover import recover
 from datatree.requests import SetData
 from datatree.snapshot import fetch_path, snapshot_path
 from datatree.tree import DataTree
-from datatree.znode import CONTAINER_OWNER, STAT_LAYOUT
+from datatree.znode import CONTAINER_OWNER, STAT_AT, STAT_LAYOUT
 from session.identity import SessionId
 from tests.datatree.histories import LINEAGE, Author, fresh_log, snapshot, synchronized
 from tests.member.storage_setup import say_nothing
@@ -121,7 +121,7 @@ def test_a11_a_new_leader_goes_on_from_the_time_of_the_one_before() -> None:
 def mtime(member: Member, path: bytes) -> int:
     znode = member.tree.get(path)
     assert znode is not None
-    time: int = STAT_LAYOUT.unpack(znode[2])[3]
+    time: int = STAT_LAYOUT.unpack_from(znode, STAT_AT)[3]
     return time
 
 
@@ -171,9 +171,9 @@ def test_b2_what_an_amnesiac_has_on_disk_is_not_its_tree() -> None:
 def test_a_container_with_children_is_left_alone() -> None:
     tree = DataTree()
     stat = STAT_LAYOUT.pack(1, 1, 0, 0, 0, 0, 0, 0, 0, 1, 1)
-    tree.install(b"/full", b"", None, stat, CONTAINER_OWNER, 1)
-    tree.install(b"/full/child", b"", None, stat, 0, 0)
-    tree.install(b"/empty", b"", None, stat, CONTAINER_OWNER, 1)
+    tree.install([(b"/full", b"", None, stat, CONTAINER_OWNER, 1)])
+    tree.install([(b"/full/child", b"", None, stat, 0, 0)])
+    tree.install([(b"/empty", b"", None, stat, CONTAINER_OWNER, 1)])
     due = CONFIG.container_check_interval_ms
     assert Cleanup(CONFIG, 0).due(tree, due) == [b"/empty"]
 

@@ -9,7 +9,7 @@ from datatree.errors import ErrorCode
 from datatree.log.batch import Batch
 from datatree.opcodes import OpCode
 from datatree.requests import OPEN_ACL, Create, Multi, PathOnly, PathVersion, SetData
-from datatree.znode import STAT_LAYOUT
+from datatree.znode import STAT_LAYOUT, stat_of
 from zab import events as ev
 from zab import message as msg
 from zab.ids import ServerId
@@ -336,7 +336,7 @@ def test_sync_waits_for_a_quorum_and_holds_back_what_follows_it() -> None:
 def client_stat(client: Client) -> bytes:
     znode = client.server.member.tree.get(b"/")
     assert znode is not None
-    return znode[2]
+    return stat_of(znode)
 
 
 def test_sync_on_a_follower_shows_everything_written_before_it() -> None:

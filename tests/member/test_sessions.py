@@ -5,6 +5,7 @@ import pytest
 from datatree.errors import ErrorCode
 from datatree.opcodes import OpCode
 from datatree.requests import SetData
+from datatree.znode import stat_of
 from session.identity import SessionId
 from zab import events as ev
 from zab import message as msg
@@ -218,7 +219,7 @@ def test_verdict_on_an_earlier_connection_of_the_same_session_does_not_let_a_lat
     (reply,) = back.replies()
     b_stat = slow.member.tree.get(b"/b")
     assert b_stat is not None
-    assert reply[2] == b_stat[2], "it is answered with the result of its own write"
+    assert reply[2] == stat_of(b_stat), "it is answered with the result of its own write"
 
 
 def test_write_of_an_earlier_connection_never_answers_a_later_one_with_the_same_xid() -> None:
@@ -288,7 +289,7 @@ def test_write_that_was_proposed_in_a_renewal_never_answers_the_new_connection()
     (reply,) = back.replies()
     b_stat = second.member.tree.get(b"/b")
     assert b_stat is not None
-    assert reply == (1, 0, b_stat[2]), "it is answered with the result of its own write"
+    assert reply == (1, 0, stat_of(b_stat)), "it is answered with the result of its own write"
 
 
 def test_verdict_on_a_session_waits_for_what_its_earlier_connection_wrote() -> None:

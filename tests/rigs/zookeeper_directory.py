@@ -237,7 +237,7 @@ def to_tree(state: ZooKeeperState) -> DataTree:
             children_count,
             znode.pzxid,
         )
-        tree.install(path, data, znode.acl, stat, znode.owner, znode.cversion)
+        tree.install([(path, data, znode.acl, stat, znode.owner, znode.cversion)])
     for session, timeout_ms in sorted(state.sessions.items()):
         tree.install_session(session, timeout_ms)
     tree.finish(state.zxid)

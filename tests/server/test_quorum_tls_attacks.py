@@ -147,7 +147,7 @@ def test_only_the_certificate_of_a_member_speaks_for_it(running: Running, which:
                 return audited(port.member).count(text) > count
 
             port.member.wait_until(is_audited)
-            assert refused(port.member) > before
+            port.member.wait_until(lambda count=before: refused(port.member) > count)
         # And the same stranger with the right one is believed, so that nothing else has kept him out.
         if port.purpose is Purpose.ELECTION:
             assert is_answered(port, certificates.directory / HOSTS[1], 2)

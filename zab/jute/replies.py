@@ -125,7 +125,8 @@ def data_reply(xid: int, zxid: int, data: bytes | None, stat: bytes) -> bytes:
     if data is None:
         return pack_data_reply(DATA_REPLY_BYTES_MIN + STAT_BYTES, xid, zxid, 0, -1) + stat
     length = len(data)
-    return pack_data_reply(DATA_REPLY_BYTES_MIN + length + STAT_BYTES, xid, zxid, 0, length) + data + stat
+    head = pack_data_reply(DATA_REPLY_BYTES_MIN + length + STAT_BYTES, xid, zxid, 0, length)
+    return b"".join((head, data, stat))
 
 
 def notification(event_type: int, path: bytes, zxid: int, state: int = SYNC_CONNECTED) -> bytes:
@@ -143,7 +144,7 @@ def path_body(path: bytes, stat: bytes = b"") -> bytes:
 
 
 def data_body(data: bytes | None, stat: bytes) -> bytes:
-    return NULL + stat if data is None else pack_int(len(data)) + data + stat
+    return NULL + stat if data is None else b"".join((pack_int(len(data)), data, stat))
 
 
 def children_body(names: Iterable[bytes], stat: bytes = b"") -> bytes:

@@ -45,7 +45,7 @@ from datatree.past_acls import PastAcls
 from datatree.paths import ROOT
 from datatree.requests import GetChanges, decode
 from datatree.txn_changes import WHOLE
-from datatree.znode import ACL
+from datatree.znode import acl_id_of
 from zab.history import History
 from zab.jute.change_pages import PageStatus, page_body
 from zab.jute.framing import CHANGES_XID_MAX
@@ -293,7 +293,7 @@ class ChangeFeed:
         zxid, _, path, _ = row
         tree, identities = self._state.tree, asked.connection.identities
         znode = tree.get(path)
-        if znode is not None and znode[ACL] != OPEN and not permits(tree.acl(znode), READ, identities):
+        if znode is not None and acl_id_of(znode) != OPEN and not permits(tree.acl(znode), READ, identities):
             return False
         return all(permits(acl, READ, identities) for acl in tree.past_acls.since(path, zxid))
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from datatree.tree import DataTree
-from datatree.znode import CONTAINER_OWNER, CVERSION, OWNER, STAT, STAT_LAYOUT, ttl_ms
+from datatree.znode import CONTAINER_OWNER, HEAD, STAT_AT, STAT_LAYOUT, ttl_ms
 from zab.member.ages import Ages
 from zab.member.settings import Config
 
@@ -73,8 +73,9 @@ class Cleanup:
         znode = tree.get(path)
         if znode is None or tree.child_names(path):
             return False
-        age_ms = self._ages.age_ms(STAT_LAYOUT.unpack(znode[STAT])[_MZXID], now)
-        if znode[OWNER] != CONTAINER_OWNER:
-            return bool(age_ms > ttl_ms(znode[OWNER]))
+        _, owner, cversion, _, _ = HEAD.unpack_from(znode)
+        age_ms = self._ages.age_ms(STAT_LAYOUT.unpack_from(znode, STAT_AT)[_MZXID], now)
+        if owner != CONTAINER_OWNER:
+            return bool(age_ms > ttl_ms(owner))
         never_used_ms = self._config.container_never_used_ms
-        return znode[CVERSION] > 0 or 0 < never_used_ms < age_ms
+        return cversion > 0 or 0 < never_used_ms < age_ms

@@ -42,7 +42,7 @@ from datatree.slices import NAMES, PATHS
 from datatree.state import NO_CHILDREN
 from datatree.tree import DataTree
 from datatree.watches import WatchTable
-from datatree.znode import ACL, DATA, STAT, Znode
+from datatree.znode import ACL_ID, DATA_AT, HERE, KIND_AT, STAT_AT, Znode, acl_id_of, stat_of
 from zab.jute.replies import (
     acl_body,
     children_body,
@@ -129,7 +129,7 @@ Answer: TypeAlias = Callable[[ReadState, ClientConnection, int, bytes], bytes]
 
 def may(state: ReadState, connection: ClientConnection, znode: Znode, mask: int) -> bool:
     """Whether some identity of the connection has a permission of `mask` on the znode."""
-    acl_id = znode[ACL]
+    acl_id = acl_id_of(znode)
     if acl_id == OPEN or state.config.skip_acl:
         return True
     return permits(state.tree.acl(znode), mask, connection.identities)
@@ -144,12 +144,13 @@ def get_data(state: ReadState, connection: ClientConnection, xid: int, frame: by
     znode = tree.get(path)
     if znode is None:
         return reply(xid, tree.applied, ErrorCode.NONODE)
-    data, acl_id, stat, _, _, _ = znode
+    (acl_id,) = ACL_ID.unpack_from(znode)
     if acl_id != OPEN and not may(state, connection, znode, READ):
         return reply(xid, tree.applied, ErrorCode.NOAUTH)
     if watched:
         watch_data(state, connection, path)
-    return data_reply(xid, tree.applied, data, stat)
+    data = znode[DATA_AT:] if znode[KIND_AT] == HERE else tree.data_of(path, znode)
+    return data_reply(xid, tree.applied, data, znode[STAT_AT:DATA_AT])
 
 
 def exists(state: ReadState, connection: ClientConnection, xid: int, frame: bytes) -> bytes:
@@ -167,7 +168,7 @@ def exists(state: ReadState, connection: ClientConnection, xid: int, frame: byte
         watch_data(state, connection, path)
     if znode is None:
         return reply(xid, tree.applied, ErrorCode.NONODE)
-    return stat_reply(xid, tree.applied, znode[STAT])
+    return stat_reply(xid, tree.applied, stat_of(znode))
 
 
 def get_children(state: ReadState, connection: ClientConnection, xid: int, frame: bytes) -> bytes:
@@ -190,7 +191,7 @@ def _get_children(state: ReadState, connection: ClientConnection, xid: int, fram
     if body.watch:
         state.watches.add_child(connection, path)
         check_watch_limit(state, connection)
-    stat = znode[STAT] if opcode == OpCode.GET_CHILDREN2 else b""
+    stat = stat_of(znode) if opcode == OpCode.GET_CHILDREN2 else b""
     below = tree.children.get(path, NO_CHILDREN)
     if len(below) > NAMES:
         start = 1 if path == ROOT else len(path) + 1
@@ -217,7 +218,7 @@ def get_acl(state: ReadState, connection: ClientConnection, xid: int, frame: byt
     acl = explicit(tree.acl(znode))
     if not may(state, connection, znode, ADMIN):
         acl = masked(acl)
-    return reply(xid, tree.applied, 0, acl_body(acl, znode[STAT]))
+    return reply(xid, tree.applied, 0, acl_body(acl, stat_of(znode)))
 
 
 def get_all_children_number(state: ReadState, connection: ClientConnection, xid: int, frame: bytes) -> bytes:
@@ -301,7 +302,7 @@ def _part_read(state: ReadState, connection: ClientConnection, opcode: int, path
         return refused_part(error)
     if opcode == OpCode.GET_CHILDREN:
         return part(opcode, children_body(tree.child_names(path)))
-    return part(opcode, data_body(znode[DATA], znode[STAT]))
+    return part(opcode, data_body(tree.data_of(path, znode), stat_of(znode)))
 
 
 def watch_data(state: ReadState, connection: ClientConnection, path: bytes) -> None:

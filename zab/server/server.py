@@ -433,8 +433,6 @@ class Server:
 
     async def _run(self, started: Callable[[], None] | None) -> None:
         async with trio.open_nursery() as nursery:
-            # The collector would walk the tree again and again: 200 ms for a million znodes.
-            self.member.tree.freeze()
             greeting = self._greeting(nursery)
             election = self._election(greeting)
             self.turn = self._turn(nursery, election, greeting)

@@ -215,7 +215,11 @@ class Server(DirectClients):
 
     @property
     def value(self) -> Callable[[bytes], bytes | None]:
-        return lambda path: (self.member.tree.get(path) or (None,))[0]
+        def value(path: bytes) -> bytes | None:
+            znode = self.member.tree.get(path)
+            return None if znode is None else self.member.tree.data_of(path, znode)
+
+        return value
 
     @property
     def logged(self) -> list[Batch]:

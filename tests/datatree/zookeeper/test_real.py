@@ -9,7 +9,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from datatree.tree import DataTree
-from datatree.znode import STAT_LAYOUT
+from datatree.znode import STAT_AT, STAT_LAYOUT
 from datatree.zookeeper.files import chunks_of, named_files
 from datatree.zookeeper.log import LOG_HEADER, LogReader, encode_record
 from datatree.zookeeper.state import ZooKeeperState
@@ -61,8 +61,8 @@ def test_loaded_tree_is_what_a_client_read(real_files: RealFiles, disk: RealDisk
     for path, (data, stat) in real_files.znodes.items():
         znode = tree.get(path.encode())
         if path != "/zookeeper/config":
-            assert znode[0] == data, path
-            assert STAT_LAYOUT.unpack(znode[2]) == stat, path
+            assert tree.data_of(path.encode(), znode) == data, path
+            assert STAT_LAYOUT.unpack_from(znode, STAT_AT) == stat, path
 
 
 def test_state_rebuilt_from_the_logs_alone_equals_each_snapshot(real_files: RealFiles, disk: RealDisk) -> None:
@@ -144,7 +144,7 @@ def test_real_zookeeper_serves_a_snapshot_and_a_log_that_we_wrote(tmp_path: Path
     for shard in tree.shards:
         for path, znode in shard.items():
             if not path.startswith(b"/zookeeper/"):
-                expected[path] = (znode[0], STAT_LAYOUT.unpack(znode[2]))
+                expected[path] = (tree.data_of(path, znode), STAT_LAYOUT.unpack_from(znode, STAT_AT))
     assert readable == expected
 
 

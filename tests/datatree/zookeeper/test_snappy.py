@@ -147,4 +147,4 @@ def test_what_a_real_zookeeper_compressed_is_read(run: Run, tmp_path: Path) -> N
     loaded = load_directory(RealDisk(str(tmp_path / "copy"), lock=False))
     assert loaded.problems == []
     tree = to_tree(loaded.state)
-    assert {path: tree.get(path.encode())[0] for path in znodes} == znodes
+    assert {path: tree.data_of(path.encode(), tree.get(path.encode())) for path in znodes} == znodes

@@ -16,7 +16,7 @@ import pytest
 from datatree.log.batch import genesis
 from datatree.snapshot import SnapshotWriter, load_snapshot
 from datatree.tree import DataTree
-from datatree.znode import STAT_LAYOUT, visible_cversion
+from datatree.znode import HEAD, STAT_LAYOUT, stat_of, visible_cversion
 from datatree.zookeeper.state import ZooKeeperState
 from tests.datatree.zookeeper.histories import fuzzy, history, states
 from tests.datatree.zookeeper.snappy_files import snapped
@@ -61,7 +61,12 @@ def rows_of(data: bytes, schema: pa.Schema = ZNODE_SCHEMA, name: str = NAME) -> 
 
 def of_tree(tree: DataTree) -> dict[str, tuple[Any, ...]]:
     return {
-        path.decode(): (znode[0], acl_text(tree.acl(znode)), znode[3], znode[4], STAT_LAYOUT.unpack(znode[2]))
+        path.decode(): (
+            tree.data_of(path, znode),
+            acl_text(tree.acl(znode)),
+            *HEAD.unpack_from(znode)[1:3],
+            STAT_LAYOUT.unpack(stat_of(znode)),
+        )
         for shard in tree.shards
         for path, znode in shard.items()
     }
@@ -276,11 +281,11 @@ def test_a_snapshot_of_many_chunks() -> None:
         acl = ((number % 31, b"digest", b"user:%d" % (number % 7)),) if number % 3 else None
         count = 2999 if number == 0 else 0
         stat = STAT_LAYOUT.pack(number, number, number, number, 0, 2 * count - count, 0, 0, len(data), count, number)
-        tree.install(path, data, acl, stat, 0, count)
+        tree.install([(path, data, acl, stat, 0, count)])
     for path in (b"/", b"/zookeeper", b"/zookeeper/config", b"/zookeeper/quota"):
         children = {b"/": 2, b"/zookeeper": 2}.get(path, 0)
         stat = STAT_LAYOUT.pack(0, 0, 0, 0, 0, -children, 0, 0, 0, children, 0)
-        tree.install(path, b"", None, stat, 0, 0)
+        tree.install([(path, b"", None, stat, 0, 0)])
     tree.finish(STATE.zxid)
     data = native_file(tree)
     assert len(data) > 4 << 20

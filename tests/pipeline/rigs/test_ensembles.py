@@ -14,7 +14,7 @@ import pytest
 from datatree.opcodes import OpCode
 from datatree.record import Txn
 from datatree.recovery.recover import recover
-from datatree.znode import DATA, STAT, STAT_LAYOUT
+from datatree.znode import STAT_AT, STAT_LAYOUT
 from tests.pipeline.rigs.ensembles import END_COUNT, NATIVE, Directories
 from tests.pipeline.rigs.load import HOSTILE_PATHS, UNICODE_PATH
 from tests.pipeline.rigs.native_files import NativeLog
@@ -106,11 +106,16 @@ def test_each_member_holds_the_tree_that_the_clients_read(directories: Directori
             assert loaded.problems == []
             tree = to_tree(loaded.state)
         assert tree.applied == directories.last_zxid
-        held = {path.decode(): znode for part in tree.begin_snapshot().slices() for path, znode in part}
+        cursor = tree.begin_snapshot()
+        held = {
+            path.decode(): (cursor.data_of(path, znode), STAT_LAYOUT.unpack_from(znode, STAT_AT))
+            for part in cursor.slices()
+            for path, znode in part
+        }
         assert held.keys() - {_OWN_TEXT} == directories.znodes.keys() - {_OWN_TEXT}
         for path, znode in directories.znodes.items():
             if path != _OWN_TEXT:
-                assert (held[path][DATA], STAT_LAYOUT.unpack(held[path][STAT])) == (znode.data, znode.stat), path
+                assert held[path] == (znode.data, znode.stat), path
     assert {UNICODE_PATH, *HOSTILE_PATHS} <= directories.znodes.keys()
 
 

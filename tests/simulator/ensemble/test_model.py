@@ -8,6 +8,7 @@ from datatree.prepare import Prepare, PrepareSettings, WriteRequest
 from datatree.record import Txn, decode, encode
 from datatree.requests import CreateSession
 from datatree.tree import DataTree
+from datatree.znode import stat_of
 from zab.simulator.ensemble.model import Model
 from zab.simulator.ensemble.requests import Requests
 from zab.simulator.ensemble.watch_checker import WatchChecker
@@ -52,7 +53,7 @@ def test_the_model_is_the_tree(seed: int) -> None:
         for path in model.paths():
             znode = tree.get(path)
             if znode is not None:
-                state[path] = (znode[0], znode[2])
+                state[path] = (tree.data_of(path, znode), stat_of(znode))
         seen.append((txn.zxid, state))
         assert tree.sessions == model.sessions
     for zxid, state in seen:

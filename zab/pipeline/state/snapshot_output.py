@@ -42,7 +42,16 @@ from datatree.log.zxid import Zxid
 from datatree.paths import CONFIG, QUOTA, ROOT, ZOOKEEPER, parent
 from datatree.quota import is_stats
 from datatree.snapshot import SnapshotWriter
-from datatree.znode import STAT_LAYOUT, Znode, is_ephemeral, visible_cversion, visible_owner
+from datatree.znode import (
+    HEAD,
+    STAT_LAYOUT,
+    Znode,
+    data_of,
+    is_ephemeral,
+    stat_of,
+    visible_cversion,
+    visible_owner,
+)
 from datatree.zookeeper.files import DIRECTORY as VERSION_2
 from datatree.zookeeper.files import file_name
 from datatree.zookeeper.snapshot import SnapshotZnode, write_snapshot
@@ -173,6 +182,10 @@ class _Cursor:
         while held := [(znode.path, self._znode(znode)) for znode in islice(znodes, count)]:
             yield held
 
+    def data_of(self, path: bytes, znode: Znode) -> bytes | None:
+        """The data of a znode of the slices: all of it is there."""
+        return data_of(path, znode, {})
+
     def close(self) -> None:
         """There is nothing to release."""
 
@@ -184,12 +197,12 @@ class _Cursor:
             len(data) if data else 0, count, znode.pzxid,
         )  # fmt: skip
         # Snapshots do not hold the digest of a znode, and the writer does not use it.
-        return data, self._ids[znode.acl], stat, znode.owner, znode.cversion, 0
+        return HEAD.pack(self._ids[znode.acl], znode.owner, znode.cversion, 0, data is None) + stat + (data or b"")
 
     def _digest(self, znode: SnapshotZnode) -> int:
-        data, acl_id, stat, owner, _, _ = self._znode(znode)
-        checksum = crc32(data or b"", crc32(znode.path))
-        return part(checksum, stat, owner, self._survey.acls.checksums[acl_id], data is None)
+        checksum = crc32(znode.data or b"", crc32(znode.path))
+        acl_checksum = self._survey.acls.checksums[self._ids[znode.acl]]
+        return part(checksum, stat_of(self._znode(znode)), znode.owner, acl_checksum, znode.data is None)
 
 
 def write_native(disk: Disk, state: State, lineage: bytes) -> Written:

@@ -28,6 +28,7 @@ from datatree.digest import MASK
 from datatree.log.zxid import counter_of
 from datatree.recovery.recover import Recovered
 from datatree.tree import DataTree
+from datatree.znode import stat_of
 from zab import events as ev
 from zab import message as msg
 from zab.ids import ServerId
@@ -361,9 +362,11 @@ def _compare(name: str, tree: DataTree, model: Model) -> None:
     for path in model.paths():
         wanted, got = model.znode_at(path, zxid), tree.get(path)
         if (got is None) != (wanted is None) or (
-            got is not None and wanted is not None and (got[0], got[2]) != (wanted.data, wanted.stat())
+            got is not None
+            and wanted is not None
+            and (tree.data_of(path, got), stat_of(got)) != (wanted.data, wanted.stat())
         ):
-            raise SafetyError("whole state", f"server {name} has {got} at {path!r}, the model {wanted}, at {zxid:#x}")
+            raise SafetyError("whole state", f"server {name} has {got!r} at {path!r}, the model {wanted}, at {zxid:#x}")
     if zxid == model.zxid and tree.sessions != model.sessions:
         raise SafetyError("whole state", f"server {name} has sessions {tree.sessions}, the model {model.sessions}")
 

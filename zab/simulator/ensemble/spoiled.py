@@ -13,7 +13,7 @@ from zlib import crc32
 from datatree.digest import MASK, part
 from datatree.snapshot import SnapshotError, load_snapshot, snapshot_files, snapshot_path
 from datatree.tree import DataTree
-from datatree.znode import STAT_LAYOUT
+from datatree.znode import DATA_AT, HEAD, NULL, STAT_AT, STAT_LAYOUT
 from zab.simulator.world.disk import FaultyDisk
 
 PATH: Final = b"/zookeeper"
@@ -25,13 +25,15 @@ def spoil(tree: DataTree) -> int:
     """Make it wrong; by how much its digest is higher from now on, modulo 2**64. No cursor may be open."""
     assert tree.cursor is None
     assert not is_spoiled(tree)
-    shard = tree.shards[crc32(PATH) & 255]
-    data, acl_id, stat, owner, cversion, before = shard[PATH]
-    fields = list(STAT_LAYOUT.unpack(stat))
+    shard = tree.shards[crc32(PATH) & 4095]
+    before: int
+    znode = shard[PATH]
+    acl_id, owner, cversion, before, kind = HEAD.unpack_from(znode)
+    fields = list(STAT_LAYOUT.unpack_from(znode, STAT_AT))
     fields[_MTIME] = _WRONG
     wrong = STAT_LAYOUT.pack(*fields)
-    after = part(before >> 32, wrong, owner, tree.acls.checksums[acl_id], data is None)
-    shard[PATH] = (data, acl_id, wrong, owner, cversion, after)
+    after = part(before >> 32, wrong, owner, tree.acls.checksums[acl_id], kind == NULL)
+    shard[PATH] = HEAD.pack(acl_id, owner, cversion, after, kind) + wrong + znode[DATA_AT:]
     tree.digest = (tree.digest + after - before) & MASK
     return (after - before) & MASK
 
@@ -39,7 +41,7 @@ def spoil(tree: DataTree) -> int:
 def is_spoiled(tree: DataTree) -> bool:
     """Whether this is such a tree, or was made of one."""
     znode = tree.get(PATH)
-    return znode is not None and STAT_LAYOUT.unpack(znode[2])[_MTIME] == _WRONG
+    return znode is not None and STAT_LAYOUT.unpack_from(znode, STAT_AT)[_MTIME] == _WRONG
 
 
 def is_spoiled_on_disk(disk: FaultyDisk) -> bool:
