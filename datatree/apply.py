@@ -23,6 +23,7 @@ from typing import Any, Final, TypeAlias
 from zlib import crc32
 
 from datatree.acl import OPEN
+from datatree.crowd import CROWD_COUNT, Crowd
 from datatree.digest import MASK, part, session_part
 from datatree.opcodes import Effect, OpCode
 from datatree.outcome import (
@@ -97,7 +98,10 @@ def _create(
     if siblings is None:
         siblings = tree.children[above] = {}
     siblings[path] = None
-    above_acl = _update_parent(tree, zxid, above, number, len(siblings))
+    siblings_count = len(siblings)
+    if siblings_count == CROWD_COUNT and type(siblings) is dict:
+        tree.children[above] = Crowd(siblings)
+    above_acl = _update_parent(tree, zxid, above, number, siblings_count)
     quota = path.startswith(_QUOTA_PREFIX) and (is_limits(path) or is_stats(path))
     if quota and is_stats(path):
         data = b""

@@ -17,7 +17,7 @@ first reconfiguration, the text that the server sets as `config`; so a snapshot 
 
 A million znodes must cost the garbage collector nothing. It never looks at dicts of atoms, so a znode is one, and the
 children are dicts without values instead of sets; their keys are the same objects as those of `shards`, which saves 48
-bytes a znode.
+bytes a znode. Where there are very many they are a `Crowd` of such dicts.
 
 Deliberately not here: the operations that change it (`datatree.apply`), and how a tree begins, is loaded, checked and
 copied (`datatree.tree`).
@@ -27,6 +27,7 @@ from typing import Final
 from zlib import crc32
 
 from datatree.acl import AclTable
+from datatree.crowd import Children
 from datatree.cursor import SnapshotCursor
 from datatree.past_acls import PastAcls
 from datatree.paths import CONFIG, ROOT
@@ -52,7 +53,7 @@ __all__ = ["SHARD_COUNT", "TreeState"]
 
 SHARD_COUNT: Final = 4096
 
-NO_CHILDREN: Final[dict[bytes, None]] = {}
+NO_CHILDREN: Final[Children] = {}
 
 
 class TreeState:
@@ -84,7 +85,7 @@ class TreeState:
         self.large: dict[bytes, bytes] = {}
         self.sessions: dict[int, int] = {}
         self.applied = 0
-        self.children: dict[bytes, dict[bytes, None]] = {}
+        self.children: dict[bytes, Children] = {}
         self.ephemerals: dict[int, dict[bytes, None]] = {}
         self.containers: set[bytes] = set()
         self.ttls: set[bytes] = set()

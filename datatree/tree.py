@@ -22,6 +22,7 @@ from zlib import crc32
 
 from datatree.acl import OPEN, READ_ONLY
 from datatree.apply import ERROR, OPERATIONS, apply_multi, close_session, create_session
+from datatree.crowd import CROWD_COUNT, Children, Crowd
 from datatree.cursor import SnapshotCursor
 from datatree.digest import MASK, part, recompute, session_part
 from datatree.opcodes import OpCode
@@ -159,15 +160,16 @@ class DataTree(TreeState):
         shards, children, pack = self.shards, self.children, HEAD_AND_STAT.pack
         digests = count = path_bytes = 0
         above_before: bytes | None = None
-        siblings: dict[bytes, None] = {}
+        siblings: Children = {}
         for path, data, acl, stat, owner, cversion in znodes:
             checksum = crc32(path)
             shard = shards[checksum & 4095]
             above = path[: path.rindex(b"/")]
-            if above != above_before:
-                above_before = above
-                siblings = children.setdefault(above or ROOT, {})
-            siblings[path] = None
+            if path != ROOT:
+                if above != above_before:
+                    above_before = above
+                    siblings = children.setdefault(above or ROOT, {})
+                siblings[path] = None
             if data and above.startswith(QUOTA) and is_stats(path):
                 data = b""
             kind: int = data is None
@@ -195,7 +197,6 @@ class DataTree(TreeState):
                 self.own(path, owner)
             if stat[CHILDREN_AT:PZXID_AT] != _NO_CHILDREN:
                 self._parents.add(path)
-        children.get(ROOT, siblings).pop(ROOT, None)
         self.digest = (self.digest + digests) & MASK
         self.znode_count += count
         self.path_bytes += path_bytes
@@ -219,6 +220,8 @@ class DataTree(TreeState):
             znode, below = self.shards[crc32(path) & 4095][path], self.children.get(path, NO_CHILDREN)
             if INT.unpack_from(znode, STAT_AT + CHILDREN_AT)[0] != len(below):
                 raise TreeError(f"{path!r} does not have the number of children that its stat says")
+            if len(below) >= CROWD_COUNT:
+                self.children[path] = Crowd(below)
         self._parents.clear()
         for path in self.descendants(QUOTA):
             if is_limits(path) or is_stats(path):
