@@ -32,7 +32,7 @@ def test_no_part_is_large_and_the_garbage_collector_looks_at_none() -> None:
     assert not any(map(gc.is_tracked, crowd._parts))
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def tree() -> DataTree:
     """One with as many children of one znode as are not yet a crowd."""
     tree = DataTree()
@@ -62,6 +62,7 @@ def test_children_become_a_crowd_and_stay_one(tree: DataTree) -> None:
 
 
 def test_a_loaded_tree_has_the_same(tree: DataTree) -> None:
+    apply(tree, 1, b"/p/last", CROWD_COUNT)
     cursor, loaded = tree.begin_snapshot(), DataTree.bare()
     for items in cursor.slices():
         for path, znode in items:
@@ -75,6 +76,8 @@ def test_a_loaded_tree_has_the_same(tree: DataTree) -> None:
 
 
 def test_the_last_child_leaves_nothing_behind(tree: DataTree) -> None:
+    apply(tree, 1, b"/p/last", CROWD_COUNT)
+    assert type(tree.children[b"/p"]) is Crowd
     for path in list(tree.children[b"/p"]):
         apply(tree, 2, path)
     assert b"/p" not in tree.children

@@ -315,7 +315,12 @@ def test_no_session_expires_because_its_member_was_busy(is_leader: bool, monkeyp
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> int:
     """How much a slice of a listing is, in these tests."""
-    for place in ("zab.member.reads.NAMES", "zab.member.four_letter.NAMES", "zab.member.reads.PATHS"):
+    for place in (
+        "zab.member.reads.NAMES",
+        "zab.member.listings.NAMES",
+        "zab.member.four_letter.NAMES",
+        "zab.member.reads.PATHS",
+    ):
         monkeypatch.setattr(place, 10)
     monkeypatch.setattr("zab.member.local.PATHS", 10)
     return 10

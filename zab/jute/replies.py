@@ -71,6 +71,7 @@ __all__ = [
     "failed_multi_body",
     "identities_body",
     "int_body",
+    "listing_reply",
     "multi_body",
     "notification",
     "pack_data_reply",
@@ -154,6 +155,11 @@ def children_body(names: Iterable[bytes], stat: bytes = b"") -> bytes:
     pieces += [pack_int(len(name)) + name for name in listed]
     pieces.append(stat)
     return b"".join(pieces)
+
+
+def listing_reply(xid: int, zxid: int, names: bytes, stat: bytes = b"") -> bytes:
+    """The frame of a successful getChildren, getChildren2 or getEphemerals whose names are a vector already."""
+    return b"".join((pack_reply(_HEADER_BYTES + len(names) + len(stat), xid, zxid, 0), names, stat))
 
 
 def acl_body(acl: Iterable[WireAcl], stat: bytes) -> bytes:

@@ -494,6 +494,7 @@ class Member:
         tree.config = str(self.config.ensemble).encode()
         tree.past_acls.count_max = self.config.max_past_acls
         self.state.tree = tree
+        self.state.listings.clear()
         self._delivery, self.is_between_states = None, False
         self.applied = tree.applied
         self.digests.clear()

@@ -42,15 +42,15 @@ from datatree.slices import NAMES, PATHS
 from datatree.state import NO_CHILDREN
 from datatree.tree import DataTree
 from datatree.watches import WatchTable
-from datatree.znode import ACL_ID, DATA_AT, HERE, KIND_AT, STAT_AT, Znode, acl_id_of, stat_of
+from datatree.znode import ACL_ID, DATA_AT, HERE, KIND_AT, PZXID_AT, STAT_AT, Znode, acl_id_of, stat_of
 from zab.jute.replies import (
     acl_body,
     children_body,
     data_body,
     data_reply,
     int_body,
+    listing_reply,
     multi_body,
-    pack_int,
     part,
     refused_part,
     reply,
@@ -59,6 +59,7 @@ from zab.jute.replies import (
 from zab.member.audit import Auditor
 from zab.member.authentication import Authentication
 from zab.member.connection import ClientConnection, Clients
+from zab.member.listings import LISTING_COUNT_MIN, Listings, listing
 from zab.member.metrics import Metrics
 from zab.member.settings import Config
 
@@ -114,6 +115,7 @@ class ReadState:
     authentication: Authentication
     auditor: Auditor | None = None
     """None: nothing is audited."""
+    listings: Listings = attrs.field(factory=Listings)
 
     def login_refused(
         self, connection: ClientConnection, operation: str, scheme: bytes = b"", user: bytes = b""
@@ -191,22 +193,25 @@ def _get_children(state: ReadState, connection: ClientConnection, xid: int, fram
     if body.watch:
         state.watches.add_child(connection, path)
         check_watch_limit(state, connection)
-    stat = stat_of(znode) if opcode == OpCode.GET_CHILDREN2 else b""
+    stat = stat_of(znode)
+    shown = stat if opcode == OpCode.GET_CHILDREN2 else b""
     below = tree.children.get(path, NO_CHILDREN)
-    if len(below) > NAMES:
-        start = 1 if path == ROOT else len(path) + 1
-        return begun(_listed(xid, tree.applied, list(below), start, stat), tree.applied)
-    return reply(xid, tree.applied, 0, children_body(tree.child_names(path), stat))
+    if len(below) < LISTING_COUNT_MIN:
+        return reply(xid, tree.applied, 0, children_body(tree.child_names(path), shown))
+    pzxid = stat[PZXID_AT:]
+    names = state.listings.get(path, pzxid)
+    if names is not None:
+        return listing_reply(xid, tree.applied, names, shown)
+    return begun(_listed_children(state, xid, path, list(below), pzxid, shown), tree.applied)
 
 
-def _listed(xid: int, zxid: int, paths: list[bytes], start: int, stat: bytes) -> Steps:
-    """What comes after `start` in each of the paths, which are those of this zxid."""
-    pieces = [pack_int(len(paths))]
-    for first in range(0, len(paths), NAMES):
-        pieces += [pack_int(len(path) - start) + path[start:] for path in paths[first : first + NAMES]]
-        yield
-    pieces.append(stat)
-    return reply(xid, zxid, 0, b"".join(pieces))
+def _listed_children(state: ReadState, xid: int, path: bytes, below: list[bytes], pzxid: bytes, shown: bytes) -> Steps:
+    """The children are those of this zxid, which is also that of the reply."""
+    tree, zxid = state.tree, state.tree.applied
+    names = yield from listing(below, 1 if path == ROOT else len(path) + 1)
+    if state.tree is tree:
+        state.listings.keep(path, pzxid, names)
+    return listing_reply(xid, zxid, names, shown)
 
 
 def get_acl(state: ReadState, connection: ClientConnection, xid: int, frame: bytes) -> bytes:
@@ -262,9 +267,7 @@ def _owned(xid: int, zxid: int, owned: list[bytes], prefix: bytes) -> Steps:
         paths += [path for path in owned[first : first + NAMES] if path.startswith(prefix)]
         if first + NAMES < len(owned):
             yield
-    if len(paths) > NAMES:
-        return (yield from _listed(xid, zxid, paths, 0, b""))
-    return reply(xid, zxid, 0, children_body(paths))
+    return listing_reply(xid, zxid, (yield from listing(paths, 0)))
 
 
 def multi_read(state: ReadState, connection: ClientConnection, xid: int, frame: bytes) -> bytes:
