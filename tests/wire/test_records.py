@@ -93,6 +93,8 @@ INTEGERS = st.integers(-6, 301) | st.sampled_from([1 << 16, (1 << 32) - 1, 1 << 
     st.tuples(st.integers(0, 20), st.integers(0, 255)) | st.none(),
 )
 @example([1, 2], b"\0", None)
+@example([1, 301], b"", None)
+@example([1 << 63, 2], b"", None)
 def test_integers_alone_are_read_as_among_other_fields(
     fields: list[object], behind: bytes, changed: tuple[int, int] | None
 ) -> None:
