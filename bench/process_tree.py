@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -43,10 +45,19 @@ def user_and_system_seconds(pid: int) -> tuple[float, float]:
     return int(fields[11]) / _TICKS, int(fields[12]) / _TICKS
 
 
-def running_seconds(pid: int) -> float:
-    """How long the threads that one process has now were on a processor: to the nanosecond, where ticks are coarse."""
-    files = Path(f"/proc/{pid}/task").glob("*/schedstat")
-    return sum(int(file.read_text().split()[0]) for file in files) / 1e9
+def running_ns(pid: int) -> dict[int, int]:
+    """How long each thread that one process has now was on a processor: to the nanosecond, where ticks are coarse."""
+    found = {}
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        # A thread may end meanwhile.
+        with suppress(OSError):
+            found[int(task.name)] = int((task / "schedstat").read_text().split()[0])
+    return found
+
+
+def ran_seconds(before: Mapping[int, int], after: Mapping[int, int]) -> float:
+    """How long the threads ran that are there at the end: those that have ended take their time with them."""
+    return sum(now - before.get(thread, 0) for thread, now in after.items()) / 1e9
 
 
 def resident_mib(pid: int) -> float:

@@ -15,7 +15,7 @@ from kazoo.client import KazooClient
 from bench.cells import Result, idle_crowd, run_crowd
 from bench.curves.field import RUN_WARMUP_SECONDS, Field, Take, right
 from bench.curves.figures import Curve, Series
-from bench.process_tree import running_seconds
+from bench.process_tree import ran_seconds, running_ns
 from tests.rigs.zookeeper_server import ZooKeeperEnsemble
 
 LOCK = "/locks/one"
@@ -79,14 +79,14 @@ def _idle_milliseconds(field: Field, count: int, ensemble: ZooKeeperEnsemble) ->
     """In each second, while so many sessions ping; after a moment, in which what opened them has been dealt with."""
     with idle_crowd(ensemble.hosts, count):
         time.sleep(min(IDLE_SECONDS_MIN, field.seconds))
-        start, before = time.monotonic(), _running_seconds(ensemble)
+        start, before = time.monotonic(), _running_ns(ensemble)
         time.sleep(max(IDLE_SECONDS_MIN, field.seconds))
-        used, passed = _running_seconds(ensemble) - before, time.monotonic() - start
+        used, passed = ran_seconds(before, _running_ns(ensemble)), time.monotonic() - start
     return used / passed * 1000
 
 
-def _running_seconds(ensemble: ZooKeeperEnsemble) -> float:
-    return sum(running_seconds(member.pid) for member in ensemble.members)
+def _running_ns(ensemble: ZooKeeperEnsemble) -> dict[int, int]:
+    return {thread: ns for member in ensemble.members for thread, ns in running_ns(member.pid).items()}
 
 
 def locks(field: Field) -> Curve:

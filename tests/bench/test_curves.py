@@ -12,7 +12,7 @@ from bench.curves import __main__ as curves
 from bench.curves.field import Field
 from bench.curves.figures import THEMES, Cost, Curve, Figures, Latency, Point, Series, Shares, load, save
 from bench.curves.page import TARGET, page, sentence
-from bench.process_tree import resident_mib, running_seconds, user_and_system_seconds
+from bench.process_tree import ran_seconds, resident_mib, running_ns, user_and_system_seconds
 from bench.table import README
 
 RUN = ["2 cores", "commit 1234567"]
@@ -102,7 +102,7 @@ sys.stdin.read()
         assert process.stdin is not None
         assert process.stdout is not None
         used = float(process.stdout.readline())
-        assert running_seconds(process.pid) == pytest.approx(used, abs=0.1)
+        assert ran_seconds({}, running_ns(process.pid)) == pytest.approx(used, abs=0.1)
         assert sum(user_and_system_seconds(process.pid)) == pytest.approx(used, abs=0.1)
         assert 1 < resident_mib(process.pid) < 1_000
         process.stdin.close()
@@ -172,3 +172,7 @@ def test_crowds_that_no_process_can_hold_are_left_out(capsys: pytest.CaptureFixt
     assert field.crowds(10, 1_000, 10_000) == (10, 1_000)
     assert "(10000,) are left out" in capsys.readouterr().err
     assert Field(1, 1.0, 0, size_count=2).sizes(1, 2, 3) == (1, 2)
+
+
+def test_a_thread_that_has_ended_takes_no_time_from_the_others():
+    assert ran_seconds({1: 5_000_000_000, 2: 1_000_000_000}, {2: 1_500_000_000, 3: 250_000_000}) == 0.75
