@@ -20,6 +20,7 @@ HEAP_MB = 512
 MEMBERS = 3
 RUN_WARMUP_SECONDS = 0.3
 SPARE_DESCRIPTORS = 500
+LOG_LINES = 20
 
 Both = Mapping[str, ZooKeeperEnsemble]
 Limits = Mapping[str, str | int]
@@ -82,9 +83,13 @@ class Field:
             tempfile.TemporaryDirectory(prefix="curves-", dir=self.directory, ignore_cleanup_errors=True) as directory,
             self.start(Path(directory), size, heap_mb, limits or {}) as both,
         ):
-            if warm:
-                self.warm_up(both)
-            yield both
+            try:
+                if warm:
+                    self.warm_up(both)
+                yield both
+            except BaseException:
+                _say_logs(both)
+                raise
 
     def warm_up(self, both: Both) -> None:
         """Of each side; nothing where no time is given for it."""
@@ -118,6 +123,14 @@ class Field:
             ).per_second
 
         return Take(series, x, measured)
+
+
+def _say_logs(both: Both) -> None:
+    """What the members said last: their directories are removed."""
+    for side in SIDES:
+        for member in both[side].members:
+            for line in member.log_text().splitlines()[-LOG_LINES:]:
+                say(f"{side} {member.server_id}: {line}")
 
 
 def right(result: Result) -> Result:
