@@ -23,9 +23,10 @@ class Crowd:
 
     def __init__(self, paths: Iterable[bytes]) -> None:
         self._parts: list[dict[bytes, None]] = [{} for _ in range(_PART_COUNT)]
-        self._count = 0
+        parts = self._parts
         for path in paths:
-            self[path] = None
+            parts[crc32(path) & 255][path] = None
+        self._count = sum(map(len, parts))
 
     def __len__(self) -> int:
         return self._count

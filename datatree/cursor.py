@@ -3,10 +3,9 @@
 The path map of a tree is 4096 dicts (E1 sharded map). When a cursor begins, it owns none of them; a write to a dict
 that the cursor has not taken yet first gives it a copy, and the cursor itself copies the others as it comes to them.
 Znodes are immutable, so the copies together are the tree of that moment. Data that is kept apart is told to the cursor
-before it is replaced or dropped. Each copy is turned into a sorted run, and the runs
-are merged in slices: the keys of one run cut the path order into ranges, and each range is gathered from all runs and
-sorted. Copies and runs are dicts of atoms, at which the garbage collector never looks: with tuples of them one of its
-looks took 80 ms at 100,000 znodes.
+before it is replaced or dropped. Each copy is turned into a sorted run, and the runs are merged in slices: the keys of
+one run cut the path order into ranges, and each range is gathered from all runs and sorted. Copies and runs are dicts
+of atoms, at which the garbage collector never looks: with tuples of them one of its looks took 80 ms at 100,000 znodes.
 
 Invariants: what the slices hold is the tree at `zxid`, no earlier and no later; paths ascend, so a parent comes before
 its children. One cursor at a time. It may be read and closed by another thread than the one that writes: a dict is

@@ -47,7 +47,7 @@ from datatree.znode import (
 
 __all__ = ["DataTree", "Installed", "TreeError"]
 
-_NO_CHILDREN: Final = INT.pack(0)
+_NONE_BELOW: Final = INT.pack(0)
 _MULTI: Final = int(OpCode.MULTI)
 _CREATE_SESSION: Final = int(OpCode.CREATE_SESSION)
 _CLOSE_SESSION: Final = int(OpCode.CLOSE_SESSION)
@@ -195,7 +195,7 @@ class DataTree(TreeState):
             path_bytes += len(path)
             if owner:
                 self.own(path, owner)
-            if stat[CHILDREN_AT:PZXID_AT] != _NO_CHILDREN:
+            if stat[CHILDREN_AT:PZXID_AT] != _NONE_BELOW:
                 self._parents.add(path)
         self.digest = (self.digest + digests) & MASK
         self.znode_count += count

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from bench.curves import __main__ as curves
-from bench.curves.field import Field
-from bench.curves.figures import THEMES, Cost, Curve, Figures, Latency, Point, Series, Shares, load, save
+from bench.curves.field import LOG_LINES, Field
+from bench.curves.figures import SIDES, THEMES, Cost, Curve, Figures, Latency, Point, Series, Shares, load, save
 from bench.curves.page import TARGET, page, sentence
 from bench.process_tree import ran_seconds, resident_mib, running_ns, user_and_system_seconds
 from bench.table import README
+from tests.rigs.zookeeper_server import ZooKeeperEnsemble, ZooKeeperMember
 
 RUN = ["2 cores", "commit 1234567"]
 
@@ -174,5 +177,24 @@ def test_crowds_that_no_process_can_hold_are_left_out(capsys: pytest.CaptureFixt
     assert Field(1, 1.0, 0, size_count=2).sizes(1, 2, 3) == (1, 2)
 
 
-def test_a_thread_that_has_ended_takes_no_time_from_the_others():
+def test_a_thread_that_has_ended_takes_no_time_from_the_others() -> None:
     assert ran_seconds({1: 5_000_000_000, 2: 1_000_000_000}, {2: 1_500_000_000, 3: 250_000_000}) == 0.75
+
+
+def test_a_curve_that_fails_says_what_the_members_said_last(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    @contextmanager
+    def start(*_: object) -> Iterator[dict[str, ZooKeeperEnsemble]]:
+        members = [ZooKeeperMember(number, 1, tmp_path / side, []) for number, side in enumerate(SIDES, 1)]
+        yield {side: ZooKeeperEnsemble([member]) for side, member in zip(SIDES, members, strict=True)}
+
+    for side in SIDES:
+        (tmp_path / side).mkdir()
+        (tmp_path / side / "server.log").write_text("".join(f"{side} line {number}\n" for number in range(100)))
+    field = Field(1, 1.0, 0, directory=tmp_path, start=start)
+    with pytest.raises(ZeroDivisionError), field.ensembles():
+        raise ZeroDivisionError
+    said = capsys.readouterr().err
+    for number, side in enumerate(SIDES, 1):
+        assert f"{side} {number}: {side} line 99\n" in said
+        assert f"{side} line {100 - LOG_LINES}\n" in said
+        assert f"{side} line {99 - LOG_LINES}\n" not in said

@@ -43,7 +43,7 @@ from datatree.paths import CONFIG, QUOTA, ROOT, ZOOKEEPER, parent
 from datatree.quota import is_stats
 from datatree.snapshot import SnapshotWriter
 from datatree.znode import (
-    HEAD,
+    HEAD_AND_STAT,
     STAT_LAYOUT,
     Znode,
     data_of,
@@ -197,7 +197,9 @@ class _Cursor:
             len(data) if data else 0, count, znode.pzxid,
         )  # fmt: skip
         # Snapshots do not hold the digest of a znode, and the writer does not use it.
-        return HEAD.pack(self._ids[znode.acl], znode.owner, znode.cversion, 0, data is None) + stat + (data or b"")
+        return HEAD_AND_STAT.pack(self._ids[znode.acl], znode.owner, znode.cversion, 0, data is None, stat) + (
+            data or b""
+        )
 
     def _digest(self, znode: SnapshotZnode) -> int:
         checksum = crc32(znode.data or b"", crc32(znode.path))

@@ -13,7 +13,7 @@ from zlib import crc32
 from datatree.digest import MASK, part
 from datatree.snapshot import SnapshotError, load_snapshot, snapshot_files, snapshot_path
 from datatree.tree import DataTree
-from datatree.znode import DATA_AT, HEAD, NULL, STAT_AT, STAT_LAYOUT
+from datatree.znode import DATA_AT, HEAD, HEAD_AND_STAT, NULL, STAT_AT, STAT_LAYOUT
 from zab.simulator.world.disk import FaultyDisk
 
 PATH: Final = b"/zookeeper"
@@ -33,7 +33,7 @@ def spoil(tree: DataTree) -> int:
     fields[_MTIME] = _WRONG
     wrong = STAT_LAYOUT.pack(*fields)
     after = part(before >> 32, wrong, owner, tree.acls.checksums[acl_id], kind == NULL)
-    shard[PATH] = HEAD.pack(acl_id, owner, cversion, after, kind) + wrong + znode[DATA_AT:]
+    shard[PATH] = HEAD_AND_STAT.pack(acl_id, owner, cversion, after, kind, wrong) + znode[DATA_AT:]
     tree.digest = (tree.digest + after - before) & MASK
     return (after - before) & MASK
 
