@@ -328,8 +328,9 @@ OPERATIONS: Final[dict[int, Operation]] = {
 def apply_multi(tree: TreeState, txn: Fields, triggers: Triggers, results: list[PartResult]) -> Iterator[None]:
     """All parts of a multi, or none if any was refused, in slices; `results` is what to answer for each."""
     zxid, time, _, _, _, _, _, _, parts = txn
-    if any(part[0] == ERROR for part in parts):
-        assert all(part[0] == ERROR for part in parts), "a multi that is refused in part"
+    kinds = {part[0] for part in parts}
+    if ERROR in kinds:
+        assert len(kinds) == 1, "a multi that is refused in part"
         results += [(ERROR, number, path, None) for _, number, path, _, _ in parts]
         return
     for some in slices_of(parts):

@@ -91,10 +91,11 @@ class Outstanding:
 
     def put(self, path: bytes, change: ChangeRecord, charge: Charge | None = None) -> None:
         """`change` is how the znode at `path` will be; that it has come or gone is said by `own` and `disown`."""
-        if self.journal is None:
-            self.changes[path] = change
-        else:
-            self._set(self.changes, path, change)
+        # `_set` written out, for the parts of a multi.
+        changes = self.changes
+        if self.journal is not None:
+            self.journal.append((changes, path, changes.get(path, _ABSENT)))
+        changes[path] = change
         self.queue.append((change[0], path, 0, charge))
         if charge is not None:
             paths, count, length = charge

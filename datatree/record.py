@@ -111,7 +111,6 @@ _OWNER_BYTES: Final = 9
 _ORDINARY: Final = (None, 0)
 _ORDINARY_BYTES: Final = _OPEN_PAIR + _OWNER.pack(_LONG, 0)
 _ORDINARY_LENGTH: Final = len(_ORDINARY_BYTES)
-_EMPTY_ARRAY: Final = b"\x80"
 _LISTS: Final = frozenset({_MULTI, _CLOSE_SESSION})
 # What wrong bytes of a rest raise.
 _WRONG_VALUES: Final = (
@@ -258,11 +257,11 @@ def encode_in_slices(txn: Fields) -> Generator[None, None, bytes]:
     kind, rest = txn[4], txn[8]
     if rest is None or kind not in _LISTS:
         return encode(txn)
-    pieces = [_array_head(len(rest))]
+    values: list[object] = []
     for items in slices_of(rest):
-        pieces += [cbor2.dumps(_item_value(kind, item)) for item in items]
+        values += [_item_value(kind, item) for item in items]
         yield
-    return encode(txn, b"".join(pieces))
+    return encode(txn, cbor2.dumps(values))
 
 
 def decode_in_slices(body: bytes, first: int) -> Generator[None, None, list[Fields]]:
@@ -281,22 +280,16 @@ def decode_in_slices(body: bytes, first: int) -> Generator[None, None, list[Fiel
     try:
         values = cbor2.loads(body[at:end])
         yield
-        items: list[Any] = []
-        encoded = [_array_head(len(values))]
-        for some in slices_of(values):
-            read = [_ITEM_READERS[kind](value) for value in some]
-            encoded += [cbor2.dumps(_item_value(kind, item)) for item in read]
-            items += read
-            yield
-        if b"".join(encoded) == body[at:end]:
+        if cbor2.dumps(_array(values)) == body[at:end]:
+            read = _ITEM_READERS[kind]
+            items: list[Any] = []
+            for some in slices_of(values):
+                yield
+                items += map(read, some)
             return [(*txn[:8], tuple(items))]
     except _WRONG_VALUES:
         pass
     raise RecordError(f"wrong rest for type {kind}")
-
-
-def _array_head(count: int) -> bytes:
-    return cbor2.dumps([None] * count)[:-count] if count else _EMPTY_ARRAY
 
 
 def _negative(head: int, positive: int, payload: int, offset: int) -> int:
@@ -362,12 +355,22 @@ def _decode_rest(kind: int, buffer: bytes, at: int, end: int, offset: int) -> An
     if kind == _ERROR and raw in _REFUSED:
         return _REFUSED[raw]
     try:
-        rest = _read_rest(kind, cbor2.loads(raw))
-        if _encode_rest(kind, rest) == raw and rest is not None:
+        value = cbor2.loads(raw)
+        rest = _read_rest(kind, value)
+        if rest is not None and (_encode_rest(kind, rest) if kind in _CREATES else cbor2.dumps(value)) == raw:
             return rest
     except _WRONG_VALUES:
         pass
     raise RecordError(f"record at offset {offset}: wrong rest for type {kind}")
+
+
+# What follows takes arrays, integers and texts for what they are: then one encoding of the value is that of the rest.
+
+
+def _array(value: object) -> list[Any]:
+    if type(value) is not list:
+        raise TypeError(value)
+    return value
 
 
 def _integer(value: object) -> int:
@@ -383,40 +386,43 @@ def _text(value: object) -> bytes:
 
 
 def _read_acl(value: Any) -> AclList:
-    return None if value is None else tuple((_integer(p), _text(scheme), _text(name)) for p, scheme, name in value)
+    if value is None:
+        return None
+    return tuple([(_integer(perms), _text(scheme), _text(name)) for perms, scheme, name in map(_array, _array(value))])
 
 
 def _read_create(value: Any) -> tuple[AclList, int]:
-    acl, owner = value
+    acl, owner = _array(value)
     return _read_acl(acl), _integer(owner)
 
 
 def _read_set_acl(value: Any) -> tuple[AclList]:
-    (acl,) = value
+    (acl,) = _array(value)
     return (_read_acl(acl),)
 
 
 def _read_error(value: Any) -> tuple[int]:
-    (opcode,) = value
+    (opcode,) = _array(value)
     return (_integer(opcode),)
 
 
 def _read_part(value: Any) -> Part:
-    kind, number, path, data, rest = value
-    if kind == _MULTI or kind not in TYPES or not (data is None or type(data) is bytes):
+    kind, number, path, data, rest = _array(value)
+    if type(kind) is not int or kind == _MULTI or kind not in TYPES or not (data is None or type(data) is bytes):
         raise ValueError(kind)
     if kind in _PLAIN or kind == _ERROR:
         if rest is not None:
             raise ValueError(rest)
-        return kind, _integer(number), _text(path), data, None
-    return kind, _integer(number), _text(path), data, _read_rest(kind, rest)
+    else:
+        rest = _read_rest(kind, rest)
+    return kind, _integer(number), _text(path), data, rest
 
 
 _ITEM_READERS: Final[dict[int, Callable[[Any], Any]]] = {_CLOSE_SESSION: _text, _MULTI: _read_part}
 
 
 def _read_list(kind: int, value: Any) -> tuple[Any, ...]:
-    return tuple(map(_ITEM_READERS[kind], value))
+    return tuple(map(_ITEM_READERS[kind], _array(value)))
 
 
 _READERS: Final[dict[int, Callable[[Any], Any]]] = {

@@ -8,11 +8,9 @@ Deliberately not here: what has to wait while a piece of work is half done (`zab
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 __all__ = ["NAMES", "PARTS", "PATHS", "RECORD_BYTES", "SLICE_BYTES", "TOLD", "slices_of"]
-
-Item = TypeVar("Item")
 
 PARTS: Final = 250
 """Of a multi, prepared or applied; ephemerals of a session that is closed."""
@@ -28,24 +26,21 @@ NAMES: Final = 5_000
 """Of children, of ephemerals, of descendants that are counted; lines of a four-letter word."""
 
 
-def slices_of(items: Sequence[Item]) -> Iterator[Sequence[Item]]:
+def slices_of(items: Sequence[Any]) -> Iterator[Sequence[Any]]:
     """The parts of a multi, or the paths of a closeSession, slice by slice. A part counts as one, and once more for
     each entry of its list of permissions."""
     first = count = 0
     for at, item in enumerate(items, 1):
-        count += 1 + _entries_count(item)
+        count += 1
+        if type(item) in _LISTS:
+            rest = item[4]
+            if rest and type(rest[0]) in _LISTS:
+                count += len(rest[0])
         if count >= PARTS:
             yield items[first:at]
             first, count = at, 0
     if first < len(items):
         yield items[first:]
-
-
-def _entries_count(item: Any) -> int:
-    if type(item) is bytes or type(item) is str:
-        return 0
-    rest = item[4]
-    return len(rest[0]) if rest and type(rest[0]) in _LISTS else 0
 
 
 _LISTS: Final = frozenset({tuple, list})

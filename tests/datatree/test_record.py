@@ -245,7 +245,39 @@ def test_transaction_that_is_no_list_may_be_decoded_in_slices_too() -> None:
         assert _ended(decode_in_slices(encode(txn), 5)) == [txn]
 
 
-@pytest.mark.parametrize("damage", ["cut", "more", "zxid", "item"])
+# What a reader might take for the array, the number or the text that belongs there, and writes down differently.
+_DISGUISED = [
+    ["multi", dict.fromkeys(range(3), 0)],
+    ["multi", [{2: 0, 0: 1, "/a": 2, None: 3, b"": 4}]],
+    ["multi", ["abcde"]],
+    ["multi", [[2.0, 0, "/a", None, None]]],
+    ["multi", [[True, 0, "/a", None, [None, 0]]]],
+    ["multi", [[5, True, "/a", b"", None]]],
+    ["multi", [[5, 1.0, "/a", b"", None]]],
+    ["multi", [[5, 1, b"/a", b"", None]]],
+    ["multi", [[5, 1, "/a", "", None]]],
+    ["multi", [[1, 1, "/a", b"", {None: 0, 0: 1}]]],
+    ["multi", [[1, 1, "/a", b"", [{(1, "ip", "a"): 0}, 0]]]],
+    ["multi", [[1, 1, "/a", b"", [[{1: 0, "ip": 1, "a": 2}], 0]]]],
+    ["multi", [[1, 1, "/a", b"", [None, True]]]],
+    ["multi", [[7, 1, "/a", None, {None: 0}]]],
+    ["multi", [[7, 1, "/a", None, [[[True, "ip", "a"]]]]]],
+    ["closeSession", {"/a": 0}],
+    ["closeSession", [b"/a"]],
+    ["closeSession", "abc"],
+]
+
+
+@pytest.mark.parametrize(("kind", "rest"), _DISGUISED)
+def test_rest_that_only_resembles_one_is_refused(kind: str, rest: object) -> None:
+    record = encode(Txn(5, 6, 7, 8, -11 if kind == "closeSession" else 14, 0, b"", None, ()), cbor2.dumps(rest))
+    with pytest.raises(RecordError, match="wrong rest"):
+        decode(record)
+    with pytest.raises(RecordError, match="wrong rest"):
+        _ended(decode_in_slices(record, 5))
+
+
+@pytest.mark.parametrize("damage", ["cut", "more", "zxid", "item", "indefinite", "wide"])
 def test_damaged_record_is_refused_in_slices_too(damage: str) -> None:
     txn = Txn(5, 6, 7, 8, 14, 0, b"", None, ((2, 0, b"/a", None, None),) * 3)
     record = encode(txn)
@@ -254,6 +286,8 @@ def test_damaged_record_is_refused_in_slices_too(damage: str) -> None:
         "more": record + b"x",
         "zxid": encode(txn._replace(zxid=6)),
         "item": record.replace(b"\x85\x02", b"\x84\x02", 1),
+        "indefinite": encode(txn, b"\x9f" + cbor2.dumps([[2, 0, "/a", None, None]])[1:] + b"\xff"),
+        "wide": encode(txn, b"\x98\x01" + cbor2.dumps([[2, 0, "/a", None, None]])[1:]),
     }[damage]
     with pytest.raises(RecordError):
         _ended(decode_in_slices(damaged, 5))
