@@ -20,7 +20,7 @@
 #include "frames.h"
 #include <sys/epoll.h>
 
-enum { HEADER = 20, RECEIVE = 64 * 1024, REQUEST_MAX = 128, XID_EVENT = -1, XID_PING = -2, XID = 1 };
+enum { HEADER = 20, RECEIVE = 64 * 1024, REQUEST_MAX = 128, XID_EVENT = -1, XID = 1 };
 enum { DATA = 100, QUIET_SECONDS = 60, RECURSIVE = 1 };
 
 static const char PARENT[] = "/crowd", ZNODE[] = "/crowd/znode";

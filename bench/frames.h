@@ -23,7 +23,7 @@
 #endif
 
 enum { OP_CREATE = 1, OP_DELETE = 2, OP_GET = 4, OP_SET = 5, OP_CHILDREN = 8, OP_SYNC = 9, OP_PING = 11, OP_MULTI = 14 };
-enum { OP_ADD_WATCH = 106, OP_CLOSE = -11, ERR_NODEEXISTS = -110 };
+enum { OP_ADD_WATCH = 106, OP_CLOSE = -11, ERR_NODEEXISTS = -110, XID_PING = -2 };
 enum { SERVERS_MAX = 64, SOURCES_MAX = 250, CONNECT_REQUEST = 49 };
 
 struct server {

@@ -34,7 +34,7 @@
 
 enum { HEADER = 20, SEQUENCE_DIGITS = 8, MIX_CYCLE = 10, DELETE_FLIGHT = 100, RECEIVE = 256 * 1024 };
 enum { PATH_SIZE = 128, SIZE_MAX_BYTES = 8 * 1024 * 1024 };
-enum { SESSION_TIMEOUT_MS = 30000, SETUP_SECONDS = 30, QUIET_SECONDS = 30 };
+enum { SESSION_TIMEOUT_MS = 30000, SETUP_SECONDS = 30, QUIET_SECONDS = 30, PING_CHECK_NS = 50000000 };
 
 struct frame {
     uint32_t start;    /* offset in the ring's bytes */
@@ -64,6 +64,8 @@ struct connection {
     uint32_t unsent_at;
     uint32_t skip;      /* bytes of a reply that are still to come and of no interest */
     uint32_t held;      /* bytes of a header that came in part */
+    uint64_t sent_ns;   /* when it sent last, and after how long without that it pings: as any client does */
+    uint64_t ping_ns;
     uint8_t header[HEADER];
 };
 
@@ -255,6 +257,8 @@ static void finish_handshake(struct connection *c)
     uint32_t length = receive_frame(c, answer, sizeof answer);
     if (length < 36 || get_int(answer + 4) <= 0)
         die("connection %d: session refused", c->number);
+    c->sent_ns = now_ns();
+    c->ping_ns = (uint64_t)get_int(answer + 4) * 1000000u / 3;
 }
 
 static void request_all(struct connection *all, int count, int32_t op, bool own, const uint8_t *value, bool may_fail)
@@ -316,13 +320,35 @@ static void fill(struct connection *c, int flight, uint64_t now)
         }
         c->unsent -= (uint32_t)sent;
         c->unsent_at += (uint32_t)sent;
+        c->sent_ns = now;
     }
     watch_writes(c, c->tls ? tls_wants_write(c->tls, c->unsent > 0) : c->unsent > 0);
 }
 
-static void take_reply(struct connection *c, const uint8_t *header, uint64_t now, bool counting)
+/* Keeps the sessions of those that are done, or wait for long. */
+static void ping_silent(struct connection *all, uint64_t now)
+{
+    uint8_t request[12];
+    put_int(put_int(put_int(request, 8), XID_PING), OP_PING);
+    for (int i = 0; i < options.connections; i++) {
+        struct connection *c = &all[i];
+        if (c->unsent || now - c->sent_ns < c->ping_ns)
+            continue;
+        ssize_t sent = put(c, request, sizeof request);
+        if (sent != sizeof request && !(sent < 0 && errno == EAGAIN))
+            die("connection %d: ping: %s", c->number, failure(c, sent));
+        c->sent_ns = now;
+    }
+}
+
+/* Whether it answers a request. */
+static bool take_reply(struct connection *c, const uint8_t *header, uint64_t now, bool counting)
 {
     int32_t length = get_int(header), xid = get_int(header + 4);
+    if (xid == XID_PING && length >= 16) {
+        c->skip = (uint32_t)length - 16;
+        return false;
+    }
     uint32_t slot = (uint32_t)(c->answered % c->ring.slots);
     if (length < 16 || xid != (int32_t)slot + 1 || c->answered == c->begun)
         die("connection %d: reply of %d bytes with xid %d where %u was due", c->number, length, xid, slot + 1);
@@ -332,10 +358,12 @@ static void take_reply(struct connection *c, const uint8_t *header, uint64_t now
         record(now - c->ring.sent_ns[slot]);
     c->answered++;
     c->skip = (uint32_t)length - 16;
+    return true;
 }
 
-static void take_replies(struct connection *c, const uint8_t *at, const uint8_t *end, uint64_t now, bool counting)
+static bool take_replies(struct connection *c, const uint8_t *at, const uint8_t *end, uint64_t now, bool counting)
 {
+    bool is_answered = false;
     while (at < end) {
         size_t left = (size_t)(end - at);
         if (c->skip) {
@@ -343,7 +371,7 @@ static void take_replies(struct connection *c, const uint8_t *at, const uint8_t 
             at += skipped;
             c->skip -= skipped;
         } else if (!c->held && left >= HEADER) {
-            take_reply(c, at, now, counting);
+            is_answered |= take_reply(c, at, now, counting);
             at += HEADER;
         } else {
             uint32_t missing = HEADER - c->held, taken = left < missing ? (uint32_t)left : missing;
@@ -352,22 +380,25 @@ static void take_replies(struct connection *c, const uint8_t *at, const uint8_t 
             c->held += taken;
             if (c->held == HEADER) {
                 c->held = 0;
-                take_reply(c, c->header, now, counting);
+                is_answered |= take_reply(c, c->header, now, counting);
             }
         }
     }
+    return is_answered;
 }
 
-static void receive(struct connection *c, uint8_t *buffer, bool counting)
+static bool receive(struct connection *c, uint8_t *buffer, bool counting)
 {
+    bool is_answered = false;
     do {
         ssize_t got = take(c, buffer, RECEIVE, MSG_DONTWAIT);
         if (got < 0 && errno == EAGAIN)
-            return;
+            break;
         if (got <= 0)
             die("connection %d: %s", c->number, failure(c, got));
-        take_replies(c, buffer, buffer + got, now_ns(), counting);
+        is_answered |= take_replies(c, buffer, buffer + got, now_ns(), counting);
     } while (c->tls && tls_holds_more(c->tls));
+    return is_answered;
 }
 
 static bool all_answered(const struct connection *all)
@@ -383,7 +414,7 @@ static void run(struct connection *all, int flight, uint64_t until_ns, bool coun
 {
     static uint8_t buffer[RECEIVE];
     struct epoll_event events[256];
-    uint64_t quiet_since = now_ns();
+    uint64_t quiet_since = now_ns(), ping_at = quiet_since;
     for (int i = 0; i < options.connections; i++)
         fill(&all[i], flight, now_ns());
     for (;;) {
@@ -391,14 +422,16 @@ static void run(struct connection *all, int flight, uint64_t until_ns, bool coun
         if (until_ns ? now >= until_ns && (counted || !counting) : all_answered(all))
             return;
         int count = epoll_wait(epoll, events, 256, 10);
-        if (count > 0)
-            quiet_since = now;
-        else if (now - quiet_since > QUIET_SECONDS * 1000000000ull)
+        if (now - quiet_since > QUIET_SECONDS * 1000000000ull)
             die("no reply for %d s", QUIET_SECONDS);
+        if (now >= ping_at) {
+            ping_silent(all, now);
+            ping_at = now + PING_CHECK_NS;
+        }
         for (int i = 0; i < count; i++) {
             struct connection *c = events[i].data.ptr;
             if (events[i].events & (EPOLLIN | EPOLLHUP | EPOLLERR) || (c->tls && tls_receives_when_writable(c->tls)))
-                receive(c, buffer, counting);
+                quiet_since = receive(c, buffer, counting) ? now : quiet_since;
             fill(c, flight, now_ns());
         }
     }

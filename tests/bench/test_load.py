@@ -83,22 +83,32 @@ class ScriptedServer:
         self.error_every = 0
         self.xid_shift = 0
         self.piecewise = False
+        self.timeout_ms = 30_000
+        self.holds_back = False
+        """Answers a setData when it is pinged."""
         self.thread = threading.Thread(target=self._serve)
         self.thread.start()
 
     def _serve(self) -> None:
         with self.listener, self.listener.accept()[0] as connection, connection.makefile("rb") as stream:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            held: list[bytes] = []
             # Who ends before it has read everything resets the connection.
             with contextlib.suppress(OSError):
                 while prefix := stream.read(4):
                     frame = stream.read(struct.unpack(">i", prefix)[0])
                     self.frames.append(frame)
-                    self._send(connection, self._answer(len(self.frames), frame))
+                    answer = self._answer(len(self.frames), frame)
+                    if self.holds_back and len(self.frames) > 1 and struct.unpack_from(">i", frame, 4)[0] == 5:
+                        held.append(answer)
+                        continue
+                    self._send(connection, answer)
+                    while held:
+                        self._send(connection, held.pop())
 
     def _answer(self, index: int, frame: bytes) -> bytes:
         if index == 1:
-            return struct.pack(">iiqi16sb", 0, 30_000, 1, 16, bytes(16), 0)
+            return struct.pack(">iiqi16sb", 0, self.timeout_ms, 1, 16, bytes(16), 0)
         xid, operation = struct.unpack_from(">ii", frame)
         failed = self.error_every and operation == 5 and index % self.error_every == 0
         return struct.pack(">iqi", xid + (self.xid_shift if operation == 5 else 0), index, -101 if failed else 0)
@@ -130,6 +140,16 @@ def test_replies_that_come_byte_by_byte_are_put_together(programs: Path, server:
     done = load(programs, server.port, "--op", "set", "--flight", "3", "--operations", "20")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["operations"] == 20
+
+
+@needs_compiler
+def test_a_session_is_kept_while_nothing_is_sent(programs: Path, server: ScriptedServer) -> None:
+    server.timeout_ms, server.holds_back = 300, True
+    done = load(programs, server.port, "--op", "set", "--operations", "3")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["operations"] == 3
+    pings = [frame for frame in server.frames[1:] if struct.unpack(">ii", frame[:8]) == (-2, OpCode.PING)]
+    assert len(pings) >= 3
 
 
 @needs_compiler
