@@ -20,6 +20,7 @@ from datatree.log.zxid import EPOCH_MAX, next_epoch
 from zab import disk_space, renewal, session_keys, synchronization
 from zab import events as ev
 from zab import message as msg
+from zab.election import FINAL_WAIT_MS_MAX
 from zab.history import beginning
 from zab.ids import Link, ServerId
 from zab.message import NO_VOTE
@@ -42,6 +43,9 @@ this is no epoch of this ensemble; taken on, it would come near the end of all e
 DIAL_COUNT_MAX = 5
 """How often a learner dials its leader before it elects again."""
 REDIAL_MS = 50
+VAIN_MS = 2 * FINAL_WAIT_MS_MAX
+"""How long a leader waits for a quorum whose votes went to another one: others elect meanwhile, which takes a final wait
+at most."""
 
 # --------------------------------------------------------------------------------------------------------- the leader
 
@@ -230,16 +234,46 @@ def on_voter_left(peer: PeerState, sid: ServerId) -> None:
     if following is not None:
         if sid == following.leader and following.epoch is None:
             peer.look(f"server {sid} does not lead, it elects")
-    elif leading is not None and not leading.established and leading.handler_of(sid) is None:
-        peer.election.received.pop(sid, None)
-        electors = {
-            elector
-            for elector, vote in peer.election.received.items()
-            if vote.leader == peer.settings.sid and (not vote.amnesiac or leading.is_founder(vote))
-        }
-        possible = electors | {h.sid for h in leading.handlers.values() if leading.counts(h)}
-        if not peer.settings.quorum.contains(possible | {peer.settings.sid}):
-            peer.look(f"server {sid} elects again, and without it there is no quorum")
+    elif leading is not None and not _may_have_a_quorum_without(peer, leading, sid):
+        peer.look(f"server {sid} elects again, and without it there is no quorum")
+
+
+def leader_on_voter_turned(peer: PeerState, now: int, sid: ServerId) -> None:
+    """A voter whose vote we won with has found a better candidate before it heard that we lead.
+
+    We give up soon, unless a quorum comes all the same. Not at once: who hears only some of the others would win, in
+    vain, again and again, and each time draw those into its next round."""
+    leading = peer.leading
+    if leading is not None and not _may_have_a_quorum_without(peer, leading, sid):
+        peer.trace(f"server {sid} votes for another one, and without it there is no quorum -> wait for it a moment")
+        leading.vain_at = now + VAIN_MS
+
+
+def leader_on_time(peer: PeerState, now: int, leading: Leading) -> None:
+    """Give up where voters have turned to another one, and no quorum has dialled since."""
+    if leading.vain_at is None or now < leading.vain_at:
+        return
+    leading.vain_at = None
+    if not leading.established and not peer.settings.quorum.contains(_dialled(leading) | {peer.settings.sid}):
+        peer.look("those who voted for this one follow another")
+
+
+def _dialled(leading: Leading) -> set[ServerId]:
+    return {h.sid for h in leading.handlers.values() if leading.counts(h)}
+
+
+def _may_have_a_quorum_without(peer: PeerState, leading: Leading, sid: ServerId) -> bool:
+    """Whether those who voted for us, but for this one, and those who have dialled may be a quorum."""
+    if leading.established or leading.handler_of(sid) is not None:
+        return True
+    peer.election.received.pop(sid, None)
+    electors = {
+        elector
+        for elector, vote in peer.election.received.items()
+        if vote.leader == peer.settings.sid and (not vote.amnesiac or leading.is_founder(vote))
+    }
+    possible = electors | _dialled(leading)
+    return peer.settings.quorum.contains(possible | {peer.settings.sid})
 
 
 def determine_initial_history(peer: PeerState, leading: Leading) -> None:

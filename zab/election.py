@@ -204,6 +204,13 @@ class Election:
         before = self.received.get(sid)
         return before is not None and total_order(vote_of(notification)) < total_order(vote_of(before))
 
+    def has_turned(self, sid: ServerId, notification: Notification) -> bool:
+        """Whether a voter still elects, in our round, and has found a better candidate than ours, for whom it voted."""
+        if notification.state != LOOKING or notification.round != self.round:
+            return False
+        before = self.received.get(sid)
+        return before is not None and before.leader == self.proposal.leader != notification.leader
+
     def _of_another_lineage(self, notification: Notification) -> bool:
         mine = self.standing
         if mine.holds == NOTHING or not mine.lineage:
@@ -247,7 +254,7 @@ class Election:
         if notification.round == self.round:
             # It has moved on already, with the vote it had in this round: the vote still counts.
             self.received[sid] = notification
-            if self._established(self.received, notification):
+            if self._established(self.received, notification) or self._is_elected(vote_of(notification)):
                 self._finish(notification.leader)
                 return
             self._consider(now)
@@ -269,6 +276,12 @@ class Election:
             and not other.amnesiac
         }
         return self._quorum.contains(agreeing) and self.check_leader(votes, notification)
+
+    def _is_elected(self, vote: Vote) -> bool:
+        """Whether the candidate has won in this round without us, and says so: at a first start its quorum are amnesiacs,
+        which establish nothing."""
+        candidate = self.received.get(vote.leader)
+        return candidate is not None and candidate.state == LEADING and self.has_quorum(vote)
 
     def check_leader(self, votes: dict[ServerId, Notification], notification: Notification) -> bool:
         """Whether the leader that others follow says so itself: a dead leader has followers for a while."""

@@ -76,7 +76,10 @@ class Peer(PeerState):
         if self.leading is not None:
             leading = self.leading
             soonest = min(leading.next_ping, leading.next_tick)
-            return soonest if leading.established else min(soonest, leading.deadline)
+            if leading.established:
+                return soonest
+            vain_at = leading.deadline if leading.vain_at is None else leading.vain_at
+            return min(soonest, leading.deadline, vain_at)
         if self.following is not None:
             redial = self.following.redial_at
             return self.following.deadline if redial is None else min(redial, self.following.deadline)
@@ -169,6 +172,8 @@ class Peer(PeerState):
         self.election.on_notification(now, event.sid, event.notification)
         if self.election.has_left(event.sid, event.notification):
             discovery.on_voter_left(self, event.sid)
+        elif self.election.has_turned(event.sid, event.notification):
+            discovery.leader_on_voter_turned(self, now, event.sid)
 
     def _on_log_drained(self, now: int, event: ev.LogDrained) -> None:
         if event.generation != self.generation:
@@ -383,6 +388,8 @@ class Peer(PeerState):
     def _on_time_passed(self, now: int, event: ev.TimePassed) -> None:
         if self.leading is not None:
             heartbeat.leader_on_time(self, now, self.leading)
+            if self.leading is not None:
+                discovery.leader_on_time(self, now, self.leading)
         elif self.following is not None:
             heartbeat.learner_on_time(self, now, self.following)
         elif not self.draining:

@@ -125,6 +125,8 @@ class Leading:
     next_tick: int
     handlers: dict[Link, LearnerHandler] = attrs.Factory(dict)
     """By link."""
+    vain_at: int | None = None
+    """When it gives up unless a quorum has dialled, since voters have turned to another candidate."""
     epoch: Epoch | None = None
     """The epoch that it determined, None before a quorum of CEPOCHs."""
     epoch_accepted: bool = False

@@ -6,16 +6,27 @@ from random import Random
 
 import pytest
 
-from datatree.log.zxid import Epoch
-from tests.zab.alone import LAST, LEADERS_LINK, OTHER_LINEAGE, Alone, Follower, Leader, nothing_held, restored
+from datatree.log.zxid import Epoch, Zxid
+from tests.zab.alone import (
+    LAST,
+    LEADERS_LINK,
+    LINEAGE,
+    OTHER_LINEAGE,
+    Alone,
+    Follower,
+    Leader,
+    nothing_held,
+    restored,
+)
 from zab import events as ev
 from zab import message as msg
+from zab.discovery import VAIN_MS
 from zab.election import FINAL_WAIT_MS_MAX, RESEND_MS_MIN
-from zab.ids import ServerId
+from zab.ids import Link, ServerId
 from zab.peer import Peer
 from zab.peer_state import Settings
 from zab.quorum import Majority
-from zab.states import BATCHES, FOLLOWING, LEADING, LOOKING, NOTHING
+from zab.states import BATCHES, FOLLOWING, LEADING, LOOKING, NOTHING, State
 
 
 def told(alone: Alone, sid: int) -> list[msg.Notification]:
@@ -133,6 +144,74 @@ def test_a_vote_of_the_present_round_that_is_no_worse_is_no_new_election() -> No
     follower = Follower()
     follower.vote(3, 3, LOOKING, zxid=LAST)
     assert not follower.has_left
+
+
+def test_who_counts_on_voters_that_found_a_better_one_elects_again_soon() -> None:
+    """Server 2 of three has won with its own vote and that of 1, and then 3 comes, which is better."""
+    winner = Alone(2, restored(), 3)
+    winner.tell(ev.ElectionLinkDown(ServerId(3)))
+    winner.vote(1, 2)
+    assert winner.peer.leading is not None
+    winner.vote(3, 3)
+    assert winner.peer.leading is not None, "it did not count on 3"
+    winner.vote(1, 2)
+    assert winner.peer.leading is not None, "1 says the same again"
+    winner.vote(1, 3)
+    assert winner.peer.leading is not None, "not at once"
+    assert winner.said("server 1 votes for another one, and without it there is no quorum")
+    winner.wait(VAIN_MS - 1)
+    assert winner.peer.leading is not None
+    winner.wait(1)
+    assert winner.peer.state is LOOKING
+
+
+def test_voter_that_turned_and_comes_all_the_same_is_waited_for() -> None:
+    winner = Alone(2, restored(), 3)
+    winner.tell(ev.ElectionLinkDown(ServerId(3)))
+    winner.vote(1, 2)
+    winner.vote(1, 3)
+    winner.tell(ev.QuorumLinkUp(Link(10), ServerId(1), inbound=True))
+    winner.hear(10, msg.FollowerInfo(Epoch(1), LINEAGE, BATCHES, False, False, False, False))
+    winner.wait(VAIN_MS)
+    assert winner.peer.leading is not None
+
+
+def test_who_counts_on_a_quorum_goes_on_without_one_voter() -> None:
+    winner = Alone(3, restored(), 5)
+    for sid in (4, 5):
+        winner.tell(ev.ElectionLinkDown(ServerId(sid)))
+    for sid in (1, 2):
+        winner.vote(sid, 3)
+    assert winner.peer.leading is not None
+    winner.tell(ev.QuorumLinkUp(Link(10), ServerId(1), inbound=True))
+    winner.hear(10, msg.FollowerInfo(Epoch(1), LINEAGE, BATCHES, False, False, False, False))
+    winner.vote(1, 5)
+    assert winner.peer.leading is not None, "1 has dialled: its vote is what it said before"
+    winner.vote(2, 5)
+    winner.wait(VAIN_MS)
+    assert winner.peer.state is LOOKING
+
+
+@pytest.mark.parametrize("leader_state", [LEADING, LOOKING, FOLLOWING])
+def test_a_first_start_is_joined_by_who_missed_its_end(leader_state: State) -> None:
+    """All are empty; 2 and 3 had the votes of all and are done, and server 1 knows of neither's last vote."""
+    alone = Alone(1, nothing_held(NOTHING), 3)
+    said = {"zxid": Zxid(0), "epoch": Epoch(0), "lineage": b"", "amnesiac": True, "holds": NOTHING}
+    alone.vote(2, 3, FOLLOWING, **said)
+    assert alone.peer.state is LOOKING
+    alone.vote(3, 3, leader_state, **said)
+    if leader_state is LEADING:
+        assert (alone.peer.state, alone.peer.leader) == (FOLLOWING, 3)
+    elif leader_state is FOLLOWING:
+        assert alone.peer.state is LOOKING, "nobody says that it leads"
+
+
+def test_a_first_start_with_one_who_has_a_history_is_none() -> None:
+    alone = Alone(1, nothing_held(NOTHING), 3)
+    said = {"zxid": Zxid(0), "epoch": Epoch(0), "lineage": b"", "amnesiac": True, "holds": NOTHING}
+    alone.vote(2, 3, FOLLOWING, **{**said, "holds": BATCHES})
+    alone.vote(3, 3, LEADING, **said)
+    assert alone.peer.state is LOOKING
 
 
 def test_only_who_says_so_is_marked_or_doubted() -> None:

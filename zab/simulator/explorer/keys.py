@@ -36,7 +36,7 @@ LINKS_MAX: Final = 16
 _LEFT_OUT: Final = frozenset(
     {
         *("effects", "election", "rng", "settings", "_started", "generation"),
-        *("deadline", "next_ping", "next_tick", "heard_at", "overdue", "promising", "redial_at", "dialled"),
+        *("deadline", "next_ping", "next_tick", "heard_at", "overdue", "promising", "redial_at", "dialled", "vain_at"),
         "serves_since",
         # It says only when a turn begins.
         "awaits_durable",
