@@ -44,8 +44,8 @@ DIAL_COUNT_MAX = 5
 """How often a learner dials its leader before it elects again."""
 REDIAL_MS = 50
 VAIN_MS = 2 * FINAL_WAIT_MS_MAX
-"""How long a leader waits for a quorum whose votes went to another one: others elect meanwhile, which takes a final wait
-at most."""
+"""How long a leader waits for a quorum whose votes went to another one: others elect meanwhile, which takes a final
+wait at most."""
 
 # --------------------------------------------------------------------------------------------------------- the leader
 

@@ -278,8 +278,8 @@ class Election:
         return self._quorum.contains(agreeing) and self.check_leader(votes, notification)
 
     def _is_elected(self, vote: Vote) -> bool:
-        """Whether the candidate has won in this round without us, and says so: at a first start its quorum are amnesiacs,
-        which establish nothing."""
+        """Whether the candidate has won in this round without us, and says so: at a first start its quorum are
+        amnesiacs, which establish nothing."""
         candidate = self.received.get(vote.leader)
         return candidate is not None and candidate.state == LEADING and self.has_quorum(vote)
 
