@@ -66,6 +66,7 @@ struct connection {
     uint32_t held;      /* bytes of a header that came in part */
     uint64_t sent_ns;   /* when it sent last, and after how long without that it pings: as any client does */
     uint64_t ping_ns;
+    bool pinged;        /* the answer is still to come */
     uint8_t header[HEADER];
 };
 
@@ -332,12 +333,13 @@ static void ping_silent(struct connection *all, uint64_t now)
     put_int(put_int(put_int(request, 8), XID_PING), OP_PING);
     for (int i = 0; i < options.connections; i++) {
         struct connection *c = &all[i];
-        if (c->unsent || now - c->sent_ns < c->ping_ns)
+        if (c->unsent || c->pinged || now - c->sent_ns < c->ping_ns)
             continue;
         ssize_t sent = put(c, request, sizeof request);
         if (sent != sizeof request && !(sent < 0 && errno == EAGAIN))
             die("connection %d: ping: %s", c->number, failure(c, sent));
         c->sent_ns = now;
+        c->pinged |= sent > 0;
     }
 }
 
@@ -347,6 +349,7 @@ static bool take_reply(struct connection *c, const uint8_t *header, uint64_t now
     int32_t length = get_int(header), xid = get_int(header + 4);
     if (xid == XID_PING && length >= 16) {
         c->skip = (uint32_t)length - 16;
+        c->pinged = false;
         return false;
     }
     uint32_t slot = (uint32_t)(c->answered % c->ring.slots);
@@ -404,7 +407,7 @@ static bool receive(struct connection *c, uint8_t *buffer, bool counting)
 static bool all_answered(const struct connection *all)
 {
     for (int i = 0; i < options.connections; i++)
-        if (all[i].answered < all[i].begun || all[i].begun < all[i].limit || all[i].skip)
+        if (all[i].answered < all[i].begun || all[i].begun < all[i].limit || all[i].skip || all[i].pinged)
             return false;
     return true;
 }

@@ -234,7 +234,7 @@ def on_voter_left(peer: PeerState, sid: ServerId) -> None:
     if following is not None:
         if sid == following.leader and following.epoch is None:
             peer.look(f"server {sid} does not lead, it elects")
-    elif leading is not None and not _may_have_a_quorum_without(peer, leading, sid):
+    elif leading is not None and not _goes_on_without(peer, leading, sid):
         peer.look(f"server {sid} elects again, and without it there is no quorum")
 
 
@@ -244,7 +244,7 @@ def leader_on_voter_turned(peer: PeerState, now: int, sid: ServerId) -> None:
     We give up soon, unless a quorum comes all the same. Not at once: who hears only some of the others would win, in
     vain, again and again, and each time draw those into its next round."""
     leading = peer.leading
-    if leading is not None and not _may_have_a_quorum_without(peer, leading, sid):
+    if leading is not None and not _goes_on_without(peer, leading, sid):
         peer.trace(f"server {sid} votes for another one, and without it there is no quorum -> wait for it a moment")
         leading.vain_at = now + VAIN_MS
 
@@ -262,8 +262,8 @@ def _dialled(leading: Leading) -> set[ServerId]:
     return {h.sid for h in leading.handlers.values() if leading.counts(h)}
 
 
-def _may_have_a_quorum_without(peer: PeerState, leading: Leading, sid: ServerId) -> bool:
-    """Whether those who voted for us, but for this one, and those who have dialled may be a quorum."""
+def _goes_on_without(peer: PeerState, leading: Leading, sid: ServerId) -> bool:
+    """Count on this voter no more. Whether the others who voted for us, and those who have dialled, may be a quorum."""
     if leading.established or leading.handler_of(sid) is not None:
         return True
     peer.election.received.pop(sid, None)

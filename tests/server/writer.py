@@ -8,6 +8,7 @@ from typing import Self
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException, NodeExistsError
+from kazoo.retry import KazooRetry
 
 from tests.rigs.processes import ServerProcess
 
@@ -60,8 +61,10 @@ class Writer:
         count = len(self.acknowledged)
         assert count > 0
         assert "LOST" not in self.states
-        self._client.sync("/")
-        there = set(self._client.get_children("/"))
+        # A connection may break here as well as in the thread that writes.
+        again = KazooRetry(max_tries=-1, delay=0.05, max_delay=0.2, deadline=60, ignore_expire=False)
+        again(self._client.sync, "/")
+        there = set(again(self._client.get_children, "/"))
         assert {"mine", *(path[1:] for path in self.acknowledged[:count])} <= there
 
 
