@@ -12,7 +12,7 @@ import trio
 import trio.testing
 
 from datatree.opcodes import OpCode
-from zab.client.hosts import Host
+from zab.client.core.hosts import Host
 from zab.jute.handshake import ConnectRequest, ConnectResponse
 from zab.jute.replies import reply
 from zab.wire.frames import frame

@@ -26,8 +26,8 @@ from zab.client import (
     UnimplementedError,
     connect,
 )
-from zab.client.client import tcp
-from zab.client.hosts import Host
+from zab.client.core.hosts import Host
+from zab.client.on_trio import tcp
 
 pytestmark = pytest.mark.slow
 

@@ -41,7 +41,7 @@ from zab.client import (
     WatchMode,
     connect,
 )
-from zab.client.hosts import Host
+from zab.client.core.hosts import Host
 
 CONFIGURATION = {"tickTime": 200, "minSessionTimeout": 400, "maxSessionTimeout": 60_000}
 # Whose session is to be over when the block is left.

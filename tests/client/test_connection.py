@@ -4,9 +4,9 @@ import pytest
 
 from datatree.opcodes import OpCode
 from datatree.requests import PathOnly, PathWatch
-from zab.client.connection import XID_MAX, Connection, Phase
-from zab.client.exceptions import PeerProtocolError
-from zab.client.requests import Answered, ClientRequest, Event, Expired, Notified, Opened
+from zab.client.core.connection import XID_MAX, Connection, Phase
+from zab.client.core.exceptions import PeerProtocolError
+from zab.client.core.requests import Answered, ClientRequest, Event, Expired, Notified, Opened
 from zab.jute.handshake import ConnectRequest, ConnectResponse
 from zab.jute.replies import data_reply, decode_body, notification, reply
 from zab.wire.frames import frame

@@ -4,7 +4,7 @@ import pytest
 
 import zab.client
 from datatree.errors import ERRORS, ErrorCode
-from zab.client.exceptions import EXCEPTIONS, NoNodeError, NotConnectedError, UnknownError, request_error
+from zab.client.core.exceptions import EXCEPTIONS, NoNodeError, NotConnectedError, UnknownError, request_error
 
 
 def test_every_error_code_has_exactly_one_class() -> None:

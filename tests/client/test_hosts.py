@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from zab.client.hosts import Host, HostOrder, parse_hosts
+from zab.client.core.hosts import Host, HostOrder, parse_hosts
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 from datatree.errors import ErrorCode
 from datatree.opcodes import MULTI_READS, MULTI_WRITES, READS, WRITES, OpCode
 from datatree.paths import is_valid
-from zab.client.reasons import path_fault, reason
+from zab.client.core.reasons import path_fault, reason
 
 ASK_NO_ACL = {OpCode.MULTI, OpCode.MULTI_READ, OpCode.GET_EPHEMERALS, OpCode.CLOSE_SESSION}
 """Those of parts ask for each part."""

@@ -4,7 +4,7 @@ import struct
 
 import pytest
 
-from zab.client.records import OPEN_ACL, Acl, Permission, Stat, State, format_acl, parse_acl
+from zab.client.core.records import OPEN_ACL, Acl, Permission, Stat, State, format_acl, parse_acl
 
 
 def test_stat_reads_its_68_bytes_in_order() -> None:

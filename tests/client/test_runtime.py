@@ -535,7 +535,7 @@ async def test_a_request_waits_for_room_only_so_long(autojump_clock: MockClock, 
         start = trio.current_time()
         with pytest.raises(ThrottledError, match="no room in flight for 2000 ms"):
             await zk.get("/a")
-        assert trio.current_time() - start == pytest.approx(2)
+        assert trio.current_time() - start == pytest.approx(2, abs=0.002)
 
 
 async def test_more_waiting_requests_than_allowed_are_refused_at_once(
@@ -563,7 +563,7 @@ async def test_a_request_waits_for_a_server_only_so_long_and_was_never_sent(
         start = trio.current_time()
         with pytest.raises(NotConnectedError, match="no server for 1500 ms") as caught:
             await zk.get("/a")
-        assert trio.current_time() - start == pytest.approx(1.5)
+        assert trio.current_time() - start == pytest.approx(1.5, abs=0.002)
         assert caught.value.definite
 
 

@@ -8,11 +8,11 @@ import pytest
 from datatree.opcodes import OpCode
 from datatree.requests import AddAuth, PathWatch, SetWatches, decode
 from tests.client.test_connection import PASSWORD, STAT, frames, get, welcome
-from zab.client.exceptions import AuthFailedError, ConnectionLossError, NoNodeError, PeerProtocolError
-from zab.client.records import EventType, State, WatchEvent
-from zab.client.requests import Became, ClientRequest, Done, Effect, Registration, Tell
-from zab.client.session import Session, auth_request
-from zab.client.watches import Table
+from zab.client.core.exceptions import AuthFailedError, ConnectionLossError, NoNodeError, PeerProtocolError
+from zab.client.core.records import EventType, State, WatchEvent
+from zab.client.core.requests import Became, ClientRequest, Done, Effect, Registration, Tell
+from zab.client.core.session import Session, auth_request
+from zab.client.core.watches import Table
 from zab.jute.handshake import ConnectRequest, ConnectResponse
 from zab.jute.replies import data_reply, notification, reply
 from zab.wire.frames import frame

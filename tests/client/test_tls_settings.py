@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 from tests.rigs.certificates import Certificates
 from zab.client import Tls
-from zab.client.tls import context_of
+from zab.client.tls_context import context_of
 from zab.tls.stores import StoreError
 
 

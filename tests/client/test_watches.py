@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from datatree.opcodes import OpCode
-from zab.client.records import EventType, WatchKind
-from zab.client.watches import Table, WatchRegistry
+from zab.client.core.records import EventType, WatchKind
+from zab.client.core.watches import Table, WatchRegistry
 
 CREATED, DELETED = EventType.CREATED, EventType.DELETED
 DATA_CHANGED, CHILDREN_CHANGED = EventType.DATA_CHANGED, EventType.CHILDREN_CHANGED

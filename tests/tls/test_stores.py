@@ -9,7 +9,7 @@ import pytest
 
 from tests.rigs.certificates import Certificates
 from zab.client import Tls
-from zab.client.tls import context_of
+from zab.client.tls_context import context_of
 from zab.tls.stores import STORE_BYTES_MAX, Store, StoreError, StoreKeys, read_password
 
 KEYS = StoreKeys.beginning("ssl.keyStore")

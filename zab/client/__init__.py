@@ -1,13 +1,14 @@
 """The client library, for trio: `async with zab.client.connect("host:port,…") as zk: …`.
 
-`connection`, `session`, `watches`, `requests`, `reasons`, `hosts` are the protocol without I/O: bytes and time in,
-effects out. `link`, `runtime`, `watcher` put trio around it; `client` and `transaction` are what a user sees. Imports
-`zab.jute`, `datatree` (requests, error codes, paths) and trio; never `zab.server`.
+`zab.client.aio` is the same for asyncio, `zab.client.sync` for threads that block. `core` is the whole client without
+I/O, pure: bytes and time in, effects out; `on_trio`, `aio` and `on_threads` are its three faces. `znodes` and `client`
+are what a user sees, and `recipes` what is made of them. Imports `zab.jute`, `datatree` (requests, error codes, paths)
+and trio; never `zab.server`.
 """
 
-from zab.client.changes import Changes
-from zab.client.client import Client, connect
-from zab.client.exceptions import (
+from zab.client.client import Client
+from zab.client.core.changes import Changes
+from zab.client.core.exceptions import (
     ApiError,
     AuthFailedError,
     BadArgumentsError,
@@ -51,7 +52,8 @@ from zab.client.exceptions import (
     WatchOverflowError,
     ZabError,
 )
-from zab.client.records import (
+from zab.client.core.observer import Observer
+from zab.client.core.records import (
     CREATOR_ALL_ACL,
     OPEN_ACL,
     READ_ACL,
@@ -70,10 +72,11 @@ from zab.client.records import (
     format_acl,
     parse_acl,
 )
-from zab.client.runtime import StateChanges
-from zab.client.settings import SaslLogin, Settings, Tls
-from zab.client.transaction import Get, GetChildren, Transaction
-from zab.client.watcher import Watcher
+from zab.client.core.runtime import StateChanges
+from zab.client.core.settings import SaslLogin, Settings, Tls
+from zab.client.core.transaction import Get, GetChildren, Part, Transaction
+from zab.client.core.watcher import Watcher
+from zab.client.on_trio import connect
 
 __all__ = [
     "CREATOR_ALL_ACL",
@@ -110,7 +113,9 @@ __all__ = [
     "NotConnectedError",
     "NotEmptyError",
     "NotReadOnlyError",
+    "Observer",
     "OperationTimeoutError",
+    "Part",
     "PeerProtocolError",
     "Permission",
     "Place",

@@ -1,4 +1,4 @@
-"""The client: `connect`, and every operation of the service as a method.
+"""The client: a session, and every operation of the service as a method.
 
     async with connect("127.0.0.1:2181,127.0.0.1:2182/app", session_timeout_ms=10_000) as zk:
         await zk.create("/config", b"1")
@@ -10,130 +10,50 @@ The block is the client's life: it is entered when a server has the session, and
 its ephemerals are gone. In between the connection may break and come back any number of times; `state` and `states()`
 tell. Methods may be called from any number of tasks at once; their requests share the connection.
 
-What an operation raises: the exception of the error code (`zab.client.exceptions`); ConnectionLossError when the
-connection broke before the answer, which leaves open whether a write happened; NotConnectedError or ThrottledError when
-it was never sent; SessionExpiredError when the session is over.
+`znodes` says what operations have in common, and what they raise. A lost connection leaves open whether a write was
+done; `retrying()` finds out. What is made of several operations, with more than one client, is a recipe
+(`zab.client.recipes`).
 
-A path is absolute, `version` -1 matches every version. `data` is bytes, and TypeError is raised for text; it may be
-None, which the service keeps apart from b"".
-
-Deliberately not here: recipes, and retries: what is safe to repeat only the caller knows (see `RequestError.definite`).
+One class for trio (`zab.client.connect`), asyncio (`zab.client.aio`) and threads (`zab.client.sync`): it waits through
+the face that its runtime was given (`zab.client.core.faces`).
 """
 
-import secrets
-import ssl
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Hashable
 from contextlib import asynccontextmanager
-from functools import partial
-from random import Random
-from typing import Any, TypeVar
+from typing import TypeVar
 
-import trio
-from attrs import evolve
+from zab.client.core.changes import Changes
+from zab.client.core.chores import Chore
+from zab.client.core.exceptions import RequestError
+from zab.client.core.faces import Scope, Waiter
+from zab.client.core.operations import Operation, Operations
+from zab.client.core.records import Place, Stat, State, WatchKind, WatchMode
+from zab.client.core.runtime import Runtime, StateChanges
+from zab.client.core.session import auth_request
+from zab.client.core.settings import encoded
+from zab.client.core.watcher import Listener, Watcher
+from zab.client.znodes import Znodes
 
-from zab.client.changes import Changes
-from zab.client.exceptions import NoNodeError, NoWatcherError, RequestError
-from zab.client.hosts import HostOrder, parse_hosts
-from zab.client.link import Dial
-from zab.client.login import DigestLogin
-from zab.client.operations import Operation, Operations
-from zab.client.records import OPEN_ACL, Acl, Identity, Place, Stat, State, WatchKind, WatchMode
-from zab.client.runtime import Runtime, StateChanges
-from zab.client.session import Session, auth_request
-from zab.client.settings import SaslLogin, Settings, Tls
-from zab.client.tls import context_of, tcp
-from zab.client.transaction import Get, GetChildren, Transaction
-from zab.client.watcher import Watcher
-
-__all__ = ["Client", "connect"]
+__all__ = ["Client"]
 
 T = TypeVar("T")
 
 
-@asynccontextmanager
-async def connect(
-    hosts: str,
-    *,
-    session_timeout_ms: int | None = None,
-    auth: Iterable[tuple[str, str | bytes]] = (),
-    read_only: bool = False,
-    resume: tuple[int, bytes] | None = None,
-    settings: Settings | None = None,
-    tls: Tls | ssl.SSLContext | None = None,
-    sasl: SaslLogin | None = None,
-    random: Random | None = None,
-    dial: Dial | None = None,
-) -> AsyncIterator["Client"]:
-    """A client whose session lives as long as the block.
-
-    hosts: "host:port,host:port/chroot". session_timeout_ms: shorthand for that field of `settings`.
-    auth: (scheme, credentials) shown to every server, such as ("digest", "user:password").
-    tls: who vouches for servers, and the client's certificate; None: nothing is encrypted.
-    sasl: who logs in, on every connection and before anything else is sent.
-    read_only: a server without a quorum will do while there is no other; writes raise NotReadOnlyError there.
-    resume: `session_id` and `session_password` of a session that another client left open.
-    random: decides the order of the servers and the pauses. dial: opens the streams instead of TCP.
-
-    Raises ValueError for malformed hosts and stores that cannot be used, NotConnectedError when no server took the
-    session in `connect_wait_ms`, TlsError when TLS failed with all of them, LoginRefusedError when the login failed,
-    SessionExpiredError when `resume` names a session that is over, RuntimeError where trio does not run.
-    """
-    if not trio.lowlevel.in_trio_run():
-        raise RuntimeError("zab.client needs trio: run it with trio.run(main), not with asyncio.run(main)")
-    settings = settings or Settings()
-    if session_timeout_ms is not None:
-        settings = evolve(settings, session_timeout_ms=session_timeout_ms)
-    servers, chroot = parse_hosts(hosts)
-    random = random or Random()
-    session = Session(
-        session_timeout_ms=settings.session_timeout_ms,
-        read_only=read_only,
-        identities=[(scheme, _bytes(credentials)) for scheme, credentials in auth],
-        chroot=chroot.encode(),
-        resume=resume,
-        login=None if sasl is None else partial(DigestLogin, sasl, _nonce),
-    )
-    secured = context_of(tls) if isinstance(tls, Tls) else tls
-    runtime = Runtime(session, HostOrder(servers, random), settings, dial or tcp(secured), random)
-    try:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(runtime.run)
-            try:
-                await runtime.wait_connected(settings.connect_wait_ms or settings.session_timeout_ms)
-                yield Client(runtime)
-            finally:
-                await runtime.close()
-                nursery.cancel_scope.cancel()
-    except BaseExceptionGroup as group:
-        # The nursery is this function's own business: what the caller's block raises leaves it as it was raised.
-        if len(group.exceptions) != 1:
-            raise
-        alone = group.exceptions[0]
-        context = alone.__context__
-        try:
-            raise alone
-        finally:
-            alone.__context__ = context
-
-
-def _nonce() -> bytes:
-    return secrets.token_hex(16).encode()
-
-
-def _bytes(credentials: str | bytes) -> bytes:
-    return credentials.encode() if isinstance(credentials, str) else credentials
-
-
-class Client:
+class Client(Znodes):
     """Made by `connect`; the module says what all methods have in common."""
 
-    def __init__(self, runtime: Runtime) -> None:
+    def __init__(self, runtime: Runtime, chroot: str = "") -> None:
         self._runtime = runtime
         self._session = runtime.session
-        self._operations = Operations(runtime.session)
+        self.operations = Operations(runtime.session, chroot)
 
     async def _perform(self, operation: Operation[T]) -> T:
         return await self._runtime.call(operation.request())
+
+    def with_chroot(self, path: str) -> "Client":
+        """The same session, whose paths are all below `path` now. Watchers and changes of it tell such paths, too."""
+        self.operations.exists(path, None)
+        return Client(self._runtime, self.operations.chroot + path.rstrip("/"))
 
     # The session.
 
@@ -166,117 +86,14 @@ class Client:
 
     async def add_auth(self, scheme: str, credentials: str | bytes) -> None:
         """Adds an identity to this connection and to every later one. AuthFailedError leaves the others as they are."""
-        await self._runtime.call(auth_request(scheme, _bytes(credentials)))
-        self._session.keep_identity(scheme, _bytes(credentials))
-
-    async def who_am_i(self) -> list[Identity]:
-        """Whom the server takes this connection for."""
-        return await self._perform(self._operations.who_am_i())
-
-    # Znodes.
-
-    async def create(
-        self,
-        path: str,
-        data: bytes | None = b"",
-        acl: Iterable[Acl] = OPEN_ACL,
-        *,
-        ephemeral: bool = False,
-        sequence: bool = False,
-        container: bool = False,
-        ttl_ms: int | None = None,
-        if_not_exists: bool = False,
-    ) -> str:
-        """Creates a znode and returns its path, which has ten more digits when `sequence` is set.
-
-        if_not_exists: it is no error that the znode is there already, whatever is in it. ClickHouse Keeper knows this,
-        and a server of ours where `createIfNotExistsEnabled` is set; for others it is an unknown operation, which ends
-        the connection.
-        """
-        mode = {"ephemeral": ephemeral, "sequence": sequence, "container": container}
-        if if_not_exists:
-            return await self._perform(self._operations.create_if_not_exists(path, data, acl, **mode, ttl_ms=ttl_ms))
-        created, _ = await self._perform(self._operations.create(path, data, acl, **mode, ttl_ms=ttl_ms))
-        return created
-
-    async def create2(
-        self,
-        path: str,
-        data: bytes | None = b"",
-        acl: Iterable[Acl] = OPEN_ACL,
-        *,
-        ephemeral: bool = False,
-        sequence: bool = False,
-        container: bool = False,
-        ttl_ms: int | None = None,
-    ) -> tuple[str, Stat]:
-        """As `create`, with the new znode's Stat."""
-        mode = {"ephemeral": ephemeral, "sequence": sequence, "container": container}
-        return await self._perform(self._operations.create(path, data, acl, **mode, ttl_ms=ttl_ms))
-
-    async def delete(self, path: str, version: int = -1) -> None:
-        await self._perform(self._operations.delete(path, version))
-
-    async def exists(self, path: str, *, watch: Watcher | None = None) -> Stat | None:
-        """The Stat, None when there is no znode. `watch` hears once of its creation, change or deletion."""
-        try:
-            return await self._perform(self._operations.exists(path, watch))
-        except NoNodeError:
-            return None
-
-    async def get(self, path: str, *, watch: Watcher | None = None) -> tuple[bytes | None, Stat]:
-        """Data and Stat. `watch` hears once of the next change of the data, or of the deletion."""
-        return await self._perform(self._operations.get(path, watch))
-
-    async def set(self, path: str, data: bytes | None, version: int = -1) -> Stat:
-        return await self._perform(self._operations.set(path, data, version))
-
-    async def get_children(self, path: str, *, watch: Watcher | None = None) -> list[str]:
-        """The children's names, sorted. `watch` hears once of the next child made or deleted, or of the deletion."""
-        return await self._perform(self._operations.get_children(path, watch))
-
-    async def get_children2(self, path: str, *, watch: Watcher | None = None) -> tuple[list[str], Stat]:
-        """As `get_children`, with the znode's Stat."""
-        return await self._perform(self._operations.get_children2(path, watch))
-
-    async def get_all_children_number(self, path: str) -> int:
-        """How many descendants the znode has."""
-        return await self._perform(self._operations.get_all_children_number(path))
-
-    async def get_ephemerals(self, prefix: str = "/") -> list[str]:
-        """The paths of this session's ephemerals that start with `prefix`, sorted."""
-        return await self._perform(self._operations.get_ephemerals(prefix))
-
-    async def get_acl(self, path: str) -> tuple[tuple[Acl, ...], Stat]:
-        return await self._perform(self._operations.get_acl(path))
-
-    async def set_acl(self, path: str, acl: Iterable[Acl], version: int = -1) -> Stat:
-        """`version` is the ACL's own (`Stat.aversion`)."""
-        return await self._perform(self._operations.set_acl(path, acl, version))
-
-    async def sync(self, path: str = "/") -> None:
-        """Returns once this server has applied everything that was acknowledged to anybody before the call."""
-        await self._perform(self._operations.sync(path))
-
-    # Several at once.
-
-    def transaction(self) -> Transaction:
-        """`async with zk.transaction() as t: t.set(…)`, or `commit` it yourself."""
-        return Transaction(self._operations, self._perform)
-
-    async def multi_read(self, reads: Sequence[Get | GetChildren]) -> list[Any]:
-        """Answers each read with what it would return alone, or with its RequestError (returned, not raised)."""
-        operations: list[Operation[Any]] = [
-            self._operations.get(read.path) if isinstance(read, Get) else self._operations.get_children(read.path)
-            for read in reads
-        ]
-        return await self._perform(self._operations.multi_read(operations))
+        await self._runtime.call(auth_request(scheme, encoded(credentials)))
+        self._session.keep_identity(scheme, encoded(credentials))
 
     # Watches.
 
     def watcher(self) -> Watcher:
         """A queue of events for the `watch=` arguments and `add_watch`; `close` it when it is not needed any more."""
-        return self._runtime.watcher()
+        return self._runtime.watcher(self.operations.chroot)
 
     @asynccontextmanager
     async def watch(self, path: str, *, recursive: bool = False) -> AsyncIterator[Watcher]:
@@ -294,30 +111,22 @@ class Client:
         finally:
             watcher.close()
 
-    async def add_watch(self, path: str, watcher: Watcher, mode: WatchMode = WatchMode.PERSISTENT_RECURSIVE) -> None:
+    async def add_watch(self, path: str, watcher: Listener, mode: WatchMode = WatchMode.PERSISTENT_RECURSIVE) -> None:
         """Registers a watch that stays until it is removed or the watcher is closed."""
-        await self._perform(self._operations.add_watch(path, watcher, mode))
-
-    async def check_watches(self, path: str, kind: WatchKind = WatchKind.ANY) -> bool:
-        """Whether this connection has such a watch at the server."""
-        try:
-            await self._perform(self._operations.check_watches(path, kind))
-        except NoWatcherError:
-            return False
-        return True
+        await self._perform(self.operations.add_watch(path, watcher, mode))
 
     async def remove_watches(self, path: str, kind: WatchKind = WatchKind.ANY, *, local: bool = False) -> None:
         """Removes all watches of a kind at `path`; their watchers are told so. NoWatcherError when there is none.
 
         local: when the server cannot be reached, or has none, forget them here all the same.
         """
-        operation = self._operations.remove_watches(path, kind)
+        operation = self.operations.remove_watches(path, kind)
         try:
             await self._perform(operation)
         except RequestError:
             if not local:
                 raise
-        self._runtime.forget_watches(path, kind)
+        self._runtime.forget_watches(self.operations.inner(path), kind)
 
     # Changes.
 
@@ -326,13 +135,9 @@ class Client:
 
         In order, each once, whichever servers tell them, until the client is closed; `Changes` has the rest.
         """
-        return Changes(self._runtime, self._operations, since, prefix)
+        return Changes(self._runtime, self.operations, since, prefix)
 
     # The ensemble.
-
-    async def get_config(self, *, watch: Watcher | None = None) -> tuple[bytes | None, Stat]:
-        """The ensemble's configuration text, which is outside of any chroot."""
-        return await self._perform(self._operations.get_config(watch))
 
     async def reconfig(
         self,
@@ -343,4 +148,43 @@ class Client:
         version: int = -1,
     ) -> tuple[bytes | None, Stat]:
         """Changes the ensemble's members; returns the new configuration. `version` is that of the current one."""
-        return await self._perform(self._operations.reconfig(joining, leaving, members, version))
+        return await self._perform(self.operations.reconfig(joining, leaving, members, version))
+
+    # For recipes: what they need of the library that the caller runs on, and of the session.
+
+    @property
+    def caller(self) -> Hashable:
+        """The task or thread that runs now."""
+        return self._runtime.face.caller
+
+    def now(self) -> float:
+        """Seconds, by a clock that never goes back."""
+        return self._runtime.face.now()
+
+    def move_on_after(self, seconds: float | None) -> Scope:
+        """`async with zk.move_on_after(5) as scope`: the block is left quietly when the time is over (`scope.is_over`).
+
+        None: without a limit.
+        """
+        return self._runtime.face.move_on_after(seconds)
+
+    async def sleep(self, seconds: float) -> None:
+        async with self.move_on_after(seconds):
+            await self.waiter().wait()
+
+    def waiter(self) -> Waiter:
+        """Something that happens once: `wake` from anywhere in the client, `wait` by one caller."""
+        return self._runtime.face.waiter()
+
+    def undertake(self, chore: Chore) -> None:
+        """The session does it by itself (`zab.client.core.chores`)."""
+        self._runtime.undertake(chore)
+
+    def stir(self, chore: Chore) -> None:
+        """The chore may have something to do now."""
+        self._runtime.stir(chore)
+        self._runtime.use_room()
+
+    def nonce(self) -> str:
+        """16 hex digits that nobody else has."""
+        return f"{self._runtime.random.getrandbits(64):016x}"

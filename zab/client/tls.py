@@ -1,4 +1,4 @@
-"""TLS under a client's connection: its settings, the handshake, and what its failure means in words.
+"""What a failure of TLS under a client's connection means, in words.
 
 A handshake that fails says something of the server, or of this client's own settings, that another try does not change:
 `fault` tells such a failure from a connection that broke. The end of a connection within the handshake is none: a port
@@ -9,20 +9,13 @@ what ends a connection later, too.
 
 Limits: TLS 1.2 at least.
 
-Not here: the stores (`zab.tls.stores`), what is done about a fault (`zab.client.runtime`).
+Not here: the stores (`zab.tls.stores`), what is done about a fault (`zab.client.core.runtime`).
 """
 
 import ssl
 from typing import Final
 
-import trio
-
-from zab.client.hosts import Host
-from zab.client.link import Dial
-from zab.client.settings import Tls
-from zab.tls.stores import Store, StoreKeys, kind_of, read_password
-
-__all__ = ["context_of", "fault", "tcp"]
+__all__ = ["ENDED", "fault"]
 
 # As OpenSSL numbers them (X509_V_ERR_…).
 _UNKNOWN_AUTHORITY: Final = frozenset({2, 18, 19, 20, 21, 24, 27})
@@ -57,27 +50,7 @@ _REASONS: Final = {
 }
 
 
-_ENDED: Final = "it closed the connection within the handshake, as a port without TLS does"
-
-
-def context_of(tls: Tls) -> ssl.SSLContext:
-    """Raises StoreError."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.check_hostname = tls.check_host
-    password = "" if tls.password_file is None else read_password(tls.password_file, "the password file")
-    if tls.trust_store is None:
-        context.load_default_certs()
-    else:
-        _store("the trust store", tls.trust_store, password).load_trusted(context)
-    if tls.key_store is not None:
-        _store("the key store", tls.key_store, password).load_key(context)
-    return context
-
-
-def _store(name: str, path: str, password: str) -> Store:
-    """What is not named as something else is PEM: certificates have many names."""
-    return Store(StoreKeys(name, "the password file", "its name"), path, kind_of(path) or "pem", password)
+ENDED: Final = "it closed the connection within the handshake, as a port without TLS does"
 
 
 def fault(error: BaseException | None) -> str | None:
@@ -107,26 +80,3 @@ def _of_certificate(error: ssl.SSLCertVerificationError) -> str:
 
 def _words(error: ssl.SSLError) -> str:
     return (error.reason or type(error).__name__).lower().replace("_", " ")
-
-
-def tcp(context: ssl.SSLContext | None) -> Dial:
-    """Dials a server over TCP, or TLS when there is a context: then the handshake is done when the stream is there."""
-
-    async def dial(host: Host) -> trio.abc.Stream:
-        stream = await trio.open_tcp_stream(host.name, host.port)
-        if context is None:
-            return stream
-        secured = trio.SSLStream(stream, context, server_hostname=host.name, https_compatible=True)
-        try:
-            await secured.do_handshake()
-        except trio.BrokenResourceError as error:
-            await trio.aclose_forcefully(stream)
-            if isinstance(error.__cause__, ssl.SSLError) and not isinstance(error.__cause__, ssl.SSLEOFError):
-                raise
-            raise ConnectionAbortedError(_ENDED) from None
-        except trio.Cancelled:
-            await trio.aclose_forcefully(stream)
-            raise
-        return secured
-
-    return dial

@@ -21,7 +21,7 @@ Invariants:
   the identities.
 - An id given by a read-only server is never offered to another server: that session is local to it.
 
-Deliberately not here: which server to try and when (`zab.client.runtime`), and the bytes (`zab.client.connection`).
+Deliberately not here: which server to try and when (`runtime`), and the bytes (`connection`).
 """
 
 from collections.abc import Iterator
@@ -30,13 +30,13 @@ from typing import Any, Final
 from datatree.errors import ErrorCode
 from datatree.opcodes import OpCode
 from datatree.requests import AddAuth, NoBody, PathKind
-from zab.client.connection import Connection
-from zab.client.exceptions import AuthFailedError, ConnectionLossError, request_error
-from zab.client.login import Exchange, Login, LoginError, login_request
-from zab.client.reasons import reason
-from zab.client.records import EventType, State, WatchEvent, WatchKind
-from zab.client.requests import Answered, Became, ClientRequest, Done, Effect, Expired, Notified, Opened, Tell
-from zab.client.watches import Table, WatchRegistry
+from zab.client.core.connection import Connection
+from zab.client.core.exceptions import AuthFailedError, ConnectionLossError, request_error
+from zab.client.core.login import Exchange, Login, LoginError, login_request
+from zab.client.core.reasons import reason
+from zab.client.core.records import EventType, State, WatchEvent, WatchKind
+from zab.client.core.requests import Answered, Became, ClientRequest, Done, Effect, Expired, Notified, Opened, Tell
+from zab.client.core.watches import Table, WatchRegistry
 from zab.jute.handshake import ConnectRequest
 
 __all__ = ["PASSWORD_BYTES", "Session", "auth_request", "close_request"]

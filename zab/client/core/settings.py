@@ -3,7 +3,7 @@ who logs in."""
 
 from attrs import field, frozen, validators
 
-__all__ = ["SaslLogin", "Settings", "Tls"]
+__all__ = ["SaslLogin", "Settings", "Tls", "encoded"]
 
 _positive = validators.gt(0)
 
@@ -73,3 +73,8 @@ class SaslLogin:
 
     user: str = field(validator=validators.min_len(1))
     password: str = field(repr=False, validator=validators.min_len(1))
+
+
+def encoded(credentials: str | bytes) -> bytes:
+    """Credentials of an identity, as they are sent."""
+    return credentials.encode() if isinstance(credentials, str) else credentials

@@ -8,16 +8,17 @@ Events are what a `Connection` reports, effects what a `Session` wants done; bot
 """
 
 from collections.abc import Callable, Hashable
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from attrs import define
 
-from zab.client.exceptions import RequestError
-from zab.client.records import State, WatchEvent
-from zab.client.watches import Table
+from zab.client.core.exceptions import RequestError, ZabError
+from zab.client.core.records import State, WatchEvent
+from zab.client.core.watches import Table
 
 __all__ = [
     "Answered",
+    "Asker",
     "Became",
     "ClientRequest",
     "Decode",
@@ -46,15 +47,28 @@ class Registration:
     missing: Table | None = None
 
 
+class Asker(Protocol):
+    """Who is told that a request is over."""
+
+    def wake(self) -> None: ...
+
+
 @define(eq=False)
 class ClientRequest(Generic[T]):
-    """`path` is the caller's own name of what it is about, for error messages; `body` is encoded already."""
+    """`path` is the caller's own name of what it is about, for error messages; `body` is encoded already.
+
+    Once it is over, `result` or `error` is there, and `asker` is woken; without one nobody waits for it.
+    """
 
     opcode: int
     body: bytes
     decode: Decode[T]
     path: str | None = None
     registration: Registration | None = None
+    asker: Asker | None = None
+    is_over: bool = False
+    result: T | None = None
+    error: ZabError | None = None
 
 
 @define

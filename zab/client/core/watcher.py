@@ -1,4 +1,4 @@
-"""A watcher: the queue of one watcher's events, read by one task or several.
+"""A watcher: the queue of one watcher's events, read by one caller or several.
 
     watcher = zk.watcher()
     data, stat = await zk.get("/a", watch=watcher)      # one-shot: the next change of /a
@@ -8,30 +8,49 @@ Events are in the order in which the server sent them, and stand in the queue be
 seen. The end of the session follows the last event: `receive` then raises its error (SessionExpiredError,
 AuthFailedError), and iteration ends quietly when the client or the watcher was closed.
 
-The queue is bounded by `event_count_max`: the task that reads the connection must not wait for a watcher, else pings
-would stop. A watcher that falls behind keeps what it has queued, then raises WatchOverflowError, and hears no more.
+The queue is bounded by `event_count_max`: what reads the connection must not wait for a watcher, else pings would stop.
+A watcher that falls behind keeps what it has queued, then raises WatchOverflowError, and hears no more.
 """
 
 from collections import deque
 from collections.abc import Callable
+from typing import Protocol
 
-import trio
+from zab.client.core.exceptions import ClientClosedError, WatchOverflowError, ZabError
+from zab.client.core.faces import Face, Lot
+from zab.client.core.records import WatchEvent
 
-from zab.client.exceptions import ClientClosedError, WatchOverflowError, ZabError
-from zab.client.records import WatchEvent
+__all__ = ["Listener", "Watcher"]
 
-__all__ = ["Watcher"]
+
+class Listener(Protocol):
+    """Who is told of watch events: a `Watcher`, or a chore."""
+
+    def __hash__(self) -> int: ...
+
+    def deliver(self, event: WatchEvent) -> None:
+        """In the order of the connection."""
+
+    def end(self, reason: ZabError) -> None:
+        """No further event comes."""
 
 
 class Watcher:
-    """Made by `Client.watcher` and `Client.watch`. `async for event in watcher`, or `receive`, or `receive_nowait`."""
+    """Made by `Client.watcher` and `Client.watch`. `async for event in watcher`, or `receive`, or `receive_nowait`.
 
-    def __init__(self, event_count_max: int, release: Callable[["Watcher"], None]) -> None:
+    chroot: what the paths of events begin with, and its reader does not see.
+    """
+
+    def __init__(
+        self, face: Face, event_count_max: int, release: Callable[["Watcher"], None], chroot: str = ""
+    ) -> None:
+        self._face = face
         self._events: deque[WatchEvent] = deque()
         self._event_count_max = event_count_max
         self._release = release
+        self._chroot = chroot
         self._end: ZabError | None = None
-        self._readers = trio.lowlevel.ParkingLot()
+        self._readers = Lot(face)
 
     def __repr__(self) -> str:
         state = "open" if self._end is None else f"ended: {self._end!r}"
@@ -39,7 +58,7 @@ class Watcher:
 
     async def receive(self) -> WatchEvent:
         """The next event; waits for it. Raises what ended the watcher once its queue is empty."""
-        await trio.lowlevel.checkpoint()
+        await self._face.checkpoint()
         while not self._events:
             if self._end is not None:
                 raise self._end
@@ -76,6 +95,8 @@ class Watcher:
             self._release(self)
             self.end(WatchOverflowError(f"more than {self._event_count_max} events were not read"))
             return
+        if self._chroot and (event.path == self._chroot or event.path.startswith(self._chroot + "/")):
+            event = event._replace(path=event.path[len(self._chroot) :] or "/")
         self._events.append(event)
         self._readers.unpark()
 

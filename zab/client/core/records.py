@@ -143,7 +143,7 @@ class Identity(NamedTuple):
 
 
 class State(Enum):
-    """Where the session stands; `zab.client.session` has the transitions."""
+    """Where the session stands; `zab.client.core.session` has the transitions."""
 
     CONNECTING = "connecting"
     CONNECTED = "connected"

@@ -26,7 +26,7 @@ Invariants:
 
 `now` is milliseconds of a monotonic clock, an argument everywhere. After an exception only `end` may be called.
 
-Deliberately not here: the session that outlives the connection (`zab.client.session`) and who waits for an answer.
+Deliberately not here: the session that outlives the connection (`zab.client.core.session`) and who waits for an answer.
 """
 
 from collections import deque
@@ -37,9 +37,9 @@ from typing import Any, Final
 from datatree.errors import ErrorCode
 from datatree.jute import JuteError
 from datatree.opcodes import OpCode
-from zab.client.exceptions import PeerProtocolError
-from zab.client.records import EventType
-from zab.client.requests import Answered, ClientRequest, Event, Expired, Notified, Opened
+from zab.client.core.exceptions import PeerProtocolError
+from zab.client.core.records import EventType
+from zab.client.core.requests import Answered, ClientRequest, Event, Expired, Notified, Opened
 from zab.jute.framing import AUTH_XID, CHANGES_XID_MAX, NOTIFICATION_XID, PING_XID, SET_WATCHES_XID, request_frame
 from zab.jute.handshake import ConnectRequest, ConnectResponse
 from zab.jute.replies import ReplyHeader, WatcherEvent

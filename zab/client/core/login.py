@@ -8,7 +8,7 @@
 An `Exchange` is one login, on one connection: it answers the tokens of the server, until there is nothing left to say.
 A server that does not prove that it has the password is not believed that the login is done.
 
-Not here: the mechanism itself (`zab.wire.digest_md5`), and what goes before and after (`zab.client.session`).
+Not here: the mechanism itself (`zab.wire.digest_md5`), and what goes before and after (`zab.client.core.session`).
 """
 
 from collections.abc import Callable
@@ -16,8 +16,8 @@ from typing import Protocol, TypeAlias
 
 from datatree.opcodes import OpCode
 from datatree.requests import Sasl
-from zab.client.requests import ClientRequest
-from zab.client.settings import SaslLogin
+from zab.client.core.requests import ClientRequest
+from zab.client.core.settings import SaslLogin
 from zab.jute.replies import decode_body
 from zab.wire.digest_md5 import ZOOKEEPER_REALM, ZOOKEEPER_URI, DigestMd5Error, Response, respond
 

@@ -34,20 +34,18 @@ Iteration ends without an error when the client is closed. After an error the it
 from collections import deque
 from typing import Any
 
-import trio
-
 from datatree.txn_changes import WHOLE
-from zab.client.exceptions import (
+from zab.client.core.exceptions import (
     BadArgumentsError,
     ChangesLostError,
     ClientClosedError,
     ConnectionLossError,
     UnimplementedError,
 )
-from zab.client.operations import Operations
-from zab.client.records import Change, ChangeKind, Place
-from zab.client.requests import ClientRequest
-from zab.client.runtime import Call, Runtime
+from zab.client.core.operations import Operations
+from zab.client.core.records import Change, ChangeKind, Place
+from zab.client.core.requests import ClientRequest
+from zab.client.core.runtime import Runtime
 from zab.jute.change_pages import ChangePage, PageStatus
 
 __all__ = ["Changes"]
@@ -70,7 +68,7 @@ class Changes:
             raise BadArgumentsError(prefix, detail=f"{self._place[0]} is no zxid")
         self._page: deque[Change] = deque()
         self._page_end = self._place
-        self._call: Call | None = None
+        self._asked: ClientRequest[ChangePage] | None = None
         self._is_waiting = False
         # A malformed prefix is refused here, not at the first change.
         self._request((0, 0))
@@ -86,10 +84,10 @@ class Changes:
     async def receive(self) -> Change:
         """The next change; waits for it."""
         if self._is_waiting:
-            raise trio.BusyResourceError("another task waits for these changes")
+            raise RuntimeError("another task waits for these changes")
         self._is_waiting = True
         try:
-            await trio.lowlevel.checkpoint()
+            await self._runtime.face.checkpoint()
             while not self._page:
                 await self._next_page()
         finally:
@@ -131,16 +129,18 @@ class Changes:
             self._place = self._page_end
 
     async def _ask(self, place: tuple[int, int]) -> ChangePage:
-        if self._call is None:
-            self._call = await self._runtime.ask(self._request(place))
-        # Cancelled here, the call stays, and with it the answer.
-        await self._call.answered.wait()
-        call, self._call = self._call, None
+        if self._asked is None:
+            request = self._request(place)
+            self._runtime.ask(request)
+            self._asked = request
         try:
-            page: ChangePage = await call.answer()
+            # Cancelled here, the request stays, and with it the answer.
+            return await self._runtime.answer(self._asked)
         except UnimplementedError:
             raise UnimplementedError(detail="this server has no feed of changes; ZooKeeper's have none") from None
-        return page
+        finally:
+            if self._asked.is_over:
+                self._asked = None
 
     async def _end(self) -> tuple[int, int]:
         """The end of what was acknowledged when this was called; the server that answers has applied it."""
@@ -154,7 +154,7 @@ class Changes:
 
     def _change(self, row: tuple[int, int, int, int, int, bytes, bytes | None, int, int]) -> Change:
         zxid, part, time, session, kind, path, data, version, owner = row
-        outer = self._runtime.session.outer_path(path)
+        outer = self._operations.outer(path)
         return Change(zxid, part, time, session, ChangeKind(kind), outer, data, version, owner)
 
 

@@ -10,7 +10,7 @@ one raises BadArgumentsError. The chroot is put before paths on the way out, and
 
 create2 answers {path, Stat}, so one opcode serves `create` and `create2`. createIfNotExists answers the path alone.
 
-Deliberately not here: sending (`zab.client.runtime`) and the bytes (`datatree.requests`, `zab.jute.replies`).
+Deliberately not here: sending (`zab.client.core.runtime`) and the bytes (`datatree.requests`, `zab.jute.replies`).
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -37,13 +37,13 @@ from datatree.requests import (
     SetData,
     WireAcl,
 )
-from zab.client.exceptions import BadArgumentsError, request_error
-from zab.client.reasons import path_fault, reason
-from zab.client.records import Acl, Identity, Stat, WatchKind, WatchMode
-from zab.client.requests import ClientRequest, Registration
-from zab.client.session import Session
-from zab.client.watcher import Watcher
-from zab.client.watches import MODE_TABLES, Table
+from zab.client.core.exceptions import BadArgumentsError, request_error
+from zab.client.core.reasons import path_fault, reason
+from zab.client.core.records import Acl, Identity, Stat, WatchKind, WatchMode
+from zab.client.core.requests import ClientRequest, Registration
+from zab.client.core.session import Session
+from zab.client.core.watcher import Listener
+from zab.client.core.watches import MODE_TABLES, Table
 from zab.jute.change_pages import ChangePage
 from zab.jute.replies import MultiResult, decode_body
 
@@ -83,10 +83,22 @@ class Operation(Generic[T]):
 
 
 class Operations:
-    """The operations of one client; `session` knows its chroot."""
+    """The operations of one client; `session` knows its chroot. chroot: below it are the caller's paths in addition."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, chroot: str = "") -> None:
         self._session = session
+        self.chroot = chroot
+
+    def inner(self, path: str) -> bytes:
+        """The server's path of a valid path of the caller."""
+        return self._session.inner_path(self.chroot + path if path != "/" or not self.chroot else self.chroot)
+
+    def outer(self, path: bytes) -> str:
+        """The caller's path of the server's `path`; what is outside of the caller's chroot keeps its own."""
+        outer = self._session.outer_path(path)
+        if self.chroot and (outer == self.chroot or outer.startswith(self.chroot + "/")):
+            return outer[len(self.chroot) :] or "/"
+        return outer
 
     def _inner(self, path: str, *, sequence: bool = False) -> bytes:
         # A sequential znode gets digits appended, so a path that ends in a slash is legal there.
@@ -95,10 +107,13 @@ class Operations:
         except (Refused, UnicodeEncodeError):
             raise BadArgumentsError(path, detail=path_fault(path + "1" if sequence else path)) from None
         # "/" names the chroot itself, but as the prefix of a sequential znode what is below it.
-        return self._session.inner_path(path, prefix=sequence)
+        return self._prefix(path) if sequence else self.inner(path)
+
+    def _prefix(self, path: str) -> bytes:
+        return self._session.inner_path(self.chroot + path, prefix=True)
 
     def _created(self, answer: tuple[bytes, bytes]) -> tuple[str, Stat]:
-        return self._session.outer_path(answer[0]), Stat.from_wire(answer[1])
+        return self.outer(answer[0]), Stat.from_wire(answer[1])
 
     # Writes.
 
@@ -133,7 +148,7 @@ class Operations:
             raise BadArgumentsError(path, detail="only a plain or an ephemeral znode is created if it does not exist")
         entries = tuple(entry.to_wire() for entry in acl)
         body = Create(self._inner(path), _checked(data, path), entries, int(ephemeral))
-        return Operation(OpCode.CREATE_IF_NOT_EXISTS, body, self._session.outer_path, path)
+        return Operation(OpCode.CREATE_IF_NOT_EXISTS, body, self.outer, path)
 
     def delete(self, path: str, version: int) -> Operation[None]:
         return Operation(OpCode.DELETE, PathVersion(self._inner(path), version), _nothing, path)
@@ -158,21 +173,21 @@ class Operations:
 
     # Reads.
 
-    def exists(self, path: str, watch: Watcher | None) -> Operation[Stat]:
+    def exists(self, path: str, watch: Listener | None) -> Operation[Stat]:
         inner = self._inner(path)
         return self._watching(OpCode.EXISTS, path, inner, Stat.from_wire, watch, Table.DATA, Table.EXIST)
 
-    def get(self, path: str, watch: Watcher | None = None) -> Operation[tuple[bytes | None, Stat]]:
+    def get(self, path: str, watch: Listener | None = None) -> Operation[tuple[bytes | None, Stat]]:
         return self._watching(OpCode.GET_DATA, path, self._inner(path), _data, watch, Table.DATA)
 
-    def get_config(self, watch: Watcher | None) -> Operation[tuple[bytes | None, Stat]]:
+    def get_config(self, watch: Listener | None) -> Operation[tuple[bytes | None, Stat]]:
         inner = CONFIG_PATH.encode()
         return self._watching(OpCode.GET_DATA, CONFIG_PATH, inner, _data, watch, Table.DATA)
 
-    def get_children(self, path: str, watch: Watcher | None = None) -> Operation[list[str]]:
+    def get_children(self, path: str, watch: Listener | None = None) -> Operation[list[str]]:
         return self._watching(OpCode.GET_CHILDREN, path, self._inner(path), _names, watch, Table.CHILD)
 
-    def get_children2(self, path: str, watch: Watcher | None) -> Operation[tuple[list[str], Stat]]:
+    def get_children2(self, path: str, watch: Listener | None) -> Operation[tuple[list[str], Stat]]:
         inner = self._inner(path)
         return self._watching(OpCode.GET_CHILDREN2, path, inner, _names_and_stat, watch, Table.CHILD)
 
@@ -184,10 +199,10 @@ class Operations:
 
     def get_ephemerals(self, prefix: str) -> Operation[list[str]]:
         def shape(paths: list[bytes]) -> list[str]:
-            return sorted(map(self._session.outer_path, paths))
+            return sorted(map(self.outer, paths))
 
         # A plain prefix of paths, not a path: nothing to validate.
-        return Operation(OpCode.GET_EPHEMERALS, PathOnly(self._session.inner_path(prefix, prefix=True)), shape, prefix)
+        return Operation(OpCode.GET_EPHEMERALS, PathOnly(self._prefix(prefix)), shape, prefix)
 
     def _watching(
         self,
@@ -195,7 +210,7 @@ class Operations:
         path: str,
         inner: bytes,
         shape: Shape[T],
-        watcher: Watcher | None,
+        watcher: Listener | None,
         table: Table,
         missing: Table | None = None,
     ) -> Operation[T]:
@@ -207,7 +222,7 @@ class Operations:
     def sync(self, path: str) -> Operation[None]:
         return Operation(OpCode.SYNC, PathOnly(self._inner(path)), _nothing, path)
 
-    def add_watch(self, path: str, watcher: Watcher, mode: WatchMode) -> Operation[None]:
+    def add_watch(self, path: str, watcher: Listener, mode: WatchMode) -> Operation[None]:
         inner = self._inner(path)
         registration = Registration(inner, watcher, MODE_TABLES[mode])
         return Operation(OpCode.ADD_WATCH, PathKind(inner, mode), _nothing, path, registration)

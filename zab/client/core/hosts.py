@@ -7,7 +7,7 @@
 The order is shuffled once, so that the clients of an ensemble spread over its members. Then it is followed in a circle:
 a client that loses its server tries the next one, not the first. The randomness is handed in.
 
-Deliberately not here: resolving names and dialing (`zab.client.runtime`).
+Deliberately not here: resolving names and dialing (`zab.client.core.runtime`).
 """
 
 from collections.abc import Sequence

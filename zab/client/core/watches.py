@@ -22,7 +22,7 @@ told of the reconnect instead (`WatchEvent` of type SESSION).
 Invariant: no path stays in a table without a watcher.
 
 Watchers are opaque hashables. Paths are the server's bytes, chroot included.
-Deliberately not here: the queue of a watcher (`zab.client.watcher`), when a registration counts (`zab.client.session`).
+Deliberately not here: the queue of a watcher (`watcher`), when a registration counts (`session`).
 """
 
 from collections.abc import Hashable, Iterable, Iterator
@@ -31,7 +31,7 @@ from typing import Final
 
 from datatree.opcodes import OpCode
 from datatree.requests import SetWatches
-from zab.client.records import EventType, WatchKind, WatchMode
+from zab.client.core.records import EventType, WatchKind, WatchMode
 
 __all__ = ["MODE_TABLES", "WATCH_REQUEST_BYTES_MAX", "Table", "WatchRegistry"]
 

@@ -1,0 +1,108 @@
+"""What the core asks of the library that its callers run on: trio, asyncio, or threads that block.
+
+A `Face` is the only place where a caller waits. All else of a client (the session, requests, watchers, recipes) is
+written once, as coroutines that await nothing but what a face gives them.
+
+Invariants that a face keeps:
+- Between two waits a caller is alone: no other caller of the client, and no byte from a server, comes between.
+- A wait that is cancelled raises, and what it waited for may be waited for again.
+
+    attend      the core has another wish (`Runtime.wishes`), or its next time is another
+    flush       the core has bytes to send (`Runtime.take`)
+
+Both only note it: what they lead to happens after the caller has gone on to wait.
+"""
+
+from collections.abc import Hashable
+from types import TracebackType
+from typing import Protocol, Self
+
+__all__ = ["Face", "Lot", "Scope", "Waiter"]
+
+
+class Waiter(Protocol):
+    """Something that happens once. One caller waits for it, or nobody."""
+
+    @property
+    def is_woken(self) -> bool: ...
+
+    def wake(self) -> None:
+        """It has happened. Further calls change nothing."""
+
+    async def wait(self) -> None:
+        """Returns when it has happened, at once where it has already."""
+
+
+class Scope(Protocol):
+    """A time limit for what is done in its block; the block ends quietly when the time is over."""
+
+    @property
+    def is_over(self) -> bool:
+        """The block was left because the time was over."""
+
+    async def __aenter__(self) -> Self: ...
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> bool: ...
+
+
+class Face(Protocol):
+    """See the module."""
+
+    @property
+    def caller(self) -> Hashable:
+        """The task or thread that runs now."""
+
+    def now(self) -> float:
+        """Seconds, by a clock that never goes back."""
+
+    def waiter(self) -> Waiter: ...
+
+    def move_on_after(self, seconds: float | None, *, shield: bool = False) -> Scope:
+        """A limit of time; None: without one. shield: a cancellation from outside waits until the block is left."""
+
+    async def checkpoint_if_cancelled(self) -> None:
+        """Raises where the caller is cancelled, or its time is over."""
+
+    async def checkpoint(self) -> None:
+        """As that, and lets others run where the library wants it."""
+
+    def attend(self) -> None: ...
+
+    def flush(self) -> None: ...
+
+
+class Lot:
+    """Where any number of callers wait until they are woken, the first that came first."""
+
+    def __init__(self, face: Face) -> None:
+        self._face = face
+        self._waiters: dict[Waiter, None] = {}
+
+    def __len__(self) -> int:
+        return len(self._waiters)
+
+    async def park(self) -> None:
+        waiter = self._face.waiter()
+        self._waiters[waiter] = None
+        goes_on = False
+        try:
+            await waiter.wait()
+            goes_on = True
+        finally:
+            self._waiters.pop(waiter, None)
+            # Woken, but cancelled before it could run: the next one has to look in its place.
+            if waiter.is_woken and not goes_on:
+                self.unpark()
+
+    def unpark(self) -> None:
+        for waiter in self._waiters:
+            del self._waiters[waiter]
+            waiter.wake()
+            return
+
+    def unpark_all(self) -> None:
+        waiters, self._waiters = self._waiters, {}
+        for waiter in waiters:
+            waiter.wake()

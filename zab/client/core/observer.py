@@ -1,0 +1,54 @@
+"""Who measures a client: what it hears of, for metrics and logs.
+
+    class Metrics(Observer):
+        def request_ended(self, name, seconds, error): …
+
+    async with connect(hosts, observer=Metrics()) as zk: …
+
+Every method does nothing here. They are called between two steps of the client: they return at once, do not wait, use
+no method of the client, and raise nothing.
+"""
+
+from datatree.opcodes import OpCode
+from zab.client.core.exceptions import ZabError
+from zab.client.core.faces import Face, Waiter
+from zab.client.core.records import State
+from zab.client.core.requests import ClientRequest
+
+__all__ = ["Observer", "Timed"]
+
+
+class Observer:
+    """See the module."""
+
+    def state_changed(self, state: State) -> None:
+        """The session's state is another one now."""
+
+    def server_lost(self, host: str, reason: str) -> None:
+        """The server did not take the session, or did not keep it."""
+
+    def request_ended(self, name: str, seconds: float, error: ZabError | None) -> None:
+        """A caller's request is over. name: as ZooKeeper's metrics call its type. seconds: since it was asked."""
+
+
+class Timed:
+    """The asker of a request that an observer hears of."""
+
+    def __init__(self, observer: Observer, request: ClientRequest[object], asker: Waiter, face: Face) -> None:
+        self._observer = observer
+        self._request = request
+        self._asker = asker
+        self._face = face
+        self._since = face.now()
+
+    @property
+    def is_woken(self) -> bool:
+        return self._asker.is_woken
+
+    def wake(self) -> None:
+        name = OpCode(self._request.opcode).name.lower()
+        self._observer.request_ended(name, self._face.now() - self._since, self._request.error)
+        self._asker.wake()
+
+    async def wait(self) -> None:
+        await self._asker.wait()

@@ -1,0 +1,88 @@
+"""What all faces make a client of: the options of `connect`, and the runtime that they lead to."""
+
+import secrets
+import ssl
+from collections.abc import Iterable
+from functools import partial
+from random import Random
+from typing import TypedDict
+
+from attrs import evolve
+
+from zab.client.core.faces import Face
+from zab.client.core.hosts import HostOrder, parse_hosts
+from zab.client.core.login import DigestLogin
+from zab.client.core.observer import Observer
+from zab.client.core.runtime import Runtime
+from zab.client.core.session import Session
+from zab.client.core.settings import SaslLogin, Settings, Tls, encoded
+from zab.client.tls import fault
+
+__all__ = ["Options", "connect_wait_ms", "context_of", "new_runtime"]
+
+
+class Options(TypedDict, total=False):
+    """Every `connect` takes `hosts`, "host:port,host:port/chroot", and these.
+
+    session_timeout_ms: shorthand for that field of `settings`.
+    auth: (scheme, credentials) shown to every server, such as ("digest", "user:password").
+    tls: who vouches for servers, and the client's certificate; None: nothing is encrypted.
+    sasl: who logs in, on every connection and before anything else is sent.
+    read_only: a server without a quorum will do while there is no other; writes raise NotReadOnlyError there.
+    resume: `session_id` and `session_password` of a session that another client left open.
+    random: decides the order of the servers and the pauses.
+    observer: who measures the client.
+
+    Raised: ValueError for malformed hosts and stores that cannot be used, NotConnectedError when no server took the
+    session in `connect_wait_ms`, TlsError when TLS failed with all of them, LoginRefusedError when the login failed,
+    SessionExpiredError when `resume` names a session that is over.
+    """
+
+    session_timeout_ms: int | None
+    auth: Iterable[tuple[str, str | bytes]]
+    read_only: bool
+    resume: tuple[int, bytes] | None
+    settings: Settings | None
+    tls: Tls | ssl.SSLContext | None
+    sasl: SaslLogin | None
+    random: Random | None
+    observer: Observer | None
+
+
+def context_of(options: Options) -> ssl.SSLContext | None:
+    """Raises StoreError."""
+    tls = options.get("tls")
+    if not isinstance(tls, Tls):
+        return tls
+    # Stores take a library that is loaded in 60 ms.
+    from zab.client import tls_context
+
+    return tls_context.context_of(tls)
+
+
+def new_runtime(face: Face, hosts: str, options: Options) -> Runtime:
+    """A runtime that nobody drives yet."""
+    settings = options.get("settings") or Settings()
+    session_timeout_ms = options.get("session_timeout_ms")
+    if session_timeout_ms is not None:
+        settings = evolve(settings, session_timeout_ms=session_timeout_ms)
+    servers, chroot = parse_hosts(hosts)
+    random = options.get("random") or Random()
+    sasl = options.get("sasl")
+    session = Session(
+        session_timeout_ms=settings.session_timeout_ms,
+        read_only=options.get("read_only", False),
+        identities=[(scheme, encoded(credentials)) for scheme, credentials in options.get("auth", ())],
+        chroot=chroot.encode(),
+        resume=options.get("resume"),
+        login=None if sasl is None else partial(DigestLogin, sasl, _nonce),
+    )
+    return Runtime(session, HostOrder(servers, random), settings, random, face, fault, options.get("observer"))
+
+
+def connect_wait_ms(runtime: Runtime) -> int:
+    return runtime.settings.connect_wait_ms or runtime.settings.session_timeout_ms
+
+
+def _nonce() -> bytes:
+    return secrets.token_hex(16).encode()

@@ -1,0 +1,273 @@
+"""The client on trio: `connect`, and the tasks that move bytes between streams and the core.
+
+    connect()                   the caller's block; owns the nursery, closes the session when the block is left
+    └─ OnTrio.run               for as long as the session: carries out the core's wishes, and wakes it at its times
+       ├─ _link                 one attempt: dials, then reads; a HangUp cancels it
+       │  └─ _write             what the core has to send -> stream; sleeps while there is nothing
+       └─ _probe                asks another server with `isro`
+
+A task never raises what the other side did: it tells the core. What does leave `run` is a bug or a cancellation.
+"""
+
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from types import TracebackType
+from typing import Any, Final, Self, TypeAlias, Unpack
+
+import trio
+
+from zab.client.client import Client
+from zab.client.core.hosts import Host
+from zab.client.core.runtime import Dial, HangUp, Probe, Runtime
+from zab.client.making import Options, connect_wait_ms, context_of, new_runtime
+from zab.client.tls import ENDED
+
+__all__ = ["Dialler", "connect"]
+
+Dialler: TypeAlias = Callable[[Host], Awaitable[trio.abc.Stream]]
+
+RECEIVE_BYTES: Final = 65536
+PROBE_WAIT_S: Final = 1.0
+
+
+@asynccontextmanager
+async def connect(hosts: str, *, dial: Dialler | None = None, **options: Unpack[Options]) -> AsyncIterator[Client]:
+    """A client on trio, whose session lives as long as the block. `Options` says what there is, and what is raised.
+
+    dial: opens the streams instead of TCP. Raises RuntimeError where trio does not run.
+    """
+    if not trio.lowlevel.in_trio_run():
+        raise RuntimeError(
+            "zab.client needs trio: run it with trio.run(main), not with asyncio.run(main); "
+            "zab.client.aio is the same for asyncio, zab.client.sync for threads"
+        )
+    face = OnTrio(dial or tcp(context_of(options)))
+    runtime = new_runtime(face, hosts, options)
+    try:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(face.run, runtime)
+            try:
+                await runtime.wait_connected(connect_wait_ms(runtime))
+                yield Client(runtime)
+            finally:
+                await runtime.close()
+    except BaseExceptionGroup as group:
+        # The nursery is this function's own business: what the caller's block raises leaves it as it was raised.
+        if len(group.exceptions) != 1:
+            raise
+        alone = group.exceptions[0]
+        context = alone.__context__
+        try:
+            raise alone
+        finally:
+            alone.__context__ = context
+
+
+class _Waiter:
+    """Something that happens once, for one task."""
+
+    __slots__ = ("_task", "is_woken")
+
+    def __init__(self) -> None:
+        self.is_woken = False
+        self._task: trio.lowlevel.Task | None = None
+
+    def wake(self) -> None:
+        if not self.is_woken:
+            self.is_woken = True
+            if self._task is not None:
+                trio.lowlevel.reschedule(self._task)
+                self._task = None
+
+    async def wait(self) -> None:
+        if self.is_woken:
+            await trio.lowlevel.checkpoint()
+            return
+        self._task = trio.lowlevel.current_task()
+        await trio.lowlevel.wait_task_rescheduled(self._abort)
+
+    def _abort(self, _raise: Any) -> trio.lowlevel.Abort:
+        self._task = None
+        return trio.lowlevel.Abort.SUCCEEDED
+
+
+class _Scope:
+    """A time limit."""
+
+    def __init__(self, seconds: float | None, shield: bool) -> None:
+        self._scope = trio.CancelScope(shield=shield)
+        self._seconds = seconds
+
+    @property
+    def is_over(self) -> bool:
+        return self._scope.cancelled_caught
+
+    async def __aenter__(self) -> Self:
+        if self._seconds is not None:
+            self._scope.deadline = trio.current_time() + self._seconds
+        self._scope.__enter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> bool:
+        return bool(self._scope.__exit__(kind, error, traceback))
+
+
+class OnTrio:
+    """The face of trio (`zab.client.core.faces`), and what drives the core. `dial` opens streams."""
+
+    def __init__(self, dial: Dialler) -> None:
+        self._dial = dial
+        self._scopes: dict[int, trio.CancelScope] = {}
+        self._has_attention = False
+        self._attending = trio.lowlevel.ParkingLot()
+        self._unsent = trio.lowlevel.ParkingLot()
+
+    # The face.
+
+    @property
+    def caller(self) -> trio.lowlevel.Task:
+        return trio.lowlevel.current_task()
+
+    def now(self) -> float:
+        return trio.current_time()
+
+    def waiter(self) -> _Waiter:
+        return _Waiter()
+
+    def move_on_after(self, seconds: float | None, *, shield: bool = False) -> _Scope:
+        return _Scope(seconds, shield)
+
+    async def checkpoint_if_cancelled(self) -> None:
+        await trio.lowlevel.checkpoint_if_cancelled()
+
+    async def checkpoint(self) -> None:
+        await trio.lowlevel.checkpoint()
+
+    def attend(self) -> None:
+        self._has_attention = True
+        self._attending.unpark()
+
+    def flush(self) -> None:
+        self._unsent.unpark()
+
+    # The tasks.
+
+    async def run(self, runtime: Runtime) -> None:
+        """Until the session is over. A cancelled block still has to close its session, which takes these tasks."""
+        with trio.CancelScope(shield=True):
+            async with trio.open_nursery() as nursery:
+                while not runtime.is_over:
+                    runtime.poll(runtime.now())
+                    self._carry_out(runtime, nursery)
+                    await self._rest(runtime)
+                self._carry_out(runtime, nursery)
+                nursery.cancel_scope.cancel()
+
+    def _carry_out(self, runtime: Runtime, nursery: trio.Nursery) -> None:
+        while runtime.wishes:
+            match runtime.wishes.popleft():
+                case Dial(attempt, host):
+                    scope = self._scopes[attempt] = trio.CancelScope()
+                    nursery.start_soon(self._link, runtime, attempt, host, scope)
+                case HangUp(attempt):
+                    self._scopes.pop(attempt).cancel()
+                case Probe(attempt, host):
+                    nursery.start_soon(self._probe, runtime, attempt, host)
+
+    async def _rest(self, runtime: Runtime) -> None:
+        """Until the core has a wish, or its time has come."""
+        if not self._has_attention:
+            next_time = runtime.next_time
+            # A millisecond more than asked for: the clock is read in whole ones, rounded down.
+            limit = float("inf") if next_time is None else (next_time + 1) / 1000
+            with trio.move_on_at(limit):
+                await self._attending.park()
+        self._has_attention = False
+
+    async def _link(self, runtime: Runtime, attempt: int, host: Host, scope: trio.CancelScope) -> None:
+        with scope:
+            try:
+                stream = await self._dial(host)
+            except (OSError, trio.BrokenResourceError) as error:
+                runtime.not_dialled(attempt, _why(error), error, runtime.now())
+                return
+            try:
+                if runtime.dialled(attempt, runtime.now()):
+                    async with trio.open_nursery() as nursery:
+                        nursery.start_soon(self._write, runtime, attempt, stream)
+                        await self._read(runtime, attempt, stream)
+            finally:
+                await trio.aclose_forcefully(stream)
+
+    async def _read(self, runtime: Runtime, attempt: int, stream: trio.abc.Stream) -> None:
+        while True:
+            try:
+                data = await stream.receive_some(RECEIVE_BYTES)
+            except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
+                return runtime.broke(
+                    attempt, f"the connection broke ({error.__cause__ or error})", error, runtime.now()
+                )
+            if not data:
+                return runtime.broke(attempt, "the server closed the connection", None, runtime.now())
+            runtime.received(attempt, bytes(data), runtime.now())
+
+    async def _write(self, runtime: Runtime, attempt: int, stream: trio.abc.Stream) -> None:
+        while True:
+            data = runtime.take(runtime.now())
+            if not data:
+                await self._unsent.park()
+                continue
+            try:
+                await stream.send_all(data)
+            except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
+                return runtime.broke(
+                    attempt, f"the connection broke ({error.__cause__ or error})", error, runtime.now()
+                )
+
+    async def _probe(self, runtime: Runtime, attempt: int, host: Host) -> None:
+        runtime.probed(attempt, host, await self._is_writable(host), runtime.now())
+
+    async def _is_writable(self, host: Host) -> bool:
+        with trio.move_on_after(PROBE_WAIT_S):
+            try:
+                stream = await self._dial(host)
+                async with stream:
+                    await stream.send_all(b"isro")
+                    return await stream.receive_some(8) == b"rw"
+            except (OSError, trio.BrokenResourceError):
+                return False
+        return False
+
+
+def _why(error: Exception) -> str:
+    """A reason short enough for one line: trio wraps several attempts in one OSError."""
+    inner = error.__cause__
+    if isinstance(inner, BaseExceptionGroup):
+        inner = inner.exceptions[0]
+    return str(inner or error)
+
+
+def tcp(context: ssl.SSLContext | None) -> Dialler:
+    """Dials a server over TCP, or TLS when there is a context: then the handshake is done when the stream is there."""
+
+    async def dial(host: Host) -> trio.abc.Stream:
+        stream = await trio.open_tcp_stream(host.name, host.port)
+        if context is None:
+            return stream
+        secured = trio.SSLStream(stream, context, server_hostname=host.name, https_compatible=True)
+        try:
+            await secured.do_handshake()
+        except trio.BrokenResourceError as error:
+            await trio.aclose_forcefully(stream)
+            if isinstance(error.__cause__, ssl.SSLError) and not isinstance(error.__cause__, ssl.SSLEOFError):
+                raise
+            raise ConnectionAbortedError(ENDED) from None
+        except trio.Cancelled:
+            await trio.aclose_forcefully(stream)
+            raise
+        return secured
+
+    return dial
