@@ -29,9 +29,11 @@ from zab.client.core.faces import Scope, Waiter
 from zab.client.core.operations import Operation, Operations
 from zab.client.core.records import Place, Stat, State, WatchKind, WatchMode
 from zab.client.core.runtime import Runtime, StateChanges
+from zab.client.core.sending import Sending
 from zab.client.core.session import auth_request
 from zab.client.core.settings import encoded
 from zab.client.core.watcher import Listener, Watcher
+from zab.client.retry import Retrying
 from zab.client.znodes import Znodes
 
 __all__ = ["Client"]
@@ -47,13 +49,20 @@ class Client(Znodes):
         self._session = runtime.session
         self.operations = Operations(runtime.session, chroot)
 
-    async def _perform(self, operation: Operation[T]) -> T:
+    async def perform(self, operation: Operation[T]) -> T:
         return await self._runtime.call(operation.request())
 
     def with_chroot(self, path: str) -> "Client":
         """The same session, whose paths are all below `path` now. Watchers and changes of it tell such paths, too."""
         self.operations.exists(path, None)
         return Client(self._runtime, self.operations.chroot + path.rstrip("/"))
+
+    def retrying(self, limit_s: float | None = None) -> Retrying:
+        """The same operations, sent again after a lost connection where that may be done (`zab.client.retry`).
+
+        limit_s: for one operation with all its repetitions; then its last error. None: as long as the session lives.
+        """
+        return Retrying(self, limit_s)
 
     # The session.
 
@@ -64,6 +73,10 @@ class Client(Znodes):
     def states(self) -> StateChanges:
         """`async for state in zk.states()`: the state now, then every change; ends when the session is over."""
         return self._runtime.state_changes()
+
+    @property
+    def sending(self) -> Sending:
+        return self._session.sending
 
     @property
     def session_id(self) -> int:
@@ -113,7 +126,7 @@ class Client(Znodes):
 
     async def add_watch(self, path: str, watcher: Listener, mode: WatchMode = WatchMode.PERSISTENT_RECURSIVE) -> None:
         """Registers a watch that stays until it is removed or the watcher is closed."""
-        await self._perform(self.operations.add_watch(path, watcher, mode))
+        await self.perform(self.operations.add_watch(path, watcher, mode))
 
     async def remove_watches(self, path: str, kind: WatchKind = WatchKind.ANY, *, local: bool = False) -> None:
         """Removes all watches of a kind at `path`; their watchers are told so. NoWatcherError when there is none.
@@ -122,7 +135,7 @@ class Client(Znodes):
         """
         operation = self.operations.remove_watches(path, kind)
         try:
-            await self._perform(operation)
+            await self.perform(operation)
         except RequestError:
             if not local:
                 raise
@@ -148,7 +161,7 @@ class Client(Znodes):
         version: int = -1,
     ) -> tuple[bytes | None, Stat]:
         """Changes the ensemble's members; returns the new configuration. `version` is that of the current one."""
-        return await self._perform(self.operations.reconfig(joining, leaving, members, version))
+        return await self.perform(self.operations.reconfig(joining, leaving, members, version))
 
     # For recipes: what they need of the library that the caller runs on, and of the session.
 

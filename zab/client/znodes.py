@@ -26,12 +26,12 @@ T = TypeVar("T")
 
 
 class Znodes(ABC):
-    """See the module. `operations` makes what `_perform` sends."""
+    """See the module. `operations` makes what `perform` sends."""
 
     operations: Operations
 
     @abstractmethod
-    async def _perform(self, operation: Operation[T]) -> T: ...
+    async def perform(self, operation: Operation[T]) -> T: ...
 
     async def create(
         self,
@@ -53,8 +53,8 @@ class Znodes(ABC):
         """
         mode = {"ephemeral": ephemeral, "sequence": sequence, "container": container}
         if if_not_exists:
-            return await self._perform(self.operations.create_if_not_exists(path, data, acl, **mode, ttl_ms=ttl_ms))
-        created, _ = await self._perform(self.operations.create(path, data, acl, **mode, ttl_ms=ttl_ms))
+            return await self.perform(self.operations.create_if_not_exists(path, data, acl, **mode, ttl_ms=ttl_ms))
+        created, _ = await self.perform(self.operations.create(path, data, acl, **mode, ttl_ms=ttl_ms))
         return created
 
     async def create2(
@@ -70,64 +70,64 @@ class Znodes(ABC):
     ) -> tuple[str, Stat]:
         """As `create`, with the new znode's Stat."""
         mode = {"ephemeral": ephemeral, "sequence": sequence, "container": container}
-        return await self._perform(self.operations.create(path, data, acl, **mode, ttl_ms=ttl_ms))
+        return await self.perform(self.operations.create(path, data, acl, **mode, ttl_ms=ttl_ms))
 
     async def delete(self, path: str, version: int = -1) -> None:
-        await self._perform(self.operations.delete(path, version))
+        await self.perform(self.operations.delete(path, version))
 
     async def exists(self, path: str, *, watch: Listener | None = None) -> Stat | None:
         """The Stat, None when there is no znode. `watch` hears once of its creation, change or deletion."""
         try:
-            return await self._perform(self.operations.exists(path, watch))
+            return await self.perform(self.operations.exists(path, watch))
         except NoNodeError:
             return None
 
     async def get(self, path: str, *, watch: Listener | None = None) -> tuple[bytes | None, Stat]:
         """Data and Stat. `watch` hears once of the next change of the data, or of the deletion."""
-        return await self._perform(self.operations.get(path, watch))
+        return await self.perform(self.operations.get(path, watch))
 
     async def set(self, path: str, data: bytes | None, version: int = -1) -> Stat:
-        return await self._perform(self.operations.set(path, data, version))
+        return await self.perform(self.operations.set(path, data, version))
 
     async def get_children(self, path: str, *, watch: Listener | None = None) -> list[str]:
         """The children's names, sorted. `watch` hears once of the next child made or deleted, or of the deletion."""
-        return await self._perform(self.operations.get_children(path, watch))
+        return await self.perform(self.operations.get_children(path, watch))
 
     async def get_children2(self, path: str, *, watch: Listener | None = None) -> tuple[list[str], Stat]:
         """As `get_children`, with the znode's Stat."""
-        return await self._perform(self.operations.get_children2(path, watch))
+        return await self.perform(self.operations.get_children2(path, watch))
 
     async def get_all_children_number(self, path: str) -> int:
         """How many descendants the znode has."""
-        return await self._perform(self.operations.get_all_children_number(path))
+        return await self.perform(self.operations.get_all_children_number(path))
 
     async def get_ephemerals(self, prefix: str = "/") -> list[str]:
         """The paths of this session's ephemerals that start with `prefix`, sorted."""
-        return await self._perform(self.operations.get_ephemerals(prefix))
+        return await self.perform(self.operations.get_ephemerals(prefix))
 
     async def get_acl(self, path: str) -> tuple[tuple[Acl, ...], Stat]:
-        return await self._perform(self.operations.get_acl(path))
+        return await self.perform(self.operations.get_acl(path))
 
     async def set_acl(self, path: str, acl: Iterable[Acl], version: int = -1) -> Stat:
         """`version` is the ACL's own (`Stat.aversion`)."""
-        return await self._perform(self.operations.set_acl(path, acl, version))
+        return await self.perform(self.operations.set_acl(path, acl, version))
 
     async def sync(self, path: str = "/") -> None:
         """Returns once this server has applied everything that was acknowledged to anybody before the call."""
-        await self._perform(self.operations.sync(path))
+        await self.perform(self.operations.sync(path))
 
     async def get_config(self, *, watch: Listener | None = None) -> tuple[bytes | None, Stat]:
         """The ensemble's configuration text, which is outside of any chroot."""
-        return await self._perform(self.operations.get_config(watch))
+        return await self.perform(self.operations.get_config(watch))
 
     async def who_am_i(self) -> list[Identity]:
         """Whom the server takes this connection for."""
-        return await self._perform(self.operations.who_am_i())
+        return await self.perform(self.operations.who_am_i())
 
     async def check_watches(self, path: str, kind: WatchKind = WatchKind.ANY) -> bool:
         """Whether this connection has such a watch at the server."""
         try:
-            await self._perform(self.operations.check_watches(path, kind))
+            await self.perform(self.operations.check_watches(path, kind))
         except NoWatcherError:
             return False
         return True
@@ -176,7 +176,7 @@ class Znodes(ABC):
 
     def transaction(self) -> Transaction:
         """`async with zk.transaction() as t: t.set(…)`, or `commit` it yourself."""
-        return Transaction(self.operations, self._perform)
+        return Transaction(self.operations, self.perform)
 
     @overload
     async def multi_read(self, reads: Sequence[Get]) -> list[tuple[bytes | None, Stat] | RequestError]: ...
@@ -195,4 +195,4 @@ class Znodes(ABC):
             self.operations.get(read.path) if isinstance(read, Get) else self.operations.get_children(read.path)
             for read in reads
         ]
-        return await self._perform(self.operations.multi_read(operations))
+        return await self.perform(self.operations.multi_read(operations))

@@ -92,9 +92,24 @@ class Changes:
                 await self._next_page()
         finally:
             self._is_waiting = False
+        return self._pop()
+
+    def _pop(self) -> Change:
         change = self._page.popleft()
         self._place = (change.zxid, change.part) if self._page else self._page_end
         return change
+
+    async def up_to(self, zxid: int) -> list[Change]:
+        """The changes of the transactions up to this one, which a server has applied; waits for no later ones."""
+        found = []
+        while self._page or self._place is None or self._place < (zxid, WHOLE):
+            if not self._page:
+                await self._next_page(wait_ms=0)
+            elif self._page[0].zxid > zxid:
+                break
+            else:
+                found.append(self._pop())
+        return found
 
     def __aiter__(self) -> "Changes":
         return self
@@ -107,16 +122,16 @@ class Changes:
 
     # Pages.
 
-    async def _next_page(self) -> None:
+    async def _next_page(self, wait_ms: int | None = None) -> None:
         """One question and its answer, which may be that there is nothing yet."""
         try:
             if self._place is None:
                 self._place = await self._end()
-            page = await self._ask(self._place)
+            page = await self._ask(self._place, wait_ms)
             if page.status is PageStatus.BEYOND:
                 # This server may lag behind the one that told of the place.
                 await self._end()
-                page = await self._ask(self._place)
+                page = await self._ask(self._place, wait_ms)
         except ConnectionLossError:
             # The next one asks the next server, when there is one; the session's end is another error.
             return
@@ -128,9 +143,9 @@ class Changes:
         if not self._page:
             self._place = self._page_end
 
-    async def _ask(self, place: tuple[int, int]) -> ChangePage:
+    async def _ask(self, place: tuple[int, int], wait_ms: int | None) -> ChangePage:
         if self._asked is None:
-            request = self._request(place)
+            request = self._request(place, wait_ms)
             self._runtime.ask(request)
             self._asked = request
         try:
@@ -147,9 +162,9 @@ class Changes:
         await self._runtime.call(self._operations.sync("/").request())
         return self._runtime.session.last_zxid, WHOLE
 
-    def _request(self, place: tuple[int, int]) -> ClientRequest[Any]:
+    def _request(self, place: tuple[int, int], wait_ms: int | None = None) -> ClientRequest[Any]:
         settings = self._runtime.settings
-        bytes_max, wait_ms = settings.changes_bytes_max, settings.changes_wait_ms
+        bytes_max, wait_ms = settings.changes_bytes_max, settings.changes_wait_ms if wait_ms is None else wait_ms
         return self._operations.changes(place, self._history_id, self._prefix, bytes_max, wait_ms).request()
 
     def _change(self, row: tuple[int, int, int, int, int, bytes, bytes | None, int, int]) -> Change:

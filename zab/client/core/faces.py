@@ -13,9 +13,9 @@ Invariants that a face keeps:
 Both only note it: what they lead to happens after the caller has gone on to wait.
 """
 
-from collections.abc import Hashable
+from collections.abc import Coroutine, Hashable
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
 __all__ = ["Face", "Lot", "Scope", "Waiter"]
 
@@ -40,11 +40,11 @@ class Scope(Protocol):
     def is_over(self) -> bool:
         """The block was left because the time was over."""
 
-    async def __aenter__(self) -> Self: ...
+    def __aenter__(self) -> Coroutine[Any, Any, Self]: ...
 
-    async def __aexit__(
+    def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> bool: ...
+    ) -> Coroutine[Any, Any, bool]: ...
 
 
 class Face(Protocol):

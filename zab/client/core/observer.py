@@ -28,7 +28,7 @@ class Observer:
         """The server did not take the session, or did not keep it."""
 
     def request_ended(self, name: str, seconds: float, error: ZabError | None) -> None:
-        """A caller's request is over. name: as ZooKeeper's metrics call its type. seconds: since it was asked."""
+        """A caller's request is over. name: its type, as in `getData`. seconds: since it was asked."""
 
 
 class Timed:
@@ -46,7 +46,7 @@ class Timed:
         return self._asker.is_woken
 
     def wake(self) -> None:
-        name = OpCode(self._request.opcode).name.lower()
+        name = OpCode(self._request.opcode).spelled
         self._observer.request_ended(name, self._face.now() - self._since, self._request.error)
         self._asker.wake()
 

@@ -65,13 +65,17 @@ TTL_MS_MAX: Final = 0xFF_FFFF_FFFF
 
 @define(eq=False)
 class Operation(Generic[T]):
-    """`path` is the caller's own; `shape` makes the caller's value of the decoded answer."""
+    """`path` is the caller's own; `shape` makes the caller's value of the decoded answer.
+
+    `parts` are those of a multi.
+    """
 
     opcode: OpCode
     body: Body
     shape: Shape[T]
     path: str | None = None
     registration: Registration | None = None
+    parts: tuple["Operation[Any]", ...] = ()
 
     def request(self) -> ClientRequest[T]:
         opcode, shape = self.opcode, self.shape
@@ -283,7 +287,7 @@ def _several(opcode: OpCode, operations: Sequence[Operation[Any]]) -> Operation[
         ]
 
     body = Multi(tuple((operation.opcode, operation.body) for operation in operations))
-    return Operation(opcode, body, shape)
+    return Operation(opcode, body, shape, parts=tuple(operations))
 
 
 def _part(index: int, part: MultiResult, operation: Operation[Any]) -> Any:

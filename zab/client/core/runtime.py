@@ -401,11 +401,15 @@ class Runtime:
         elif self._phase is Phase.LINKED:
             self._keep_alive(now)
 
+    @property
+    def patience_ms(self) -> int:
+        """How long a server may take to accept, and to take the session."""
+        return max(self.session.session_timeout_ms // len(self._order), 1)
+
     def _dial(self, now: int) -> None:
         self._attempt += 1
         self._host = self._order.next()
-        patience_ms = max(self.session.session_timeout_ms // len(self._order), 1)
-        self._deadline = now + patience_ms
+        self._deadline = now + self.patience_ms
         self._opened_at = None
         self._last_failure = self._last_failure or f"{self._host}: no answer yet"
         self._phase = Phase.DIALLING
@@ -492,6 +496,9 @@ class Runtime:
         """Ends the link."""
         self._wish(HangUp(self._attempt))
         self._probe_at = None
+        if self._closing:
+            # The server hung up because it has closed the session.
+            self._perform(self.session.close())
         self._perform(self.session.lost(cause))
         self._failed(reason, cause)
         self._rest(0 if self._opened_at is None else max(now - self._opened_at, 1), now)

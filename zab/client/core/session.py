@@ -28,7 +28,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from datatree.errors import ErrorCode
-from datatree.opcodes import OpCode
+from datatree.opcodes import WRITES, OpCode
 from datatree.requests import AddAuth, NoBody, PathKind
 from zab.client.core.connection import Connection
 from zab.client.core.exceptions import AuthFailedError, ConnectionLossError, request_error
@@ -36,6 +36,7 @@ from zab.client.core.login import Exchange, Login, LoginError, login_request
 from zab.client.core.reasons import reason
 from zab.client.core.records import EventType, State, WatchEvent, WatchKind
 from zab.client.core.requests import Answered, Became, ClientRequest, Done, Effect, Expired, Notified, Opened, Tell
+from zab.client.core.sending import Sending
 from zab.client.core.watches import Table, WatchRegistry
 from zab.jute.handshake import ConnectRequest
 
@@ -93,6 +94,7 @@ class Session:
         self.session_timeout_ms = session_timeout_ms
         self.last_zxid = 0
         self.watches = WatchRegistry()
+        self.sending = Sending()
         self._wanted_timeout_ms = session_timeout_ms
         self._read_only = read_only
         self._identities = list(identities or [])
@@ -253,6 +255,8 @@ class Session:
             if table is not None:
                 self.watches.add(table, request.registration.path, request.registration.watcher)
         if event.error == ErrorCode.OK:
+            if self.sending.is_used and request.opcode in WRITES:
+                self.sending.own(event.zxid)
             yield Done(request, event.result)
         elif request.opcode == OpCode.AUTH:
             yield Done(request, error=AuthFailedError())

@@ -1,0 +1,337 @@
+"""The client on asyncio: `async with zab.client.aio.connect("host:port,…") as zk: …`; the same names as on trio.
+
+    connect()                   the caller's block; closes the session when the block is left
+    └─ OnAsyncio                callbacks of the loop: no task stands between a caller and the socket
+       ├─ _Wire                 one attempt's protocol: bytes in, to the core; tells when the transport takes more
+       ├─ _dial                 a task while an attempt dials
+       └─ _probe                a task that asks another server with `isro`
+
+What is asked within one turn of the loop leaves in one piece at its end.
+
+A fault of this module or of the core must not end in the loop's log, where nobody sees it: it ends the client, and is
+raised where the block is left.
+"""
+
+import asyncio
+import os
+import socket
+import ssl
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from types import TracebackType
+from typing import Any, Final, Self, Unpack
+
+from zab.client.client import Client
+from zab.client.core.hosts import Host
+from zab.client.core.runtime import Dial, HangUp, Probe, Runtime
+from zab.client.making import Options, connect_wait_ms, context_of, new_runtime
+from zab.client.tls import ENDED
+
+__all__ = ["connect"]
+
+PROBE_WAIT_S: Final = 1.0
+
+
+@asynccontextmanager
+async def connect(hosts: str, **options: Unpack[Options]) -> AsyncIterator[Client]:
+    """A client on asyncio, whose session lives as long as the block. `Options` says the rest."""
+    face = OnAsyncio(context_of(options))
+    runtime = new_runtime(face, hosts, options)
+    face.start(runtime)
+    try:
+        await runtime.wait_connected(connect_wait_ms(runtime))
+        yield Client(runtime)
+    finally:
+        await runtime.close()
+        await face.end()
+
+
+class _Waiter:
+    """Something that happens once, for one task."""
+
+    __slots__ = ("_future", "_loop", "is_woken")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.is_woken = False
+        self._loop = loop
+        self._future: asyncio.Future[None] | None = None
+
+    def wake(self) -> None:
+        if not self.is_woken:
+            self.is_woken = True
+            if self._future is not None and not self._future.done():
+                self._future.set_result(None)
+
+    async def wait(self) -> None:
+        if not self.is_woken:
+            self._future = self._loop.create_future()
+            await self._future
+
+
+class _Scope:
+    """A time limit. A cancellation from outside is asyncio's own business: it cannot be put off."""
+
+    def __init__(self, seconds: float | None) -> None:
+        self.is_over = False
+        self._seconds = seconds
+        self._timeout: asyncio.Timeout | None = None
+
+    async def __aenter__(self) -> Self:
+        self._timeout = asyncio.timeout(self._seconds)
+        await self._timeout.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> bool:
+        assert self._timeout is not None
+        try:
+            await self._timeout.__aexit__(kind, error, traceback)
+        except TimeoutError:
+            self.is_over = True
+        return self.is_over
+
+
+class OnAsyncio:
+    """The face of asyncio (`zab.client.core.faces`), and what drives the core."""
+
+    def __init__(self, context: ssl.SSLContext | None) -> None:
+        self._context = context
+        self._loop = asyncio.get_running_loop()
+        self._runtime: Runtime | None = None
+        self._wire: _Wire | None = None
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._probes: set[asyncio.Task[None]] = set()
+        self._closing: set[asyncio.Future[None]] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        self._attends = False
+        self._flushes = False
+        self._failure: BaseException | None = None
+
+    # The face.
+
+    @property
+    def caller(self) -> asyncio.Task[Any] | None:
+        return asyncio.current_task()
+
+    def now(self) -> float:
+        return self._loop.time()
+
+    def waiter(self) -> _Waiter:
+        return _Waiter(self._loop)
+
+    def move_on_after(self, seconds: float | None, *, shield: bool = False) -> _Scope:
+        return _Scope(seconds)
+
+    async def checkpoint_if_cancelled(self) -> None:
+        """asyncio cancels at waits alone."""
+
+    async def checkpoint(self) -> None:
+        """asyncio cancels at waits alone."""
+
+    def attend(self) -> None:
+        if not self._attends:
+            self._attends = True
+            self._loop.call_soon(self._attend)
+
+    def flush(self) -> None:
+        if not self._flushes:
+            self._flushes = True
+            self._loop.call_soon(self._flush)
+
+    # The loop's callbacks.
+
+    def start(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self.attend()
+
+    async def end(self) -> None:
+        """Everything is closed when it returns. Raises what went wrong in a callback."""
+        self._attend()
+        tasks = [*self._tasks.values(), *self._probes]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, *self._closing, return_exceptions=True)
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._failure is not None:
+            raise self._failure
+
+    def guarded(self, step: Callable[[Runtime], None]) -> None:
+        """Carries out a step of the core; what it raises is a bug, and ends the client."""
+        runtime = self._runtime
+        assert runtime is not None
+        is_done = False
+        try:
+            step(runtime)
+            is_done = True
+        finally:
+            if not is_done:
+                self._failure = sys.exception()
+                runtime.abandon()
+
+    def _attend(self) -> None:
+        self._attends = False
+        self.guarded(self._step)
+
+    def _step(self, runtime: Runtime) -> None:
+        runtime.poll(runtime.now())
+        while runtime.wishes:
+            self._carry_out(runtime, runtime.wishes.popleft())
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        next_time = runtime.next_time
+        if next_time is not None:
+            # A millisecond more than asked for: the clock is read in whole ones, rounded down.
+            self._timer = self._loop.call_at((next_time + 1) / 1000, self._attend)
+
+    def _carry_out(self, runtime: Runtime, wish: Dial | HangUp | Probe) -> None:
+        match wish:
+            case Dial(attempt, host):
+                self._tasks[attempt] = self._loop.create_task(self._dial(runtime, attempt, host))
+            case HangUp(attempt):
+                task = self._tasks.pop(attempt, None)
+                if task is not None:
+                    task.cancel()
+                if self._wire is not None and self._wire.attempt == attempt:
+                    self._wire.abort()
+                    self._wire = None
+            case Probe(attempt, host):
+                task = self._loop.create_task(self._probe(runtime, attempt, host))
+                self._probes.add(task)
+                task.add_done_callback(self._probes.discard)
+
+    def _flush(self) -> None:
+        self._flushes = False
+        if self._wire is not None and self._wire.takes_more:
+            self.guarded(self._send)
+
+    def _send(self, runtime: Runtime) -> None:
+        assert self._wire is not None
+        data = runtime.take(runtime.now())
+        if data:
+            self._wire.write(data)
+
+    # Attempts.
+
+    async def _dial(self, runtime: Runtime, attempt: int, host: Host) -> None:
+        wire = _Wire(self, attempt, self._loop.create_future())
+        name = None if self._context is None else host.name
+        try:
+            await self._loop.create_connection(
+                lambda: wire, host.name, host.port, ssl=self._context, server_hostname=name
+            )
+        except (OSError, ssl.SSLError) as error:
+            self._tasks.pop(attempt, None)
+            failure = _told(error)
+            self.guarded(lambda runtime: runtime.not_dialled(attempt, str(failure), failure, runtime.now()))
+            return
+        self._closing.add(wire.closed)
+        wire.closed.add_done_callback(self._closing.discard)
+        self._tasks.pop(attempt, None)
+        if not runtime.dialled(attempt, runtime.now()):
+            wire.abort()
+            return
+        self._wire = wire
+        wire.begin()
+
+    async def _probe(self, runtime: Runtime, attempt: int, host: Host) -> None:
+        is_writable = await self._is_writable(host)
+        self.guarded(lambda runtime: runtime.probed(attempt, host, is_writable, runtime.now()))
+
+    async def _is_writable(self, host: Host) -> bool:
+        writer: asyncio.StreamWriter | None = None
+        name = None if self._context is None else host.name
+        try:
+            async with asyncio.timeout(PROBE_WAIT_S):
+                reader, writer = await asyncio.open_connection(
+                    host.name, host.port, ssl=self._context, server_hostname=name
+                )
+                writer.write(b"isro")
+                return await reader.read(8) == b"rw"
+        except (OSError, ssl.SSLError):
+            return False
+        finally:
+            if writer is not None:
+                writer.close()
+                with suppress(OSError, ssl.SSLError):
+                    await writer.wait_closed()
+
+
+class _Wire(asyncio.Protocol):
+    """One attempt's connection. `closed` is done when nothing of it is left."""
+
+    def __init__(self, face: OnAsyncio, attempt: int, closed: "asyncio.Future[None]") -> None:
+        self.attempt = attempt
+        self.closed = closed
+        self._face = face
+        self._transport: asyncio.Transport | None = None
+        self._early: list[bytes] = []
+        self._end: tuple[str, Exception | None] | None = None
+        self._is_begun = False
+        self._is_paused = False
+
+    @property
+    def takes_more(self) -> bool:
+        return self._transport is not None and not self._is_paused
+
+    def begin(self) -> None:
+        """The core has the attempt: what came meanwhile is for it."""
+        self._is_begun = True
+        for data in self._early:
+            self.data_received(data)
+        if self._end is not None:
+            self._tell_end()
+
+    def write(self, data: bytes) -> None:
+        assert self._transport is not None
+        self._transport.write(data)
+
+    def abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+    # What the loop calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        if self._is_begun:
+            self._face.guarded(lambda runtime: runtime.received(self.attempt, data, runtime.now()))
+        else:
+            self._early.append(data)
+
+    def pause_writing(self) -> None:
+        self._is_paused = True
+
+    def resume_writing(self) -> None:
+        self._is_paused = False
+        self._face.flush()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if not self.closed.done():
+            self.closed.set_result(None)
+        reason = "the server closed the connection" if error is None else f"the connection broke ({error})"
+        self._transport = None
+        self._end = reason, error
+        if self._is_begun:
+            self._tell_end()
+
+    def _tell_end(self) -> None:
+        assert self._end is not None
+        reason, error = self._end
+        self._face.guarded(lambda runtime: runtime.broke(self.attempt, reason, error, runtime.now()))
+
+
+def _told(error: OSError) -> OSError:
+    """Why there is no connection. Its end within the handshake of TLS is no fault of TLS."""
+    if isinstance(error, ssl.SSLEOFError | ConnectionResetError) and not error.errno:
+        return ConnectionAbortedError(ENDED)
+    if error.errno is not None and not isinstance(error, ssl.SSLError | socket.gaierror):
+        # asyncio's own words name the address again, and not what happened.
+        return OSError(error.errno, os.strerror(error.errno))
+    return error

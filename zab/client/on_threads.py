@@ -1,0 +1,383 @@
+"""The client for threads that block: the face of threads, and the thread that drives the core.
+
+    face = OnThreads(context)
+    face.start(runtime)
+    data, stat = face.run(zk.get("/a"))      # from any thread
+
+A coroutine of a client awaits nothing but its face, and the waits of this face block. So it runs from its first step to
+its end in the thread that calls it, and what is written once as a coroutine serves here, too.
+
+    any caller's thread         runs coroutines; sends what they ask for, as far as the socket takes it
+    zab-client                  reads the socket, keeps time, sends the rest
+    zab-client-dial             one for each attempt: resolves, connects, shakes hands; ends with that
+
+Who runs code of the client holds the monitor, and gives it away where it waits: so between two waits a caller is alone,
+as on trio and asyncio.
+
+A `KeyboardInterrupt` and a limit of time end a wait as a cancellation does elsewhere.
+
+Limits: a thread that dials a server that does not answer lives on for its share of the session timeout after the client
+was closed; it is a daemon.
+"""
+
+import os
+import selectors
+import socket
+import ssl
+import sys
+import threading
+import time
+from collections.abc import Coroutine, Generator
+from contextlib import contextmanager, suppress
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar
+
+from zab.client.core.hosts import Host
+from zab.client.core.runtime import Dial, HangUp, Probe, Runtime
+from zab.client.tls import ENDED
+
+__all__ = ["OnThreads", "Scope"]
+
+T = TypeVar("T")
+
+RECEIVE_BYTES: Final = 65536
+PROBE_WAIT_S: Final = 1.0
+# threading.Lock takes no longer limits; nothing waits for so long.
+WAIT_S_MAX: Final = threading.TIMEOUT_MAX
+
+
+class _OverError(BaseException):
+    """The time of a scope is over: unwinds to it, as a cancellation."""
+
+    def __init__(self, scope: "Scope") -> None:
+        super().__init__("a limit of time is over")
+        self.scope = scope
+
+
+class _Waiter:
+    """Something that happens once, for one thread."""
+
+    __slots__ = ("_face", "_lock", "is_woken")
+
+    def __init__(self, face: "OnThreads") -> None:
+        self.is_woken = False
+        self._face = face
+        self._lock = threading.Lock()
+        self._lock.acquire()
+
+    def wake(self) -> None:
+        if not self.is_woken:
+            self.is_woken = True
+            self._lock.release()
+
+    async def wait(self) -> None:
+        if not self.is_woken:
+            self._face.wait(self._lock)
+
+
+class Scope:
+    """A time limit of the thread that enters it."""
+
+    def __init__(self, face: "OnThreads", seconds: float | None) -> None:
+        self.is_over = False
+        self.deadline = WAIT_S_MAX
+        self._face = face
+        self._seconds = seconds
+
+    async def __aenter__(self) -> Self:
+        if self._seconds is not None:
+            self.deadline = self._face.now() + self._seconds
+        self._face.scopes.append(self)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> bool:
+        self._face.scopes.remove(self)
+        self.is_over = isinstance(error, _OverError) and error.scope is self
+        return self.is_over
+
+
+class OnThreads:
+    """The face of threads (`zab.client.core.faces`), and what drives the core."""
+
+    def __init__(self, context: ssl.SSLContext | None) -> None:
+        self._context = context
+        self._monitor = threading.Lock()
+        self._local = threading.local()
+        self._runtime: Runtime | None = None
+        self._thread = threading.Thread(target=self._live, name="zab-client", daemon=True)
+        self._selector = selectors.DefaultSelector()
+        self._alarm_in, self._alarm_out = os.pipe()
+        os.set_blocking(self._alarm_in, False)
+        self._is_alarmed = False
+        self._attends = False
+        self._flushes = False
+        self._attempt = 0
+        self._socket: socket.socket | None = None
+        self._unsent = b""
+        self._failure: BaseException | None = None
+
+    # The face.
+
+    @property
+    def caller(self) -> int:
+        return threading.get_ident()
+
+    def now(self) -> float:
+        return time.monotonic()
+
+    def waiter(self) -> _Waiter:
+        return _Waiter(self)
+
+    def move_on_after(self, seconds: float | None, *, shield: bool = False) -> Scope:
+        return Scope(self, seconds)
+
+    async def checkpoint_if_cancelled(self) -> None:
+        self._raise_if_late()
+
+    async def checkpoint(self) -> None:
+        self._raise_if_late()
+
+    def attend(self) -> None:
+        self._attends = True
+
+    def flush(self) -> None:
+        self._flushes = True
+
+    # Callers.
+
+    @property
+    def scopes(self) -> list[Scope]:
+        """Those that this thread is in, the innermost last."""
+        scopes: list[Scope] = self._local.__dict__.setdefault("scopes", [])
+        return scopes
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Runs it to its end in this thread."""
+        with self.alone():
+            try:
+                coroutine.send(None)
+            except StopIteration as end:
+                result: T = end.value
+                return result
+            finally:
+                coroutine.close()
+        raise RuntimeError("only what waits for the client alone runs here: it awaited something else")
+
+    @contextmanager
+    def alone(self) -> Generator[None]:
+        """No other thread runs code of the client meanwhile."""
+        self._enter()
+        try:
+            yield
+        finally:
+            self._leave()
+
+    def _enter(self) -> None:
+        """Takes the monitor; an interrupt comes after it is held."""
+        interrupt: KeyboardInterrupt | None = None
+        while True:
+            try:
+                self._monitor.acquire()
+                break
+            except KeyboardInterrupt as error:
+                interrupt = error
+        if interrupt is not None:
+            raise interrupt
+
+    def _leave(self) -> None:
+        """Gives the monitor away, and lets the core's thread see what there is for it."""
+        self._settle()
+        self._monitor.release()
+
+    def _settle(self) -> None:
+        if self._flushes:
+            self._send()
+        if self._attends and not self._is_alarmed and threading.current_thread() is not self._thread:
+            self._is_alarmed = True
+            os.write(self._alarm_out, b"!")
+
+    def wait(self, lock: threading.Lock) -> None:
+        """Until the lock can be taken, which is a waiter's. Raises where the time of a scope is over before."""
+        scope = min(self.scopes, key=lambda scope: scope.deadline, default=None)
+        seconds = -1.0 if scope is None or scope.deadline >= WAIT_S_MAX else max(scope.deadline - self.now(), 0)
+        self._leave()
+        is_woken = False
+        try:
+            is_woken = lock.acquire(timeout=min(seconds, WAIT_S_MAX))
+        finally:
+            self._enter()
+        if not is_woken and not lock.acquire(blocking=False):
+            assert scope is not None
+            raise _OverError(scope)
+
+    def _raise_if_late(self) -> None:
+        for scope in self.scopes:
+            if scope.deadline <= self.now():
+                raise _OverError(scope)
+
+    # The core's thread.
+
+    def start(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._selector.register(self._alarm_in, selectors.EVENT_READ)
+        self._thread.start()
+
+    def end(self) -> None:
+        """All is closed when it returns, but a thread that dials. Raises what went wrong in the core's thread."""
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
+        if self._failure is not None:
+            failure, self._failure = self._failure, None
+            raise failure
+
+    def _live(self) -> None:
+        runtime = self._runtime
+        assert runtime is not None
+        is_done = False
+        try:
+            while not runtime.is_over or runtime.wishes:
+                self._turn(runtime)
+            is_done = True
+        finally:
+            with self.alone():
+                if not is_done:
+                    self._failure = sys.exception()
+                    runtime.abandon()
+                self._hang_up()
+                # From here on nobody can be alarmed.
+                self._is_alarmed = True
+            self._selector.close()
+            os.close(self._alarm_in)
+            os.close(self._alarm_out)
+
+    def _turn(self, runtime: Runtime) -> None:
+        with self.alone():
+            self._attends = False
+            runtime.poll(runtime.now())
+            while runtime.wishes:
+                self._carry_out(runtime, runtime.wishes.popleft())
+            if runtime.is_over:
+                return
+            next_time = runtime.next_time
+        # A millisecond more than asked for: the clock is read in whole ones, rounded down.
+        wait = None if next_time is None else max((next_time + 1) / 1000 - self.now(), 0)
+        for key, events in self._selector.select(wait):
+            with self.alone():
+                if key.fileobj == self._alarm_in:
+                    self._is_alarmed = False
+                    os.read(self._alarm_in, 64)
+                elif key.fileobj is self._socket:
+                    if events & selectors.EVENT_WRITE:
+                        self._send()
+                    if events & selectors.EVENT_READ:
+                        self._receive(runtime)
+
+    def _carry_out(self, runtime: Runtime, wish: Dial | HangUp | Probe) -> None:
+        match wish:
+            case Dial(attempt, host):
+                limit = runtime.patience_ms / 1000
+                work = threading.Thread(
+                    target=self._dial, args=(runtime, attempt, host, limit), name="zab-client-dial", daemon=True
+                )
+                work.start()
+            case HangUp(attempt):
+                if attempt == self._attempt:
+                    self._hang_up()
+            case Probe(attempt, host):
+                work = threading.Thread(
+                    target=self._probe, args=(runtime, attempt, host), name="zab-client-dial", daemon=True
+                )
+                work.start()
+
+    def _hang_up(self) -> None:
+        if self._socket is not None:
+            self._selector.unregister(self._socket)
+            self._socket.close()
+            self._socket = None
+            self._unsent = b""
+
+    def _send(self) -> None:
+        """As much as the socket takes; the rest when it takes more."""
+        self._flushes = False
+        runtime = self._runtime
+        assert runtime is not None
+        try:
+            while self._socket is not None:
+                self._unsent = self._unsent or runtime.take(runtime.now())
+                if not self._unsent:
+                    break
+                sent = self._socket.send(self._unsent)
+                self._unsent = self._unsent[sent:]
+        except (BlockingIOError, ssl.SSLWantWriteError, ssl.SSLWantReadError):
+            pass
+        except OSError as error:
+            runtime.broke(self._attempt, f"the connection broke ({error})", error, runtime.now())
+            return
+        self._listen()
+
+    def _listen(self) -> None:
+        """Hears of what can be read, and of room for what is unsent."""
+        if self._socket is not None:
+            events = selectors.EVENT_READ | (selectors.EVENT_WRITE if self._unsent else 0)
+            if self._selector.get_key(self._socket).events != events:
+                self._selector.modify(self._socket, events)
+
+    def _receive(self, runtime: Runtime) -> None:
+        """What is there, once; of TLS all that is decrypted already, which no selector tells."""
+        while self._socket is not None:
+            try:
+                data = self._socket.recv(RECEIVE_BYTES)
+            except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+                return
+            except OSError as error:
+                runtime.broke(self._attempt, f"the connection broke ({error})", error, runtime.now())
+                return
+            if not data:
+                runtime.broke(self._attempt, "the server closed the connection", None, runtime.now())
+                return
+            runtime.received(self._attempt, data, runtime.now())
+            if not isinstance(self._socket, ssl.SSLSocket) or not self._socket.pending():
+                return
+
+    # Threads that dial.
+
+    def _dial(self, runtime: Runtime, attempt: int, host: Host, limit: float) -> None:
+        try:
+            opened = self._open(host, limit)
+        except (OSError, UnicodeError) as error:
+            with self.alone():
+                failure = error if isinstance(error, OSError) else OSError(str(error))
+                runtime.not_dialled(attempt, str(failure), failure, runtime.now())
+            return
+        with self.alone():
+            if self._thread.is_alive() and runtime.dialled(attempt, runtime.now()):
+                opened.setblocking(False)
+                self._socket, self._attempt, self._unsent = opened, attempt, b""
+                self._selector.register(opened, selectors.EVENT_READ)
+                self._attends = True
+                return
+        opened.close()
+
+    def _open(self, host: Host, limit: float) -> socket.socket:
+        opened = socket.create_connection((host.name, host.port), timeout=limit)
+        opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, True)
+        if self._context is None:
+            return opened
+        try:
+            return self._context.wrap_socket(opened, server_hostname=host.name)
+        except (ssl.SSLEOFError, ConnectionResetError):
+            opened.close()
+            raise ConnectionAbortedError(ENDED) from None
+        except OSError:
+            opened.close()
+            raise
+
+    def _probe(self, runtime: Runtime, attempt: int, host: Host) -> None:
+        is_writable = False
+        with suppress(OSError, UnicodeError), self._open(host, PROBE_WAIT_S) as opened:
+            opened.sendall(b"isro")
+            is_writable = opened.recv(8) == b"rw"
+        with self.alone():
+            runtime.probed(attempt, host, is_writable, runtime.now())

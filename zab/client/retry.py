@@ -1,0 +1,274 @@
+"""The operations again, until each is known to be done or refused: what a lost connection leaves open is found out.
+
+    zk.retrying()                       a view of the client, as long as its session lives
+    zk.retrying(limit_s=30)             gives up after so long, with the last error
+
+    never sent (NotConnectedError, ThrottledError, SessionMovedError)       sent again
+    lost: a read, `sync`, `ensure_path`'s steps                             sent again
+    lost: a write                                                           found out, then sent again or answered
+
+How a lost write is found out: first `sync`, which comes after whatever of this session was under way. Then the feed of
+changes (`zab.client.core.changes`) tells what this session did since the write was asked for: a change of the same
+kind, with the same data, that is no other write's of this client. When it is there, its result is made of it; when it
+is not, the write was not done, and cannot be any more.
+
+A server of ZooKeeper has no such feed. There, what the znode looks like is read, which tells less:
+
+    create, ephemeral       the owner tells
+    set with a version      the version has not changed: not done. It is the next one, with this data: done
+    delete with a version   the version is there still: not done
+    anything else           ConnectionLossError: whether it was done stays unknown
+
+Invariants:
+- A write is sent again only when it is certain that it was not done.
+- What is answered was done by this client, exactly once. (But for ZooKeeper's `set`: by somebody, with this data.)
+
+The Stat of a `set` that was found out is that of its change, but what the change does not tell (`czxid`, `ctime`,
+`cversion`, `aversion`, `num_children`, `pzxid`) is as it was read afterwards, and 0 where the znode is gone by then.
+
+What cannot be seen cannot be found out: when a znode's ACL lets this client not read it, a lost write stays unknown.
+
+Deliberately not here: a session that is over. Its writes may have been done; nobody can be asked (SessionExpiredError).
+"""
+
+from typing import Any, Final, Protocol, TypeVar
+
+from attrs import define
+
+from datatree.opcodes import WRITES, Effect, OpCode
+from datatree.requests import Create, PathVersion, SetAcl, SetData
+from zab.client.core.changes import Changes
+from zab.client.core.exceptions import (
+    ChangesLostError,
+    ConnectionLossError,
+    NoAuthError,
+    NoNodeError,
+    NotConnectedError,
+    RequestError,
+    SessionMovedError,
+    ThrottledError,
+    TlsError,
+    UnimplementedError,
+)
+from zab.client.core.faces import Scope
+from zab.client.core.operations import Operation, Operations
+from zab.client.core.records import Change, ChangeKind, Permission, Stat
+from zab.client.core.sending import Sending
+from zab.client.znodes import Znodes
+
+__all__ = ["Retrying"]
+
+T = TypeVar("T")
+
+THROTTLED_PAUSE_S: Final = 0.1
+_SENT_AGAIN: Final = (NotConnectedError, ThrottledError, SessionMovedError)
+_KINDS: Final = {
+    Effect.CREATE: ChangeKind.CREATED,
+    Effect.DELETE: ChangeKind.DELETED,
+    Effect.SET_DATA: ChangeKind.DATA_CHANGED,
+    Effect.SET_ACL: ChangeKind.ACL_CHANGED,
+}
+_SEQUENTIAL: Final = 2
+_SEQUENCE_DIGITS: Final = 10
+
+
+@define
+class _Found:
+    """The write was done, and this is what it would have been answered."""
+
+    result: Any
+
+
+class Asked(Protocol):
+    """What is needed of a client: `zab.client.client` has the words."""
+
+    operations: Operations
+
+    @property
+    def last_zxid(self) -> int: ...
+
+    @property
+    def session_id(self) -> int: ...
+
+    @property
+    def sending(self) -> Sending: ...
+
+    async def perform(self, operation: Operation[T]) -> T: ...
+
+    async def sync(self, path: str = "/") -> None: ...
+
+    async def get(self, path: str) -> tuple[bytes | None, Stat]: ...
+
+    async def exists(self, path: str) -> Stat | None: ...
+
+    async def sleep(self, seconds: float) -> None: ...
+
+    def changes(self, since: int) -> Changes: ...
+
+    def move_on_after(self, seconds: float | None) -> Scope: ...
+
+
+class Retrying(Znodes):
+    """Made by `Client.retrying`. limit_s: for one operation with all its repetitions; None: as long as the session."""
+
+    def __init__(self, client: Asked, limit_s: float | None) -> None:
+        self._client = client
+        self._limit_s = limit_s
+        self.operations = client.operations
+
+    async def perform(self, operation: Operation[T]) -> T:
+        error: RequestError | None = None
+        async with self._client.move_on_after(self._limit_s):
+            if self._client.last_zxid == 0 and operation.opcode in WRITES:
+                # A client that has seen nothing yet: the feed would begin with the first change of all.
+                await self.sync()
+            since = self._client.last_zxid
+            with self._client.sending.under_way(since):
+                while True:
+                    try:
+                        return await self._client.perform(operation)
+                    except TlsError:
+                        raise
+                    except _SENT_AGAIN as failure:
+                        error = failure
+                        if isinstance(failure, ThrottledError):
+                            await self._client.sleep(THROTTLED_PAUSE_S)
+                    except ConnectionLossError as failure:
+                        error = failure
+                        found = await self._find_out(operation, since, failure)
+                        if found is not None:
+                            result: T = found.result
+                            return result
+        raise error or NotConnectedError(operation.path, detail=f"no answer within {self._limit_s} s")
+
+    async def _find_out(self, operation: Operation[Any], since: int, lost: ConnectionLossError) -> _Found | None:
+        """What the lost operation came to; None: it was not done, and is not under way. Raises `lost`: unknown."""
+        if operation.opcode not in WRITES or operation.opcode == OpCode.CREATE_IF_NOT_EXISTS:
+            return None
+        while True:
+            try:
+                await self._client.sync()
+                if self._client.sending.has_changes:
+                    return await self._by_changes(operation, since, lost)
+                return await self._by_reading(operation, since, lost)
+            except UnimplementedError:
+                self._client.sending.has_changes = False
+            except ChangesLostError:
+                raise lost from None
+            except TlsError:
+                raise
+            except _SENT_AGAIN:
+                await self._client.sleep(THROTTLED_PAUSE_S)
+            except ConnectionLossError as failure:
+                if failure is lost:
+                    raise
+
+    # By the feed of changes.
+
+    async def _by_changes(self, operation: Operation[Any], since: int, lost: ConnectionLossError) -> _Found | None:
+        changes = await self._client.changes(since).up_to(self._client.last_zxid)
+        own: dict[int, dict[int, Change]] = {}
+        for change in changes:
+            if change.session == self._client.session_id and not self._client.sending.is_owned(change.zxid):
+                own.setdefault(change.zxid, {})[change.part] = change
+        parts = operation.parts or (operation,)
+        for zxid, of_zxid in own.items():
+            if self._is_of(parts, of_zxid):
+                self._client.sending.own(zxid)
+                results = [await self._result(part, of_zxid.get(index)) for index, part in enumerate(parts)]
+                return _Found(results if operation.parts else results[0])
+        for part in parts:
+            if not await self._is_visible(part):
+                raise lost
+        return None
+
+    def _is_of(self, parts: tuple[Operation[Any], ...], changes: dict[int, Change]) -> bool:
+        """Whether one transaction's changes are those of these parts."""
+        expected = {index: part for index, part in enumerate(parts) if part.opcode != OpCode.CHECK}
+        return expected.keys() == changes.keys() and all(
+            self._is_change_of(part, changes[index]) for index, part in expected.items()
+        )
+
+    def _is_change_of(self, part: Operation[Any], change: Change) -> bool:
+        effect = part.opcode.effect
+        if effect is None or change.kind is not _KINDS.get(effect):
+            return False
+        path = self.operations.outer(part.body.path)  # type: ignore[union-attr]
+        match part.body:
+            case Create(data=data, flags=flags):
+                digits = change.path[len(path) :]
+                is_numbered = change.path.startswith(path) and len(digits) >= _SEQUENCE_DIGITS
+                is_there = is_numbered if _is_sequential(flags) else change.path == path
+                return is_there and _same(change.data, data)
+            case SetData(data=data, version=version):
+                is_next = version == -1 or change.version == version + 1
+                return change.path == path and _same(change.data, data) and is_next
+            case SetAcl(version=version):
+                return change.path == path and (version == -1 or change.version == version + 1)
+        return change.path == path
+
+    async def _result(self, part: Operation[Any], change: Change | None) -> Any:
+        """What the part would have been answered."""
+        if change is None or change.kind is ChangeKind.DELETED:
+            return None
+        size = len(change.data or b"")
+        if change.kind is ChangeKind.CREATED:
+            zxid, time, owner = change.zxid, change.time, change.ephemeral_owner
+            return change.path, Stat(zxid, zxid, time, time, 0, 0, 0, owner, size, 0, zxid)
+        now = await self._client.exists(change.path) or Stat(*(0,) * len(Stat._fields))
+        if change.kind is ChangeKind.ACL_CHANGED:
+            return now._replace(aversion=change.version)
+        return now._replace(mzxid=change.zxid, mtime=change.time, version=change.version, data_length=size)
+
+    async def _is_visible(self, part: Operation[Any]) -> bool:
+        """Whether a change by the part would have been told to this client."""
+        if isinstance(part.body, Create):
+            return any(
+                permissions & Permission.READ and scheme in (b"world", b"auth")
+                for permissions, scheme, _ in part.body.acl or ()
+            )
+        try:
+            await self._client.get(self.operations.outer(part.body.path))  # type: ignore[union-attr]
+        except NoAuthError:
+            return False
+        except NoNodeError:
+            # It may be gone by this very part, with an ACL that nobody can ask for now.
+            return part.opcode == OpCode.CHECK
+        return True
+
+    # By what the znode looks like.
+
+    async def _by_reading(self, operation: Operation[Any], since: int, lost: ConnectionLossError) -> _Found | None:
+        if not isinstance(operation.body, Create | SetData | PathVersion):
+            raise lost
+        path = self.operations.outer(operation.body.path)
+        try:
+            data, stat = await self._client.get(path)
+        except NoNodeError:
+            if isinstance(operation.body, Create) and operation.body.flags == 1:
+                return None
+            raise lost from None
+        except NoAuthError:
+            raise lost from None
+        match operation.body:
+            case Create(flags=1) if stat.ephemeral_owner == self._client.session_id and stat.czxid > since:
+                return _Found((path, stat))
+            case Create(flags=1):
+                # Somebody else's, or an older one: sending it again is answered so.
+                return None
+            case SetData(version=version) | PathVersion(version=version) if version == stat.version:
+                return None
+            case SetData(data=wanted, version=version) if version != -1:
+                if stat.version == version + 1 and _same(data, wanted) and stat.mzxid > since:
+                    return _Found(stat)
+        raise lost
+
+
+def _is_sequential(flags: int) -> bool:
+    """Of create's flags: 2, 3 and 6 number the znode."""
+    return bool(flags & _SEQUENTIAL)
+
+
+def _same(found: bytes | None, wanted: bytes | None) -> bool:
+    """Data may have been given as any buffer."""
+    return found is wanted is None or (found is not None and wanted is not None and bytes(found) == bytes(wanted))

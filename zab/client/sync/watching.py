@@ -1,0 +1,155 @@
+"""What a client gives out that is read or filled step by step, for threads: watchers, states, changes, transactions."""
+
+from collections.abc import Iterable, Iterator
+from types import TracebackType
+from typing import Self
+
+import zab.client as waiting
+from zab.client.core.records import OPEN_ACL, Acl, Change, Place, Stat, State, WatchEvent
+from zab.client.core.transaction import Part
+from zab.client.on_threads import OnThreads
+
+__all__ = ["Changes", "StateChanges", "Transaction", "Watcher"]
+
+
+class Watcher:
+    """Made by `Client.watcher` and `Client.watch`: `for event in watcher`, or `receive`, or `receive_nowait`."""
+
+    def __init__(self, face: OnThreads, watcher: waiting.Watcher) -> None:
+        self._face = face
+        self.waiting = watcher
+
+    def __repr__(self) -> str:
+        return repr(self.waiting)
+
+    def receive(self) -> WatchEvent:
+        """The next event; waits for it. Raises what ended the watcher once its queue is empty."""
+        return self._face.run(self.waiting.receive())
+
+    def receive_nowait(self) -> WatchEvent | None:
+        """The next event that is queued already, None without one. Raises what ended the watcher."""
+        with self._face.alone():
+            return self.waiting.receive_nowait()
+
+    def __iter__(self) -> Iterator[WatchEvent]:
+        return self
+
+    def __next__(self) -> WatchEvent:
+        try:
+            return self.receive()
+        except waiting.ClientClosedError:
+            raise StopIteration from None
+
+    def close(self) -> None:
+        """Hears no more: all its watches are released."""
+        with self._face.alone():
+            self.waiting.close()
+
+
+class StateChanges:
+    """`for state in …`: the state at the time of asking, then every change, until the session is over."""
+
+    def __init__(self, face: OnThreads, states: waiting.StateChanges) -> None:
+        self._face = face
+        self._states = states
+
+    def __iter__(self) -> Iterator[State]:
+        return self
+
+    def __next__(self) -> State:
+        try:
+            return self._face.run(self._states.__anext__())
+        except StopAsyncIteration:
+            raise StopIteration from None
+
+
+class Changes:
+    """Made by `Client.changes`: `for change in changes`, or `receive`, by one thread at a time."""
+
+    def __init__(self, face: OnThreads, changes: waiting.Changes) -> None:
+        self._face = face
+        self._changes = changes
+
+    def __repr__(self) -> str:
+        return repr(self._changes)
+
+    @property
+    def place(self) -> Place | None:
+        """After the last change given out. None until it is known where a `since` of None begins."""
+        return self._changes.place
+
+    def receive(self) -> Change:
+        """The next change; waits for it."""
+        return self._face.run(self._changes.receive())
+
+    def __iter__(self) -> Iterator[Change]:
+        return self
+
+    def __next__(self) -> Change:
+        try:
+            return self.receive()
+        except waiting.ClientClosedError:
+            raise StopIteration from None
+
+
+class Transaction:
+    """Made by `Client.transaction`. `results` is there after `commit`: one value per operation, in their order."""
+
+    def __init__(self, face: OnThreads, transaction: waiting.Transaction) -> None:
+        self._face = face
+        self._transaction = transaction
+
+    @property
+    def results(self) -> list[str | Stat | None] | None:
+        return self._transaction.results
+
+    def __len__(self) -> int:
+        return len(self._transaction)
+
+    def create(
+        self,
+        path: str,
+        data: bytes | None = b"",
+        acl: Iterable[Acl] = OPEN_ACL,
+        *,
+        ephemeral: bool = False,
+        sequence: bool = False,
+        container: bool = False,
+        ttl_ms: int | None = None,
+        if_not_exists: bool = False,
+    ) -> Part[str]:
+        """Its result is the path created; with if_not_exists, the one that is there."""
+        return self._transaction.create(
+            path,
+            data,
+            acl,
+            ephemeral=ephemeral,
+            sequence=sequence,
+            container=container,
+            ttl_ms=ttl_ms,
+            if_not_exists=if_not_exists,
+        )
+
+    def set(self, path: str, data: bytes | None, version: int = -1) -> Part[Stat]:
+        """Its result is the new Stat."""
+        return self._transaction.set(path, data, version)
+
+    def delete(self, path: str, version: int = -1) -> Part[None]:
+        return self._transaction.delete(path, version)
+
+    def check(self, path: str, version: int = -1) -> Part[None]:
+        """The znode is there, and has this version of its data."""
+        return self._transaction.check(path, version)
+
+    def commit(self) -> list[str | Stat | None]:
+        """Sends it. Raises what the first refused operation raises alone, or what any request may raise."""
+        return self._face.run(self._transaction.commit())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if error is None and self.results is None:
+            self.commit()
