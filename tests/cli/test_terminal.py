@@ -6,8 +6,9 @@ import json
 
 import pytest
 
+from zab.cli.json_form import json_line
 from zab.cli.pipeline.table import cell
-from zab.cli.rendering import acl_text, json_line
+from zab.cli.rendering import acl_text
 from zab.cli.terminal import in_line, is_text, on_terminal
 from zab.client import Acl, Permission
 

@@ -1,23 +1,20 @@
-"""What the znode commands print: ZooKeeper's forms for people, JSON for programs.
+"""What the znode commands print for people: ZooKeeper's forms.
 
 stat      eleven lines `cZxid = 0x…`, `ctime = Thu Jan 01 00:00:00 UTC 1970`, … as ZooKeeper's shell prints them
 ACL       two lines per entry, `'digest,'bob:…` and `: cdrwa`
 event     a blank line, `WATCHER::`, a blank line, `WatchedEvent state:… type:… path:… zxid: …`, the zxid in hexadecimal
           as everywhere, or -1 where the server does not tell it
-JSON      one object per line; a Stat has the names of `zab.client.Stat`, data is a string under "data" when it is
-          UTF-8, else base64 under "data_base64"
+
+Not here: what programs read (`zab.cli.json_form`).
 """
 
-import base64
-import json
 import time
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
-from zab.cli.terminal import UNSEEN, in_line
+from zab.cli.terminal import in_line
 from zab.client import Acl, EventType, Stat, State, WatchEvent
 
-__all__ = ["acl_text", "event_block", "event_line", "json_data", "json_event", "json_line", "stat_text"]
+__all__ = ["acl_text", "event_block", "event_line", "stat_text"]
 
 # The names of ZooKeeper's own messages.
 _STATES: Final = {
@@ -38,8 +35,6 @@ _EVENTS: Final = {
     EventType.CHILD_WATCH_REMOVED: "ChildWatchRemoved",
     EventType.PERSISTENT_WATCH_REMOVED: "PersistentWatchRemoved",
 }
-# Those that JSON does not escape by itself.
-_CONTROL: Final = {code: f"\\u{code:04x}" for code in (*range(0x7F, 0xA0), *UNSEEN)}
 
 
 def stat_text(stat: Stat) -> str:
@@ -81,32 +76,3 @@ def event_line(event: WatchEvent) -> str:
 
 def _zxid(event: WatchEvent) -> str:
     return "-1" if event.zxid == -1 else f"{event.zxid:#x}"
-
-
-def json_event(event: WatchEvent) -> dict[str, Any]:
-    return {"type": event.type.name, "path": event.path, "state": event.state.name, "zxid": event.zxid}
-
-
-def json_data(data: bytes | None) -> dict[str, str | None]:
-    if data is None:
-        return {"data": None}
-    try:
-        return {"data": data.decode()}
-    except UnicodeDecodeError:
-        return {"data_base64": base64.b64encode(data).decode()}
-
-
-def json_line(fields: Mapping[str, Any]) -> str:
-    """One object on one line, without control characters. A Stat becomes an object, an ACL a list of objects."""
-    text = json.dumps({name: _plain(value) for name, value in fields.items()}, ensure_ascii=False)
-    return text.translate(_CONTROL)
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Acl):
-        return {"scheme": value.scheme, "id": value.id, "permissions": value.permissions.letters}
-    if isinstance(value, tuple) and hasattr(value, "_asdict"):
-        return {name: _plain(field) for name, field in value._asdict().items()}
-    if isinstance(value, tuple | list):
-        return [_plain(item) for item in value]
-    return value

@@ -8,9 +8,9 @@ Not here: how it is made visible (`zab.wire.visible`).
 import sys
 from typing import TextIO
 
-from zab.wire.visible import UNSEEN, in_line, on_terminal
+from zab.wire.visible import in_line, on_terminal
 
-__all__ = ["UNSEEN", "count_of", "in_line", "is_text", "on_terminal", "say", "say_data"]
+__all__ = ["count_of", "in_line", "is_text", "on_terminal", "say", "say_data"]
 
 
 def is_text(data: bytes) -> bool:

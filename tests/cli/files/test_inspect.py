@@ -160,9 +160,9 @@ def sorted_ncdu(value: list | dict) -> list | dict:
 
 @pytest.mark.java
 @pytest.mark.slow
-def test_snapshot_as_json_is_that_of_zookeepers_own_tool(run: Run, real_files: RealFiles) -> None:
+def test_snapshot_for_ncdu_is_that_of_zookeepers_own_tool(run: Run, real_files: RealFiles) -> None:
     path = real_files.snapshots()[-1]
-    assert run("snapshot", "--json", path) == 0
+    assert run("snapshot", "--ncdu", path) == 0
     ours, theirs = json.loads(run.out), json.loads(snapshot_formatter(path, "-json").stdout)
     assert ours[:2] == theirs[:2] == [1, 0]
     assert ours[2].keys() == theirs[2].keys()
@@ -216,9 +216,9 @@ def test_native_snapshot_has_the_same_text_as_its_zookeeper_twin(run: Run, tmp_p
         assert run("snapshot", *flags, tmp_path / twin) == 0
         assert ours == run.out
         assert re.search(r"0x00000000000\w+, 40\d+, 1\n", ours)
-    assert run("snapshot", "--json", tmp_path / native) == 0
+    assert run("snapshot", "--ncdu", tmp_path / native) == 0
     ours = json.loads(run.out)[3]
-    assert run("snapshot", "--json", tmp_path / twin) == 0
+    assert run("snapshot", "--ncdu", tmp_path / twin) == 0
     assert json.loads(run.out)[3] == ours
 
 
@@ -254,9 +254,18 @@ def test_log_as_json(run: Run, member: Member, rare: Path) -> None:
     values = [json.loads(line) for line in run.out.splitlines()]
     assert len(values) == len(RARE)
     assert base64.b64decode(values[4]["data"]) == RARE[4].data
+    assert [values[at]["encoding"] for at in (4, 5, 7)] == ["base64", "utf-8", None]
     assert values[7]["data"] is None
-    assert values[3]["acl"] == [[31, "world", "anyone"], [1, "digest", "u%,}:x\n"]]
+    assert values[3]["acl"] == [
+        {"scheme": "world", "id": "anyone", "permissions": "cdrwa"},
+        {"scheme": "digest", "id": "u%,}:x\n", "permissions": "r"},
+    ]
     assert values[10]["paths"] == ["/a,b", "/c"]
+    kinds = [(values[at]["ephemeral_owner"], values[at]["container"], values[at]["ttl_ms"]) for at in (9, 11, 12)]
+    assert kinds == [("0x55", False, None), (None, True, None), (None, False, 1)]
+    assert values[13]["time"] == "3270-01-05T00:00:00.000Z"
+    assert values[0]["time"] == "2025-11-21T04:40:00.000Z"
+    assert (values[2]["session"], values[5]["session"]) == (None, "0xffffffffffffffab")
 
 
 def test_gzipped_snapshot_is_read(run: Run, tmp_path: Path) -> None:
@@ -364,6 +373,7 @@ def test_log_given_to_the_other_command_is_named(run: Run, rare: Path) -> None:
 def test_wrong_usage_ends_in_2(run: Run, rare: Path, tmp_path: Path) -> None:
     assert run("log", tmp_path / "absent") == 2
     assert run("snapshot", "--json", "-d", rare) == 2
+    assert run("snapshot", "--json", "--ncdu", rare) == 2
     assert run("log", "--follow", rare) == 2
     assert "--uncommitted" in run.err
 

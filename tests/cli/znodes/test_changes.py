@@ -10,7 +10,8 @@ import trio
 from tests.cli.commands import PATIENCE_SECONDS, started
 from tests.client.running import running
 from zab.cli.main import main
-from zab.cli.znodes.changes import change_line, json_change
+from zab.cli.znodes.changes import change_line
+from zab.cli.znodes.json_values import change_fields
 from zab.client import Change, ChangeKind, connect
 
 CREATED = Change(0x100000005, 2, 1_795_212_016_123, -1, ChangeKind.CREATED, "/a", b"x", 0, 7)
@@ -47,21 +48,24 @@ def test_a_change_is_a_line() -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "expected"), [(b"x", {"data": "x"}), (None, {"data": None}), (b"\xff", {"data_base64": "/w=="})]
+    ("data", "text", "encoding"), [(b"x", "x", "utf-8"), (None, None, None), (b"\xff", "/w==", "base64")]
 )
-def test_a_change_is_an_object(data: bytes | None, expected: dict[str, str | None]) -> None:
-    assert json_change(CREATED._replace(data=data)) == {
-        "zxid": 0x100000005,
+def test_a_change_is_an_object(data: bytes | None, text: str | None, encoding: str | None) -> None:
+    assert change_fields(CREATED._replace(data=data)) == {
+        "zxid": "0x100000005",
         "part": 2,
-        "time": 1_795_212_016_123,
-        "session": -1,
+        "time": "2026-11-20T22:00:16.123Z",
+        "session": "0xffffffffffffffff",
         "kind": "CREATED",
         "path": "/a",
+        "data": text,
+        "encoding": encoding,
         "version": 0,
-        "ephemeral_owner": 7,
-        **expected,
+        "ephemeral_owner": "0x7",
     }
-    assert "data" not in json_change(CREATED._replace(kind=ChangeKind.ACL_CHANGED, data=None))
+    deleted = change_fields(CREATED._replace(kind=ChangeKind.DELETED, session=0, version=-1, ephemeral_owner=0))
+    names = ("data", "encoding", "session", "version", "ephemeral_owner")
+    assert [deleted[name] for name in names] == [None] * 5, "it is there, with null for what it has not"
 
 
 @pytest.mark.parametrize("form", [hex, str])

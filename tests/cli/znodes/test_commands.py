@@ -143,7 +143,7 @@ def test_data_that_is_no_text(zab: Callable[..., Result], tmp_path: Path) -> Non
     zab("create", "/a", "--file", str(tmp_path / "data"))
     assert zab("get", "-b", "/a").out == "AP8=\n"
     assert zab("get", "-x", "/a").out == "00 ff\n"
-    assert json.loads(zab("get", "--json", "/a").out)["data_base64"] == "AP8="
+    assert json.loads(zab("get", "--json", "/a").out)["data"] == "AP8="
     zab("set", "-b", "/a", "AQI=")
     assert zab("get", "-x", "/a").out == "01 02\n"
     zab("create", "/null")

@@ -14,8 +14,9 @@ Where the two differ, on purpose: the parts of a multi are printed with their fi
 where ZooKeeper's prints their bytes; and control characters and line ends in paths and data are made visible, so that
 nobody's data is taken for a line of the log. Data is shown as UTF-8, undecodable bytes as U+FFFD, the way Java decodes.
 
-JSON has one object per line for a transaction; data and nothing else is base64. Deliberately not here: reading files,
-and writing to the terminal (`zab.cli.files.inspect`).
+JSON is that of all commands (`zab.cli.json_form`), a line for each transaction, znode and session; and beside it the
+format of ncdu, as ZooKeeper's SnapshotFormatter has it. Deliberately not here: reading files, and writing to the
+terminal (`zab.cli.files.inspect`).
 """
 
 import base64
@@ -29,18 +30,21 @@ from typing import Any, Final
 from datatree.acl import explicit
 from datatree.opcodes import TYPES, Effect, OpCode, types_with
 from datatree.record import AclList, Txn
-from datatree.znode import TTL_MS_MAX
+from datatree.znode import CONTAINER_OWNER, TTL_MS_MAX, is_ephemeral, is_ttl, ttl_ms
 from datatree.zookeeper.snapshot import SnapshotZnode
+from zab.cli.json_form import acl_entry, data_fields, hexadecimal, json_line, owner_or_none, time_text
 from zab.cli.terminal import in_line
 
 __all__ = [
     "java_text",
+    "ncdu_pieces",
+    "session_json",
     "session_line",
-    "snapshot_json",
     "txn_json",
     "txn_line",
     "txn_name",
     "znode_block",
+    "znode_json",
 ]
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -162,44 +166,77 @@ def _id_text(scheme: bytes, name: bytes) -> str:
     return f"s{{{_jute_text(scheme)},{_jute_text(name)}}}"
 
 
-def txn_json(txn: Txn, more: dict[str, Any]) -> str:
-    """One transaction as a JSON object in one line; `more` is added to it."""
-    value = {
-        "zxid": f"0x{_hex(txn.zxid)}",
-        "time": txn.time,
-        "session": f"0x{_hex(txn.session)}",
-        "cxid": txn.cxid,
-        **_txn_value(txn.type, txn.number, txn.path, txn.data, txn.rest),
-        **more,
-    }
-    return json.dumps(value, ensure_ascii=False)
+def txn_json(txn: Txn, *, committed: bool | None, digest: int | None, intact: bool) -> str:
+    """One transaction, with what its log says of it."""
+    return json_line(
+        {
+            "zxid": hexadecimal(txn.zxid),
+            "time": time_text(txn.time),
+            "session": owner_or_none(txn.session),
+            "cxid": txn.cxid,
+            "committed": committed,
+            "digest": None if digest is None else hexadecimal(digest),
+            "intact": intact,
+            **_txn_value(txn.type, txn.number, txn.path, txn.data, txn.rest),
+        }
+    )
 
 
 def _txn_value(kind: int, number: int, path: bytes, data: bytes | None, rest: Any) -> dict[str, Any]:
+    """The type, and the fields that it has."""
     value: dict[str, Any] = {"type": txn_name(kind)}
     if kind == OpCode.CREATE_SESSION:
-        value["timeout"] = number
-    elif kind == OpCode.ERROR:
-        value["error"] = number
-    elif kind == OpCode.CLOSE_SESSION:
-        value["paths"] = None if rest is None else [java_text(each) for each in rest]
-    elif kind == OpCode.MULTI:
-        value["parts"] = [_txn_value(*part) for part in rest]
-    if path:
-        value["path"] = java_text(path)
-    if kind in _CREATES or kind in _SETS:
-        value["data"] = None if data is None else base64.b64encode(data).decode()
+        return value | {"timeout_ms": number}
+    if kind == OpCode.ERROR:
+        return value | {"error": number}
+    if kind == OpCode.CLOSE_SESSION:
+        return value | {"paths": None if rest is None else [java_text(each) for each in rest]}
+    if kind == OpCode.MULTI:
+        return value | {"parts": [_txn_value(*part) for part in rest]}
+    value["path"] = java_text(path)
     if kind in _CREATES:
-        value |= {"acl": _acl_value(rest[0]), "ephemeralOwner": f"0x{_hex(rest[1])}", "parentCversion": number}
+        acl, owner = rest
+        return value | data_fields(data) | {"acl": _acl_value(acl), **_owner_fields(owner), "parent_cversion": number}
+    if kind in _SETS:
+        value |= data_fields(data)
     elif kind in _SET_ACLS:
-        value |= {"acl": _acl_value(rest[0]), "version": number}
-    elif kind in _SETS or kind == OpCode.CHECK:
-        value["version"] = number
-    return value
+        value["acl"] = _acl_value(rest[0])
+    return value if kind in _DELETES else value | {"version": number}
 
 
-def _acl_value(acl: AclList) -> list[list[Any]]:
-    return [[perms, java_text(scheme), java_text(name)] for perms, scheme, name in explicit(acl)]
+def _acl_value(acl: AclList) -> list[dict[str, str]]:
+    return [acl_entry(perms, java_text(scheme), java_text(name)) for perms, scheme, name in explicit(acl)]
+
+
+def _owner_fields(owner: int) -> dict[str, Any]:
+    """What the stored owner of a znode says of it."""
+    return {
+        "ephemeral_owner": hexadecimal(owner) if is_ephemeral(owner) else None,
+        "container": owner == CONTAINER_OWNER,
+        "ttl_ms": ttl_ms(owner) if is_ttl(owner) else None,
+    }
+
+
+def znode_json(znode: SnapshotZnode) -> str:
+    """One znode of a snapshot."""
+    return json_line(
+        {
+            "type": "znode",
+            "path": java_text(znode.path),
+            **data_fields(znode.data),
+            "acl": _acl_value(znode.acl),
+            "czxid": hexadecimal(znode.czxid),
+            "mzxid": hexadecimal(znode.mzxid),
+            "pzxid": hexadecimal(znode.pzxid),
+            "ctime": time_text(znode.ctime),
+            "mtime": time_text(znode.mtime),
+            "version": znode.version,
+            "cversion": znode.cversion,
+            "aversion": znode.aversion,
+            **_owner_fields(znode.owner),
+            "data_length": len(znode.data or b""),
+        }
+    )
 
 
 def znode_block(znode: SnapshotZnode, *, with_data: bool) -> str:
@@ -220,7 +257,18 @@ def session_line(session: int, timeout_ms: int, ephemeral_count: int) -> str:
     return f"{_padded(session)}, {timeout_ms}, {ephemeral_count}\n"
 
 
-def snapshot_json(sizes: dict[str, int], *, program: str, version: str, timestamp_ms: int) -> Iterator[str]:
+def session_json(session: int, timeout_ms: int, ephemeral_count: int) -> str:
+    return json_line(
+        {
+            "type": "session",
+            "session": hexadecimal(session),
+            "timeout_ms": timeout_ms,
+            "ephemeral_count": ephemeral_count,
+        }
+    )
+
+
+def ncdu_pieces(sizes: dict[str, int], *, program: str, version: str, timestamp_ms: int) -> Iterator[str]:
     """A snapshot in the format of ncdu, piece by piece. sizes: path to length of the data, "/" among them."""
     children: dict[str, list[str]] = {}
     for path in sorted(sizes):

@@ -31,10 +31,20 @@ from datatree.zookeeper.files import ZooKeeperFileError, chunks_of, parse_file_n
 from datatree.zookeeper.snappy import MAGIC as SNAPPY_MAGIC
 from datatree.zookeeper.snapshot import SnapshotReader, SnapshotZnode, cursor_znodes, uncompressed
 from zab.cli.exits import REFUSED, fail
-from zab.cli.files.formatters import java_text, session_line, snapshot_json, txn_json, txn_line, znode_block
+from zab.cli.files.formatters import (
+    java_text,
+    ncdu_pieces,
+    session_json,
+    session_line,
+    txn_json,
+    txn_line,
+    znode_block,
+    znode_json,
+)
 from zab.cli.files.history import History, is_of_member
 from zab.cli.files.log_files import Damage, Entry, Event, NativeLog, UnreadableError, ZooKeeperLog, open_log
 from zab.cli.files.member_logs import MemberLogs, open_members
+from zab.cli.json_form import JsonOption, hexadecimal, json_line
 from zab.cli.terminal import on_terminal
 from zab.host.disk import RealDisk
 
@@ -77,15 +87,16 @@ class SnapshotContent:
 def snapshot_command(
     file: _File,
     data: Annotated[bool, typer.Option("--data", "-d", help="Print each znode's data, as base64.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="The tree with its sizes, in the format of ncdu.")] = False,
+    as_json: JsonOption = False,
+    as_ncdu: Annotated[bool, typer.Option("--ncdu", help="The tree with its sizes, in the format of ncdu.")] = False,
 ) -> None:
-    if data and as_json:
-        raise typer.BadParameter("--data and --json exclude each other")
+    if data + as_json + as_ncdu > 1:
+        raise typer.BadParameter("--data, --json and --ncdu exclude each other")
     out = _writer()
     try:
         with _progress(file) as moved_to:
             content = _read_snapshot(file, moved_to)
-        for text in _json_pieces(content) if as_json else _snapshot_pieces(content, data):
+        for text in _pieces(content, data=data, as_json=as_json, as_ncdu=as_ncdu):
             out(text)
     except (ZooKeeperFileError, SnapshotError) as error:
         fail(error)
@@ -94,7 +105,7 @@ def snapshot_command(
 
 def log_command(
     files: _Files,
-    as_json: Annotated[bool, typer.Option("--json", help="One object per line.")] = False,
+    as_json: JsonOption = False,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what is logged, until Ctrl-C.")] = False,
     uncommitted: Annotated[
         bool,
@@ -192,14 +203,8 @@ class LogOutput:
         return f"{wrong}{mark}{txn_line(entry.txn)}\n"
 
     def _json(self, entry: Entry) -> str:
-        more: dict[str, object] = {}
-        if entry.committed is not None:
-            more["committed"] = entry.committed
-        if entry.digest is not None:
-            more["digest"] = entry.digest
-        if not entry.intact:
-            more["intact"] = False
-        return txn_json(entry.txn, more) + "\n"
+        text = txn_json(entry.txn, committed=entry.committed, digest=entry.digest, intact=entry.intact)
+        return f"{text}\n"
 
 
 def _read_snapshot(file: Path, moved_to: Callable[[int], None]) -> SnapshotContent:
@@ -250,6 +255,12 @@ def _zookeeper_snapshot(open_reader: Callable[[], SnapshotReader], file: Path) -
     return SnapshotContent(open_reader, reader.sessions, count, counts, last_zxid)
 
 
+def _pieces(content: SnapshotContent, *, data: bool, as_json: bool, as_ncdu: bool) -> Iterator[str]:
+    if as_json:
+        return _json_pieces(content)
+    return _ncdu_pieces(content) if as_ncdu else _snapshot_pieces(content, data)
+
+
 def _snapshot_pieces(content: SnapshotContent, with_data: bool) -> Iterator[str]:
     # ZooKeeper's formatter counts the root twice: under its path and under the empty one.
     yield f"ZNode Details (count={content.count + 1}):\n"
@@ -262,9 +273,18 @@ def _snapshot_pieces(content: SnapshotContent, with_data: bool) -> Iterator[str]
 
 
 def _json_pieces(content: SnapshotContent) -> Iterator[str]:
+    for znode in content.znodes():
+        yield f"{znode_json(znode)}\n"
+    for session in sorted(content.sessions):
+        yield f"{session_json(session, content.sessions[session], content.ephemeral_counts[session])}\n"
+    counts = {"znode_count": content.count, "session_count": len(content.sessions)}
+    yield json_line({"type": "snapshot", "zxid": hexadecimal(content.last_zxid), **counts}) + "\n"
+
+
+def _ncdu_pieces(content: SnapshotContent) -> Iterator[str]:
     sizes = {java_text(znode.path): len(znode.data or b"") for znode in content.znodes()}
     now_ms = time.time_ns() // 1_000_000
-    yield from snapshot_json(sizes, program="zab snapshot", version=version("zab"), timestamp_ms=now_ms)
+    yield from ncdu_pieces(sizes, program="zab snapshot", version=version("zab"), timestamp_ms=now_ms)
     yield "\n"
 
 

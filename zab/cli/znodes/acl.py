@@ -4,10 +4,12 @@ from typing import Annotated
 
 import typer
 
-from zab.cli.rendering import acl_text, json_line, stat_text
+from zab.cli.json_form import JsonOption, json_line
+from zab.cli.rendering import acl_text, stat_text
 from zab.cli.terminal import say
 from zab.cli.znodes.caller import Caller, perform
-from zab.cli.znodes.options import ACL_HELP, JsonOption, PathArgument, StatOption, acl_of
+from zab.cli.znodes.json_values import acl_value, stat_value
+from zab.cli.znodes.options import ACL_HELP, PathArgument, StatOption, acl_of
 from zab.cli.znodes.subtree import set_subtree_acl
 from zab.client import Client
 
@@ -24,8 +26,11 @@ def acl_get_command(
 
     async def work(zk: Client, _caller: Caller) -> None:
         acl, found = await zk.get_acl(path)
-        say(json_line({"path": path, "acl": acl, "stat": found}) if json else acl_text(acl))
-        if stat and not json:
+        if json:
+            say(json_line({"path": path, "acl": acl_value(acl), "stat": stat_value(found)}))
+            return
+        say(acl_text(acl))
+        if stat:
             say(stat_text(found))
 
     perform(context, work)
@@ -39,16 +44,21 @@ def acl_set_command(
     version: Annotated[int, typer.Option("-v", "--version", help="Only this version of the ACL; -1 is any.")] = -1,
     recursive: Annotated[bool, typer.Option("-R", "--recursive", help="Of all below it too.")] = False,
     stat: StatOption = False,
+    json: JsonOption = False,
 ) -> None:
     """Change a znode's ACL."""
     entries = acl_of(acl)
 
     async def work(zk: Client, _caller: Caller) -> None:
         if recursive:
-            await set_subtree_acl(zk, path, entries, version)
+            count = await set_subtree_acl(zk, path, entries, version)
+            if json:
+                say(json_line({"path": path, "count": count, "stat": None}))
             return
         changed = await zk.set_acl(path, entries, version)
-        if stat:
+        if json:
+            say(json_line({"path": path, "count": 1, "stat": stat_value(changed)}))
+        elif stat:
             say(stat_text(changed))
 
     perform(context, work)

@@ -23,8 +23,10 @@ import typer
 
 from zab.cli.arguments import ConnectionOptions
 from zab.cli.exits import REFUSED, UNREACHABLE, USAGE, fail
+from zab.cli.json_form import json_line
 from zab.cli.rendering import event_block
 from zab.cli.terminal import say
+from zab.cli.znodes.json_values import event_fields
 from zab.cli.znodes.options import login_of, tls_of
 from zab.client import (
     Client,
@@ -57,8 +59,8 @@ class Caller(Protocol):
     def watcher(self, zk: Client) -> Watcher:
         """For the `-w` of a command."""
 
-    async def follow(self, watcher: Watcher) -> None:
-        """Called for the `-w` of a command once it has printed its answer."""
+    async def follow(self, watcher: Watcher, *, json: bool = False) -> None:
+        """Called for the `-w` of a command once it has printed its answer. json: in which form that was."""
 
     def tell(self, state: State) -> None:
         """The state of the session changed while a command waits."""
@@ -110,10 +112,11 @@ class OneShot:
     def watcher(self, zk: Client) -> Watcher:
         return zk.watcher()
 
-    async def follow(self, watcher: Watcher) -> None:
+    async def follow(self, watcher: Watcher, *, json: bool = False) -> None:
         """Waits for the one event that a one-shot watch brings."""
         sys.stdout.flush()
-        say(event_block(await next_change(watcher, self)))
+        event = await next_change(watcher, self)
+        say(json_line(event_fields(event)) if json else event_block(event))
 
     def tell(self, state: State) -> None:
         say(f"zab: {state.value}", sys.stderr, flush=True)

@@ -3,7 +3,7 @@
     CREATED /app/a zxid=0x100000005 part=0 time=2026-11-20T22:00:16.123Z session=0x1000… version=0 data="hello"
 
 Data is a JSON string, with escapes where it is not UTF-8, and `null` where there is none. So a change is always one
-line. With `--json` it is an object, with the names of `zab.client.Change`.
+line. With `--json` it is an object (docs/json.md).
 
 The first line on standard error says after which zxid it begins. `--since` with that zxid, or with the one of the last
 line printed, goes on from there.
@@ -11,20 +11,18 @@ line printed, goes on from there.
 
 import json as json_module
 import sys
-from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any, Final
+from typing import Annotated
 
 import typer
 
+from zab.cli.json_form import JsonOption, hexadecimal, json_line, time_text
 from zab.cli.moments import parse_zxid
-from zab.cli.rendering import json_data, json_line
 from zab.cli.terminal import on_terminal, say
 from zab.cli.znodes.caller import Caller, perform
+from zab.cli.znodes.json_values import change_fields
 from zab.client import Change, ChangeKind, Client
 
-__all__ = ["change_line", "changes_command", "json_change"]
-
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+__all__ = ["change_line", "changes_command"]
 
 
 def changes_command(
@@ -34,7 +32,7 @@ def changes_command(
     ] = None,
     prefix: Annotated[str, typer.Option("--prefix", "-p", metavar="PATH", help="Only this znode and below.")] = "/",
     count: Annotated[int | None, typer.Option("--count", "-n", min=1, help="End after so many changes.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    json: JsonOption = False,
 ) -> None:
     start = None if since is None else parse_zxid(since, "--since")
 
@@ -47,7 +45,7 @@ def changes_command(
         say(f"following {prefix} from {begin:#x}", sys.stderr, flush=True)
         seen = 0
         async for change in changes:
-            say(json_line(json_change(change)) if json else change_line(change), flush=True)
+            say(json_line(change_fields(change)) if json else change_line(change), flush=True)
             seen += 1
             if seen == count:
                 return
@@ -59,8 +57,8 @@ def change_line(change: Change) -> str:
     pairs = [
         f"zxid={change.zxid:#x}",
         f"part={change.part}",
-        f"time={_time(change.time)}",
-        f"session={change.session & 0xFFFF_FFFF_FFFF_FFFF:#x}",
+        f"time={time_text(change.time) or f'{change.time}ms'}",
+        f"session={hexadecimal(change.session)}",
     ]
     if change.kind is not ChangeKind.DELETED:
         pairs.append(f"version={change.version}")
@@ -75,17 +73,3 @@ def _text(data: bytes | None) -> str:
     if data is None:
         return "null"
     return on_terminal(json_module.dumps(data.decode("utf-8", "backslashreplace"), ensure_ascii=False))
-
-
-def _time(time_ms: int) -> str:
-    try:
-        moment = _EPOCH + timedelta(milliseconds=time_ms)
-    except OverflowError:
-        return f"{time_ms}ms"
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def json_change(change: Change) -> dict[str, Any]:
-    fields = change._asdict()
-    data = fields.pop("data")
-    return {**fields, "kind": change.kind.name, **(json_data(data) if change.kind.has_data else {})}

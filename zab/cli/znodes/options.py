@@ -26,7 +26,6 @@ __all__ = [
     "ACL_HELP",
     "Base64Option",
     "FileOption",
-    "JsonOption",
     "PathArgument",
     "StatOption",
     "VersionOption",
@@ -39,7 +38,6 @@ __all__ = [
 ]
 
 PathArgument = Annotated[str, typer.Argument(metavar="PATH", show_default=False)]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 StatOption = Annotated[bool, typer.Option("-s", "--stat", help="Print the stat too.")]
 WatchOption = Annotated[bool, typer.Option("-w", "--watch", help="Leave a watch for one event.")]
 VersionOption = Annotated[int, typer.Option("-v", "--version", help="Only this version; -1 is any.")]

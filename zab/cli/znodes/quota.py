@@ -9,16 +9,16 @@ ZooKeeper's shell refuses a quota above or below another one, since a server enf
 Setting a limit keeps the others. Deleting one sets it to -1; deleting all of them removes both znodes.
 """
 
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 from attrs import evolve
 
 from datatree.quota import Limits
-from zab.cli.rendering import json_line
+from zab.cli.json_form import JsonOption, json_line
 from zab.cli.terminal import say
 from zab.cli.znodes.caller import Caller, perform
-from zab.cli.znodes.options import JsonOption, PathArgument
+from zab.cli.znodes.options import PathArgument
 from zab.cli.znodes.subtree import child_path
 from zab.client import BadArgumentsError, Client, NodeExistsError, NoNodeError, NotEmptyError
 
@@ -47,12 +47,15 @@ def quota_set_command(
     size_bytes: Annotated[int | None, typer.Option("-b", metavar="BYTES", min=-1, help="Data; only logged.")] = None,
     hard_count: Annotated[int | None, typer.Option("-N", metavar="COUNT", min=-1, help="Znodes; enforced.")] = None,
     hard_bytes: Annotated[int | None, typer.Option("-B", metavar="BYTES", min=-1, help="Data; enforced.")] = None,
+    json: JsonOption = False,
 ) -> None:
     """Set one limit of a subtree."""
     kind, limit = _limit({"n": count, "b": size_bytes, "N": hard_count, "B": hard_bytes})
 
     async def work(zk: Client, _caller: Caller) -> None:
-        await set_quota(zk, path, kind, limit)
+        limits = await set_quota(zk, path, kind, limit)
+        if json:
+            say(json_line({"path": path, "limits": _limits_value(limits)}))
 
     perform(context, work)
 
@@ -64,7 +67,9 @@ def quota_list_command(context: typer.Context, path: PathArgument, json: JsonOpt
     async def work(zk: Client, _caller: Caller) -> None:
         limits, sums = await read_quota(zk, path)
         if json:
-            say(json_line({"path": path, "limits": limits, "sums": sums}))
+            used = Limits.parse(sums.encode())
+            value = {"path": path, "limits": _limits_value(Limits.parse(limits.encode()))}
+            say(json_line({**value, "used": {"count": used.count, "bytes": used.total_bytes}}))
             return
         say(f"absolute path is /zookeeper/quota{path}/zookeeper_limits")
         say(f"Output quota for {path} {limits}")
@@ -81,6 +86,7 @@ def quota_delete_command(
     size_bytes: Annotated[bool, typer.Option("-b", help="Only the limit on data that is logged.")] = False,
     hard_count: Annotated[bool, typer.Option("-N", help="Only the limit on znodes that is enforced.")] = False,
     hard_bytes: Annotated[bool, typer.Option("-B", help="Only the limit on data that is enforced.")] = False,
+    json: JsonOption = False,
 ) -> None:
     """Remove a subtree's quota, or one of its limits."""
     given = {"n": count, "b": size_bytes, "N": hard_count, "B": hard_bytes}
@@ -89,9 +95,22 @@ def quota_delete_command(
         raise typer.BadParameter("give one of -n, -b, -N, -B, or none")
 
     async def work(zk: Client, _caller: Caller) -> None:
-        await delete_quota(zk, path, kinds[0] if kinds else None)
+        limits = await delete_quota(zk, path, kinds[0] if kinds else None)
+        if json:
+            say(json_line({"path": path, "limits": None if limits is None else _limits_value(limits)}))
 
     perform(context, work)
+
+
+def _limits_value(limits: Limits) -> dict[str, Any]:
+    """For JSON, with null for no limit."""
+    values = {
+        "count": limits.count,
+        "bytes": limits.total_bytes,
+        "count_hard": limits.count_hard,
+        "bytes_hard": limits.total_bytes_hard,
+    }
+    return {name: None if value < 0 else value for name, value in values.items()}
 
 
 def limits_text(limits: Limits) -> bytes:
@@ -103,18 +122,21 @@ def limits_text(limits: Limits) -> bytes:
     return text.encode()
 
 
-async def set_quota(zk: Client, path: str, kind: str, limit: int) -> None:
-    """`kind` is one of `KINDS`. NoNodeError without a znode at `path`, BadArgumentsError beside another quota."""
+async def set_quota(zk: Client, path: str, kind: str, limit: int) -> Limits:
+    """`kind` is one of `KINDS`. Returns all limits there are then. NoNodeError without a znode at `path`,
+    BadArgumentsError beside another quota."""
     if path == "/" or (path + "/").startswith(_ROOT + "/"):
         raise BadArgumentsError(path, detail="no quota can be set here")
     if await zk.exists(path) is None:
         raise NoNodeError(path)
-    limits = await _limits(zk, path)
-    if limits is None:
+    before = await _limits(zk, path)
+    limits = evolve(before or Limits(), **{KINDS[kind]: limit})
+    if before is None:
         await _refuse_nested(zk, path)
-        await _make(zk, path, limits_text(evolve(Limits(), **{KINDS[kind]: limit})))
+        await _make(zk, path, limits_text(limits))
     else:
-        await zk.set(_limits_path(path), limits_text(evolve(limits, **{KINDS[kind]: limit})))
+        await zk.set(_limits_path(path), limits_text(limits))
+    return limits
 
 
 async def read_quota(zk: Client, path: str) -> tuple[str, str]:
@@ -126,14 +148,15 @@ async def read_quota(zk: Client, path: str) -> tuple[str, str]:
     return (limits or b"").decode("utf-8", "replace"), (sums or b"").decode("utf-8", "replace")
 
 
-async def delete_quota(zk: Client, path: str, kind: str | None) -> None:
-    """Removes one limit, or with None the quota. NoNodeError without a quota."""
+async def delete_quota(zk: Client, path: str, kind: str | None) -> Limits | None:
+    """Removes one limit, or with None the quota; returns what is left of it. NoNodeError without a quota."""
     limits = await _limits(zk, path)
     if limits is None:
         raise NoNodeError(path, detail="there is no quota")
     if kind is not None:
-        await zk.set(_limits_path(path), limits_text(evolve(limits, **{KINDS[kind]: -1})))
-        return
+        limits = evolve(limits, **{KINDS[kind]: -1})
+        await zk.set(_limits_path(path), limits_text(limits))
+        return limits
     async with zk.transaction() as transaction:
         transaction.delete(_limits_path(path))
         transaction.delete(f"{_ROOT}{path}/zookeeper_stats")
@@ -142,8 +165,9 @@ async def delete_quota(zk: Client, path: str, kind: str | None) -> None:
         try:
             await zk.delete(_ROOT + path)
         except (NotEmptyError, NoNodeError):
-            return
+            break
         path = path.rpartition("/")[0]
+    return None
 
 
 def _limits_path(path: str) -> str:

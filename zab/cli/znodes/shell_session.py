@@ -50,7 +50,7 @@ class Shell:
     def watcher(self, _zk: Client) -> Watcher:
         return self.events
 
-    async def follow(self, _watcher: Watcher) -> None:
+    async def follow(self, _watcher: Watcher, *, json: bool = False) -> None:
         """The event is printed when it comes."""
         await trio.lowlevel.checkpoint()
 

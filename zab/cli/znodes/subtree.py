@@ -93,10 +93,14 @@ async def _delete_if_there(zk: Client, path: str) -> None:
         return
 
 
-async def set_subtree_acl(zk: Client, path: str, acl: tuple[Acl, ...], version: int) -> None:
+async def set_subtree_acl(zk: Client, path: str, acl: tuple[Acl, ...], version: int) -> int:
+    """Returns how many znodes have the ACL now."""
+    count = 0
     for below in await walk(zk, path):
         try:
             await zk.set_acl(below, acl, version)
+            count += 1
         except NoNodeError:
             if below == path:
                 raise
+    return count

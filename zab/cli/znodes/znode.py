@@ -15,14 +15,15 @@ import typer
 
 from zab.cli.arguments import ConnectionOptions
 from zab.cli.exits import REFUSED
-from zab.cli.rendering import event_line, json_data, json_event, json_line, stat_text
+from zab.cli.json_form import JsonOption, data_fields, json_line
+from zab.cli.rendering import event_line, stat_text
 from zab.cli.terminal import say, say_data
 from zab.cli.znodes.caller import Caller, next_change, perform
+from zab.cli.znodes.json_values import event_fields, stat_value
 from zab.cli.znodes.options import (
     ACL_HELP,
     Base64Option,
     FileOption,
-    JsonOption,
     PathArgument,
     StatOption,
     VersionOption,
@@ -74,13 +75,13 @@ def create_command(
         mode = {"ephemeral": ephemeral, "sequence": sequence, "container": container}
         if if_not_exists:
             found = await zk.create(path, content, entries, **mode, ttl_ms=ttl_ms, if_not_exists=True)
-            say(json_line({"path": found}) if json else f"{found} exists")
+            say(json_line({"path": found, "stat": None}) if json else f"{found} exists")
             return
         try:
             created, stat = await zk.create2(path, content, entries, **mode, ttl_ms=ttl_ms)
         except NoNodeError as error:
             raise error if parents else NoNodeError(path, detail=f"{error.detail}; -p creates it") from None
-        say(json_line({"path": created, "stat": stat}) if json else f"Created {created}")
+        say(json_line({"path": created, "stat": stat_value(stat)}) if json else f"Created {created}")
 
     perform(context, work)
 
@@ -112,7 +113,7 @@ def get_command(
             sys.stdout.flush()
             sys.stdout.buffer.write(data or b"")
         elif json:
-            say(json_line({"path": path, **json_data(data), "stat": found}))
+            say(json_line({"path": path, **data_fields(data), "stat": stat_value(found)}))
         elif as_base64:
             say(base64.b64encode(data or b"").decode())
         elif as_hex:
@@ -122,7 +123,7 @@ def get_command(
         if stat and not json:
             say(stat_text(found))
         if watcher is not None:
-            await caller.follow(watcher)
+            await caller.follow(watcher, json=json)
 
     perform(context, work)
 
@@ -144,7 +145,7 @@ def set_command(
     async def work(zk: Client, _caller: Caller) -> None:
         changed = await zk.set(path, content, version)
         if json:
-            say(json_line({"path": path, "stat": changed}))
+            say(json_line({"path": path, "stat": stat_value(changed)}))
         elif stat:
             say(stat_text(changed))
 
@@ -159,15 +160,19 @@ def delete_command(
     batch_count: Annotated[
         int, typer.Option("-b", "--batch", min=1, help="Znodes per transaction of --recursive.")
     ] = DELETE_BATCH_COUNT,
+    json: JsonOption = False,
 ) -> None:
     if recursive and version != -1:
         raise typer.BadParameter("--version is of one znode, --recursive of many")
 
     async def work(zk: Client, _caller: Caller) -> None:
+        count = 1
         if recursive:
-            await delete_subtree(zk, path, batch_count)
+            count = await delete_subtree(zk, path, batch_count)
         else:
             await zk.delete(path, version)
+        if json:
+            say(json_line({"path": path, "count": count}))
 
     perform(context, work)
 
@@ -197,7 +202,7 @@ def ls_command(
         watcher = caller.watcher(zk) if watch else None
         names, found = await zk.get_children2(path, watch=watcher)
         if json:
-            say(json_line({"path": path, "children": names, "stat": found}))
+            say(json_line({"path": path, "children": names, "stat": stat_value(found)}))
         elif not one_per_line:
             say(f"[{', '.join(names)}]")
         elif names:
@@ -205,7 +210,7 @@ def ls_command(
         if stat and not json:
             say(stat_text(found))
         if watcher is not None:
-            await caller.follow(watcher)
+            await caller.follow(watcher, json=json)
 
     perform(context, work)
 
@@ -219,9 +224,9 @@ def stat_command(
         if found is None and watcher is None:
             raise NoNodeError(path)
         if found is not None:
-            say(json_line({"path": path, "stat": found}) if json else stat_text(found))
+            say(json_line({"path": path, "stat": stat_value(found)}) if json else stat_text(found))
         if watcher is not None:
-            await caller.follow(watcher)
+            await caller.follow(watcher, json=json)
 
     perform(context, work)
 
@@ -243,14 +248,15 @@ def watch_command(
             seen = 0
             while seen != count:
                 event = await next_change(events, caller)
-                say(json_line(json_event(event)) if json else event_line(event), flush=True)
+                say(json_line(event_fields(event)) if json else event_line(event), flush=True)
                 seen += 1
 
     perform(context, work)
 
 
-def count_command(context: typer.Context, path: PathArgument = "/") -> None:
+def count_command(context: typer.Context, path: PathArgument = "/", json: JsonOption = False) -> None:
     async def work(zk: Client, _caller: Caller) -> None:
-        say(str(await zk.get_all_children_number(path)))
+        count = await zk.get_all_children_number(path)
+        say(json_line({"path": path, "count": count}) if json else str(count))
 
     perform(context, work)

@@ -1,0 +1,267 @@
+"""docs/json.md: every command with `--json` has its row, and prints exactly the fields that it names."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+import typer
+
+from datatree.record import Txn
+from datatree.zookeeper.log import LOG_HEADER, encode_record
+from tests.cli.commands import Run, run
+from tests.cli.files.test_inspect import RARE
+from tests.client.running import running
+from tests.datatree.histories import snapshot
+from tests.datatree.zookeeper.histories import history
+from tests.tidy.sources import ROOT
+from zab.cli.commands import COMMANDS
+from zab.cli.json_form import acl_entry, data_fields, hexadecimal, owner_or_none, time_text
+from zab.client import connect
+from zab.host.disk import RealDisk
+
+__all__ = ["run"]
+
+PAGE = (ROOT / "docs" / "json.md").read_text(encoding="utf-8")
+
+WITHOUT = {
+    "shell": "its commands have it",
+    "server": "prints its journal",
+    "secret": "prints nothing",
+    "user": "prints nothing",
+    "certs": "prints lines to be put into files",
+    "ensemble": "serves, and says when",
+    "recover": "says what an operator has to decide",
+    "restore": "says what it wrote; the files are the result",
+    "simulate": "its exit code is the result",
+    "explore": "its exit code is the result",
+    "pipeline": "has --format",
+}
+"""Commands without `--json`, and why."""
+
+ZNODES = {
+    "create": "create --json /made x",
+    "get": "get --json /rows",
+    "set": "set --json /rows y",
+    "ls": "ls --json /rows",
+    "ls -R": "ls -R --json /rows",
+    "stat": "stat --json /rows",
+    "changes": "changes --json --since 0 --count 3",
+    "acl get": "acl get --json /rows",
+    "acl set": "acl set --json /rows world:anyone:cdrwa",
+    "quota set": "quota set --json -n 10 /rows",
+    "quota list": "quota list --json /rows",
+    "quota delete": "quota delete --json -n /rows",
+    "count": "count --json /rows",
+    "ephemerals": "ephemerals --json /",
+    "sync": "sync --json",
+    "whoami": "whoami --json",
+    "config": "config --json",
+    "delete": "delete --json -R /rows",
+}
+"""In their order, in which each finds what it wants."""
+
+
+def table(section: str) -> dict[str, list[str]]:
+    """The rows of a section's table: the fields by what stands in the first column."""
+    text = PAGE.split(f"\n## {section}\n", 1)[1].split("\n## ", 1)[0]
+    found = {}
+    for line in text.splitlines():
+        if line.startswith("| `"):
+            first, fields = line.strip("|").split("|")[:2]
+            for name in re.findall(r"`([^`]+)`", first):
+                found[name.removeprefix("zab ")] = [field.strip() for field in fields.split(",")]
+    return found
+
+
+FIELDS = table("Commands")
+OBJECTS = table("Objects")
+SNAPSHOT_LINES = table("Lines of `zab snapshot`")
+LOG_LINES = table("Lines of `zab log`")
+
+
+def with_json(name: str) -> Iterator[str]:
+    """The command, or those below it, that have `--json`."""
+    app = typer.Typer()
+    COMMANDS[name].add_to(app, name)
+    app.command("another")(lambda: None)
+    found: Any = typer.main.get_command(app)
+    command = found.commands[name]
+    below = getattr(command, "commands", {"": command})
+    for each, sub in below.items():
+        if any("--json" in param.opts for param in sub.params):
+            yield f"{name} {each}".strip()
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS.keys() - {"pipeline"}))
+def test_each_command_has_a_row_or_a_reason(name: str) -> None:
+    found = set(with_json(name))
+    rows = {row.removesuffix(" -R") for row in FIELDS if row.split(" ")[0] == name}
+    assert found == rows
+    assert bool(found) != (name in WITHOUT)
+
+
+@pytest.fixture(scope="module")
+def hosts() -> Iterator[str]:
+    with running("zab", 1, {}) as servers:
+        yield servers.hosts
+
+
+def check(name: str, value: dict[str, Any]) -> None:
+    """The fields of a line, and of the objects in it, with what they are."""
+    assert list(value) == FIELDS[name]
+    check_values(value)
+
+
+def check_values(value: dict[str, Any]) -> None:
+    for field, content in value.items():
+        if field in OBJECTS:
+            for each in content if isinstance(content, list) else [content] if content is not None else []:
+                assert list(each) == OBJECTS[field]
+                check_values(each)
+        elif field.endswith("zxid") or field in ("session", "ephemeral_owner", "digest"):
+            assert content is None or re.fullmatch("0x[0-9a-f]{1,16}", content)
+        elif field in ("time", "ctime", "mtime"):
+            assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", content)
+        elif field == "encoding":
+            assert content in ("utf-8", "base64", None)
+
+
+def test_znode_commands_print_the_fields_of_their_rows(hosts: str, run: Run) -> None:
+    assert run("-s", hosts, "create", "/rows", "x") == 0
+    assert run("-s", hosts, "create", "/rows/below") == 0
+    for name, words in ZNODES.items():
+        assert run("-s", hosts, *words.split()) == 0, (words, run.err)
+        lines = run.out.splitlines()
+        assert lines, words
+        for line in lines:
+            check(name, json.loads(line))
+
+
+def test_every_row_is_run() -> None:
+    assert {*ZNODES, "watch", "snapshot", "log"} == FIELDS.keys()
+
+
+def test_values_that_are_none_are_null(hosts: str, run: Run) -> None:
+    assert run("-s", hosts, "create", "/null") == 0
+    assert run("-s", hosts, "get", "--json", "/null") == 0
+    found = json.loads(run.out)
+    assert (found["data"], found["encoding"], found["stat"]["ephemeral_owner"]) == (None, None, None)
+    assert run("-s", hosts, "quota", "set", "--json", "-N", "3", "/null") == 0
+    assert json.loads(run.out)["limits"] == {"count": None, "bytes": None, "count_hard": 3, "bytes_hard": None}
+    assert run("-s", hosts, "quota", "delete", "--json", "/null") == 0
+    assert json.loads(run.out) == {"path": "/null", "limits": None}
+    assert run("-s", hosts, "acl", "set", "--json", "-R", "/null", "world:anyone:cdrwa") == 0
+    assert json.loads(run.out) == {"path": "/null", "count": 1, "stat": None}
+
+
+def test_events_are_objects(hosts: str, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also the one that a `-w` waits for."""
+    from zab.cli.znodes import caller
+
+    next_change = caller.next_change
+
+    async def change(watcher: Any, who: Any) -> Any:
+        async with connect(hosts) as zk:
+            await zk.set("/watched", b"x")
+        return await next_change(watcher, who)
+
+    trio.run(_create, hosts, "/watched")
+    monkeypatch.setattr(caller, "next_change", change)
+    monkeypatch.setattr("zab.cli.znodes.znode.next_change", change)
+    assert run("-s", hosts, "get", "-w", "--json", "/watched") == 0
+    answer, event = map(json.loads, run.out.splitlines())
+    check("get", answer)
+    check("watch", event)
+    assert run("-s", hosts, "watch", "-n", "1", "--json", "/watched") == 0
+    check("watch", json.loads(run.out))
+
+
+async def _create(hosts: str, path: str) -> None:
+    async with connect(hosts) as zk:
+        await zk.create(path)
+
+
+def test_lines_of_a_snapshot(run: Run, tmp_path: Path) -> None:
+    _, tree = history(4, 200)
+    path = snapshot(RealDisk(str(tmp_path)), tree, bytes(16))
+    assert run("snapshot", "--json", tmp_path / path) == 0
+    lines = [json.loads(line) for line in run.out.splitlines()]
+    for line in lines:
+        assert list(line) == SNAPSHOT_LINES[line["type"]]
+        check_values(line)
+    assert {line["type"] for line in lines} == SNAPSHOT_LINES.keys()
+    counts = [sum(line["type"] == kind for line in lines) for kind in ("znode", "session")]
+    assert [lines[-1]["znode_count"], lines[-1]["session_count"]] == counts
+
+
+def test_lines_of_a_log(run: Run, tmp_path: Path) -> None:
+    parts = tuple((txn.type, txn.number, txn.path, txn.data, txn.rest) for txn in RARE if txn.type in (1, 2, 5))
+    more = Txn(15, 1_763_700_000_000, 0x55, 1, 14, 0, b"", None, parts)
+    path = tmp_path / "log.1"
+    path.write_bytes(LOG_HEADER + b"".join(map(encode_record, [*RARE, more])) + bytes(500))
+    assert run("log", "--json", path) == 0
+    lines = [json.loads(line) for line in run.out.splitlines()]
+    common = FIELDS["log"][:-1]
+    for line in lines:
+        assert list(line) == [*common, *LOG_LINES[line["type"]]]
+        check_values(line)
+    for part in lines[-1]["parts"]:
+        assert list(part) == ["type", *LOG_LINES[part["type"]]]
+    assert len(lines[-1]["parts"]) == 4
+    # An ensemble of one logs no check outside of a multi, and its create2 is the create of a multi.
+    assert {line["type"] for line in lines} >= LOG_LINES.keys() - {"check", "create"}
+
+
+def normal(text: str) -> str:
+    """Without what is another one each time."""
+    text = re.sub(r'"0x[0-9a-f]+"', '"0x…"', text)
+    return re.sub(r'"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"', '"TIME"', text)
+
+
+def test_the_examples_of_the_page(hosts: str, run: Run) -> None:
+    [block] = re.findall(r"^```console\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    steps = [step.partition("\n") for step in block.split("$ ")[1:]]
+    assert len(steps) == 6
+    for command, _, expected in steps:
+        program, *words = shlex.split(command)
+        assert program == "zab"
+        assert run("-s", hosts, *words) == 0, command
+        assert normal(run.out) == normal(expected)
+
+
+@pytest.mark.parametrize(
+    ("time_ms", "text"),
+    [
+        (0, "1970-01-01T00:00:00.000Z"),
+        (-1, "1969-12-31T23:59:59.999Z"),
+        (253_402_300_799_999, "9999-12-31T23:59:59.999Z"),
+        (253_402_300_800_000, None),
+        (-(1 << 63), None),
+        ((1 << 63) - 1, None),
+    ],
+)
+def test_times(time_ms: int, text: str | None) -> None:
+    assert time_text(time_ms) == text
+
+
+def test_numbers_of_64_bits() -> None:
+    assert (hexadecimal(0), hexadecimal(-1), owner_or_none(0)) == ("0x0", "0xffffffffffffffff", None)
+
+
+def test_data_says_how_it_is_written() -> None:
+    assert data_fields(b"") == {"data": "", "encoding": "utf-8"}
+    assert data_fields(b"\xed\xa0\x80") == {"data": "7aCA", "encoding": "base64"}, "half of a pair is no UTF-8"
+
+
+@pytest.mark.parametrize(
+    ("bits", "letters"), [(31, "cdrwa"), (1, "r"), (2, "w"), (4, "c"), (8, "d"), (16, "a"), (0, "")]
+)
+def test_permissions_have_letters(bits: int, letters: str) -> None:
+    assert acl_entry(bits, "world", "anyone") == {"scheme": "world", "id": "anyone", "permissions": letters}
