@@ -70,6 +70,15 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out.startswith("zab ")
 
 
+def test_as_a_module_it_is_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
+    done = subprocess.run([sys.executable, "-m", "zab", "--version"], capture_output=True, text=True, check=False)
+    with pytest.raises(SystemExit):
+        main(["--version"])
+    assert (done.returncode, done.stdout, done.stderr) == (0, capsys.readouterr().out, "")
+    wrong = subprocess.run([sys.executable, "-m", "zab", "nonsense"], capture_output=True, check=False)
+    assert wrong.returncode == 2
+
+
 def foreign(directory: Path, name: str, text: str) -> subprocess.CompletedProcess[str]:
     """Runs zab where somebody else's package comes first on the path."""
     (directory / name).mkdir()
