@@ -15,7 +15,8 @@ H = "localhost:2181"
         (["--help"], None, ["--help"]),
         (["get", "/a"], "get", ["get", "/a"]),
         (["-s", H, "get", "/a"], "get", ["-s", H, "get", "/a"]),
-        (["--timeout", "3", "-r", "get", "/a"], "get", ["--timeout", "3", "-r", "get", "/a"]),
+        (["--session-timeout", "3", "-r", "get", "/a"], "get", ["--session-timeout", "3", "-r", "get", "/a"]),
+        (["--profile", "x", "get", "/a"], "get", ["--profile", "x", "get", "/a"]),
         (["--server=" + H, "get", "/a"], "get", ["--server=" + H, "get", "/a"]),
         # Behind the command, -s names servers only where it can mean nothing else.
         (["get", "-s", "/a"], "get", ["get", "-s", "/a"]),

@@ -14,9 +14,9 @@ from tests.cli.commands import Run, run
 from tests.rigs.certificates import Certificates, client_store_lines
 from tests.rigs.zab_server import zab_over_tls
 from tests.rigs.zookeeper_server import zookeeper
-from zab.cli.client_file import KEYS, read_client_file
 from zab.cli.connection_options import AUTH_VARIABLE, PASSWORD_VARIABLE
 from zab.cli.main import build
+from zab.cli.profiles import KEYS, read_profile
 
 __all__ = ["run"]
 
@@ -30,7 +30,7 @@ def section(name: str) -> str:
 def rows() -> list[tuple[frozenset[str], str, str]]:
     """(options, variable, key) of the table."""
     found = []
-    for line in section("Options, environment, file").splitlines():
+    for line in section("Options, environment, profiles").splitlines():
         if line.startswith("| ") and not line.startswith("| option"):
             options, variable, key, _ = (cell.strip() for cell in line.strip("|").split("|"))
             found.append((frozenset(re.findall(r"`([^`]+)`", options)), variable.strip("`"), key.strip("`")))
@@ -51,10 +51,11 @@ def test_the_table_has_every_option_variable_and_key() -> None:
 
 def test_the_file_is_one(tmp_path: Path) -> None:
     (text,) = re.findall(r"```toml\n(.*?)```", PAGE, re.S)
-    file = tmp_path / "client.toml"
+    file = tmp_path / "config.toml"
     file.touch(mode=0o600)
     file.write_text(text)
-    assert read_client_file(file).defaults["ca"] == str(tmp_path / "truststore.pem")
+    assert read_profile(file, None).defaults == {"hosts": "127.0.0.1:2181"}
+    assert read_profile(file, "production").defaults["ca"] == str(tmp_path / "production/truststore.pem")
 
 
 @pytest.fixture(scope="module")

@@ -33,7 +33,7 @@ class Newcomer:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self.file = directory / "client.toml"
+        self.file = directory / "config.toml"
 
     def knows(self, lines: list[str]) -> None:
         """From now on his file has these lines."""
@@ -112,7 +112,7 @@ def test_a_newcomer_secures_an_ensemble(tmp_path: Path) -> None:
         (home / "myid").rename(home / "data" / "myid")
 
     # 5. Clients get their certificates.
-    [toml] = re.findall(r"^hosts = .*\ntls = true\n.*?(?=\n\n)", printed, re.M | re.S)
+    [toml] = re.findall(r"^\[profiles.default\]\nhosts = .*\ntls = true\n.*?(?=\n\n)", printed, re.M | re.S)
     known = [
         *toml.replace(":2281", f":{client_port}").splitlines(),
         'sasl-user = "bob"',

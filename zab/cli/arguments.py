@@ -31,7 +31,7 @@ JUTE_MAXBUFFER: Final = 0xFFFFF
 # Options of `zab` itself that are followed by a value.
 _VALUED: Final = frozenset(
     {
-        *("-s", "--server", "--timeout", "--wait", "--auth", "--jute-maxbuffer", "--config"),
+        *("-s", "--server", "--session-timeout", "--wait", "--auth", "--jute-maxbuffer", "--config", "--profile"),
         *("--ca", "--key-store", "--cert", "--password-file", "--sasl-user", "--sasl-password-file"),
     }
 )

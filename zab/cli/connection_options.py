@@ -1,8 +1,8 @@
 """The options of `zab` itself: how its commands reach their servers.
 
-What is not on the command line, the environment says (`$ZAB_…`), else the client's file (`client_file.py`). That file
-is read for the commands that talk to servers only: a broken one stops no server. The password of a login has no option,
-since everybody may read the words of a command; credentials of `--auth` may stand in a file or in standard input.
+What is not on the command line, the environment says (`$ZAB_…`), else a profile (`profiles.py`). Their file is read for
+the commands that talk to servers only: a broken one stops no server. The password of a login has no option, since
+everybody may read the words of a command; credentials of `--auth` may stand in a file or in standard input.
 
 Not here: what becomes of them (`zab.cli.znodes.caller`).
 """
@@ -19,7 +19,7 @@ from zab.cli.exits import USAGE, fail
 from zab.cli.terminal import say
 
 if TYPE_CHECKING:
-    from zab.cli.client_file import ClientFile
+    from zab.cli.profiles import Profile
 
 __all__ = [
     "AUTH_VARIABLE",
@@ -32,10 +32,11 @@ __all__ = [
     "JuteMaxbufferOption",
     "KeyStoreOption",
     "PasswordFileOption",
+    "ProfileOption",
     "ReadOnlyOption",
     "SaslPasswordFileOption",
     "SaslUserOption",
-    "TimeoutOption",
+    "SessionTimeoutOption",
     "TlsOption",
     "WaitOption",
     "identities_of",
@@ -47,46 +48,55 @@ PASSWORD_VARIABLE: Final = "ZAB_SASL_PASSWORD"
 
 _IDENTITIES_BYTES_MAX: Final = 64 * 1024
 
-_CLIENT_FILE: Final = "zab.client_file"
+_NAMED: Final = "zab.named"
+_PROFILE: Final = "zab.profile"
 _SECURITY: Final = "TLS and login"
 
 
-def _configure(context: typer.Context, path: str | None) -> str | None:
-    """Make the client's file, and what only the environment may say, the defaults of the other options."""
-    if context.obj not in COMMANDS or COMMANDS[context.obj].room != "znodes":
-        return path
-    from zab.cli.client_file import ClientFileError, default_path, read_client_file
+def _name(context: typer.Context, parameter: typer.CallbackParam, text: str | None) -> str | None:
+    """Note the file or the profile that is named. Once both are known, before any other option, that is read."""
+    named = context.meta.setdefault(_NAMED, {})
+    named[parameter.name] = text or None
+    if len(named) == 2 and context.obj in COMMANDS and COMMANDS[context.obj].room == "znodes":
+        _configure(context, named["_config"], named["_profile"])
+    return text
+
+
+def _configure(context: typer.Context, path: str | None, name: str | None) -> None:
+    """Make the profile, and what only the environment may say, the defaults of the other options."""
+    from zab.cli.profiles import ProfileError, default_path, read_profile
 
     defaults: dict[str, object] = {}
+    place = Path(path) if path else default_path()
     try:
-        found = context.meta[_CLIENT_FILE] = read_client_file(Path(path) if path else default_path())
+        found = context.meta[_PROFILE] = read_profile(place, name)
         defaults.update(found.defaults)
     except FileNotFoundError:
         if path:
             fail(f"{path}: there is no such file", USAGE)
-    except ClientFileError as error:
+        if name is not None:
+            fail(f"{place}: there is no such file, and so no profile {name}", USAGE)
+    except ProfileError as error:
         fail(error, USAGE)
     if AUTH_VARIABLE in os.environ:
         # Credentials may have blanks in them, at which a list of words would be cut.
         defaults["auth"] = os.environ[AUTH_VARIABLE].splitlines()
     context.default_map = defaults
-    return path
 
 
 def identities_of(context: typer.Context, texts: list[str] | None) -> tuple[str, ...]:
-    """What `--auth` says, or the file or standard input that it names; else what the environment or the file has."""
+    """What `--auth` says, else the environment or the profile; or the file that it names, or standard input."""
     source = context.get_parameter_source("auth")
-    if not texts or source is None or source.name != "COMMANDLINE":
-        return tuple(texts or ())
+    is_told = source is not None and source.name == "COMMANDLINE"
     found: list[str] = []
-    for text in texts:
-        if text == "-":
+    for text in texts or ():
+        if text == "-" and is_told:
             found += _lines(sys.stdin.read())
         elif text.startswith("@"):
             found += _lines(_read_identities(text[1:]))
         else:
             found.append(text)
-    if any(text != "-" and not text.startswith("@") for text in texts):
+    if is_told and any(text != "-" and not text.startswith("@") for text in texts or ()):
         better = f"${AUTH_VARIABLE}, --auth @FILE and --auth - keep them to you"
         say(f"zab: --auth: others may read credentials in the list of processes: {better}", sys.stderr)
     return tuple(found)
@@ -108,9 +118,9 @@ def _read_identities(path: str) -> str:
 
 
 def login_of(context: typer.Context, user: str | None, password_file: str | None) -> tuple[str | None, str | None]:
-    """(password, file of the password): of the option, else of the environment, else of the client's file, for the user
-    that is named there."""
-    found: ClientFile | None = context.meta.get(_CLIENT_FILE)
+    """(password, file of the password): of the option, else of the environment, else of the profile, for the user that
+    is named there."""
+    found: Profile | None = context.meta.get(_PROFILE)
     source = context.get_parameter_source("sasl_password_file")
     is_named = password_file is not None and source is not None and source.name in ("COMMANDLINE", "ENVIRONMENT")
     if user is None:
@@ -136,7 +146,9 @@ HostsOption: TypeAlias = Annotated[
         help="host:port,… and a chroot, such as /app, after the last.",
     ),
 ]
-TimeoutOption: TypeAlias = Annotated[float, typer.Option("--timeout", min=0.001, help="Session timeout, seconds.")]
+SessionTimeoutOption: TypeAlias = Annotated[
+    float, typer.Option("--session-timeout", min=0.001, help="Seconds after which a lost session ends.")
+]
 WaitOption: TypeAlias = Annotated[float, typer.Option("--wait", min=0.001, help="Seconds to look for a server.")]
 AuthOption: TypeAlias = Annotated[
     list[str] | None,
@@ -162,8 +174,19 @@ ConfigOption: TypeAlias = Annotated[
         metavar="FILE",
         envvar="ZAB_CONFIG",
         is_eager=True,
-        callback=_configure,
-        help="Defaults of these options; without it, ~/.config/zab/client.toml.",
+        callback=_name,
+        help="The file with profiles; without it, ~/.config/zab/config.toml.",
+    ),
+]
+ProfileOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--profile",
+        metavar="NAME",
+        envvar="ZAB_PROFILE",
+        is_eager=True,
+        callback=_name,
+        help="Defaults of these options, of that name in the file; without it, `default`.",
     ),
 ]
 TlsOption: TypeAlias = Annotated[

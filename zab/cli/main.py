@@ -41,12 +41,13 @@ def _version(wanted: bool) -> None:
 def _root(
     context: typer.Context,
     hosts: options.HostsOption = DEFAULT_HOSTS,
-    timeout_seconds: options.TimeoutOption = 30.0,
+    session_timeout_seconds: options.SessionTimeoutOption = 30.0,
     wait_seconds: options.WaitOption = 5.0,
     auth: options.AuthOption = None,
     read_only: options.ReadOnlyOption = False,
     jute_maxbuffer_bytes: options.JuteMaxbufferOption = JUTE_MAXBUFFER,
     _config: options.ConfigOption = None,
+    _profile: options.ProfileOption = None,
     tls: options.TlsOption = None,
     ca: options.CaOption = None,
     key_store: options.KeyStoreOption = None,
@@ -63,7 +64,7 @@ def _root(
     sasl_password, sasl_password_file = options.login_of(context, sasl_user, sasl_password_file)
     context.obj = ConnectionOptions(
         hosts=hosts,
-        session_timeout_ms=round(timeout_seconds * 1000),
+        session_timeout_ms=round(session_timeout_seconds * 1000),
         wait_ms=round(wait_seconds * 1000),
         auth=options.identities_of(context, auth),
         read_only=read_only,

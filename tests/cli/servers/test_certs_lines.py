@@ -43,9 +43,9 @@ def test_zabs_lines_are_its_file(
     said: str, run: Run, hosts: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = block(said, "a client of zab")
-    assert file.startswith('hosts = "localhost:2281"\n')
-    (tmp_path / "client.toml").write_text(file.replace("localhost:2281", hosts))
-    monkeypatch.setenv("ZAB_CONFIG", str(tmp_path / "client.toml"))
+    assert file.startswith('[profiles.default]\nhosts = "localhost:2281"\n')
+    (tmp_path / "config.toml").write_text(file.replace("localhost:2281", hosts))
+    monkeypatch.setenv("ZAB_CONFIG", str(tmp_path / "config.toml"))
     assert run("ls", "/") == 0
     assert run.out == "[zookeeper]\n"
 

@@ -1,4 +1,4 @@
-"""How the znode commands reach their servers: options, the environment, the client's file; TLS and a login."""
+"""How the znode commands reach their servers: options, the environment, profiles; TLS and a login."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ import pytest
 from tests.cli.commands import PATIENCE_SECONDS, Run, run, standard_input, started
 from tests.rigs.certificates import Certificates, client_store_lines
 from tests.rigs.zab_server import zab_over_tls
+from zab.cli.arguments import DEFAULT_HOSTS
 from zab.cli.connection_options import AUTH_VARIABLE, PASSWORD_VARIABLE
 from zab.client import SaslLogin, Tls, ZabError
 
@@ -25,13 +26,13 @@ SECRET = "hunter2"
 
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where the client's file is; nothing else says anything."""
+    """Where the file of profiles is; nothing else says anything."""
     for name in list(os.environ):
         if name.startswith("ZAB_"):
             monkeypatch.delenv(name)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "home"))
     (tmp_path / "home" / "zab").mkdir(parents=True)
-    return tmp_path / "home" / "zab" / "client.toml"
+    return tmp_path / "home" / "zab" / "config.toml"
 
 
 @pytest.fixture
@@ -57,6 +58,11 @@ def written(file: Path, text: str) -> Path:
     file.touch(mode=0o600)
     file.write_text(text)
     return file
+
+
+def default(file: Path, text: str) -> Path:
+    """The file has this default profile."""
+    return written(file, f"[profiles.default]\n{text}")
 
 
 def test_nothing_is_encrypted_and_nobody_logs_in_unless_told(told: Callable[..., dict[str, Any]]) -> None:
@@ -105,7 +111,7 @@ def test_the_environment_has_the_rest_too(told: Callable[..., dict[str, Any]], m
 def test_an_option_comes_before_the_environment_and_that_before_the_file(
     told: Callable[..., dict[str, Any]], home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    written(home, 'hosts = "file:1"\nca = "ca.pem"\nwait = 7\nauth = ["digest:file:x"]\n')
+    default(home, 'hosts = "file:1"\nca = "ca.pem"\nwait = 7\nauth = ["digest:file:x"]\n')
     found = told()
     assert (found["hosts"], found["tls"]) == ("file:1", Tls(trust_store=str(home.parent / "ca.pem")))
     assert (found["settings"].connect_wait_ms, found["auth"]) == (7000, [("digest", "file:x")])
@@ -124,8 +130,8 @@ def test_an_option_comes_before_the_environment_and_that_before_the_file(
 def test_another_file_is_named_by_the_option_or_the_environment(
     told: Callable[..., dict[str, Any]], home: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    written(home, 'hosts = "home:1"\n')
-    one, two = written(tmp_path / "1", 'hosts = "one:1"\n'), written(tmp_path / "2", 'hosts = "two:1"\n')
+    default(home, 'hosts = "home:1"\n')
+    one, two = default(tmp_path / "1", 'hosts = "one:1"\n'), default(tmp_path / "2", 'hosts = "two:1"\n')
     monkeypatch.setenv("ZAB_CONFIG", str(one))
     assert told()["hosts"] == "one:1"
     assert told("--config", two)["hosts"] == "two:1"
@@ -133,10 +139,46 @@ def test_another_file_is_named_by_the_option_or_the_environment(
     assert run.err == f"zab: {tmp_path / 'none'}: there is no such file\n"
 
 
-def test_a_file_that_cannot_be_used_stops_znode_commands_only(run: Run, home: Path, tmp_path: Path) -> None:
-    written(home, f'sasl-pasword = "{SECRET}"\n')
+def test_a_profile_is_named_by_the_option_or_the_environment(
+    told: Callable[..., dict[str, Any]], home: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run("--profile", "one", "ls", "/") == 2
+    assert run.err == f"zab: {home}: there is no such file, and so no profile one\n"
+    written(home, '[profiles.default]\nhosts = "home:1"\n[profiles.one]\nhosts = "one:1"\nsession-timeout = 7\n')
+    other = written(tmp_path / "other", '[profiles.one]\nhosts = "other:1"\n')
+    assert told()["hosts"] == "home:1"
+    found = told("--profile", "one")
+    assert (found["hosts"], found["settings"].session_timeout_ms) == ("one:1", 7000)
+    assert told("--profile", "one", "--config", other)["hosts"] == "other:1"
+    assert told("--config", other, "--profile", "one")["hosts"] == "other:1"
+    assert told("--config", other)["hosts"] == DEFAULT_HOSTS, "without a default profile nothing is told"
+    monkeypatch.setenv("ZAB_PROFILE", "one")
+    assert told()["hosts"] == "one:1"
+    assert told("--profile", "default")["hosts"] == "home:1"
+    monkeypatch.setenv("ZAB_HOSTS", "environment:1")
+    assert told()["hosts"] == "environment:1"
+    assert told("-s", "option:1")["hosts"] == "option:1"
+    assert run("--profile", "on", "ls", "/") == 2
+    assert run.err == f"zab: {home}: there is no profile on: did you mean one?\n"
+    assert run("--profile", "on", "secret", tmp_path / "secret") == 0, "it talks to no server"
+
+
+def test_identities_of_a_profile_are_in_a_file_beside_it(
+    told: Callable[..., dict[str, Any]], run: Run, home: Path
+) -> None:
+    default(home, 'auth = ["@identities"]\n')
+    identities = written(home.parent / "identities", "digest:alice:a\n")
+    assert told()["auth"] == [("digest", "alice:a")]
+    assert run.err == "zab: enough\n"
+    identities.chmod(0o644)
     assert run("ls", "/") == 2
-    assert run.err.startswith(f"zab: {home}:1: sasl-pasword is no key: there are hosts, ")
+    assert str(identities) in run.err
+
+
+def test_a_file_that_cannot_be_used_stops_znode_commands_only(run: Run, home: Path, tmp_path: Path) -> None:
+    default(home, f'sasl-pasword = "{SECRET}"\n')
+    assert run("ls", "/") == 2
+    assert run.err.startswith(f"zab: {home}:2: sasl-pasword is no key: did you mean sasl-password?")
     assert SECRET not in run.err
     assert run("secret", tmp_path / "secret") == 0
 
@@ -144,14 +186,14 @@ def test_a_file_that_cannot_be_used_stops_znode_commands_only(run: Run, home: Pa
 def test_the_password_of_a_login_comes_from_the_nearest_place(
     told: Callable[..., dict[str, Any]], home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    written(home, 'sasl-user = "alice"\nsasl-password = "of the file"\n')
+    default(home, 'sasl-user = "alice"\nsasl-password = "of the file"\n')
     assert told()["sasl"] == SaslLogin("alice", "of the file")
     monkeypatch.setenv(PASSWORD_VARIABLE, "of the environment")
     assert told()["sasl"] == SaslLogin("alice", "of the environment")
     assert told("--sasl-user", "bob")["sasl"] == SaslLogin("bob", "of the environment")
     option = written(tmp_path / "password", "of an option\nmore\n")
     assert told("--sasl-password-file", option)["sasl"] == SaslLogin("alice", "of an option")
-    written(home, f'sasl-user = "alice"\nsasl-password-file = "{option}"\n')
+    default(home, f'sasl-user = "alice"\nsasl-password-file = "{option}"\n')
     assert told()["sasl"] == SaslLogin("alice", "of the environment")
     monkeypatch.delenv(PASSWORD_VARIABLE)
     assert told()["sasl"] == SaslLogin("alice", "of an option")
@@ -163,7 +205,7 @@ def test_the_password_of_a_login_comes_from_the_nearest_place(
 @pytest.mark.parametrize("text", ['sasl-password = "hunter2"', 'sasl-password-file = "password"'])
 def test_the_files_password_is_for_its_user_alone(run: Run, home: Path, text: str) -> None:
     written(home.parent / "password", SECRET)
-    written(home, f'sasl-user = "alice"\n{text}\n')
+    default(home, f'sasl-user = "alice"\n{text}\n')
     with standard_input(""):
         assert run("--sasl-user", "bob", "ls", "/") == 2
     assert run.err.startswith("zab: there is no password for bob: ")
@@ -173,7 +215,7 @@ def test_a_password_file_is_for_its_owner_alone(run: Run, tmp_path: Path) -> Non
     file = written(tmp_path / "password", SECRET)
     file.chmod(0o640)
     assert run("--sasl-user", "alice", "--sasl-password-file", file, "ls", "/") == 2
-    assert run.err == f"zab: {file}: there is a password in it, and others may use it: run `chmod 600 {file}`\n"
+    assert run.err == f"zab: {file}: it is about secrets, and others may use it: run `chmod 600 {file}`\n"
     assert run("--sasl-user", "alice", "--sasl-password-file", tmp_path / "none", "ls", "/") == 2
     assert run.err == f"zab: {tmp_path / 'none'}: it cannot be read: No such file or directory\n"
     assert run("--sasl-user", "alice", "--sasl-password-file", written(tmp_path / "empty", ""), "ls", "/") == 2
@@ -221,7 +263,7 @@ def test_credentials_are_in_no_error(run: Run, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_credentials_are_in_no_help(run: Run, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    written(home, f'sasl-user = "alice"\nsasl-password = "{SECRET}"\nauth = ["digest:a:{SECRET}"]\n')
+    default(home, f'sasl-user = "alice"\nsasl-password = "{SECRET}"\nauth = ["digest:a:{SECRET}"]\n')
     for words in (["--config", home, "--help"], ["--help"], ["ls", "--help"], ["--config", home, "--help", "ls"]):
         assert run(*words) == 0
         assert SECRET not in run.out
@@ -280,7 +322,7 @@ def alice(certificates: Certificates) -> Path:
 def test_commands_and_the_shell_speak_tls(hosts: str, alice: Path, run: Run, home: Path) -> None:
     ca, own = alice / "truststore.pem", alice / "keystore.pem"
     assert run("-s", hosts, "--ca", ca, "--cert", own, "create", "/tls", "hello") == 0
-    written(home, f'hosts = "{hosts}"\nca = "{ca}"\nkey-store = "{own}"\n')
+    default(home, f'hosts = "{hosts}"\nca = "{ca}"\nkey-store = "{own}"\n')
     assert run("get", "/tls") == 0
     assert run.out == "hello\n"
     with started("shell") as process:

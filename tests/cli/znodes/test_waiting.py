@@ -67,7 +67,7 @@ def test_a_change_is_waited_for_when_the_member_is_killed(
 def test_a_session_that_is_lost_is_3(words: list[str]) -> None:
     with (
         running("zab", 1, SOON) as servers,
-        started("--wait", str(PATIENCE_SECONDS), "--timeout", "5", "-s", servers.hosts, *words) as process,
+        started("--wait", str(PATIENCE_SECONDS), "--session-timeout", "5", "-s", servers.hosts, *words) as process,
     ):
         [member] = servers.members
         # On a machine that is busy enough it may be lost without our doing.

@@ -326,8 +326,9 @@ ssl.quorum.trustStore.location={place / QUORUM_TRUST_STORE}.pem
 ssl.quorum.crl=true
 sslQuorumReloadCertFiles=true
 
-a client of zab, in ~/.config/zab/client.toml:
+a client of zab, in ~/.config/zab/config.toml:
 
+[profiles.default]
 hosts = "{servers}"
 tls = true
 ca = "{client / TRUST_STORE}.pem"

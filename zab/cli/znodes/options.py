@@ -17,8 +17,8 @@ from typing import Annotated, Final
 import typer
 
 from zab.cli.arguments import ConnectionOptions
-from zab.cli.client_file import ClientFileError, check_private
 from zab.cli.connection_options import PASSWORD_VARIABLE
+from zab.cli.profiles import ProfileError, check_private
 from zab.cli.terminal import say
 from zab.client import Acl, SaslLogin, Tls, parse_acl
 
@@ -142,5 +142,5 @@ def _password_in(path: Path) -> str:
         raise ValueError(f"{path}: it cannot be read: {error.strerror or error}") from None
     except UnicodeDecodeError:
         raise ValueError(f"{path}: it is not UTF-8") from None
-    except ClientFileError as error:
+    except ProfileError as error:
         raise ValueError(str(error)) from None
