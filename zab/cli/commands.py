@@ -17,6 +17,7 @@ import typer
 from attrs import frozen
 
 from zab.cli.data_command import DataCommand
+from zab.cli.time_limit import timed
 
 __all__ = ["ALIASES", "COMMANDS", "TAKES_DATA", "Command"]
 
@@ -48,12 +49,18 @@ class Command:
     def add_to(self, app: typer.Typer, name: str) -> None:
         """Load it, and make it a command of `app`."""
         loaded = self.load()
+        # The shell has no time of its own; its lines have.
+        is_timed = self.room == "znodes" and name != "shell"
         if isinstance(loaded, typer.Typer):
+            for each in loaded.registered_commands if is_timed else ():
+                assert each.callback is not None
+                each.callback = timed(each.callback)
             app.add_typer(loaded, name=name, help=self.summary, rich_help_panel=self.panel)
         else:
             text = f"{self.summary}\n\n{inspect.getdoc(loaded) or ''}"
             kind = DataCommand if name in TAKES_DATA else None
-            app.command(name, cls=kind, help=text, rich_help_panel=self.panel)(loaded)
+            function = timed(loaded) if is_timed else loaded
+            app.command(name, cls=kind, help=text, rich_help_panel=self.panel)(function)
 
     def announce_in(self, app: typer.Typer, name: str) -> None:
         """Show it in the help of `app`, without its code."""

@@ -59,7 +59,8 @@ def _root(
 ) -> None:
     """A ZooKeeper-compatible coordination service: its servers, its tools, and a client for the command line.
 
-    Exit codes of the znode commands: 0 done, 1 refused or not found, 2 wrong usage, 3 no server reachable.
+    Exit codes of the znode commands: 0 done, 1 refused or not found, 2 wrong usage, 3 no server reachable, 124 the time
+    of --timeout is over.
     """
     sasl_password, sasl_password_file = options.login_of(context, sasl_user, sasl_password_file)
     context.obj = ConnectionOptions(

@@ -1,7 +1,7 @@
 """Runs one command's work on a client: connects, carries it out, and ends with the exit code of what went wrong.
 
 Exit codes (`zab.cli.exits`): 1 a ZabError, whose name is on standard error; 2 a ValueError; 3 a ConnectionLossError:
-whether a write was done is unknown then; 3 a SessionExpiredError, too.
+whether a write was done is unknown then; 3 a SessionExpiredError, too; 124 an OutOfTimeError.
 
 What went wrong is said so that somebody can do something about it on the command line (`carry_out`).
 
@@ -12,6 +12,7 @@ A command is a plain function that hands its asynchronous work to `perform`. On 
 for this one command (`OneShot`); in the shell, the shell's session is used (`zab.cli.znodes.shell`).
 """
 
+import math
 import sys
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
@@ -22,10 +23,11 @@ import trio
 import typer
 
 from zab.cli.arguments import ConnectionOptions
-from zab.cli.exits import REFUSED, UNREACHABLE, USAGE, fail
+from zab.cli.exits import REFUSED, TIMED_OUT, UNREACHABLE, USAGE, fail
 from zab.cli.json_form import json_line
 from zab.cli.rendering import event_block
 from zab.cli.terminal import say
+from zab.cli.time_limit import time_limit
 from zab.cli.znodes.json_values import event_fields
 from zab.cli.znodes.options import login_of, tls_of
 from zab.client import (
@@ -44,17 +46,36 @@ from zab.client import (
     connect,
 )
 
-__all__ = ["Caller", "Opener", "Work", "carry_out", "exit_code", "next_change", "opener", "perform"]
+__all__ = [
+    "Caller",
+    "Opener",
+    "OutOfTimeError",
+    "Work",
+    "carry_out",
+    "exit_code",
+    "next_change",
+    "opener",
+    "perform",
+    "within",
+]
 
 Work: TypeAlias = Callable[[Client, "Caller"], Awaitable[None]]
 Opener: TypeAlias = Callable[[], AbstractAsyncContextManager[Client]]
 
 
+class OutOfTimeError(ZabError):
+    """The command took longer than `--timeout` allows."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"it was not done within {seconds:g} s (--timeout); whether a write was done is unknown")
+
+
 class Caller(Protocol):
     """Who runs a command: the command line once, or the shell."""
 
-    def run(self, work: Work) -> None:
-        """Carries out the work, from a thread or program that is not inside of trio."""
+    def run(self, work: Work, seconds: float | None) -> None:
+        """Carries out the work, from a thread or program that is not inside of trio. Raises OutOfTimeError when it
+        takes longer than `seconds`, and a server has to be found in them, too."""
 
     def watcher(self, zk: Client) -> Watcher:
         """For the `-w` of a command."""
@@ -99,7 +120,7 @@ class OneShot:
     def __init__(self, options: ConnectionOptions) -> None:
         self._options = options
 
-    def run(self, work: Work) -> None:
+    def run(self, work: Work, seconds: float | None) -> None:
         open_client = opener(self._options)
 
         async def session() -> None:
@@ -107,7 +128,7 @@ class OneShot:
                 await carry_out(work, zk, self, self._options.hosts)
 
         # Anywhere else an interrupt could cut a step of the protocol in half.
-        trio.run(session, restrict_keyboard_interrupt_to_checkpoints=True)
+        trio.run(within, seconds, session, restrict_keyboard_interrupt_to_checkpoints=True)
 
     def watcher(self, zk: Client) -> Watcher:
         return zk.watcher()
@@ -120,6 +141,15 @@ class OneShot:
 
     def tell(self, state: State) -> None:
         say(f"zab: {state.value}", sys.stderr, flush=True)
+
+
+async def within(seconds: float | None, act: Callable[[], Awaitable[None]]) -> None:
+    """Raises OutOfTimeError when it takes longer; None is no limit."""
+    with trio.move_on_after(math.inf if seconds is None else seconds) as scope:
+        await act()
+    if scope.cancelled_caught:
+        assert seconds is not None
+        raise OutOfTimeError(seconds)
 
 
 async def carry_out(work: Work, zk: Client, caller: Caller, hosts: str) -> None:
@@ -158,14 +188,16 @@ def perform(context: typer.Context, work: Work) -> None:
     """Carries out a command's work for whoever called it."""
     if isinstance(context.obj, ConnectionOptions):
         try:
-            OneShot(context.obj).run(work)
+            OneShot(context.obj).run(work, time_limit(context))
         except (ZabError, ValueError) as error:
             fail(error, exit_code(error))
     else:
-        context.obj.run(work)
+        context.obj.run(work, time_limit(context))
 
 
 def exit_code(error: Exception) -> int:
+    if isinstance(error, OutOfTimeError):
+        return TIMED_OUT
     if isinstance(error, ConnectionLossError | SessionExpiredError):
         return UNREACHABLE
     return REFUSED if isinstance(error, ZabError) else USAGE

@@ -10,6 +10,7 @@ import typer
 from zab.cli.arguments import expand_alias
 from zab.cli.commands import ALIASES, COMMANDS
 from zab.cli.terminal import say
+from zab.cli.time_limit import time_limit, timed
 from zab.cli.znodes.options import PathArgument
 from zab.cli.znodes.shell_session import Shell
 from zab.client import Client, WatchKind, WatchMode
@@ -32,7 +33,7 @@ def add_auth_command(
     async def work(zk: Client, _caller: object) -> None:
         await zk.add_auth(scheme, credentials)
 
-    _shell(context).run(work)
+    _shell(context).run(work, time_limit(context))
 
 
 def add_watch_command(
@@ -48,7 +49,7 @@ def add_watch_command(
     async def work(zk: Client, _caller: object) -> None:
         await zk.add_watch(path, shell.events, mode)
 
-    shell.run(work)
+    shell.run(work, time_limit(context))
 
 
 def _mode(text: str | WatchMode) -> WatchMode:
@@ -74,7 +75,7 @@ def remove_watches_command(
     async def work(zk: Client, _caller: object) -> None:
         await zk.remove_watches(path, kind, local=local)
 
-    _shell(context).run(work)
+    _shell(context).run(work, time_limit(context))
 
 
 def print_watches_command(
@@ -139,6 +140,8 @@ SESSION_COMMANDS: Final[dict[str, Callable[..., None]]] = {
     "quit": quit_command,
     "exit": quit_command,
 }
+_ASKING: Final = frozenset({"addauth", "addWatch", "removewatches"})
+"""Those of them that ask servers."""
 ZNODE_COMMANDS: Final = {
     name: command for name, command in COMMANDS.items() if command.room == "znodes" and name != "shell"
 }
@@ -152,5 +155,5 @@ def shell_app() -> typer.Typer:
     for name, command in ZNODE_COMMANDS.items():
         command.add_to(app, name)
     for name, function in SESSION_COMMANDS.items():
-        app.command(name)(function)
+        app.command(name)(timed(function) if name in _ASKING else function)
     return app

@@ -6,6 +6,7 @@ A command goes on in the next line as long as a quote is open: the line end is a
 
 import shlex
 import sys
+from functools import partial
 from typing import Final
 
 import trio
@@ -14,7 +15,7 @@ import typer
 from zab.cli.arguments import expand_alias
 from zab.cli.exits import INTERRUPTED, REFUSED, USAGE
 from zab.cli.terminal import say
-from zab.cli.znodes.caller import Work, carry_out, exit_code
+from zab.cli.znodes.caller import Work, carry_out, exit_code, within
 from zab.client import Client, State, Watcher, ZabError
 
 __all__ = ["Shell"]
@@ -41,11 +42,8 @@ class Shell:
 
     # What commands ask for (`zab.cli.znodes.caller.Caller`), from the worker thread.
 
-    def run(self, work: Work) -> None:
-        trio.from_thread.run(self._work, work)
-
-    async def _work(self, work: Work) -> None:
-        await carry_out(work, self.zk, self, self.hosts)
+    def run(self, work: Work, seconds: float | None) -> None:
+        trio.from_thread.run(within, seconds, partial(carry_out, work, self.zk, self, self.hosts))
 
     def watcher(self, _zk: Client) -> Watcher:
         return self.events
