@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from datatree.log.zxid import Epoch, Zxid
+from tests.direct.members import Ensemble, Server
 from tests.host import test_links
 from tests.host.service import Server as ClientService
 from tests.host.service import give, running
@@ -23,11 +24,10 @@ from zab.events import MessageReceived
 from zab.member.storage import Storage
 from zab.member.turn import Turn
 from zab.message import Ack, Commit
-from zab.testing.members import Ensemble, Server
 
 ROOT = Path(__file__).parents[2]
 ROOMS = tuple(str(ROOT / room) + "/" for room in ("zab", "datatree", "session"))
-RIGS = tuple(str(ROOT / room) + "/" for room in ("zab/testing", "zab/simulator"))
+RIGS = tuple(str(ROOT / room) + "/" for room in ("tests/direct", "zab/simulator"))
 GENERATED = "<attrs generated"
 
 ON_LEADER, ON_FOLLOWER, FOLLOWS = 97, 84, 51

@@ -20,8 +20,8 @@ from bench.kinds import KINDS
 from bench.table import README, Beside, ratio_table, write_readme
 from tests.bench.generator import SOURCES, has_openssl, needs_compiler, programs, tls_programs
 from tests.rigs.certificates import Certificates
-from tests.rigs.ports import free_ports
 from tests.rigs.zab_server import zab_servers
+from zab.testing.ports import free_ports
 
 __all__ = ["programs", "tls_programs"]
 

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.rigs.ports import free_ports
 from tests.rigs.processes import ServerProcess, ended
+from zab.testing.ports import free_ports
 
 pytestmark = pytest.mark.process
 

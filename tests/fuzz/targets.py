@@ -38,6 +38,7 @@ from tests.datatree.histories import Author, fresh_log
 from tests.datatree.histories import snapshot as write_snapshot
 from tests.datatree.test_record import TXNS
 from tests.datatree.test_requests import TABLE as REQUESTS_TABLE
+from tests.direct.members import Ensemble
 from tests.zab.test_message import EXAMPLES
 from zab import message as msg
 from zab.configuration.properties import PropertiesError, parse_properties
@@ -51,7 +52,6 @@ from zab.member.four_letter import WORDS
 from zab.member.greeting import AT_QUORUM_PORT, Purpose, party
 from zab.member.snapshot_request import ANSWERS, REQUESTS, SnapshotRequest, accepted, refused
 from zab.simulator.world.disk import FaultyDisk
-from zab.testing.members import Ensemble
 from zab.wire import plain
 from zab.wire.frames import FrameError, FrameReader, frame
 from zab.wire.handshake import NONCE_BYTES, Dialling, Listening, Secret

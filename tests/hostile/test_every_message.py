@@ -17,6 +17,7 @@ import pytest
 from datatree.log import batch as codec
 from datatree.log.zxid import COUNTER_MAX, EPOCH_MAX, Epoch, Zxid, make_zxid
 from datatree.opcodes import OpCode
+from tests.direct.members import Ensemble, Server
 from tests.hostile.places import PLACES, Kept, Place
 from tests.zab.alone import HISTORY, LINEAGE, OTHER_LINEAGE
 from tests.zab.test_message import EXAMPLES
@@ -30,7 +31,6 @@ from zab.member.config import Config, parse
 from zab.peer import Peer
 from zab.roles import Stage
 from zab.states import BATCHES, DISCOVERY, FOLLOWING, LEADING, LOOKING, OBSERVING, TRANSITIONS, State
-from zab.testing.members import Ensemble, Server
 from zab.wire.records import BytesRange, IntRange, MessageError
 
 ROWS = 300

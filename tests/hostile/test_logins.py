@@ -9,8 +9,8 @@ import pytest
 
 from datatree.opcodes import OpCode
 from datatree.requests import AddAuth, Sasl
+from tests.direct.members import Client, Ensemble
 from zab.member.inputs import UsersRead
-from zab.testing.members import Client, Ensemble
 from zab.wire.digest_md5 import ZOOKEEPER_REALM, ZOOKEEPER_URI, DigestMd5Error, key_of, respond
 
 RUNS = 120

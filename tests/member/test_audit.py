@@ -8,10 +8,10 @@ from datatree.acl import digest_identity
 from datatree.errors import ErrorCode
 from datatree.opcodes import OpCode
 from datatree.requests import OPEN_ACL, AddAuth, Create, Multi, PathVersion, Reconfig, Sasl, SetAcl, SetData
+from tests.direct.members import Client, Ensemble, Server
 from zab import message as msg
 from zab.member import audit
 from zab.member.audit import Auditor, value
-from zab.testing.members import Client, Ensemble, Server
 
 KEYS = {"audit__enable": "true"}
 

@@ -11,11 +11,11 @@ from datatree.opcodes import OpCode
 from datatree.past_acls import PastAcls
 from datatree.requests import OPEN_ACL, AddAuth, Create, GetChanges, Multi, NoBody, PathVersion, SetAcl, SetData
 from datatree.txn_changes import ACL_CHANGED, CREATED, DATA_CHANGED, DELETED, WHOLE
+from tests.direct.members import TICK_MS, Client, Ensemble, Server
 from zab.jute.change_pages import ChangePage, PageStatus
 from zab.member import change_feed as module
 from zab.member.change_rows import is_within
 from zab.member.inputs import ChangesRead, LookBackSlice, ReadChanges
-from zab.testing.members import TICK_MS, Client, Ensemble, Server
 
 BOB = (31, *digest_identity(b"bob:pw"))
 EVE = (31, *digest_identity(b"eve:pw"))

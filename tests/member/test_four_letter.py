@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.direct.members import Client, Ensemble, Server
 from zab.member.four_letter import VERSION, WORDS
 from zab.message import FRAME_BYTES_MAX
-from zab.testing.members import Client, Ensemble, Server
 
 OPERATIONS = Path(__file__).parents[2] / "docs" / "operations.md"
 

@@ -4,9 +4,9 @@ connection, and on load, are among the tests of the processor, which they hold b
 import pytest
 
 from datatree.opcodes import OpCode
+from tests.direct.members import Ensemble
 from zab import message as msg
 from zab.member.processor import ANSWERED_BYTES
-from zab.testing.members import Ensemble
 from zab.wire.frames import LENGTH
 
 

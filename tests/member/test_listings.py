@@ -8,9 +8,9 @@ from datatree.jute import Reader
 from datatree.opcodes import OpCode
 from datatree.requests import PathWatch
 from datatree.tree import DataTree
+from tests.direct.members import Client, Ensemble
 from zab.member import listings
 from zab.member.listings import LISTING_COUNT_MIN, Listings, listing
-from zab.testing.members import Client, Ensemble
 
 ROOM = LISTING_COUNT_MIN + 10
 

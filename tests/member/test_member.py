@@ -13,6 +13,7 @@ from datatree.recovery.recover import recover
 from datatree.requests import OPEN_ACL, Create, Reconfig
 from datatree.tree import DataTree
 from datatree.znode import STAT_AT, STAT_LAYOUT
+from tests.direct.members import TICK_MS, WALL, Ensemble, Server
 from zab import events as ev
 from zab import message as msg
 from zab.ids import Link
@@ -27,7 +28,6 @@ from zab.member.snapshot_schedule import SnapshotSchedule
 from zab.peer import Peer
 from zab.simulator.world.disk import FaultyDisk
 from zab.states import LEADING
-from zab.testing.members import TICK_MS, WALL, Ensemble, Server
 
 CONFIG = parse("dataDir=/nowhere\nclientPort=2181", "zoo.cfg")
 YEAR_MS = 365 * 86_400_000

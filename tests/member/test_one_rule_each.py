@@ -19,6 +19,7 @@ from datatree.tree import DataTree
 from datatree.znode import CONTAINER_OWNER, STAT_AT, STAT_LAYOUT
 from session.identity import SessionId
 from tests.datatree.histories import LINEAGE, Author, fresh_log, snapshot, synchronized
+from tests.direct.members import TICK_MS, WALL, Ensemble
 from tests.member.storage_setup import say_nothing
 from tests.member.test_member import CONFIG, batch_of
 from zab import events as ev
@@ -34,7 +35,6 @@ from zab.member.storage import Storage
 from zab.message import DATA_FRAME_BYTES_MAX, URGENT
 from zab.simulator.world.disk import FaultyDisk, PowerLossError
 from zab.states import LEADING
-from zab.testing.members import TICK_MS, WALL, Ensemble
 
 # ------------------------------------------------------------------------------------------------------ order, sessions
 

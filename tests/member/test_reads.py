@@ -11,7 +11,7 @@ from datatree.jute import Writer
 from datatree.opcodes import MULTI_READS, READS, OpCode
 from datatree.requests import OPEN_ACL, AddAuth, Multi, PathKind, PathOnly, PathWatch, SetAcl, SetData, SetWatches
 from datatree.znode import STAT_LAYOUT
-from zab.testing.members import Client, Ensemble
+from tests.direct.members import Client, Ensemble
 
 BOB = (31, *digest_identity(b"bob:pw"))
 READ_ONLY = ((1, b"world", b"anyone"), BOB)

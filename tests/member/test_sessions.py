@@ -7,12 +7,12 @@ from datatree.opcodes import OpCode
 from datatree.requests import SetData
 from datatree.znode import stat_of
 from session.identity import SessionId
+from tests.direct.members import TICK_MS, Client, Ensemble, Server
 from zab import events as ev
 from zab import message as msg
 from zab.ids import Link
 from zab.jute.handshake import ConnectRequest
 from zab.member.sessions import TOUCHED_COUNT_MAX
-from zab.testing.members import TICK_MS, Client, Ensemble, Server
 from zab.wire.frames import GREETING_BYTES_MAX, LENGTH, frame
 
 

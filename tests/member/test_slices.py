@@ -13,13 +13,13 @@ from datatree.opcodes import OpCode
 from datatree.prepare import Prepare
 from datatree.requests import OPEN_ACL, Create, Multi, PathOnly, PathVersion, PathWatch, SetWatches
 from datatree.slices import PARTS
+from tests.direct.members import TICK_MS, Client, Ensemble, Server
 from zab import events as ev
 from zab import message as msg
 from zab import renewal
 from zab.member.member import APPLIED_BYTES_MAX
 from zab.member.processor import Processor
 from zab.peer import _ON_EVENT, Peer
-from zab.testing.members import TICK_MS, Client, Ensemble, Server
 
 COUNT = 4 * PARTS + 100
 MEGABYTE = 1_000_000

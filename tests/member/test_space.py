@@ -11,12 +11,12 @@ from datatree.errors import ErrorCode
 from datatree.log.transaction_log import RESERVE
 from datatree.opcodes import OpCode
 from datatree.requests import OPEN_ACL, Create, Multi, PathVersion, SetData
+from tests.direct.members import TICK_MS, Client, Ensemble, Server
 from zab.member.four_letter import numbers
 from zab.member.room import PARTS_MAX, needs_room
 from zab.member.space import DiskSpace, make_room, room_bytes
 from zab.simulator.world.disk import FaultyDisk
 from zab.states import AMPLE, EXHAUSTED, LEADING, LOOKING, LOW, Space
-from zab.testing.members import TICK_MS, Client, Ensemble, Server
 
 LOW_BYTES = 50_000
 RESERVE_BYTES = 20_000

@@ -10,11 +10,11 @@ import pytest
 from datatree.errors import ErrorCode
 from datatree.opcodes import OpCode
 from datatree.requests import OPEN_ACL, Create
+from tests.direct.members import Client, Ensemble
 from zab.member.config import parse
 from zab.member.connection import Hold
 from zab.member.connection_throttle import ConnectionThrottle
 from zab.member.settings import Config
-from zab.testing.members import Client, Ensemble
 
 
 def settings(**lines: object) -> Config:

@@ -5,13 +5,13 @@ import pytest
 from datatree.log.zxid import Zxid
 from datatree.recovery.recover import recover
 from datatree.snapshot import SnapshotWriter, load_snapshot, snapshot_files, snapshot_path
+from tests.direct.members import TICK_MS, Client, Ensemble, Server
 from tests.member.wrong_trees import bring_back, digests, ensemble_of, said, spoil, stop, write
 from zab import events as ev
 from zab import message as msg
 from zab.member.inputs import ChooseSnapshot, FetchFailed, SnapshotChosen, SnapshotTaken
 from zab.simulator.ensemble.spoiled import spoil as spoil_znode
 from zab.states import LEADING
-from zab.testing.members import TICK_MS, Client, Ensemble, Server
 
 
 def write_snapshots(server: Server) -> None:

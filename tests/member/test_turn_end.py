@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import pytest
 
+from tests.direct.members import Ensemble
 from zab.member.inputs import Input, MemberEffect
 from zab.member.member import Member
-from zab.testing.members import Ensemble
 
 
 def test_a_member_never_waits_longer_than_its_peer(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ import pytest
 from datatree.errors import ErrorCode
 from datatree.log.zxid import Zxid
 from datatree.tree import DataTree
+from tests.direct.members import TICK_MS, Client, Ensemble, Server
 from tests.member.wrong_trees import bring_back, digests, ensemble_of, said, spoil, stop, write
 from zab import message as msg
 from zab.ids import ServerId
@@ -14,7 +15,6 @@ from zab.member.inputs import RebuildFailed, TreeInstalled, TreeRebuilt
 from zab.member.tree_check import Finding, TreeCheck
 from zab.quorum import Majority
 from zab.states import LEADING
-from zab.testing.members import TICK_MS, Client, Ensemble, Server
 
 
 def test_wrong_tree_of_a_learner_is_made_anew_and_only_its_clients_notice() -> None:

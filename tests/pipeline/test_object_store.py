@@ -17,7 +17,6 @@ from pyarrow import fs
 
 from tests.pipeline.rigs.ensembles import Directories
 from tests.pipeline.rigs.trees import local_state
-from tests.rigs.ports import free_ports
 from zab.cli.main import main
 from zab.pipeline.errors import PipelineError
 from zab.pipeline.inventory import inventory
@@ -27,6 +26,7 @@ from zab.pipeline.output import check_out
 from zab.pipeline.reading.planning import Range, plan, task_batches
 from zab.pipeline.state.local_state import local_moment
 from zab.pipeline.verify.snapshots import examine_snapshot, snapshot_tasks
+from zab.testing.ports import free_ports
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -9,8 +9,8 @@ import sys
 import time
 from pathlib import Path
 
-from tests.rigs.ports import free_ports
 from tests.rigs.zookeeper_server import four_letter_word
+from zab.testing.ports import free_ports
 
 START_SECONDS = 120
 STOP_SECONDS = 60

@@ -15,8 +15,8 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from tests.rigs.ports import free_ports
 from tests.rigs.zookeeper_server import ZooKeeperEnsemble, ZooKeeperMember, configurations
+from zab.testing.ports import free_ports
 
 PROGRAM = ("-m", "zab.server")
 

@@ -23,8 +23,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.rigs.ports import free_ports
 from tests.rigs.quick_java import quick_java
+from zab.testing.ports import free_ports
 
 _START_SECONDS = 120.0
 _STOP_SECONDS = 30.0

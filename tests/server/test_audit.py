@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
-from tests.rigs.ports import free_ports
 from tests.rigs.zab_server import zab_servers
 from zab.host.trail_file import TrailFile
 from zab.member.audit import SUCCESS, Asked, Change, OfServer, Record, Refusal
 from zab.server.audit import REFUSALS_PER_SECOND, AuditLog
+from zab.testing.ports import free_ports
 
 PATIENCE_SECONDS = 20.0
 

@@ -8,13 +8,13 @@ from collections.abc import Callable
 import pytest
 import trio
 
-from tests.rigs.ports import free_ports
 from tests.rigs.processes import unstarted
 from tests.server.transfers import greeting
 from zab.host.listener import open_listener
 from zab.member.greeting import party
 from zab.server.dial import Address, BeyondThisMachineError, dial
 from zab.server.greeting import Greeting
+from zab.testing.ports import free_ports
 from zab.wire.handshake import Secret
 
 BEYOND = "192.0.2.7"

@@ -10,7 +10,6 @@ import pytest
 import trio
 
 from tests.host.other import SECRET
-from tests.rigs.ports import free_ports
 from tests.server.transfers import greeting
 from zab.events import ElectionLinkDown, ElectionLinkUp, NotificationReceived
 from zab.host.conversation import introduce, meet
@@ -21,6 +20,7 @@ from zab.server import election_links as module
 from zab.server.dial import Address
 from zab.server.election_links import ElectionLinks
 from zab.states import NOTHING
+from zab.testing.ports import free_ports
 from zab.wire.frames import frame
 from zab.wire.handshake import Party, Secret
 from zab.wire.records import MessageError

@@ -14,10 +14,10 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException
 
-from tests.rigs.ports import free_ports
 from tests.rigs.processes import ServerProcess, is_open, servers, unstarted
 from tests.rigs.waiting import until
 from zab.host.descriptors import LIMIT_MIN
+from zab.testing.ports import free_ports
 
 pytestmark = pytest.mark.slow
 

@@ -13,11 +13,11 @@ import trio
 
 from datatree.jute import Writer
 from datatree.opcodes import OpCode
-from tests.rigs.ports import free_ports
 from zab.jute.framing import request_frame
 from zab.jute.handshake import ConnectRequest
 from zab.member.config import parse
 from zab.server.server import serve
+from zab.testing.ports import free_ports
 
 PATIENCE_SECONDS = 60
 STEP_MS_MAX = 20

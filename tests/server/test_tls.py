@@ -18,13 +18,13 @@ from kazoo.handlers.threading import KazooTimeoutError
 
 from tests.host.holders import certificates, holder
 from tests.rigs.certificates import Certificates, client_store_lines
-from tests.rigs.ports import free_ports
 from tests.rigs.zab_server import zab_servers
 from tests.rigs.zookeeper_server import ZooKeeperMember
 from zab.client import Acl, NoAuthError, Permission, Tls, TlsError, connect
 from zab.host.descriptors import LIMIT_MIN
 from zab.member.config import parse
 from zab.server import server
+from zab.testing.ports import free_ports
 
 __all__ = ["certificates", "holder"]
 

@@ -10,7 +10,6 @@ import trio
 from datatree.snapshot import SnapshotWriter, fetch_path, snapshot_path
 from datatree.tree import DataTree
 from tests.member.storage_setup import LINEAGE
-from tests.rigs.ports import free_ports
 from tests.server.transfers import greeting, served_by
 from zab.events import FetchSnapshot
 from zab.host.conversation import introduce, meet
@@ -21,6 +20,7 @@ from zab.member.snapshot_request import ANSWERS, REQUESTS, SnapshotRefused, Snap
 from zab.server import snapshot_transfer as module
 from zab.server.dial import Address
 from zab.server.snapshot_transfer import Fetcher, TransferServer
+from zab.testing.ports import free_ports
 
 ZXID = (1 << 32) + 77
 CHAIN = bytes(range(16))

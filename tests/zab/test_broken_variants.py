@@ -10,6 +10,7 @@ import pytest
 
 from datatree.log.epochs import load_member, save_epochs, save_member
 from datatree.snapshot import snapshot_files
+from tests.direct.lone_peer import Process
 from tests.zab import test_random_faults as faults
 from tests.zab.dispatch import handle_with
 from zab import broadcast, confirmation, discovery, roles, synchronization
@@ -21,7 +22,6 @@ from zab.history import History
 from zab.member.inputs import StorageEffect
 from zab.peer import Peer
 from zab.roles import Stage
-from zab.testing.lone_peer import Process
 
 SEEDS = 300
 

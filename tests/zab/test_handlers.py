@@ -4,12 +4,12 @@ from itertools import product
 
 import pytest
 
+from tests.direct.peers import Ensemble
 from tests.zab.test_message import EXAMPLES
 from zab import events as ev
 from zab import message as msg
 from zab.handlers import HANDLERS, IGNORED, PHASES
 from zab.states import BROADCAST, FOLLOWING, LEADING
-from zab.testing.peers import Ensemble
 
 
 def test_no_cell_is_both_handled_and_ignored_and_every_reason_is_given() -> None:

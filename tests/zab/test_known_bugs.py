@@ -9,11 +9,11 @@ import pytest
 from datatree.log.batch import build, genesis
 from datatree.log.zxid import make_zxid
 from datatree.recovery.recover import examine
+from tests.direct.peers import Ensemble, histories
 from zab import events as ev
 from zab import message as msg
 from zab.election import Vote, total_order
 from zab.states import BATCHES, FOLLOWING, LEADING, LOOKING, NOTHING
-from zab.testing.peers import Ensemble, histories
 
 
 def established(size: int = 3, **settings: int) -> tuple[Ensemble, int]:

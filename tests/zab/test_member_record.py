@@ -7,13 +7,13 @@ acknowledged, and has it in the snapshot, counts wherever it crashes on the way.
 import pytest
 
 from datatree.log.zxid import make_zxid
+from tests.direct.peers import Ensemble
 from tests.zab.test_known_bugs import rejoining_with_held_storage
 from tests.zab.test_rules import two_histories, until
 from zab import events as ev
 from zab import message as msg
 from zab import synchronization
 from zab.peer import Peer
-from zab.testing.peers import Ensemble
 
 
 def offered(ensemble: Ensemble, sid: int, *, zxid: int, conflict: bool = False) -> ev.FetchSnapshot:

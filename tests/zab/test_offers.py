@@ -2,12 +2,12 @@
 
 import pytest
 
+from tests.direct.peers import Ensemble
 from tests.zab.test_rules import followers, left_behind, until
 from zab import events as ev
 from zab import message as msg
 from zab.ids import Link
 from zab.roles import Stage
-from zab.testing.peers import Ensemble
 
 
 def fetching(*, answered: bool = True) -> tuple[Ensemble, int, int, Link]:

@@ -8,12 +8,12 @@ import pytest
 
 from datatree.log.batch import Batch
 from datatree.log.zxid import counter_of, epoch_of, make_zxid
+from tests.direct.lone_peer import transactions
+from tests.direct.peers import Ensemble, histories
 from tests.zab.test_random_faults import disturb
 from zab import events as ev
 from zab import message as msg
 from zab.states import LEADING
-from zab.testing.lone_peer import transactions
-from zab.testing.peers import Ensemble, histories
 
 
 class Recorder(Ensemble):

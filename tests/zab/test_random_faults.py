@@ -7,11 +7,11 @@ from random import Random
 
 import pytest
 
+from tests.direct.peers import Ensemble, histories
 from zab import events as ev
 from zab.quorum import Hierarchical, Quorum
 from zab.roles import Stage
 from zab.states import LEADING
-from zab.testing.peers import Ensemble, histories
 
 QUORUMS: tuple[tuple[int, Quorum | None], ...] = (
     (3, None),

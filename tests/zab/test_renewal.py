@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.direct.peers import Ensemble
 from tests.zab.test_known_bugs import established
 from zab import events as ev
 from zab import message as msg
 from zab.ids import ServerId
-from zab.testing.peers import Ensemble
 
 
 def follower_in_a_renewal(*, count: int) -> tuple[Ensemble, ServerId]:

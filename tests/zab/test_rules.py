@@ -11,6 +11,8 @@ from datatree.log.batch import Batch, build, genesis
 from datatree.log.epochs import MemberRecord, save_epochs, save_member
 from datatree.log.transaction_log import LogContents, TransactionLog
 from datatree.log.zxid import EPOCH_MAX, Epoch, make_zxid
+from tests.direct.lone_peer import Server, transactions
+from tests.direct.peers import Ensemble, histories
 from tests.zab.alone import Alone, Follower, restored
 from tests.zab.test_known_bugs import established, rejoining_with_held_storage
 from zab import events as ev
@@ -19,8 +21,6 @@ from zab.discovery import EPOCH_JUMP_MAX
 from zab.election import ROUND_JUMP_MAX
 from zab.roles import Stage
 from zab.states import BATCHES, BROADCAST, LOOKING, NOTHING
-from zab.testing.lone_peer import Server, transactions
-from zab.testing.peers import Ensemble, histories
 
 LINEAGE = b"lineage of tests"
 

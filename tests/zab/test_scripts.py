@@ -19,9 +19,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.direct.peers import Ensemble
 from zab import events as ev
 from zab.states import STATE_NAMES
-from zab.testing.peers import Ensemble
 
 SCRIPTS = Path(__file__).parent.parent / "testdata" / "zab"
 

@@ -6,13 +6,13 @@ import pytest
 
 from datatree.log.epochs import MemberRecord, load_member, save_epochs, save_member
 from datatree.log.session_keys import KEY_BYTES, NamedKey, lineage_key, load_session_keys, save_session_keys
+from tests.direct.peers import Ensemble
 from zab import events as ev
 from zab import message as msg
 from zab.ids import ServerId
 from zab.session_keys import keys_of
 from zab.simulator.world.disk import FaultyDisk
 from zab.states import BROADCAST
-from zab.testing.peers import Ensemble
 from zab.wire.records import MessageError
 
 ONE, TWO, THREE = map(ServerId, (1, 2, 3))

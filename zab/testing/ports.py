@@ -1,48 +1,56 @@
-"""Ports of a turn (`zab.member.ports`) whose other side is in the same memory: nothing waits in them, nothing is due.
+"""Free loopback ports for servers that tests start.
 
-What both rigs need; each adds where its messages and answers go.
+They are drawn below the range that the kernel hands to outgoing connections, so that no client socket of a test that
+runs at the same time can take one between the probe and the server's bind. Each worker of a parallel run draws from a
+part of its own, and goes round in it: a member that is down finds its port free when it comes back.
 """
 
-from collections.abc import Iterable
+from __future__ import annotations
 
-from zab.ids import Link
-from zab.member.connection import ClientConnection
-from zab.member.inputs import Input
+import contextlib
+import itertools
+import os
+import random
+import socket
 
-
-class DirectLinks:
-    """Quorum links. What comes over them is among the answers, in the order in which all of it came."""
-
-    has_news = has_knocks = False
-    has_unsent = True
-
-    def receive(self, inputs: list[Input]) -> None:
-        pass
-
-    def unsent_bytes(self, link: Link) -> int:
-        return 0
-
-    def flush(self) -> None:
-        pass
-
-    def accept(self, now: int) -> None:
-        pass
+_PORTS = range(11_000, 32_000)
 
 
-class DirectClients:
-    """Connections of clients. What they send is among the answers, as with `DirectLinks`."""
+def _own_ports() -> range:
+    """The part of this worker; all of them, where there is one process. One that takes the place of a worker that ended
+    has a number beyond their count, and begins elsewhere in one of their parts."""
+    count = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    number = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    size = len(_PORTS) // count
+    return _PORTS[number % count * size :][:size]
 
-    has_news = has_knocks = False
-    has_unsent = True
 
-    def receive(self, inputs: list[Input], until_ns: int) -> None:
-        pass
+def _round_of(ports: range) -> itertools.cycle[int]:
+    """All of them, over and over, from a random one on: another run on this machine is likely elsewhere."""
+    start = random.randrange(len(ports))
+    return itertools.cycle([*ports[start:], *ports[:start]])
 
-    def flush(self, dirty: Iterable[ClientConnection], now: int) -> None:
-        pass
 
-    def accept(self, now: int) -> None:
-        pass
+_next_ports = _round_of(_own_ports())
 
-    def adapt_budget(self, turn_ns: int) -> None:
-        pass
+
+def free_ports(count: int) -> list[int]:
+    """`count` distinct loopback ports that nobody listens on now."""
+    ports: list[int] = []
+    with contextlib.ExitStack() as probes:
+        while len(ports) < count:
+            port = next(_next_ports)
+            probe = probes.enter_context(socket.socket())
+            # Without SO_REUSEADDR a bind also fails while connections of an earlier server linger there.
+            with contextlib.suppress(OSError):
+                probe.bind(("127.0.0.1", port))
+                ports.append(port)
+    return ports
+
+
+def free_ports_in_a_row(count: int, *, span: int) -> int:
+    """The first of `count` free ports that follow each other; all within `span` behind it are of this worker."""
+    while True:
+        ports = free_ports(count)
+        if ports[-1] == ports[0] + count - 1 and ports[0] + span in _own_ports():
+            return ports[0]

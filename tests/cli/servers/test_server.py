@@ -12,10 +12,10 @@ import pytest
 from kazoo.client import KazooClient
 
 from tests.cli.files.test_recover import damaged
-from tests.rigs.ports import free_ports_in_a_row
 from tests.rigs.processes import is_open
 from zab.cli.servers.local_ensemble import ELECTION_OFFSET, LocalEnsemble, _property
 from zab.server.config_file import load
+from zab.testing.ports import free_ports_in_a_row
 
 pytestmark = pytest.mark.slow
 

@@ -11,6 +11,7 @@ from datatree.log.batch import Batch, build
 from datatree.log.transaction_log import TransactionLog
 from datatree.log.zxid import Epoch, Zxid, make_zxid
 from datatree.recovery.recover import recover
+from tests.direct.lone_peer import transactions
 from zab import events as ev
 from zab.ids import ServerId
 from zab.member.restore import restored_of
@@ -19,7 +20,6 @@ from zab.peer_state import Settings
 from zab.quorum import Majority
 from zab.simulator.explorer.site import Disk, Site
 from zab.simulator.world.disk import FaultyDisk
-from zab.testing.lone_peer import transactions
 
 LINEAGE = bytes(range(16))
 SID = ServerId(1)

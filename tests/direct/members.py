@@ -19,6 +19,7 @@ from datatree.past_acls import PastAcls
 from datatree.recovery.recover import recover
 from datatree.requests import OPEN_ACL, Create, PathKind, PathOnly, PathVersion, PathWatch, SetData
 from datatree.snapshot import snapshot_path, tree_fetch_path
+from tests.direct.ports import DirectClients, DirectLinks
 from zab import events as ev
 from zab import message as msg
 from zab.ids import Link, ServerId
@@ -55,7 +56,6 @@ from zab.member.storage import Storage
 from zab.member.turn import Turn
 from zab.simulator.world.disk import FaultyDisk
 from zab.states import FOLLOWING, LEADING
-from zab.testing.ports import DirectClients, DirectLinks
 from zab.wire.frames import FrameReader, frame
 
 TICK_MS = 1000

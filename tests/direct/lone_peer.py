@@ -1,4 +1,4 @@
-"""One server of `zab.testing.peers`: a peer without its member, in the turn and over the storage of production.
+"""One server of `tests.direct.peers`: a peer without its member, in the turn and over the storage of production.
 
 `LonePeer` takes a member's place in `zab.member.turn.Turn`. `Process` is what lives from a start to a crash: the peer,
 its turn with all ports, and a real `Storage`. `Server` outlives it: the disk, and what the peer has delivered.
@@ -29,6 +29,7 @@ from datatree.recovery.beginning import begin_history
 from datatree.recovery.recover import Recovered, examine, recover
 from datatree.snapshot import SnapshotWriter, fetch_path, snapshot_files, snapshot_path
 from datatree.tree import DataTree
+from tests.direct.ports import DirectClients, DirectLinks
 from zab import events as ev
 from zab import message as msg
 from zab.ids import Link, ServerId
@@ -56,7 +57,6 @@ from zab.member.turn import Turn
 from zab.peer import Peer
 from zab.peer_state import Settings
 from zab.simulator.world.disk import FaultyDisk
-from zab.testing.ports import DirectClients, DirectLinks
 
 LOG_READ_BYTES_MAX: Final = 300
 """In the answer to one `ReadLog`, about two batches: so few that catching up takes several."""
