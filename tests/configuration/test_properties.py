@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from zab.configuration.properties import PropertiesError, Property, parse_properties
+from zab.configuration.properties import PropertiesError, Property, escaped, parse_properties
 
 
 @pytest.mark.parametrize(
@@ -36,6 +36,8 @@ from zab.configuration.properties import PropertiesError, Property, parse_proper
         ("path=C:\\\\temp\\new", {"path": "C:\\temp\new"}),
         ("a=\\u0041\\u00e9", {"a": "Aé"}),
         ("a=\\q\\#", {"a": "q#"}),
+        ("a=\\ud835\\udefc", {"a": "𝛼"}),
+        ("a=\\ud835!", {"a": "\ud835!"}),
         ("a=1\na=2", {"a": "2"}),
     ],
 )
@@ -52,3 +54,9 @@ def test_a_unicode_escape_without_four_digits_is_refused_with_its_line(escape: s
     with pytest.raises(PropertiesError, match="four hexadecimal digits") as refused:
         parse_properties(f"a=1\nb={escape}\n")
     assert refused.value.line == 2
+
+
+@pytest.mark.parametrize("text", ["", "a b", "C:\\temp", "#=:!", "dätä 中 𝛼", "two\nlines"])
+def test_what_is_escaped_is_read_as_it_was(text: str) -> None:
+    assert escaped(text).isascii()
+    assert [entry.value for entry in parse_properties(f"a={escaped(text)}")] == [text]

@@ -57,6 +57,18 @@ def parse_properties(text: str) -> list[Property]:
     return entries
 
 
+def escaped(text: str) -> str:
+    """A value as it stands in such a file: every character beyond printable ASCII, and the backslash, escaped."""
+    return "".join(
+        character if " " <= character <= "~" and character != "\\" else _escape(character) for character in text
+    )
+
+
+def _escape(character: str) -> str:
+    units = character.encode("utf-16-be")
+    return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
+
+
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
     """(number of its first natural line, joined text) of each logical line that is neither blank nor a comment."""
     gathered, first = "", 0
@@ -105,14 +117,15 @@ def _unescape(text: str, line: int) -> str:
             characters.append(character)
             continue
         # A backslash at the very end can only come from the end of the file; Java drops it.
-        escaped = text[position : position + 1]
+        named = text[position : position + 1]
         position += 1
-        if escaped == "u":
+        if named == "u":
             digits = text[position : position + 4]
             if not _HEX_DIGITS.fullmatch(digits):
                 raise PropertiesError(line, "\\u needs four hexadecimal digits")
             characters.append(chr(int(digits, 16)))
             position += 4
         else:
-            characters.append(_NAMED_ESCAPES.get(escaped, escaped))
-    return "".join(characters)
+            characters.append(_NAMED_ESCAPES.get(named, named))
+    # Java writes a character beyond U+FFFF as two escapes.
+    return "".join(characters).encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")

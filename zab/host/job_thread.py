@@ -10,6 +10,7 @@ Not here: what the jobs do.
 
 from __future__ import annotations
 
+import contextvars
 import threading
 import time
 from collections.abc import Callable
@@ -24,7 +25,9 @@ class JobThread:
     def __init__(self, name: str) -> None:
         self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._closing = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread = threading.Thread(
+            target=contextvars.copy_context().run, args=(self._run,), name=name, daemon=True
+        )
 
     def start(self) -> None:
         self._thread.start()

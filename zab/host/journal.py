@@ -88,7 +88,9 @@ def written(value: object) -> str:
     return text
 
 
-class _LineFormatter(logging.Formatter):
+class LineFormatter(logging.Formatter):
+    """One record as a line of the journal."""
+
     def format(self, record: logging.LogRecord) -> str:
         moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
         line = f"{moment}.{int(record.msecs):03d}Z {record.levelname:<5} {record.name} {record.getMessage()}"
@@ -102,7 +104,7 @@ class JournalWriter(logging.Handler):
 
     def __init__(self, stream: TextIO) -> None:
         super().__init__()
-        self.setFormatter(_LineFormatter())
+        self.setFormatter(LineFormatter())
         self._stream = stream
         self._lines: SimpleQueue[str | None] = SimpleQueue()
         self._dropped_count = 0

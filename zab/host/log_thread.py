@@ -26,6 +26,7 @@ Not here: what the effects do, and everything that is slow.
 
 from __future__ import annotations
 
+import contextvars
 import sys
 import threading
 import time
@@ -95,7 +96,10 @@ class LogThread(Generic[Effect, Answer]):
         self._effects: SimpleQueue[Effect | _Word] = SimpleQueue()
         self.is_parked = False
         """The storage was told that it is idle, and nothing came since: then `nudge` does something."""
-        self._thread = threading.Thread(target=self._run, name="log", daemon=True)
+        self._drops = False
+        self._thread = threading.Thread(
+            target=contextvars.copy_context().run, args=(self._run,), name="log", daemon=True
+        )
 
     def start(self) -> None:
         self._thread.start()
@@ -110,8 +114,10 @@ class LogThread(Generic[Effect, Answer]):
             self.is_parked = False
             self._effects.put(_Word.NUDGE)
 
-    def close(self, patience_seconds: float) -> bool:
-        """Carry out what is queued, say that the log is idle, and end; False when that takes too long."""
+    def close(self, patience_seconds: float, *, drops: bool = False) -> bool:
+        """Carry out what is queued, say that the log is idle, and end; False when that takes too long. `drops`: end after
+        what is under way and leave the files as they are then, as the end of the process would."""
+        self._drops = drops
         self._effects.put(_Word.CLOSE)
         if self._thread.ident is not None:
             self._thread.join(patience_seconds)
@@ -132,6 +138,8 @@ class LogThread(Generic[Effect, Answer]):
     def _cycle(self) -> bool:
         """Wait for work and do all that is there; False at the end."""
         items = self._next()
+        if self._drops:
+            return False
         effects = [item for item in items if not isinstance(item, _Word)]
         if effects:
             started_ns = time.monotonic_ns()

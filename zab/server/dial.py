@@ -10,7 +10,9 @@ Not here: what is proven, and how (`zab.wire.handshake`); when to dial.
 from __future__ import annotations
 
 import socket
+from collections.abc import Awaitable
 from ipaddress import ip_address
+from typing import Protocol
 
 import attrs
 import trio
@@ -22,6 +24,12 @@ class Address:
 
     host: str
     port: int
+
+
+class Dial(Protocol):
+    """How a server connects to another one: `dial`, or what a test puts in its place."""
+
+    def __call__(self, address: Address, *, is_local_only: bool) -> Awaitable[trio.SocketStream]: ...
 
 
 class BeyondThisMachineError(OSError):

@@ -21,7 +21,7 @@ from zab.host.tls import TlsSide
 from zab.host.tls_stream import TlsStream, speaks_tls
 from zab.ids import ServerId
 from zab.member.greeting import AT_ELECTION_PORT, AT_QUORUM_PORT, Purpose
-from zab.server.dial import Address, dial
+from zab.server.dial import Address, Dial, dial
 from zab.server.quorum_tls import QuorumTls
 from zab.wire.handshake import NONCE_BYTES, Agreed, Dialling, Listening, Party
 
@@ -41,16 +41,18 @@ class Greeting:
         is_insecure: bool = False,
         tls: QuorumTls | None = None,
         refused: Callable[[str, str], None] = say_nothing,
+        dial: Dial = dial,
     ) -> None:
         """`servers` are the ids of the ensemble. `serve` gets the connections of those who want a snapshot.
         `is_insecure`: see `quorum.insecure`. `refused` is told the host of each inbound connection that ended without
-        proof, and why."""
+        proof, and why. `dial` opens the connections."""
         self._others = frozenset(servers) - {sid}
         self._party = party
         self._serve = serve
         self._is_insecure = is_insecure
         self._tls = tls
         self.refused = refused
+        self._dial = dial
 
     @property
     def is_local_only(self) -> bool:
@@ -60,7 +62,7 @@ class Greeting:
 
     async def dial(self, address: Address) -> Stream:
         """Connect to another server, with the handshake of TLS where members speak it. Raises OSError."""
-        stream = await dial(address, is_local_only=self.is_local_only)
+        stream = await self._dial(address, is_local_only=self.is_local_only)
         if self._tls is None or not self._tls.dials:
             return stream
         return await self._tls.dialled(stream, address.host)

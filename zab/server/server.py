@@ -70,7 +70,7 @@ from zab.member.storage import Storage
 from zab.member.threaded_storage import ThreadedStorage
 from zab.member.turn import Turn
 from zab.server.audit import AuditLog, open_audit
-from zab.server.dial import Address, local_addresses
+from zab.server.dial import Address, Dial, dial, local_addresses
 from zab.server.election_links import ElectionLinks
 from zab.server.failure import BIND_ERROR, CONFIG_ERROR, DATA_DIRECTORY_ERROR, ServerFailedError
 from zab.server.greeting import Greeting
@@ -130,14 +130,12 @@ async def serve(
     """Run the member that `config` describes until cancelled. `started` is called once its ports listen.
 
     Raises ServerFailedError, with an exit code of ZooKeeper's, when it cannot start or go on."""
-    server = await _open(config, role_changed)
+    server = await open_server(config, role_changed)
     try:
         await server.run(started)
     finally:
         with trio.CancelScope(shield=True):
             await trio.to_thread.run_sync(server.close)
-            if server.audit is not None:
-                await trio.to_thread.run_sync(server.audit.stop)
 
 
 def _with_room(config: Config) -> Config:
@@ -158,8 +156,8 @@ def _with_room(config: Config) -> Config:
     return attrs.evolve(config, max_connections=most)
 
 
-async def _open(config: Config, role_changed: Callable[[RoleChanged], None]) -> Server:
-    """Lock the directory, recover what is there, and bind the ports."""
+async def open_server(config: Config, role_changed: Callable[[RoleChanged], None]) -> Server:
+    """Lock the directory, recover what is there, and bind the ports: for who runs and closes it by himself."""
     for warning in config.warnings:
         journal.warning(str(warning))
     config = _with_room(config)
@@ -392,6 +390,7 @@ class Server:
         self.disk = disk
         self._sockets = sockets
         self._role_changed = role_changed
+        self.dial: Dial = dial
         self._failure: ServerFailedError | None = None
         self.loop = Loop()
         self.posts: Posts[Answer] = Posts(self.loop.wake)
@@ -496,6 +495,7 @@ class Server:
             is_insecure=self.config.quorum_insecure,
             tls=self._quorum_tls,
             refused=self._member_refused,
+            dial=self.dial,
         )
 
     def _member_refused(self, host: str, reason: str) -> None:
@@ -653,13 +653,16 @@ class Server:
         if count:
             journal.info("removed old files", count=count)
 
-    def close(self) -> None:
-        """Stop the threads and close everything. The disk is waited for, up to a limit."""
+    def close(self, *, drops: bool = False) -> None:
+        """Stop the threads and close everything. The disk is waited for, up to a limit. `drops`: what the disk has not
+        begun to write is lost, as when the process is killed."""
         self._sockets.close()
         self.snapshotter.close(STOP_SECONDS)
-        if not self.log_thread.close(STOP_SECONDS):
+        if not self.log_thread.close(STOP_SECONDS, drops=drops):
             journal.error("the disk does not answer -> stop without it")
         self.disk.close()
+        if self.audit is not None:
+            self.audit.stop()
 
 
 def _shown(address: tuple[str, int] | None) -> str | None:

@@ -31,6 +31,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from zab.configuration.properties import escaped
 from zab.server.failure import BIND_ERROR, DATA_DIRECTORY_ERROR, UNEXPECTED_ERROR
 from zab.server.secret_file import make_secret_file
 
@@ -177,14 +178,14 @@ class LocalEnsemble:
             "tickTime=2000",
             "initLimit=10",
             "syncLimit=5",
-            f"dataDir={_property(str(member.directory))}",
+            f"dataDir={escaped(str(member.directory))}",
             f"clientPort={member.client_port}",
             f"clientPortAddress={HOST}",
             "# All clients come from this machine.",
             "maxClientCnxns=0",
             "preAllocSize=16384",
             "4lw.commands.whitelist=*",
-            f"quorum.secretFile={_property(str(self._secret_path))}",
+            f"quorum.secretFile={escaped(str(self._secret_path))}",
         ]
         for other in self.members:
             lines.append(f"server.{other.server_id}={HOST}:{other.quorum_port}:{other.election_port}")
@@ -273,13 +274,6 @@ class LocalEnsemble:
             assert member.process.stdin is not None
             with contextlib.suppress(BrokenPipeError):
                 member.process.stdin.close()
-
-
-def _property(text: str) -> str:
-    """A value as it stands in a properties file: every character beyond Latin-1, and the backslash, escaped."""
-    return "".join(
-        character if " " <= character <= "~" and character != "\\" else f"\\u{ord(character):04x}" for character in text
-    )
 
 
 def _is_free(port: int) -> bool:
