@@ -115,8 +115,10 @@ class LogThread(Generic[Effect, Answer]):
             self._effects.put(_Word.NUDGE)
 
     def close(self, patience_seconds: float, *, drops: bool = False) -> bool:
-        """Carry out what is queued, say that the log is idle, and end; False when that takes too long. `drops`: end after
-        what is under way and leave the files as they are then, as the end of the process would."""
+        """Carry out what is queued, say that the log is idle, and end; False when that takes too long.
+
+        drops: end after what is under way, and leave the files as they are then, as the end of the process would.
+        """
         self._drops = drops
         self._effects.put(_Word.CLOSE)
         if self._thread.ident is not None:
