@@ -242,3 +242,33 @@ def test_a_server_that_does_not_answer_the_greeting_is_given_up() -> None:
     assert connection.next_deadline == 1000
     with pytest.raises(PeerProtocolError, match="silent for 1000 ms"):
         connection.poll(1000)
+
+
+def test_a_server_is_proven_to_know_of_the_client_at_the_time_of_what_it_answered() -> None:
+    connection = fresh(10)
+    connection.take(10)
+    assert connection.proven_at is None
+    list(connection.receive(welcome(), 300))
+    assert connection.proven_at == 10, "when it was greeted, not when it answered"
+    connection.send(get())
+    connection.take(400)
+    connection.send(get())
+    connection.take(500)
+    list(connection.receive(data_reply(1, 5, b"", STAT), 600))
+    assert connection.proven_at == 400
+    list(connection.receive(data_reply(2, 5, b"", STAT), 700))
+    assert connection.proven_at == 400, "one question at a time proves it"
+
+
+def test_the_answer_of_a_ping_proves_it_for_the_oldest_ping() -> None:
+    connection = opened()
+    for now in (3000, 5999):
+        connection.poll(now)
+        connection.take(now)
+    list(connection.receive(notification(1, b"/a", 5), 5999))
+    connection.poll(8999)
+    assert connection.proven_at == 0
+    list(connection.receive(reply(-2, 1), 9000))
+    assert connection.proven_at == 3000
+    list(connection.receive(reply(-2, 1), 9001))
+    assert connection.proven_at == 3000, "whose answer this is cannot be told"

@@ -281,3 +281,22 @@ def test_releasing_while_no_server_is_there_only_forgets() -> None:
     assert client.release("v") == []
     connected(client)
     assert sent(client) == []
+
+
+def test_a_session_surely_lives_for_its_timeout_after_what_a_server_answered() -> None:
+    client = session()
+    assert client.lives_until is None
+    connection = client.connect(now=100, answer_ms=1000, frame_bytes_max=100_000)
+    connection.take(100)
+    list(client.receive(welcome(6000), 500))
+    assert client.lives_until == 100 + 6000
+    client.submit(get())
+    connection.take(700)
+    list(client.lost())
+    assert client.lives_until == 6100, "nobody answered what was sent last"
+    client.connect(now=2000, answer_ms=1000, frame_bytes_max=100_000)
+    assert client.lives_until == 6100
+    list(client.receive(welcome(6000), 2500))
+    assert client.lives_until == 8000
+    list(client.close())
+    assert client.lives_until is None

@@ -93,6 +93,16 @@ class Client(Znodes):
         return self._session.session_timeout_ms
 
     @property
+    def session_lives_until(self) -> float:
+        """The time of `now()` until which the session surely lives, by this client's clock: it grows with each answer.
+
+        Once it is past, the session may be over though nobody said so: what it holds may be another's. -inf: it is
+        over.
+        """
+        lives_until = self._session.lives_until
+        return float("-inf") if lives_until is None else lives_until / 1000
+
+    @property
     def last_zxid(self) -> int:
         """The highest zxid that this client has seen. A server that has not reached it is not used."""
         return self._session.last_zxid

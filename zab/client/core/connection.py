@@ -22,6 +22,8 @@ Invariants:
 - Silence is bounded: a ping leaves when nothing was sent for half of the read timeout (or for 10 s), and when nothing
   was received for the read timeout (two thirds of the session's) the connection is over, in time to reach another
   server before the session expires. While greeting, the read timeout is what is left of the time to connect.
+- `proven_at` is when the newest thing was sent that the server has answered: then it knew that this client lives. It is
+  found by one question at a time, so it may be earlier, and is never later.
 - What is unsent is in `unsent_bytes`; the caller takes it with `take` and stops adding when it is too much.
 
 `now` is milliseconds of a monotonic clock, an argument everywhere. After an exception only `end` may be called.
@@ -80,6 +82,13 @@ class Connection:
         self._read_timeout_ms = answer_ms
         self._last_received = now
         self._last_sent = now
+        self.proven_at: int | None = None
+        """Milliseconds; None until the greeting is answered."""
+        self._probe: tuple[int, int] | None = None
+        """A request that proves it: its xid, and when it was sent."""
+        self._pinged_at: int | None = None
+        """When the oldest ping without an answer was sent."""
+        self._greeted_at = now
         self._queue(frame(greeting.encode()))
 
     @property
@@ -135,6 +144,8 @@ class Connection:
         self._unsent.clear()
         self.unsent_bytes = 0
         self._last_sent = now
+        if self._probe is None and self._unanswered:
+            self._probe = self._unanswered[-1][0], now
         return data
 
     def _queue(self, frame: bytes) -> None:
@@ -176,6 +187,7 @@ class Connection:
             return Expired()
         self.phase = Phase.OPEN
         self._read_timeout_ms = response.timeout_ms * 2 // 3
+        self.proven_at = self._greeted_at
         return Opened(response.session_id, response.password, response.timeout_ms, response.read_only)
 
     def _answer(self, payload: bytes) -> Event | None:
@@ -185,6 +197,8 @@ class Connection:
         if header.xid == NOTIFICATION_XID:
             return _notified(header, payload)
         if header.xid == PING_XID:
+            self._prove(self._pinged_at)
+            self._pinged_at = None
             return None
         if header.xid == AUTH_XID and self._auths:
             return Answered(self._auths.popleft(), header.error, header.zxid, None)
@@ -207,7 +221,14 @@ class Connection:
         # Decoded before it leaves the queue: a reply that means nothing leaves its request without an answer.
         result = request.decode(payload, ReplyHeader.BYTES) if header.error == ErrorCode.OK else None
         self._unanswered.popleft()
+        if self._probe is not None and self._probe[0] == expected:
+            self._prove(self._probe[1])
+            self._probe = None
         return Answered(request, header.error, header.zxid, result)
+
+    def _prove(self, sent_at: int | None) -> None:
+        if sent_at is not None and (self.proven_at is None or sent_at > self.proven_at):
+            self.proven_at = sent_at
 
     # Time.
 
@@ -230,6 +251,7 @@ class Connection:
             raise PeerProtocolError(f"the server was silent for {now - self._last_received} ms")
         if self.phase is Phase.OPEN and now >= self._last_sent + self._ping_idle_ms:
             self._queue(request_frame(PING_XID, OpCode.PING, b""))
+            self._pinged_at = now if self._pinged_at is None else self._pinged_at
             self._last_sent = now
 
     def end(self) -> list[ClientRequest[Any]]:

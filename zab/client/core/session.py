@@ -12,6 +12,8 @@ identities, the registry of watches.
 
 Invariants:
 - `last_zxid` never falls: a server that has not reached it cannot take the session.
+- `lives_until` is never later than the server's own end of the session, as far as both clocks run alike: it is
+  counted from when the last thing was sent that a server has answered.
 - Only a server decides that a session expired; a client that cannot reach any server does not know.
 - Each request leaves exactly once as `Done`: with its answer, or with ConnectionLossError (AuthFailedError in the state
   AUTH_FAILED) when its connection ends.
@@ -105,6 +107,18 @@ class Session:
         self._login = login
         self._exchange: Exchange | None = None
         self._opened_as: State | None = None
+        self._proven_at: int | None = None
+
+    @property
+    def lives_until(self) -> int | None:
+        """Until when (ms) the session surely lives, without another answer of a server. None: it does not."""
+        proven_at = self._newest_proof
+        return None if proven_at is None or self.state.is_over else proven_at + self.session_timeout_ms
+
+    @property
+    def _newest_proof(self) -> int | None:
+        proof = None if self.connection is None else self.connection.proven_at
+        return self._proven_at if proof is None else proof
 
     # The connection comes and goes.
 
@@ -127,6 +141,7 @@ class Session:
         """The TCP connection ended, for whatever reason; every request on it fails. `cause` becomes their cause."""
         assert self.connection is not None
         unanswered = self.connection.end()
+        self._proven_at = self._newest_proof
         self.connection = None
         self._restoring.clear()
         self._exchange = None
