@@ -1,0 +1,105 @@
+"""What a session owes: znodes that their owner does not want any more, whatever became of the owner. A `Chore`, pure.
+
+    created                   delete it
+    perhaps created           the answer to its create was lost, or nobody waited for it: sync, then delete it
+    perhaps, under any path   sync, list the parent, and delete what carries the owner's mark in its name
+
+    SYNC --answered--> LIST --answered--> DELETE … --answered--> done
+    any --the connection was lost--> the same again on the next one
+
+The sync comes first since a create that was under way when its connection ended may still be done: after the answer
+of a sync of this session it has been done, or never will be. So what the list does not show does not exist.
+
+Invariants:
+- A debt of an ephemeral ends: it is paid, or its session is over, and the znode with it.
+- Only what carries the mark, or has the path, is deleted. It is no error that it is gone.
+"""
+
+from collections.abc import Iterable
+from enum import Enum
+from typing import Any
+
+from zab.client.core.exceptions import ConnectionLossError, NoNodeError, ZabError
+from zab.client.core.faces import Waiter
+from zab.client.core.operations import Operation, Operations
+
+__all__ = ["Debt"]
+
+
+class Step(Enum):
+    SYNC = "sync"
+    LIST = "list"
+    DELETE = "delete"
+
+
+class Debt:
+    """See the module.
+
+    paths: what is deleted. marked: (parent, mark), where paths have to be found first; the root is "". is_sure: no
+    create of these paths can be under way. error: why it cannot be paid.
+    """
+
+    def __init__(
+        self,
+        operations: Operations,
+        waiter: Waiter,
+        paths: Iterable[str] = (),
+        marked: tuple[str, str] | None = None,
+        *,
+        is_sure: bool = False,
+    ) -> None:
+        self.is_done = False
+        self.error: ZabError | None = None
+        self._operations = operations
+        self._waiter = waiter
+        self._paths = dict.fromkeys(paths)
+        self._marked = marked
+        self._step = Step.DELETE if is_sure and marked is None else Step.SYNC
+        self._asked: Operation[Any] | None = None
+
+    async def heard(self) -> None:
+        """Returns when it is paid, or its connection was lost, so that it may take long. For one caller."""
+        await self._waiter.wait()
+
+    def next(self) -> Operation[Any] | None:
+        if self._asked is not None or self.is_done:
+            return None
+        if self._step is Step.DELETE:
+            if not self._paths:
+                self._end()
+                return None
+            self._asked = self._operations.delete(next(iter(self._paths)), -1)
+        elif self._step is Step.SYNC:
+            self._asked = self._operations.sync("/")
+        else:
+            assert self._marked is not None
+            self._asked = self._operations.get_children(self._marked[0] or "/")
+        return self._asked
+
+    def answered(self, operation: Operation[Any], result: Any, error: ZabError | None) -> None:
+        assert operation is self._asked
+        self._asked = None
+        if isinstance(error, ConnectionLossError):
+            self._waiter.wake()
+            return
+        if error is not None and not isinstance(error, NoNodeError):
+            self._end(error)
+            return
+        if self._step is Step.SYNC:
+            self._step = Step.DELETE if self._marked is None else Step.LIST
+        elif self._step is Step.LIST:
+            assert self._marked is not None
+            parent, mark = self._marked
+            names = [] if error is not None else result
+            self._paths.update((f"{parent}/{name}", None) for name in names if name.startswith(mark))
+            self._step = Step.DELETE
+        else:
+            assert operation.path is not None
+            del self._paths[operation.path]
+
+    def ended(self, reason: ZabError) -> None:
+        self._end()
+
+    def _end(self, error: ZabError | None = None) -> None:
+        self.is_done, self.error = True, error
+        self._waiter.wake()

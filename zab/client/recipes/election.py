@@ -1,0 +1,106 @@
+"""Leader election: of all candidates one leads, until it resigns or loses its session; then the next one does.
+
+    election = Election(zk, "/elections/a", name="host-7")
+    async with election.lead() as leadership:           # waits until this candidate leads
+        store.write(data, token=leadership.token)
+        await leadership.lost()
+
+    await election.leader()                             # "host-7", or None
+    async for leader in election.leaders(): ...         # now, and whenever it is another one
+
+A candidate stands in the queue of a lock (`lock`), and leads when its number is the lowest; the znodes are named as
+those of Curator's LeaderLatch. What a leader has to know is in `holding`: the token, which tells a leader from the
+ones before it, and that a leader may cease to lead at any time.
+
+Raised beside what requests raise: WaitOverError, LostError.
+"""
+
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from typing import Final, Self
+
+from zab.client.client import Client
+from zab.client.core.exceptions import ClientClosedError, NoNodeError
+from zab.client.core.records import OPEN_ACL, Acl
+from zab.client.core.watcher import Watcher
+from zab.client.recipes.contender import rivals
+from zab.client.recipes.holding import Held
+from zab.client.recipes.lock import Lock
+
+__all__ = ["Election", "Leaders"]
+
+_KINDS: Final = ("latch-",)
+
+
+class Election:
+    """See the module. name: of this candidate, for the others. acl: of the znodes."""
+
+    def __init__(self, zk: Client, path: str, name: str = "", *, acl: Iterable[Acl] = OPEN_ACL) -> None:
+        self.path = path
+        self.name = name
+        self._zk = zk
+        self._lock = Lock(zk, path, name=name, acl=acl, kinds=_KINDS)
+
+    @asynccontextmanager
+    async def lead(self, wait_s: float | None = None) -> AsyncIterator[Held]:
+        """Enters the block as the leader; leaving it resigns. Raises WaitOverError."""
+        async with self._lock.hold(wait_s) as held:
+            yield held
+
+    async def candidates(self) -> list[str]:
+        """The names of all candidates; the first one leads."""
+        return await self._lock.contenders()
+
+    async def leader(self) -> str | None:
+        """The leader's name; None where nobody leads."""
+        return next(iter(await self.candidates()), None)
+
+    def leaders(self) -> "Leaders":
+        """`async for leader in election.leaders()`: the leader's name, or None, and every later one."""
+        return Leaders(self._zk, self.path)
+
+
+class Leaders:
+    """Made by `Election.leaders`. Of leaders that follow each other fast some may be left out; the last one is not.
+
+    Two leaders of one name that follow each other are two. Iteration ends when the client is closed.
+    """
+
+    def __init__(self, zk: Client, path: str) -> None:
+        self._zk = zk
+        self._path = path.rstrip("/")
+        self._last: tuple[str, int] | None = None
+        self._is_new = True
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> str | None:
+        watcher = self._zk.watcher()
+        try:
+            while True:
+                leads, name = await self._look(watcher)
+                if self._is_new or leads != self._last:
+                    self._is_new, self._last = False, leads
+                    return name
+                await watcher.receive()
+        except ClientClosedError:
+            raise StopAsyncIteration from None
+        finally:
+            watcher.close()
+
+    async def _look(self, watcher: Watcher) -> tuple[tuple[str, int] | None, str | None]:
+        """The leader's znode and its name; the watcher hears when there is another one."""
+        steady = self._zk.retrying()
+        while True:
+            try:
+                queue = rivals(await steady.get_children(self._path or "/"), _KINDS)
+                if queue:
+                    data, stat = await steady.get(f"{self._path}/{queue[0].name}", watch=watcher)
+                    return (queue[0].name, stat.czxid), (data or b"").decode("utf-8", "replace")
+                if not rivals(await steady.get_children(self._path or "/", watch=watcher), _KINDS):
+                    return None, None
+            except NoNodeError:
+                # The leader left meanwhile, or nobody was ever here.
+                if await steady.exists(self._path or "/", watch=watcher) is None:
+                    return None, None

@@ -1,0 +1,143 @@
+"""What a client holds by an ephemeral znode of its session: `Held` for its holder, and `Hold`, the chore behind it.
+
+    async with Lock(zk, "/locks/a") as held:
+        store.write(data, token=held.token)
+        ...
+        await held.lost()
+
+The token is the znode's czxid. Those of successive holders grow, so whoever is handed one, together with a request, can
+refuse what comes from a holder before the last: that is what makes a lock safe, since no client can know in time that
+its session has ended. What `Held` can say is this:
+
+- `is_held` is True while the session surely lives, by this client's own clock: it counts from the moment when the last
+  thing was sent that a server has answered. And the znode is there, as far as this client was told.
+- `lost` returns when that is over. Once it is, it stays so, even should the session turn out to have lived on.
+
+Invariants:
+- A watch is not believed: after every event the znode is read again, and compared by its czxid.
+- A hold that is lost or let go of asks for nothing more.
+"""
+
+from typing import Any
+
+from zab.client.client import Client
+from zab.client.core.exceptions import ConnectionLossError, NoNodeError, ZabError
+from zab.client.core.faces import Waiter
+from zab.client.core.operations import Operation
+from zab.client.core.records import EventType, Stat, WatchEvent
+from zab.client.recipes.errors import LostError
+
+__all__ = ["Held", "Hold"]
+
+
+class Hold:
+    """A chore that watches over the znode at `path` with this czxid."""
+
+    def __init__(self, zk: Client, path: str, czxid: int) -> None:
+        self.is_done = False
+        self.reason: str | None = None
+        """Why it is lost; None as long as it is not."""
+        self.path = path
+        self.czxid = czxid
+        self._zk = zk
+        self._is_watched = False
+        self._asked: Operation[Any] | None = None
+        self._waiters: dict[Waiter, None] = {}
+
+    @property
+    def is_lost(self) -> bool:
+        if not self.is_done and self._zk.now() >= self._zk.session_lives_until:
+            self.lose("no server was heard for as long as the session allows")
+        return self.is_done
+
+    async def lost(self) -> None:
+        """Returns when it is lost, or let go of."""
+        while not self.is_lost:
+            waiter = self._zk.waiter()
+            self._waiters[waiter] = None
+            try:
+                # Whatever is heard meanwhile moves the end of the session: then this looks again.
+                async with self._zk.move_on_after(self._zk.session_lives_until - self._zk.now()):
+                    await waiter.wait()
+            finally:
+                self._waiters.pop(waiter, None)
+
+    def stop(self) -> None:
+        """Its holder lets go of it."""
+        self.is_done = True
+        self._wake()
+
+    def lose(self, reason: str) -> None:
+        """It is lost, and stays so."""
+        if not self.is_done:
+            self.is_done, self.reason = True, reason
+            self._wake()
+
+    def _wake(self) -> None:
+        for waiter in self._waiters:
+            waiter.wake()
+
+    # The chore.
+
+    def next(self) -> Operation[Any] | None:
+        if self.is_done or self._is_watched or self._asked is not None:
+            return None
+        self._asked = self._zk.operations.exists(self.path, self)
+        return self._asked
+
+    def answered(self, operation: Operation[Any], result: Any, error: ZabError | None) -> None:
+        self._asked = None
+        if isinstance(error, ConnectionLossError):
+            self._wake()
+        elif isinstance(error, NoNodeError):
+            self.lose("its znode is gone")
+        elif error is not None:
+            self.lose(f"its znode cannot be read: {error}")
+        elif isinstance(result, Stat) and result.czxid != self.czxid:
+            self.lose("its znode is gone, and another one has its name")
+        else:
+            self._is_watched = True
+
+    def deliver(self, event: WatchEvent) -> None:
+        if event.type is not EventType.SESSION:
+            self._is_watched = False
+        self._wake()
+
+    def end(self, reason: ZabError) -> None:
+        self.lose(str(reason))
+
+    def ended(self, reason: ZabError) -> None:
+        self.lose(str(reason))
+
+
+class Held:
+    """What its holder sees of it; see the module.
+
+    path: of the holder's znode. token: grows from one holder to the next.
+    """
+
+    def __init__(self, hold: Hold, token: int | None = None) -> None:
+        self.path = hold.path
+        self.token = hold.czxid if token is None else token
+        self._hold = hold
+
+    def __repr__(self) -> str:
+        state = "held" if self.is_held else self._hold.reason or "released"
+        return f"<Held {self.path}, token {self.token:#x}: {state}>"
+
+    @property
+    def is_held(self) -> bool:
+        return not self._hold.is_lost
+
+    def stop(self) -> None:
+        """Its holder lets go of it."""
+        self._hold.stop()
+
+    async def lost(self) -> None:
+        """Returns when it may be lost: stop what needs it. Returns as well once it is released."""
+        await self._hold.lost()
+
+    def check(self) -> None:
+        """Raises LostError when it may be lost, or is released."""
+        if not self.is_held:
+            raise LostError(self.path, self._hold.reason or "it is released")

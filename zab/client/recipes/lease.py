@@ -1,0 +1,200 @@
+"""A lease: a lock that ends after a time unless its holder renews it, even where the holder's session lives on.
+
+    lease = Lease(zk, "/leases/a", seconds=10)
+    async with lease as held:
+        while work(token=held.token):
+            await held.renew()
+
+A lock is lost with its session; but a client may be alive and stuck. Whoever is next in the queue looks at the holder's
+znode, and where it does not change for as long as the holder's lease, deletes it. The queue is a lock's (`contender`).
+
+- *The holder counts from before* it sent what began or renewed its lease, by its own clock; the next in line counts
+  from when it read that, by its own clock. So the holder knows first, if the clocks run alike: the next in line waits
+  longer by `CLOCK_DRIFT` of the time.
+- *The lease begins with a write*, not with the turn: of that its holder might hear later than the next in line does.
+  Each renewal is a write, too, and who deletes does so only at the version that did not change. So a renewal that was
+  answered is never too late, and one that is too late is refused.
+- Only the first in the queue is measured, and only by the second.
+
+The znode's data is JSON: {"name": …, "seconds": …}. Where it is something else, the lease of the one who waits counts.
+
+Raised beside what requests raise: WaitOverError; LostError by `renew`, when the lease is over or its znode was deleted.
+"""
+
+import json
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from math import isfinite
+from types import TracebackType
+from typing import Final
+
+from zab.client.client import Client
+from zab.client.core.exceptions import BadVersionError, ConnectionLossError, NoNodeError
+from zab.client.core.records import OPEN_ACL, Acl, EventType
+from zab.client.recipes.contender import Contender, Rival
+from zab.client.recipes.errors import LostError, WaitOverError
+from zab.client.recipes.holding import Held, Hold
+
+__all__ = ["CLOCK_DRIFT", "Lease", "Leased"]
+
+CLOCK_DRIFT: Final = 0.05
+_KINDS: Final = ("lease-",)
+
+
+class Leased(Held):
+    """As `Held`, until `ends_at` (seconds of `zk.now()`) at the latest."""
+
+    def __init__(self, zk: Client, hold: Hold, contender: Contender, seconds: float, data: bytes) -> None:
+        super().__init__(hold)
+        self.contender = contender
+        self.ends_at = 0.0
+        self._zk = zk
+        self._seconds = seconds
+        self._data = data
+        self._version = 0
+
+    @property
+    def is_held(self) -> bool:
+        if self._zk.now() >= self.ends_at:
+            self._hold.lose("its time is over, and it was not renewed")
+        return super().is_held
+
+    async def lost(self) -> None:
+        """Returns when it may be lost, or its time is over; also once it is released."""
+        while self.is_held:
+            async with self._zk.move_on_after(self.ends_at - self._zk.now()):
+                await super().lost()
+
+    async def renew(self) -> None:
+        """It ends `seconds` after this was called. Raises LostError when it is over already."""
+        self.check()
+        await self.write()
+
+    async def write(self) -> None:
+        """The next version of its znode, which others measure."""
+        began = self._zk.now()
+        while True:
+            try:
+                await self._zk.set(self.path, self._data, self._version)
+            except ConnectionLossError as error:
+                if not error.definite and await self._is_written():
+                    break
+                if self._version > 0:
+                    self.check()
+            except (BadVersionError, NoNodeError):
+                self._hold.lose("its znode is gone: somebody took it for over")
+                break
+            else:
+                break
+        self._version += 1
+        self.ends_at = began + self._seconds
+        self.check()
+
+    async def _is_written(self) -> bool:
+        """Whether the write was done whose answer was lost. Nobody else writes."""
+        steady = self._zk.retrying()
+        await steady.sync(self.path)
+        stat = await steady.exists(self.path)
+        return stat is not None and stat.version > self._version
+
+
+class Lease:
+    """See the module. `seconds`: how long it lasts without being renewed; it may be less than the session timeout."""
+
+    def __init__(self, zk: Client, path: str, *, seconds: float, name: str = "", acl: Iterable[Acl] = OPEN_ACL) -> None:
+        if not (isfinite(seconds) and seconds > 0):
+            raise ValueError(f"a lease of {seconds} s is none: give a time above 0")
+        self.path = path
+        self.seconds = seconds
+        self._zk = zk
+        self._acl = tuple(acl)
+        self._data = json.dumps({"name": name, "seconds": seconds}).encode()
+        self._leased: Leased | None = None
+
+    async def acquire(self, wait_s: float | None = None) -> Leased:
+        """Waits for it; `wait_s` None: as long as the session lives. Raises WaitOverError. One at a time for an
+        object.
+        """
+        if self._leased is not None:
+            raise RuntimeError(f"{self.path} is held by this object already")
+        leased = None
+        async with self._zk.move_on_after(wait_s):
+            while leased is None:
+                leased = await self._attempt()
+            self._leased = leased
+        if self._leased is None:
+            raise WaitOverError(self.path, wait_s)
+        return self._leased
+
+    async def release(self) -> None:
+        """It is free when this returns; while no server is there, as soon as one is."""
+        if self._leased is None:
+            raise RuntimeError(f"{self.path} is not held by this object")
+        leased, self._leased = self._leased, None
+        leased.stop()
+        await leased.contender.leave()
+
+    @asynccontextmanager
+    async def hold(self, wait_s: float | None = None) -> AsyncIterator[Leased]:
+        """It is held for the length of the block, or less: see `Leased`."""
+        leased = await self.acquire(wait_s)
+        try:
+            yield leased
+        finally:
+            await self.release()
+
+    async def __aenter__(self) -> Leased:
+        return await self.acquire()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.release()
+
+    async def _attempt(self) -> Leased | None:
+        """Waits for the turn, and begins the lease. None where that came too late: then another attempt."""
+        contender = Contender(self._zk, self.path, _KINDS, self._data, self._acl)
+        leased = None
+        try:
+            await contender.enter()
+            while ahead := await contender.ahead():
+                if len(ahead) == 1:
+                    await self._outlast(ahead[0])
+                else:
+                    await contender.wait_gone(ahead[-1])
+            assert contender.path is not None
+            hold = Hold(self._zk, contender.path, contender.czxid)
+            self._zk.undertake(hold)
+            begun = Leased(self._zk, hold, contender, self.seconds, self._data)
+            await begun.write()
+            leased = begun
+        except LostError:
+            return None
+        finally:
+            if leased is None:
+                await contender.leave()
+        return leased
+
+    async def _outlast(self, holder: Rival) -> None:
+        """Returns when the holder may be gone, or did something; where it did nothing for too long, it is gone."""
+        path = f"{self.path.rstrip('/')}/{holder.name}"
+        steady = self._zk.retrying()
+        watcher = self._zk.watcher()
+        try:
+            data, stat = await steady.get(path, watch=watcher)
+            async with self._zk.move_on_after(self._seconds_of(data) * (1 + CLOCK_DRIFT)) as scope:
+                while (await watcher.receive()).type is EventType.SESSION:
+                    pass
+            if scope.is_over:
+                await steady.delete(path, stat.version)
+        except (NoNodeError, BadVersionError):
+            return
+        finally:
+            watcher.close()
+
+    def _seconds_of(self, data: bytes | None) -> float:
+        try:
+            seconds = float(json.loads(data or b"")["seconds"])
+        except (ValueError, TypeError, KeyError, RecursionError):
+            return self.seconds
+        return seconds if isfinite(seconds) and seconds > 0 else self.seconds

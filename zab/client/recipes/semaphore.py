@@ -1,0 +1,147 @@
+"""A semaphore: at most `permits` clients hold it at once.
+
+    async with Semaphore(zk, "/semaphores/a", permits=3) as held: ...
+
+    /semaphores/a           "3": how many permits there are, for all
+    /semaphores/a/locks     a queue: whose turn it is to wait for a permit
+    /semaphores/a/leases    one znode for each permit that is held, and one of the first in the queue
+
+Of the leases, those with the lowest numbers hold a permit: so the rule needs no lock, and losing one breaks nothing.
+Which leases leave cannot be told by looking at one of them. So only the first in the queue looks at the list of leases,
+and the others wait for their turn in the queue; nobody wakes in vain. The form is that of Curator's semaphore.
+
+The token is the czxid of the holder's lease: those of later holders grow, but several hold it at once.
+
+Not re-entrant: each `acquire` is a further permit, also for the same caller. Raised beside what requests raise:
+WaitOverError, LostError; BadDataError when the semaphore was made with another number of permits; RuntimeError where a
+caller releases what it does not hold.
+"""
+
+from collections.abc import AsyncIterator, Hashable, Iterable
+from contextlib import asynccontextmanager
+from types import TracebackType
+from typing import Final
+
+from zab.client.client import Client
+from zab.client.core.exceptions import BadVersionError, NoNodeError
+from zab.client.core.records import OPEN_ACL, Acl
+from zab.client.recipes.contender import Contender
+from zab.client.recipes.errors import BadDataError, WaitOverError
+from zab.client.recipes.holding import Held, Hold
+from zab.client.recipes.lock import Lock, names_of_rivals
+
+__all__ = ["Semaphore"]
+
+_KINDS: Final = ("lease-",)
+
+
+class Semaphore:
+    """See the module. name: says who waits or holds, in `holders`. acl: of the znodes."""
+
+    def __init__(self, zk: Client, path: str, *, permits: int, name: str = "", acl: Iterable[Acl] = OPEN_ACL) -> None:
+        if permits < 1:
+            raise ValueError(f"a semaphore of {permits} permits lets nobody in: give 1 or more")
+        self.path = path.rstrip("/")
+        self.permits = permits
+        self._zk = zk
+        self._name = name.encode()
+        self._acl = tuple(acl)
+        self._queue = Lock(zk, f"{self.path}/locks", name=name, acl=acl)
+        self._leases = f"{self.path}/leases"
+        self._held: dict[Hashable, list[tuple[Contender, Hold]]] = {}
+        self._is_agreed = False
+
+    async def acquire(self, wait_s: float | None = None) -> Held:
+        """Waits for a permit; `wait_s` None: as long as the session lives. Raises WaitOverError."""
+        held = None
+        async with self._zk.move_on_after(wait_s):
+            held = await self._acquire()
+        if held is None:
+            raise WaitOverError(self.path, wait_s)
+        return held
+
+    async def release(self) -> None:
+        """Gives back the permit that this caller got last. It is free when this returns."""
+        held = self._held.get(self._zk.caller)
+        if not held:
+            raise RuntimeError(f"{self.path} is not held by this caller")
+        contender, hold = held.pop()
+        if not held:
+            del self._held[self._zk.caller]
+        hold.stop()
+        await contender.leave()
+
+    @asynccontextmanager
+    async def hold(self, wait_s: float | None = None) -> AsyncIterator[Held]:
+        """A permit is held for the length of the block."""
+        held = await self.acquire(wait_s)
+        try:
+            yield held
+        finally:
+            await self.release()
+
+    async def __aenter__(self) -> Held:
+        return await self.acquire()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.release()
+
+    async def holders(self) -> list[str]:
+        """The names of those who hold a permit, in the order in which they came."""
+        return (await names_of_rivals(self._zk, self._leases, _KINDS))[: self.permits]
+
+    async def _acquire(self) -> Held:
+        await self._agree()
+        contender = Contender(self._zk, self._leases, _KINDS, self._name, self._acl)
+        held = None
+        try:
+            # The queue may be lost while waiting; the number of the lease is what counts.
+            async with self._queue:
+                await contender.enter()
+                await self._wait(contender)
+            assert contender.path is not None
+            hold = Hold(self._zk, contender.path, contender.czxid)
+            self._zk.undertake(hold)
+            self._held.setdefault(self._zk.caller, []).append((contender, hold))
+            held = Held(hold)
+        finally:
+            if held is None:
+                await contender.leave()
+        return held
+
+    async def _wait(self, contender: Contender) -> None:
+        """Returns when fewer leases than permits are before this one."""
+        while len(await contender.ahead()) >= self.permits:
+            watcher = self._zk.watcher()
+            try:
+                await self._zk.retrying().get_children(self._leases, watch=watcher)
+                # Read again with the watch set: what left before it is not told of any more.
+                if len(await contender.ahead()) >= self.permits:
+                    await watcher.receive()
+            finally:
+                watcher.close()
+
+    async def _agree(self) -> None:
+        """All have the same number of permits: that which stands in the znode."""
+        if self._is_agreed:
+            return
+        steady = self._zk.retrying()
+        wanted = str(self.permits).encode()
+        while True:
+            try:
+                data, stat = await steady.get(self.path)
+            except NoNodeError:
+                await steady.ensure_path(self.path, self._acl)
+                continue
+            if data == wanted:
+                self._is_agreed = True
+                return
+            if data:
+                raise BadDataError(self.path, f"the semaphore has {data[:20]!r} permits, not {self.permits}")
+            try:
+                await steady.set(self.path, wanted, stat.version)
+            except BadVersionError:
+                # Somebody else said it, or this did and the answer was lost.
+                continue
