@@ -31,6 +31,7 @@ What cannot be seen cannot be found out: when a znode's ACL lets this client not
 Deliberately not here: a session that is over. Its writes may have been done; nobody can be asked (SessionExpiredError).
 """
 
+from collections.abc import Iterable
 from typing import Any, Final, Protocol, TypeVar
 
 from attrs import define
@@ -52,7 +53,7 @@ from zab.client.core.exceptions import (
 )
 from zab.client.core.faces import Scope
 from zab.client.core.operations import Operation, Operations
-from zab.client.core.records import Change, ChangeKind, Permission, Stat
+from zab.client.core.records import OPEN_ACL, Acl, Change, ChangeKind, Permission, Stat
 from zab.client.core.sending import Sending
 from zab.client.znodes import Znodes
 
@@ -161,6 +162,16 @@ class Retrying(Znodes):
                 await self._client.sleep(THROTTLED_PAUSE_S)
             except ConnectionLossError as failure:
                 if failure is lost:
+                    raise
+
+    async def ensure_path(self, path: str, acl: Iterable[Acl] = OPEN_ACL) -> None:
+        """As `Znodes.ensure_path`. Who created what is all the same, so nothing has to be found out."""
+        acl = tuple(acl)
+        while True:
+            try:
+                return await super().ensure_path(path, acl)
+            except ConnectionLossError as error:
+                if self._limit_s is not None or isinstance(error, TlsError):
                     raise
 
     # By the feed of changes.

@@ -17,8 +17,9 @@ pytestmark = pytest.mark.slow
 PATH = "/locks/a"
 
 
+@pytest.mark.parametrize("is_old", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
-def test_one_at_a_time_holds_a_lock_whatever_is_lost(kind: str) -> None:
+def test_one_at_a_time_holds_a_lock_whatever_is_lost(kind: str, is_old: bool) -> None:
     async def scenario(world: World) -> None:
         resource, together = Resource(), Together(2)
         turns = {"one": 2, "two": 2}
@@ -37,7 +38,7 @@ def test_one_at_a_time_holds_a_lock_whatever_is_lost(kind: str) -> None:
             for name in turns:
                 nursery.start_soon(again_and_again, world, name, lambda zk, name=name: work(name, zk))
 
-    for world in trials(scenario, kind):
+    for world in trials(scenario, kind, is_old=is_old):
         assert world.znodes() == {"/locks": b"", PATH: b""}
 
 

@@ -31,9 +31,11 @@ import trio._core._run as scheduling
 from attrs import define
 from trio.testing import MockClock
 
+from datatree.errors import ErrorCode
 from datatree.opcodes import OpCode
 from zab.client import Client, Settings, connect
 from zab.jute.framing import FRAME_BYTES_MAX
+from zab.jute.replies import reply
 from zab.testing import members
 from zab.wire.frames import FrameReader, frame
 
@@ -44,7 +46,7 @@ DELAY_S_MAX: Final = 0.004
 STEPS_MAX: Final = 400
 PATIENCE_S: Final = 600
 _UNCOUNTED: Final = {OpCode.PING, OpCode.CLOSE_SESSION}
-_NO_WATCH: Final = {OpCode.ADD_WATCH, OpCode.SET_WATCHES2}
+_UNKNOWN: Final = {OpCode.ADD_WATCH, OpCode.SET_WATCHES2, OpCode.GET_CHANGES}
 
 
 @define
@@ -54,14 +56,14 @@ class Loss:
     kind: str
     step: int
     happened: bool = False
-    name: str | None = None
-    """Of the only client whose requests count."""
+    names: tuple[str, ...] = ()
+    """Of the only clients whose requests count; none: all of them."""
     opcode: OpCode | None = None
     """The only one that counts."""
 
 
 class World:
-    """See the module. `without`: opcodes that this member does not know, as an older one of ZooKeeper's would not."""
+    """See the module. is_old: it knows what ZooKeeper 3.5 knows: no persistent watches, and no feed of changes."""
 
     def __init__(self, loss: Loss | None = None, *, seed: int = 0, is_old: bool = False) -> None:
         self.ensemble = members.Ensemble(1, maxClientCnxns=0, extendedTypesEnabled="true")
@@ -135,7 +137,12 @@ class World:
             return None
         self.requests.append((name, opcode))
         loss = self.loss
-        if loss is None or loss.happened or loss.name not in (None, name) or loss.opcode not in (None, opcode):
+        if (
+            loss is None
+            or loss.happened
+            or (loss.names and name not in loss.names)
+            or loss.opcode not in (None, opcode)
+        ):
             return None
         loss.step -= 1
         if loss.step > 0:
@@ -145,7 +152,7 @@ class World:
 
     def lose(self, name: str, opcode: OpCode, kind: str) -> Loss:
         """The client's next request of this kind is lost."""
-        self.loss = Loss(kind, 1, name=name, opcode=opcode)
+        self.loss = Loss(kind, 1, names=(name,), opcode=opcode)
         return self.loss
 
 
@@ -204,8 +211,9 @@ class _Stream(trio.abc.Stream):
         if self._greeted:
             opcode = OpCode(int.from_bytes(payload[4:8], "big", signed=True))
             kind = self._world.step(self.name, opcode)
-            if self._world.is_old and opcode in _NO_WATCH:
-                # Servers of old close the connection of a client that asks for what they do not know.
+            if self._world.is_old and opcode in _UNKNOWN:
+                # ZooKeeper's servers say so where they do not know what is asked for, and close the connection.
+                self._received += reply(int.from_bytes(payload[:4], "big", signed=True), 0, ErrorCode.UNIMPLEMENTED)
                 self.cut()
         self._greeted = True
         world, before = self._world, self._received
@@ -263,10 +271,10 @@ def run(scenario: Scenario, world: World) -> None:
     world.ensemble.advance(3 * SESSION_TIMEOUT_MS)
 
 
-def trials(scenario: Scenario, kind: str, **options: Any) -> Iterator[World]:
+def trials(scenario: Scenario, kind: str, names: tuple[str, ...] = (), **options: Any) -> Iterator[World]:
     """Runs the scenario with a loss at each of its requests; gives the world of each trial after its end."""
     for step in range(1, STEPS_MAX):
-        loss = Loss(kind, step)
+        loss = Loss(kind, step, names=names)
         world = World(loss, seed=step, **options)
         try:
             run(scenario, world)
