@@ -28,7 +28,7 @@ from zab.client.core.records import OPEN_ACL, Acl, Stat
 from zab.client.debts import Debt
 from zab.client.recipes.errors import LostError
 
-__all__ = ["Contender", "Rival", "mark_of", "rivals"]
+__all__ = ["Contender", "Rival", "mark_of", "on_circle", "rivals"]
 
 
 class Rival(NamedTuple):
@@ -48,6 +48,11 @@ def mark_of(zk: Client) -> str:
     return "_c_" + "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:])) + "-"
 
 
+def on_circle(number: int, start: int) -> int:
+    """Orders numbers that may have wrapped around: each is less than half of the circle before the start or behind."""
+    return (number - start + (1 << 31)) & 0xFFFF_FFFF
+
+
 def rivals(names: Iterable[str], kinds: Iterable[str]) -> list[Rival]:
     """Those among the names that are of these kinds, the first one first."""
     found: list[Rival] = []
@@ -58,9 +63,8 @@ def rivals(names: Iterable[str], kinds: Iterable[str]) -> list[Rival]:
                 found.append(Rival(name, kind, int(digits)))
                 break
     if found:
-        # Counted from one of them, each other is less than half of the circle before it or behind it.
         start = found[0].number
-        found.sort(key=lambda rival: ((rival.number - start + (1 << 31)) & 0xFFFF_FFFF, rival.name))
+        found.sort(key=lambda rival: (on_circle(rival.number, start), rival.name))
     return found
 
 

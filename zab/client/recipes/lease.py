@@ -186,8 +186,9 @@ class Lease:
                 while (await watcher.receive()).type is EventType.SESSION:
                     pass
             if scope.is_over:
-                await steady.delete(path, stat.version)
-        except (NoNodeError, BadVersionError):
+                await self._zk.delete(path, stat.version)
+        except (NoNodeError, BadVersionError, ConnectionLossError):
+            # Gone, or renewed, or nobody knows: who called this looks again.
             return
         finally:
             watcher.close()

@@ -23,7 +23,7 @@ from types import TracebackType
 from typing import Final
 
 from zab.client.client import Client
-from zab.client.core.exceptions import BadVersionError, NoNodeError
+from zab.client.core.exceptions import BadVersionError, ConnectionLossError, NoNodeError
 from zab.client.core.records import OPEN_ACL, Acl
 from zab.client.recipes.contender import Contender
 from zab.client.recipes.errors import BadDataError, WaitOverError
@@ -141,7 +141,7 @@ class Semaphore:
             if data:
                 raise BadDataError(self.path, f"the semaphore has {data[:20]!r} permits, not {self.permits}")
             try:
-                await steady.set(self.path, wanted, stat.version)
-            except BadVersionError:
-                # Somebody else said it, or this did and the answer was lost.
+                await self._zk.set(self.path, wanted, stat.version)
+            except (BadVersionError, ConnectionLossError):
+                # Somebody else said it, or this did and the answer was lost: look again.
                 continue

@@ -1,0 +1,72 @@
+"""A party shows its members, and nobody who left, with a loss at every request."""
+
+import pytest
+import trio
+
+from tests.client.recipes.workers import Together, again_and_again, until
+from tests.client.recipes.world import KINDS, World, run, trials
+from zab.client import Client
+from zab.client.recipes.party import Party
+
+pytestmark = pytest.mark.slow
+
+PATH = "/parties/a"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_members_are_seen_once_until_they_leave_whatever_is_lost(kind: str) -> None:
+    async def scenario(world: World) -> None:
+        seen: list[list[str]] = []
+        there = Together(2)
+
+        async def work(name: str, zk: Client) -> None:
+            async with Party(zk, PATH, name) as party:
+                async for members in party.following():
+                    if sorted(members) == ["one", "two"]:
+                        break
+                await there.done()
+            await until(lambda: not world.below(PATH))
+
+        async def follow(zk: Client) -> None:
+            async for members in Party(zk, PATH).following():
+                seen.append(members)
+
+        async with trio.open_nursery() as following:
+            following.start_soon(again_and_again, world, "follower", follow)
+            async with trio.open_nursery() as nursery:
+                for name in ("one", "two"):
+                    nursery.start_soon(again_and_again, world, name, lambda zk, name=name: work(name, zk))
+            await until(lambda: bool(seen) and seen[-1] == [])
+            following.cancel_scope.cancel()
+        assert all(len(members) == len(set(members)) for members in seen)
+
+    for world in trials(scenario, kind, ("one", "follower")):
+        assert world.below(PATH) == []
+
+
+def test_who_is_cancelled_while_it_joins_is_no_member() -> None:
+    async def scenario(world: World) -> None:
+        async with world.connect("one") as zk:
+            scope = world.scopes["one"] = trio.CancelScope()
+            with scope:
+                async with Party(zk, PATH, "one"):
+                    pass
+            await until(lambda: not world.below(PATH))
+
+    for _ in trials(scenario, "cancel"):
+        pass
+
+
+def test_who_is_a_member_stays_one() -> None:
+    async def scenario(world: World) -> None:
+        async with world.connect("one") as zk:
+            party = Party(zk, PATH, "one")
+            assert await party.members() == []
+            await party.join()
+            await party.join()
+            assert await party.members() == ["one"]
+            await party.leave()
+            await party.leave()
+            assert await party.members() == []
+
+    run(scenario, World())

@@ -1,0 +1,269 @@
+"""Barriers: `Barrier`, which holds up everybody while it is there, and `DoubleBarrier`, where clients begin and end
+together.
+
+    barrier = Barrier(zk, "/barriers/a")
+    await barrier.create()
+    await barrier.wait()                                # in other clients, until somebody calls `remove`
+
+    async with DoubleBarrier(zk, "/barriers/b", count=3):
+        ...                                             # begins when three are there, ends when all of them are done
+
+A double barrier has rounds, one after the other:
+
+    CLOSED --`count` members are there--> OPEN --no member is left--> CLOSED
+
+The state is the data of its znode (empty or "open"), changed by its version, so each change happens once; a member is
+an ephemeral child.
+
+- *To enter* is to create the child while the znode has the version of CLOSED, in one transaction; so nobody enters a
+  round that has begun, and who comes while one is on waits for the next. Whoever sees `count` members opens it.
+- *To leave*, each waits for one other: the first member for the last, the others, once they removed their own, for the
+  first. So nobody wakes in vain.
+- A member whose session ends has left, also from a round that has not begun: then another one has to come.
+
+Raised beside what requests raise: WaitOverError; LostError when somebody deleted the znode of a member.
+"""
+
+from collections.abc import Iterable
+from types import TracebackType
+from typing import Final, Self
+
+from zab.client.client import Client
+from zab.client.core.exceptions import BadVersionError, ConnectionLossError, NodeExistsError, NoNodeError
+from zab.client.core.records import OPEN_ACL, Acl
+from zab.client.debts import Debt
+from zab.client.recipes.contender import mark_of
+from zab.client.recipes.errors import LostError, WaitOverError
+
+__all__ = ["Barrier", "DoubleBarrier"]
+
+_OPEN: Final = b"open"
+_KIND: Final = "member"
+
+
+class Barrier:
+    """See the module. acl: of the znodes."""
+
+    def __init__(self, zk: Client, path: str, *, acl: Iterable[Acl] = OPEN_ACL) -> None:
+        self.path = path
+        self._zk = zk
+        self._steady = zk.retrying()
+        self._acl = tuple(acl)
+
+    async def create(self) -> None:
+        """From now on everybody waits. It is no error that it is there already."""
+        await self._steady.ensure_path(self.path, self._acl)
+
+    async def remove(self) -> None:
+        """Nobody waits any more. It is no error that it is not there."""
+        while True:
+            try:
+                await self._zk.delete(self.path)
+            except NoNodeError:
+                return
+            except ConnectionLossError:
+                continue
+            return
+
+    async def wait(self, wait_s: float | None = None) -> None:
+        """Returns when it is not there. Raises WaitOverError."""
+        watcher = self._zk.watcher()
+        try:
+            async with self._zk.move_on_after(wait_s):
+                while await self._steady.exists(self.path, watch=watcher) is not None:
+                    await watcher.receive()
+                return
+        finally:
+            watcher.close()
+        raise WaitOverError(self.path, wait_s)
+
+
+class DoubleBarrier:
+    """See the module. count: how many begin together. name: of this member. One round at a time for an object."""
+
+    def __init__(self, zk: Client, path: str, *, count: int, name: str = "", acl: Iterable[Acl] = OPEN_ACL) -> None:
+        if count < 1:
+            raise ValueError(f"a barrier for {count} holds nobody up: give 1 or more")
+        self.path = path.rstrip("/")
+        self.count = count
+        self._zk = zk
+        self._steady = zk.retrying()
+        self._name = name.encode()
+        self._acl = tuple(acl)
+        self._member: str | None = None
+        self._round = 0
+        """The version of the znode while the round of this member is on."""
+
+    async def enter(self, wait_s: float | None = None) -> None:
+        """Returns when `count` members are there. Raises WaitOverError: then this one is none of them."""
+        if self._member is not None:
+            raise RuntimeError(f"{self.path} was entered already, and not left")
+        self._member = f"{mark_of(self._zk)}{_KIND}"
+        has_begun = False
+        try:
+            async with self._zk.move_on_after(wait_s):
+                await self._come()
+                await self._begin()
+                has_begun = True
+        finally:
+            if not has_begun:
+                self._abandon()
+        if not has_begun:
+            raise WaitOverError(self.path, wait_s)
+
+    async def leave(self, wait_s: float | None = None) -> None:
+        """Returns when all members of the round have left. Raises WaitOverError: this one has left all the same."""
+        if self._member is None:
+            raise RuntimeError(f"{self.path} was not entered")
+        is_over = False
+        try:
+            async with self._zk.move_on_after(wait_s):
+                await self._end()
+                is_over = True
+        finally:
+            self._abandon()
+        if not is_over:
+            raise WaitOverError(self.path, wait_s)
+
+    async def __aenter__(self) -> Self:
+        await self.enter()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.leave()
+
+    async def members(self) -> list[str]:
+        """The names of the members that are there."""
+        names = []
+        for member in await self._children():
+            try:
+                data, _ = await self._steady.get(f"{self.path}/{member}")
+            except NoNodeError:
+                # It left meanwhile.
+                continue
+            names.append((data or b"").decode("utf-8", "replace"))
+        return names
+
+    # Entering.
+
+    async def _come(self) -> None:
+        """Among the members when this returns, of a round that has not begun."""
+        path = f"{self.path}/{self._member}"
+        while True:
+            version = await self._wait_closed()
+            transaction = self._zk.transaction()
+            transaction.check(self.path, version)
+            transaction.create(path, self._name, self._acl, ephemeral=True)
+            try:
+                await transaction.commit()
+            except NodeExistsError:
+                # Nobody else has the mark: an answer was lost.
+                return
+            except (BadVersionError, ConnectionLossError, NoNodeError):
+                await self._steady.sync(path)
+                if await self._steady.exists(path) is not None:
+                    return
+            else:
+                return
+
+    async def _wait_closed(self) -> int:
+        """The version of the znode between two rounds."""
+        watcher = self._zk.watcher()
+        try:
+            while True:
+                try:
+                    data, stat = await self._steady.get(self.path, watch=watcher)
+                except NoNodeError:
+                    await self._steady.ensure_path(self.path, self._acl)
+                    continue
+                if data != _OPEN:
+                    return stat.version
+                if await self._children():
+                    await watcher.receive()
+                else:
+                    # The last of them could not say so any more.
+                    await self._close(stat.version)
+        finally:
+            watcher.close()
+
+    async def _begin(self) -> None:
+        """Returns when the round is open, which the last that is missing opens."""
+        watcher = self._zk.watcher()
+        try:
+            while True:
+                data, stat = await self._steady.get(self.path, watch=watcher)
+                members = await self._children()
+                if self._member not in members:
+                    raise LostError(self.path, "somebody deleted the znode of this member")
+                if data == _OPEN:
+                    self._round = stat.version
+                    return
+                if len(members) < self.count:
+                    await watcher.receive()
+                    continue
+                try:
+                    await self._zk.set(self.path, _OPEN, stat.version)
+                except (BadVersionError, ConnectionLossError):
+                    # Somebody else opened it, or this did and the answer was lost: look again.
+                    continue
+        finally:
+            watcher.close()
+
+    # Leaving.
+
+    async def _end(self) -> None:
+        while True:
+            members = await self._children()
+            # Read after the members: so they are those of this round, where it is still on.
+            stat = await self._steady.exists(self.path)
+            if stat is None or stat.version != self._round:
+                return
+            if not members:
+                await self._close(self._round)
+                continue
+            first, last = members[0], members[-1]
+            if self._member in members and (self._member != first or first == last):
+                await self._remove()
+            elif self._member == first:
+                await self._wait_gone(last)
+            else:
+                await self._wait_gone(first)
+
+    async def _remove(self) -> None:
+        """Once, or once more: `_end` looks again."""
+        try:
+            await self._zk.delete(f"{self.path}/{self._member}")
+        except (NoNodeError, ConnectionLossError):
+            return
+
+    async def _close(self, version: int) -> None:
+        """Ends the round of that version, unless it is over. Who calls it looks again."""
+        try:
+            await self._zk.set(self.path, b"", version)
+        except (BadVersionError, NoNodeError, ConnectionLossError):
+            return
+
+    async def _wait_gone(self, member: str) -> None:
+        """Returns when it may be gone: look again."""
+        watcher = self._zk.watcher()
+        try:
+            if await self._steady.exists(f"{self.path}/{member}", watch=watcher) is not None:
+                await watcher.receive()
+        finally:
+            watcher.close()
+
+    def _abandon(self) -> None:
+        """This member's znode is not wanted any more, whether it is there or not."""
+        path, self._member = f"{self.path}/{self._member}", None
+        if not self._zk.state.is_over:
+            self._zk.undertake(Debt(self._zk.operations, self._zk.waiter(), [path]))
+
+    async def _children(self) -> list[str]:
+        """The members, in an order which all agree on."""
+        try:
+            names = await self._steady.get_children(self.path or "/")
+        except NoNodeError:
+            return []
+        return [name for name in names if name.startswith("_c_") and name.endswith(_KIND)]

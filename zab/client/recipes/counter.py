@@ -1,0 +1,101 @@
+"""A counter that any number of clients add to: a whole number as decimal text in a znode.
+
+    counter = Counter(zk, "/counters/a")
+    await counter.add(2)                                # the value after it
+    await counter.value()
+    await counter.compare_and_set(5, 0)                 # False when it is not 5
+
+A change is made only to the version that was read; where somebody was faster, it is tried again: that is the only error
+that is answered by another try. What a lost connection leaves open is found out by a receipt (`receipts`), a child of
+the znode: so each `add` that returns has counted once.
+
+Raised beside what requests raise: BadDataError where the znode holds no number. A number has `DIGITS_MAX` digits at
+most.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from zab.client.client import Client
+from zab.client.core.exceptions import BadVersionError, ConnectionLossError, NodeExistsError, NoNodeError
+from zab.client.core.records import OPEN_ACL, Acl
+from zab.client.core.transaction import Transaction
+from zab.client.recipes.errors import BadDataError
+from zab.client.recipes.receipts import Receipts
+
+__all__ = ["DIGITS_MAX", "Counter"]
+
+DIGITS_MAX: Final = 1_000
+
+
+class Counter:
+    """See the module. default: what it begins with, where it does not exist. acl: of the znodes."""
+
+    def __init__(self, zk: Client, path: str, *, default: int = 0, acl: Iterable[Acl] = OPEN_ACL) -> None:
+        self.path = path
+        self._zk = zk
+        self._steady = zk.retrying()
+        self._default = default
+        self._acl = tuple(acl)
+        self._receipts = Receipts(zk, path, acl)
+
+    async def value(self) -> int:
+        """As this server has it; the default where the counter does not exist."""
+        try:
+            data, _ = await self._steady.get(self.path)
+        except NoNodeError:
+            return self._default
+        return self._number(data)
+
+    async def add(self, amount: int = 1) -> int:
+        """Returns the value after it."""
+        value = await self._change(lambda value: value + amount)
+        assert value is not None
+        return value
+
+    async def compare_and_set(self, expected: int, value: int) -> bool:
+        """Sets it to `value` where it is `expected`; whether it was."""
+        return await self._change(lambda found: value if found == expected else None) is not None
+
+    async def _change(self, change: Callable[[int], int | None]) -> int | None:
+        while True:
+            try:
+                data, stat = await self._steady.get(self.path)
+            except NoNodeError:
+                await self._create()
+                continue
+            wanted = change(self._number(data))
+            if wanted is None:
+                return None
+            if abs(wanted) >= 10**DIGITS_MAX:
+                raise ValueError(f"{self.path}: a counter has {DIGITS_MAX:,} digits at most")
+            encoded, version = b"%d" % wanted, stat.version
+
+            def fill(transaction: Transaction, encoded: bytes = encoded, version: int = version) -> None:
+                transaction.set(self.path, encoded, version)
+
+            try:
+                await self._receipts.commit(fill)
+            except (BadVersionError, NoNodeError):
+                # Somebody was faster, or removed it.
+                continue
+            return wanted
+
+    async def _create(self) -> None:
+        parent = self.path.rpartition("/")[0]
+        if parent:
+            await self._steady.ensure_path(parent, self._acl)
+        try:
+            await self._zk.create(self.path, b"%d" % self._default, self._acl)
+        except (NodeExistsError, NoNodeError, ConnectionLossError):
+            # Somebody did, or nobody knows: who called this looks again.
+            return
+
+    def _number(self, data: bytes | None) -> int:
+        try:
+            text = (data or b"").decode("ascii")
+            if len(text) <= DIGITS_MAX + 1:
+                return int(text) if text else self._default
+        except ValueError:
+            pass
+        raise BadDataError(self.path, f"it holds {(data or b'')[:20]!r}, which is no whole number")

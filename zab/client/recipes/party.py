@@ -1,0 +1,117 @@
+"""Who is there: a party that clients join and leave, and whose members everybody sees. Also called group membership.
+
+    party = Party(zk, "/parties/a", name="host-7")
+    async with party:                                   # a member for the length of the block
+        await party.members()                           # ["host-3", "host-7"], in the order in which they came
+    async for members in party.following(): ...         # now, and whenever somebody came or left
+
+A member is an ephemeral znode, so it leaves with its session. Names need not differ.
+"""
+
+from collections.abc import Iterable
+from types import TracebackType
+from typing import Final, Self
+
+from zab.client.client import Client
+from zab.client.core.exceptions import ClientClosedError, NoNodeError
+from zab.client.core.records import OPEN_ACL, Acl
+from zab.client.recipes.contender import mark_of
+from zab.client.recipes.presence import Presence
+
+__all__ = ["Members", "Party"]
+
+_KIND: Final = "member"
+
+
+class Party:
+    """See the module. name: what the others see of this member. acl: of the znodes."""
+
+    def __init__(self, zk: Client, path: str, name: str = "", *, acl: Iterable[Acl] = OPEN_ACL) -> None:
+        self.path = path.rstrip("/")
+        self.name = name
+        self._zk = zk
+        self._steady = zk.retrying()
+        self._acl = tuple(acl)
+        self._presence: Presence | None = None
+
+    async def join(self) -> None:
+        """A member when this returns. Who is one already stays one."""
+        if self._presence is not None:
+            return
+        presence = Presence(self._zk, f"{self.path}/{mark_of(self._zk)}{_KIND}", self.name.encode(), self._acl)
+        is_there = False
+        try:
+            await presence.enter()
+            self._presence, is_there = presence, True
+        finally:
+            if not is_there:
+                presence.abandon()
+
+    async def leave(self) -> None:
+        """No member when this returns; while no server is there, as soon as one is."""
+        presence, self._presence = self._presence, None
+        if presence is not None:
+            await presence.leave()
+
+    async def __aenter__(self) -> Self:
+        await self.join()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.leave()
+
+    async def members(self) -> list[str]:
+        """The names of all members, in the order in which they came."""
+        try:
+            names = await self._steady.get_children(self.path or "/")
+        except NoNodeError:
+            return []
+        found = []
+        for name in names:
+            if name.startswith("_c_") and name.endswith(_KIND):
+                try:
+                    data, stat = await self._steady.get(f"{self.path}/{name}")
+                except NoNodeError:
+                    # It left meanwhile.
+                    continue
+                found.append((stat.czxid, (data or b"").decode("utf-8", "replace")))
+        return [name for _, name in sorted(found)]
+
+    def following(self) -> "Members":
+        """`async for members in party.following()`: the names now, and after each change."""
+        return Members(self._zk, self)
+
+
+class Members:
+    """Made by `Party.following`. Changes that follow each other fast may be told as one. Ends with the client."""
+
+    def __init__(self, zk: Client, party: Party) -> None:
+        self._zk = zk
+        self._party = party
+        self._last: list[str] | None = None
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> list[str]:
+        watcher = self._zk.watcher()
+        steady = self._zk.retrying()
+        path = self._party.path or "/"
+        try:
+            while True:
+                try:
+                    await steady.get_children(path, watch=watcher)
+                except NoNodeError:
+                    if await steady.exists(path, watch=watcher) is not None:
+                        continue
+                members = await self._party.members()
+                if members != self._last:
+                    self._last = members
+                    return members
+                await watcher.receive()
+        except ClientClosedError:
+            raise StopAsyncIteration from None
+        finally:
+            watcher.close()

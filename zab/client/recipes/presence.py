@@ -1,0 +1,78 @@
+"""An ephemeral znode of this client at a path that is known beforehand: there from `enter` to `leave`.
+
+As a contender's (`contender`) it is created once though answers are lost, and always removed when it is not wanted any
+more. Since its path is known, a lost answer is found out by the owner of what is there.
+"""
+
+from collections.abc import Iterable
+from contextlib import suppress
+
+from zab.client.client import Client
+from zab.client.core.exceptions import ConnectionLossError, NodeExistsError, NoNodeError, ZabError
+from zab.client.core.records import OPEN_ACL, Acl
+from zab.client.debts import Debt
+
+__all__ = ["Presence"]
+
+
+class Presence:
+    """See the module. `czxid` is that of the znode when it has been entered."""
+
+    def __init__(self, zk: Client, path: str, data: bytes = b"", acl: Iterable[Acl] = OPEN_ACL) -> None:
+        self.path = path
+        self.czxid = 0
+        self.data = data
+        self._zk = zk
+        self._steady = zk.retrying()
+        self._acl = tuple(acl)
+        self._may_exist = False
+        self._is_sure = False
+        """No create of it can be under way."""
+
+    async def enter(self) -> None:
+        """Raises NodeExistsError when it is somebody else's, or another one's of this session."""
+        was_lost = False
+        self._may_exist, self._is_sure = True, False
+        while True:
+            try:
+                _, stat = await self._zk.create2(self.path, self.data, self._acl, ephemeral=True)
+            except NoNodeError:
+                await self._steady.ensure_path(self.path.rpartition("/")[0] or "/", self._acl)
+                continue
+            except NodeExistsError:
+                found = await self._steady.exists(self.path)
+                if found is None:
+                    continue
+                if not was_lost or found.ephemeral_owner != self._zk.session_id:
+                    self._may_exist = False
+                    raise
+                stat = found
+            except ConnectionLossError as error:
+                was_lost = was_lost or not error.definite
+                continue
+            self.czxid, self._is_sure = stat.czxid, not was_lost
+            return
+
+    def forget(self) -> None:
+        """It was removed by other means."""
+        self._may_exist = False
+
+    def abandon(self) -> Debt | None:
+        """It is not wanted any more: the session owes its removal. None where there is nothing to remove."""
+        if not self._may_exist:
+            return None
+        self._may_exist = False
+        debt = Debt(self._zk.operations, self._zk.waiter(), [self.path], is_sure=self._is_sure)
+        # Where the session is over, so are its ephemerals.
+        with suppress(ZabError):
+            self._zk.undertake(debt)
+            return debt
+        return None
+
+    async def leave(self) -> None:
+        """Gone when this returns; while no server is there, as soon as one is. Raises what forbids it."""
+        debt = self.abandon()
+        if debt is not None and self._zk.state.is_connected:
+            await debt.heard()
+            if debt.error is not None:
+                raise debt.error

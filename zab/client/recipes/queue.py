@@ -1,0 +1,287 @@
+"""Queues: `Queue`, whose items are taken, and `LockingQueue`, whose items are held until they are consumed.
+
+    queue = Queue(zk, "/queues/a")
+    await queue.put(b"work", priority=10)
+    data = await queue.get()                            # it is gone: no one else gets it
+
+    queue = LockingQueue(zk, "/queues/b")
+    async with queue.take() as item:                    # others do not get it meanwhile
+        work(item.data, token=item.token)
+        await item.consume()                            # now it is gone; without it, another one gets it
+
+    …/entries/entry-100-0000000007      an item: its priority (0 to 999, lower ones first) and its number
+    …/taken/entry-100-0000000007        LockingQueue: who holds it, an ephemeral
+    …/receipts, …/waiting               receipts of this recipe's transactions; who waits for an item
+
+The layout is that of kazoo's LockingQueue.
+
+- *An item is put once and taken once*, whatever answers are lost: each is a transaction with a receipt (`receipts`), or
+  found out by the holder's znode.
+- *A holder's item comes back* when it is released, or when the holder's session ends. Then `consume` is refused. Since
+  the next one may have it by then, the work itself needs the token (`holding`), or has to bear being done twice.
+- *One waits, the others wait for their turn*, in a lock's queue: so an item wakes one of them.
+- An item that was taken by a `get` that is cancelled at that moment may be lost. `LockingQueue` has no such moment.
+
+Raised beside what requests raise: WaitOverError; LostError by `consume`.
+"""
+
+import re
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
+from typing import Final, Generic, TypeVar
+
+from zab.client.client import Client
+from zab.client.core.exceptions import ConnectionLossError, NodeExistsError, NoNodeError
+from zab.client.core.records import OPEN_ACL, Acl
+from zab.client.core.transaction import Transaction
+from zab.client.core.watcher import Watcher
+from zab.client.recipes.contender import on_circle
+from zab.client.recipes.errors import LostError, WaitOverError
+from zab.client.recipes.holding import Held, Hold
+from zab.client.recipes.lock import Lock
+from zab.client.recipes.presence import Presence
+from zab.client.recipes.receipts import Receipts
+
+__all__ = ["PRIORITY_MAX", "LockingQueue", "Queue", "Taken"]
+
+T = TypeVar("T")
+
+PRIORITY_MAX: Final = 999
+_DEFAULT_PRIORITY: Final = 100
+_ENTRY: Final = re.compile(r"entry-([0-9]{3})-(-?[0-9]+)")
+
+
+class _Items(Generic[T]):
+    """What both queues have in common; `T` is what is given to who takes an item."""
+
+    def __init__(self, zk: Client, path: str, *, acl: Iterable[Acl] = OPEN_ACL) -> None:
+        self.path = path.rstrip("/")
+        self._zk = zk
+        self._steady = zk.retrying()
+        self._acl = tuple(acl)
+        self._entries = f"{self.path}/entries"
+        self._receipts = Receipts(zk, f"{self.path}/receipts", acl)
+        self._turn = Lock(zk, f"{self.path}/waiting", acl=acl)
+
+    async def put(self, data: bytes, priority: int = _DEFAULT_PRIORITY) -> None:
+        """Adds an item behind those of its priority. It is there when this returns."""
+        await self.put_all([data], priority)
+
+    async def put_all(self, items: Sequence[bytes], priority: int = _DEFAULT_PRIORITY) -> None:
+        """Adds all of them, in their order, or none."""
+        if not 0 <= priority <= PRIORITY_MAX:
+            raise ValueError(f"a priority is from 0 to {PRIORITY_MAX}, not {priority}")
+
+        def fill(transaction: Transaction) -> None:
+            for data in items:
+                transaction.create(f"{self._entries}/entry-{priority:03d}-", data, self._acl, sequence=True)
+
+        while True:
+            try:
+                return await self._receipts.commit(fill)
+            except NoNodeError:
+                await self._steady.ensure_path(self._entries, self._acl)
+
+    async def count(self) -> int:
+        """Items that are in the queue, those that somebody holds included."""
+        return len(await self._names())
+
+    async def _wait(self, wait_s: float | None) -> T:
+        """An item; waits for one. What limits the wait does not cut off what takes an item."""
+        taken = await self._take()
+        if taken is not None:
+            return taken
+        ends_at = None if wait_s is None else self._zk.now() + wait_s
+        try:
+            await self._turn.acquire(wait_s)
+        except WaitOverError:
+            raise WaitOverError(self.path, wait_s) from None
+        watcher = self._zk.watcher()
+        try:
+            while True:
+                await self._watch(watcher)
+                taken = await self._take()
+                if taken is not None:
+                    return taken
+                async with self._zk.move_on_after(None if ends_at is None else ends_at - self._zk.now()) as scope:
+                    await watcher.receive()
+                if scope.is_over:
+                    raise WaitOverError(self.path, wait_s)
+        finally:
+            watcher.close()
+            await self._turn.release()
+
+    async def _names(self) -> list[str]:
+        """The items, the first one first."""
+        try:
+            return in_order(await self._steady.get_children(self._entries))
+        except NoNodeError:
+            return []
+
+    async def _take(self) -> T | None:
+        """The first item that can be had."""
+        raise NotImplementedError
+
+    async def _watch(self, watcher: Watcher) -> None:
+        """The watcher hears of what may be an item to take."""
+        try:
+            await self._steady.get_children(self._entries, watch=watcher)
+        except NoNodeError:
+            await self._steady.ensure_path(self._entries, self._acl)
+            await self._watch(watcher)
+
+
+class Queue(_Items[bytes]):
+    """See the module. acl: of the znodes."""
+
+    async def get(self, wait_s: float | None = None) -> bytes:
+        """Takes the first item; waits for one where there is none. Raises WaitOverError."""
+        return await self._wait(wait_s)
+
+    async def try_get(self) -> bytes | None:
+        """Takes the first item; None where there is none."""
+        return await self._take()
+
+    async def _take(self) -> bytes | None:
+        for name in await self._names():
+            path = f"{self._entries}/{name}"
+
+            def fill(transaction: Transaction, path: str = path) -> None:
+                transaction.delete(path)
+
+            try:
+                data, _ = await self._steady.get(path)
+                await self._receipts.commit(fill)
+            except NoNodeError:
+                # Somebody was faster.
+                continue
+            return data or b""
+        return None
+
+
+class Taken(Held):
+    """An item that is held: `data`, and what `Held` has."""
+
+    def __init__(self, queue: "LockingQueue", hold: Hold, claim: Presence, data: bytes) -> None:
+        super().__init__(hold)
+        self.data = data
+        self._queue = queue
+        self._claim = claim
+
+    async def consume(self) -> None:
+        """The item is done, and gone. Raises LostError where it is not held any more: another one may have it."""
+        self.check()
+        await self._queue.consume(self._claim)
+        self._claim.forget()
+        self.stop()
+
+    async def release(self) -> None:
+        """Gives it back, where it was not consumed: another one gets it."""
+        self.stop()
+        await self._claim.leave()
+
+
+class LockingQueue(_Items[Taken]):
+    """See the module. name: says who holds an item. acl: of the znodes."""
+
+    def __init__(self, zk: Client, path: str, *, name: str = "", acl: Iterable[Acl] = OPEN_ACL) -> None:
+        super().__init__(zk, path, acl=acl)
+        self._taken = f"{self.path}/taken"
+        self._name = name.encode()
+
+    async def get(self, wait_s: float | None = None) -> Taken:
+        """Holds the first item that nobody holds; waits for one. Raises WaitOverError. Then `consume`, or `release`."""
+        return await self._wait(wait_s)
+
+    async def try_get(self) -> Taken | None:
+        """Holds the first item that nobody holds; None where there is none."""
+        return await self._take()
+
+    @asynccontextmanager
+    async def take(self, wait_s: float | None = None) -> AsyncIterator[Taken]:
+        """An item for the length of the block; it is given back where it was not consumed. Raises WaitOverError."""
+        item = await self.get(wait_s)
+        try:
+            yield item
+        finally:
+            await item.release()
+
+    async def consume(self, claim: Presence) -> None:
+        """Removes the item and the claim, or neither. Raises LostError."""
+        entry = f"{self._entries}/{claim.path.rpartition('/')[2]}"
+        while True:
+            transaction = self._zk.transaction()
+            transaction.delete(claim.path)
+            transaction.delete(entry)
+            try:
+                await transaction.commit()
+            except NoNodeError:
+                raise LostError(claim.path, "somebody else removed it") from None
+            except ConnectionLossError as error:
+                if not error.definite and await self._is_consumed(claim.path, entry):
+                    return
+            else:
+                return
+
+    async def _is_consumed(self, claim: str, entry: str) -> bool:
+        """Whether the lost transaction was done. As long as the session lives nobody else removes the claim."""
+        await self._steady.sync(entry)
+        if await self._steady.exists(claim) is not None:
+            return False
+        if await self._steady.exists(entry) is not None:
+            raise LostError(claim, "somebody else removed it")
+        return True
+
+    async def _take(self) -> Taken | None:
+        held = set(await self._held_names())
+        for name in await self._names():
+            if name not in held:
+                taken = await self._claim(name)
+                if taken is not None:
+                    return taken
+        return None
+
+    async def _claim(self, name: str) -> Taken | None:
+        """The item, held; None where somebody was faster."""
+        claim = Presence(self._zk, f"{self._taken}/{name}", self._name, self._acl)
+        taken = None
+        try:
+            await claim.enter()
+            data, _ = await self._steady.get(f"{self._entries}/{name}")
+            hold = Hold(self._zk, claim.path, claim.czxid)
+            self._zk.undertake(hold)
+            taken = Taken(self, hold, claim, data or b"")
+        except (NodeExistsError, NoNodeError):
+            # Held by another one, or consumed since the list was read.
+            return None
+        finally:
+            if taken is None:
+                await claim.leave()
+        return taken
+
+    async def _held_names(self) -> list[str]:
+        try:
+            return await self._steady.get_children(self._taken)
+        except NoNodeError:
+            return []
+
+    async def _watch(self, watcher: Watcher) -> None:
+        await super()._watch(watcher)
+        try:
+            await self._steady.get_children(self._taken, watch=watcher)
+        except NoNodeError:
+            await self._steady.ensure_path(self._taken, self._acl)
+            await self._watch(watcher)
+
+
+def in_order(names: Iterable[str]) -> list[str]:
+    """The names of items, lower priorities first, then lower numbers, which are compared on a circle."""
+    found = []
+    for name in names:
+        match = _ENTRY.fullmatch(name)
+        if match is not None:
+            found.append((int(match[1]), int(match[2]), name))
+    if found:
+        start = found[0][1]
+        found.sort(key=lambda entry: (entry[0], on_circle(entry[1], start)))
+    return [name for _, _, name in found]

@@ -1,0 +1,94 @@
+"""Receipts: by which a client finds out whether a transaction of its was done whose answer was lost, on any server.
+
+    receipts = Receipts(zk, "/counters/a")
+    await receipts.commit(lambda transaction: transaction.set(path, data, version))
+
+Each transaction writes its number into an ephemeral znode of this client, beside what it is for: so all of it was
+done, or the znode has an earlier number. After a lost connection the znode is read, behind a sync. A transaction that
+was not done is sent again.
+
+Invariants:
+- A `commit` that returns was done, exactly once. One that raises an error of its operations was not done.
+- The znode is the client's own (its name has a mark) and goes with its session; no other client touches it.
+
+One transaction at a time for an object: others wait. What stays unknown is only what a session that is over had under
+way (SessionExpiredError).
+"""
+
+from collections.abc import Callable, Iterable
+
+from zab.client.client import Client
+from zab.client.core.exceptions import ConnectionLossError, NoNodeError
+from zab.client.core.faces import Waiter
+from zab.client.core.records import OPEN_ACL, Acl
+from zab.client.core.transaction import Transaction
+from zab.client.recipes.contender import mark_of
+from zab.client.recipes.presence import Presence
+
+__all__ = ["Receipts"]
+
+
+class Receipts:
+    """See the module. parent: of the znode; it is made where it does not exist."""
+
+    def __init__(self, zk: Client, parent: str, acl: Iterable[Acl] = OPEN_ACL) -> None:
+        self._zk = zk
+        self._steady = zk.retrying()
+        self._parent = parent.rstrip("/")
+        self._acl = tuple(acl)
+        self._presence: Presence | None = None
+        self._count = 0
+        self._is_busy = False
+        self._waiting: dict[Waiter, None] = {}
+
+    async def commit(self, fill: Callable[[Transaction], object]) -> None:
+        """Does what `fill` puts into a transaction. It is called again where that is sent again.
+
+        Raises ConnectionLossError only where somebody deleted the receipt: then it stays unknown.
+        """
+        while self._is_busy:
+            waiter = self._zk.waiter()
+            self._waiting[waiter] = None
+            try:
+                await waiter.wait()
+            finally:
+                self._waiting.pop(waiter, None)
+        self._is_busy = True
+        try:
+            await self._commit(fill)
+        finally:
+            self._is_busy = False
+            for waiter in self._waiting:
+                waiter.wake()
+
+    async def _commit(self, fill: Callable[[Transaction], object]) -> None:
+        self._count += 1
+        while True:
+            if self._presence is None:
+                presence = Presence(self._zk, f"{self._parent}/{mark_of(self._zk)}receipt", acl=self._acl)
+                await presence.enter()
+                self._presence = presence
+            transaction = self._zk.transaction()
+            fill(transaction)
+            receipt = len(transaction)
+            transaction.set(self._presence.path, b"%d" % self._count)
+            try:
+                await transaction.commit()
+            except NoNodeError as error:
+                if error.index != receipt:
+                    raise
+                self._presence = None
+            except ConnectionLossError as error:
+                if not error.definite and await self._is_done(self._presence.path, error):
+                    return
+            else:
+                return
+
+    async def _is_done(self, path: str, lost: ConnectionLossError) -> bool:
+        await self._steady.sync(path)
+        try:
+            data, _ = await self._steady.get(path)
+        except NoNodeError:
+            self._presence = None
+            raise lost from None
+        return data == b"%d" % self._count
