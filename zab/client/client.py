@@ -208,6 +208,10 @@ class Client(Znodes):
         self._runtime.stir(chore)
         self._runtime.use_room()
 
+    def release(self, listener: Listener) -> None:
+        """Its watches are not needed any more."""
+        self._runtime.release(listener)
+
     def nonce(self) -> str:
         """16 hex digits that nobody else has."""
         return f"{self._runtime.random.getrandbits(64):016x}"

@@ -17,15 +17,17 @@ Raised beside what requests raise: WaitOverError, LostError.
 
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
-from typing import Final, Self
+from typing import Final
 
 from zab.client.client import Client
-from zab.client.core.exceptions import ClientClosedError, NoNodeError
+from zab.client.core.exceptions import NoNodeError
 from zab.client.core.records import OPEN_ACL, Acl
 from zab.client.core.watcher import Watcher
 from zab.client.recipes.contender import rivals
+from zab.client.recipes.following import Following
 from zab.client.recipes.holding import Held
 from zab.client.recipes.lock import Lock
+from zab.client.retry import Retrying
 
 __all__ = ["Election", "Leaders"]
 
@@ -60,47 +62,23 @@ class Election:
         return Leaders(self._zk, self.path)
 
 
-class Leaders:
+class Leaders(Following[str | None]):
     """Made by `Election.leaders`. Of leaders that follow each other fast some may be left out; the last one is not.
 
     Two leaders of one name that follow each other are two. Iteration ends when the client is closed.
     """
 
-    def __init__(self, zk: Client, path: str) -> None:
-        self._zk = zk
-        self._path = path.rstrip("/")
-        self._last: tuple[str, int] | None = None
-        self._is_new = True
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> str | None:
-        watcher = self._zk.watcher()
-        try:
-            while True:
-                leads, name = await self._look(watcher)
-                if self._is_new or leads != self._last:
-                    self._is_new, self._last = False, leads
-                    return name
-                await watcher.receive()
-        except ClientClosedError:
-            raise StopAsyncIteration from None
-        finally:
-            watcher.close()
-
-    async def _look(self, watcher: Watcher) -> tuple[tuple[str, int] | None, str | None]:
-        """The leader's znode and its name; the watcher hears when there is another one."""
-        steady = self._zk.retrying()
+    async def _look(self, steady: Retrying, watcher: Watcher) -> tuple[object, str | None]:
         while True:
             try:
-                queue = rivals(await steady.get_children(self._path or "/"), _KINDS)
+                queue = rivals(await steady.get_children(self._path), _KINDS)
                 if queue:
-                    data, stat = await steady.get(f"{self._path}/{queue[0].name}", watch=watcher)
+                    # Only the leader's znode is watched: the others may come and go.
+                    data, stat = await steady.get(f"{self._path.rstrip('/')}/{queue[0].name}", watch=watcher)
                     return (queue[0].name, stat.czxid), (data or b"").decode("utf-8", "replace")
-                if not rivals(await steady.get_children(self._path or "/", watch=watcher), _KINDS):
+                if not rivals(await steady.get_children(self._path, watch=watcher), _KINDS):
                     return None, None
             except NoNodeError:
                 # The leader left meanwhile, or nobody was ever here.
-                if await steady.exists(self._path or "/", watch=watcher) is None:
+                if await steady.exists(self._path, watch=watcher) is None:
                     return None, None

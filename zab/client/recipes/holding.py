@@ -22,9 +22,9 @@ from typing import Any
 
 from zab.client.client import Client
 from zab.client.core.exceptions import ConnectionLossError, NoNodeError, ZabError
-from zab.client.core.faces import Waiter
 from zab.client.core.operations import Operation
 from zab.client.core.records import EventType, Stat, WatchEvent
+from zab.client.recipes.bell import Bell
 from zab.client.recipes.errors import LostError
 
 __all__ = ["Held", "Hold"]
@@ -42,7 +42,7 @@ class Hold:
         self._zk = zk
         self._is_watched = False
         self._asked: Operation[Any] | None = None
-        self._waiters: dict[Waiter, None] = {}
+        self._bell = Bell(zk)
 
     @property
     def is_lost(self) -> bool:
@@ -53,29 +53,19 @@ class Hold:
     async def lost(self) -> None:
         """Returns when it is lost, or let go of."""
         while not self.is_lost:
-            waiter = self._zk.waiter()
-            self._waiters[waiter] = None
-            try:
-                # Whatever is heard meanwhile moves the end of the session: then this looks again.
-                async with self._zk.move_on_after(self._zk.session_lives_until - self._zk.now()):
-                    await waiter.wait()
-            finally:
-                self._waiters.pop(waiter, None)
+            # Whatever is heard meanwhile moves the end of the session: then this looks again.
+            await self._bell.wait(self._zk.session_lives_until - self._zk.now())
 
     def stop(self) -> None:
         """Its holder lets go of it."""
         self.is_done = True
-        self._wake()
+        self._bell.ring()
 
     def lose(self, reason: str) -> None:
         """It is lost, and stays so."""
         if not self.is_done:
             self.is_done, self.reason = True, reason
-            self._wake()
-
-    def _wake(self) -> None:
-        for waiter in self._waiters:
-            waiter.wake()
+            self._bell.ring()
 
     # The chore.
 
@@ -88,7 +78,7 @@ class Hold:
     def answered(self, operation: Operation[Any], result: Any, error: ZabError | None) -> None:
         self._asked = None
         if isinstance(error, ConnectionLossError):
-            self._wake()
+            self._bell.ring()
         elif isinstance(error, NoNodeError):
             self.lose("its znode is gone")
         elif error is not None:
@@ -101,7 +91,7 @@ class Hold:
     def deliver(self, event: WatchEvent) -> None:
         if event.type is not EventType.SESSION:
             self._is_watched = False
-        self._wake()
+        self._bell.ring()
 
     def end(self, reason: ZabError) -> None:
         self.lose(str(reason))

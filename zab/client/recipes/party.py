@@ -13,10 +13,13 @@ from types import TracebackType
 from typing import Final, Self
 
 from zab.client.client import Client
-from zab.client.core.exceptions import ClientClosedError, NoNodeError
+from zab.client.core.exceptions import NoNodeError
 from zab.client.core.records import OPEN_ACL, Acl
+from zab.client.core.watcher import Watcher
 from zab.client.recipes.contender import mark_of
+from zab.client.recipes.following import Following
 from zab.client.recipes.presence import Presence
+from zab.client.retry import Retrying
 
 __all__ = ["Members", "Party"]
 
@@ -84,34 +87,19 @@ class Party:
         return Members(self._zk, self)
 
 
-class Members:
+class Members(Following[list[str]]):
     """Made by `Party.following`. Changes that follow each other fast may be told as one. Ends with the client."""
 
     def __init__(self, zk: Client, party: Party) -> None:
-        self._zk = zk
+        super().__init__(zk, party.path)
         self._party = party
-        self._last: list[str] | None = None
 
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> list[str]:
-        watcher = self._zk.watcher()
-        steady = self._zk.retrying()
-        path = self._party.path or "/"
-        try:
-            while True:
-                try:
-                    await steady.get_children(path, watch=watcher)
-                except NoNodeError:
-                    if await steady.exists(path, watch=watcher) is not None:
-                        continue
-                members = await self._party.members()
-                if members != self._last:
-                    self._last = members
-                    return members
-                await watcher.receive()
-        except ClientClosedError:
-            raise StopAsyncIteration from None
-        finally:
-            watcher.close()
+    async def _look(self, steady: Retrying, watcher: Watcher) -> tuple[object, list[str]]:
+        while True:
+            try:
+                await steady.get_children(self._path, watch=watcher)
+            except NoNodeError:
+                if await steady.exists(self._path, watch=watcher) is not None:
+                    continue
+            members = await self._party.members()
+            return tuple(members), members

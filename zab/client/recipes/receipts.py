@@ -19,9 +19,9 @@ from collections.abc import Callable, Iterable
 
 from zab.client.client import Client
 from zab.client.core.exceptions import ConnectionLossError, NoNodeError
-from zab.client.core.faces import Waiter
 from zab.client.core.records import OPEN_ACL, Acl
 from zab.client.core.transaction import Transaction
+from zab.client.recipes.bell import Bell
 from zab.client.recipes.contender import mark_of
 from zab.client.recipes.presence import Presence
 
@@ -39,7 +39,7 @@ class Receipts:
         self._presence: Presence | None = None
         self._count = 0
         self._is_busy = False
-        self._waiting: dict[Waiter, None] = {}
+        self._free = Bell(zk)
 
     async def commit(self, fill: Callable[[Transaction], object]) -> None:
         """Does what `fill` puts into a transaction. It is called again where that is sent again.
@@ -47,19 +47,13 @@ class Receipts:
         Raises ConnectionLossError only where somebody deleted the receipt: then it stays unknown.
         """
         while self._is_busy:
-            waiter = self._zk.waiter()
-            self._waiting[waiter] = None
-            try:
-                await waiter.wait()
-            finally:
-                self._waiting.pop(waiter, None)
+            await self._free.wait()
         self._is_busy = True
         try:
             await self._commit(fill)
         finally:
             self._is_busy = False
-            for waiter in self._waiting:
-                waiter.wake()
+            self._free.ring()
 
     async def _commit(self, fill: Callable[[Transaction], object]) -> None:
         self._count += 1

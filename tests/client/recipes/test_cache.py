@@ -1,0 +1,213 @@
+"""Caches end up as the tree is, and tell how it came to that, with a loss at every request."""
+
+from random import Random
+from typing import Any
+
+import pytest
+import trio
+
+from tests.client.recipes.workers import until
+from tests.client.recipes.world import World, run, trials
+from zab.client import Client, NoAuthError, NodeExistsError, NoNodeError, NotEmptyError, Permission, SessionExpiredError
+from zab.client.core.operations import Operation
+from zab.client.core.records import Acl
+from zab.client.recipes.cache import Cache, DeltaKind, Depth
+from zab.client.recipes.copy import Copy
+
+pytestmark = pytest.mark.slow
+
+PATH = "/app"
+NAMES = ("", "/a", "/b", "/a/x", "/a/x/deep", "/b/y")
+
+
+async def change(zk: Client, random: Random, count: int) -> None:
+    """Random changes of a few znodes."""
+    for number in range(count):
+        path = PATH + random.choice(NAMES)
+        try:
+            match random.randrange(3):
+                case 0:
+                    await zk.create(path, b"%d" % number)
+                case 1:
+                    await zk.set(path, b"%d" % number)
+                case 2:
+                    await zk.delete_all(path)
+        except (NoNodeError, NodeExistsError, NotEmptyError):
+            continue
+
+
+def expected(world: World, depth: Depth) -> dict[str, bytes | None]:
+    return {
+        path: data
+        for path, data in world.znodes().items()
+        if (path == PATH or path.startswith(PATH + "/")) and path.removeprefix(PATH).count("/") <= depth
+    }
+
+
+@pytest.mark.parametrize("is_old", [False, True])
+@pytest.mark.parametrize("depth", list(Depth))
+@pytest.mark.parametrize("kind", ["request", "answer", "connection"])
+def test_a_cache_is_as_the_tree_is_whatever_is_lost(kind: str, depth: Depth, is_old: bool) -> None:
+    async def scenario(world: World) -> None:
+        random = Random(world.random.random())
+        told: dict[str, bytes | None] = {}
+
+        async def follow(cache: Cache) -> None:
+            async for delta in cache.deltas():
+                assert (delta.path in told) == (delta.kind is not DeltaKind.ADDED)
+                if delta.kind is DeltaKind.REMOVED:
+                    del told[delta.path]
+                else:
+                    told[delta.path] = delta.entry.data
+
+        def is_the_same(cache: Cache) -> bool:
+            have = {path: entry.data for path, entry in cache.items()}
+            return have == told == expected(world, depth) and cache.is_current
+
+        async with world.connect("writer") as writer, world.connect("cache") as zk:
+            await change(writer, random, 6)
+            async with Cache(zk, PATH, depth) as cache, trio.open_nursery() as nursery:
+                nursery.start_soon(follow, cache)
+                for _ in range(3):
+                    await change(writer, random, 4)
+                    await until(lambda: is_the_same(cache))
+                nursery.cancel_scope.cancel()
+
+    for _ in trials(scenario, kind, ("cache",), is_old=is_old):
+        pass
+
+
+@pytest.mark.parametrize("kind", ["session", "late"])
+def test_a_cache_says_that_its_session_is_over(kind: str) -> None:
+    async def scenario(world: World) -> None:
+        async with world.connect("writer") as writer, world.connect("cache") as zk:
+            await writer.create(PATH, b"1")
+            try:
+                async with Cache(zk, PATH) as cache:
+                    async for delta in cache.deltas():
+                        assert delta.entry.data == b"1"
+                        # One more request, which may be the one that is lost.
+                        await zk.retrying().exists(PATH)
+                        if world.loss is None or not world.loss.happened:
+                            return
+            except SessionExpiredError:
+                return
+            raise AssertionError("it ended as if the client had been closed")
+
+    for _ in trials(scenario, kind, ("cache",)):
+        pass
+
+
+def test_a_cache_reads_without_requests_and_shows_what_it_has() -> None:
+    async def scenario(world: World) -> None:
+        async with world.connect("zk") as zk:
+            await zk.ensure_path(f"{PATH}/a/x")
+            await zk.set(f"{PATH}/a", b"1")
+            async with Cache(zk, PATH) as cache:
+                asked = len(world.requests)
+                assert list(cache) == [PATH, f"{PATH}/a", f"{PATH}/a/x"]
+                assert cache[f"{PATH}/a"].data == b"1"
+                assert cache.children(PATH) == ["a"]
+                assert cache.children(f"{PATH}/a") == ["x"]
+                assert f"{PATH}/none" not in cache
+                assert cache.is_current
+                assert len(world.requests) == asked
+                stat = await zk.set(f"{PATH}/a", b"2")
+                await cache.settled()
+                assert cache[f"{PATH}/a"].stat == stat
+            await zk.set(f"{PATH}/a", b"3")
+            assert cache[f"{PATH}/a"].data == b"2"
+            with pytest.raises(RuntimeError, match="the cache of /app is closed"):
+                await cache.start()
+            assert not await zk.check_watches(PATH)
+
+    run(scenario, World())
+
+
+def test_a_closed_cache_ends_its_deltas() -> None:
+    async def scenario(world: World) -> None:
+        async with world.connect("zk") as zk:
+            await zk.create(PATH)
+            cache = Cache(zk, PATH)
+            await cache.start()
+            deltas = cache.deltas()
+            cache.close()
+            assert [delta.path async for delta in deltas] == [PATH]
+            deltas.close()
+
+    run(scenario, World())
+
+
+def test_a_cache_of_a_chroot_has_its_paths() -> None:
+    async def scenario(world: World) -> None:
+        async with world.connect("zk") as zk:
+            await zk.ensure_path("/deep/down/app")
+            within = zk.with_chroot("/deep/down")
+            async with Cache(within, "/") as cache:
+                await zk.create("/deep/down/app/a", b"1")
+                await until(lambda: "/app/a" in cache)
+                assert list(cache) == ["/", "/app", "/app/a"]
+                await zk.set("/deep/down/app/a", b"2")
+                await until(lambda: cache["/app/a"].data == b"2")
+
+    run(scenario, World())
+
+
+def test_what_may_not_be_read_is_not_in_the_cache_and_for_the_root_is_an_error() -> None:
+    async def scenario(world: World) -> None:
+        async with world.connect("zk") as zk:
+            await zk.create(PATH)
+            await zk.create(f"{PATH}/secret", acl=[Acl(Permission.DELETE, "world", "anyone")])
+            async with Cache(zk, PATH) as cache:
+                assert list(cache) == [PATH]
+            with pytest.raises(NoAuthError):
+                await Cache(zk, f"{PATH}/secret").start()
+
+    run(scenario, World())
+
+
+def test_a_slow_reader_is_told_the_difference() -> None:
+    async def scenario(world: World) -> None:
+        async with world.connect("zk") as zk:
+            await zk.create(PATH)
+            async with Cache(zk, PATH) as cache:
+                deltas = cache.deltas()
+                assert (await anext(deltas)).kind is DeltaKind.ADDED
+                await zk.create(f"{PATH}/a")
+                await cache.settled()
+                await zk.delete(f"{PATH}/a")
+                for number in range(5):
+                    await zk.set(PATH, b"%d" % number)
+                await zk.create(f"{PATH}/b")
+                await until(lambda: cache.is_current and f"{PATH}/b" in cache)
+                found = [await anext(deltas), await anext(deltas)]
+                assert {(delta.kind, delta.path, delta.entry.data) for delta in found} == {
+                    (DeltaKind.CHANGED, PATH, b"4"),
+                    (DeltaKind.ADDED, f"{PATH}/b", b""),
+                }
+
+    run(scenario, World())
+
+
+def test_no_more_than_so_many_reads_are_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("zab.client.recipes.copy.READS_MAX", 3)
+    most = 0
+
+    class Counted(Copy):
+        def next(self) -> Operation[Any] | None:
+            nonlocal most
+            operation = super().next()
+            most = max(most, len(self._asked))
+            return operation
+
+    async def scenario(world: World) -> None:
+        async with world.connect("zk") as zk:
+            for number in range(20):
+                await zk.ensure_path(f"{PATH}/{number}")
+            copy = Counted(zk, PATH, Depth.CHILDREN)
+            zk.undertake(copy)
+            await until(lambda: copy.is_there)
+            assert len(copy.entries) == 21
+
+    run(scenario, World())
+    assert most == 3

@@ -1,0 +1,125 @@
+"""A cache: what a client reads often, kept beside it and up to date without being asked.
+
+    async with Cache(zk, "/app", Depth.SUBTREE) as cache:       # entered when all of it is there
+        cache["/app/a"].data
+        for path in cache: ...
+        async for delta in cache.deltas():                      # first all that there is, then each change
+            print(delta.kind, delta.path, delta.entry.data)
+
+    Depth.ZNODE       the znode alone                   Curator's NodeCache
+    Depth.CHILDREN    and its children                  PathChildrenCache
+    Depth.SUBTREE     and all below it                  TreeCache, CuratorCache; kazoo's TreeCache
+
+Reading from it takes no request. It may be behind by as long as news takes, and by longer while no server is there
+(`is_current`); after that it is as the servers have it, and `deltas` has told the difference. `copy` has the rest.
+
+Raised by entering, `settled` and `deltas`: what the root's reading raises, and the error of a session that is over. The
+path need not exist: then the cache is empty.
+"""
+
+from collections.abc import Iterator, Mapping
+from types import TracebackType
+from typing import Self
+
+from zab.client.client import Client
+from zab.client.core.exceptions import ClientClosedError
+from zab.client.recipes.copy import Copy, Delta, DeltaKind, Depth, Entry
+
+__all__ = ["Cache", "Delta", "DeltaKind", "Deltas", "Depth", "Entry"]
+
+
+class Cache(Mapping[str, Entry]):
+    """See the module: path -> `Entry`."""
+
+    def __init__(self, zk: Client, path: str, depth: Depth = Depth.SUBTREE) -> None:
+        self.path = path.rstrip("/") or "/"
+        self.depth = depth
+        self._zk = zk
+        self._copy = Copy(zk, self.path, depth)
+        self._is_begun = False
+
+    @property
+    def is_current(self) -> bool:
+        """A server is there, and all that it told of was read."""
+        return self._copy.is_current
+
+    async def start(self) -> None:
+        """Returns when all of it is there."""
+        self._raise_if_over()
+        if not self._is_begun:
+            self._is_begun = True
+            self._zk.undertake(self._copy)
+        while not self._copy.is_there:
+            self._raise_if_over()
+            await self._copy.bell.wait()
+
+    def close(self) -> None:
+        """Keeps what it has, and follows nothing any more."""
+        self._copy.stop()
+
+    async def settled(self) -> None:
+        """Returns when it is current."""
+        while not self.is_current:
+            self._raise_if_over()
+            await self._copy.bell.wait()
+
+    def deltas(self) -> "Deltas":
+        """`async for delta in cache.deltas()`: all that there is as ADDED, then what changes. Ends with the cache."""
+        return Deltas(self._copy)
+
+    def children(self, path: str) -> list[str]:
+        """The names of a znode's children in the cache, sorted."""
+        prefix = path.rstrip("/") + "/"
+        return sorted(
+            found[len(prefix) :] for found in self if found.startswith(prefix) and "/" not in found[len(prefix) :]
+        )
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __getitem__(self, path: str) -> Entry:
+        return self._copy.entries[path]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(sorted(self._copy.entries))
+
+    def __len__(self) -> int:
+        return len(self._copy.entries)
+
+    def _raise_if_over(self) -> None:
+        if self._copy.reason is not None:
+            raise self._copy.reason
+        if self._copy.is_done:
+            raise RuntimeError(f"the cache of {self.path} is closed")
+
+
+class Deltas:
+    """Made by `Cache.deltas`. Of several changes of one path that were not told, it tells the difference at the end."""
+
+    def __init__(self, copy: Copy) -> None:
+        self._copy = copy
+        self._reader = copy.reader()
+
+    def close(self) -> None:
+        """Tells nothing any more."""
+        self._copy.forget(self._reader)
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Delta:
+        while True:
+            delta = self._reader.take(self._copy.entries)
+            if delta is not None:
+                return delta
+            if self._copy.reason is not None and not isinstance(self._copy.reason, ClientClosedError):
+                raise self._copy.reason
+            if self._copy.is_done:
+                raise StopAsyncIteration
+            await self._copy.bell.wait()

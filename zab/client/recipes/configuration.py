@@ -1,0 +1,167 @@
+"""A configuration that is a znode, or a znode's children, as a value of the program, which follows the changes.
+
+    config = Configuration(zk, "/app/config", from_json)        # or from_toml, or a function of your own
+    async with config:                                          # entered when the value is there
+        config.value["timeout_s"]                               # takes no request
+        async for value in config.following(): ...              # now, and after each change
+
+    Configuration(zk, "/app/config", lambda data: Limits(**from_json(data)))
+    Configuration.of_children(zk, "/app/flags", lambda flags: {name: data == b"on" for name, data in flags.items()})
+
+*A value that cannot be parsed changes nothing*: the last good one stays, and `error` says what is wrong with the one
+that is there. At the beginning there is no good one yet: then entering raises BadDataError. Where the znode does not
+exist, the value is `default`, or entering raises NoNodeError if there is none; one that is deleted later is the
+default again, or changes nothing.
+
+`parse` raises ValueError, TypeError, KeyError or AttributeError for what it does not take; what else it raises is a bug
+of its own, and leaves `value` and the iterators.
+"""
+
+import json
+import tomllib
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Final, Generic, Self, TypeVar
+
+from zab.client.client import Client
+from zab.client.core.exceptions import ClientClosedError, NoNodeError
+from zab.client.recipes.copy import Copy, Depth
+from zab.client.recipes.errors import BadDataError
+
+__all__ = ["Configuration", "Values", "from_json", "from_toml"]
+
+T = TypeVar("T")
+
+_NO_DEFAULT: Final[Any] = object()
+_REFUSED: Final = (ValueError, TypeError, KeyError, AttributeError, RecursionError)
+
+
+def from_json(data: bytes) -> Any:
+    """Raises ValueError."""
+    return json.loads(data)
+
+
+def from_toml(data: bytes) -> dict[str, Any]:
+    """Raises ValueError."""
+    return tomllib.loads(data.decode())
+
+
+class Configuration(Generic[T]):
+    """See the module."""
+
+    def __init__(self, zk: Client, path: str, parse: Callable[[bytes], T], default: T = _NO_DEFAULT) -> None:
+        self.path = path.rstrip("/") or "/"
+        self.error: BadDataError | None = None
+        """What is wrong with what is there now; None where nothing is."""
+        self._zk = zk
+        self._default = default
+        self._copy = Copy(zk, self.path, Depth.ZNODE)
+        self._parse: Callable[[], T] = lambda: parse(self._copy.entries[self.path].data or b"")
+        self._value: T = default
+        self._seen: object = None
+
+    @classmethod
+    def of_children(
+        cls, zk: Client, path: str, parse: Callable[[dict[str, bytes]], T], default: T = _NO_DEFAULT
+    ) -> "Configuration[T]":
+        """`parse` is given the children's names and data."""
+        made: Configuration[T] = cls(zk, path, _unused, default)
+        copy = made._copy = Copy(zk, made.path, Depth.CHILDREN)
+        prefix = made.path.rstrip("/") + "/"
+        made._parse = lambda: parse(
+            {
+                found.removeprefix(prefix): entry.data or b""
+                for found, entry in sorted(copy.entries.items())
+                if found != made.path
+            }
+        )
+        return made
+
+    async def start(self) -> None:
+        """Returns when the value is there. Raises BadDataError, NoNodeError."""
+        self._zk.undertake(self._copy)
+        while not self._copy.is_there:
+            if self._copy.reason is not None:
+                raise self._copy.reason
+            await self._copy.bell.wait()
+        self._look()
+        if self._value is _NO_DEFAULT:
+            raise self.error or NoNodeError(self.path)
+
+    def close(self) -> None:
+        """Keeps its value, and follows nothing any more."""
+        self._copy.stop()
+
+    @property
+    def value(self) -> T:
+        """The last good value, as far as this client has heard."""
+        self._look()
+        if self._value is _NO_DEFAULT:
+            raise RuntimeError(f"the configuration {self.path} was not started")
+        return self._value
+
+    def following(self) -> "Values[T]":
+        """`async for value in config.following()`: the value now, and each that is another one."""
+        return Values(self, self._copy)
+
+    async def __aenter__(self) -> Self:
+        is_started = False
+        try:
+            await self.start()
+            is_started = True
+        finally:
+            if not is_started:
+                self.close()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _look(self) -> None:
+        """Parses what is there, where it is not what was parsed last."""
+        entries = self._copy.entries
+        seen = tuple((path, entry.stat.mzxid) for path, entry in sorted(entries.items()))
+        # In between the children may be half read.
+        if seen == self._seen or not self._copy.is_there or self._copy.is_reading:
+            return
+        self._seen = seen
+        self.error = None
+        if self.path not in entries:
+            if self._default is not _NO_DEFAULT:
+                self._value = self._default
+            return
+        try:
+            self._value = self._parse()
+        except _REFUSED as error:
+            self.error = BadDataError(self.path, f"it is no such configuration: {error}")
+            self.error.__cause__ = error
+
+
+class Values(Generic[T]):
+    """Made by `Configuration.following`. Values that follow each other fast may be told as one."""
+
+    def __init__(self, configuration: Configuration[T], copy: Copy) -> None:
+        self._configuration = configuration
+        self._copy = copy
+        self._last: Any = _NO_DEFAULT
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> T:
+        while True:
+            value = self._configuration.value
+            if self._last is _NO_DEFAULT or value != self._last:
+                self._last = value
+                return value
+            if self._copy.reason is not None and not isinstance(self._copy.reason, ClientClosedError):
+                raise self._copy.reason
+            if self._copy.is_done:
+                raise StopAsyncIteration
+            await self._copy.bell.wait()
+
+
+def _unused(_data: bytes) -> Any:
+    raise AssertionError("the children are parsed")

@@ -1,0 +1,306 @@
+"""A copy of a znode, of its children or of its whole subtree, that the client keeps up to date by itself. A `Chore`,
+pure.
+
+    WATCHING --a persistent watch is there--> READING --everything was read--> the copy is there
+              \\--the server has no such watches--> READING, with a one-shot watch for each read
+
+What is to be read is a set of (path, data or children). First it is the root, then what lists of children name; from
+then on events add to it, and after a lost connection everything that is known is read again: what a persistent watch
+missed is not told. So the copy ends up as the tree is, and the differences to what it was are told, whatever was
+missed.
+
+- *Events are not believed*: they only say what to read. An event comes before any answer that shows the change, so what
+  is read after it is not older than the change.
+- *No more than `READS_MAX`* are under way.
+- What may not be read (NoAuthError) is not in the copy; for the root it is an error.
+
+Deltas are told to each `Reader` by path: it has the state that it was told, and is told the difference to the one there
+is. So a reader that is slow holds up nothing, and keeps no more than one old state for each path.
+"""
+
+from collections import deque
+from enum import Enum, IntEnum
+from typing import Any, Final, NamedTuple
+
+from zab.client.client import Client
+from zab.client.core.exceptions import (
+    ConnectionLossError,
+    NoAuthError,
+    NoNodeError,
+    UnimplementedError,
+    ZabError,
+)
+from zab.client.core.operations import Operation
+from zab.client.core.records import EventType, Stat, WatchEvent, WatchMode
+from zab.client.recipes.bell import Bell
+
+__all__ = ["READS_MAX", "Copy", "Delta", "DeltaKind", "Depth", "Entry", "Reader"]
+
+READS_MAX: Final = 64
+# A server that ends the connection twice when it is asked for a watch does not know such watches.
+_REFUSALS_MAX: Final = 2
+
+
+class Depth(IntEnum):
+    """How much below a znode is copied."""
+
+    ZNODE = 0
+    CHILDREN = 1
+    SUBTREE = 1 << 30
+
+
+class Entry(NamedTuple):
+    """A znode of the copy."""
+
+    data: bytes | None
+    stat: Stat
+
+
+class DeltaKind(Enum):
+    ADDED = "added"
+    CHANGED = "changed"
+    REMOVED = "removed"
+
+
+class Delta(NamedTuple):
+    """entry: as it is now; of REMOVED, as it was last."""
+
+    kind: DeltaKind
+    path: str
+    entry: Entry
+
+
+class What(Enum):
+    DATA = "data"
+    CHILDREN = "children"
+    EXISTENCE = "existence"
+
+
+class Reader:
+    """Who is told of deltas; begins with all that the copy has."""
+
+    def __init__(self, entries: dict[str, Entry]) -> None:
+        self._untold: dict[str, Entry | None] = dict.fromkeys(entries)
+        """Path -> what was told of it last."""
+
+    def note(self, path: str, before: Entry | None) -> None:
+        self._untold.setdefault(path, before)
+
+    def take(self, entries: dict[str, Entry]) -> Delta | None:
+        """The next delta; None where everything was told."""
+        while self._untold:
+            path = next(iter(self._untold))
+            before, now = self._untold.pop(path), entries.get(path)
+            if now is not None and before is None:
+                return Delta(DeltaKind.ADDED, path, now)
+            if now is None and before is not None:
+                return Delta(DeltaKind.REMOVED, path, before)
+            if now is not None and before is not None and now.stat.mzxid != before.stat.mzxid:
+                return Delta(DeltaKind.CHANGED, path, now)
+        return None
+
+
+class Copy:
+    """See the module. `bell` rings when there is something new: state, deltas, or the end (`reason`)."""
+
+    def __init__(self, zk: Client, root: str, depth: Depth) -> None:
+        self.is_done = False
+        self.reason: ZabError | None = None
+        self.entries: dict[str, Entry] = {}
+        self.is_there = False
+        """Everything was read once."""
+        self.bell = Bell(zk)
+        self._zk = zk
+        self._root = root
+        self._depth = depth
+        self._chroot = zk.operations.chroot
+        self._readers: list[Reader] = []
+        self._is_watched = False
+        self._is_one_shot = False
+        self._refusals = 0
+        self._children: dict[str, set[str]] = {}
+        self._to_read: dict[tuple[str, What], None] = {}
+        self._asked: dict[Operation[Any], tuple[str, What] | None] = {}
+
+    @property
+    def is_current(self) -> bool:
+        """All that was told of by a server has been read, and one is there."""
+        return self.is_there and not self.is_reading and self._zk.state.is_connected
+
+    @property
+    def is_reading(self) -> bool:
+        """Something that a server told of is not read yet: it may be half of a change."""
+        return bool(self._to_read or self._asked)
+
+    def reader(self) -> Reader:
+        reader = Reader(self.entries)
+        self._readers.append(reader)
+        return reader
+
+    def forget(self, reader: Reader) -> None:
+        self._readers.remove(reader)
+
+    def stop(self) -> None:
+        """It is not needed any more."""
+        if not self.is_done:
+            self.is_done = True
+            self._zk.release(self)
+            self._zk.stir(self)
+            self.bell.ring()
+
+    # The chore.
+
+    def next(self) -> Operation[Any] | None:
+        if self.is_done:
+            return None
+        if not self._is_watched:
+            if self._asked:
+                return None
+            # The watch of children tells of each child, with its data.
+            mode = WatchMode.PERSISTENT if self._depth is Depth.ZNODE else WatchMode.PERSISTENT_RECURSIVE
+            operation: Operation[Any] = self._zk.operations.add_watch(self._root, self, mode)
+            self._asked[operation] = None
+            return operation
+        if not self._to_read or len(self._asked) >= READS_MAX:
+            return None
+        path, what = next(iter(self._to_read))
+        del self._to_read[path, what]
+        watcher = self if self._is_one_shot else None
+        if what is What.DATA:
+            operation = self._zk.operations.get(path, watcher)
+        elif what is What.CHILDREN:
+            operation = self._zk.operations.get_children(path, watcher)
+        else:
+            operation = self._zk.operations.exists(path, watcher)
+        self._asked[operation] = path, what
+        return operation
+
+    def answered(self, operation: Operation[Any], result: Any, error: ZabError | None) -> None:
+        asked = self._asked.pop(operation)
+        if self.is_done:
+            if asked is None and error is None:
+                self._zk.release(self)
+            return
+        if asked is None:
+            self._watch_answered(error)
+            return
+        path, what = asked
+        if isinstance(error, ConnectionLossError):
+            self._to_read[asked] = None
+        elif isinstance(error, NoAuthError) and path != self._root:
+            self._remove(path)
+        elif isinstance(error, NoNodeError):
+            self._remove(path)
+            if path == self._root and self._is_one_shot and what is not What.EXISTENCE:
+                self._to_read[path, What.EXISTENCE] = None
+        elif error is not None:
+            self._fail(error)
+        elif what is What.DATA:
+            self._put(path, Entry(*result))
+        elif what is What.CHILDREN:
+            self._have_children(path, result)
+        else:
+            self._read(path)
+        self._look_whether_there()
+
+    def _watch_answered(self, error: ZabError | None) -> None:
+        if isinstance(error, ConnectionLossError):
+            self._refusals += 1
+        if isinstance(error, UnimplementedError) or self._refusals >= _REFUSALS_MAX:
+            self._is_one_shot = True
+        elif isinstance(error, ConnectionLossError):
+            return
+        elif error is not None:
+            self._fail(error)
+            return
+        self._is_watched = True
+        self._read(self._root)
+
+    def deliver(self, event: WatchEvent) -> None:
+        if self.is_done:
+            return
+        if event.type is EventType.SESSION:
+            if event.state.is_connected:
+                for path in [self._root, *self.entries]:
+                    self._read(path)
+            self.bell.ring()
+            return
+        path = event.path
+        if self._chroot and (path == self._chroot or path.startswith(self._chroot + "/")):
+            path = path[len(self._chroot) :] or "/"
+        if self._level(path) <= self._depth:
+            if event.type is EventType.CHILDREN_CHANGED:
+                self._read_children(path)
+            elif event.type is EventType.DATA_CHANGED:
+                self._to_read[path, What.DATA] = None
+            else:
+                self._read(path)
+
+    def end(self, reason: ZabError) -> None:
+        self._fail(reason)
+
+    def ended(self, reason: ZabError) -> None:
+        self._fail(reason)
+
+    def _fail(self, error: ZabError) -> None:
+        if not self.is_done:
+            self.is_done, self.reason = True, error
+            self.bell.ring()
+
+    # What is to be read.
+
+    def _level(self, path: str) -> int:
+        """How far below the root it is."""
+        return path.removeprefix(self._root.rstrip("/")).rstrip("/").count("/")
+
+    def _read(self, path: str) -> None:
+        self._to_read[path, What.DATA] = None
+        self._read_children(path)
+
+    def _read_children(self, path: str) -> None:
+        if self._level(path) < self._depth:
+            self._to_read[path, What.CHILDREN] = None
+
+    def _look_whether_there(self) -> None:
+        if not self._to_read and not self._asked:
+            self.is_there = True
+            self.bell.ring()
+
+    # What was read.
+
+    def _put(self, path: str, entry: Entry) -> None:
+        before = self.entries.get(path)
+        self.entries[path] = entry
+        self._children.setdefault(_parent(path), set()).add(path)
+        self._note(path, before)
+
+    def _have_children(self, path: str, names: list[str]) -> None:
+        here = {f"{path.rstrip('/')}/{name}" for name in names}
+        for gone in self._children.get(path, set()) - here:
+            self._remove(gone)
+        for new in here - self._children.get(path, set()):
+            self._read(new)
+
+    def _remove(self, path: str) -> None:
+        """It and all below it, the deepest first."""
+        found = deque([path])
+        order = []
+        while found:
+            one = found.popleft()
+            order.append(one)
+            found += sorted(self._children.pop(one, set()))
+        for one in reversed(order):
+            before = self.entries.pop(one, None)
+            self._children.get(_parent(one), set()).discard(one)
+            if before is not None:
+                self._note(one, before)
+
+    def _note(self, path: str, before: Entry | None) -> None:
+        for reader in self._readers:
+            reader.note(path, before)
+        self.bell.ring()
+
+
+def _parent(path: str) -> str:
+    """Of the root itself, what no path is."""
+    return "" if path == "/" else path.rpartition("/")[0] or "/"

@@ -1,0 +1,178 @@
+"""Service discovery: instances of services register themselves, others list and follow them.
+
+    discovery = Discovery(zk, "/services")
+    async with discovery.register("web", Instance(id="host-7", address="10.0.0.7", port=8080, payload={"zone": "a"})):
+        ...                                             # seen by others for the length of the block
+    await discovery.instances("web")                    # [Instance(…)], by their ids
+    async for instances in discovery.following("web"): ...
+    await discovery.names()                             # ["web"]
+
+    /services/web/host-7      an ephemeral: {"name": "web", "id": "host-7", "address": …, "port": …, "payload": …, …}
+
+The JSON is that of Curator's service discovery, so that its programs see ours, and we theirs. What is no such JSON is
+left out of lists.
+
+*An id is registered once.* Where a znode with it is there already, of another session or another block, the new
+registration takes its place: a process that was restarted need not wait until its old session has expired. The one that
+was replaced does not remove it when it ends.
+
+Raised beside what requests raise: ValueError for a name or an id that is no name of a znode.
+"""
+
+import json
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+from attrs import evolve, frozen
+
+from zab.client.client import Client
+from zab.client.core.exceptions import BadVersionError, ConnectionLossError, NodeExistsError, NoNodeError
+from zab.client.core.records import OPEN_ACL, Acl
+from zab.client.core.watcher import Watcher
+from zab.client.recipes.following import Following
+from zab.client.recipes.presence import Presence
+from zab.client.retry import Retrying
+
+__all__ = ["Discovery", "Instance"]
+
+PORT_MAX: Final = 65_535
+
+
+@frozen(kw_only=True)
+class Instance:
+    """One instance of a service. id "": one is made up. payload: whatever JSON has."""
+
+    id: str = ""
+    address: str = ""
+    port: int | None = None
+    payload: Any = None
+
+    def encode(self, name: str) -> bytes:
+        """Raises ValueError where the payload is no JSON."""
+        try:
+            return json.dumps(
+                {
+                    "name": name,
+                    "id": self.id,
+                    "address": self.address,
+                    "port": self.port,
+                    "sslPort": None,
+                    "payload": self.payload,
+                    "serviceType": "DYNAMIC",
+                    "uriSpec": None,
+                },
+                allow_nan=False,
+            ).encode()
+        except (TypeError, RecursionError) as error:
+            raise ValueError(f"the payload of {self.id} is no JSON: {error}") from None
+
+    @classmethod
+    def decode(cls, data: bytes | None) -> "Instance | None":
+        """None for what is no instance."""
+        try:
+            found = json.loads(data or b"")
+        except (ValueError, RecursionError):
+            return None
+        if not isinstance(found, dict):
+            return None
+        identity, address, port = found.get("id"), found.get("address") or "", found.get("port")
+        is_port = port is None or (type(port) is int and 0 <= port <= PORT_MAX)
+        if not isinstance(identity, str) or not identity or not isinstance(address, str) or not is_port:
+            return None
+        return cls(id=identity, address=address, port=port, payload=found.get("payload"))
+
+
+class Discovery:
+    """See the module. path: below it are the services. acl: of the znodes."""
+
+    def __init__(self, zk: Client, path: str, *, acl: Iterable[Acl] = OPEN_ACL) -> None:
+        self.path = path.rstrip("/")
+        self._zk = zk
+        self._steady = zk.retrying()
+        self._acl = tuple(acl)
+
+    @asynccontextmanager
+    async def register(self, name: str, instance: Instance) -> AsyncIterator[Instance]:
+        """The instance is there for the length of the block, as it is given out."""
+        if not instance.id:
+            instance = evolve(instance, id=self._zk.nonce())
+        for part in (name, instance.id):
+            if not part or "/" in part or part in (".", ".."):
+                raise ValueError(f"{part!r} is no name of a znode: give one without a slash")
+        presence = Presence(self._zk, f"{self.path}/{name}/{instance.id}", instance.encode(name), self._acl)
+        try:
+            await self._enter(presence)
+            yield instance
+        finally:
+            await self._leave(presence)
+
+    async def names(self) -> list[str]:
+        """Of all services that ever had an instance, sorted."""
+        try:
+            return await self._steady.get_children(self.path or "/")
+        except NoNodeError:
+            return []
+
+    async def instances(self, name: str) -> list[Instance]:
+        """Those that are registered now, by their ids."""
+        _, found = await instances_of(self._steady, f"{self.path}/{name}", None)
+        return found
+
+    def following(self, name: str) -> Following[list[Instance]]:
+        """`async for instances in discovery.following(name)`: those that are registered now, and after each change."""
+        return _Instances(self._zk, f"{self.path}/{name}")
+
+    async def _enter(self, presence: Presence) -> None:
+        while True:
+            try:
+                return await presence.enter()
+            except NodeExistsError:
+                await self._remove(presence.path)
+
+    async def _remove(self, path: str) -> None:
+        """What is there, whoever left it. Once, or not at all: who calls it looks again."""
+        try:
+            stat = await self._steady.exists(path)
+            if stat is not None:
+                await self._zk.delete(path, stat.version)
+        except (NoNodeError, BadVersionError, ConnectionLossError):
+            return
+
+    async def _leave(self, presence: Presence) -> None:
+        """Removes it, unless another registration took its place."""
+        if presence.czxid and self._zk.state.is_connected:
+            stat = await self._steady.exists(presence.path)
+            if stat is None or stat.czxid != presence.czxid:
+                presence.forget()
+        await presence.leave()
+
+
+class _Instances(Following[list[Instance]]):
+    async def _look(self, steady: Retrying, watcher: Watcher) -> tuple[object, list[Instance]]:
+        return await instances_of(steady, self._path, watcher)
+
+
+async def instances_of(
+    steady: Retrying, path: str, watcher: Watcher | None
+) -> tuple[tuple[tuple[str, int], ...], list[Instance]]:
+    """The instances at a service's path, behind what tells these from others: names and mzxids."""
+    while True:
+        try:
+            names = await steady.get_children(path, watch=watcher)
+            break
+        except NoNodeError:
+            if watcher is None or await steady.exists(path, watch=watcher) is None:
+                return (), []
+    marks, found = [], []
+    for name in names:
+        try:
+            data, stat = await steady.get(f"{path}/{name}", watch=watcher)
+        except NoNodeError:
+            # It left meanwhile.
+            continue
+        instance = Instance.decode(data)
+        if instance is not None:
+            marks.append((name, stat.mzxid))
+            found.append(instance)
+    return tuple(marks), found
