@@ -33,10 +33,10 @@ from trio.testing import MockClock
 
 from datatree.errors import ErrorCode
 from datatree.opcodes import OpCode
+from tests.direct import members
 from zab.client import Client, Settings, connect
 from zab.jute.framing import FRAME_BYTES_MAX
 from zab.jute.replies import reply
-from zab.testing import members
 from zab.wire.frames import FrameReader, frame
 
 KINDS: Final = ("request", "answer", "connection", "session", "late")
