@@ -492,9 +492,22 @@ PAIRS = [
 ]
 OWN = {
     # What only recipes, which are coroutines, and the client itself use.
-    *("operations", "perform", "sending", "waiter", "undertake", "stir", "nonce", "deliver", "end", "push", "up_to"),
+    *(
+        "operations",
+        "perform",
+        "sending",
+        "waiter",
+        "undertake",
+        "stir",
+        "release",
+        "nonce",
+        "deliver",
+        "end",
+        "push",
+        "up_to",
+    ),
 }
-BLOCKING_ONLY = {"close", "results", "waiting"}
+BLOCKING_ONLY = {"close", "results", "waiting", "run", "alone"}
 
 
 @pytest.mark.parametrize(("waiting", "blocking"), PAIRS, ids=lambda kind: kind.__name__)

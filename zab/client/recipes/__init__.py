@@ -1,7 +1,10 @@
 """What is made of several operations, with more than one client: locks, elections, queues and the like.
 
-Each is a coroutine over a `Client` and uses nothing else, so all of them are for trio and asyncio alike. A module has
-one recipe, and says what its znodes are, what it promises, and what may be lost:
+    from zab.client.recipes import Lock
+
+Each is a coroutine over a `Client` and uses nothing else, so all of them are for trio and asyncio alike;
+`zab.client.sync.recipes` has the same for threads that block. A module has one recipe, and says what its znodes are,
+what it promises, and what may be lost:
 
     lock, lease, semaphore, election    who holds something; `holding` says what a holder has to know
     barrier                             who waits for whom
@@ -11,5 +14,57 @@ one recipe, and says what its znodes are, what it promises, and what may be lost
     following, cache, configuration     what is there, and how it changes
 
 What they share: `contender` (a place in a queue), `presence` (an ephemeral of one's own), `receipts` (whether a
-transaction was done), `errors`.
+transaction was done), `copy` (what a cache keeps), `bell` (who waits for news), `errors`.
 """
+
+from zab.client.recipes.barrier import Barrier, DoubleBarrier
+from zab.client.recipes.cache import Cache, Delta, DeltaKind, Deltas, Depth, Entry
+from zab.client.recipes.configuration import Configuration, Values, from_json, from_toml
+from zab.client.recipes.counter import Counter
+from zab.client.recipes.discovery import Discovery, Instance
+from zab.client.recipes.election import Election, Leaders
+from zab.client.recipes.errors import BadDataError, LostError, WaitOverError
+from zab.client.recipes.following import Following, children_of, data_of
+from zab.client.recipes.holding import Held
+from zab.client.recipes.lease import Lease, Leased
+from zab.client.recipes.lock import Lock, ReadWriteLock
+from zab.client.recipes.party import Members, Party
+from zab.client.recipes.queue import LockingQueue, Queue, Taken
+from zab.client.recipes.semaphore import Semaphore
+
+__all__ = [
+    "BadDataError",
+    "Barrier",
+    "Cache",
+    "Configuration",
+    "Counter",
+    "Delta",
+    "DeltaKind",
+    "Deltas",
+    "Depth",
+    "Discovery",
+    "DoubleBarrier",
+    "Election",
+    "Entry",
+    "Following",
+    "Held",
+    "Instance",
+    "Leaders",
+    "Lease",
+    "Leased",
+    "Lock",
+    "LockingQueue",
+    "LostError",
+    "Members",
+    "Party",
+    "Queue",
+    "ReadWriteLock",
+    "Semaphore",
+    "Taken",
+    "Values",
+    "WaitOverError",
+    "children_of",
+    "data_of",
+    "from_json",
+    "from_toml",
+]

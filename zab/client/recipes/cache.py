@@ -70,9 +70,8 @@ class Cache(Mapping[str, Entry]):
     def children(self, path: str) -> list[str]:
         """The names of a znode's children in the cache, sorted."""
         prefix = path.rstrip("/") + "/"
-        return sorted(
-            found[len(prefix) :] for found in self if found.startswith(prefix) and "/" not in found[len(prefix) :]
-        )
+        below = (found[len(prefix) :] for found in self if found.startswith(prefix))
+        return sorted(name for name in below if name and "/" not in name)
 
     async def __aenter__(self) -> Self:
         await self.start()

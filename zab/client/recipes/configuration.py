@@ -28,11 +28,11 @@ from zab.client.core.exceptions import ClientClosedError, NoNodeError
 from zab.client.recipes.copy import Copy, Depth
 from zab.client.recipes.errors import BadDataError
 
-__all__ = ["Configuration", "Values", "from_json", "from_toml"]
+__all__ = ["NO_DEFAULT", "Configuration", "Values", "from_json", "from_toml"]
 
 T = TypeVar("T")
 
-_NO_DEFAULT: Final[Any] = object()
+NO_DEFAULT: Final[Any] = object()
 _REFUSED: Final = (ValueError, TypeError, KeyError, AttributeError, RecursionError)
 
 
@@ -49,7 +49,7 @@ def from_toml(data: bytes) -> dict[str, Any]:
 class Configuration(Generic[T]):
     """See the module."""
 
-    def __init__(self, zk: Client, path: str, parse: Callable[[bytes], T], default: T = _NO_DEFAULT) -> None:
+    def __init__(self, zk: Client, path: str, parse: Callable[[bytes], T], default: T = NO_DEFAULT) -> None:
         self.path = path.rstrip("/") or "/"
         self.error: BadDataError | None = None
         """What is wrong with what is there now; None where nothing is."""
@@ -62,7 +62,7 @@ class Configuration(Generic[T]):
 
     @classmethod
     def of_children(
-        cls, zk: Client, path: str, parse: Callable[[dict[str, bytes]], T], default: T = _NO_DEFAULT
+        cls, zk: Client, path: str, parse: Callable[[dict[str, bytes]], T], default: T = NO_DEFAULT
     ) -> "Configuration[T]":
         """`parse` is given the children's names and data."""
         made: Configuration[T] = cls(zk, path, _unused, default)
@@ -85,7 +85,7 @@ class Configuration(Generic[T]):
                 raise self._copy.reason
             await self._copy.bell.wait()
         self._look()
-        if self._value is _NO_DEFAULT:
+        if self._value is NO_DEFAULT:
             raise self.error or NoNodeError(self.path)
 
     def close(self) -> None:
@@ -96,7 +96,7 @@ class Configuration(Generic[T]):
     def value(self) -> T:
         """The last good value, as far as this client has heard."""
         self._look()
-        if self._value is _NO_DEFAULT:
+        if self._value is NO_DEFAULT:
             raise RuntimeError(f"the configuration {self.path} was not started")
         return self._value
 
@@ -129,7 +129,7 @@ class Configuration(Generic[T]):
         self._seen = seen
         self.error = None
         if self.path not in entries:
-            if self._default is not _NO_DEFAULT:
+            if self._default is not NO_DEFAULT:
                 self._value = self._default
             return
         try:
@@ -145,7 +145,7 @@ class Values(Generic[T]):
     def __init__(self, configuration: Configuration[T], copy: Copy) -> None:
         self._configuration = configuration
         self._copy = copy
-        self._last: Any = _NO_DEFAULT
+        self._last: Any = NO_DEFAULT
 
     def __aiter__(self) -> Self:
         return self
@@ -153,7 +153,7 @@ class Values(Generic[T]):
     async def __anext__(self) -> T:
         while True:
             value = self._configuration.value
-            if self._last is _NO_DEFAULT or value != self._last:
+            if self._last is NO_DEFAULT or value != self._last:
                 self._last = value
                 return value
             if self._copy.reason is not None and not isinstance(self._copy.reason, ClientClosedError):

@@ -119,7 +119,7 @@ class Held:
     def is_held(self) -> bool:
         return not self._hold.is_lost
 
-    def stop(self) -> None:
+    def _stop(self) -> None:
         """Its holder lets go of it."""
         self._hold.stop()
 

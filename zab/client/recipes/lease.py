@@ -68,9 +68,9 @@ class Leased(Held):
     async def renew(self) -> None:
         """It ends `seconds` after this was called. Raises LostError when it is over already."""
         self.check()
-        await self.write()
+        await self._write()
 
-    async def write(self) -> None:
+    async def _write(self) -> None:
         """The next version of its znode, which others measure."""
         began = self._zk.now()
         while True:
@@ -131,7 +131,7 @@ class Lease:
         if self._leased is None:
             raise RuntimeError(f"{self.path} is not held by this object")
         leased, self._leased = self._leased, None
-        leased.stop()
+        leased._stop()
         await leased.contender.leave()
 
     @asynccontextmanager
@@ -166,7 +166,7 @@ class Lease:
             hold = Hold(self._zk, contender.path, contender.czxid)
             self._zk.undertake(hold)
             begun = Leased(self._zk, hold, contender, self.seconds, self._data)
-            await begun.write()
+            await begun._write()
             leased = begun
         except LostError:
             return None

@@ -91,7 +91,7 @@ class Lock:
         """Gives up what this caller holds. It is free when this returns; while no server is there, as soon as one
         is.
         """
-        holding = self.holding
+        holding = self._holding
         if holding is None:
             raise RuntimeError(f"{self.path} is not held by this caller")
         holding.count -= 1
@@ -122,7 +122,7 @@ class Lock:
         return await names_of_rivals(self._zk, self.path, self._kinds)
 
     @property
-    def holding(self) -> "_Holding | None":
+    def _holding(self) -> "_Holding | None":
         """What this caller holds."""
         return self._holdings.get(self._zk.caller)
 
@@ -168,7 +168,7 @@ class _ReadLock(Lock):
         self._write = write
 
     async def _turn(self, contender: Contender, *, only_look: bool) -> int | None:
-        writing = self._write.holding
+        writing = self._write._holding
         if writing is not None:
             writing.held.check()
             await contender.enter_beside(writing.contender.number)
@@ -189,7 +189,7 @@ class _WriteLock(Lock):
 
     async def _acquire(self, wait_s: float | None, *, only_look: bool) -> Held | None:
         assert self.read is not None
-        if self.holding is None and self.read.holding is not None:
+        if self._holding is None and self.read._holding is not None:
             raise RuntimeError(f"{self.path}: who holds the read lock cannot get the write lock; release it first")
         return await super()._acquire(wait_s, only_look=only_look)
 
@@ -220,7 +220,7 @@ class ReadWriteLock:
 
         No writer comes in between. In a block of the write lock, `read.acquire` does the same when the block is left.
         """
-        if self._write.holding is None:
+        if self._write._holding is None:
             raise RuntimeError(f"{self.path}: the write lock is not held by this caller")
         held = await self._read.acquire()
         await self._write.release()

@@ -171,13 +171,13 @@ class Taken(Held):
     async def consume(self) -> None:
         """The item is done, and gone. Raises LostError where it is not held any more: another one may have it."""
         self.check()
-        await self._queue.consume(self._claim)
+        await self._queue._consume(self._claim)
         self._claim.forget()
-        self.stop()
+        self._stop()
 
     async def release(self) -> None:
         """Gives it back, where it was not consumed: another one gets it."""
-        self.stop()
+        self._stop()
         await self._claim.leave()
 
 
@@ -206,7 +206,7 @@ class LockingQueue(_Items[Taken]):
         finally:
             await item.release()
 
-    async def consume(self, claim: Presence) -> None:
+    async def _consume(self, claim: Presence) -> None:
         """Removes the item and the claim, or neither. Raises LostError."""
         entry = f"{self._entries}/{claim.path.rpartition('/')[2]}"
         while True:

@@ -1,9 +1,9 @@
 """The client that blocks: a session, and every operation as a method; `zab.client.client` has the words."""
 
-from collections.abc import Generator, Hashable
-from contextlib import contextmanager
+from collections.abc import Coroutine, Generator, Hashable
+from contextlib import AbstractContextManager, contextmanager
 from types import TracebackType
-from typing import Self, Unpack
+from typing import Any, Self, TypeVar, Unpack
 
 import zab.client.client as waiting
 from zab.client.core import faces
@@ -15,6 +15,8 @@ from zab.client.sync.watching import Changes, StateChanges, Watcher
 from zab.client.sync.znodes import Znodes
 
 __all__ = ["Client", "connect"]
+
+T = TypeVar("T")
 
 
 def connect(hosts: str, **options: Unpack[Options]) -> "Client":
@@ -58,6 +60,14 @@ class Client(Znodes):
     ) -> None:
         self.close()
 
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Runs what awaits nothing but this client, such as a recipe's, to its end in this thread."""
+        return self._face.run(coroutine)
+
+    def alone(self) -> AbstractContextManager[None]:
+        """No other thread runs code of the client within the block, which waits for nothing."""
+        return self._face.alone()
+
     def with_chroot(self, path: str) -> "Client":
         """The same session, whose paths are all below `path` now."""
         return Client(self._face, self._runtime, self.waiting.with_chroot(path))
@@ -90,6 +100,12 @@ class Client(Znodes):
     def session_timeout_ms(self) -> int:
         """What the server granted."""
         return self.waiting.session_timeout_ms
+
+    @property
+    def session_lives_until(self) -> float:
+        """The time of `now()` until which the session surely lives, by this client's clock."""
+        with self._face.alone():
+            return self.waiting.session_lives_until
 
     @property
     def last_zxid(self) -> int:
