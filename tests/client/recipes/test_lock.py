@@ -8,7 +8,7 @@ from tests.client.recipes.resource import Resource
 from tests.client.recipes.workers import Together, again_and_again, hold_for, until
 from tests.client.recipes.world import KINDS, World, run, trials
 from zab.client import Client, SessionExpiredError
-from zab.client.recipes.contender import rivals
+from zab.client.recipes.contender import Contender, rivals
 from zab.client.recipes.errors import LostError, WaitOverError
 from zab.client.recipes.lock import Lock, ReadWriteLock
 
@@ -192,6 +192,42 @@ async def _watched_turn(world: World, number: int, events: dict[int, int]) -> No
         own = [opcode for name, opcode in world.requests[asked:] if name == str(number)]
         # One list when it came, and one for each time that it woke.
         events[number] = own.count(OpCode.GET_CHILDREN) - 1
+
+
+@pytest.mark.parametrize("kind", ["request", "answer"])
+def test_a_contender_is_created_once(kind: str) -> None:
+    async def scenario(world: World) -> None:
+        async with world.connect("one") as zk:
+            await zk.ensure_path(PATH)
+            lost = world.lose("one", OpCode.CREATE2, kind)
+            async with Lock(zk, PATH):
+                assert lost.happened
+                assert len(world.below(PATH)) == 1
+
+    run(scenario, World())
+
+
+def test_a_contender_whose_create_comes_late_stands_where_it_came_first() -> None:
+    async def scenario(world: World) -> None:
+        async with world.connect("one") as one, world.connect("two") as two:
+            lock = Lock(one, PATH)
+            contender = Contender(one, PATH, ("lock-",))
+            await contender.enter()
+            assert contender.path is not None
+            # What a create does that was under way, and that the search did not see.
+            late = await one.create(contender.path[:-10], ephemeral=True, sequence=True)
+            await one.delete(contender.path)
+            await one.create(contender.path, ephemeral=True)
+            contender.path = late
+            assert await contender.ahead() == []
+            assert contender.path < late
+            assert await Lock(two, PATH).try_acquire() is None
+            await contender.leave()
+            assert world.below(PATH) == []
+            async with lock:
+                pass
+
+    run(scenario, World())
 
 
 def test_a_lock_waits_for_kazoos_too() -> None:
