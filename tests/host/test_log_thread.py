@@ -90,6 +90,18 @@ def test_all_effects_that_wait_are_one_cycle_answered_in_order(gate):
     assert thread.thread.close(PATIENCE_SECONDS)
 
 
+def test_a_thread_that_drops_what_is_queued_ends_after_what_is_under_way_and_leaves_the_files(gate):
+    thread = Thread(gate)
+    thread.thread.put(1)
+    wait(gate.begun)
+    thread.thread.put(2)
+    assert not thread.thread.close(0.0, drops=True)
+    gate.may_go.release(2)
+    assert thread.answers(1) == [LogDrained(1)]
+    assert thread.thread.close(PATIENCE_SECONDS, drops=True)
+    assert (gate.cycles, gate.closed) == ([[1]], False)
+
+
 @pytest.mark.parametrize("awaited_from", [1, 3, 4])
 def test_answer_that_nobody_waits_for_wakes_nobody_and_comes_with_the_next_one(gate, awaited_from):
     found = []

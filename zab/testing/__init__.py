@@ -1,1 +1,38 @@
-"""The test kit: ensembles for the tests of applications, and free ports for them."""
+"""The test kit: ensembles for the tests of applications; docs/testing.md shows it.
+
+    Ensemble        real members in this process, in threads of their own, on free loopback ports
+    simulate        a program on trio against a simulated ensemble: one seed, one run, with a clock of its own
+    free_ports      loopback ports that nobody listens on
+    plugin          the same as fixtures of pytest
+
+Nothing is imported before it is used: pytest loads the plugin in every run of whoever has this package installed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from zab.testing.ensemble import Ensemble
+    from zab.testing.errors import EnsembleError, MemberFailedError
+    from zab.testing.member import Member
+    from zab.testing.ports import free_ports
+
+__all__ = ["Ensemble", "EnsembleError", "Member", "MemberFailedError", "free_ports"]
+
+_HOMES = {
+    "Ensemble": "zab.testing.ensemble",
+    "EnsembleError": "zab.testing.errors",
+    "Member": "zab.testing.member",
+    "MemberFailedError": "zab.testing.errors",
+    "free_ports": "zab.testing.ports",
+}
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(home), name)

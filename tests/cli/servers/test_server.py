@@ -205,7 +205,7 @@ def test_configuration_that_cannot_be_meant_is_2(tmp_path: Path) -> None:
 
 
 def test_files_of_a_member_survive_any_name(tmp_path: Path) -> None:
-    directory = tmp_path / "dätä \\ with=signs #1 中 𐀀"
+    directory = tmp_path / "dätä \\ with=signs #1 中 🐘"
     ensemble = LocalEnsemble(3, directory, client_port(3))
     for member in ensemble.members:
         ensemble._write_files(member)

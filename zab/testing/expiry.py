@@ -1,0 +1,48 @@
+"""The end of a session that was not silent: the leader proposes it, as it does for one that was.
+
+What follows is what follows when a session expires: the end is committed, its ephemerals go, its connection is closed,
+and its client hears that the session is over when it connects again.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any
+
+from datatree.opcodes import OpCode
+from session.identity import SessionId
+from zab.member.member import Member
+
+
+class Expiry(Enum):
+    """How far the end of a session has come."""
+
+    UNKNOWN = "there is no such session"
+    UNDER_WAY = "its end is proposed"
+    NOT_HERE = "this member cannot end it: it does not lead"
+
+
+def end_session(member: Member, session: int) -> Expiry:
+    """Have the leader propose the end of a session, between two of its turns."""
+    tracker = member.sessions.tracker
+    if tracker is None or not member.serving:
+        return Expiry.NOT_HERE
+    if session not in member.tree.sessions and not tracker.is_alive(SessionId(session)):
+        return Expiry.UNKNOWN
+    if tracker.close(SessionId(session)):
+        member.processor.submit(SessionId(session), 0, OpCode.CLOSE_SESSION, b"", None)
+    return Expiry.UNDER_WAY
+
+
+def session_of(client: Any) -> int:
+    """The id of a session: itself, or that of a client of ours or of kazoo. Raises ValueError where there is none."""
+    found = client
+    if not isinstance(client, int):
+        found = getattr(client, "session_id", None)
+        if found is None:
+            pair = getattr(client, "client_id", None)
+            found = pair[0] if isinstance(pair, tuple) and pair else None
+    if not isinstance(found, int) or isinstance(found, bool) or not found:
+        raise ValueError(f"{client!r} is no session: give its id, or a client that has one now")
+    # Kazoo reads ids as signed numbers, and so does the wire.
+    return found - (1 << 64) if found >= 1 << 63 else found

@@ -1,0 +1,98 @@
+"""What the members of an ensemble say: the lines of their journals, kept in memory, each with its member.
+
+    with kept():                    while any ensemble is open
+    whose.set(Lines())              in the context of a member: what is logged there, and in its tasks and threads,
+                                    goes to these lines
+
+Members log as servers do, to the loggers below `zab`. While an ensemble is open, what they say does not go on to the
+handlers of the process: their information lines would drown the reports of every test. What the client library and
+others in this process log below `zab` takes the way that it takes without an ensemble.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+from collections import deque
+from collections.abc import Iterator
+from contextvars import ContextVar
+from typing import Final
+
+from zab.host.journal import LineFormatter
+
+LINES_MAX: Final = 5_000
+"""The newest of one member."""
+
+
+class Lines:
+    """The journal of one member, over all its starts."""
+
+    def __init__(self) -> None:
+        self._lines: deque[str] = deque(maxlen=LINES_MAX)
+
+    def append(self, line: str) -> None:
+        self._lines.append(line)
+
+    def __str__(self) -> str:
+        return "\n".join(list(self._lines))
+
+
+whose: ContextVar[Lines | None] = ContextVar("whose", default=None)
+
+
+class _Desk(logging.Handler):
+    """Sorts what is logged below `zab`."""
+
+    def __init__(self, logger: logging.Logger) -> None:
+        super().__init__()
+        self.setFormatter(LineFormatter())
+        self._logger = logger
+        self._level_before = logger.level
+        self._propagate_before = logger.propagate
+        self._effective_before = logger.getEffectiveLevel()
+        logger.addHandler(self)
+        logger.propagate = False
+        logger.setLevel(logging.INFO)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        lines = whose.get()
+        if lines is not None:
+            lines.append(self.format(record))
+        elif self._propagate_before and record.levelno >= self._effective_before:
+            logging.getLogger().callHandlers(record)
+
+    def leave(self) -> None:
+        self._logger.removeHandler(self)
+        self._logger.propagate = self._propagate_before
+        self._logger.setLevel(self._level_before)
+        self.close()
+
+
+class _Open:
+    """How many ensembles of this process are open, and the desk that they share."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.count = 0
+        self.desk: _Desk | None = None
+
+
+_open = _Open()
+
+
+@contextlib.contextmanager
+def kept() -> Iterator[None]:
+    """What members say is kept within."""
+    with _open.lock:
+        _open.count += 1
+        if _open.desk is None:
+            _open.desk = _Desk(logging.getLogger("zab"))
+    try:
+        yield
+    finally:
+        with _open.lock:
+            _open.count -= 1
+            if not _open.count:
+                _open.desk.leave()
+                _open.desk = None

@@ -1,0 +1,144 @@
+"""One member of a test ensemble: what a test does to it, and what can be seen of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from zab.member.settings import Config
+from zab.server.dial import Dial
+from zab.server.failure import ServerFailedError
+from zab.states import LEADING
+from zab.testing.errors import EnsembleError, MemberFailedError
+from zab.testing.journals import Lines
+from zab.testing.life import Life
+from zab.testing.settings import HOST, Place
+
+
+class Member:
+    """Made by an `Ensemble`. Methods may be called from any thread, and from any kind of asynchronous code.
+
+    What is asked for that is so already is no error: who does not run can be killed, who runs can be started."""
+
+    def __init__(self, place: Place, config: Config, dial: Dial, changed: Callable[[], None]) -> None:
+        """`changed` is called whenever something of it is another, in any thread."""
+        self.sid = place.sid
+        self.client_port = place.client_port
+        self.directory = place.directory
+        self._config = config
+        self._dial = dial
+        self._changed = changed
+        self._lines = Lines()
+        self._is_closed = False
+        self.life: Life | None = None
+        """For the ensemble: from its last start on."""
+
+    def __repr__(self) -> str:
+        return f"<member {self.sid} at {self.hosts}, {self.state}>"
+
+    @property
+    def hosts(self) -> str:
+        """The connection string of this member alone."""
+        return f"{HOST}:{self.client_port}"
+
+    @property
+    def journal(self) -> str:
+        """What it has said, over all its starts: one line an event."""
+        return str(self._lines)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it was started, and neither ended nor was ended since."""
+        return self.life is not None and not self.life.has_ended
+
+    @property
+    def is_paused(self) -> bool:
+        return self.life is not None and self.life.is_paused
+
+    @property
+    def is_serving(self) -> bool:
+        """Whether it takes requests of clients. One that stands still, or is cut off, does not know better yet."""
+        return self.life is not None and self.life.is_serving
+
+    @property
+    def is_leading(self) -> bool:
+        """Whether it serves as leader, or alone. One that was cut off may not know better yet."""
+        life = self.life
+        return life is not None and life.is_serving and life.role is not None and life.role.state is LEADING
+
+    def follows(self, leader: Member) -> bool:
+        """For the ensemble: whether it serves under this one, which may be itself."""
+        role = None if self.life is None else self.life.role
+        return leader is self or (role is not None and role.leader == leader.sid)
+
+    @property
+    def state(self) -> str:
+        """A word for it."""
+        if not self.is_running:
+            return "down"
+        if self.is_paused:
+            return "paused"
+        return ("leading" if self.is_leading else "serving") if self.is_serving else "looking"
+
+    def start(self) -> None:
+        """Run it, on its ports and with what is on its disk, and return when it listens."""
+        if self._is_closed:
+            raise EnsembleError("the ensemble is closed")
+        if self.is_running:
+            return
+        self.begin()
+        assert self.life is not None
+        self.life.wait_until_listening()
+        self.raise_failure()
+
+    def begin(self) -> None:
+        """For the ensemble: `start` without waiting."""
+        self.life = Life(self._config, self._dial, self._lines, self._changed)
+        self.life.start()
+
+    def stop(self) -> None:
+        """End it as an operator does: what it was told to write is written. Returns when it has ended."""
+        self._end(drops=False)
+
+    def kill(self) -> None:
+        """End it as `kill -9` does: what its disk has not begun to write is lost. Returns when it has ended."""
+        self._end(drops=True)
+
+    def _end(self, *, drops: bool) -> None:
+        self.raise_failure()
+        life, self.life = self.life, None
+        if life is not None:
+            life.end(drops=drops)
+
+    def pause(self) -> None:
+        """It stands still, as a process does that is stopped: what comes to it waits. Nothing happens if it is down."""
+        self.raise_failure()
+        if self.life is not None:
+            self.life.pause()
+
+    def resume(self) -> None:
+        """It goes on."""
+        self.raise_failure()
+        if self.life is not None:
+            self.life.resume()
+
+    def close(self) -> None:
+        """For the ensemble: it ends, and cannot be started any more."""
+        self._is_closed = True
+        if self.life is not None:
+            self.life.end(drops=True)
+
+    @property
+    def failure(self) -> MemberFailedError | None:
+        """Why it ended by itself, which it should not."""
+        error = None if self.life is None else self.life.failure
+        if error is None:
+            return None
+        reason = error.reason if isinstance(error, ServerFailedError) else f"{type(error).__name__}: {error}"
+        failed = MemberFailedError(self.sid, reason)
+        failed.__cause__ = error
+        return failed
+
+    def raise_failure(self) -> None:
+        failed = self.failure
+        if failed is not None:
+            raise failed
