@@ -15,6 +15,8 @@ from tests.fixtures import real_files, spark, zab_directories, zookeeper_directo
 from tests.rigs.dealing import Dealing, place_in_order, write_groups
 from tests.rigs.needs import marks
 
+pytest_plugins = ["zab.testing.plugin"]
+
 __all__ = ["real_files", "spark", "zab_directories", "zookeeper_directories"]
 
 # A shell has its background jobs ignore Ctrl-C, and every process inherits that: tests that interrupt one need it back.

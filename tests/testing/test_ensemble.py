@@ -338,6 +338,20 @@ async def test_a_session_is_expired_and_its_client_hears_of_it() -> None:
             e.expire(zk.session_id)
 
 
+async def test_what_is_restored_is_as_new() -> None:
+    async with Ensemble(3) as e, e.connect() as zk:
+        await zk.create("/a", b"1", ttl_ms=None)
+        await zk.create("/a/b", b"2", container=True)
+        await zk.create("/mine", ephemeral=True)
+        e.members[2].stop()
+        e.members[3].pause()
+        e.restore()
+        assert [member.is_serving for member in e.members.values()] == [True] * 3
+        assert [state async for state in zk.states()][-1] is State.EXPIRED
+        async with e.connect() as other:
+            assert await other.get_children("/") == ["zookeeper"]
+
+
 def test_a_session_of_kazoo_is_expired() -> None:
     with Ensemble() as e, kazoo(e.hosts) as client:
         client.create("/mine", ephemeral=True)

@@ -26,7 +26,7 @@ import contextlib
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Any, Final, Self
@@ -37,6 +37,7 @@ from zab.server.dial import Address, Dial, dial
 from zab.server.refusal import refusal
 from zab.server.secret_file import make_secret_file
 from zab.server.server import Server
+from zab.testing.clearing import clear, left_of
 from zab.testing.connecting import Connecting
 from zab.testing.elsewhere import elsewhere
 from zab.testing.errors import EnsembleError
@@ -44,6 +45,7 @@ from zab.testing.expiry import Expiry, end_session, session_of
 from zab.testing.groups import cut_between
 from zab.testing.journals import kept
 from zab.testing.member import Member
+from zab.testing.opened import listeners
 from zab.testing.ports import free_ports
 from zab.testing.settings import SIZE_MAX, Place, Value, configuration, refuse_own
 from zab.testing.wires import Wires
@@ -51,10 +53,9 @@ from zab.testing.wires import Wires
 PATIENCE_SECONDS: Final = 60.0
 """How long an ensemble may take to come about, before it is given up."""
 _PROBE_SECONDS: Final = 0.002
+_AGAIN_SECONDS: Final = 1.0
+"""After which what was not done is asked for once more: leaders come and go."""
 _TAIL_LINES: Final = 5
-
-opened: list[Callable[[Ensemble], None]] = []
-"""Who is told of each ensemble that is opened in this process: the plugin, for its reports."""
 
 
 class Ensemble:
@@ -125,7 +126,7 @@ class Ensemble:
             self._undo.enter_context(kept())
             directory = Path(self._undo.enter_context(tempfile.TemporaryDirectory(prefix="zab-testing-")))
             self._make_members(directory)
-            for tell in opened:
+            for tell in listeners:
                 tell(self)
             for member in self._members.values():
                 self._undo.callback(member.close)
@@ -292,6 +293,27 @@ class Ensemble:
             time.sleep(_PROBE_SECONDS)
         raise EnsembleError(f"nobody could end session {wanted:#x} in {seconds:g} s: {self!r}")
 
+    def restore(self, *, seconds: float = PATIENCE_SECONDS) -> None:
+        """As it was when it was opened: everybody runs and reaches everybody, all sessions are over, and no znode is
+        there. Raises EnsembleError when that takes longer."""
+        self.heal()
+        for member in self._members.values():
+            member.resume()
+            member.start()
+        self.wait_until_serving(seconds=seconds)
+        deadline = time.monotonic() + seconds
+        again = 0.0
+        while (now := time.monotonic()) < deadline:
+            leader = self.leader
+            life = None if leader is None else leader.life
+            if life is not None and life.ask(lambda server: left_of(server.member)) == 0:
+                return
+            if life is not None and now >= again:
+                again = now + _AGAIN_SECONDS
+                life.ask(_clear)
+            time.sleep(_PROBE_SECONDS)
+        raise EnsembleError(f"the tree is not empty after {seconds:g} s: {self!r}")
+
     def _member(self, sid: int) -> Member:
         if sid not in self._members:
             raise ValueError(f"there is no member {sid}: there are {', '.join(map(str, self._members))}")
@@ -321,3 +343,8 @@ def _end(server: Server, session: int) -> Expiry:
     found = end_session(server.member, session)
     server.loop.wake()
     return found
+
+
+def _clear(server: Server) -> None:
+    clear(server.member)
+    server.loop.wake()

@@ -1,0 +1,214 @@
+"""The fixtures of the test kit, in runs of pytest as its users have them."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+
+import pytest
+
+pytest_plugins = ["pytester"]
+
+PLAIN = """
+    import pytest
+    from kazoo.client import KazooClient
+
+    def kazoo(hosts):
+        client = KazooClient(hosts)
+        client.start()
+        return client
+"""
+
+
+def run(pytester: pytest.Pytester, *arguments: str) -> pytest.RunResult:
+    """In a process of its own: nothing of this run is in its way."""
+    given = ("-p", "no:cacheprovider", "-p", "no:xdist", "-p", "zab.testing.plugin", *arguments)
+    return pytester.runpytest_subprocess(*given, timeout=120)
+
+
+@pytest.mark.process
+def test_plain_tests_have_servers_and_ensembles(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        PLAIN
+        + """
+    def test_server(zab_server):
+        client = kazoo(zab_server.hosts)
+        client.create("/a")
+        zab_server.expire(client)
+        client.stop()
+        client.close()
+
+    def test_ensemble(zab_ensemble):
+        assert list(zab_ensemble.members) == [1, 2, 3]
+        zab_ensemble.leader.kill()
+        zab_ensemble.wait_until_serving()
+
+    @pytest.mark.zab(size=5, observers=1, configuration={"4lw.commands.whitelist": "ruok"}, tickTime=100)
+    def test_marked(zab_ensemble, zab_server):
+        assert list(zab_ensemble.members) == [1, 2, 3, 4, 5, 6]
+        assert list(zab_server.members) == [1]
+    """
+    )
+    run(pytester).assert_outcomes(passed=3)
+
+
+@pytest.mark.process
+def test_tests_of_trio_and_of_asyncio_have_them_too(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+    import asyncio
+    import pytest
+
+    @pytest.mark.trio
+    async def test_trio(zab_server, zab_client):
+        async with zab_client() as one, zab_client(session_timeout_ms=2000) as two:
+            await one.create("/a", b"1")
+            await two.sync()
+            assert (await two.get("/a"))[0] == b"1"
+            assert one.session_id != two.session_id
+
+    @pytest.mark.trio
+    @pytest.mark.zab(size=3)
+    async def test_client_of_an_ensemble(zab_client):
+        async with zab_client() as zk:
+            assert len((await zk.get("/zookeeper/config"))[0].split(b"server.")) == 4
+
+    def test_asyncio(zab_server):
+        async def main():
+            reader, writer = await asyncio.open_connection("127.0.0.1", zab_server.members[1].client_port)
+            writer.write(b"ruok")
+            answer = await reader.read()
+            writer.close()
+            await writer.wait_closed()
+            return answer
+
+        assert asyncio.run(main()) == b"imok"
+    """
+    )
+    run(pytester, "-p", "trio").assert_outcomes(passed=3)
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(("scope", "ports"), [("function", 4), ("class", 3), ("module", 2), ("session", 1)])
+def test_a_scope_says_who_shares_an_ensemble(pytester: pytest.Pytester, scope: str, ports: int) -> None:
+    text = f"""
+    import pytest
+
+    pytestmark = pytest.mark.zab(scope="{scope}")
+
+    class TestOne:
+        def test_one(self, zab_server):
+            print("port", zab_server.members[1].client_port)
+
+        def test_two(self, zab_server):
+            print("port", zab_server.members[1].client_port)
+    """
+    later = """
+    def test_three(zab_server):
+        print("port", zab_server.members[1].client_port)
+    """
+    pytester.makepyfile(test_first=text + later, test_second=text.partition("    class TestOne")[0] + later)
+    result = run(pytester, "-s")
+    result.assert_outcomes(passed=4)
+    found = set(re.findall(r"port (\d+)", result.stdout.str()))
+    # Who is in no class has an ensemble of his own there.
+    assert len(found) == ports
+
+
+@pytest.mark.process
+def test_who_shares_an_ensemble_finds_it_as_new(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        PLAIN
+        + """
+    pytestmark = pytest.mark.zab(scope="module")
+    ports = set()
+
+    @pytest.mark.parametrize("number", range(3))
+    def test_it(zab_ensemble, number):
+        assert all(member.state in ("leading", "serving") for member in zab_ensemble.members.values())
+        ports.add(zab_ensemble.members[1].client_port)
+        assert len(ports) == 1
+        client = kazoo(zab_ensemble.hosts)
+        assert client.get_children("/") == ["zookeeper"]
+        client.add_auth("digest", "me:mine")
+        from kazoo.security import make_digest_acl
+        client.create("/a/b/c", makepath=True, acl=[make_digest_acl("me", "mine", all=True)])
+        client.stop()
+        client.close()
+        zab_ensemble.partition({1}, {2, 3})
+        zab_ensemble.members[2].kill()
+        zab_ensemble.members[3].pause()
+    """
+    )
+    run(pytester).assert_outcomes(passed=3)
+
+
+@pytest.mark.process
+def test_the_report_of_a_failure_shows_what_members_said(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+    import pytest
+    from zab.testing import Ensemble
+
+    def test_fixture(zab_ensemble):
+        assert False
+
+    def test_own():
+        with Ensemble():
+            assert False
+
+    @pytest.mark.zab(scope="module")
+    def test_good(zab_server):
+        pass
+
+    @pytest.mark.zab(scope="module")
+    def test_shared(zab_server):
+        assert False
+
+    def test_without():
+        assert False
+    """
+    )
+    result = run(pytester)
+    result.assert_outcomes(failed=4, passed=1)
+    text = result.stdout.str()
+    parts = re.split(r"_{5,} test_", text)[1:]
+    assert [(part.split()[0], len(re.findall(r"zab member \d \(call\)", part))) for part in parts] == [
+        ("fixture", 3),
+        ("own", 1),
+        ("shared", 1),
+        ("without", 0),
+    ]
+    assert parts[0].count("zab.server listening server_id=") == 3
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("mark", "said"),
+    [
+        ("zab(5)", "takes names, such as size=5, not 5"),
+        ("zab(scope='galaxy')", "the scope 'galaxy' is none of function, class, module, session"),
+        ("zab(size=0)", "an ensemble has 1 to 9 members, not 0"),
+        ("zab(tickTime='never')", "tickTime"),
+    ],
+)
+def test_marks_that_make_no_sense_are_refused(pytester: pytest.Pytester, mark: str, said: str) -> None:
+    pytester.makepyfile(f"import pytest\n\n@pytest.mark.{mark}\ndef test_it(zab_ensemble):\n    pass\n")
+    result = run(pytester, "--strict-markers")
+    result.assert_outcomes(errors=1)
+    assert said in result.stdout.str()
+
+
+@pytest.mark.process
+def test_the_plugin_imports_nothing_before_it_is_used() -> None:
+    program = (
+        "import sys, pytest; before = set(sys.modules); import zab.testing.plugin; "
+        "print(sorted(name for name in set(sys.modules) - before if not name.startswith('zab')))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+def test_in_this_run_a_trio_test_has_it(zab_server) -> None:
+    assert zab_server.leader is zab_server.members[1]

@@ -1,0 +1,139 @@
+"""The test kit as fixtures of pytest: loaded by its entry point wherever this package is installed beside pytest.
+
+    zab_server      an `Ensemble` of one member
+    zab_ensemble    an `Ensemble`, of three members unless `@pytest.mark.zab(size=…)` says otherwise
+    zab_client      makes clients of it: `with zab_client() as zk` in plain tests, `async with` in trio and asyncio; of
+                    the ensemble if the test asks for that or for a size, else of the one member
+
+`@pytest.mark.zab` takes the arguments of `Ensemble`, and a `scope`: `function`, `class`, `module` or `session`. Tests
+of one class, module or run that say the same share an ensemble, and each finds it as new: everybody runs and reaches
+everybody, the tree is empty, and no session is open.
+
+Whatever happens in a test that fails, its report shows what the members said: also those of ensembles that the test
+opened itself.
+
+It costs nothing where it is not used: members and trio are imported by the first fixture that is asked for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Generator, Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+from zab.testing.opened import listeners
+
+if TYPE_CHECKING:
+    from zab.testing.connecting import Connecting
+    from zab.testing.ensemble import Ensemble
+
+MARK: Final = "zab"
+DEFAULT_SIZE: Final = 3
+REPORT_LINES: Final = 100
+"""Of each member: the newest."""
+
+_SCOPES: Final[dict[str, type[pytest.Item | pytest.Collector]]] = {
+    "function": pytest.Item,
+    "class": pytest.Class,
+    "module": pytest.Module,
+    "session": pytest.Session,
+}
+_SHARED: Final = pytest.StashKey[dict[str, "Ensemble"]]()
+_OF_TEST: Final = pytest.StashKey[list["Ensemble"]]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line(
+        "markers",
+        "zab(size=3, scope='function', observers=0, configuration={}, **keys): the members of the fixtures zab_server, "
+        "zab_ensemble and zab_client, and who shares them",
+    )
+
+
+# ------------------------------------------------------------------------------------------------------------- fixtures
+
+
+@pytest.fixture
+def zab_server(request: pytest.FixtureRequest) -> Iterator[Ensemble]:
+    """One member: an ensemble of size 1, whatever the mark says of its size."""
+    with _ensemble(request, {**_marked(request.node), "size": 1, "observers": 0}) as ensemble:
+        yield ensemble
+
+
+@pytest.fixture
+def zab_ensemble(request: pytest.FixtureRequest) -> Iterator[Ensemble]:
+    """As many members as the mark says."""
+    with _ensemble(request, {"size": DEFAULT_SIZE, **_marked(request.node)}) as ensemble:
+        yield ensemble
+
+
+@pytest.fixture
+def zab_client(request: pytest.FixtureRequest) -> Callable[..., Connecting]:
+    """Makes a client; its arguments are those of `zab.client.connect`."""
+    is_ensemble = "zab_ensemble" in request.fixturenames or "size" in _marked(request.node)
+    ensemble: Ensemble = request.getfixturevalue("zab_ensemble" if is_ensemble else "zab_server")
+    return ensemble.connect
+
+
+def _marked(item: pytest.Item) -> dict[str, Any]:
+    """What the mark of a test says; that of a function goes before those of its class and its module."""
+    mark = item.get_closest_marker(MARK)
+    if mark is None:
+        return {}
+    if mark.args:
+        raise pytest.UsageError(f"{item.nodeid}: the mark `{MARK}` takes names, such as size=5, not {mark.args[0]!r}")
+    return dict(mark.kwargs)
+
+
+@contextlib.contextmanager
+def _ensemble(request: pytest.FixtureRequest, options: dict[str, Any]) -> Iterator[Ensemble]:
+    from zab.testing.ensemble import Ensemble
+
+    scope = options.pop("scope", "function")
+    if scope not in _SCOPES:
+        raise pytest.UsageError(f"{request.node.nodeid}: the scope {scope!r} is none of {', '.join(_SCOPES)}")
+    sharing = request.node.getparent(_SCOPES[scope])
+    if sharing is None or sharing is request.node:
+        with Ensemble(**options) as own:
+            yield own
+        return
+    shared = sharing.stash.setdefault(_SHARED, {})
+    name = repr(sorted(options.items(), key=str))
+    if name in shared:
+        shared[name].restore()
+        request.node.stash[_OF_TEST].append(shared[name])
+    else:
+        ensemble = Ensemble(**options)
+        stack = contextlib.ExitStack()
+        shared[name] = stack.enter_context(ensemble)
+        stack.callback(shared.pop, name)
+        sharing.addfinalizer(stack.close)
+    yield shared[name]
+
+
+# -------------------------------------------------------------------------------------------------------------- reports
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Whatever is opened while a test runs is its own."""
+    found = item.stash[_OF_TEST] = []
+    listeners.append(found.append)
+    try:
+        return (yield)
+    finally:
+        listeners.remove(found.append)
+        del item.stash[_OF_TEST]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if report.failed:
+        for ensemble in item.stash.get(_OF_TEST, []):
+            for sid, member in ensemble.members.items():
+                lines = member.journal.splitlines()[-REPORT_LINES:]
+                report.sections.append((f"zab member {sid} ({report.when})", "\n".join(lines)))
+    return report
