@@ -338,6 +338,15 @@ async def test_a_session_is_expired_and_its_client_hears_of_it() -> None:
             e.expire(zk.session_id)
 
 
+async def test_a_connection_is_closed_and_its_session_goes_on() -> None:
+    async with Ensemble(3) as e, e.connect() as zk:
+        session, states = zk.session_id, zk.states()
+        e.disconnect(zk)
+        e.disconnect(12345)
+        assert [await anext(states) for _ in range(3)] == [State.CONNECTED, State.CONNECTING, State.CONNECTED]
+        assert zk.session_id == session
+
+
 async def test_what_is_restored_is_as_new() -> None:
     async with Ensemble(3) as e, e.connect() as zk:
         await zk.create("/a", b"1", ttl_ms=None)

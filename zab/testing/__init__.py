@@ -17,8 +17,20 @@ if TYPE_CHECKING:
     from zab.testing.errors import EnsembleError, MemberFailedError
     from zab.testing.member import Member
     from zab.testing.ports import free_ports
+    from zab.testing.simulated import FAULTS, Run, SimulatedEnsemble, SimulatedMember, simulate
 
-__all__ = ["Ensemble", "EnsembleError", "Member", "MemberFailedError", "free_ports"]
+__all__ = [
+    "FAULTS",
+    "Ensemble",
+    "EnsembleError",
+    "Member",
+    "MemberFailedError",
+    "Run",
+    "SimulatedEnsemble",
+    "SimulatedMember",
+    "free_ports",
+    "simulate",
+]
 
 _HOMES = {
     "Ensemble": "zab.testing.ensemble",
@@ -26,6 +38,7 @@ _HOMES = {
     "Member": "zab.testing.member",
     "MemberFailedError": "zab.testing.errors",
     "free_ports": "zab.testing.ports",
+    **dict.fromkeys(("FAULTS", "Run", "SimulatedEnsemble", "SimulatedMember", "simulate"), "zab.testing.simulated"),
 }
 
 

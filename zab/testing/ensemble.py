@@ -33,6 +33,7 @@ from typing import Any, Final, Self
 
 import trio
 
+from session.identity import SessionId
 from zab.server.dial import Address, Dial, dial
 from zab.server.refusal import refusal
 from zab.server.secret_file import make_secret_file
@@ -293,6 +294,15 @@ class Ensemble:
             time.sleep(_PROBE_SECONDS)
         raise EnsembleError(f"nobody could end session {wanted:#x} in {seconds:g} s: {self!r}")
 
+    def disconnect(self, session: Any) -> None:
+        """Close the connection that a session has now, on its member: an id, or a client of ours or kazoo's. Nothing
+        happens if it has none."""
+        self._check()
+        wanted = session_of(session)
+        for member in self._members.values():
+            if member.life is not None and not member.is_paused:
+                member.life.ask(lambda server: _disconnect(server, wanted))
+
     def restore(self, *, seconds: float = PATIENCE_SECONDS) -> None:
         """As it was when it was opened: everybody runs and reaches everybody, all sessions are over, and no znode is
         there. Raises EnsembleError when that takes longer."""
@@ -343,6 +353,14 @@ def _end(server: Server, session: int) -> Expiry:
     found = end_session(server.member, session)
     server.loop.wake()
     return found
+
+
+def _disconnect(server: Server, session: int) -> None:
+    clients = server.member.clients
+    connection = clients.by_session.get(SessionId(session))
+    if connection is not None:
+        clients.close(connection)
+        server.loop.wake()
 
 
 def _clear(server: Server) -> None:

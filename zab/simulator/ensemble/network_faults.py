@@ -16,10 +16,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from zab.ids import ServerId
+from zab.simulator.ensemble.ensemble import Ensemble
 from zab.simulator.ensemble.greeter import Greeter
 from zab.simulator.ensemble.scene import Cause, Scene
 from zab.simulator.ensemble.strangers import hear, said
@@ -95,13 +96,14 @@ def block(scene: Scene, pairs: list[tuple[ServerId, ServerId]], ticks_min: int =
             network.unblock(*pair)
 
     scene.mend_after(scene.profile.tick_us * ticks_min + scene.ticks(20), heal)
-    scene.ensemble.schedule.after(scene.profile.tick_us * 10, _give_up, scene, pairs)
+    scene.ensemble.schedule.after(scene.profile.tick_us * 10, give_up, scene.ensemble, pairs)
 
 
-def _give_up(scene: Scene, pairs: list[tuple[ServerId, ServerId]]) -> None:
+def give_up(ensemble: Ensemble, pairs: Iterable[tuple[ServerId, ServerId]]) -> None:
+    """Election connections that have carried nothing for so long end."""
     for one, two in pairs:
-        process = scene.ensemble.process(one)
-        if process is not None and (one, two) in scene.ensemble.network.blocked:
+        process = ensemble.process(one)
+        if process is not None and (one, two) in ensemble.network.blocked:
             process.election.lose_to(two)
 
 

@@ -74,8 +74,8 @@ class Heard:
 class Observer:
     """All checkers of one run."""
 
-    def __init__(self, recorder: Recorder) -> None:
-        self.history = History()
+    def __init__(self, recorder: Recorder, history: History | None = None) -> None:
+        self.history = history or History()
         self.counts: Counter[str] = Counter()
         self.recorder = recorder
         """Kept up to date of what clients ask and are told."""
@@ -87,6 +87,8 @@ class Observer:
         self._digests: dict[int, int] = {}
         self.spoiled_by: set[int] = set()
         """What the digest of a tree is higher by that was made wrong on purpose."""
+        self.ended_by_hand: set[int] = set()
+        """Sessions that a leader was told to end, whether they were silent or not."""
         self._snapshots: dict[int, bytes] = {}
         self._heard: dict[MemberProcess, Heard] = {}
         self._acknowledged: dict[MemberProcess, tuple[Leading, dict[int, int]]] = {}
@@ -303,6 +305,8 @@ class Observer:
 
     def _expires(self, process: MemberProcess, heard: Heard, session: int) -> None:
         """A leader ends a session that was silent for too long, as it says."""
+        if session in self.ended_by_hand:
+            return
         now = process.member.now
         timeout_ms = self.history.model.sessions.get(session, 0)
         silent_ms = now - max(heard.since, heard.at.get(session, heard.since))

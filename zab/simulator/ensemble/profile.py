@@ -127,6 +127,8 @@ class Profile:
     """The operators say so of wiped members, too. It is not true, and must not matter."""
     is_merciless: bool = False
     """What lasts is never mended, and more disks may be lost than an ensemble can go on without."""
+    further: tuple[tuple[str, str | int], ...] = ()
+    """Lines of the configuration beside those that follow from the rest, or in their place."""
 
     @property
     def tick_us(self) -> int:
@@ -166,6 +168,7 @@ class Profile:
             "extendedTypesEnabled": "true",
             "znode.container.checkIntervalMs": 7 * self.tick_ms,
             "nio.sessionlessCnxnTimeout": 10 * self.tick_ms,
+            **dict(self.further),
         }
         lines = [f"{key}={value}" for key, value in settings.items()]
         for sid in self.sids:

@@ -12,10 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from zab.simulator.world.disk import PowerLossError
 from zab.simulator.world.machine import Machine
+
+FOREVER_US: Final = 1 << 62
+"""Until then a process stands still that nobody has told for how long."""
 
 
 class KilledError(Exception):
@@ -71,6 +74,8 @@ class Process:
         self._is_in_turn = False
         self._turn_at: int | None = None
         self._ready_at = 0
+        self._held: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
+        """What is to happen when it goes on."""
 
     def start(self) -> None:
         self.wake(self.schedule.now)
@@ -92,7 +97,9 @@ class Process:
     def _now(self, action: Callable[..., None], arguments: tuple[Any, ...]) -> None:
         if self.dead:
             return
-        if self.paused_until > self.schedule.now:
+        if self.paused_until == FOREVER_US:
+            self._held.append((action, arguments))
+        elif self.paused_until > self.schedule.now:
             self.schedule.at(self.paused_until, self._now, action, arguments)
         else:
             action(*arguments)
@@ -109,6 +116,19 @@ class Process:
 
     def pause(self, duration: int) -> None:
         self.paused_until = max(self.paused_until, self.schedule.now + duration)
+
+    def stand_still(self) -> None:
+        """Nothing of it moves until `go_on`."""
+        self.paused_until = FOREVER_US
+
+    def go_on(self) -> None:
+        """End its pause, whatever it was."""
+        self.paused_until = 0
+        held, self._held = self._held, []
+        for action, arguments in held:
+            self.later(0, action, *arguments)
+        self._turn_at = None
+        self.wake(self.schedule.now)
 
     # ---------------------------------------------------------------------------------------------------------- a turn
 

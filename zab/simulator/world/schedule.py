@@ -32,6 +32,16 @@ class Schedule:
         self._asked += 1
         heappush(self._heap, (self.now + delay, self._asked, action, arguments))
 
+    def run_next(self, end: int) -> bool:
+        """Let the next thing happen, if it is due by then; else it is that time, and False."""
+        if self._heap and self._heap[0][0] <= end:
+            self.now, _, action, arguments = heappop(self._heap)
+            self.count += 1
+            action(*arguments)
+            return True
+        self.now = end
+        return False
+
     def run_until(self, end: int) -> None:
         """Let everything happen that is due by then."""
         heap = self._heap

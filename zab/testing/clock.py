@@ -1,0 +1,90 @@
+"""A clock for trio that is the time of a simulated world.
+
+While some task may run, no time passes. When none may, the world goes on, one thing after the other, until something
+of it concerns a task (`ring`), or until the next deadline of a task. So hours are over in a moment, and what happens
+between two steps of the tasks is the same each time.
+
+What would not be the same ends the run: tasks that wait for files, sockets or threads, which have a time of their own.
+So does a run that goes on for longer than it may.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import ceil, inf
+from typing import Final
+
+import trio
+import trio._core._run as scheduler
+
+from zab.simulator.world.schedule import Schedule
+
+_US: Final = 1_000_000
+_OWN_WAITS: Final = 1
+"""trio itself waits for one descriptor: that by which other threads wake it."""
+
+
+class WorldClock(trio.abc.Clock):
+    """`give_up` is called, once, with the reason why the run has to end; it cancels what runs."""
+
+    def __init__(self, schedule: Schedule, limit_seconds: float, give_up: Callable[[str], None]) -> None:
+        self._schedule = schedule
+        self._limit_seconds = limit_seconds
+        self._limit_us = schedule.now + int(limit_seconds * _US)
+        self._give_up = give_up
+        self._is_given_up = False
+        self._is_over = False
+        self._has_rung = False
+
+    def ring(self) -> None:
+        """What happened just now concerns a task."""
+        self._has_rung = True
+
+    def stop(self) -> None:
+        """No time passes any more: what is left is for trio to end."""
+        self._is_over = True
+
+    def start_clock(self) -> None:
+        """It goes by itself."""
+
+    def current_time(self) -> float:
+        return self._schedule.now / _US
+
+    def deadline_to_sleep_time(self, deadline: float) -> float:
+        """Asked by trio when no task may run: it is here that time passes."""
+        if deadline <= self.current_time():
+            return 0
+        if self._is_over or scheduler.GLOBAL_RUN_CONTEXT.runner.waiting_for_idle:
+            return inf  # `trio.testing.wait_all_tasks_blocked`: they are, and no time has to pass for that
+        if self._is_given_up:
+            return 0
+        reason = _foreign_wait()
+        if reason is None:
+            reason = self._advance(deadline)
+        if reason is not None:
+            self._is_given_up = True
+            self._give_up(reason)
+        return 0
+
+    def _advance(self, deadline: float) -> str | None:
+        """Let the world go on. Returns why it must not any more."""
+        schedule = self._schedule
+        end = self._limit_us if deadline == inf else min(self._limit_us, max(schedule.now + 1, ceil(deadline * _US)))
+        self._has_rung = False
+        while not self._has_rung:
+            if not schedule.run_next(end):
+                break
+        if schedule.now >= self._limit_us:
+            return f"it is not over after {self._limit_seconds:g} s of its own time"
+        return None
+
+
+def _foreign_wait() -> str | None:
+    """What no simulation can know the end of."""
+    waits = trio.lowlevel.current_statistics().io_statistics
+    counts = (getattr(waits, name, 0) for name in ("tasks_waiting", "tasks_waiting_read", "tasks_waiting_write"))
+    if sum(counts) > _OWN_WAITS:
+        return "some task waits for a file or a socket of this machine"
+    if trio.to_thread.current_default_thread_limiter().borrowed_tokens:
+        return "some task waits for a thread"
+    return None

@@ -1,0 +1,499 @@
+"""A program on trio against a simulated ensemble: one seed, one run, step by step the same each time.
+
+    async def main(e: SimulatedEnsemble) -> None:
+        async with e.connect() as zk: ...
+
+    run = simulate(main, seed=7, faults=["kill", "partition", "disconnect"])
+
+The program is the user's own: tasks, clients of `zab.client` that `e.connect` makes, `trio.sleep`. The members are
+those of the simulator (`zab.simulator`): whole ones, whose every step is checked by its judges. Time is `e.clock`'s,
+which jumps from one thing that happens to the next; the order of tasks is decided by the seed; so are delays,
+elections, and what goes wrong. What has a time of its own has no place in it, and ends the run: threads, files,
+sockets.
+
+What a test does to members has the names that it has in `Ensemble`. What takes time there takes time here too, so
+`until_serving` is awaited; what is called returns at once, and the rest happens as time goes on.
+
+A program may itself do what differs from run to run: look at the real time, choose with `random` (choose with
+`e.random`), go through a set of texts. Then the hashes of two runs differ, and that is how it is found.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from random import Random
+from types import MappingProxyType
+from typing import Any, Final, Generic, NoReturn, TypeVar
+from zlib import crc32
+
+import attrs
+import trio
+
+from zab.ids import ServerId
+from zab.member.config import ConfigError
+from zab.simulator.ensemble.described import described
+from zab.simulator.ensemble.ensemble import Ensemble
+from zab.simulator.ensemble.faults import Faults
+from zab.simulator.ensemble.guest import GUEST_FAULTS, GuestFaults, Guests, OpenHistory
+from zab.simulator.ensemble.network_faults import give_up
+from zab.simulator.ensemble.observer import Observer
+from zab.simulator.ensemble.process import MemberProcess
+from zab.simulator.ensemble.profile import CLIENT_FAULTS, FAULT_NAMES, Profile
+from zab.simulator.ensemble.recorder import Recorder
+from zab.simulator.world.schedule import MS, Schedule
+from zab.simulator.world.trace import Trace
+from zab.states import LEADING
+from zab.testing.clock import WorldClock
+from zab.testing.connecting import Connecting
+from zab.testing.errors import EnsembleError
+from zab.testing.expiry import Expiry, end_session, session_of
+from zab.testing.groups import cut_between
+from zab.testing.scheduling import pinned
+from zab.testing.settings import DEFAULTS, Value, refuse_own
+from zab.testing.streams import SimulatedStream, dial
+
+T = TypeVar("T")
+
+CLIENT_PORT: Final = 2181
+LIMIT_SECONDS: Final = 3600.0
+"""How long a run may go on, by its own clock."""
+SIZE_MAX: Final = 9
+CLIENTS_MAX: Final = 250
+"""Ends of wires; further clients share them."""
+MEMBER_FAULTS: Final = FAULT_NAMES - set(CLIENT_FAULTS)
+FAULTS: Final = frozenset({*MEMBER_FAULTS, *GUEST_FAULTS})
+"""All that can go wrong by itself; docs/simulator.md has the first, the others are lost connections and sessions."""
+
+_PROBE_SECONDS: Final = 0.005
+_AGAIN_MS: Final = 20
+_GIVE_UP_TICKS: Final = 10
+
+
+@attrs.frozen
+class Run(Generic[T]):
+    """A run that came to its end."""
+
+    value: T
+    """What the program returned."""
+    seed: int
+    hash: str
+    """Of all that happened, with its times: two runs with one hash are one run."""
+    seconds: float
+    """How long it took, by its own clock."""
+
+
+def simulate(
+    main: Callable[[SimulatedEnsemble], Awaitable[T]],
+    *,
+    seed: int = 0,
+    size: int = 3,
+    faults: Iterable[str] = (),
+    every_seconds: float = 5.0,
+    limit_seconds: float = LIMIT_SECONDS,
+    configuration: Mapping[str, Value] = MappingProxyType({}),
+    trace: Callable[[str], None] | None = None,
+) -> Run[T]:
+    """Run `main(e)` against `size` simulated members that serve, and return what came of it.
+
+    faults: what goes wrong at random, one thing every `every_seconds` on average, until `e.calm()`; see `FAULTS`.
+    limit_seconds: for a run that does not end by itself. configuration: keys of `zoo.cfg`. trace: takes each line of
+    what happens, for a reader; a run with one takes many times as long.
+
+    Raises what `main` raises, with the seed in its notes; EnsembleError when the run cannot go on; SafetyError when a
+    member breaks a promise, which is a bug of zab."""
+    world = SimulatedEnsemble(seed, size, faults, every_seconds, configuration, trace)
+    with pinned(Random(f"{seed}/tasks")):
+        try:
+            value = trio.run(world.run, main, clock=world.make_clock(limit_seconds))
+        finally:
+            world.note_seed()
+    return Run(value, seed, world.hash, world.clock.current_time())
+
+
+class SimulatedMember:
+    """One member; the names are those of `zab.testing.Member`. Whatever is done to it happens at once."""
+
+    def __init__(self, ensemble: SimulatedEnsemble, sid: ServerId) -> None:
+        self.sid = sid
+        self.client_port = CLIENT_PORT
+        self.hosts = f"10.0.0.{sid}:{CLIENT_PORT}"
+        self._ensemble = ensemble
+        self._machine = ensemble.simulated.machines[sid]
+
+    def __repr__(self) -> str:
+        return f"<simulated member {self.sid}, {self.state}>"
+
+    @property
+    def _process(self) -> MemberProcess | None:
+        return self._ensemble.simulated.process(self.sid)
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None
+
+    @property
+    def is_paused(self) -> bool:
+        process = self._process
+        return process is not None and process.paused_until > self._ensemble.schedule.now
+
+    @property
+    def is_serving(self) -> bool:
+        """Whether it takes requests of clients. One that stands still, or is cut off, does not know better yet."""
+        process = self._process
+        return process is not None and process.member.serving
+
+    @property
+    def is_leading(self) -> bool:
+        process = self._process
+        return process is not None and process.member.serving and process.peer.state is LEADING
+
+    @property
+    def state(self) -> str:
+        if not self.is_running:
+            return "down"
+        if self.is_paused:
+            return "paused"
+        return ("leading" if self.is_leading else "serving") if self.is_serving else "looking"
+
+    def start(self) -> None:
+        """Run it, with what is on its disk."""
+        self._ensemble.say(f"start {self.sid}")
+        self._machine.stays_down = False
+        self._machine.start()
+
+    def kill(self) -> None:
+        """Its process ends, in whatever it is doing; it stays down until `start`."""
+        self._end("kill", with_power=False)
+
+    def stop(self) -> None:
+        """As `kill`: what was acknowledged is on its disk anyway."""
+        self._end("stop", with_power=False)
+
+    def lose_power(self) -> None:
+        """As `kill`, and what its disk has not synced may be lost or torn; nobody hears of it at first."""
+        self._end("power", with_power=True)
+
+    def _end(self, what: str, *, with_power: bool) -> None:
+        self._ensemble.say(f"{what} {self.sid}")
+        self._machine.stays_down = True
+        self._machine.stop(with_power=with_power)
+
+    def pause(self) -> None:
+        """It stands still until `resume`: what comes to it waits."""
+        self._ensemble.say(f"pause {self.sid}")
+        process = self._process
+        if process is not None:
+            process.stand_still()
+
+    def resume(self) -> None:
+        self._ensemble.say(f"resume {self.sid}")
+        process = self._process
+        if process is not None:
+            process.go_on()
+
+
+class _Steps(trio.abc.Instrument):
+    """Which task takes a step, and when, is part of what happens."""
+
+    def __init__(self, trace: Trace) -> None:
+        self._trace = trace
+
+    def before_task_step(self, task: trio.lowlevel.Task) -> None:
+        # A name may have an address in it, which is another one in each run.
+        self._trace.mark(0, crc32(task.name.partition(" at 0x")[0].encode()))
+
+
+class SimulatedEnsemble:
+    """What `simulate` hands to the program."""
+
+    clock: WorldClock
+    """The time of the run, from 0: `trio.current_time()` is the same."""
+
+    def __init__(
+        self,
+        seed: int,
+        size: int,
+        faults: Iterable[str],
+        every_seconds: float,
+        configuration: Mapping[str, Value],
+        trace: Callable[[str], None] | None,
+    ) -> None:
+        wanted = _checked(size, faults, every_seconds)
+        refuse_own(configuration)
+        self.seed = seed
+        self.random = Random(f"{seed}/program")
+        """For the choices of the program."""
+        self._own_random = Random(f"{seed}/clients")
+        self.schedule = Schedule()
+        self._trace = Trace(self.schedule, trace, described)
+        self._observer = Observer(Recorder(), OpenHistory())
+        gap_us = int(every_seconds * 1000 * MS)
+        member_faults = dict.fromkeys((kind for kind in wanted if kind in MEMBER_FAULTS), 1)
+        profile = _profile(seed, size, member_faults, gap_us, configuration)
+        try:
+            self.simulated = Ensemble(profile, self.schedule, self._trace, self._observer)
+        except ConfigError as error:
+            raise ValueError(str(error)) from None
+        self.members: Mapping[int, SimulatedMember] = {sid: SimulatedMember(self, sid) for sid in profile.sids}
+        """By their ids, 1 and up."""
+        self._sid_at = {f"10.0.0.{sid}": sid for sid in profile.sids}
+        self._guests = Guests(self.simulated)
+        self._clients_count = 0
+        self._faults = Faults(self.simulated, [], Random(f"{seed}/faults"))
+        self._guest_faults = GuestFaults(
+            self.simulated, self._guests, self._end_session, Random(f"{seed}/guests"), gap_us
+        )
+        self._guest_kinds = [kind for kind in wanted if kind in GUEST_FAULTS]
+        self._cut: list[tuple[ServerId, ServerId]] = []
+        self._scope = trio.CancelScope()
+        self._given_up: str | None = None
+
+    def __repr__(self) -> str:
+        return f"<simulated ensemble of {', '.join(f'{sid}: {member.state}' for sid, member in self.members.items())}>"
+
+    # --------------------------------------------------------------------------------------------------------- the run
+
+    def make_clock(self, limit_seconds: float) -> WorldClock:
+        """For `simulate`."""
+        self.clock = WorldClock(self.schedule, limit_seconds, self._give_up)
+        return self.clock
+
+    def _give_up(self, reason: str) -> None:
+        self._given_up = reason
+        self._scope.cancel()
+
+    async def run(self, main: Callable[[SimulatedEnsemble], Awaitable[T]]) -> T:
+        """For `simulate`: all of it."""
+        steps = _Steps(self._trace)
+        trio.lowlevel.add_instrument(steps)
+        for machine in self.simulated.machines.values():
+            machine.start_after(0)
+        try:
+            with self._scope:
+                await self.until_serving()
+                self._faults.start()
+                self._guest_faults.start(self._guest_kinds)
+                return await main(self)
+            self._raise_given_up()
+        finally:
+            trio.lowlevel.remove_instrument(steps)
+            self.clock.stop()
+
+    def _raise_given_up(self) -> NoReturn:
+        raise EnsembleError(f"seed {self.seed}: {self._given_up}; {self!r}")
+
+    def note_seed(self) -> None:
+        """For `simulate`: what is raised says how it is raised again."""
+        error = sys.exception()
+        if error is not None:
+            error.add_note(f"zab.testing.simulate(…, seed={self.seed}), after {self.clock.current_time():.6f} s")
+
+    @property
+    def hash(self) -> str:
+        """Of all that has happened so far."""
+        return self._trace.digest
+
+    def say(self, text: str) -> None:
+        """A line of the trace, which counts as something that happened."""
+        self._trace.say("!", text)
+
+    # --------------------------------------------------------------------------------------------------- what there is
+
+    @property
+    def hosts(self) -> str:
+        """The connection string; only `dial` finds these hosts."""
+        return ",".join(member.hosts for member in self.members.values())
+
+    @property
+    def leader(self) -> SimulatedMember | None:
+        """The member that leads; None while there is none. Of two that believe so, the one that was elected later."""
+        process = self.simulated.leader
+        return None if process is None else self.members[process.sid]
+
+    def connect(self, **options: Any) -> Connecting:
+        """A client of this ensemble, for `async with`; the options are those of `zab.client.connect`."""
+        self._clients_count += 1
+        number = -(1 + (self._clients_count - 1) % CLIENTS_MAX)
+
+        async def dial_as_this_one(host: Any) -> SimulatedStream:
+            return await self.dial(host, number)
+
+        options.setdefault("random", Random(self._own_random.getrandbits(64)))
+        options.setdefault("dial", dial_as_this_one)
+        return Connecting(options.pop("hosts", self.hosts), options)
+
+    async def dial(self, host: Any, number: int = -1) -> SimulatedStream:
+        """For `zab.client.connect(dial=e.dial)`: a stream to the member with this host. Raises OSError."""
+        sid = self._sid_at.get(host.name)
+        if sid is None or host.port != CLIENT_PORT:
+            raise OSError(f"{host} is no member of this ensemble: there are {self.hosts}")
+        return await dial(self._guests, number, sid, self.clock.ring)
+
+    # ---------------------------------------------------------------------------------------------------- what is done
+
+    async def until_serving(self, *sids: int, seconds: float = 60.0) -> None:
+        """Returns when these members serve; without any, when all do that run and do not stand still."""
+        for sid in sids:
+            if sid not in self.members:
+                raise ValueError(f"there is no member {sid}: there are {', '.join(map(str, self.members))}")
+        deadline = trio.current_time() + seconds
+        while not self._are_serving(sids):
+            if trio.current_time() >= deadline:
+                raise EnsembleError(f"not serving after {seconds:g} s: {self!r}")
+            await trio.sleep(_PROBE_SECONDS)
+
+    def _are_serving(self, sids: Collection[int]) -> bool:
+        leader = self.simulated.leader
+        wanted = [member for member in self.members.values() if member.is_running and not member.is_paused]
+        return bool(wanted) and all(
+            leader is not None and self._serves(member.sid, leader)
+            for member in ([self.members[sid] for sid in sids] or wanted)
+        )
+
+    def _serves(self, sid: ServerId, leader: MemberProcess) -> bool:
+        """Whether it does, and not only believes that it does: its leader is there."""
+        process = self.simulated.process(sid)
+        if process is None or not process.member.serving:
+            return False
+        return process is leader or (
+            process.peer.leader == leader.sid and self.simulated.network.reaches(sid, leader.sid)
+        )
+
+    def partition(self, *groups: Collection[int]) -> None:
+        """From now on members of different groups do not hear each other; those that no group names are one more group.
+        It takes the place of an earlier partition."""
+        cut = cut_between(groups, self.members)
+        self.heal()
+        self.say(f"partition {[sorted(group) for group in groups]}")
+        self._cut = [
+            (ServerId(one), ServerId(two)) for pair in sorted(map(sorted, cut)) for one, two in (pair, pair[::-1])
+        ]
+        for pair in self._cut:
+            self.simulated.network.block(*pair)
+        after = self.simulated.profile.tick_us * _GIVE_UP_TICKS
+        self.schedule.after(after, give_up, self.simulated, list(self._cut))
+
+    def heal(self) -> None:
+        """What `partition` cut is whole again, and what was on the way arrives."""
+        if self._cut:
+            self.say("heal")
+        for pair in self._cut:
+            self.simulated.network.unblock(*pair)
+        self._cut = []
+
+    def expire(self, session: Any) -> None:
+        """End a session as if its client had been silent for too long: an id, or a client. It takes a leader, and the
+        time to commit; as long as there is no leader, one is waited for. Raises ValueError when a leader knows no such
+        session."""
+        wanted = session_of(session)
+        if self._end_session(wanted) is Expiry.UNKNOWN:
+            raise ValueError(f"there is no session {wanted:#x}")
+
+    def _end_session(self, session: int) -> Expiry:
+        self.say(f"expire {session:#x}")
+        leader = self.simulated.leader
+        found = Expiry.NOT_HERE
+        if leader is not None:
+            self._observer.ended_by_hand.add(session)
+            found = end_session(leader.member, session)
+            leader.wake(self.schedule.now)
+        if found is not Expiry.UNKNOWN:
+            # Leaders come and go: until it is over, the next one is told, too.
+            self.schedule.after(_AGAIN_MS * MS, self._end_again, session)
+        return found
+
+    def _end_again(self, session: int) -> None:
+        self._end_session(session)
+
+    def disconnect(self, session: Any) -> None:
+        """Break the connection that a session has now: an id, or a client. Nothing happens if it has none."""
+        wanted = session_of(session)
+        for connection in self._guests.open():
+            if connection.session == wanted:
+                self.say(f"disconnect {wanted:#x}")
+                connection.lose()
+
+    def calm(self) -> None:
+        """Nothing goes wrong any more by itself, and what did is mended: everybody runs and reaches everybody."""
+        self.say("calm")
+        self._guest_faults.end()
+        for member in self.members.values():
+            if member.is_paused:
+                member.resume()
+        self._faults.end()
+        self._faults.mend_disks()
+        self._cut = []
+
+
+def _checked(size: int, faults: Iterable[str], every_seconds: float) -> list[str]:
+    """The faults, in one order however they are given. Raises ValueError."""
+    if not 1 <= size <= SIZE_MAX:
+        raise ValueError(f"an ensemble has 1 to {SIZE_MAX} members, not {size}")
+    if not every_seconds > 0:
+        raise ValueError(f"something goes wrong every so many seconds: more than 0, not {every_seconds}")
+    if isinstance(faults, str):
+        raise ValueError(f"faults are a list of names, such as [{faults!r}]")
+    wanted = sorted(set(faults))
+    unknown = [name for name in wanted if name not in FAULTS]
+    if unknown:
+        raise ValueError(f"no fault is named {unknown[0]!r}; there are {', '.join(sorted(FAULTS))}")
+    return wanted
+
+
+def _profile(seed: int, size: int, faults: dict[str, int], gap_us: int, configuration: Mapping[str, Value]) -> Profile:
+    """Members as they are configured in real ensembles of the kit, on a fast network and good disks."""
+    ticks = {key: configuration.get(key, DEFAULTS[key]) for key in ("tickTime", "initLimit", "syncLimit")}
+    try:
+        tick_ms, init_limit, sync_limit = (int(value) for value in ticks.values())
+    except ValueError:
+        raise ValueError(f"tickTime, initLimit and syncLimit are whole numbers, not {ticks}") from None
+    if min(tick_ms, init_limit, sync_limit) < 1:
+        raise ValueError(f"tickTime, initLimit and syncLimit are at least 1, not {ticks}")
+    further: dict[str, Value] = {
+        "maxSessionTimeout": DEFAULTS["maxSessionTimeout"],
+        "znode.container.checkIntervalMs": 60_000,
+        "maxBatchBytes": 1 << 20,
+        "maxUnsyncedBytes": 16 << 20,
+        **({"standaloneEnabled": "false"} if size == 1 else {}),
+        **configuration,
+    }
+    return Profile(
+        seed=seed,
+        voters=size,
+        observers=0,
+        groups=(),
+        weightless=frozenset(),
+        tick_ms=tick_ms,
+        init_limit=init_limit,
+        sync_limit=sync_limit,
+        counter_limit=0xFFF00000,
+        snap_count=100_000,
+        segment_kib=1024,
+        recent_bytes=1 << 20,
+        pinned_log_bytes=1 << 30,
+        batch_count_max=1000,
+        batches_in_flight_max=64,
+        outstanding_count_max=1000,
+        latency_us=200,
+        jitter_us=200,
+        disk_us=500,
+        turn_us=40,
+        drift_ppm=0,
+        clients=0,
+        think_us=0,
+        fault_ticks=0,
+        fault_gap_us=gap_us,
+        faults=faults,
+        client_faults={},
+        session_ticks=0,
+        long_data=False,
+        focus="",
+        markers=frozenset(),
+        marks_the_wiped=False,
+        further=tuple((key, _plain(value)) for key, value in further.items()),
+    )
+
+
+def _plain(value: Value) -> str | int:
+    return str(value).lower() if isinstance(value, bool) else value
