@@ -219,6 +219,16 @@ def test_garbage_is_the_end_of_its_connection_and_of_no_other(server, holder):
     assert server.until(1) == [Received(other_connection, b"still here")]
 
 
+def test_each_frame_is_found_in_a_record_of_its_own(server, holder):
+    """One call gives what is in one record: what else was in it, no socket would announce."""
+    tls, connection = secured(server, context_of(holder))
+    frames = [b"\0\0\0\2ab", b"\0\0\0\1c", b"\0\0\0\0"]
+    give(connection, *frames)
+    server.turn(dirty=[connection])
+    for frame in frames:
+        assert tls.recv(100) == frame
+
+
 def test_closing_once_sent_gives_the_client_everything_and_a_goodbye(server, holder):
     tls, connection = secured(server, context_of(holder))
     give(connection, b"last")

@@ -36,7 +36,7 @@ from zab.host.loop import Loop, Watched
 from zab.host.poller import READ, WRITE
 from zab.host.send_queue import SendQueue
 from zab.host.tls import TlsSide
-from zab.host.tls_socket import SealedSocket
+from zab.host.tls_socket import SealedFrames
 from zab.wire.manners import Connection, Manners
 
 RECEIVE_BYTES = 64 << 10
@@ -104,7 +104,7 @@ class TlsSocket(ClientSocket[C]):
 
     def __init__(self, clients: ClientSockets[C, Any], sock: socket.socket, connection: C, side: TlsSide) -> None:
         super().__init__(clients, sock, connection)
-        self._tls = SealedSocket(sock, side)
+        self._tls = SealedFrames(sock, side)
         self.send = self._tls.send
 
     @property

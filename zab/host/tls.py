@@ -1,7 +1,7 @@
 """TLS, on one side of one connection: bytes in, bytes out, and no socket.
 
     feed(data, limit)   bytes of the other side: (what they say in clear, at most `limit`; what is to be sent)
-    seal(data)          what is to be sent in place of `data`
+    seal(piece, …)      what is to be sent in place of the pieces, each of which begins a record
     finish()            the same for the end: nothing follows
 
 Until `is_ready` only the handshake goes on, and one call takes one step of it: that is at most one use of the private
@@ -183,13 +183,14 @@ class TlsSide:
         if self._idle > RECORDS_MAX * DATA_PER_RECORD:
             raise TlsError("it sends records of TLS without data", self._outgoing.read())
 
-    def seal(self, data: bytes | memoryview) -> bytes:
-        """What is to be sent in place of `data`. Raises TlsError."""
+    def seal(self, *pieces: bytes | memoryview) -> bytes:
+        """What is to be sent in place of the pieces. Raises TlsError."""
         assert self.is_ready
-        view = memoryview(data)
         try:
-            while view:
-                view = view[self._tls.write(view) :]
+            for piece in pieces:
+                view = memoryview(piece)
+                while view:
+                    view = view[self._tls.write(view) :]
         except ssl.SSLError as error:
             raise TlsError(_sentence(error), self._outgoing.read()) from None
         return self._outgoing.read()

@@ -7,6 +7,9 @@
 
 What is decrypted and not taken yet makes no socket readable: `has_more` says that it is there.
 
+Not every client knows that: ZooKeeper's in C waits for its socket, and would find what came in the record of an answer
+before only when something else comes. So for clients each frame begins a record (`SealedFrames`), as ZooKeeper does it.
+
 Limits: `SEAL_BYTES_MAX` are sealed at a time, and kept until the kernel has taken them. At twice that, which only the
 other side brings about, by asking for new keys of TLS and reading nothing, it is over.
 
@@ -20,6 +23,7 @@ import socket
 from typing import Final
 
 from zab.host.tls import TlsError, TlsSide
+from zab.wire.frames import LENGTH_BYTES
 
 SEAL_BYTES_MAX: Final = 256 << 10
 
@@ -82,14 +86,17 @@ class SealedSocket:
         """How many bytes it took. Raises as `receive` does."""
         self.push()
         if not self._sealed and not self._sealed_for:
-            piece = memoryview(data)[:SEAL_BYTES_MAX]
-            self._sealed = memoryview(self.side.seal(piece))
-            self._sealed_for = len(piece)
+            sealed, self._sealed_for = self._seal(memoryview(data)[:SEAL_BYTES_MAX])
+            self._sealed = memoryview(sealed)
             self.push()
         if self._sealed:
             raise BlockingIOError
         sent, self._sealed_for = self._sealed_for, 0
         return sent
+
+    def _seal(self, data: memoryview) -> tuple[bytes, int]:
+        """What is to be sent, and for how many bytes of `data`. Raises TlsError."""
+        return self.side.seal(data), len(data)
 
     def push(self) -> None:
         if self._sealed:
@@ -111,3 +118,30 @@ class SealedSocket:
         if not self._sealed:
             self.is_finished = True
             self._socket.shutdown(socket.SHUT_WR)
+
+
+class SealedFrames(SealedSocket):
+    """What is sent are frames, each with its length before it. An answer to a word of four letters is text, and passes
+    for one."""
+
+    __slots__ = ("_left_bytes",)
+
+    def __init__(self, sock: socket.socket, side: TlsSide) -> None:
+        super().__init__(sock, side)
+        self._left_bytes = 0
+        """Of the frame whose beginning is sealed."""
+
+    def _seal(self, data: memoryview) -> tuple[bytes, int]:
+        pieces = []
+        at = 0
+        while at < len(data):
+            if not self._left_bytes:
+                length = data[at : at + LENGTH_BYTES]
+                if at and len(length) < LENGTH_BYTES:
+                    break
+                self._left_bytes = LENGTH_BYTES + int.from_bytes(length, "big")
+            piece = data[at : at + self._left_bytes]
+            pieces.append(piece)
+            self._left_bytes -= len(piece)
+            at += len(piece)
+        return self.side.seal(*pieces), at
