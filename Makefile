@@ -16,7 +16,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # Three workers to two cores: much is waiting for servers that elect, expire and restart.
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print(3 * os.cpu_count() // 2)')
 
-.PHONY: run test quick check fix sim fuzz chaos mutants spark-versions bench bench-calls bench-curves bench-secure bench-attacked bench-pipeline clients clean
+.PHONY: run test quick check fix sim fuzz chaos mutants spark-versions bench bench-calls bench-curves bench-secure bench-attacked bench-startup bench-pipeline clients clean
 .DEFAULT_GOAL := test
 
 # The service alone: no Java, no Spark.
@@ -124,6 +124,9 @@ bench-attacked: $(VENV)/test.stamp
 
 bench-secure: $(VENV)/test.stamp bench/build/load
 	$(BIN)/python -m bench.secure
+
+bench-startup: $(VENV)/test.stamp
+	$(BIN)/python -m bench.startup
 
 bench-pipeline: $(VENV)/test.stamp
 	$(BIN)/python -m bench.pipeline

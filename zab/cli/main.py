@@ -21,6 +21,7 @@ from zab.cli import connection_options as options
 from zab.cli.arguments import DEFAULT_HOSTS, JUTE_MAXBUFFER, ConnectionOptions, arrange
 from zab.cli.commands import COMMANDS
 from zab.cli.exits import INTERRUPTED, REFUSED
+from zab.cli.plain_values import read_plainly
 from zab.cli.terminal import say
 from zab.server.refusal import foreign_packages
 
@@ -109,7 +110,9 @@ def main(words: Sequence[str] | None = None) -> None:
     called, arranged = arrange(list(sys.argv[1:] if words is None else words))
     try:
         try:
-            build(called)(args=arranged, prog_name="zab", obj=called)
+            command = typer.main.get_command(build(called))
+            read_plainly(command)
+            command(args=arranged, prog_name="zab", obj=called)
         finally:
             sys.stdout.flush()
     except KeyboardInterrupt:

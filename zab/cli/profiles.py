@@ -97,9 +97,9 @@ def default_path() -> Path:
 def read_profile(path: Path, wanted: str | None) -> Profile:
     """The profile of this name; None is the default one, which need not be there. Raises ProfileError, and
     FileNotFoundError where there is no file."""
+    text, status = _read(path)
     import tomllib
 
-    text, status = _read(path)
     try:
         found = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
