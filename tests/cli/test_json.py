@@ -42,6 +42,7 @@ WITHOUT = {
     "simulate": "its exit code is the result",
     "explore": "its exit code is the result",
     "pipeline": "has --format",
+    "completion": "prints a script",
 }
 """Commands without `--json`, and why."""
 

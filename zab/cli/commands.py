@@ -22,20 +22,20 @@ from zab.cli.time_limit import timed
 __all__ = ["ALIASES", "COMMANDS", "TAKES_DATA", "Command"]
 
 _FILES: Final = "Servers and files"
-_PANELS: Final = {"znodes": "Znodes", "servers": _FILES, "files": _FILES, "pipeline": _FILES}
+_PANELS: Final = {"znodes": "Znodes", "servers": _FILES, "files": _FILES, "pipeline": _FILES, "": _FILES}
 """Where `zab --help` shows the commands of a room."""
 
 
 @frozen
 class Command:
-    """`place` is ROOM.MODULE:ATTRIBUTE below `zab.cli`."""
+    """`place` is ROOM.MODULE:ATTRIBUTE below `zab.cli`, or MODULE:ATTRIBUTE for what is in no room below it."""
 
     place: str
     summary: str
 
     @property
     def room(self) -> str:
-        return self.place.partition(".")[0]
+        return self.place.partition(":")[0].rpartition(".")[0]
 
     @property
     def panel(self) -> str:
@@ -117,6 +117,9 @@ COMMANDS: Final = {
     ),
     "explore": Command(
         "servers.explore:explore_command", "Walk every order of what can happen to a small ensemble, and check each."
+    ),
+    "completion": Command(
+        "completion:completion_command", "Print what makes a shell complete commands, options and paths."
     ),
 }
 

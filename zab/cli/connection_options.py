@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
 import typer
 
+from zab.cli.arguments import ConnectionOptions
 from zab.cli.commands import COMMANDS
 from zab.cli.exits import USAGE, fail
 from zab.cli.terminal import say
@@ -39,8 +40,7 @@ __all__ = [
     "SessionTimeoutOption",
     "TlsOption",
     "WaitOption",
-    "identities_of",
-    "login_of",
+    "connection_of",
 ]
 
 AUTH_VARIABLE: Final = "ZAB_AUTH"
@@ -134,6 +134,29 @@ def login_of(context: typer.Context, user: str | None, password_file: str | None
     if found is None or found.defaults.get("sasl_user") != user:
         return None, None
     return found.sasl_password, password_file
+
+
+def connection_of(context: typer.Context) -> ConnectionOptions:
+    """What the options of `zab`, in its own context, say together."""
+    values = context.params
+    user = values["sasl_user"]
+    password, password_file = login_of(context, user, values["sasl_password_file"])
+    return ConnectionOptions(
+        hosts=values["hosts"],
+        session_timeout_ms=round(values["session_timeout_seconds"] * 1000),
+        wait_ms=round(values["wait_seconds"] * 1000),
+        auth=identities_of(context, values["auth"]),
+        read_only=values["read_only"],
+        jute_maxbuffer_bytes=values["jute_maxbuffer_bytes"],
+        tls=values["tls"],
+        ca=values["ca"],
+        key_store=values["key_store"],
+        password_file=values["password_file"],
+        check_host=values["check_host"],
+        sasl_user=user,
+        sasl_password_file=password_file,
+        sasl_password=password,
+    )
 
 
 HostsOption: TypeAlias = Annotated[

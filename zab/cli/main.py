@@ -13,12 +13,12 @@ import errno
 import os
 import sys
 from collections.abc import Sequence
-from typing import Annotated, Final, NoReturn
+from typing import Annotated, Any, Final, NoReturn
 
 import typer
 
 from zab.cli import connection_options as options
-from zab.cli.arguments import DEFAULT_HOSTS, JUTE_MAXBUFFER, ConnectionOptions, arrange
+from zab.cli.arguments import DEFAULT_HOSTS, JUTE_MAXBUFFER, arrange
 from zab.cli.commands import COMMANDS
 from zab.cli.exits import INTERRUPTED, REFUSED
 from zab.cli.plain_values import read_plainly
@@ -26,6 +26,9 @@ from zab.cli.terminal import say
 from zab.server.refusal import foreign_packages
 
 __all__ = ["build", "main"]
+
+_COMPLETE: Final = "_ZAB_COMPLETE"
+"""The variable by which a shell asks for completion (`zab.cli.completion`)."""
 
 # What only a write ends with. The commands that write files of their own say so themselves.
 _OUTPUT_ERRORS: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
@@ -63,23 +66,7 @@ def _root(
     Exit codes of the znode commands: 0 done, 1 refused or not found, 2 wrong usage, 3 no server reachable, 124 the time
     of --timeout is over.
     """
-    sasl_password, sasl_password_file = options.login_of(context, sasl_user, sasl_password_file)
-    context.obj = ConnectionOptions(
-        hosts=hosts,
-        session_timeout_ms=round(session_timeout_seconds * 1000),
-        wait_ms=round(wait_seconds * 1000),
-        auth=options.identities_of(context, auth),
-        read_only=read_only,
-        jute_maxbuffer_bytes=jute_maxbuffer_bytes,
-        tls=tls,
-        ca=ca,
-        key_store=key_store,
-        password_file=password_file,
-        check_host=check_host,
-        sasl_user=sasl_user,
-        sasl_password_file=sasl_password_file,
-        sasl_password=sasl_password,
-    )
+    context.obj = options.connection_of(context)
 
 
 def build(called: str | None) -> typer.Typer:
@@ -100,6 +87,20 @@ def build(called: str | None) -> typer.Typer:
     return app
 
 
+def _command(called: str | None) -> Any:
+    command = typer.main.get_command(build(called))
+    read_plainly(command)
+    return command
+
+
+def _complete(shell: str) -> None:
+    """Print what the last word of a line may become, one candidate a line."""
+    from zab.cli.completion import LINE_VARIABLE, candidates
+
+    for each in candidates(shell, os.environ.get(LINE_VARIABLE, ""), _command):
+        print(each)
+
+
 def main(words: Sequence[str] | None = None) -> None:
     """Runs one command and exits with its code."""
     problems = foreign_packages()
@@ -107,11 +108,13 @@ def main(words: Sequence[str] | None = None) -> None:
         print("\n".join(f"zab: {problem}" for problem in problems), file=sys.stderr)
         print("zab: install zab into an environment of its own", file=sys.stderr)
         raise SystemExit(REFUSED)
+    if _COMPLETE in os.environ and words is None:
+        _complete(os.environ[_COMPLETE])
+        return
     called, arranged = arrange(list(sys.argv[1:] if words is None else words))
     try:
         try:
-            command = typer.main.get_command(build(called))
-            read_plainly(command)
+            command = _command(called)
             command(args=arranged, prog_name="zab", obj=called)
         finally:
             sys.stdout.flush()

@@ -46,7 +46,7 @@ def told(run: Run, monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, A
             seen.update(settings, hosts=hosts)
             raise ZabError("enough")
 
-        monkeypatch.setattr("zab.cli.znodes.caller.connect", connect)
+        monkeypatch.setattr("zab.cli.znodes.opening.connect", connect)
         assert run(*words, "ls", "/") == 1, run.err
         assert run.err.endswith("zab: enough\n")
         return seen
@@ -272,7 +272,7 @@ def test_credentials_are_in_no_help(run: Run, home: Path, monkeypatch: pytest.Mo
 @pytest.mark.process
 def test_a_password_is_asked_for_at_a_terminal_and_not_shown(tmp_path: Path) -> None:
     program = (
-        "import sys\nfrom zab.cli.arguments import ConnectionOptions\nfrom zab.cli.znodes.options import login_of\n"
+        "import sys\nfrom zab.cli.arguments import ConnectionOptions\nfrom zab.cli.znodes.opening import login_of\n"
         "found = login_of(ConnectionOptions(sasl_user='alice'))\nprint(len(found.password), found)\n"
     )
     ours, theirs = pty.openpty()

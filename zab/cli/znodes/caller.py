@@ -15,8 +15,6 @@ for this one command (`OneShot`); in the shell, the shell's session is used (`za
 import math
 import sys
 from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager
-from functools import partial
 from typing import Protocol, TypeAlias
 
 import trio
@@ -29,7 +27,7 @@ from zab.cli.rendering import event_block
 from zab.cli.terminal import say
 from zab.cli.time_limit import time_limit
 from zab.cli.znodes.json_values import event_fields
-from zab.cli.znodes.options import login_of, tls_of
+from zab.cli.znodes.opening import Opener, opener
 from zab.client import (
     Client,
     ConnectionLossError,
@@ -38,12 +36,10 @@ from zab.client import (
     RequestError,
     RequestTooLargeError,
     SessionExpiredError,
-    Settings,
     State,
     Watcher,
     WatchEvent,
     ZabError,
-    connect,
 )
 
 __all__ = [
@@ -60,7 +56,6 @@ __all__ = [
 ]
 
 Work: TypeAlias = Callable[[Client, "Caller"], Awaitable[None]]
-Opener: TypeAlias = Callable[[], AbstractAsyncContextManager[Client]]
 
 
 class OutOfTimeError(ZabError):
@@ -85,33 +80,6 @@ class Caller(Protocol):
 
     def tell(self, state: State) -> None:
         """The state of the session changed while a command waits."""
-
-
-def opener(options: ConnectionOptions) -> Opener:
-    """`zab.client.connect` with the options of the command line. ValueError for malformed ones.
-
-    It may ask for a password: call it before trio runs, where Ctrl-C ends that.
-    """
-    auth = []
-    for text in options.auth:
-        scheme, colon, credentials = text.partition(":")
-        if not colon:
-            raise ValueError("--auth: it is not scheme:credentials")
-        auth.append((scheme, credentials))
-    settings = Settings(
-        session_timeout_ms=options.session_timeout_ms,
-        connect_wait_ms=options.wait_ms,
-        request_bytes_max=options.jute_maxbuffer_bytes,
-    )
-    return partial(
-        connect,
-        options.hosts,
-        auth=auth,
-        read_only=options.read_only,
-        settings=settings,
-        tls=tls_of(options),
-        sasl=login_of(options),
-    )
 
 
 class OneShot:

@@ -1,11 +1,8 @@
-"""The arguments and options that several znode commands have, and how data and ACLs are written in them; and what the
-options of `zab` itself say of TLS and of a login.
-"""
+"""The arguments and options that several znode commands have, and how data and ACLs are written in them."""
 
 import base64
 import binascii
 import fcntl
-import getpass
 import os
 import stat
 import struct
@@ -16,11 +13,8 @@ from typing import Annotated, Final
 
 import typer
 
-from zab.cli.arguments import ConnectionOptions
-from zab.cli.connection_options import PASSWORD_VARIABLE
-from zab.cli.profiles import ProfileError, check_private
 from zab.cli.terminal import say
-from zab.client import Acl, SaslLogin, Tls, parse_acl
+from zab.client import Acl, parse_acl
 
 __all__ = [
     "ACL_HELP",
@@ -32,12 +26,17 @@ __all__ = [
     "WatchOption",
     "acl_of",
     "data_of",
-    "login_of",
     "tell_unread_input",
-    "tls_of",
 ]
 
-PathArgument = Annotated[str, typer.Argument(metavar="PATH", show_default=False)]
+
+def _complete_path(context: typer.Context, incomplete: str) -> list[str]:
+    from zab.cli.znodes.paths import complete_path
+
+    return complete_path(context, incomplete)
+
+
+PathArgument = Annotated[str, typer.Argument(metavar="PATH", show_default=False, autocompletion=_complete_path)]
 StatOption = Annotated[bool, typer.Option("-s", "--stat", help="Print the stat too.")]
 WatchOption = Annotated[bool, typer.Option("-w", "--watch", help="Leave a watch for one event.")]
 VersionOption = Annotated[int, typer.Option("-v", "--version", help="Only this version; -1 is any.")]
@@ -48,7 +47,6 @@ FileOption = Annotated[Path | None, typer.Option("--file", help="Take the data f
 ACL_HELP: Final = "scheme:<id>:cdrwa, several separated by commas."
 
 _STDIN: Final = Path("-")
-_PASSWORD_CHARACTERS_MAX: Final = 4096
 _COUNT: Final = struct.Struct("i")
 
 
@@ -101,46 +99,3 @@ def acl_of(text: str) -> tuple[Acl, ...]:
         return parse_acl(text)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="ACL") from error
-
-
-def tls_of(options: ConnectionOptions) -> Tls | None:
-    """How servers and client prove who they are; None where nothing is encrypted."""
-    if not options.wants_tls:
-        return None
-    return Tls(
-        trust_store=options.ca,
-        key_store=options.key_store,
-        password_file=options.password_file,
-        check_host=options.check_host,
-    )
-
-
-def login_of(options: ConnectionOptions) -> SaslLogin | None:
-    """Who logs in; the password is asked for where nothing has it and somebody is there. Raises ValueError."""
-    user, password = options.sasl_user, options.sasl_password
-    if user is None:
-        return None
-    if password is None and options.sasl_password_file is not None:
-        password = _password_in(Path(options.sasl_password_file))
-    if password is None:
-        if not sys.stdin.isatty():
-            more = f"--sasl-password-file names a file of it, or ${PASSWORD_VARIABLE} says it"
-            raise ValueError(f"there is no password for {user}: {more}")
-        password = getpass.getpass(f"Password of {user}: ")
-    if not user or not password:
-        raise ValueError("a login has a user and a password, and one of them is empty")
-    return SaslLogin(user, password)
-
-
-def _password_in(path: Path) -> str:
-    """The first line of a file that is for nobody else. Raises ValueError."""
-    try:
-        with path.open(encoding="utf-8") as file:
-            check_private(path, os.fstat(file.fileno()))
-            return file.readline(_PASSWORD_CHARACTERS_MAX).rstrip("\r\n")
-    except OSError as error:
-        raise ValueError(f"{path}: it cannot be read: {error.strerror or error}") from None
-    except UnicodeDecodeError:
-        raise ValueError(f"{path}: it is not UTF-8") from None
-    except ProfileError as error:
-        raise ValueError(str(error)) from None

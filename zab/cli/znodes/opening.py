@@ -1,0 +1,94 @@
+"""A client out of what the options of `zab` say: servers, identities, TLS, a login.
+
+Not here: what is done with it (`caller.py`).
+"""
+
+import getpass
+import os
+import sys
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from functools import partial
+from pathlib import Path
+from typing import Final, TypeAlias
+
+from zab.cli.arguments import ConnectionOptions
+from zab.cli.connection_options import PASSWORD_VARIABLE
+from zab.cli.profiles import ProfileError, check_private
+from zab.client import Client, SaslLogin, Settings, Tls, connect
+
+__all__ = ["Opener", "login_of", "opener", "tls_of"]
+
+Opener: TypeAlias = Callable[[], AbstractAsyncContextManager[Client]]
+
+_PASSWORD_CHARACTERS_MAX: Final = 4096
+
+
+def opener(options: ConnectionOptions) -> Opener:
+    """`zab.client.connect` with the options of the command line. ValueError for malformed ones.
+
+    It may ask for a password: call it before trio runs, where Ctrl-C ends that.
+    """
+    auth = []
+    for text in options.auth:
+        scheme, colon, credentials = text.partition(":")
+        if not colon:
+            raise ValueError("--auth: it is not scheme:credentials")
+        auth.append((scheme, credentials))
+    settings = Settings(
+        session_timeout_ms=options.session_timeout_ms,
+        connect_wait_ms=options.wait_ms,
+        request_bytes_max=options.jute_maxbuffer_bytes,
+    )
+    return partial(
+        connect,
+        options.hosts,
+        auth=auth,
+        read_only=options.read_only,
+        settings=settings,
+        tls=tls_of(options),
+        sasl=login_of(options),
+    )
+
+
+def tls_of(options: ConnectionOptions) -> Tls | None:
+    """How servers and client prove who they are; None where nothing is encrypted."""
+    if not options.wants_tls:
+        return None
+    return Tls(
+        trust_store=options.ca,
+        key_store=options.key_store,
+        password_file=options.password_file,
+        check_host=options.check_host,
+    )
+
+
+def login_of(options: ConnectionOptions) -> SaslLogin | None:
+    """Who logs in; the password is asked for where nothing has it and somebody is there. Raises ValueError."""
+    user, password = options.sasl_user, options.sasl_password
+    if user is None:
+        return None
+    if password is None and options.sasl_password_file is not None:
+        password = _password_in(Path(options.sasl_password_file))
+    if password is None:
+        if not sys.stdin.isatty():
+            more = f"--sasl-password-file names a file of it, or ${PASSWORD_VARIABLE} says it"
+            raise ValueError(f"there is no password for {user}: {more}")
+        password = getpass.getpass(f"Password of {user}: ")
+    if not user or not password:
+        raise ValueError("a login has a user and a password, and one of them is empty")
+    return SaslLogin(user, password)
+
+
+def _password_in(path: Path) -> str:
+    """The first line of a file that is for nobody else. Raises ValueError."""
+    try:
+        with path.open(encoding="utf-8") as file:
+            check_private(path, os.fstat(file.fileno()))
+            return file.readline(_PASSWORD_CHARACTERS_MAX).rstrip("\r\n")
+    except OSError as error:
+        raise ValueError(f"{path}: it cannot be read: {error.strerror or error}") from None
+    except UnicodeDecodeError:
+        raise ValueError(f"{path}: it is not UTF-8") from None
+    except ProfileError as error:
+        raise ValueError(str(error)) from None
