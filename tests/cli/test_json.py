@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,16 +18,20 @@ import typer
 
 from datatree.record import Txn
 from datatree.zookeeper.log import LOG_HEADER, encode_record
-from tests.cli.commands import Run, run
+from tests.cli.commands import PATIENCE_SECONDS, Run, run, started
 from tests.cli.files.test_inspect import RARE
+from tests.cli.files.test_recover import lived
+from tests.cli.servers.test_server import client_port
 from tests.client.running import running
 from tests.datatree.histories import snapshot
 from tests.datatree.zookeeper.histories import history
 from tests.tidy.sources import ROOT
 from zab.cli.commands import COMMANDS
 from zab.cli.json_form import acl_entry, data_fields, hexadecimal, owner_or_none, time_text
+from zab.cli.servers.local_ensemble import LocalEnsemble
 from zab.client import connect
 from zab.host.disk import RealDisk
+from zab.simulator.world.verdict import SafetyError
 
 __all__ = ["run"]
 
@@ -36,11 +43,6 @@ WITHOUT = {
     "secret": "prints nothing",
     "user": "prints nothing",
     "certs": "prints lines to be put into files",
-    "ensemble": "serves, and says when",
-    "recover": "says what an operator has to decide",
-    "restore": "says what it wrote; the files are the result",
-    "simulate": "its exit code is the result",
-    "explore": "its exit code is the result",
     "pipeline": "has --format",
     "completion": "prints a script",
 }
@@ -146,7 +148,8 @@ def test_znode_commands_print_the_fields_of_their_rows(hosts: str, run: Run) -> 
 
 
 def test_every_row_is_run() -> None:
-    assert {*ZNODES, "watch", "snapshot", "log"} == FIELDS.keys()
+    elsewhere = {"watch", "snapshot", "log", "restore", "recover", "ensemble", "simulate", "explore"}
+    assert {*ZNODES, *elsewhere} == FIELDS.keys()
 
 
 def test_values_that_are_none_are_null(hosts: str, run: Run) -> None:
@@ -218,6 +221,72 @@ def test_lines_of_a_log(run: Run, tmp_path: Path) -> None:
     assert len(lines[-1]["parts"]) == 4
     # An ensemble of one logs no check outside of a multi, and its create2 is the create of a multi.
     assert {line["type"] for line in lines} >= LOG_LINES.keys() - {"check", "create"}
+
+
+def test_restored_and_recovered(run: Run, tmp_path: Path) -> None:
+    for name in ("backup", "member"):
+        (tmp_path / name).mkdir()
+        lived(tmp_path / name)
+    assert run("restore", tmp_path / "backup", "--json", "--to", tmp_path / "new") == 0, run.err
+    check("restore", json.loads(run.out))
+    assert run("recover", "--json", tmp_path / "member") == 0
+    said = json.loads(run.out)
+    check("recover", said)
+    assert said["new_ensemble"] is None
+    assert run("recover", "--json", "--force", tmp_path / "member") == 0
+    done = json.loads(run.out)
+    check("recover", done)
+    assert (done["zxid"], done["znode_count"]) == (said["zxid"], said["znode_count"])
+    assert all(Path(place).is_dir() for place in done["old_files"])
+    assert Path(done["path"]).is_file()
+
+
+def test_simulated_and_explored(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    for words in (["--seed", "3"], ["--seed", "3", "--seeds", "2", "--jobs", "1"]):
+        assert run("simulate", "--json", *words) == 0
+        lines = [json.loads(line) for line in run.out.splitlines()]
+        for line in lines:
+            check("simulate", line)
+        assert lines[0]["result"] == "good"
+    assert [line["seed"] for line in lines] == [3, 4]
+    assert run("explore", "--json", "--writes", "0", "--breaks", "0", "--epochs", "1") == 0
+    check("explore", json.loads(run.out))
+    assert run("simulate", "--json", "--trace") == 2
+
+    def broken(seed: int, *_: object) -> None:
+        raise SafetyError("agreement", f"of {seed}")
+
+    monkeypatch.setattr("zab.cli.servers.simulate.run", broken)
+    assert run("simulate", "--json") == 3
+    [line] = run.out.splitlines()
+    check("simulate", json.loads(line))
+    assert json.loads(line)["result"] == "safety"
+
+
+@pytest.mark.process
+def test_lines_of_an_ensemble(tmp_path: Path) -> None:
+    fields = table("Lines of `zab ensemble`")
+    port = client_port(1)
+    words = ("ensemble", "--json", "--size", "1", "--data", str(tmp_path), "--client-port", str(port))
+    with started(*words) as process:
+        assert process.stdout is not None
+        serving = json.loads(process.stdout.readline())
+        assert list(serving) == fields["serving"]
+        assert serving["hosts"] == f"127.0.0.1:{port}"
+        process.send_signal(signal.SIGINT)
+        process.wait(PATIENCE_SECONDS)
+    assert fields.keys() == {"serving", "ended"}
+
+
+def test_an_end_of_a_member_is_an_object(tmp_path: Path) -> None:
+    ensemble = LocalEnsemble(1, tmp_path, client_port(1))
+    [member] = ensemble.members
+    member.process = subprocess.Popen([sys.executable, "-c", "raise SystemExit(3)"], stdin=subprocess.PIPE)
+    said: list[Any] = []
+    trio.run(ensemble._report_end, member, lambda _text, fields: said.append(fields))
+    member.process.stdin.close()
+    assert list(said[0]) == table("Lines of `zab ensemble`")["ended"]
+    assert (said[0]["member"], said[0]["exit_code"]) == (1, 3)
 
 
 def normal(text: str) -> str:

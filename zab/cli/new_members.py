@@ -19,11 +19,12 @@ import shutil
 from collections.abc import Callable, Iterator
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import typer
 from attrs import frozen
 
+from zab.cli.json_form import hexadecimal, time_text
 from zab.cli.terminal import count_of
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ __all__ = [
     "restored_zxid",
     "sync_path",
     "write_members",
+    "written_fields",
     "written_lines",
 ]
 
@@ -222,6 +224,22 @@ def moment_lines(moment: "Moment") -> tuple[str, str]:
         f"ensemble {moment.ensemble} at zxid {moment.zxid:#x}{when}",
         f"from {begun} and {count_of(moment.txn_count, 'transaction')}",
     )
+
+
+def written_fields(moment: "Moment", written: "Written", lineage: bytes, targets: list[Target]) -> dict[str, Any]:
+    """Which moment, and what was written where, for JSON."""
+    time = None if moment.time is None else time_text(round(moment.time.timestamp() * 1000))
+    return {
+        "ensemble": moment.ensemble,
+        "zxid": hexadecimal(moment.zxid),
+        "time": time,
+        "restored_zxid": hexadecimal(restored_zxid(moment)),
+        "lineage": lineage.hex(),
+        "znode_count": written.znode_count,
+        "session_count": written.session_count,
+        "digest": hexadecimal(written.digest),
+        "members": [{"member": target.server_id, "path": str(target.directory / written.path)} for target in targets],
+    }
 
 
 def written_lines(written: "Written", lineage: bytes, targets: list[Target], output: Format) -> Iterator[str]:

@@ -29,7 +29,7 @@ import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 from attrs import frozen
@@ -40,6 +40,7 @@ from datatree.record import RecordError, decode_fields
 from datatree.recovery.beginning import begin_history
 from datatree.recovery.recover import Recovered, examine
 from zab.cli.exits import fail
+from zab.cli.json_form import JsonOption, hexadecimal, json_line, time_text
 from zab.cli.new_members import EPOCH_MAX, Format, Target, asides, own_id, sync_path
 from zab.cli.terminal import count_of
 from zab.host.disk import DirectoryInUseError, RealDisk
@@ -68,12 +69,22 @@ class Found:
         return sum(batch.count for batch in self.recovered.pending)
 
 
+@frozen
+class Begun:
+    """The new history, its file, and where the old ones are."""
+
+    lineage: bytes
+    path: Path
+    old: list[Path]
+
+
 def recover_command(
     directory: Annotated[Path, typer.Argument(metavar="DATADIR", help="The dataDir of a stopped member.")],
     force: Annotated[bool, typer.Option("--force", help="Do it. Without, it is only said what would be done.")] = False,
     log_directory: Annotated[
         Path | None, typer.Option("--log-dir", metavar="DIR", help="Its dataLogDir, where it has one.")
     ] = None,
+    json: JsonOption = False,
 ) -> None:
     """For when no leader can be elected any more, and never will be: the others are lost for good.
 
@@ -84,13 +95,16 @@ def recover_command(
         _check(roots, has_log=log_directory is not None)
         with _locked(roots) as disk:
             found = _find(disk, roots)
-            for line in _said(found):
+            for line in () if json else _said(found):
                 print(line)
+            begun = _begin(found, roots) if force else None
+            if json:
+                print(json_line(_fields(found, begun)))
+            elif begun is not None:
+                for line in _begun_lines(found, begun):
+                    print(line)
             if not force:
                 print(f"nothing was changed: zab recover --force {directory} does it", file=sys.stderr)
-                return
-            for line in _begin(found, roots):
-                print(line)
     except RefusedError as error:
         fail(error)
     except OSError as error:
@@ -170,6 +184,26 @@ def _find(disk: RealDisk, roots: list[Path]) -> Found:
     return Found(recovered, member.server_id, (epoch + 1) << 32 | 1)
 
 
+def _fields(found: Found, begun: Begun | None) -> dict[str, Any]:
+    """For JSON: what is kept, and what was begun with it; null where nothing was changed."""
+    recovered = found.recovered
+    assert recovered.epochs is not None
+    return {
+        "member": found.server_id,
+        "ensemble": recovered.lineage.hex(),
+        "epoch": recovered.epochs[1],
+        "zxid": hexadecimal(recovered.last[0]),
+        "time": time_text(recovered.recent[-1].time) if recovered.recent else None,
+        "znode_count": recovered.tree.znode_count,
+        "session_count": len(recovered.tree.sessions),
+        "uncommitted_count": found.tail_count,
+        "new_ensemble": None if begun is None else begun.lineage.hex(),
+        "new_zxid": None if begun is None else hexadecimal(found.zxid),
+        "path": None if begun is None else str(begun.path),
+        "old_files": None if begun is None else [str(each) for each in begun.old],
+    }
+
+
 def _said(found: Found) -> Iterator[str]:
     """What is kept, and what is lost."""
     recovered, tree = found.recovered, found.recovered.tree
@@ -192,7 +226,7 @@ def _said(found: Found) -> Iterator[str]:
 # ---------------------------------------------------------------------------------------------------------- doing it
 
 
-def _begin(found: Found, roots: list[Path]) -> Iterator[str]:
+def _begin(found: Found, roots: list[Path]) -> Begun:
     """Write the new history aside, set the old one aside, and exchange the names."""
     target, lineage = Target(found.server_id, roots[0]), secrets.token_bytes(LINEAGE_BYTES)
     before = f"{_BEFORE}{found.zxid:x}"
@@ -204,10 +238,14 @@ def _begin(found: Found, roots: list[Path]) -> Iterator[str]:
         # A crash before this leaves a log of another lineage, which is ignored.
         os.rename(root / DIRECTORY, root / before)
         sync_path(root)
-    yield f"begun: ensemble {lineage.hex()} at zxid {found.zxid:#x}"
-    yield f"member {found.server_id}: {roots[0] / path}"
-    for root in roots:
-        yield f"old files: {root / before}"
+    return Begun(lineage, roots[0] / path, [root / before for root in roots])
+
+
+def _begun_lines(found: Found, begun: Begun) -> Iterator[str]:
+    yield f"begun: ensemble {begun.lineage.hex()} at zxid {found.zxid:#x}"
+    yield f"member {found.server_id}: {begun.path}"
+    for place in begun.old:
+        yield f"old files: {place}"
     yield "now start all voters, the others with empty data directories; a majority is not enough the first time"
 
 

@@ -29,8 +29,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from zab.cli.exits import fail
+from zab.cli.json_form import JsonOption, json_line
 from zab.cli.moments import parse_moment
-from zab.cli.new_members import Format, Target, moment_lines, new_targets, restored_zxid, write_members, written_lines
+from zab.cli.new_members import (
+    Format,
+    Target,
+    moment_lines,
+    new_targets,
+    restored_zxid,
+    write_members,
+    written_fields,
+    written_lines,
+)
 
 if TYPE_CHECKING:
     from zab.pipeline.state.moment import Moment
@@ -51,6 +61,7 @@ def restore_command(
     uncommitted: Annotated[
         bool, typer.Option("--uncommitted", help="Count transactions that a majority may not have had.")
     ] = False,
+    json: JsonOption = False,
 ) -> None:
     targets = new_targets(to, output)
     moment_wanted = None if at is None else parse_moment(at, "--at")
@@ -73,14 +84,19 @@ def restore_command(
         fail(error)
     except OSError as error:
         fail(f"{error.filename or targets[0].directory}: {error.strerror or error}")
-    _report(moment, written, lineage, targets, output)
+    _report(moment, written, lineage, targets, output, json=json)
 
 
-def _report(moment: "Moment", written: "Written", lineage: bytes, targets: list[Target], output: Format) -> None:
+def _report(
+    moment: "Moment", written: "Written", lineage: bytes, targets: list[Target], output: Format, *, json: bool
+) -> None:
     if written.orphan_count:
         shown = ", ".join(map(printable, written.orphans))
         more = ", …" if written.orphan_count > len(written.orphans) else ""
         print(f"zab: left out, because their sessions do not exist: {shown}{more}", file=sys.stderr)
+    if json:
+        print(json_line(written_fields(moment, written, lineage, targets)))
+        return
     for line in (*moment_lines(moment), *written_lines(written, lineage, targets, output)):
         print(line)
 

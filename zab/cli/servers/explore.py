@@ -13,12 +13,13 @@ are more states than may be visited. 2 is wrong usage, as everywhere.
 import contextlib
 import time
 from collections.abc import Iterator
-from typing import Annotated
+from typing import Annotated, Any
 
 import attrs
 import typer
 from rich.console import Console
 
+from zab.cli.json_form import JsonOption, json_line
 from zab.cli.servers.simulate import SAFETY, UNDECIDED
 from zab.simulator.explorer.ensemble import Bounds, Step, shown
 from zab.simulator.explorer.exploration import STATES_MAX, Report, explore, parsed, replay
@@ -45,14 +46,20 @@ def explore_command(
     steps: Annotated[
         str | None, typer.Option("--replay", metavar="STEPS", help="Take these steps, told apart by semicolons.")
     ] = None,
+    json: JsonOption = False,
 ) -> None:
     """Exit codes: 0 all is right, 3 a promise was broken, 5 too many states."""
     bounds = Bounds(voters, epochs, writes, crashes, wipes, breaks, silences, rollbacks, empty)
     if steps is not None:
+        if json:
+            raise typer.BadParameter("--replay prints a trace, which is for people", param_hint="--json")
         _replay(bounds, steps)
         return
     report, seconds = _explored(bounds, given, states_max)
-    _print(report, seconds)
+    if json:
+        print(json_line(_fields(report, seconds)))
+    else:
+        _print(report, seconds)
     if report.found is not None:
         raise typer.Exit(SAFETY)
     if not report.is_whole:
@@ -88,6 +95,21 @@ def _explored(bounds: Bounds, given: str, states_max: int) -> tuple[Report, floa
     with _usage("--given"), console.status("exploring") as status:
         report = explore(bounds, _steps(given), states_max=states_max, progress=tell)
     return report, time.monotonic() - start
+
+
+def _fields(report: Report, seconds: float) -> dict[str, Any]:
+    """For JSON. `found` is what is wrong, and `steps` the shortest way to it."""
+    return {
+        "bounds": attrs.asdict(report.bounds),
+        "whole": report.is_whole,
+        "state_count": report.states_count,
+        "step_count": report.steps_count,
+        "depth": report.depth,
+        "server_state_count": report.servers_count,
+        "seconds": round(seconds, 3),
+        "found": None if report.found is None else report.found.text,
+        "steps": None if report.found is None else [shown(step) for step in report.found.steps],
+    }
 
 
 def _print(report: Report, seconds: float) -> None:

@@ -27,9 +27,9 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from zab.configuration.properties import escaped
 from zab.server.failure import BIND_ERROR, DATA_DIRECTORY_ERROR, UNEXPECTED_ERROR
@@ -50,7 +50,8 @@ LOG_TAIL_LINES = 5
 
 USAGE_ERROR = 2
 
-Say = Callable[[str], None]
+Say = Callable[[str, Mapping[str, Any]], None]
+"""Takes a sentence, and the same for a program."""
 
 
 class EnsembleError(Exception):
@@ -203,7 +204,8 @@ class LocalEnsemble:
                 await nursery.start(self._stop_on_signal, nursery.cancel_scope)
                 failed = await self._wait_until_serving()
                 if failed is None:
-                    say(f"serving at {self.hosts} (data in {self._directory}, stop with Ctrl-C)")
+                    serving = {"type": "serving", "hosts": self.hosts, "directory": str(self._directory)}
+                    say(f"serving at {self.hosts} (data in {self._directory}, stop with Ctrl-C)", serving)
                     await self._wait_for_ends(say)
                     code = UNEXPECTED_ERROR
                 else:
@@ -256,7 +258,8 @@ class LocalEnsemble:
 
         assert member.process is not None
         code = await trio.to_thread.run_sync(member.process.wait, abandon_on_cancel=True)
-        say(f"member {member.server_id} ended with exit code {code}, see {member.log_path}")
+        ended = {"type": "ended", "member": member.server_id, "exit_code": code, "journal": str(member.log_path)}
+        say(f"member {member.server_id} ended with exit code {code}, see {member.log_path}", ended)
 
     def stop(self) -> None:
         """Stop all members, and wait for them; one that does not stop in time is killed."""

@@ -16,6 +16,7 @@ from typing import Annotated
 import typer
 
 from zab.cli.exits import fail
+from zab.cli.json_form import JsonOption, json_line
 from zab.cli.servers.local_ensemble import SIZE_MAX, EnsembleError, LocalEnsemble
 
 DEFAULT_CLIENT_PORT = 2181
@@ -41,6 +42,7 @@ def ensemble_command(
         int,
         typer.Option("--client-port", metavar="P", min=1, max=65535 - SIZE_MAX, help="Of member 1; the others follow."),
     ] = DEFAULT_CLIENT_PORT,
+    json: JsonOption = False,
 ) -> None:
     """Prints the connection string when it serves. Each member's zoo.cfg is written at every start, its journal is
     DIR/N/server.log.
@@ -53,4 +55,4 @@ def ensemble_command(
         fail(error, error.exit_code)
     import trio
 
-    raise typer.Exit(trio.run(ensemble.run, typer.echo))
+    raise typer.Exit(trio.run(ensemble.run, lambda text, fields: typer.echo(json_line(fields) if json else text)))

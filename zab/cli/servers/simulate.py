@@ -39,6 +39,7 @@ from attrs import define, frozen
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from zab.cli.json_form import JsonOption, json_line
 from zab.cli.servers import recorded
 from zab.simulator.ensemble.recorder import Recorder
 from zab.simulator.ensemble.scope import MEMBERS_MAX, WHOLE, Kept, Scope, ScopeError
@@ -142,6 +143,7 @@ def simulate_command(
         str | None, typer.Option("--keep", metavar="PART", help="Only this part of the run, as shrinking printed it.")
     ] = None,
     no_mercy: Annotated[bool, typer.Option("--no-mercy", help="Mend nothing; judge safety alone.")] = False,
+    json: JsonOption = False,
 ) -> None:
     """Exit codes: 0 good, 1 the code crashed, 3 a promise was broken, 4 no progress, 5 undecided."""
     is_one = hours is None and seeds in (None, 1)
@@ -152,12 +154,15 @@ def simulate_command(
         raise typer.BadParameter("--hours goes on as long as it says, whatever --seeds says: give one of them")
     if hours is not None and not hours > 0:
         raise typer.BadParameter(f"{hours:g} hours is no time", param_hint="--hours")
+    if json and (trace or counts):
+        raise typer.BadParameter("what --trace and --counts print is for people", param_hint="--json")
     scope = _scope(members, faults, keep, mercy=not no_mercy)
+    say = partial(_say_json, scope, both_judges=both_judges) if json else None
     if both_judges or history is not None:
         recorded.demand_extra("--both-judges" if both_judges else "--history")
     reached: Counter[str] = Counter()
     if is_one:
-        found = _one(seed, trace, reached, history, both_judges=both_judges, scope=scope)
+        found = _one(seed, trace, reached, history, both_judges=both_judges, scope=scope, say=say)
     else:
         found = run_block(
             range(seed, seed + seeds) if seeds is not None else count(seed),
@@ -167,12 +172,14 @@ def simulate_command(
             both_judges=both_judges,
             scope=scope,
             until=None if hours is None else time.monotonic() + hours * _HOUR_SECONDS,
+            say=say,
         )
     if counts:
         for what, number in sorted(reached.items()):
             print(f"{number:9} {what}")
     if found:
-        _explain(found[0], with_trace=not trace, both_judges=both_judges, scope=scope, shrinks=shrinks)
+        if not json:
+            _explain(found[0], with_trace=not trace, both_judges=both_judges, scope=scope, shrinks=shrinks)
         codes = {failure.code for failure in found}
         raise typer.Exit(next(code for code in _GRAVITY if code in codes))
 
@@ -190,18 +197,29 @@ def _scope(members: int | None, faults: str | None, keep: str | None, *, mercy: 
 
 
 def _one(
-    seed: int, trace: bool, reached: Counter[str], history: Path | None, *, both_judges: bool, scope: Scope
+    seed: int,
+    trace: bool,
+    reached: Counter[str],
+    history: Path | None,
+    *,
+    both_judges: bool,
+    scope: Scope,
+    say: Callable[[Attempt], None] | None,
 ) -> list[Failure]:
     recorder = None if history is None else Recorder()
     result = attempt(seed, print if trace else None, recorder, both_judges=both_judges, scope=scope)
     if recorder is not None and history is not None:
         recorded.write(history, seed, recorder)
+    if say is not None:
+        say(result)
     if result.failure is not None:
         return [result.failure]
     report = result.report
     assert report is not None
     reached.update(report.counts)
     profile = report.profile
+    if say is not None:
+        return []
     print(
         f"seed {seed}: good; {profile.voters} voters, {profile.observers} observers, {profile.clients} clients, "
         f"{report.virtual_ms / 1000:.1f} s in {report.events_count} events, "
@@ -219,9 +237,10 @@ def run_block(
     both_judges: bool = False,
     scope: Scope = WHOLE,
     until: float | None = None,
+    say: Callable[[Attempt], None] | None = None,
 ) -> list[Failure]:
     """Run all these seeds, or as many as are done when `time.monotonic` says `until`, but one at least; in processes of
-    their own. Returns the failures; counts what was reached."""
+    their own. Returns the failures; counts what was reached. say: is told of each, in place of a last line for all."""
     console = Console(stderr=True)
     found: list[Failure] = []
     total = len(seeds) if isinstance(seeds, Sized) else None
@@ -244,6 +263,8 @@ def run_block(
         for result in _results(pool, run_one, iter(seeds), _AHEAD_COUNT * jobs):
             progress.advance(task)
             done = [*done[:1], result.seed]
+            if say is not None:
+                say(result)
             if result.report is not None:
                 good_count += 1
                 reached.update(result.report.counts)
@@ -256,8 +277,29 @@ def run_block(
                     break
             if until is not None and time.monotonic() >= until:
                 break
-    print(f"seeds {done[0]} to {done[-1]}: {good_count} good, {len(found)} failed")
+    if say is None:
+        print(f"seeds {done[0]} to {done[-1]}: {good_count} good, {len(found)} failed")
     return found
+
+
+def _say_json(scope: Scope, result: Attempt, *, both_judges: bool) -> None:
+    """One run as an object. What is not known of a run that failed is null."""
+    report, failure = result.report, result.failure
+    profile = None if report is None else report.profile
+    fields = {
+        "seed": result.seed,
+        "result": "good" if failure is None else _NAMES[failure.code],
+        "text": None if failure is None else failure.text,
+        "replay": f"{_command(result.seed, scope)}{' --both-judges' * both_judges}",
+        "voters": None if profile is None else profile.voters,
+        "observers": None if profile is None else profile.observers,
+        "clients": None if profile is None else profile.clients,
+        "virtual_ms": None if report is None else report.virtual_ms,
+        "event_count": None if report is None else report.events_count,
+        "acknowledged_count": None if report is None else report.counts["writes acknowledged"],
+        "hash": None if report is None else report.hash,
+    }
+    print(json_line(fields), flush=True)
 
 
 def _results(
