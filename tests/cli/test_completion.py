@@ -88,6 +88,7 @@ def test_commands_and_options(asked: Asked) -> None:
     assert asked("zab get --j") == ["--json"]
     assert asked("zab --prof") == ["--profile"]
     assert asked("zab completion ") == ["bash", "zsh", "fish"]
+    assert set(asked("zab --version ")) == COMMANDS.keys(), "it is not said here"
     assert asked("zab restore ") == [], "names of files, which the shell completes"
 
 

@@ -78,7 +78,7 @@ def test_the_command(ensemble: ZooKeeperEnsemble, capsys: pytest.CaptureFixture[
         assert run("-s", ensemble.hosts, "create", "/command", data, "--if-not-exists") == 0, run.err
         assert run.out == "/command exists\n"
     assert run("-s", ensemble.hosts, "create", "/command", "three", "--if-not-exists", "--json") == 0
-    assert run.out == '{"path": "/command"}\n'
+    assert run.out == '{"path": "/command", "stat": null}\n'
     assert run("-s", ensemble.hosts, "get", "/command") == 0
     assert run.out == "one\n"
 

@@ -118,12 +118,7 @@ def _ask_typer(command: Any, called: str | None, words: list[str]) -> list[str]:
     os.environ["COMP_CWORD"] = str(len(words))
     said = io.StringIO()
     # A profile that is broken, and whatever else there is to say, is said when the command is called.
-    with (
-        contextlib.redirect_stdout(said),
-        contextlib.redirect_stderr(io.StringIO()),
-        _no_input(),
-        contextlib.suppress(typer.Exit),
-    ):
+    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(io.StringIO()), _no_input():
         shell_complete(command, {"obj": called}, "zab", SHELL_VARIABLE, "complete_bash")
     return [line for line in said.getvalue().split("\n") if line]
 
