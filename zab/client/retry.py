@@ -188,8 +188,9 @@ class Retrying(Znodes):
                 self._client.sending.own(zxid)
                 results = [await self._result(part, of_zxid.get(index)) for index, part in enumerate(parts)]
                 return _Found(results if operation.parts else results[0])
+        deleted = {change.path for change in changes if change.kind is ChangeKind.DELETED}
         for part in parts:
-            if not await self._is_visible(part):
+            if not await self._is_visible(part, since, deleted):
                 raise lost
         return None
 
@@ -231,21 +232,34 @@ class Retrying(Znodes):
             return now._replace(aversion=change.version)
         return now._replace(mzxid=change.zxid, mtime=change.time, version=change.version, data_length=size)
 
-    async def _is_visible(self, part: Operation[Any]) -> bool:
-        """Whether a change by the part would have been told to this client."""
+    async def _is_visible(self, part: Operation[Any], since: int, deleted: set[str]) -> bool:
+        """Whether a change by the part would have been told to this client. deleted: what is told to be gone since."""
+        if part.opcode == OpCode.CHECK:
+            return True
         if isinstance(part.body, Create):
             return any(
                 permissions & Permission.READ and scheme in (b"world", b"auth")
                 for permissions, scheme, _ in part.body.acl or ()
             )
+        path = self.operations.outer(part.body.path)  # type: ignore[union-attr]
         try:
-            await self._client.get(self.operations.outer(part.body.path))  # type: ignore[union-attr]
+            await self._client.get(path)
         except NoAuthError:
             return False
         except NoNodeError:
-            # It may be gone by this very part, with an ACL that nobody can ask for now.
-            return part.opcode == OpCode.CHECK
+            # Gone before, or by this very part with an ACL that nobody can ask for now.
+            return path in deleted or await self._is_quiet(path.rpartition("/")[0] or "/", since)
         return True
+
+    async def _is_quiet(self, parent: str, since: int) -> bool:
+        """Whether no child of it was made or deleted since."""
+        try:
+            _, stat = await self._client.get(parent)
+        except NoAuthError:
+            return False
+        except NoNodeError:
+            return parent != "/" and await self._is_quiet(parent.rpartition("/")[0] or "/", since)
+        return stat.pzxid <= since
 
     # By what the znode looks like.
 
