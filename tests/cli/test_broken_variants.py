@@ -14,6 +14,7 @@ from zab.cli import data_command, terminal
 from zab.cli.pipeline.interrupts import Interrupts
 from zab.cli.znodes import caller
 from zab.client import EventType, State, Watcher, WatchEvent
+from zab.client.on_trio import OnTrio
 
 CHANGE = WatchEvent(EventType.DATA_CHANGED, "/a", State.CONNECTED, 7)
 
@@ -30,7 +31,8 @@ class Listener:
 
 def a_lost_server_is_no_change() -> None:
     async def wait() -> None:
-        watcher, listener = Watcher(10, lambda _watcher: None), Listener()
+        face = OnTrio(cast("Any", None))
+        watcher, listener = Watcher(face, 10, lambda _watcher: None), Listener()
         for state in (State.CONNECTING, State.CONNECTED):
             watcher.deliver(WatchEvent(EventType.SESSION, "", state))
         watcher.deliver(CHANGE)
