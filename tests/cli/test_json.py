@@ -42,7 +42,6 @@ WITHOUT = {
     "server": "prints its journal",
     "secret": "prints nothing",
     "user": "prints nothing",
-    "certs": "prints lines to be put into files",
     "pipeline": "has --format",
     "completion": "prints a script",
 }
@@ -148,7 +147,7 @@ def test_znode_commands_print_the_fields_of_their_rows(hosts: str, run: Run) -> 
 
 
 def test_every_row_is_run() -> None:
-    elsewhere = {"watch", "snapshot", "log", "restore", "recover", "ensemble", "simulate", "explore"}
+    elsewhere = {"watch", "snapshot", "log", "restore", "recover", "certs", "ensemble", "simulate", "explore"}
     assert {*ZNODES, *elsewhere} == FIELDS.keys()
 
 
@@ -239,6 +238,20 @@ def test_restored_and_recovered(run: Run, tmp_path: Path) -> None:
     assert (done["zxid"], done["znode_count"]) == (said["zxid"], said["znode_count"])
     assert all(Path(place).is_dir() for place in done["old_files"])
     assert Path(done["path"]).is_file()
+
+
+def test_lines_of_certificates(run: Run, tmp_path: Path) -> None:
+    fields = table("Lines of `zab certs`")
+    place = tmp_path / "certs"
+    found = []
+    for words in (["--host", "localhost"], ["--add-client", "alice"], ["--renew"], ["--revoke-client", "alice"]):
+        assert run("certs", "--json", place, *words) == 0, run.err
+        found += [json.loads(line) for line in run.out.splitlines()]
+    for line in found:
+        assert list(line) == fields[line["type"]]
+    assert {line["type"] for line in found} == fields.keys()
+    assert all(Path(line["directory"]).is_dir() for line in found if "directory" in line)
+    check_values({"time": found[1]["until"]})
 
 
 def test_simulated_and_explored(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

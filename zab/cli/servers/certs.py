@@ -15,15 +15,16 @@ Exit codes: 0; 1 it cannot be done, and the reason; 2 wrong usage.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final, TypeAlias
 
 import typer
 from attrs import frozen
 
 from zab.cli.exits import fail
+from zab.cli.json_form import JsonOption, json_line, time_text
 from zab.cli.servers.authority import Authority, AuthorityError, Issued, member_names
 from zab.cli.servers.certificate_files import (
     CLIENTS,
@@ -53,6 +54,8 @@ CA_DAYS: Final = 3650
 CLIENT: Final = "client"
 PLACE: Final = Path("/etc/zab/tls")
 SECURE_CLIENT_PORT: Final = 2281
+
+Tell: TypeAlias = Callable[[str, Mapping[str, Any]], None]
 
 KINDS: Final = (MEMBERS, CLIENTS)
 STORE_OF: Final = {MEMBERS: QUORUM_TRUST_STORE, CLIENTS: TRUST_STORE}
@@ -108,6 +111,7 @@ def certs_command(
     place: Annotated[
         Path, typer.Option("--place", metavar="DIR", help="Where members will have theirs, for the lines.")
     ] = PLACE,
+    json: JsonOption = False,
 ) -> None:
     """The first call makes DIR, with two authorities: one for members, one for clients. Their keys sign further
     certificates and are needed for nothing else: keep them apart, and name the place with --ca. Nobody but the owner
@@ -122,13 +126,18 @@ def certs_command(
             param_hint="--host, --add-member, --renew, --revoke-client",
         )
     now = datetime.now(UTC)
-    work = _Certificates(directory, ca or directory / "ca", now, days)
+
+    def tell(text: str, fields: Mapping[str, Any]) -> None:
+        say(json_line(fields) if json else text)
+
+    work = _Certificates(directory, ca or directory / "ca", now, days, tell)
     try:
         if renew:
             work.renew()
         elif revoking:
             work.revoke(revoked)
-            say("copy what is new to each member; with ssl.crl and ssl.quorum.crl it counts")
+            if not json:
+                say("copy what is new to each member; with ssl.crl and ssl.quorum.crl it counts")
         elif adding:
             work.add([_names(text) for text in add_member or []], add_client or [])
         else:
@@ -139,7 +148,8 @@ def certs_command(
             hosts = [names[0] for names in _merged(members)]
             if len(hosts) < len(members):
                 say(SHARED, sys.stderr)
-            say(_lines(place, directory, (client or [CLIENT])[0], hosts))
+            if not json:
+                say(_lines(place, directory, (client or [CLIENT])[0], hosts))
     except AuthorityError as error:
         fail(str(error))
     except FileExistsError as error:
@@ -152,13 +162,15 @@ def certs_command(
 
 
 class _Certificates:
-    """The directory, and for how long from now what is made is good."""
+    """The directory, and for how long from now what is made is good. tell: takes what was done, as a sentence and for a
+    program."""
 
-    def __init__(self, directory: Path, authority_directory: Path, now: datetime, days: int) -> None:
+    def __init__(self, directory: Path, authority_directory: Path, now: datetime, days: int, tell: Tell) -> None:
         self._directory = directory
         self._authority_directory = authority_directory
         self._now = now
         self._days = days
+        self._tell = tell
 
     def found(self, members: list[list[str]], clients: list[str]) -> None:
         """Both authorities, and what they sign first."""
@@ -172,9 +184,12 @@ class _Certificates:
             made = list(self._write(aside, authorities, lists, new))
             keys = aside / self._authority_directory.name if is_within else self._authority_directory
             write_authorities(keys, authorities, _given(new), lists)
-        say(f"authorities: {self._authority_directory}; keep their keys apart, they sign further certificates only")
-        for line in made:
-            say(line)
+        self._tell(
+            f"authorities: {self._authority_directory}; keep their keys apart, they sign further certificates only",
+            {"type": "authorities", "directory": str(self._authority_directory)},
+        )
+        for path, issued in made:
+            self._tell_made(path, issued)
 
     def add(self, members: list[list[str]], clients: list[str]) -> None:
         authorities = read_authorities(self._authority_directory)
@@ -185,8 +200,8 @@ class _Certificates:
         for kind, given in _given(new).items():
             note(self._authority_directory, kind, given)
         lists = {kind: list_of(self._authority_directory, kind) for kind in KINDS}
-        for line in self._write(self._directory, authorities, lists, new):
-            say(line)
+        for path, issued in self._write(self._directory, authorities, lists, new):
+            self._tell_made(path, issued)
 
     def renew(self) -> None:
         authorities = read_authorities(self._authority_directory)
@@ -203,7 +218,7 @@ class _Certificates:
                     self._authority_directory, kind, [Given(path.name, made.certificate)]
                 ),
             )
-            say(_made(path, issued))
+            self._tell_made(path, issued)
 
     def revoke(self, names: Mapping[str, list[str]]) -> None:
         """What these names, of each kind, have got so far."""
@@ -211,11 +226,15 @@ class _Certificates:
         for kind in [kind for kind in KINDS if names[kind]]:
             current, counts = revoke(self._authority_directory, kind, authorities.of(kind), names[kind], self._now)
             for name, count in counts.items():
-                say(f"{kind.removesuffix('s')} {name}: {count} more of its certificates are not good any more")
+                whose = kind.removesuffix("s")
+                self._tell(
+                    f"{whose} {name}: {count} more of its certificates are not good any more",
+                    {"type": "revoked", "kind": whose, "name": name, "count": count},
+                )
             for holder in holders(self._directory / MEMBERS):
                 store = holder / f"{STORE_OF[kind]}.pem"
                 replace_list(store, current)
-                say(f"new: {store}")
+                self._tell(f"new: {store}", {"type": "list", "path": str(store)})
 
     def _issue(self, authorities: Authorities, members: list[list[str]], clients: list[str]) -> list[_New]:
         new = [_New(MEMBERS, names[0], authorities.members.member(names, self._now, self._days)) for names in members]
@@ -225,14 +244,26 @@ class _Certificates:
         ]
         return new
 
-    def _write(self, directory: Path, authorities: Authorities, lists: Lists, new: list[_New]) -> Iterator[str]:
-        """A line for each."""
+    def _tell_made(self, path: Path, issued: Issued) -> None:
+        until, kind = issued.certificate.not_valid_after_utc, path.parent.name.removesuffix("s")
+        fields = {
+            "type": kind,
+            "name": path.name,
+            "directory": str(path),
+            "until": time_text(round(until.timestamp() * 1000)),
+        }
+        self._tell(f"{kind} {path.name}: {path}, until {until:%Y-%m-%d}", fields)
+
+    def _write(
+        self, directory: Path, authorities: Authorities, lists: Lists, new: list[_New]
+    ) -> Iterator[tuple[Path, Issued]]:
+        """Where each will be, and what it has."""
         believed = {STORE_OF[kind]: Trusted(authorities.of(kind).certificate, lists[kind]) for kind in KINDS}
         of_clients = {TRUST_STORE: Trusted(authorities.members.certificate)}
         for each in new:
             trusted = believed if each.kind == MEMBERS else of_clients
             write_holder(directory / each.kind / each.name, each.issued, trusted)
-            yield _made(self._directory / each.kind / each.name, each.issued)
+            yield self._directory / each.kind / each.name, each.issued
 
 
 @frozen
@@ -247,11 +278,6 @@ class _New:
 def _given(new: list[_New]) -> dict[str, list[Given]]:
     """By kind."""
     return {kind: [Given(each.name, each.issued.certificate) for each in new if each.kind == kind] for kind in KINDS}
-
-
-def _made(path: Path, issued: Issued) -> str:
-    until = issued.certificate.not_valid_after_utc
-    return f"{path.parent.name.removesuffix('s')} {path.name}: {path}, until {until:%Y-%m-%d}"
 
 
 def _names(text: str) -> list[str]:
