@@ -57,6 +57,15 @@ def test_end_of_a_client_is_told_once_and_its_socket_closes(server):
     assert server.clients.count == 0
 
 
+def test_a_connection_that_is_broken_off_has_ended_for_both(server):
+    sock, connection = server.client()
+    server.clients.break_off(connection)
+    assert server.until(1) == [Closed(connection)]
+    assert sock.recv(1) == b""
+    server.clients.break_off(connection)
+    assert server.turn() == []
+
+
 def test_reset_of_a_client_is_its_end(server):
     sock, connection = server.client()
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")

@@ -20,7 +20,7 @@ from kazoo.client import KazooClient
 from kazoo.protocol.states import KazooState
 
 from tests.rigs.waiting import until
-from zab.client import Client, ConnectionLossError, NotConnectedError, State, connect
+from zab.client import Client, ConnectionLossError, NotConnectedError, SessionExpiredError, State, connect
 from zab.member.inputs import StorageFailed
 from zab.server.server import Server
 from zab.testing import Ensemble, EnsembleError, Member, MemberFailedError, free_ports
@@ -70,6 +70,21 @@ def test_any_client_is_served_in_plain_code() -> None:
         assert e.leader is e.members[1]
 
 
+def test_its_client_is_there_in_plain_code() -> None:
+    with Ensemble() as e, e.connect(session_timeout_ms=5000) as zk:
+        zk.create("/greeting", b"hello")
+        assert zk.get("/greeting")[0] == b"hello"
+        e.expire(zk)
+        with pytest.raises(SessionExpiredError):
+            zk.get("/greeting")
+
+
+async def test_a_client_that_blocks_is_refused_in_asynchronous_code() -> None:
+    connecting = Ensemble().connect(hosts="127.0.0.1:1")
+    with pytest.raises(RuntimeError, match="write `async with`"), connecting:
+        pass
+
+
 async def test_it_is_there_in_trio_and_its_client_too() -> None:
     async with Ensemble(3) as e, e.connect() as zk:
         await zk.create("/greeting", b"hello")
@@ -82,6 +97,9 @@ def test_it_is_there_in_asyncio() -> None:
     async def main() -> bytes:
         async with Ensemble(3) as e:
             await e.until_serving(1, 2, 3)
+            async with e.connect() as zk:
+                await zk.create("/greeting", b"hello")
+                assert (await zk.get("/greeting"))[0] == b"hello"
             reader, writer = await asyncio.open_connection("127.0.0.1", e.members[1].client_port)
             writer.write(b"ruok")
             answer = await reader.read()
@@ -339,11 +357,13 @@ async def test_a_session_is_expired_and_its_client_hears_of_it() -> None:
 
 
 async def test_a_connection_is_closed_and_its_session_goes_on() -> None:
-    async with Ensemble(3) as e, e.connect() as zk:
+    async with Ensemble(3) as e, e.connect(session_timeout_ms=60_000) as zk:
         session, states = zk.session_id, zk.states()
         e.disconnect(zk)
         e.disconnect(12345)
-        assert [await anext(states) for _ in range(3)] == [State.CONNECTED, State.CONNECTING, State.CONNECTED]
+        # Its own pings would find it out after 40 s.
+        with trio.fail_after(30):
+            assert [await anext(states) for _ in range(3)] == [State.CONNECTED, State.CONNECTING, State.CONNECTED]
         assert zk.session_id == session
 
 

@@ -39,6 +39,11 @@ def test_plain_tests_have_servers_and_ensembles(pytester: pytest.Pytester) -> No
         client.stop()
         client.close()
 
+    def test_client(zab_client):
+        with zab_client() as zk:
+            zk.create("/a", b"1")
+            assert zk.get("/a")[0] == b"1"
+
     def test_ensemble(zab_ensemble):
         assert list(zab_ensemble.members) == [1, 2, 3]
         zab_ensemble.leader.kill()
@@ -50,7 +55,7 @@ def test_plain_tests_have_servers_and_ensembles(pytester: pytest.Pytester) -> No
         assert list(zab_server.members) == [1]
     """
     )
-    run(pytester).assert_outcomes(passed=3)
+    run(pytester).assert_outcomes(passed=4)
 
 
 @pytest.mark.process
@@ -74,8 +79,11 @@ def test_tests_of_trio_and_of_asyncio_have_them_too(pytester: pytest.Pytester) -
         async with zab_client() as zk:
             assert len((await zk.get("/zookeeper/config"))[0].split(b"server.")) == 4
 
-    def test_asyncio(zab_server):
+    def test_asyncio(zab_server, zab_client):
         async def main():
+            async with zab_client() as zk:
+                await zk.create("/a", b"1")
+                assert (await zk.get("/a"))[0] == b"1"
             reader, writer = await asyncio.open_connection("127.0.0.1", zab_server.members[1].client_port)
             writer.write(b"ruok")
             answer = await reader.read()

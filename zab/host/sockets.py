@@ -25,6 +25,7 @@ Not here: TLS itself (`tls_socket`), frames, what a connection may do.
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import time
 from collections.abc import Callable, Iterable
@@ -265,6 +266,13 @@ class ClientSockets(Generic[C, Input]):
         if client not in self._closing:
             inputs.append(self._manners.closed(client.connection))
         self._drop(client)
+
+    def break_off(self, connection: C) -> None:
+        """Break a connection, as a network does: both ends hear of it."""
+        client = self._sockets.get(connection)
+        if client is not None:
+            with contextlib.suppress(OSError):
+                client.socket.shutdown(socket.SHUT_RDWR)
 
     def adapt_budget(self, turn_ns: int) -> None:
         """The turn took this long: take in less after a long one, more after a short one that left something."""

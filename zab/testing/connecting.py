@@ -1,4 +1,4 @@
-"""A client of an ensemble, for the code that asks."""
+"""A client of an ensemble, for whichever code asks: plain, trio or asyncio."""
 
 from __future__ import annotations
 
@@ -7,19 +7,43 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any
 
+from zab.testing.elsewhere import Library, library
+
 
 class Connecting:
-    """`async with` in trio: the client of `zab.client`, until the block ends. Each block is a session of its own."""
+    """`with` in plain code, `async with` in trio and asyncio: the client of `zab.client` for that, until the block
+    ends. Each block is a session of its own."""
 
     def __init__(self, hosts: str, options: Mapping[str, Any]) -> None:
         self._hosts = hosts
         self._options = options
+        self._open: list[contextlib.AbstractContextManager[Any]] = []
         self._open_async: list[contextlib.AbstractAsyncContextManager[Any]] = []
 
-    async def __aenter__(self) -> Any:
-        from zab.client import connect
+    def __enter__(self) -> Any:
+        if library() is not Library.NONE:
+            raise RuntimeError("this is asynchronous code: write `async with`")
+        from zab.client.sync import connect
 
         client = connect(self._hosts, **self._options)
+        self._open.append(client)
+        return client.__enter__()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> bool | None:
+        return self._open.pop().__exit__(kind, error, traceback)
+
+    async def __aenter__(self) -> Any:
+        client: contextlib.AbstractAsyncContextManager[Any]
+        if library() is Library.ASYNCIO:
+            from zab.client import aio
+
+            client = aio.connect(self._hosts, **self._options)
+        else:
+            from zab.client import connect
+
+            client = connect(self._hosts, **self._options)
         entered = await client.__aenter__()
         self._open_async.append(client)
         return entered

@@ -295,8 +295,8 @@ class Ensemble:
         raise EnsembleError(f"nobody could end session {wanted:#x} in {seconds:g} s: {self!r}")
 
     def disconnect(self, session: Any) -> None:
-        """Close the connection that a session has now, on its member: an id, or a client of ours or kazoo's. Nothing
-        happens if it has none."""
+        """Break the connection that a session has now: an id, or a client of ours or kazoo's. Nothing happens if it has
+        none."""
         self._check()
         wanted = session_of(session)
         for member in self._members.values():
@@ -356,11 +356,9 @@ def _end(server: Server, session: int) -> Expiry:
 
 
 def _disconnect(server: Server, session: int) -> None:
-    clients = server.member.clients
-    connection = clients.by_session.get(SessionId(session))
+    connection = server.member.clients.by_session.get(SessionId(session))
     if connection is not None:
-        clients.close(connection)
-        server.loop.wake()
+        server.clients.break_off(connection)
 
 
 def _clear(server: Server) -> None:

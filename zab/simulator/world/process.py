@@ -122,7 +122,9 @@ class Process:
         self.paused_until = FOREVER_US
 
     def go_on(self) -> None:
-        """End its pause, whatever it was."""
+        """The end of that. A pause that ends by itself does so: what comes after it is in its order already."""
+        if self.paused_until != FOREVER_US:
+            return
         self.paused_until = 0
         held, self._held = self._held, []
         for action, arguments in held:
