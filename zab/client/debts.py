@@ -3,8 +3,9 @@
     created                   delete it
     perhaps created           the answer to its create was lost, or nobody waited for it: sync, then delete it
     perhaps, under any path   sync, list the parent, and delete what carries the owner's mark in its name
+    perhaps another one's     the path is not the owner's alone: sync, read it, and delete what is the owner's
 
-    SYNC --answered--> LIST --answered--> DELETE … --answered--> done
+    SYNC --answered--> LIST or READ --answered--> DELETE … --answered--> done
     any --the connection was lost--> the same again on the next one
 
 The sync comes first since a create that was under way when its connection ended may still be done: after the answer
@@ -12,31 +13,48 @@ of a sync of this session it has been done, or never will be. So what the list d
 
 Invariants:
 - A debt of an ephemeral ends: it is paid, or its session is over, and the znode with it.
-- Only what carries the mark, or has the path, is deleted. It is no error that it is gone.
+- Only what carries the mark, or has the path, is deleted; of a path that is shared, only what has this `Sign`. It is no
+  error that it is gone. (Between reading and deleting, another one may have taken the place of a znode that its session
+  did not lose. Who lets others do that has to bear it.)
 """
 
 from collections.abc import Iterable
 from enum import Enum
-from typing import Any
+from typing import Any, NamedTuple
 
 from zab.client.core.exceptions import ConnectionLossError, NoNodeError, ZabError
 from zab.client.core.faces import Waiter
 from zab.client.core.operations import Operation, Operations
+from zab.client.core.records import Stat
 
-__all__ = ["Debt"]
+__all__ = ["Debt", "Sign"]
 
 
 class Step(Enum):
     SYNC = "sync"
     LIST = "list"
+    READ = "read"
     DELETE = "delete"
+
+
+class Sign(NamedTuple):
+    """By which an owner knows its znode at a path that others use, too. czxid 0: it was not told."""
+
+    session_id: int
+    data: bytes
+    czxid: int
+
+    def is_on(self, data: bytes | None, stat: Stat) -> bool:
+        is_own = stat.ephemeral_owner == self.session_id and (data or b"") == self.data
+        return is_own and self.czxid in (0, stat.czxid)
 
 
 class Debt:
     """See the module.
 
     paths: what is deleted. marked: (parent, mark), where paths have to be found first; the root is "". is_sure: no
-    create of these paths can be under way. error: why it cannot be paid.
+    create of these paths can be under way. sign: of the znode at the only path, where others use that, too. error: why
+    it cannot be paid.
     """
 
     def __init__(
@@ -47,6 +65,7 @@ class Debt:
         marked: tuple[str, str] | None = None,
         *,
         is_sure: bool = False,
+        sign: Sign | None = None,
     ) -> None:
         self.is_done = False
         self.error: ZabError | None = None
@@ -54,7 +73,8 @@ class Debt:
         self._waiter = waiter
         self._paths = dict.fromkeys(paths)
         self._marked = marked
-        self._step = Step.DELETE if is_sure and marked is None else Step.SYNC
+        self._sign = sign
+        self._step = Step.DELETE if is_sure and marked is None and sign is None else Step.SYNC
         self._asked: Operation[Any] | None = None
 
     async def heard(self) -> None:
@@ -71,6 +91,8 @@ class Debt:
             self._asked = self._operations.delete(next(iter(self._paths)), -1)
         elif self._step is Step.SYNC:
             self._asked = self._operations.sync("/")
+        elif self._step is Step.READ:
+            self._asked = self._operations.get(next(iter(self._paths)))
         else:
             assert self._marked is not None
             self._asked = self._operations.get_children(self._marked[0] or "/")
@@ -86,7 +108,12 @@ class Debt:
             self._end(error)
             return
         if self._step is Step.SYNC:
-            self._step = Step.DELETE if self._marked is None else Step.LIST
+            self._step = self._after_sync
+        elif self._step is Step.READ:
+            assert self._sign is not None
+            self._step = Step.DELETE
+            if error is not None or not self._sign.is_on(*result):
+                self._end()
         elif self._step is Step.LIST:
             assert self._marked is not None
             parent, mark = self._marked
@@ -96,6 +123,12 @@ class Debt:
         else:
             assert operation.path is not None
             del self._paths[operation.path]
+
+    @property
+    def _after_sync(self) -> Step:
+        if self._marked is not None:
+            return Step.LIST
+        return Step.DELETE if self._sign is None else Step.READ
 
     def ended(self, reason: ZabError) -> None:
         self._end()

@@ -84,6 +84,19 @@ def test_instances_are_seen_as_long_as_they_are_registered_whatever_is_lost(kind
         assert world.below("/services/web") == []
 
 
+def test_who_is_cancelled_while_it_registers_or_ends_is_not_seen() -> None:
+    async def scenario(world: World) -> None:
+        async with world.connect("one") as zk:
+            with trio.CancelScope() as scope:
+                world.scopes["one"] = scope
+                async with Discovery(zk, "/services").register("web", Instance(id="host-7")):
+                    await zk.exists("/")
+            await until(lambda: not world.below("/services/web"))
+
+    for _ in trials(scenario, "cancel"):
+        pass
+
+
 def test_a_registration_takes_the_place_of_an_older_one_which_does_not_remove_it() -> None:
     async def scenario(world: World) -> None:
         async with world.connect("one") as one, world.connect("two") as two:

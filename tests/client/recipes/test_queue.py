@@ -10,7 +10,7 @@ from tests.client.recipes.workers import again_and_again, until
 from tests.client.recipes.world import KINDS, World, run, trials
 from zab.client import Client
 from zab.client.recipes.errors import LostError, WaitOverError
-from zab.client.recipes.queue import LockingQueue, Queue, in_order
+from zab.client.recipes.queue import LockingQueue, Queue, Taken, in_order
 
 pytestmark = pytest.mark.slow
 
@@ -85,6 +85,36 @@ def test_each_item_is_consumed_once_whatever_is_lost(kind: str) -> None:
 
     for world in trials(scenario, kind, ("one", "two")):
         assert world.below(ENTRIES) == world.below(f"{PATH}/taken") == world.below(f"{PATH}/waiting") == []
+
+
+def test_who_is_cancelled_while_it_claims_takes_nothing_from_others() -> None:
+    async def scenario(world: World) -> None:
+        held: list[Taken] = []
+
+        async def take(name: str, queue: LockingQueue) -> None:
+            scope = world.scopes[name] = trio.CancelScope()
+            with scope:
+                held.append(await queue.get())
+
+        async with world.connect("one") as one, world.connect("two") as two:
+            await LockingQueue(one, PATH).put_all([b"a", b"b"])
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(take, "one", LockingQueue(one, PATH))
+                nursery.start_soon(take, "two", LockingQueue(two, PATH))
+                # And another taker of the same session.
+                nursery.start_soon(take, "one, too", LockingQueue(one, PATH))
+                nursery.start_soon(end, nursery)
+            await trio.sleep(1)
+            assert len({item.data for item in held}) == len(held)
+            assert all(item.is_held for item in held)
+            assert len(world.below(f"{PATH}/taken")) == len(held)
+
+    async def end(nursery: trio.Nursery) -> None:
+        await trio.sleep(2)
+        nursery.cancel_scope.cancel()
+
+    for _ in trials(scenario, "cancel", ("one", "two")):
+        pass
 
 
 def test_items_come_by_priority_then_in_their_order() -> None:

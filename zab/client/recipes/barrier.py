@@ -34,6 +34,7 @@ from zab.client.core.records import OPEN_ACL, Acl
 from zab.client.debts import Debt
 from zab.client.recipes.contender import mark_of
 from zab.client.recipes.errors import LostError, WaitOverError
+from zab.client.recipes.paths import checked
 
 __all__ = ["Barrier", "DoubleBarrier"]
 
@@ -45,6 +46,7 @@ class Barrier:
     """See the module. acl: of the znodes."""
 
     def __init__(self, zk: Client, path: str, *, acl: Iterable[Acl] = OPEN_ACL) -> None:
+        checked(zk, path)
         self.path = path
         self._zk = zk
         self._steady = zk.retrying()
@@ -84,7 +86,7 @@ class DoubleBarrier:
     def __init__(self, zk: Client, path: str, *, count: int, name: str = "", acl: Iterable[Acl] = OPEN_ACL) -> None:
         if count < 1:
             raise ValueError(f"a barrier for {count} holds nobody up: give 1 or more")
-        self.path = path.rstrip("/")
+        self.path = checked(zk, path)
         self.count = count
         self._zk = zk
         self._steady = zk.retrying()

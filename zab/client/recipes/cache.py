@@ -24,6 +24,7 @@ from typing import Self
 from zab.client.client import Client
 from zab.client.core.exceptions import ClientClosedError
 from zab.client.recipes.copy import Copy, Delta, DeltaKind, Depth, Entry
+from zab.client.recipes.paths import checked
 
 __all__ = ["Cache", "Delta", "DeltaKind", "Deltas", "Depth", "Entry"]
 
@@ -32,7 +33,7 @@ class Cache(Mapping[str, Entry]):
     """See the module: path -> `Entry`."""
 
     def __init__(self, zk: Client, path: str, depth: Depth = Depth.SUBTREE) -> None:
-        self.path = path.rstrip("/") or "/"
+        self.path = checked(zk, path) or "/"
         self.depth = depth
         self._zk = zk
         self._copy = Copy(zk, self.path, depth)

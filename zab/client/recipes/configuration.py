@@ -27,6 +27,7 @@ from zab.client.client import Client
 from zab.client.core.exceptions import ClientClosedError, NoNodeError
 from zab.client.recipes.copy import Copy, Depth
 from zab.client.recipes.errors import BadDataError
+from zab.client.recipes.paths import checked
 
 __all__ = ["NO_DEFAULT", "Configuration", "Values", "from_json", "from_toml"]
 
@@ -50,7 +51,7 @@ class Configuration(Generic[T]):
     """See the module."""
 
     def __init__(self, zk: Client, path: str, parse: Callable[[bytes], T], default: T = NO_DEFAULT) -> None:
-        self.path = path.rstrip("/") or "/"
+        self.path = checked(zk, path) or "/"
         self.error: BadDataError | None = None
         """What is wrong with what is there now; None where nothing is."""
         self._zk = zk

@@ -23,10 +23,11 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from zab.client.client import Client
-from zab.client.core.exceptions import ConnectionLossError, NodeExistsError, NoNodeError, ZabError
+from zab.client.core.exceptions import ConnectionLossError, NodeExistsError, NoNodeError, RequestError, ZabError
 from zab.client.core.records import OPEN_ACL, Acl, Stat
 from zab.client.debts import Debt
 from zab.client.recipes.errors import LostError
+from zab.client.recipes.paths import checked
 
 __all__ = ["Contender", "Rival", "mark_of", "on_circle", "rivals"]
 
@@ -83,7 +84,7 @@ class Contender:
         self.czxid = 0
         self._zk = zk
         self._steady = zk.retrying()
-        self._parent = parent.rstrip("/")
+        self._parent = checked(zk, parent)
         self._kinds = kinds
         self._data = data
         self._acl = tuple(acl)
@@ -108,6 +109,10 @@ class Contender:
                     self._may_be_unknown = not is_known
                 else:
                     await self._find()
+            except RequestError as error:
+                if error.definite:
+                    self._may_be_unknown = not is_known
+                raise
             else:
                 self._may_be_unknown = not is_known
                 self._stand(path, stat)

@@ -195,6 +195,7 @@ class Copy:
                 self._to_read[path, What.EXISTENCE] = None
         elif error is not None:
             self._fail(error)
+            return
         elif what is What.DATA:
             self._put(path, Entry(*result))
         elif what is What.CHILDREN:

@@ -21,6 +21,7 @@ from zab.client.core.exceptions import BadVersionError, ConnectionLossError, Nod
 from zab.client.core.records import OPEN_ACL, Acl
 from zab.client.core.transaction import Transaction
 from zab.client.recipes.errors import BadDataError
+from zab.client.recipes.paths import checked
 from zab.client.recipes.receipts import Receipts
 
 __all__ = ["DIGITS_MAX", "Counter"]
@@ -32,6 +33,7 @@ class Counter:
     """See the module. default: what it begins with, where it does not exist. acl: of the znodes."""
 
     def __init__(self, zk: Client, path: str, *, default: int = 0, acl: Iterable[Acl] = OPEN_ACL) -> None:
+        checked(zk, path)
         self.path = path
         self._zk = zk
         self._steady = zk.retrying()

@@ -31,6 +31,7 @@ from zab.client.core.exceptions import BadVersionError, ConnectionLossError, Nod
 from zab.client.core.records import OPEN_ACL, Acl
 from zab.client.core.watcher import Watcher
 from zab.client.recipes.following import Following
+from zab.client.recipes.paths import checked
 from zab.client.recipes.presence import Presence
 from zab.client.retry import Retrying
 
@@ -87,7 +88,7 @@ class Discovery:
     """See the module. path: below it are the services. acl: of the znodes."""
 
     def __init__(self, zk: Client, path: str, *, acl: Iterable[Acl] = OPEN_ACL) -> None:
-        self.path = path.rstrip("/")
+        self.path = checked(zk, path)
         self._zk = zk
         self._steady = zk.retrying()
         self._acl = tuple(acl)
@@ -100,12 +101,13 @@ class Discovery:
         for part in (name, instance.id):
             if not part or "/" in part or part in (".", ".."):
                 raise ValueError(f"{part!r} is no name of a znode: give one without a slash")
-        presence = Presence(self._zk, f"{self.path}/{name}/{instance.id}", instance.encode(name), self._acl)
+        place = f"{self.path}/{name}/{instance.id}"
+        presence = Presence(self._zk, place, instance.encode(name), self._acl, is_shared=True)
         try:
             await self._enter(presence)
             yield instance
         finally:
-            await self._leave(presence)
+            await presence.leave()
 
     async def names(self) -> list[str]:
         """Of all services that ever had an instance, sorted."""
@@ -138,14 +140,6 @@ class Discovery:
                 await self._zk.delete(path, stat.version)
         except (NoNodeError, BadVersionError, ConnectionLossError):
             return
-
-    async def _leave(self, presence: Presence) -> None:
-        """Removes it, unless another registration took its place."""
-        if presence.czxid and self._zk.state.is_connected:
-            stat = await self._steady.exists(presence.path)
-            if stat is None or stat.czxid != presence.czxid:
-                presence.forget()
-        await presence.leave()
 
 
 class _Instances(Following[list[Instance]]):

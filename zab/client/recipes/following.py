@@ -19,6 +19,7 @@ from zab.client.client import Client
 from zab.client.core.exceptions import ClientClosedError, NoNodeError
 from zab.client.core.records import Stat
 from zab.client.core.watcher import Watcher
+from zab.client.recipes.paths import checked
 from zab.client.retry import Retrying
 
 __all__ = ["Following", "children_of", "data_of"]
@@ -33,7 +34,7 @@ class Following(ABC, Generic[T]):
 
     def __init__(self, zk: Client, path: str) -> None:
         self._zk = zk
-        self._path = path.rstrip("/") or "/"
+        self._path = checked(zk, path) or "/"
         self._last: object = _NOTHING
 
     def __aiter__(self) -> Self:

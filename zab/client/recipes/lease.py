@@ -34,6 +34,7 @@ from zab.client.core.records import OPEN_ACL, Acl, EventType
 from zab.client.recipes.contender import Contender, Rival
 from zab.client.recipes.errors import LostError, WaitOverError
 from zab.client.recipes.holding import Held, Hold
+from zab.client.recipes.paths import checked
 
 __all__ = ["CLOCK_DRIFT", "Lease", "Leased"]
 
@@ -104,6 +105,7 @@ class Lease:
     def __init__(self, zk: Client, path: str, *, seconds: float, name: str = "", acl: Iterable[Acl] = OPEN_ACL) -> None:
         if not (isfinite(seconds) and seconds > 0):
             raise ValueError(f"a lease of {seconds} s is none: give a time above 0")
+        checked(zk, path)
         self.path = path
         self.seconds = seconds
         self._zk = zk

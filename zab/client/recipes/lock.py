@@ -35,6 +35,7 @@ from zab.client.core.records import OPEN_ACL, Acl
 from zab.client.recipes.contender import Contender, Rival, rivals
 from zab.client.recipes.errors import WaitOverError
 from zab.client.recipes.holding import Held, Hold
+from zab.client.recipes.paths import checked
 
 __all__ = ["Lock", "ReadWriteLock"]
 
@@ -69,6 +70,7 @@ class Lock:
         acl: Iterable[Acl] = OPEN_ACL,
         kinds: tuple[str, ...] = _LOCK_KINDS,
     ) -> None:
+        checked(zk, path)
         self.path = path
         self._zk = zk
         self._name = name

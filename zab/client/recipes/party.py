@@ -18,6 +18,7 @@ from zab.client.core.records import OPEN_ACL, Acl
 from zab.client.core.watcher import Watcher
 from zab.client.recipes.contender import mark_of
 from zab.client.recipes.following import Following
+from zab.client.recipes.paths import checked
 from zab.client.recipes.presence import Presence
 from zab.client.retry import Retrying
 
@@ -30,7 +31,7 @@ class Party:
     """See the module. name: what the others see of this member. acl: of the znodes."""
 
     def __init__(self, zk: Client, path: str, name: str = "", *, acl: Iterable[Acl] = OPEN_ACL) -> None:
-        self.path = path.rstrip("/")
+        self.path = checked(zk, path)
         self.name = name
         self._zk = zk
         self._steady = zk.retrying()
@@ -91,7 +92,7 @@ class Members(Following[list[str]]):
     """Made by `Party.following`. Changes that follow each other fast may be told as one. Ends with the client."""
 
     def __init__(self, zk: Client, party: Party) -> None:
-        super().__init__(zk, party.path)
+        super().__init__(zk, party.path or "/")
         self._party = party
 
     async def _look(self, steady: Retrying, watcher: Watcher) -> tuple[object, list[str]]:

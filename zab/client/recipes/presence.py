@@ -1,7 +1,8 @@
 """An ephemeral znode of this client at a path that is known beforehand: there from `enter` to `leave`.
 
 As a contender's (`contender`) it is created once though answers are lost, and always removed when it is not wanted any
-more. Since its path is known, a lost answer is found out by the owner of what is there.
+more. Since its path is known, a lost answer is found out by what is there. Where others use the path, too
+(`is_shared`), only the own znode is removed.
 """
 
 from collections.abc import Iterable
@@ -9,8 +10,9 @@ from contextlib import suppress
 
 from zab.client.client import Client
 from zab.client.core.exceptions import ConnectionLossError, NodeExistsError, NoNodeError, ZabError
-from zab.client.core.records import OPEN_ACL, Acl
-from zab.client.debts import Debt
+from zab.client.core.records import OPEN_ACL, Acl, Stat
+from zab.client.debts import Debt, Sign
+from zab.client.recipes.paths import checked
 
 __all__ = ["Presence"]
 
@@ -18,13 +20,16 @@ __all__ = ["Presence"]
 class Presence:
     """See the module. `czxid` is that of the znode when it has been entered."""
 
-    def __init__(self, zk: Client, path: str, data: bytes = b"", acl: Iterable[Acl] = OPEN_ACL) -> None:
-        self.path = path
+    def __init__(
+        self, zk: Client, path: str, data: bytes = b"", acl: Iterable[Acl] = OPEN_ACL, *, is_shared: bool = False
+    ) -> None:
+        self.path = checked(zk, path)
         self.czxid = 0
         self.data = data
         self._zk = zk
         self._steady = zk.retrying()
         self._acl = tuple(acl)
+        self._is_shared = is_shared
         self._may_exist = False
         self._is_sure = False
         """No create of it can be under way."""
@@ -40,10 +45,8 @@ class Presence:
                 await self._steady.ensure_path(self.path.rpartition("/")[0] or "/", self._acl)
                 continue
             except NodeExistsError:
-                found = await self._steady.exists(self.path)
+                found = await self._own() if was_lost else None
                 if found is None:
-                    continue
-                if not was_lost or found.ephemeral_owner != self._zk.session_id:
                     self._may_exist = False
                     raise
                 stat = found
@@ -52,6 +55,14 @@ class Presence:
                 continue
             self.czxid, self._is_sure = stat.czxid, not was_lost
             return
+
+    async def _own(self) -> Stat | None:
+        """What is there, where it is this one's."""
+        try:
+            data, stat = await self._steady.get(self.path)
+        except NoNodeError:
+            return None
+        return stat if Sign(self._zk.session_id, self.data, 0).is_on(data, stat) else None
 
     def forget(self) -> None:
         """It was removed by other means."""
@@ -62,7 +73,8 @@ class Presence:
         if not self._may_exist:
             return None
         self._may_exist = False
-        debt = Debt(self._zk.operations, self._zk.waiter(), [self.path], is_sure=self._is_sure)
+        sign = Sign(self._zk.session_id, self.data, self.czxid) if self._is_shared else None
+        debt = Debt(self._zk.operations, self._zk.waiter(), [self.path], is_sure=self._is_sure, sign=sign)
         # Where the session is over, so are its ephemerals.
         with suppress(ZabError):
             self._zk.undertake(debt)

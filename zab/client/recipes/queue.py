@@ -10,7 +10,7 @@
         await item.consume()                            # now it is gone; without it, another one gets it
 
     …/entries/entry-100-0000000007      an item: its priority (0 to 999, lower ones first) and its number
-    …/taken/entry-100-0000000007        LockingQueue: who holds it, an ephemeral
+    …/taken/entry-100-0000000007        LockingQueue: who holds it, an ephemeral: a mark, and the name
     …/receipts, …/waiting               receipts of this recipe's transactions; who waits for an item
 
 The layout is that of kazoo's LockingQueue.
@@ -35,10 +35,11 @@ from zab.client.core.exceptions import ConnectionLossError, NodeExistsError, NoN
 from zab.client.core.records import OPEN_ACL, Acl
 from zab.client.core.transaction import Transaction
 from zab.client.core.watcher import Watcher
-from zab.client.recipes.contender import on_circle
+from zab.client.recipes.contender import mark_of, on_circle
 from zab.client.recipes.errors import LostError, WaitOverError
 from zab.client.recipes.holding import Held, Hold
 from zab.client.recipes.lock import Lock
+from zab.client.recipes.paths import checked
 from zab.client.recipes.presence import Presence
 from zab.client.recipes.receipts import Receipts
 
@@ -55,7 +56,7 @@ class _Items(Generic[T]):
     """What both queues have in common; `T` is what is given to who takes an item."""
 
     def __init__(self, zk: Client, path: str, *, acl: Iterable[Acl] = OPEN_ACL) -> None:
-        self.path = path.rstrip("/")
+        self.path = checked(zk, path)
         self._zk = zk
         self._steady = zk.retrying()
         self._acl = tuple(acl)
@@ -243,7 +244,8 @@ class LockingQueue(_Items[Taken]):
 
     async def _claim(self, name: str) -> Taken | None:
         """The item, held; None where somebody was faster."""
-        claim = Presence(self._zk, f"{self._taken}/{name}", self._name, self._acl)
+        mark = mark_of(self._zk).encode()
+        claim = Presence(self._zk, f"{self._taken}/{name}", mark + self._name, self._acl, is_shared=True)
         taken = None
         try:
             await claim.enter()

@@ -23,6 +23,7 @@ from zab.client.core.records import OPEN_ACL, Acl
 from zab.client.core.transaction import Transaction
 from zab.client.recipes.bell import Bell
 from zab.client.recipes.contender import mark_of
+from zab.client.recipes.paths import checked
 from zab.client.recipes.presence import Presence
 
 __all__ = ["Receipts"]
@@ -34,7 +35,7 @@ class Receipts:
     def __init__(self, zk: Client, parent: str, acl: Iterable[Acl] = OPEN_ACL) -> None:
         self._zk = zk
         self._steady = zk.retrying()
-        self._parent = parent.rstrip("/")
+        self._parent = checked(zk, parent)
         self._acl = tuple(acl)
         self._presence: Presence | None = None
         self._count = 0

@@ -29,6 +29,7 @@ from zab.client.recipes.contender import Contender
 from zab.client.recipes.errors import BadDataError, WaitOverError
 from zab.client.recipes.holding import Held, Hold
 from zab.client.recipes.lock import Lock, names_of_rivals
+from zab.client.recipes.paths import checked
 
 __all__ = ["Semaphore"]
 
@@ -41,7 +42,7 @@ class Semaphore:
     def __init__(self, zk: Client, path: str, *, permits: int, name: str = "", acl: Iterable[Acl] = OPEN_ACL) -> None:
         if permits < 1:
             raise ValueError(f"a semaphore of {permits} permits lets nobody in: give 1 or more")
-        self.path = path.rstrip("/")
+        self.path = checked(zk, path)
         self.permits = permits
         self._zk = zk
         self._name = name.encode()
