@@ -83,6 +83,9 @@ COMMANDS: Final = {
     "acl": Command("znodes.acl:acl_app", "Who may do what with a znode."),
     "quota": Command("znodes.quota:quota_app", "Limits on subtrees."),
     "count": Command("znodes.znode:count_command", "Print how many descendants a znode has."),
+    "tree": Command("znodes.tree:tree_command", "Draw a subtree."),
+    "find": Command("znodes.find:find_command", "Print the paths of znodes that pass tests."),
+    "du": Command("znodes.tree:du_command", "Print the bytes and znodes of each directory."),
     "ephemerals": Command("znodes.session:ephemerals_command", "List this session's ephemerals."),
     "sync": Command(
         "znodes.session:sync_command", "Wait until the server has applied all that was acknowledged before."

@@ -3,6 +3,7 @@
     0x1000000a3, 4294967459                         a zxid
     2026-03-01, 2026-03-01T12:00, ...:00.250+01:00  a time, of UTC where it says no zone
     90s ago, 15m ago, 2h ago, 3 days ago, now       a time, back from now
+    90s, 15m, 2h, 3 days                            the same, where an age is asked for
 
 What cannot be read raises BadParameter: wrong usage, exit code 2. `option` is the option that the error names.
 """
@@ -13,7 +14,7 @@ from typing import Final
 
 import typer
 
-__all__ = ["TIME_HELP", "parse_moment", "parse_time", "parse_zxid"]
+__all__ = ["TIME_HELP", "parse_age", "parse_moment", "parse_time", "parse_zxid"]
 
 _ZXID_MAX: Final = 2**63 - 1
 _ZXID: Final = re.compile(r"0[xX][0-9a-fA-F]+|[0-9]+")
@@ -53,6 +54,12 @@ def parse_time(text: str, option: str | None = None, *, now: datetime.datetime |
     except (ValueError, OverflowError):
         raise typer.BadParameter(f"{text!r} is no time, {TIME_HELP}", param_hint=option) from None
     return time if time.tzinfo is not None else time.replace(tzinfo=datetime.UTC)
+
+
+def parse_age(text: str, option: str | None = None, *, now: datetime.datetime | None = None) -> datetime.datetime:
+    """The time of what is so old; or a time."""
+    ago = f"{text.strip()} ago"
+    return parse_time(ago if _AGO.fullmatch(ago) else text, option, now=now)
 
 
 def parse_moment(text: str, option: str | None = None) -> int | datetime.datetime:

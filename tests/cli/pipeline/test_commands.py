@@ -31,7 +31,7 @@ from tests.datatree.histories import LINEAGE, START
 from tests.pipeline.rigs.rows import History, moment
 from tests.rigs.quick_java import quick_java
 from tests.rigs.waiting import until
-from zab.cli.pipeline.activity import parse_session
+from zab.cli.numbers import parse_session
 from zab.cli.pipeline.driver import Driver
 from zab.cli.pipeline.endings import spark_sentence
 from zab.cli.pipeline.jobs import JOBS, Job

@@ -1,18 +1,17 @@
 """The jobs of `zab pipeline` about what clients did."""
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from zab.cli.numbers import parse_session
 from zab.cli.pipeline.run import Run, in_order
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["audit_job", "hotspots_job", "locks_job", "parse_session", "sessions_job"]
-
-_SESSION_MAX: Final = 2**64 - 1
+__all__ = ["audit_job", "hotspots_job", "locks_job", "sessions_job"]
 
 
 class Count(StrEnum):
@@ -48,17 +47,6 @@ def parse_path(text: str) -> str:
     if not text.startswith("/"):
         raise typer.BadParameter(f"{text!r} does not begin with /")
     return text.rstrip("/") or "/"
-
-
-def parse_session(text: str) -> int:
-    """A session's id as it is printed, with 0x in front, or decimal; in rows they are signed. Raises BadParameter."""
-    try:
-        session = int(text, 0)
-    except ValueError:
-        raise typer.BadParameter(f"{text!r} is no session's id, such as 0x1000a5b2c3d0000") from None
-    if not -(2**63) <= session <= _SESSION_MAX:
-        raise typer.BadParameter(f"{text} is more than an id's 64 bits")
-    return session - 2**64 if session >= 2**63 else session
 
 
 Subtree = Annotated[
