@@ -12,8 +12,8 @@ the lists of children on the way from the root to where the walk is.
             └ is yielded            └ are asked for next, with as many of those behind them as there is room for
 
 None of this is one moment of the tree. A znode that vanishes before it is read is passed over, but for the root: then
-it is NONODE. One that may not be listed is told to `LeftOut`; it is yielded if at least its stat may be known, for which
-ZooKeeper asks for the same permission.
+it is NONODE. One that may not be listed is told to `LeftOut`; it is yielded if at least its stat may be known, for
+which ZooKeeper asks for the same permission.
 
 `read_along` reads more of each (its data, its ACL), again many at a time and in the order.
 
