@@ -16,7 +16,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # Three workers to two cores: much is waiting for servers that elect, expire and restart.
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print(3 * os.cpu_count() // 2)')
 
-.PHONY: run test quick check fix sim fuzz chaos mutants spark-versions bench bench-calls bench-curves bench-secure bench-attacked bench-startup bench-pipeline clients clean
+.PHONY: run test quick check fix sim fuzz chaos mutants spark-versions bench bench-calls bench-curves bench-secure bench-attacked bench-startup bench-pipeline bench-python-client clients api clean
 .DEFAULT_GOAL := test
 
 # The service alone: no Java, no Spark.
@@ -50,6 +50,12 @@ $(VENV)/clients.stamp: $(CLIENTS) $(VENV)/run.stamp
 	cp $(CLIENTS) $(VENV)/share/zab/clients
 	npm ci --prefix $(VENV)/share/zab/clients --ignore-scripts --no-audit --no-fund --fetch-retries=0 --loglevel=error
 	@touch $@
+
+# The reference of what programs and tests use, out of its docstrings, as pages in docs/api.
+API := zab.client zab.client.aio zab.client.sync zab.client.recipes zab.client.sync.recipes \
+	zab.testing.ensemble zab.testing.member zab.testing.simulated zab.testing.plugin zab.testing.ports
+api: $(VENV)/test.stamp
+	$(BIN)/python -m pdoc --no-show-source --output-directory docs/api $(API)
 
 # No Java, no Spark, no process of a test's own, few seeds.
 quick: $(VENV)/test.stamp
@@ -130,6 +136,9 @@ bench-startup: $(VENV)/test.stamp
 
 bench-pipeline: $(VENV)/test.stamp
 	$(BIN)/python -m bench.pipeline
+
+bench-python-client: $(VENV)/test.stamp
+	$(BIN)/python -m bench.python_client
 
 clean:
 	rm -rf $(VENV) data

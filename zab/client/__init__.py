@@ -76,6 +76,7 @@ from zab.client.core.runtime import StateChanges
 from zab.client.core.settings import SaslLogin, Settings, Tls
 from zab.client.core.transaction import Get, GetChildren, Part, Transaction
 from zab.client.core.watcher import Watcher
+from zab.client.making import Options
 from zab.client.on_trio import connect
 
 __all__ = [
@@ -115,6 +116,7 @@ __all__ = [
     "NotReadOnlyError",
     "Observer",
     "OperationTimeoutError",
+    "Options",
     "Part",
     "PeerProtocolError",
     "Permission",
