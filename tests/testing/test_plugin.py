@@ -5,10 +5,14 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import tomllib
+from pathlib import Path
 
 import pytest
 
 pytest_plugins = ["pytester"]
+
+ROOT = Path(__file__).parents[2]
 
 PLAIN = """
     import pytest
@@ -206,6 +210,31 @@ def test_marks_that_make_no_sense_are_refused(pytester: pytest.Pytester, mark: s
     result = run(pytester, "--strict-markers")
     result.assert_outcomes(errors=1)
     assert said in result.stdout.str()
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("arguments", "outcome"),
+    [
+        ((), {"passed": 1}),
+        (("-p", "zab.testing.plugin"), {"passed": 1}),
+        (("-p", "no:zab.testing.plugin"), {"errors": 1}),
+    ],
+)
+def test_an_installed_package_brings_its_plugin(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], outcome: dict[str, int]
+) -> None:
+    """As its metadata say; whether they are those of this environment or not."""
+    [(name, module)] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"][
+        "pytest11"
+    ].items()
+    metadata = pytester.mkdir("installed") / "zab_of_this_test-1.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: zab-of-this-test\nVersion: 1\n")
+    (metadata / "entry_points.txt").write_text(f"[pytest11]\n{name} = {module}\n")
+    pytester.makepyfile("def test_it(zab_server):\n    pass\n")
+    monkeypatch.setenv("PYTHONPATH", str(metadata.parent))
+    pytester.runpytest_subprocess("-p", "no:cacheprovider", *arguments, timeout=120).assert_outcomes(**outcome)
 
 
 @pytest.mark.process
