@@ -9,6 +9,11 @@ from pathlib import Path
 import pytest
 
 from zab.testing import FAULTS, Ensemble, Member, Run, SimulatedEnsemble, SimulatedMember, simulate
+from zab.testing.ensemble import PATIENCE_SECONDS
+from zab.testing.journals import LINES_MAX
+from zab.testing.plugin import REPORT_LINES
+from zab.testing.settings import SIZE_MAX
+from zab.testing.simulated import CLIENTS_MAX, LIMIT_SECONDS
 
 pytest_plugins = ["pytester"]
 
@@ -53,6 +58,18 @@ def test_what_is_done_to_members_has_the_same_names_in_both_kits() -> None:
         public = {name for name in vars(simulated) if not name.startswith("_")} - own
         only = {"make_clock", "run", "note_seed", "hash", "say", "dial", "calm"}
         assert public - only <= {name for name in vars(real) if not name.startswith("_")}
+
+
+def test_the_limits_of_the_page_are_those_of_the_code() -> None:
+    for limit, value in (
+        ("members of an ensemble", SIZE_MAX),
+        ("waiting for an ensemble", f"{PATIENCE_SECONDS:.0f} s"),
+        ("lines kept", f"{LINES_MAX:,}"),
+        ("lines of a member", f"the newest {REPORT_LINES}"),
+        ("a simulated run", f"{LIMIT_SECONDS:,.0f} s"),
+        ("clients of a simulated run", CLIENTS_MAX),
+    ):
+        assert re.search(rf"^\| {limit}.*? \| {value}[ ;]", PAGE, re.M), limit
 
 
 def test_the_signatures_of_the_page_are_those_of_the_code() -> None:

@@ -25,6 +25,7 @@ from zab.member.inputs import StorageFailed
 from zab.server.server import Server
 from zab.testing import Ensemble, EnsembleError, Member, MemberFailedError, free_ports
 from zab.testing.expiry import session_of
+from zab.testing.journals import LINES_MAX, Lines
 from zab.testing.settings import SIZE_MAX
 
 QUICK = {"syncLimit": 4, "tickTime": 100}
@@ -532,6 +533,14 @@ def test_what_members_say_is_kept_apart_from_what_others_log(caplog: pytest.LogC
     assert [record.getMessage() for record in caplog.records] == ["mine"]
     assert "listening" in e.members[1].journal
     assert "mine" not in e.journal
+
+
+def test_of_a_journal_the_newest_lines_are_kept() -> None:
+    lines = Lines()
+    for number in range(LINES_MAX + 3):
+        lines.append(str(number))
+    kept = str(lines).splitlines()
+    assert (len(kept), kept[0], kept[-1]) == (LINES_MAX, "3", str(LINES_MAX + 2))
 
 
 @pytest.mark.slow

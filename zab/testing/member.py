@@ -92,8 +92,10 @@ class Member:
 
     def begin(self) -> None:
         """For the ensemble: `start` without waiting."""
-        self.life = Life(self._config, self._dial, self._lines, self._changed)
-        self.life.start()
+        life = Life(self._config, self._dial, self._lines, self._changed)
+        life.start()
+        # One that could not begin would never end.
+        self.life = life
 
     def stop(self) -> None:
         """End it as an operator does: what it was told to write is written. Returns when it has ended."""

@@ -274,7 +274,9 @@ class SimulatedEnsemble:
                 await self.until_serving()
                 self._faults.start()
                 self._guest_faults.start(self._guest_kinds)
-                return await main(self)
+                value = await main(self)
+                self._observer.compare_trees()
+                return value
             self._raise_given_up()
         finally:
             trio.lowlevel.remove_instrument(steps)
