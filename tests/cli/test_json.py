@@ -54,6 +54,7 @@ ZNODES = {
     "ls": "ls --json /rows",
     "ls -R": "ls -R --json /rows",
     "stat": "stat --json /rows",
+    "wait": "wait --json --exists /rows",
     "changes": "changes --json --since 0 --count 3",
     "acl get": "acl get --json /rows",
     "acl set": "acl set --json /rows world:anyone:cdrwa",

@@ -79,6 +79,7 @@ COMMANDS: Final = {
     "ls": Command("znodes.znode:ls_command", "List a znode's children."),
     "stat": Command("znodes.znode:stat_command", "Print a znode's stat."),
     "watch": Command("znodes.znode:watch_command", "Print changes as they happen, until Ctrl-C."),
+    "wait": Command("znodes.waiting:wait_command", "Wait until a znode is there, is gone, has some data, or changes."),
     "changes": Command("znodes.changes:changes_command", "Print every change of the tree in order, until Ctrl-C."),
     "acl": Command("znodes.acl:acl_app", "Who may do what with a znode."),
     "quota": Command("znodes.quota:quota_app", "Limits on subtrees."),
