@@ -44,6 +44,7 @@ WITHOUT = {
     "user": "prints nothing",
     "pipeline": "has --format",
     "completion": "prints a script",
+    "touch": "prints nothing",
 }
 """Commands without `--json`, and why."""
 
@@ -65,6 +66,8 @@ ZNODES = {
     "tree": "tree --json /rows",
     "find": "find --json /rows",
     "du": "du --json /rows",
+    "cp": "cp --json /rows /copied",
+    "mv": "mv --json /copied /moved",
     "ephemerals": "ephemerals --json /",
     "sync": "sync --json",
     "whoami": "whoami --json",

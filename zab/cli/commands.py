@@ -87,6 +87,9 @@ COMMANDS: Final = {
     "tree": Command("znodes.tree:tree_command", "Draw a subtree."),
     "find": Command("znodes.find:find_command", "Print the paths of znodes that pass tests."),
     "du": Command("znodes.tree:du_command", "Print the bytes and znodes of each directory."),
+    "touch": Command("znodes.copying:touch_command", "Change the time of a znode's data, or create it."),
+    "cp": Command("znodes.copying:cp_command", "Copy a subtree."),
+    "mv": Command("znodes.copying:mv_command", "Move a subtree."),
     "ephemerals": Command("znodes.session:ephemerals_command", "List this session's ephemerals."),
     "sync": Command(
         "znodes.session:sync_command", "Wait until the server has applied all that was acknowledged before."

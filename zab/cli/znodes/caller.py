@@ -68,6 +68,10 @@ class OutOfTimeError(ZabError):
 class Caller(Protocol):
     """Who runs a command: the command line once, or the shell."""
 
+    @property
+    def options(self) -> ConnectionOptions:
+        """How the servers are reached."""
+
     def run(self, work: Work, seconds: float | None) -> None:
         """Carries out the work, from a thread or program that is not inside of trio. Raises OutOfTimeError when it
         takes longer than `seconds`, and a server has to be found in them, too."""
@@ -86,14 +90,14 @@ class OneShot:
     """A session for one command."""
 
     def __init__(self, options: ConnectionOptions) -> None:
-        self._options = options
+        self.options = options
 
     def run(self, work: Work, seconds: float | None) -> None:
-        open_client = opener(self._options)
+        open_client = opener(self.options)
 
         async def session() -> None:
             async with open_client() as zk:
-                await carry_out(work, zk, self, self._options.hosts)
+                await carry_out(work, zk, self, self.options.hosts)
 
         # Anywhere else an interrupt could cut a step of the protocol in half.
         trio.run(within, seconds, session, restrict_keyboard_interrupt_to_checkpoints=True)

@@ -19,8 +19,10 @@ from zab.client import Acl, parse_acl
 __all__ = [
     "ACL_HELP",
     "Base64Option",
+    "DestinationArgument",
     "FileOption",
     "PathArgument",
+    "SourceArgument",
     "StatOption",
     "VersionOption",
     "WatchOption",
@@ -37,6 +39,8 @@ def _complete_path(context: typer.Context, incomplete: str) -> list[str]:
 
 
 PathArgument = Annotated[str, typer.Argument(metavar="PATH", show_default=False, autocompletion=_complete_path)]
+SourceArgument = Annotated[str, typer.Argument(metavar="SRC", show_default=False, autocompletion=_complete_path)]
+DestinationArgument = Annotated[str, typer.Argument(metavar="DST", show_default=False, autocompletion=_complete_path)]
 StatOption = Annotated[bool, typer.Option("-s", "--stat", help="Print the stat too.")]
 WatchOption = Annotated[bool, typer.Option("-w", "--watch", help="Leave a watch for one event.")]
 VersionOption = Annotated[int, typer.Option("-v", "--version", help="Only this version; -1 is any.")]

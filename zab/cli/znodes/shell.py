@@ -145,7 +145,7 @@ async def _interrupts(shell: Shell, everything: trio.CancelScope, *, task_status
 
 async def _run(options: ConnectionOptions, open_client: Opener, *, is_interactive: bool) -> int:
     async with open_client() as zk, trio.open_nursery() as nursery:
-        shell = Shell(zk, shell_app(), options.hosts, is_interactive=is_interactive)
+        shell = Shell(zk, shell_app(), options, is_interactive=is_interactive)
         # A KeyboardInterrupt would hit a command in its worker thread, which typer takes for the end of that command.
         await nursery.start(partial(_interrupts, shell, nursery.cancel_scope))
         if is_interactive:

@@ -12,7 +12,7 @@ from typing import Final
 import trio
 import typer
 
-from zab.cli.arguments import expand_alias
+from zab.cli.arguments import ConnectionOptions, expand_alias
 from zab.cli.exits import INTERRUPTED, REFUSED, USAGE
 from zab.cli.terminal import say
 from zab.cli.znodes.caller import Work, carry_out, exit_code, within
@@ -27,9 +27,9 @@ _OPEN_QUOTE: Final = "No closing quotation"
 class Shell:
     """Runs the commands of `app` on its session. `code` is the highest exit code so far."""
 
-    def __init__(self, zk: Client, app: typer.Typer, hosts: str, *, is_interactive: bool) -> None:
+    def __init__(self, zk: Client, app: typer.Typer, options: ConnectionOptions, *, is_interactive: bool) -> None:
         self.zk = zk
-        self.hosts = hosts
+        self.options = options
         self.code = 0
         self.lines: list[str] = []
         self.unfinished = ""
@@ -43,7 +43,7 @@ class Shell:
     # What commands ask for (`zab.cli.znodes.caller.Caller`), from the worker thread.
 
     def run(self, work: Work, seconds: float | None) -> None:
-        trio.from_thread.run(within, seconds, partial(carry_out, work, self.zk, self, self.hosts))
+        trio.from_thread.run(within, seconds, partial(carry_out, work, self.zk, self, self.options.hosts))
 
     def watcher(self, _zk: Client) -> Watcher:
         return self.events

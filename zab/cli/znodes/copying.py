@@ -1,0 +1,308 @@
+"""`zab touch`, `zab cp` and `zab mv`.
+
+A copy has the data and the ACLs of all znodes of the subtree. What a client is not told it has not: containers and TTLs
+become plain znodes, and sequence numbers below them begin anew, since they come from the number of creations.
+
+    one transaction     the versions of all that is copied are checked in it, or it is deleted with its version: all
+                        that was read is as it was, or nothing is done
+    several             the same in each; what changed elsewhere meanwhile may be missing in the copy
+
+`cp` needs several where the subtree has no room in one. `mv` refuses that without `--not-atomic`. Then the whole
+subtree is copied first, and deleted after that from the deepest on, each with the version that was copied: what was
+changed or created meanwhile stays at the source, and the command ends with an error. However it ends, it says how far
+it came.
+
+Of ephemerals there can be no copy in another session: they are refused, or left out with `--skip-ephemerals`. What
+`mv` leaves out stays, and so does everything above it.
+
+An ACL that is told without its passwords, since the client may not administer the znode, cannot be copied.
+"""
+
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from functools import partial
+from typing import Annotated, Final, NamedTuple
+
+import typer
+
+from zab.cli.json_form import JsonOption, hexadecimal, json_line
+from zab.cli.terminal import count_of, say
+from zab.cli.znodes.batches import Batches, part_bytes
+from zab.cli.znodes.caller import Caller, perform
+from zab.cli.znodes.options import DestinationArgument, PathArgument, SourceArgument
+from zab.cli.znodes.walking import LeftOut, patient, read_along, walk_znodes
+from zab.client import (
+    Acl,
+    BadArgumentsError,
+    BadVersionError,
+    Client,
+    NoAuthError,
+    NodeExistsError,
+    NoNodeError,
+    Part,
+    Stat,
+    Transaction,
+)
+from zab.client.znodes import Znodes
+
+__all__ = ["NothingLeftOut", "Source", "cp_command", "mv_command", "read_subtree", "touch_command"]
+
+ATOMIC_PARTS_MAX: Final = 10_000
+"""Of the one transaction; more are refused by servers of ours, unless `multiMaxParts` allows them."""
+
+SkipOption = Annotated[bool, typer.Option("--skip-ephemerals", help="Leave ephemerals out, instead of refusing.")]
+ParentsOption = Annotated[bool, typer.Option("-p", "--parents", help="Create missing parents of DST too.")]
+
+
+def touch_command(
+    context: typer.Context,
+    path: PathArgument,
+    no_create: Annotated[bool, typer.Option("-c", "--no-create", help="Refuse what is not there.")] = False,
+) -> None:
+    """Its data is set to what it is, so its time and its version change, and watches of it fire. Created if missing."""
+
+    async def work(zk: Client, _caller: Caller) -> None:
+        while not await _touch(zk, path, no_create=no_create):
+            pass
+
+    perform(context, work)
+
+
+async def _touch(zk: Client, path: str, *, no_create: bool) -> bool:
+    """Whether it was changed, by this client or by anybody else. It was not if it was created or deleted just now."""
+    try:
+        data, stat = await zk.get(path)
+        await zk.set(path, data, stat.version)
+    except BadVersionError:
+        return True
+    except NoNodeError:
+        if no_create:
+            raise
+        try:
+            await zk.create(path)
+        except NodeExistsError:
+            return False
+    return True
+
+
+class Source(NamedTuple):
+    """A znode as it was read."""
+
+    path: str
+    data: bytes | None
+    acl: tuple[Acl, ...]
+    stat: Stat
+
+
+class NothingLeftOut(LeftOut):
+    """What may not be read is an error."""
+
+    def tell(self, error: NoAuthError, what: str = "") -> None:
+        raise error
+
+
+async def read_subtree(zk: Znodes, path: str) -> AsyncGenerator[Source, None]:
+    """All of it, every znode before those below it. NoAuthError for what cannot be read wholly."""
+
+    async def read(path: str) -> Source:
+        data, stat = await zk.get(path)
+        acl, _ = await zk.get_acl(path)
+        if any(entry.scheme == "digest" and entry.id.endswith(":x") for entry in acl):
+            raise NoAuthError(path, detail="its ACL is told without the passwords to who has not the permission ADMIN")
+        return Source(path, data, acl, stat)
+
+    strict = NothingLeftOut()
+    async with aclosing(read_along(walk_znodes(zk, path, strict), read, strict)) as found:
+        async for _, source in found:
+            yield source
+
+
+class _Copy:
+    """Of one subtree, on its way. `kept` are the paths of the source that are not deleted by a `mv`."""
+
+    def __init__(self, source: str, destination: str, *, skip_ephemerals: bool) -> None:
+        self.source = source
+        self.destination = destination
+        self.copied: list[tuple[str, int]] = []
+        self.kept: set[str] = set()
+        self._skip_ephemerals = skip_ephemerals
+
+    def takes(self, found: Source) -> bool:
+        """Whether it is to be copied. BadArgumentsError for an ephemeral that is not to be skipped."""
+        if not found.stat.ephemeral_owner:
+            return True
+        if not self._skip_ephemerals:
+            owner = hexadecimal(found.stat.ephemeral_owner)
+            detail = f"it is ephemeral, of the session {owner}; --skip-ephemerals leaves such out"
+            raise BadArgumentsError(found.path, detail=detail)
+        above = found.path.rpartition("/")[0]
+        while len(above) >= len(self.source):
+            self.kept.add(above)
+            above = above.rpartition("/")[0]
+        return False
+
+    def place(self, path: str) -> str:
+        return self.destination + path[len(self.source) :]
+
+    def create(self, found: Source, transaction: Transaction) -> Part[str]:
+        return transaction.create(self.place(found.path), found.data, found.acl)
+
+
+def _check(source: Source, transaction: Transaction) -> Part[None]:
+    return transaction.check(source.path, source.stat.version)
+
+
+def _delete(path: str, version: int, transaction: Transaction) -> Part[None]:
+    return transaction.delete(path, version)
+
+
+def _copy_of(source: str, destination: str, skip_ephemerals: bool) -> _Copy:
+    """Raises BadParameter where the one is within the other."""
+    if source == "/" or destination == "/":
+        raise typer.BadParameter("the root can be neither copied nor replaced; name what is below it")
+    if destination == source or destination.startswith(f"{source}/"):
+        raise typer.BadParameter(f"{destination} is within {source}")
+    return _Copy(source, destination, skip_ephemerals=skip_ephemerals)
+
+
+def cp_command(
+    context: typer.Context,
+    source: SourceArgument,
+    destination: DestinationArgument,
+    skip_ephemerals: SkipOption = False,
+    parents: ParentsOption = False,
+    json: JsonOption = False,
+) -> None:
+    """DST is the copy itself, and must not exist. One transaction if there is room in it, else several."""
+
+    async def work(zk: Client, caller: Caller) -> None:
+        copy = _copy_of(source, destination, skip_ephemerals)
+        reading = patient(zk)
+        if parents:
+            await reading.ensure_path(destination.rpartition("/")[0] or "/")
+        found = await _read_for_one(reading, copy, caller.options.jute_maxbuffer_bytes)
+        if found is not None:
+            await _commit_one(reading, copy, found, is_move=False)
+            _tell(destination, len(copy.copied), 1, json=json)
+            return
+        batches = Batches(reading, caller.options.jute_maxbuffer_bytes)
+        await _copy_in_several(reading, copy, batches)
+        _tell(destination, len(copy.copied), batches.transaction_count, json=json)
+
+    perform(context, work)
+
+
+def mv_command(
+    context: typer.Context,
+    source: SourceArgument,
+    destination: DestinationArgument,
+    skip_ephemerals: SkipOption = False,
+    parents: ParentsOption = False,
+    not_atomic: Annotated[
+        bool, typer.Option("--not-atomic", help="Copy, then delete, where it has no room in one transaction.")
+    ] = False,
+    json: JsonOption = False,
+) -> None:
+    """DST is its new path, and must not exist. One transaction: nobody sees both, or neither."""
+
+    async def work(zk: Client, caller: Caller) -> None:
+        copy = _copy_of(source, destination, skip_ephemerals)
+        reading = patient(zk)
+        found = await _read_for_one(reading, copy, caller.options.jute_maxbuffer_bytes)
+        if found is None and not not_atomic:
+            detail = "it has no room in one transaction; --not-atomic copies it, and deletes it after that"
+            raise BadArgumentsError(source, detail=detail)
+        if parents:
+            await reading.ensure_path(destination.rpartition("/")[0] or "/")
+        if found is not None:
+            await _commit_one(reading, copy, found, is_move=True)
+            _tell(destination, len(copy.copied), 1, json=json)
+            return
+        batches = Batches(reading, caller.options.jute_maxbuffer_bytes)
+        await _copy_in_several(reading, copy, batches)
+        await _delete_in_several(copy, batches)
+        _tell(destination, len(copy.copied), batches.transaction_count, json=json)
+
+    perform(context, work)
+
+
+async def _read_for_one(zk: Znodes, copy: _Copy, bytes_max: int) -> list[Source] | None:
+    """The subtree, if one transaction has room for it. No more of it is read than that."""
+    found: list[Source] = []
+    # What a request has besides its parts.
+    room = bytes_max - 100
+    async with aclosing(read_subtree(zk, copy.source)) as sources:
+        async for source in sources:
+            if not copy.takes(source):
+                continue
+            parts = zk.transaction()
+            room -= part_bytes(copy.create(source, parts))
+            room -= part_bytes(parts.delete(source.path, 0))
+            found.append(source)
+            if room < 0 or 2 * len(found) > ATOMIC_PARTS_MAX:
+                return None
+    return found
+
+
+async def _commit_one(zk: Znodes, copy: _Copy, found: list[Source], *, is_move: bool) -> None:
+    transaction = zk.transaction()
+    for source in found:
+        copy.create(source, transaction)
+        if not is_move:
+            _check(source, transaction)
+        copy.copied.append((source.path, source.stat.version))
+    if is_move:
+        for path, version in reversed(copy.copied):
+            if path in copy.kept:
+                transaction.check(path, version)
+            else:
+                transaction.delete(path, version)
+    await transaction.commit()
+
+
+async def _copy_in_several(zk: Znodes, copy: _Copy, batches: Batches) -> None:
+    is_done = False
+    try:
+        async with aclosing(read_subtree(zk, copy.source)) as sources:
+            async for source in sources:
+                if not copy.takes(source):
+                    continue
+                await batches.add(partial(_check, source), partial(copy.create, source))
+                copy.copied.append((source.path, source.stat.version))
+        await batches.finish()
+        is_done = True
+    finally:
+        if not is_done:
+            sys.stdout.flush()
+            made = count_of(batches.done_count // 2, "znode")
+            more = f"; zab delete -R {copy.destination} removes them" if batches.done_count else ""
+            say(f"zab: the copy is not whole: {made} made at {copy.destination}{more}", sys.stderr, flush=True)
+
+
+async def _delete_in_several(copy: _Copy, batches: Batches) -> None:
+    copied_count = batches.done_count
+    try:
+        for path, version in reversed(copy.copied):
+            if path not in copy.kept:
+                await batches.add(partial(_delete, path, version))
+        await batches.finish()
+    finally:
+        gone = batches.done_count - copied_count
+        left = len(copy.copied) - len(copy.kept) - gone
+        if left:
+            sys.stdout.flush()
+            say(
+                f"zab: {copy.destination} is a whole copy, but of {copy.source} {count_of(left, 'znode')} "
+                f"that were copied may be left",
+                sys.stderr,
+                flush=True,
+            )
+
+
+def _tell(destination: str, count: int, transaction_count: int, *, json: bool) -> None:
+    if json:
+        say(json_line({"path": destination, "count": count, "transactions": transaction_count}))
+        return
+    several = "" if transaction_count == 1 else f" in {transaction_count} transactions"
+    say(f"{count_of(count, 'znode')} at {destination}{several}")
