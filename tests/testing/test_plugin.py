@@ -247,5 +247,15 @@ def test_the_plugin_imports_nothing_before_it_is_used() -> None:
     assert done.stdout == "[]\n"
 
 
+def test_assertions_of_members_are_those_of_production() -> None:
+    """pytest marks its variables in code that it has rewritten."""
+    import zab.quorum
+    import zab.testing.ensemble
+
+    for module in (zab.quorum, zab.testing.ensemble):
+        assert "@pytest_ar" not in vars(module), module.__name__
+    assert "@pytest_ar" in globals()
+
+
 def test_in_this_run_a_trio_test_has_it(zab_server) -> None:
     assert zab_server.leader is zab_server.members[1]

@@ -44,6 +44,16 @@ _SHARED: Final = pytest.StashKey[dict[str, "Ensemble"]]()
 _OF_TEST: Final = pytest.StashKey[list["Ensemble"]]()
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
+    """pytest rewrites the assertions of whoever brings a plugin, all packages of it: members would run slower than they
+    do in production, and what they say of a failed assertion would hold addresses, so no simulated run would be the
+    same twice."""
+    hook = getattr(early_config.pluginmanager, "rewrite_hook", None)
+    marked: set[str] = getattr(hook, "_must_rewrite", set())
+    marked -= {"zab", "datatree", "session"}
+
+
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers",
