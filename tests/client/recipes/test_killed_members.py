@@ -7,7 +7,7 @@ import pytest
 import trio
 
 from tests.client.recipes.work import Work, work_together
-from tests.rigs.zab_server import zab_servers
+from tests.client.running import KINDS, running
 from tests.rigs.zookeeper_server import ZooKeeperEnsemble
 from zab.client import Client, Settings, connect
 
@@ -38,8 +38,9 @@ async def kill_members(ensemble: ZooKeeperEnsemble, work: Work) -> None:
         await trio.to_thread.run_sync(ensemble.wait)
 
 
-async def test_clients_go_on_while_members_are_killed_and_break_no_promise() -> None:
+@pytest.mark.parametrize("kind", KINDS)
+async def test_clients_go_on_while_members_are_killed_and_break_no_promise(kind: str) -> None:
     work = Work()
-    with zab_servers(3, configuration=CONFIGURATION) as ensemble, trio.fail_after(300):
+    with running(kind, 3, CONFIGURATION) as ensemble, trio.fail_after(300):
         async with clients(ensemble.hosts, 3) as zks:
             await work_together(work, zks, lambda: kill_members(ensemble, work))
