@@ -75,7 +75,9 @@ def test_callers_of_one_counter_take_turns() -> None:
     run(scenario, World())
 
 
-@pytest.mark.parametrize("data", [b"x", b"1.0", b"\xff", "٣".encode(), b"9" * (DIGITS_MAX + 2)])
+@pytest.mark.parametrize(
+    "data", [b"x", b"1.0", b"1_0", b" 1", b"+1", b"1\n", b"-", b"\xff", "٣".encode(), b"9" * (DIGITS_MAX + 2)]
+)
 def test_what_is_no_number_is_named(data: bytes) -> None:
     async def scenario(world: World) -> None:
         async with world.connect("one") as zk:

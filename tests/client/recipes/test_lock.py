@@ -1,5 +1,7 @@
 """The locks: with a loss at every request, and what each promises."""
 
+import re
+
 import pytest
 import trio
 
@@ -226,6 +228,16 @@ def test_a_contender_whose_create_comes_late_stands_where_it_came_first() -> Non
             assert world.below(PATH) == []
             async with lock:
                 pass
+
+    run(scenario, World())
+
+
+def test_the_names_are_those_of_curators_recipes() -> None:
+    async def scenario(world: World) -> None:
+        async with world.connect("one") as zk, Lock(zk, PATH), ReadWriteLock(zk, "/shared").write:
+            mark = r"_c_[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}-"
+            assert re.fullmatch(mark + r"lock-\d{10}", world.below(PATH)[0])
+            assert re.fullmatch(mark + r"__WRIT__\d{10}", world.below("/shared")[0])
 
     run(scenario, World())
 

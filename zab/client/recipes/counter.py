@@ -13,6 +13,7 @@ Raised beside what requests raise: BadDataError where the znode holds no number.
 most.
 """
 
+import re
 from collections.abc import Callable, Iterable
 from typing import Final
 
@@ -27,10 +28,11 @@ from zab.client.recipes.receipts import Receipts
 __all__ = ["DIGITS_MAX", "Counter"]
 
 DIGITS_MAX: Final = 1_000
+_NUMBER: Final = re.compile(rb"-?[0-9]{1,%d}" % DIGITS_MAX)
 
 
 class Counter:
-    """See the module. default: what it begins with, where it does not exist. acl: of the znodes."""
+    """See the module. default: what it begins with, where it does not exist or is empty. acl: of the znodes."""
 
     def __init__(self, zk: Client, path: str, *, default: int = 0, acl: Iterable[Acl] = OPEN_ACL) -> None:
         checked(zk, path)
@@ -94,10 +96,8 @@ class Counter:
             return
 
     def _number(self, data: bytes | None) -> int:
-        try:
-            text = (data or b"").decode("ascii")
-            if len(text) <= DIGITS_MAX + 1:
-                return int(text) if text else self._default
-        except ValueError:
-            pass
-        raise BadDataError(self.path, f"it holds {(data or b'')[:20]!r}, which is no whole number")
+        if not data:
+            return self._default
+        if _NUMBER.fullmatch(data):
+            return int(data)
+        raise BadDataError(self.path, f"it holds {data[:20]!r}, which is no whole number")
