@@ -44,10 +44,10 @@ def expected(world: World, depth: Depth) -> dict[str, bytes | None]:
     }
 
 
-@pytest.mark.parametrize("is_old", [False, True])
+@pytest.mark.parametrize("is_old", [False, True, "silent"])
 @pytest.mark.parametrize("depth", list(Depth))
 @pytest.mark.parametrize("kind", ["request", "answer", "connection"])
-def test_a_cache_is_as_the_tree_is_whatever_is_lost(kind: str, depth: Depth, is_old: bool) -> None:
+def test_a_cache_is_as_the_tree_is_whatever_is_lost(kind: str, depth: Depth, is_old: bool | str) -> None:
     async def scenario(world: World) -> None:
         random = Random(world.random.random())
         told: dict[str, bytes | None] = {}

@@ -63,9 +63,10 @@ class Loss:
 
 
 class World:
-    """See the module. is_old: it knows what ZooKeeper 3.5 knows: no persistent watches, and no feed of changes."""
+    """See the module. is_old: it knows what ZooKeeper 3.5 knows: no persistent watches, and no feed of changes. It
+    says so when it is asked for them, and ends the connection; or it is "silent" about it."""
 
-    def __init__(self, loss: Loss | None = None, *, seed: int = 0, is_old: bool = False) -> None:
+    def __init__(self, loss: Loss | None = None, *, seed: int = 0, is_old: bool | str = False) -> None:
         self.ensemble = members.Ensemble(1, maxClientCnxns=0, extendedTypesEnabled="true")
         self.loss = loss
         self.is_old = is_old
@@ -213,7 +214,9 @@ class _Stream(trio.abc.Stream):
             kind = self._world.step(self.name, opcode)
             if self._world.is_old and opcode in _UNKNOWN:
                 # ZooKeeper's servers say so where they do not know what is asked for, and close the connection.
-                self._received += reply(int.from_bytes(payload[:4], "big", signed=True), 0, ErrorCode.UNIMPLEMENTED)
+                if self._world.is_old != "silent":
+                    xid = int.from_bytes(payload[:4], "big", signed=True)
+                    self._received += reply(xid, 0, ErrorCode.UNIMPLEMENTED)
                 self.cut()
         self._greeted = True
         world, before = self._world, self._received
