@@ -67,9 +67,9 @@ class Life:
         self._going_on.set()
         self._began = threading.Event()
         self._settled = threading.Event()
-        self._token: trio.lowlevel.TrioToken
+        self._token: trio.lowlevel.TrioToken | None = None
         self._scope = trio.CancelScope()
-        context = contextvars.copy_context()
+        context = contextvars.Context()
         context.run(whose.set, lines)
         name = f"zab member {config.server_id}"
         self._thread = threading.Thread(target=context.run, args=(self._run,), name=name, daemon=True)
@@ -129,8 +129,9 @@ class Life:
 
     def _tell(self, call: Callable[[], object]) -> None:
         """Have this called in the thread of the member; nothing happens if it has ended."""
-        with contextlib.suppress(trio.RunFinishedError, AttributeError):
-            self._token.run_sync_soon(call)
+        if self._token is not None:
+            with contextlib.suppress(trio.RunFinishedError):
+                self._token.run_sync_soon(call)
 
     # ---------------------------------------------------------------------------------------------------- in its thread
 
