@@ -9,6 +9,7 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -111,6 +112,7 @@ def test_it_is_there_in_asyncio() -> None:
     assert asyncio.run(main()) == b"imok"
 
 
+@pytest.mark.usefixtures("own_temporary_directory")
 def test_who_is_cancelled_while_it_begins_in_asyncio_leaves_nothing() -> None:
     async def main() -> None:
         task = asyncio.create_task(Ensemble(3).__aenter__())
@@ -160,6 +162,7 @@ def test_what_cannot_be_run_is_refused(arguments, keys, said) -> None:
         Ensemble(*arguments, **keys)
 
 
+@pytest.mark.usefixtures("own_temporary_directory")
 def test_a_value_that_the_configuration_refuses_is_named() -> None:
     before = what_there_is()
     with pytest.raises(ValueError, match="tickTime"), Ensemble(3, tickTime="never"):
@@ -485,8 +488,6 @@ def what_there_is() -> tuple[list[str], int, list[str], object]:
 @pytest.fixture
 def own_temporary_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """So that tests beside this one do not make some meanwhile."""
-    import tempfile
-
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr(tempfile, "tempdir", None)
 
