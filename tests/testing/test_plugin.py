@@ -157,6 +157,32 @@ def test_who_shares_an_ensemble_finds_it_as_new(pytester: pytest.Pytester) -> No
 
 
 @pytest.mark.process
+def test_a_shared_ensemble_that_is_broken_is_told_once(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+    import pytest
+    from zab.member.inputs import StorageFailed
+
+    pytestmark = pytest.mark.zab(scope="module")
+
+    def test_one(zab_server):
+        life = zab_server.members[1].life
+        life.ask(lambda server: server.posts.put(StorageFailed("it burns")))
+        life._thread.join()
+
+    def test_two(zab_server):
+        pass
+
+    def test_three(zab_server):
+        assert zab_server.leader
+    """
+    )
+    result = run(pytester)
+    result.assert_outcomes(passed=2, errors=1)
+    result.stdout.fnmatch_lines("*member 1 ended: *it burns")
+
+
+@pytest.mark.process
 def test_the_report_of_a_failure_shows_what_members_said(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         """

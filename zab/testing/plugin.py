@@ -40,7 +40,7 @@ _SCOPES: Final[dict[str, type[pytest.Item | pytest.Collector]]] = {
     "module": pytest.Module,
     "session": pytest.Session,
 }
-_SHARED: Final = pytest.StashKey[dict[str, "Ensemble"]]()
+_SHARED: Final = pytest.StashKey[dict[str, tuple["Ensemble", contextlib.ExitStack]]]()
 _OF_TEST: Final = pytest.StashKey[list["Ensemble"]]()
 
 
@@ -112,15 +112,28 @@ def _ensemble(request: pytest.FixtureRequest, options: dict[str, Any]) -> Iterat
     shared = sharing.stash.setdefault(_SHARED, {})
     name = repr(sorted(options.items(), key=str))
     if name in shared:
-        shared[name].restore()
-        request.node.stash[_OF_TEST].append(shared[name])
+        ensemble, stack = shared[name]
+        request.node.stash.setdefault(_OF_TEST, []).append(ensemble)
+        _restore(ensemble, stack)
     else:
-        ensemble = Ensemble(**options)
-        stack = contextlib.ExitStack()
-        shared[name] = stack.enter_context(ensemble)
+        ensemble, stack = Ensemble(**options), contextlib.ExitStack()
+        stack.enter_context(ensemble)
+        shared[name] = ensemble, stack
         stack.callback(shared.pop, name)
         sharing.addfinalizer(stack.close)
-    yield shared[name]
+    yield ensemble
+
+
+def _restore(ensemble: Ensemble, stack: contextlib.ExitStack) -> None:
+    """What one test broke for good is told to the next one; whoever comes then has another ensemble."""
+    from zab.testing.errors import EnsembleError
+
+    try:
+        ensemble.restore()
+    except EnsembleError:
+        with contextlib.suppress(EnsembleError):
+            stack.close()
+        raise
 
 
 # -------------------------------------------------------------------------------------------------------------- reports
