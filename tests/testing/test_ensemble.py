@@ -127,6 +127,19 @@ def test_who_is_cancelled_while_it_begins_in_asyncio_leaves_nothing() -> None:
     assert what_there_is() == before
 
 
+@pytest.mark.usefixtures("own_temporary_directory")
+async def test_who_is_cancelled_while_it_begins_in_trio_leaves_nothing() -> None:
+    before = what_there_is()
+    with trio.CancelScope() as scope:
+        scope.cancel()
+        async with Ensemble(3) as e:
+            assert e.leader is not None, "it was begun to its end"
+            await trio.lowlevel.checkpoint()
+            raise AssertionError
+    assert scope.cancelled_caught
+    assert what_there_is() == before
+
+
 def test_observers_are_members_that_do_not_vote() -> None:
     with Ensemble(3, observers=1) as e:
         assert list(e.members) == [1, 2, 3, 4]

@@ -158,6 +158,11 @@ def test_other_runs_of_trio_are_scheduled_as_ever() -> None:
     assert run.seconds == simulate(alone).seconds
 
 
+async def test_a_run_does_not_begin_where_trio_runs() -> None:
+    with pytest.raises(EnsembleError, match="call it from plain code"):
+        simulate(count)
+
+
 def test_runs_do_not_begin_within_each_other() -> None:
     with pinned(Random(1)), pytest.raises(EnsembleError, match="within another one"):
         simulate(count)

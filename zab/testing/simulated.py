@@ -46,6 +46,7 @@ from zab.simulator.world.trace import Trace
 from zab.states import LEADING
 from zab.testing.clock import WorldClock
 from zab.testing.connecting import Connecting
+from zab.testing.elsewhere import Library, library
 from zab.testing.errors import EnsembleError
 from zab.testing.expiry import Expiry, end_session, session_of
 from zab.testing.groups import cut_between
@@ -102,6 +103,10 @@ def simulate(
 
     Raises what `main` raises, with the seed in its notes; EnsembleError when the run cannot go on; SafetyError when a
     member breaks a promise, which is a bug of zab."""
+    if library() is Library.TRIO:
+        raise EnsembleError(
+            "simulate runs trio by itself: call it from plain code, such as a test that is no coroutine"
+        )
     world = SimulatedEnsemble(seed, size, faults, every_seconds, configuration, trace)
     with pinned(Random(f"{seed}/tasks")):
         try:
