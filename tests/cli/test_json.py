@@ -45,6 +45,8 @@ WITHOUT = {
     "pipeline": "has --format",
     "completion": "prints a script",
     "touch": "prints nothing",
+    "edit": "prints nothing",
+    "export": "prints JSON as it is",
 }
 """Commands without `--json`, and why."""
 
@@ -55,7 +57,6 @@ ZNODES = {
     "ls": "ls --json /rows",
     "ls -R": "ls -R --json /rows",
     "stat": "stat --json /rows",
-    "wait": "wait --json --exists /rows",
     "changes": "changes --json --since 0 --count 3",
     "acl get": "acl get --json /rows",
     "acl set": "acl set --json /rows world:anyone:cdrwa",
@@ -68,13 +69,16 @@ ZNODES = {
     "du": "du --json /rows",
     "cp": "cp --json /rows /copied",
     "mv": "mv --json /copied /moved",
+    "import": "import --json --merge FILE /imported",
+    "multi": "multi --json LINES",
+    "wait": "wait --json --exists /rows",
     "ephemerals": "ephemerals --json /",
     "sync": "sync --json",
     "whoami": "whoami --json",
     "config": "config --json",
     "delete": "delete --json -R /rows",
 }
-"""In their order, in which each finds what it wants."""
+"""In their order, in which each finds what it wants. FILE is an export, LINES are operations."""
 
 
 def table(section: str) -> dict[str, list[str]]:
@@ -142,11 +146,15 @@ def check_values(value: dict[str, Any]) -> None:
             assert content in ("utf-8", "base64", None)
 
 
-def test_znode_commands_print_the_fields_of_their_rows(hosts: str, run: Run) -> None:
+def test_znode_commands_print_the_fields_of_their_rows(hosts: str, run: Run, tmp_path: Path) -> None:
     assert run("-s", hosts, "create", "/rows", "x") == 0
     assert run("-s", hosts, "create", "/rows/below") == 0
+    assert run("-s", hosts, "export", "/rows") == 0
+    (tmp_path / "file").write_text(run.out)
+    (tmp_path / "lines").write_text("create /multi x\nset /multi y\ncheck /multi\ndelete /multi\n")
+    files = {"FILE": tmp_path / "file", "LINES": tmp_path / "lines"}
     for name, words in ZNODES.items():
-        assert run("-s", hosts, *words.split()) == 0, (words, run.err)
+        assert run("-s", hosts, *(files.get(word, word) for word in words.split())) == 0, (words, run.err)
         lines = run.out.splitlines()
         assert lines, words
         for line in lines:

@@ -79,7 +79,6 @@ COMMANDS: Final = {
     "ls": Command("znodes.znode:ls_command", "List a znode's children."),
     "stat": Command("znodes.znode:stat_command", "Print a znode's stat."),
     "watch": Command("znodes.znode:watch_command", "Print changes as they happen, until Ctrl-C."),
-    "wait": Command("znodes.waiting:wait_command", "Wait until a znode is there, is gone, has some data, or changes."),
     "changes": Command("znodes.changes:changes_command", "Print every change of the tree in order, until Ctrl-C."),
     "acl": Command("znodes.acl:acl_app", "Who may do what with a znode."),
     "quota": Command("znodes.quota:quota_app", "Limits on subtrees."),
@@ -90,6 +89,11 @@ COMMANDS: Final = {
     "touch": Command("znodes.copying:touch_command", "Change the time of a znode's data, or create it."),
     "cp": Command("znodes.copying:cp_command", "Copy a subtree."),
     "mv": Command("znodes.copying:mv_command", "Move a subtree."),
+    "export": Command("znodes.exporting:export_command", "Print a subtree, to be imported again."),
+    "import": Command("znodes.importing:import_command", "Make a subtree of what was exported."),
+    "edit": Command("znodes.editing:edit_command", "Change a znode's data in an editor."),
+    "multi": Command("znodes.multi:multi_command", "Do the lines of a file in one transaction."),
+    "wait": Command("znodes.waiting:wait_command", "Wait until a znode is there, is gone, or has changed."),
     "ephemerals": Command("znodes.session:ephemerals_command", "List this session's ephemerals."),
     "sync": Command(
         "znodes.session:sync_command", "Wait until the server has applied all that was acknowledged before."

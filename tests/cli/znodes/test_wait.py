@@ -1,4 +1,4 @@
-"""`zab wait` against running servers: each condition, before and after it is so, and the exit codes."""
+"""`zab wait`: what it waits for, and how it ends; `test_waiting.py` kills its member."""
 
 import json
 from collections.abc import Iterator
@@ -7,83 +7,92 @@ import pytest
 
 from tests.cli.commands import PATIENCE_SECONDS, Run, run, started
 from tests.client.running import KINDS, running
+from tests.rigs.waiting import until
+from tests.rigs.zookeeper_server import ZooKeeperEnsemble, four_letter_word
 
 __all__ = ["run"]
 
 
 @pytest.fixture(scope="module", params=KINDS)
-def hosts(request: pytest.FixtureRequest) -> Iterator[str]:
-    with running(request.param, 1, {}) as servers:
-        yield servers.hosts
+def servers(request: pytest.FixtureRequest) -> Iterator[ZooKeeperEnsemble]:
+    with running(request.param, 1, {"4lw.commands.whitelist": "*"}) as ensemble:
+        yield ensemble
 
 
-def prepare(hosts: str, run: Run, path: str, data: str | None) -> None:
-    run("-s", hosts, "delete", path)
-    if data is not None:
-        assert run("-s", hosts, "create", path, data) == 0
-
-
-@pytest.mark.parametrize(
-    ("data", "condition"),
-    [
-        ("x", ["--exists"]),
-        (None, ["--gone"]),
-        ("x", ["--equals", "x"]),
-        ("x", ["--equals", "eA==", "--base64"]),
-        ("", ["--equals", ""]),
-    ],
-)
-def test_what_is_so_already_is_not_waited_for(hosts: str, run: Run, data: str | None, condition: list[str]) -> None:
-    prepare(hosts, run, "/already", data)
-    assert run("-s", hosts, "wait", "/already", *condition) == 0
-    assert (run.out, run.err) == ("", "")
+def is_watched(servers: ZooKeeperEnsemble) -> bool:
+    [member] = servers.members
+    return "\nTotal watches:0\n" not in four_letter_word(member.client_port, "wchs")
 
 
 @pytest.mark.parametrize(
-    ("data", "condition", "vain", "change"),
+    ("state", "words"),
     [
-        (None, ["--exists"], [], ["create", "/late", "y"]),
-        ("x", ["--gone"], [["set", "/late", "y"]], ["delete", "/late"]),
-        ("x", ["--equals", "z"], [["set", "/late", "y"]], ["set", "/late", "z"]),
-        (None, ["--equals", "z"], [["create", "/late", "y"], ["delete", "/late"]], ["create", "/late", "z"]),
-        ("x", ["--changes"], [["create", "/late/child"], ["delete", "/late/child"]], ["set", "/late", "x"]),
-        ("x", ["--changes"], [], ["delete", "/late"]),
-        (None, ["--changes"], [], ["create", "/late"]),
+        ("create /now x", ["--exists"]),
+        ("create /now x", ["--equals", "x"]),
+        ("create -b /now /w==", ["--equals", "/w==", "--base64"]),
+        ("create /now", ["--equals", ""]),
+        ("create /now x", ["--changes", "--version", "7"]),
+        ("create /other", ["--gone"]),
+        ("create /other", ["--changes", "--version", "0"]),
     ],
 )
-def test_what_is_not_so_is_waited_for(
-    hosts: str, run: Run, data: str | None, condition: list[str], vain: list[list[str]], change: list[str]
+def test_what_is_so_already_is_not_waited_for(
+    servers: ZooKeeperEnsemble, run: Run, state: str, words: list[str]
 ) -> None:
-    prepare(hosts, run, "/late", data)
-    with started("-s", hosts, "wait", "/late", *condition, "--json") as process:
-        assert process.stderr is not None
-        assert process.stderr.readline() == "waiting for /late\n"
-        for words in vain:
-            assert run("-s", hosts, *words) == 0
-        assert process.poll() is None
-        assert run("-s", hosts, *change) == 0
-        out, err = process.communicate(timeout=PATIENCE_SECONDS)
-    assert (process.returncode, err) == (0, "")
-    found = json.loads(out)
-    assert found["path"] == "/late"
-    assert (found["stat"] is None) == (change[0] == "delete")
-
-
-def test_the_time_has_a_code_of_its_own(hosts: str, run: Run) -> None:
-    prepare(hosts, run, "/never", None)
-    assert run("-s", hosts, "wait", "/never", "--exists", "--timeout", "0.2") == 124
-    assert run.err.startswith("waiting for /never\nzab: it was not done within 0.2 s")
-
-
-@pytest.mark.parametrize("condition", [["--exists"], ["--gone"], ["--equals", "x"], ["--changes"]])
-def test_what_may_not_be_read_is_refused(hosts: str, run: Run, condition: list[str]) -> None:
-    run("--auth", "digest:bob:pw", "-s", hosts, "create", "/closed", "x", "auth::cdrwa")
-    assert run("-s", hosts, "wait", "/closed", *condition) == 1
-    assert "NOAUTH /closed" in run.err
+    assert run("-s", servers.hosts, *state.split()) == 0
+    assert run("-s", servers.hosts, "wait", "/now", *words) == 0
+    assert (run.out, run.err) == ("", "")
+    assert run("-s", servers.hosts, "wait", "--json", "/now", *words) == 0
+    found = json.loads(run.out)
+    assert (found["path"], found["stat"] is None) == ("/now", "/other" in state)
+    assert run("-s", servers.hosts, "delete", state.split()[-1] if "/other" in state else "/now") == 0
 
 
 @pytest.mark.parametrize(
-    "words", [[], ["--exists", "--gone"], ["--equals", "x", "--changes"], ["--exists", "-b"], ["--equals", "%", "-b"]]
+    ("before", "words", "steps"),
+    [
+        ("create /later", ["--gone"], ["delete /later"]),
+        ("create /none", ["--exists"], ["create /later"]),
+        ("create /later a", ["--equals", "c"], ["set /later b", "delete /later", "create /later c"]),
+        ("create /none", ["--equals", "c"], ["create /later b", "set /later c"]),
+        ("create /later a", ["--changes"], ["set /later a"]),
+        ("create /later a", ["--changes", "-v", "1"], ["set /later c"]),
+        ("create /none", ["--changes"], ["create /later"]),
+        ("create /later", ["--changes"], ["delete /later"]),
+    ],
 )
-def test_one_condition_is_wanted(run: Run, words: list[str]) -> None:
+def test_what_is_not_so_yet_is_waited_for(
+    servers: ZooKeeperEnsemble, run: Run, before: str, words: list[str], steps: list[str]
+) -> None:
+    for path in ("/later", "/none"):
+        run("-s", servers.hosts, "delete", path)
+    assert run("-s", servers.hosts, *before.split()) == 0
+    if "-v" in words:
+        assert run("-s", servers.hosts, "set", "/later", "b") == 0
+    with started("-s", servers.hosts, "wait", "/later", *words) as process:
+        for step in steps:
+            until(lambda: is_watched(servers) or process.poll() is not None)
+            assert process.poll() is None, process.communicate()
+            assert run("-s", servers.hosts, *step.split()) == 0
+        out, err = process.communicate(timeout=PATIENCE_SECONDS)
+    assert (process.returncode, out, err) == (0, "", "")
+
+
+def test_its_time_is_over(servers: ZooKeeperEnsemble, run: Run) -> None:
+    for words in (["--gone"], ["--changes"], ["--equals", "x"]):
+        assert run("-s", servers.hosts, "wait", "/zookeeper", *words, "--timeout", "0.3") == 124
+        assert "--timeout" in run.err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        [],
+        ["--exists", "--gone"],
+        ["--exists", "--equals", "x"],
+        ["--exists", "-v", "1"],
+        ["--equals", "%", "-b"],
+    ],
+)
+def test_wrong_usage_is_2(run: Run, words: list[str]) -> None:
     assert run("wait", "/a", *words) == 2

@@ -51,6 +51,7 @@ __all__ = [
     "exit_code",
     "next_change",
     "opener",
+    "options_of",
     "perform",
     "within",
 ]
@@ -165,6 +166,12 @@ def perform(context: typer.Context, work: Work) -> None:
             fail(error, exit_code(error))
     else:
         context.obj.run(work, time_limit(context))
+
+
+def options_of(context: typer.Context) -> ConnectionOptions:
+    """How the servers are reached that a command will talk to."""
+    found: ConnectionOptions = context.obj if isinstance(context.obj, ConnectionOptions) else context.obj.options
+    return found
 
 
 def exit_code(error: Exception) -> int:

@@ -46,7 +46,7 @@ from zab.client import (
 )
 from zab.client.znodes import Znodes
 
-__all__ = ["NothingLeftOut", "Source", "cp_command", "mv_command", "read_subtree", "touch_command"]
+__all__ = ["SkipOption", "Source", "cp_command", "mv_command", "read_source", "read_subtree", "touch_command"]
 
 ATOMIC_PARTS_MAX: Final = 10_000
 """Of the one transaction; more are refused by servers of ours, unless `multiMaxParts` allows them."""
@@ -95,25 +95,27 @@ class Source(NamedTuple):
     stat: Stat
 
 
-class NothingLeftOut(LeftOut):
+class _NothingLeftOut(LeftOut):
     """What may not be read is an error."""
 
     def tell(self, error: NoAuthError, what: str = "") -> None:
         raise error
 
 
-async def read_subtree(zk: Znodes, path: str) -> AsyncGenerator[Source, None]:
-    """All of it, every znode before those below it. NoAuthError for what cannot be read wholly."""
+async def read_source(zk: Znodes, path: str) -> Source:
+    """NoAuthError for what cannot be read wholly."""
+    data, stat = await zk.get(path)
+    acl, _ = await zk.get_acl(path)
+    if any(entry.scheme == "digest" and entry.id.endswith(":x") for entry in acl):
+        raise NoAuthError(path, detail="its ACL is told without the passwords to who has not the permission ADMIN")
+    return Source(path, data, acl, stat)
 
-    async def read(path: str) -> Source:
-        data, stat = await zk.get(path)
-        acl, _ = await zk.get_acl(path)
-        if any(entry.scheme == "digest" and entry.id.endswith(":x") for entry in acl):
-            raise NoAuthError(path, detail="its ACL is told without the passwords to who has not the permission ADMIN")
-        return Source(path, data, acl, stat)
 
-    strict = NothingLeftOut()
-    async with aclosing(read_along(walk_znodes(zk, path, strict), read, strict)) as found:
+async def read_subtree(zk: Znodes, path: str, left_out: str | None = None) -> AsyncGenerator[Source, None]:
+    """All of it, every znode before those below it, without the subtree of that path. NoAuthError as above."""
+    strict = _NothingLeftOut()
+    walked = walk_znodes(zk, path, strict, without=left_out)
+    async with aclosing(read_along(walked, partial(read_source, zk), strict)) as found:
         async for _, source in found:
             yield source
 

@@ -21,6 +21,7 @@ __all__ = [
     "Base64Option",
     "DestinationArgument",
     "FileOption",
+    "OtherPathArgument",
     "PathArgument",
     "SourceArgument",
     "StatOption",
@@ -39,6 +40,9 @@ def _complete_path(context: typer.Context, incomplete: str) -> list[str]:
 
 
 PathArgument = Annotated[str, typer.Argument(metavar="PATH", show_default=False, autocompletion=_complete_path)]
+OtherPathArgument = Annotated[
+    str | None, typer.Argument(metavar="PATH", show_default=False, autocompletion=_complete_path)
+]
 SourceArgument = Annotated[str, typer.Argument(metavar="SRC", show_default=False, autocompletion=_complete_path)]
 DestinationArgument = Annotated[str, typer.Argument(metavar="DST", show_default=False, autocompletion=_complete_path)]
 StatOption = Annotated[bool, typer.Option("-s", "--stat", help="Print the stat too.")]

@@ -1,17 +1,18 @@
-"""`zab wait`: until a znode is there, is gone, has some data, or is another one than it was.
+"""`zab wait`: until a znode is there, is gone, has certain data, or changes.
 
-    zab wait /ready --exists --timeout 60 && ./start
+    0    what was waited for is so
+    124  it was not within --timeout
+    1    refused, 2 wrong usage, 3 no server reachable, or the session is over
 
-Nothing is asked again and again: a one-shot watch is left with each look, and the next look follows its event. A lost
-connection changes nothing: the watch goes along to the next server, which tells what was missed.
-
-A look is `exists`, and for the data `get`, which leaves no watch where there is no znode: then `exists` leaves one, and
-says whether the znode came in between.
+Nothing is asked over and over: a watch is left with each look, and the next look is taken when it fires. When the
+connection is lost, the client sets the watch again at the next server, which tells it if something changed meanwhile;
+so it goes on as long as the session lives. What was so for a moment only, between two looks, may be missed.
 """
 
-import sys
-from collections.abc import Awaitable, Callable
-from typing import Annotated, Final, TypeAlias
+import base64
+import binascii
+import os
+from typing import Annotated
 
 import typer
 
@@ -19,16 +20,11 @@ from zab.cli.json_form import JsonOption, json_line
 from zab.cli.terminal import say
 from zab.cli.znodes.caller import Caller, next_change, perform
 from zab.cli.znodes.json_values import stat_value
-from zab.cli.znodes.options import Base64Option, PathArgument, data_of
+from zab.cli.znodes.options import PathArgument
 from zab.client import Client, NoNodeError, Stat, Watcher
+from zab.client.znodes import Znodes
 
 __all__ = ["wait_command"]
-
-Looked: TypeAlias = tuple[bool, Stat | None]
-"""Whether what is waited for is so, and the znode's stat; None where there is none."""
-Look: TypeAlias = Callable[[Watcher], Awaitable[Looked]]
-
-_CONDITIONS: Final = "--exists, --gone, --equals and --changes"
 
 
 def wait_command(
@@ -36,86 +32,79 @@ def wait_command(
     path: PathArgument,
     exists: Annotated[bool, typer.Option("--exists", help="Until it is there.")] = False,
     gone: Annotated[bool, typer.Option("--gone", help="Until it is not there.")] = False,
-    equals: Annotated[
-        str | None, typer.Option("--equals", metavar="DATA", help="Until this is its data.", show_default=False)
-    ] = None,
+    equals: Annotated[str | None, typer.Option("--equals", metavar="DATA", help="Until it has this data.")] = None,
     changes: Annotated[
-        bool, typer.Option("--changes", help="Until its data is set, or it comes or goes, from now on.")
+        bool, typer.Option("--changes", help="Until its data is changed, or it is created or deleted.")
     ] = False,
-    is_base64: Base64Option = False,
+    version: Annotated[
+        int | None, typer.Option("-v", "--version", min=0, help="--changes: from this version of the data.")
+    ] = None,
+    is_base64: Annotated[bool, typer.Option("-b", "--base64", help="DATA of --equals is base64.")] = False,
     json: JsonOption = False,
 ) -> None:
-    """It goes on at another server when it loses its own, and says so on standard error.
-
-    Exit codes: 0 it is so, 3 no server could be reached or the session is lost, 124 the time of --timeout is over.
-    """
-    if [exists, gone, equals is not None, changes].count(True) != 1:
-        raise typer.BadParameter(f"give one of {_CONDITIONS}")
-    if is_base64 and equals is None:
-        raise typer.BadParameter("--base64 says how the data of --equals is written")
-    wanted = data_of(equals, None, is_base64) or b""
+    """Say which with one of --exists, --gone, --equals, --changes; how long with --timeout."""
+    if (exists, gone, changes, equals is not None).count(True) != 1:
+        raise typer.BadParameter("give one of --exists, --gone, --equals, --changes")
+    if version is not None and not changes:
+        raise typer.BadParameter("--version belongs to --changes")
+    wanted = None if equals is None else _data_of(equals, is_base64)
 
     async def work(zk: Client, caller: Caller) -> None:
-        if equals is not None:
-            look = _data_is(zk, path, wanted)
-        elif changes:
-            look = _differs(zk, path)
-        else:
-            look = _is_there(zk, path, exists)
-        stat = await _wait(zk, path, look, caller)
+        watcher = zk.watcher()
+        try:
+            stat = await _wait(zk, caller, watcher)
+        finally:
+            watcher.close()
         if json:
             say(json_line({"path": path, "stat": None if stat is None else stat_value(stat)}))
+
+    async def _wait(zk: Client, caller: Caller, watcher: Watcher) -> Stat | None:
+        reading = zk.retrying()
+        first: Stat | None = None
+        is_first = True
+        while True:
+            stat, data = await _look(reading, path, watcher, with_data=wanted is not None)
+            if is_first:
+                first, is_first = stat, False
+            is_so = (
+                (exists and stat is not None)
+                or (gone and stat is None)
+                or (wanted is not None and stat is not None and (data or b"") == wanted)
+                or (changes and _is_other(stat, first, version))
+            )
+            if is_so:
+                return stat
+            await next_change(watcher, caller)
 
     perform(context, work)
 
 
-def _is_there(zk: Client, path: str, wanted: bool) -> Look:
-    async def look(watcher: Watcher) -> Looked:
-        stat = await zk.retrying().exists(path, watch=watcher)
-        return (stat is not None) == wanted, stat
-
-    return look
-
-
-def _data_is(zk: Client, path: str, wanted: bytes) -> Look:
-    """Data that is null is as good as none."""
-
-    async def look(watcher: Watcher) -> Looked:
-        while True:
-            try:
-                data, stat = await zk.retrying().get(path, watch=watcher)
-                return (data or b"") == wanted, stat
-            except NoNodeError:
-                if await zk.retrying().exists(path, watch=watcher) is None:
-                    return False, None
-
-    return look
-
-
-def _differs(zk: Client, path: str) -> Look:
-    """From the first look on. A znode that was deleted and created again is another one."""
-    first: list[tuple[int, int] | None] = []
-
-    async def look(watcher: Watcher) -> Looked:
-        stat = await zk.retrying().exists(path, watch=watcher)
-        now = None if stat is None else (stat.czxid, stat.mzxid)
-        if not first:
-            first.append(now)
-        return now != first[0], stat
-
-    return look
-
-
-async def _wait(zk: Client, path: str, look: Look, caller: Caller) -> Stat | None:
-    """The stat of the znode when it was so."""
-    watcher = zk.watcher()
+def _data_of(text: str, is_base64: bool) -> bytes:
+    if not is_base64:
+        return os.fsencode(text)
     try:
-        is_so, stat = await look(watcher)
-        if not is_so:
-            say(f"waiting for {path}", sys.stderr, flush=True)
-        while not is_so:
-            await next_change(watcher, caller)
-            is_so, stat = await look(watcher)
-        return stat
-    finally:
-        watcher.close()
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise typer.BadParameter(f"not base64: {error}", param_hint="--equals") from None
+
+
+def _is_other(stat: Stat | None, first: Stat | None, version: int | None) -> bool:
+    """Than what it was, or than this version."""
+    if version is not None:
+        return stat is None or stat.version != version
+    if stat is None or first is None:
+        return stat is not first
+    return (stat.czxid, stat.mzxid) != (first.czxid, first.mzxid)
+
+
+async def _look(zk: Znodes, path: str, watcher: Watcher, *, with_data: bool) -> tuple[Stat | None, bytes | None]:
+    """How it is now. The watcher hears of what changes after that."""
+    while True:
+        stat = await zk.exists(path, watch=watcher)
+        if stat is None or not with_data:
+            return stat, None
+        try:
+            data, stat = await zk.get(path, watch=watcher)
+        except NoNodeError:
+            continue
+        return stat, data

@@ -110,13 +110,14 @@ def patient(zk: Client) -> Znodes:
 
 
 async def walk_znodes(
-    zk: Znodes, path: str, left_out: LeftOut, depth_max: int | None = None
+    zk: Znodes, path: str, left_out: LeftOut, depth_max: int | None = None, *, without: str | None = None
 ) -> AsyncGenerator[Seen, None]:
     """The subtree; with depth_max no deeper than that. NoNodeError when there is none, NoAuthError when the root may
-    not be listed."""
+    not be listed. without: a child of the root, with what is below it."""
     stat, names = await _look(zk, _Asked(path, 0, True), depth_max)
     if isinstance(names, NoAuthError):
         raise names
+    names = [name for name in names if child_path(path, name) != without]
     ahead: _Ahead = deque([Seen(path, stat, 0, True), _Children(path, names, 1)])
     while ahead:
         first = ahead.popleft()

@@ -1,0 +1,73 @@
+"""`zab export`: a subtree as lines of JSON on standard output, or as a directory.
+
+`subtree_lines.py` and `subtree_directory.py` have the two forms.
+
+It is written while it is read, and no one moment of the tree. What cannot be read wholly ends it with an error, and
+what was written until then is not taken by `zab import`: its end is missing.
+
+Without a chroot, `/` is exported without `/zookeeper`, which is the servers' own.
+"""
+
+from contextlib import aclosing
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from zab.cli.json_form import hexadecimal
+from zab.cli.terminal import count_of, say
+from zab.cli.znodes.caller import Caller, perform
+from zab.cli.znodes.copying import SkipOption, read_subtree
+from zab.cli.znodes.options import PathArgument
+from zab.cli.znodes.subtree_directory import DirectoryWriter
+from zab.cli.znodes.subtree_lines import Entry, entry_line, first_line, last_line
+from zab.cli.znodes.walking import patient
+from zab.client import BadArgumentsError, Client
+
+__all__ = ["export_command", "servers_own"]
+
+SERVERS_OWN: Final = "/zookeeper"
+
+
+def servers_own(path: str, hosts: str) -> str | None:
+    """The path of what of the subtree at `path` belongs to the servers, where anything does."""
+    return SERVERS_OWN if path == "/" and "/" not in hosts else None
+
+
+def export_command(
+    context: typer.Context,
+    path: PathArgument,
+    directory: Annotated[
+        Path | None, typer.Option("--dir", metavar="DIR", help="Into this directory, which is not there or empty.")
+    ] = None,
+    skip_ephemerals: SkipOption = False,
+) -> None:
+    """A line of JSON for each znode, which zab import reads again."""
+
+    async def work(zk: Client, caller: Caller) -> None:
+        writer = None if directory is None else DirectoryWriter(directory, path)
+        if writer is None:
+            say(first_line(path))
+        count = 0
+        own = servers_own(path, caller.options.hosts)
+        async with aclosing(read_subtree(patient(zk), path, left_out=own)) as found:
+            async for source in found:
+                owner = source.stat.ephemeral_owner
+                if owner and not skip_ephemerals:
+                    detail = f"it is ephemeral, of the session {hexadecimal(owner)}; --skip-ephemerals leaves such out"
+                    raise BadArgumentsError(source.path, detail=detail)
+                if owner:
+                    continue
+                entry = Entry(source.path, source.data, source.acl)
+                if writer is None:
+                    say(entry_line(entry))
+                else:
+                    writer.write(entry)
+                count += 1
+        if writer is None:
+            say(last_line(count))
+        else:
+            writer.finish(count)
+            say(f"{count_of(count, 'znode')} in {directory}")
+
+    perform(context, work)
