@@ -16,7 +16,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # Three workers to two cores: much is waiting for servers that elect, expire and restart.
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print(3 * os.cpu_count() // 2)')
 
-.PHONY: run test quick check fix sim fuzz chaos mutants spark-versions bench bench-calls bench-curves bench-secure bench-attacked bench-startup bench-pipeline bench-python-client clients api clean
+.PHONY: run test quick check fix sim fuzz chaos mutants spark-versions bench bench-calls bench-curves bench-secure bench-attacked bench-startup bench-pipeline bench-python-client clients api wheels clean
 .DEFAULT_GOAL := test
 
 # The service alone: no Java, no Spark.
@@ -56,6 +56,11 @@ API := zab.client zab.client.aio zab.client.sync zab.client.recipes zab.client.s
 	zab.testing.ensemble zab.testing.member zab.testing.simulated zab.testing.plugin zab.testing.ports
 api: $(VENV)/test.stamp
 	$(BIN)/python -m pdoc --no-show-source --output-directory docs/api $(API)
+
+# A built wheel in an empty environment of each of these Pythons that is there; needs PyPI.
+PYTHONS ?= python3.11 python3.12 python3.13
+wheels: $(VENV)/test.stamp
+	$(BIN)/python -m tests.wheels $(PYTHONS)
 
 # No Java, no Spark, no process of a test's own, few seeds.
 quick: $(VENV)/test.stamp

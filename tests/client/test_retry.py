@@ -24,7 +24,7 @@ from zab.client import (
     SessionExpiredError,
 )
 from zab.client.core.sending import Sending
-from zab.client.retry import Retrying
+from zab.client.retry import LOSSES_OF_A_FEED_MAX, Retrying
 
 pytestmark = pytest.mark.slow
 
@@ -199,6 +199,17 @@ def test_without_a_feed_a_version_tells_that_a_delete_was_not_done() -> None:
             assert await zk.exists("/a") is None
 
     run(scenario, World(is_old=True))
+
+
+@LOSSES
+def test_servers_that_end_the_connection_without_a_word_tell_as_much(kind: str) -> None:
+    async def scenario(world: World) -> None:
+        async with world.connect("one") as zk:
+            await on_an_old_server(zk.retrying())
+
+    for world in trials(scenario, kind, is_old="silent"):
+        asked = sum(opcode == OpCode.GET_CHANGES for _, opcode in world.requests)
+        assert asked <= LOSSES_OF_A_FEED_MAX
 
 
 # What cannot be seen.

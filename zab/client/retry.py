@@ -62,6 +62,10 @@ __all__ = ["Retrying"]
 T = TypeVar("T")
 
 THROTTLED_PAUSE_S: Final = 0.1
+LOSSES_OF_A_FEED_MAX: Final = 3
+"""After so many lost connections the feed is not asked any more: a server that does not know it may end them so."""
+LOSSES_MAX: Final = 100
+"""After so many it stays unknown."""
 _SENT_AGAIN: Final = (NotConnectedError, ThrottledError, SessionMovedError)
 _KINDS: Final = {
     Effect.CREATE: ChangeKind.CREATED,
@@ -146,10 +150,10 @@ class Retrying(Znodes):
         """What the lost operation came to; None: it was not done, and is not under way. Raises `lost`: unknown."""
         if operation.opcode not in WRITES or operation.opcode == OpCode.CREATE_IF_NOT_EXISTS:
             return None
-        while True:
+        for losses in range(LOSSES_MAX):
             try:
                 await self._client.sync()
-                if self._client.sending.has_changes:
+                if self._client.sending.has_changes and losses < LOSSES_OF_A_FEED_MAX:
                     return await self._by_changes(operation, since, lost)
                 return await self._by_reading(operation, since, lost)
             except UnimplementedError:
@@ -163,6 +167,8 @@ class Retrying(Znodes):
             except ConnectionLossError as failure:
                 if failure is lost:
                     raise
+        # Nobody tells.
+        raise lost
 
     async def ensure_path(self, path: str, acl: Iterable[Acl] = OPEN_ACL) -> None:
         """As `Znodes.ensure_path`. Who created what is all the same, so nothing has to be found out."""

@@ -32,6 +32,7 @@ Iteration ends without an error when the client is closed. After an error the it
 """
 
 from collections import deque
+from contextlib import suppress
 from typing import Any
 
 from datatree.txn_changes import WHOLE
@@ -100,11 +101,14 @@ class Changes:
         return change
 
     async def up_to(self, zxid: int) -> list[Change]:
-        """The changes of the transactions up to this one, which a server has applied; waits for no later ones."""
+        """The changes of the transactions up to this one, which a server has applied; waits for no later ones.
+
+        Unlike `receive` it raises ConnectionLossError.
+        """
         found = []
         while self._page or self._place is None or self._place < (zxid, WHOLE):
             if not self._page:
-                await self._next_page(wait_ms=0)
+                await self._read_page(wait_ms=0)
             elif self._page[0].zxid > zxid:
                 break
             else:
@@ -122,19 +126,20 @@ class Changes:
 
     # Pages.
 
-    async def _next_page(self, wait_ms: int | None = None) -> None:
-        """One question and its answer, which may be that there is nothing yet."""
-        try:
-            if self._place is None:
-                self._place = await self._end()
+    async def _next_page(self) -> None:
+        """One question and its answer, which may be that there is nothing yet, or that no server is there."""
+        # The next one asks the next server, when there is one; the session's end is another error.
+        with suppress(ConnectionLossError):
+            await self._read_page(self._runtime.settings.changes_wait_ms)
+
+    async def _read_page(self, wait_ms: int) -> None:
+        if self._place is None:
+            self._place = await self._end()
+        page = await self._ask(self._place, wait_ms)
+        if page.status is PageStatus.BEYOND:
+            # This server may lag behind the one that told of the place.
+            await self._end()
             page = await self._ask(self._place, wait_ms)
-            if page.status is PageStatus.BEYOND:
-                # This server may lag behind the one that told of the place.
-                await self._end()
-                page = await self._ask(self._place, wait_ms)
-        except ConnectionLossError:
-            # The next one asks the next server, when there is one; the session's end is another error.
-            return
         if page.status is not PageStatus.GIVEN:
             raise _lost(self._place[0], page)
         self._history_id = page.history_id
@@ -143,7 +148,7 @@ class Changes:
         if not self._page:
             self._place = self._page_end
 
-    async def _ask(self, place: tuple[int, int], wait_ms: int | None) -> ChangePage:
+    async def _ask(self, place: tuple[int, int], wait_ms: int) -> ChangePage:
         if self._asked is None:
             request = self._request(place, wait_ms)
             self._runtime.ask(request)
@@ -162,9 +167,8 @@ class Changes:
         await self._runtime.call(self._operations.sync("/").request())
         return self._runtime.session.last_zxid, WHOLE
 
-    def _request(self, place: tuple[int, int], wait_ms: int | None = None) -> ClientRequest[Any]:
-        settings = self._runtime.settings
-        bytes_max, wait_ms = settings.changes_bytes_max, settings.changes_wait_ms if wait_ms is None else wait_ms
+    def _request(self, place: tuple[int, int], wait_ms: int = 0) -> ClientRequest[Any]:
+        bytes_max = self._runtime.settings.changes_bytes_max
         return self._operations.changes(place, self._history_id, self._prefix, bytes_max, wait_ms).request()
 
     def _change(self, row: tuple[int, int, int, int, int, bytes, bytes | None, int, int]) -> Change:

@@ -1,0 +1,112 @@
+"""A built wheel, installed into an empty environment of each Python: what it brings works there without this checkout.
+
+    python -m tests.wheels python3.11 python3.12 python3.13      # `make wheels`
+
+It takes the index of packages, so it is no part of `make test`. A Python that is not there is told and passed over; at
+least one has to be there. In each environment, from an empty directory: the client on trio, asyncio and threads and a
+recipe against a member of the test kit, the command line, and tests with the fixtures.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+PROGRAM = """
+import asyncio, subprocess, sys
+from pathlib import Path
+import trio
+import zab
+from zab.client import aio, connect, sync
+from zab.client.recipes import Lock
+from zab.client.sync import recipes
+from zab.testing import Ensemble, simulate
+
+assert "site-packages" in zab.__file__, zab.__file__
+
+async def with_lock(zk):
+    async with Lock(zk, "/lock") as held:
+        assert held.is_held
+
+async def on_trio(hosts):
+    async with connect(hosts) as zk:
+        await with_lock(zk)
+
+async def on_asyncio(hosts):
+    async with aio.connect(hosts) as zk:
+        await with_lock(zk)
+
+async def simulated(e):
+    async with e.connect() as zk:
+        await with_lock(zk)
+
+with Ensemble(3) as e:
+    trio.run(on_trio, e.hosts)
+    asyncio.run(on_asyncio(e.hosts))
+    with sync.connect(e.hosts) as zk:
+        with recipes.Lock(zk, "/lock") as held:
+            assert held.is_held
+        zk.create("/a", b"hello")
+    zab_command = str(Path(sys.executable).parent / "zab")
+    said = subprocess.run([zab_command, "-s", e.hosts, "get", "/a"], check=True, capture_output=True, text=True)
+    assert said.stdout == "hello\\n", said
+simulate(simulated, seed=1)
+print("works")
+"""
+
+TESTS = """
+from zab.client import sync
+
+def test_plain(zab_server):
+    with sync.connect(zab_server.hosts) as zk:
+        assert zk.create("/a") == "/a"
+
+def test_client(zab_client):
+    with zab_client() as zk:
+        assert zk.create("/a") == "/a"
+"""
+
+
+def run(*command: str | Path, cwd: Path) -> str:
+    done = subprocess.run([*map(str, command)], cwd=cwd, capture_output=True, text=True, timeout=600, check=False)
+    if done.returncode:
+        raise SystemExit(f"{' '.join(map(str, command))}: exit code {done.returncode}\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def check(python: str, directory: Path, wheel: Path) -> None:
+    place = directory / Path(python).name
+    run(python, "-m", "venv", place, cwd=directory)
+    own = place / "bin" / "python"
+    run(own, "-m", "pip", "install", "--quiet", f"{wheel}[testing]", cwd=directory)
+    empty = place / "empty"
+    empty.mkdir()
+    (empty / "test_it.py").write_text(TESTS)
+    run(own, "-c", PROGRAM, cwd=empty)
+    run(own, "-m", "pytest", "-q", "-p", "no:cacheprovider", cwd=empty)
+    version = run(own, "--version", cwd=empty).strip()
+    print(f"{version}: the clients, the command line and the test kit work out of {wheel.name}", flush=True)
+
+
+def main(pythons: list[str]) -> None:
+    found = [python for python in pythons if shutil.which(python)]
+    for python in pythons:
+        if python not in found:
+            print(f"{python} is not there: passed over")
+    if not found:
+        raise SystemExit("no Python to install it into")
+    with tempfile.TemporaryDirectory() as made:
+        directory = Path(made)
+        run(sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", directory, ROOT, cwd=directory)
+        [wheel] = directory.glob("zab-*.whl")
+        for python in found:
+            check(python, directory, wheel)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
