@@ -45,6 +45,8 @@ WITHOUT = {
     "pipeline": "has --format",
     "completion": "prints a script",
     "touch": "prints nothing",
+    "lock": "its command prints",
+    "elect": "its command prints",
     "edit": "prints nothing",
     "export": "prints JSON as it is",
 }

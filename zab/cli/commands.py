@@ -6,7 +6,7 @@ The place is a function with typer's options, or a Typer that has commands of it
 command is called, so that `zab --help` loads none of them. The docstring of the function, where it has one, is what its
 `--help` says after the one line.
 
-The shell has the commands of `zab.cli.znodes` too.
+The shell has the commands of `zab.cli.znodes` too, but for those of NOT_IN_SHELL.
 """
 
 import importlib
@@ -19,7 +19,7 @@ from attrs import frozen
 from zab.cli.data_command import DataCommand
 from zab.cli.time_limit import timed
 
-__all__ = ["ALIASES", "COMMANDS", "TAKES_DATA", "Command"]
+__all__ = ["ALIASES", "COMMANDS", "NOT_IN_SHELL", "TAKES_DATA", "Command"]
 
 _FILES: Final = "Servers and files"
 _PANELS: Final = {"znodes": "Znodes", "servers": _FILES, "files": _FILES, "pipeline": _FILES, "": _FILES}
@@ -94,6 +94,8 @@ COMMANDS: Final = {
     "edit": Command("znodes.editing:edit_command", "Change a znode's data in an editor."),
     "multi": Command("znodes.multi:multi_command", "Do the lines of a file in one transaction."),
     "wait": Command("znodes.waiting:wait_command", "Wait until a znode is there, is gone, or has changed."),
+    "lock": Command("znodes.locking:lock_command", "Run a command while a lock is held."),
+    "elect": Command("znodes.locking:elect_command", "Run a command while this candidate leads."),
     "ephemerals": Command("znodes.session:ephemerals_command", "List this session's ephemerals."),
     "sync": Command(
         "znodes.session:sync_command", "Wait until the server has applied all that was acknowledged before."
@@ -146,6 +148,9 @@ ALIASES: Final = {
     "delquota": ["quota", "delete"],
 }
 """The names of ZooKeeper's shell, and the words that they stand for."""
+
+NOT_IN_SHELL: Final = frozenset({"shell", "lock", "elect"})
+"""Commands of `zab.cli.znodes` that the shell has not: each needs a session of its own."""
 
 TAKES_DATA: Final = frozenset({"create", "set", "setAcl", "acl"})
 """Commands whose arguments after the path are data, which may look like anything."""

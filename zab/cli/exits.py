@@ -4,8 +4,11 @@
     1    refused, not found, damaged, or not possible
     2    wrong usage
     3    no server could be reached, the connection broke before the answer, or the session was lost
+    75   zab lock, zab elect: it was not held within --wait (EX_TEMPFAIL of sysexits)
     124  the time of --timeout is over, as timeout(1) says it
     130  interrupted
+
+`zab lock` and `zab elect` end as their command does otherwise; 126, 127 and 128 + a signal are as in a shell.
 
 `zab server`, `zab ensemble` and `zab simulate` have codes of their own beside 0 and 2; their modules list them.
 """
@@ -17,13 +20,32 @@ import typer
 
 from zab.cli.terminal import say
 
-__all__ = ["INTERRUPTED", "REFUSED", "TIMED_OUT", "UNREACHABLE", "USAGE", "fail"]
+__all__ = [
+    "CANNOT_RUN",
+    "INTERRUPTED",
+    "LATE",
+    "NO_COMMAND",
+    "REFUSED",
+    "TIMED_OUT",
+    "UNREACHABLE",
+    "USAGE",
+    "fail",
+    "of_signal",
+]
 
 REFUSED: Final = 1
 USAGE: Final = 2
 UNREACHABLE: Final = 3
+LATE: Final = 75
 TIMED_OUT: Final = 124
+CANNOT_RUN: Final = 126
+NO_COMMAND: Final = 127
 INTERRUPTED: Final = 130
+
+
+def of_signal(number: int) -> int:
+    """Of a process that a signal has ended."""
+    return 128 + number
 
 
 def fail(reason: object, code: int = REFUSED) -> NoReturn:

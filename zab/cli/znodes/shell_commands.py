@@ -8,7 +8,7 @@ import trio
 import typer
 
 from zab.cli.arguments import expand_alias
-from zab.cli.commands import ALIASES, COMMANDS
+from zab.cli.commands import ALIASES, COMMANDS, NOT_IN_SHELL
 from zab.cli.terminal import say
 from zab.cli.time_limit import time_limit, timed
 from zab.cli.znodes.options import PathArgument
@@ -143,7 +143,7 @@ SESSION_COMMANDS: Final[dict[str, Callable[..., None]]] = {
 _ASKING: Final = frozenset({"addauth", "addWatch", "removewatches"})
 """Those of them that ask servers."""
 ZNODE_COMMANDS: Final = {
-    name: command for name, command in COMMANDS.items() if command.room == "znodes" and name != "shell"
+    name: command for name, command in COMMANDS.items() if command.room == "znodes" and name not in NOT_IN_SHELL
 }
 NAMES: Final = frozenset({*ZNODE_COMMANDS, *SESSION_COMMANDS, *ALIASES})
 """All that may be the first word of a line."""

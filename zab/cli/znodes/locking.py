@@ -1,0 +1,232 @@
+"""`zab lock` and `zab elect`: a command runs while a lock, or a leadership, is held.
+
+    zab lock /locks/nightly --wait 60 -- ./report --today
+
+    wait for the lock -> run COMMAND -> its exit code
+         │                   └─ the lock may be lost: TERM, and KILL after --grace seconds -> 3
+         └─ not within --wait: 75
+
+The lock is an ephemeral znode of a session, kept alive meanwhile. It may be lost at any time: the session expires, or
+somebody deletes the znode. Then another one may have it already, so COMMAND is ended at once. What it writes elsewhere
+should carry `$ZAB_FENCING_TOKEN` along: the token grows from one holder to the next, and whoever is handed an older one
+than he has seen can refuse it.
+
+Signals: while it waits, a signal ends the wait, and the exit code is 128 + its number. While COMMAND runs, INT, TERM,
+HUP, QUIT, USR1 and USR2 are passed on, and it is COMMAND that decides. At a terminal, Ctrl-C reaches COMMAND without
+us. Elsewhere COMMAND has a process group of its own, and signals, ours too, reach all that it started.
+
+A COMMAND that is not there is 127, one that cannot be run 126, one that a signal ended 128 + its number, as in a shell.
+
+Not in the shell: there the session's ephemerals are kept anyhow.
+"""
+
+import os
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from typing import Annotated, Final, TypeAlias
+
+import trio
+import typer
+
+from zab.cli.exits import CANNOT_RUN, LATE, NO_COMMAND, UNREACHABLE, of_signal
+from zab.cli.terminal import say
+from zab.cli.znodes.caller import Caller, perform
+from zab.cli.znodes.options import PathArgument
+from zab.client import Client, ZabError
+from zab.client.recipes import Election, Held, Lock, WaitOverError
+
+__all__ = ["TOKEN_VARIABLE", "elect_command", "lock_command"]
+
+TOKEN_VARIABLE: Final = "ZAB_FENCING_TOKEN"
+PASSED_ON: Final = (
+    *(signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT),
+    *(signal.SIGUSR1, signal.SIGUSR2),
+)
+_BY_TERMINAL: Final = frozenset({signal.SIGINT, signal.SIGQUIT})
+
+Taking: TypeAlias = Callable[[Client], AbstractAsyncContextManager[Held]]
+CommandArgument = Annotated[list[str], typer.Argument(metavar="-- COMMAND", show_default=False)]
+WaitOption = Annotated[
+    float | None, typer.Option("--wait", min=0, metavar="SECONDS", help="Give up after so long; exit code 75.")
+]
+GraceOption = Annotated[
+    float, typer.Option("--grace", min=0, metavar="SECONDS", help="Between TERM and KILL, when it is lost.")
+]
+NameOption = Annotated[
+    str | None, typer.Option("--name", help="For the others to see; without it, that of this machine.")
+]
+
+
+def lock_command(
+    context: typer.Context,
+    path: PathArgument,
+    command: CommandArgument,
+    wait_s: WaitOption = None,
+    grace_s: GraceOption = 10.0,
+    name: NameOption = None,
+) -> None:
+    """Waits for whoever has it. COMMAND finds the fencing token in $ZAB_FENCING_TOKEN; its exit code is ours.
+
+    When the lock may be lost, COMMAND is ended, and the exit code is 3. With --wait 0 nobody is waited for.
+    """
+
+    @asynccontextmanager
+    async def take(zk: Client) -> AsyncIterator[Held]:
+        lock = Lock(zk, path, name=_name(name))
+        if wait_s == 0:
+            held = await lock.try_acquire()
+            if held is None:
+                raise WaitOverError(path, wait_s)
+        else:
+            held = await lock.acquire(wait_s)
+        try:
+            yield held
+        finally:
+            await lock.release()
+
+    _run(context, take, command, grace_s)
+
+
+def elect_command(
+    context: typer.Context,
+    path: PathArgument,
+    command: CommandArgument,
+    wait_s: Annotated[
+        float | None, typer.Option("--wait", min=0.001, metavar="SECONDS", help="Give up after so long; exit code 75.")
+    ] = None,
+    grace_s: GraceOption = 10.0,
+    name: NameOption = None,
+) -> None:
+    """COMMAND runs as soon as this candidate leads. It finds the fencing token in $ZAB_FENCING_TOKEN; its exit code is
+    ours, and its end resigns.
+
+    When the leadership may be lost, COMMAND is ended, and the exit code is 3.
+    """
+    _run(context, lambda zk: Election(zk, path, _name(name)).lead(wait_s), command, grace_s)
+
+
+def _name(name: str | None) -> str:
+    return socket.gethostname() if name is None else name
+
+
+def _run(context: typer.Context, take: Taking, command: list[str], grace_s: float) -> None:
+    async def work(zk: Client, _caller: Caller) -> None:
+        with trio.open_signal_receiver(*PASSED_ON) as signals:
+            under = _Under(command, grace_s)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(under.take_signals, signals)
+                await under.hold(zk, take)
+                nursery.cancel_scope.cancel()
+        under.end()
+
+    perform(context, work)
+
+
+class _Under:
+    """One command under a lock. `code` is how it ends, `failure` what keeps it from being run."""
+
+    def __init__(self, command: list[str], grace_s: float) -> None:
+        self.code = 0
+        self.failure: ZabError | None = None
+        self._command = command
+        self._grace_s = grace_s
+        self._is_in_front = _is_in_front()
+        self._process: trio.Process | None = None
+        self._is_lost = False
+        self._waiting = trio.CancelScope()
+
+    def end(self) -> None:
+        """Ends as it did."""
+        if isinstance(self.failure, WaitOverError):
+            say(f"zab: {self.failure}", sys.stderr)
+            raise typer.Exit(LATE)
+        if self.failure is not None:
+            raise self.failure
+        if self.code:
+            raise typer.Exit(self.code)
+
+    async def take_signals(self, signals: AsyncIterator[int]) -> None:
+        async for number in signals:
+            if self._process is None:
+                self.code = of_signal(number)
+                self._waiting.cancel()
+            elif not (self._is_in_front and number in _BY_TERMINAL):
+                self._send(number)
+
+    async def hold(self, zk: Client, take: Taking) -> None:
+        """Waits until it is held, and runs the command."""
+        try:
+            with self._waiting:
+                async with take(zk) as held:
+                    # From here on signals are the command's.
+                    self._process = await self._start(held)
+                    if self._process is not None:
+                        await self._watch_over(self._process, held)
+        except ZabError as error:
+            self.failure = error
+
+    async def _start(self, held: Held) -> trio.Process | None:
+        environment = {**os.environ, TOKEN_VARIABLE: str(held.token)}
+        group = None if self._is_in_front else 0
+        try:
+            return await trio.lowlevel.open_process(self._command, env=environment, process_group=group)
+        except OSError as error:
+            say(f"zab: {self._command[0]} cannot be run: {error.strerror}", sys.stderr)
+            self.code = NO_COMMAND if isinstance(error, FileNotFoundError) else CANNOT_RUN
+            return None
+
+    async def _watch_over(self, process: trio.Process, held: Held) -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._end_when_lost, process, held)
+            try:
+                await process.wait()
+            finally:
+                if process.returncode is None:
+                    # The time of --timeout is over.
+                    with trio.CancelScope(shield=True):
+                        await self._stop(process)
+            nursery.cancel_scope.cancel()
+        assert process.returncode is not None
+        self.code = of_signal(-process.returncode) if process.returncode < 0 else process.returncode
+        if self._is_lost:
+            self.code = UNREACHABLE
+
+    async def _end_when_lost(self, process: trio.Process, held: Held) -> None:
+        await held.lost()
+        self._is_lost = True
+        say(f"zab: {held.path} may be lost: {self._command[0]} is ended", sys.stderr, flush=True)
+        await self._stop(process)
+
+    async def _stop(self, process: trio.Process) -> None:
+        self._send(signal.SIGTERM)
+        with trio.move_on_after(self._grace_s):
+            await process.wait()
+        # What it started may be there still.
+        if process.returncode is None or not self._is_in_front:
+            self._send(signal.SIGKILL)
+        await process.wait()
+
+    def _send(self, number: int) -> None:
+        assert self._process is not None
+        with suppress(ProcessLookupError):
+            if self._is_in_front:
+                self._process.send_signal(number)
+            else:
+                os.killpg(self._process.pid, number)
+
+
+def _is_in_front() -> bool:
+    """Whether a terminal sends its signals to this process and to what it starts."""
+    try:
+        terminal = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY)
+    except OSError:
+        return False
+    try:
+        return os.tcgetpgrp(terminal) == os.getpgrp()
+    except OSError:
+        return False
+    finally:
+        os.close(terminal)
