@@ -135,6 +135,9 @@ class _Under:
         self._grace_s = grace_s
         self._is_in_front = _is_in_front()
         self._process: trio.Process | None = None
+        self._is_starting = False
+        self._early: list[int] = []
+        """Signals that came while the command was started."""
         self._is_lost = False
         self._waiting = trio.CancelScope()
 
@@ -150,11 +153,13 @@ class _Under:
 
     async def take_signals(self, signals: AsyncIterator[int]) -> None:
         async for number in signals:
-            if self._process is None:
+            if self._process is None and self._is_starting:
+                self._early.append(number)
+            elif self._process is None:
                 self.code = of_signal(number)
                 self._waiting.cancel()
-            elif not (self._is_in_front and number in _BY_TERMINAL):
-                self._send(number)
+            else:
+                self._pass_on(number)
 
     async def hold(self, zk: Client, take: Taking) -> None:
         """Waits until it is held, and runs the command."""
@@ -162,8 +167,11 @@ class _Under:
             with self._waiting:
                 async with take(zk) as held:
                     # From here on signals are the command's.
+                    self._is_starting = True
                     self._process = await self._start(held)
                     if self._process is not None:
+                        for number in self._early:
+                            self._pass_on(number)
                         await self._watch_over(self._process, held)
         except ZabError as error:
             self.failure = error
@@ -208,6 +216,10 @@ class _Under:
         if process.returncode is None or not self._is_in_front:
             self._send(signal.SIGKILL)
         await process.wait()
+
+    def _pass_on(self, number: int) -> None:
+        if not (self._is_in_front and number in _BY_TERMINAL):
+            self._send(number)
 
     def _send(self, number: int) -> None:
         assert self._process is not None
