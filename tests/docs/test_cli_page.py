@@ -14,7 +14,10 @@ from zab.cli.commands import COMMANDS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "cli.md").read_text(encoding="utf-8")
 
-SHOWN = ["tree", "find", "du", "cp", "mv", "touch", "export", "import", "edit", "multi", "wait", "lock", "elect"]
+SHOWN = [
+    *("tree", "find", "du", "cp", "mv", "touch", "export", "import", "edit", "multi", "wait", "lock", "elect"),
+    "shell",
+]
 """The commands that this page is for."""
 
 

@@ -20,6 +20,8 @@ from tests.cli.commands import PATIENCE_SECONDS, Result, call, standard_input, s
 from tests.client.running import KINDS, running
 from zab.cli.znodes import completion
 from zab.cli.znodes.completion import ShellCompleter, last_word
+from zab.cli.znodes.discreet_history import is_secret
+from zab.cli.znodes.options import resolved
 from zab.cli.znodes.shell_commands import SESSION_COMMANDS, ZNODE_COMMANDS
 
 ZAB = [sys.executable, "-m", "zab.cli.main"]
@@ -270,25 +272,25 @@ class Terminal:
 @pytest.mark.slow
 def test_a_session_at_a_terminal(hosts: str, tmp_path: Path) -> None:
     terminal = Terminal(hosts, tmp_path)
-    terminal.read_until(b"(CONNECTED) 0]")
+    terminal.read_until(b"zab:/ 0>")
     terminal.type(b"create /terminal here\r")
     terminal.read_until(b"Created /terminal")
-    terminal.read_until(b"[zab(CONNECTED) 1]")
+    terminal.read_until(b"zab:/ 1>")
     terminal.type(b"get /term\t")
     terminal.read_until(b"/terminal")
     terminal.type(b"\r")
     terminal.read_until(b"here\r\n")
     # Ctrl-C ends the command that runs, and drops a line that is being typed.
-    terminal.read_until(b"(CONNECTED) 2]")
+    terminal.read_until(b"zab:/ 2>")
     terminal.type(b"watch /terminal\r")
     terminal.read_until(b"watching /terminal")
     terminal.type(b"\x03")
     terminal.read_until(b"zab: interrupted")
-    terminal.read_until(b"(CONNECTED) 3]")
+    terminal.read_until(b"zab:/ 3>")
     terminal.type(b"delete /terminal\x03")
     terminal.type(b"ls /zookeeper\r")
     terminal.read_until(b"[config, quota]")
-    terminal.read_until(b"(CONNECTED) 4]")
+    terminal.read_until(b"zab:/ 4>")
     terminal.type(b"\x04")
     assert terminal.end() == 0
     history = (tmp_path / "zab" / "history").read_text()
@@ -300,26 +302,26 @@ def test_a_session_at_a_terminal(hosts: str, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_command_in_two_lines_at_a_terminal(hosts: str, tmp_path: Path) -> None:
     terminal = Terminal(f"{hosts}/zookeeper", tmp_path)
-    terminal.read_until(b"[zab/zookeeper(CONNECTED) 0]")
+    terminal.read_until(b"zab/zookeeper:/ 0>")
     terminal.type(b"\x04")
     assert terminal.end() == 0
     terminal = Terminal(hosts, tmp_path)
-    terminal.read_until(b"(CONNECTED) 0]")
+    terminal.read_until(b"zab:/ 0>")
     terminal.type(b"create -e '/two words' 'a\r")
     terminal.read_until(b"\x1b[0m>")
     terminal.type(b"b'\r")
     terminal.read_until(b"Created /two words")
-    terminal.read_until(b"(CONNECTED) 1]")
+    terminal.read_until(b"zab:/ 1>")
     terminal.type(b"get /two\t")
     terminal.read_until(b"'/two words'")
     terminal.type(b"\r")
     terminal.read_until(b"a\r\nb\r\n")
-    terminal.read_until(b"(CONNECTED) 2]")
+    terminal.read_until(b"zab:/ 2>")
     # Ctrl-C drops what was begun.
     terminal.type(b"ls 'begun\r")
     terminal.read_until(b"\x1b[0m>")
     terminal.type(b"\x03")
-    terminal.read_until(b"(CONNECTED) 2]")
+    terminal.read_until(b"zab:/ 2>")
     terminal.type(b"\x04")
     assert terminal.end() == 0
 
@@ -342,10 +344,10 @@ main()
 @pytest.mark.slow
 def test_no_output_comes_behind_the_next_prompt(hosts: str, tmp_path: Path) -> None:
     terminal = Terminal(hosts, tmp_path, [sys.executable, "-c", SLOW_OUTPUT])
-    terminal.read_until(b"(CONNECTED) 0]")
+    terminal.read_until(b"zab:/ 0>")
     terminal.type(b"get /none\r")
     terminal.read_until(b"zab: NONODE")
-    terminal.read_until(b"(CONNECTED) 1]")
+    terminal.read_until(b"zab:/ 1>")
     terminal.type(b"\x04")
     assert terminal.end() == 0
 
@@ -353,14 +355,225 @@ def test_no_output_comes_behind_the_next_prompt(hosts: str, tmp_path: Path) -> N
 @pytest.mark.slow
 def test_an_event_is_printed_above_the_prompt(hosts: str, tmp_path: Path) -> None:
     terminal = Terminal(hosts, tmp_path)
-    terminal.read_until(b"(CONNECTED) 0]")
+    terminal.read_until(b"zab:/ 0>")
     terminal.type(b"addWatch /above\r")
-    terminal.read_until(b"(CONNECTED) 1]")
+    terminal.read_until(b"zab:/ 1>")
     terminal.type(b"half a li")
     terminal.read_until(b"half a li")
     assert piped(hosts, "create /above").returncode == 0
     terminal.read_until(b"path:/above")
     # The line that was begun stands there again.
-    terminal.read_until(b"(CONNECTED) 1] half a li")
+    terminal.read_until(b"zab:/ 1> half a li")
     terminal.type(b"\x03\x04")
     assert terminal.end() == 0
+
+
+# Where one is, and with whom.
+
+
+def test_relative_paths_in_all_commands(hosts: str, typed: Callable[..., Result], tmp_path: Path) -> None:
+    root = f"/{tmp_path.name}"
+    done = typed(
+        hosts,
+        f"create -p {root}/a/b",
+        f"cd {root}",
+        "pwd",
+        "create c data",
+        "get ./c",
+        "set a/b more",
+        "cd a",
+        "get b",
+        "ls",
+        "ls ..",
+        "get ../../" + tmp_path.name + "/c",
+        "create -s -e n-",
+        "ls -R",
+        "cp b ../copy",
+        "tree ..",
+        "setAcl b world:anyone:cdrwa",
+        "stat b/../nothing",
+        "cd ../none",
+        "pwd",
+        "cd ../..",
+        "pwd",
+        "cd ..",
+        "pwd",
+        f"cd {root}/a/",
+        "cd",
+        "pwd",
+    )
+    first, second = done.err.splitlines()
+    assert first.startswith(f"zab: NONODE {root}/a/nothing: ")
+    assert second.startswith(f"zab: NONODE {root}/none: ")
+    assert done.out.startswith(
+        f"Created {root}/a/b\n"
+        f"{root}\n"
+        f"Created {root}/c\n"
+        "data\n"
+        "more\n"
+        "[b]\n"
+        "[a, c]\n"
+        "data\n"
+        f"Created {root}/a/n-0000000001\n"
+        f"{root}/a\n{root}/a/b\n{root}/a/n-0000000001\n"
+        f"1 znode at {root}/copy\n"
+        f"{root}\n├── a\n│   ├── b\n│   └── n-0000000001  ephemeral of 0x"
+    )
+    assert done.out.endswith(f"{root}/a\n/\n/\n/\n")
+
+
+@pytest.mark.parametrize(
+    ("place", "path", "found"),
+    [
+        ("/", "a", "/a"),
+        ("/a", "b", "/a/b"),
+        ("/a", "/b", "/b"),
+        ("/a", ".", "/a"),
+        ("/a", "..", "/"),
+        ("/a", "../../..", "/"),
+        ("/a/b", "../c/./d", "/a/c/d"),
+        ("/a", "b/", "/a/b/"),
+        ("/a", "../", "/"),
+        ("/a", "", "/a"),
+        ("/a", "/b/../c", "/b/../c"),
+    ],
+)
+def test_relative_paths(place: str, path: str, found: str) -> None:
+    assert resolved(place, path) == found
+
+
+def test_another_session_and_none(hosts: str, typed: Callable[..., Result]) -> None:
+    done = typed(
+        hosts,
+        "create -e /first",
+        "cd /zookeeper",
+        "addauth digest bob:pw",
+        f"connect {hosts}/zookeeper",
+        "pwd",
+        "ls",
+        "whoami",
+        "close",
+        "ls",
+        "addWatch /x",
+        "pwd",
+        "close",
+        f"connect {hosts}",
+        "ls /zookeeper",
+        "get /first",
+        "connect 127.0.0.1:1",
+        "ls",
+        "connect host:nonsense",
+        f"connect {hosts}",
+        "connect",
+        "ls /zookeeper",
+        "addWatch /second",
+        "create -e /second",
+    )
+    assert done.code == 3
+    assert done.out.startswith(
+        "Created /first\n/\n[config, quota]\nAuth scheme: User\nip: 127.0.0.1\n/\n[config, quota]\n[config, quota]\n"
+    )
+    assert "type:NodeCreated path:/second" in done.out
+    said = done.err.splitlines()
+    none = "zab: CONNECTIONLOSS: there is no session; connect begins one"
+    assert said[:2] == [none, none]
+    assert said[2].startswith("zab: NONODE /first")
+    assert said[3].startswith("zab: CONNECTIONLOSS: ")
+    assert "127.0.0.1:1" in said[3]
+    assert said[4] == none
+    assert said[5].startswith("zab: ")
+    assert len(said) == 6
+
+
+def test_a_session_that_is_left_is_closed(hosts: str, tmp_path: Path) -> None:
+    """Its ephemerals go with it, at once."""
+    path = f"/{tmp_path.name}"
+    with started("-s", hosts, "shell") as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(f"create -e {path}\nclose\nversion\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == f"Created {path}\n"
+        assert process.stdout.readline().startswith("zab ")
+        assert piped(hosts, f"get {path}").returncode == 1
+        process.stdin.close()
+        assert process.wait(PATIENCE_SECONDS) == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "completions"),
+    [
+        ("get a", ["app", "apple"]),
+        ("get ", ["app", "apple", "zookeeper", "'two words'"]),
+        ("ls -s app/", ["app/one", "app/two"]),
+        ("get ./app/t", ["./app/two"]),
+        ("get ../ap", ["../app", "../apple"]),
+        ("get 'two words'/it", ["'two words/it'\"'\"'s'"]),
+        ("set app t", []),
+        ("cp app/one app/", ["app/one", "app/two"]),
+        ("get -a", []),
+    ],
+)
+def test_completion_of_relative_paths(text: str, completions: list[str]) -> None:
+    completer = ShellCompleter(["get"], lambda path: TREE.get(path, []), lambda: "/")
+    found = completer.get_completions(Document(text), CompleteEvent(completion_requested=True))
+    assert [completion.text for completion in found] == completions
+
+
+def test_completion_goes_from_where_one_is() -> None:
+    completer = ShellCompleter(["get"], lambda path: TREE.get(path, []), lambda: "/app")
+    assert [each.text for each in completer.get_completions(Document("get o"), CompleteEvent())] == ["one"]
+    assert [each.text for each in completer.get_completions(Document("get /app/o"), CompleteEvent())] == ["/app/one"]
+
+
+# The history.
+
+
+@pytest.mark.parametrize(
+    ("line", "is_kept"),
+    [
+        ("ls /", True),
+        ("get /author", True),
+        ("addauth digest bob:pw", False),
+        ("'addauth' digest bob:pw", False),
+        (" set /a x", False),
+        ("zab --auth digest:bob:pw ls", False),
+        ("set /db/password x", False),
+        ("create /a '{\"Secret\": 1}'", False),
+    ],
+)
+def test_what_the_history_keeps(line: str, is_kept: bool) -> None:
+    assert is_secret(line) != is_kept
+
+
+def test_the_history_that_is_printed_has_no_credentials(hosts: str, typed: Callable[..., Result]) -> None:
+    done = typed(hosts, "addauth digest bob:pw", "redo 0", "whoami", "history")
+    assert "digest: bob" in done.out
+    assert "0 - addauth digest …\n" in done.out
+    assert "bob:pw" not in done.out
+
+
+@pytest.mark.slow
+def test_secrets_are_in_no_file(hosts: str, tmp_path: Path) -> None:
+    terminal = Terminal(hosts, tmp_path)
+    terminal.read_until(b"zab:/ 0>")
+    terminal.type(b"addauth digest bob:opensesame\r")
+    terminal.read_until(b"zab:/ 1>")
+    terminal.type(b"addauth digest 'eve:open\r")
+    terminal.read_until(b"\x1b[0m>")
+    terminal.type(b"sesame'\r")
+    terminal.read_until(b"zab:/ 2>")
+    terminal.type(b"cd /zookeeper\r")
+    terminal.read_until(b"zab:/zookeeper 3>")
+    terminal.type(b"get co\t")
+    terminal.read_until(b"config")
+    terminal.type(b"\r")
+    terminal.read_until(b"zab:/zookeeper 4>")
+    terminal.type(b"close\r")
+    terminal.read_until(b"zab(closed):/zookeeper 5>")
+    terminal.type(b"\x04")
+    assert terminal.end() == 0
+    history = (tmp_path / "zab" / "history").read_text()
+    assert "+cd /zookeeper" in history
+    assert "sesame" not in history
+    assert (tmp_path / "zab" / "history").stat().st_mode & 0o077 == 0

@@ -20,6 +20,7 @@ from zab.cli.moments import parse_zxid
 from zab.cli.terminal import on_terminal, say
 from zab.cli.znodes.caller import Caller, perform
 from zab.cli.znodes.json_values import change_fields
+from zab.cli.znodes.options import resolve_path
 from zab.client import Change, ChangeKind, Client
 
 __all__ = ["change_line", "changes_command"]
@@ -30,7 +31,10 @@ def changes_command(
     since: Annotated[
         str | None, typer.Option("--since", metavar="ZXID", help="Also what changed after this zxid; 0 is all.")
     ] = None,
-    prefix: Annotated[str, typer.Option("--prefix", "-p", metavar="PATH", help="Only this znode and below.")] = "/",
+    prefix: Annotated[
+        str,
+        typer.Option("--prefix", "-p", metavar="PATH", callback=resolve_path, help="Only this znode and below."),
+    ] = "/",
     count: Annotated[int | None, typer.Option("--count", "-n", min=1, help="End after so many changes.")] = None,
     json: JsonOption = False,
 ) -> None:

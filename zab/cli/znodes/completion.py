@@ -1,6 +1,7 @@
 """Completion at the prompt of `zab shell`: commands in the first word, paths in those after it.
 
-A path with blanks or quotes in it is completed with quotes around it, as the shell wants to read it again.
+A path with blanks or quotes in it is completed with quotes around it, as the shell wants to read it again. A
+relative one goes from where the shell is.
 """
 
 import shlex
@@ -12,23 +13,29 @@ from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
 from zab.cli.terminal import on_terminal
-from zab.cli.znodes.subtree import child_path
+from zab.cli.znodes.options import resolved
 from zab.client import Client, RequestError
 
 __all__ = ["ShellCompleter", "completer", "last_word"]
 
 COMPLETIONS_COUNT_MAX: Final = 1_000
+_TAKE_PATHS: Final = frozenset({"cp", "mv"})
+"""Commands with several paths."""
 
 
 class ShellCompleter(Completer):
-    """Completes command names in the first word, and paths in every later one that starts with a slash.
+    """Completes command names in the first word, and paths in later ones: those that start with a slash, and relative
+    ones in the first that is no option, and wherever more than one may stand.
 
-    list_children: children's names of a path, from the worker thread.
+    list_children: children's names of a path, from the worker thread. place: from where relative paths go.
     """
 
-    def __init__(self, names: Iterable[str], list_children: Callable[[str], list[str]]) -> None:
+    def __init__(
+        self, names: Iterable[str], list_children: Callable[[str], list[str]], place: Callable[[], str] = lambda: "/"
+    ) -> None:
         self._names = sorted(names)
         self._list_children = list_children
+        self._place = place
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
         before = document.text_before_cursor
@@ -37,13 +44,23 @@ class ShellCompleter(Completer):
             yield from (Completion(name + " ", -len(first)) for name in self._names if name.startswith(first))
             return
         typed, word = last_word(before)
-        if not word.startswith("/"):
+        if not word.startswith("/") and not self._takes_path(before[: len(before) - len(typed)], word):
             return
-        parent, _, start = word.rpartition("/")
-        names = [name for name in self._list_children(parent or "/") if name.startswith(start)]
+        parent, slash, start = word.rpartition("/")
+        above = resolved(self._place(), parent + slash).rstrip("/") or "/"
+        names = [name for name in self._list_children(above) if name.startswith(start)]
         for name in names[:COMPLETIONS_COUNT_MAX]:
-            path = child_path(parent or "/", name)
-            yield Completion(shlex.quote(path), -len(typed), display=on_terminal(name))
+            yield Completion(shlex.quote(f"{parent}{slash}{name}"), -len(typed), display=on_terminal(name))
+
+    def _takes_path(self, before: str, word: str) -> bool:
+        """Whether a relative path may stand behind these words."""
+        try:
+            command, *words = shlex.split(before)
+        except ValueError:
+            return False
+        if word.startswith("-"):
+            return False
+        return command in _TAKE_PATHS or all(each.startswith("-") for each in words)
 
 
 def last_word(line: str) -> tuple[str, str]:
@@ -67,17 +84,17 @@ def last_word(line: str) -> tuple[str, str]:
     return line[start:], value
 
 
-def completer(zk: Client, names: Iterable[str]) -> ShellCompleter:
-    """The completer of a session, from trio's thread; it runs in the prompt's."""
+def completer(session: Callable[[], Client], names: Iterable[str], place: Callable[[], str]) -> ShellCompleter:
+    """The completer of a shell, from trio's thread; it runs in the prompt's."""
 
     async def children(path: str) -> list[str]:
         # Completion while no server answers must not hold up the prompt.
         with trio.move_on_after(1):
             try:
-                return await zk.get_children(path)
+                return await session().get_children(path)
             except RequestError:
                 return []
         return []
 
     token = trio.lowlevel.current_trio_token()
-    return ShellCompleter(names, lambda path: trio.from_thread.run(children, path, trio_token=token))
+    return ShellCompleter(names, lambda path: trio.from_thread.run(children, path, trio_token=token), place)

@@ -9,7 +9,7 @@ import struct
 import sys
 import termios
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -29,6 +29,8 @@ __all__ = [
     "WatchOption",
     "acl_of",
     "data_of",
+    "resolve_path",
+    "resolved",
     "tell_unread_input",
 ]
 
@@ -39,12 +41,39 @@ def _complete_path(context: typer.Context, incomplete: str) -> list[str]:
     return complete_path(context, incomplete)
 
 
-PathArgument = Annotated[str, typer.Argument(metavar="PATH", show_default=False, autocompletion=_complete_path)]
-OtherPathArgument = Annotated[
-    str | None, typer.Argument(metavar="PATH", show_default=False, autocompletion=_complete_path)
-]
-SourceArgument = Annotated[str, typer.Argument(metavar="SRC", show_default=False, autocompletion=_complete_path)]
-DestinationArgument = Annotated[str, typer.Argument(metavar="DST", show_default=False, autocompletion=_complete_path)]
+def resolve_path(context: typer.Context, param: typer.CallbackParam, value: str | None) -> str | None:
+    """In the shell a path may be relative to where one is, which an argument that is left out stands for."""
+    place: str | None = getattr(context.obj, "place", None)
+    if place is None or value is None:
+        return value
+    source = context.get_parameter_source(param.name or "")
+    if source is not None and source.name == "DEFAULT":
+        return place if param.param_type_name == "argument" else value
+    return resolved(place, value)
+
+
+def resolved(place: str, path: str) -> str:
+    """`path` as it is seen from the znode `place`. A slash at its end stays: sequential znodes may have one."""
+    if path.startswith("/"):
+        return path
+    names = [name for name in place.split("/") if name]
+    for name in path.split("/"):
+        if name == "..":
+            del names[-1:]
+        elif name not in ("", "."):
+            names.append(name)
+    end = "/" if path.endswith("/") and names else ""
+    return f"/{'/'.join(names)}{end}"
+
+
+def _path_argument(metavar: str) -> Any:
+    return typer.Argument(metavar=metavar, show_default=False, autocompletion=_complete_path, callback=resolve_path)
+
+
+PathArgument = Annotated[str, _path_argument("PATH")]
+OtherPathArgument = Annotated[str | None, _path_argument("PATH")]
+SourceArgument = Annotated[str, _path_argument("SRC")]
+DestinationArgument = Annotated[str, _path_argument("DST")]
 StatOption = Annotated[bool, typer.Option("-s", "--stat", help="Print the stat too.")]
 WatchOption = Annotated[bool, typer.Option("-w", "--watch", help="Leave a watch for one event.")]
 VersionOption = Annotated[int, typer.Option("-v", "--version", help="Only this version; -1 is any.")]

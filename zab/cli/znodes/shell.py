@@ -4,15 +4,18 @@ At a terminal there is a prompt with history (`$XDG_STATE_HOME/zab/history`) and
 Events and changes of the connection are printed as they come. Ctrl-C ends the running command, Ctrl-D the shell. A
 command goes on in the next line as long as a quote is open.
 
+The history has no secrets: lines with `addauth` or a password are left out, and so is what begins with a blank.
+
 Otherwise the commands are read from standard input, one a line, to its end. `#` starts a comment. The exit code is the
 highest of the commands'.
 
 Threads and tasks: trio runs in the main thread. Lines are read, and commands parsed and run, in a worker thread, since
 both prompt_toolkit and typer are synchronous. For the session they call into trio's thread.
 
-    _run                    reads lines, runs commands; the end of its block closes the session
-    ├─ _report_events       prints what the shell's watcher hears (`get -w`, `addWatch`, …)
-    ├─ _report_states       prints that the connection was lost, found, or that the session is over
+    _run                    reads lines, runs commands; closes the session at the end
+    ├─ SessionKeeper.keep   has the session
+    │  ├─ _report_events    prints what the shell's watcher hears (`get -w`, `addWatch`, …)
+    │  └─ _report_states    prints that the connection was lost, found, or that the session is over
     └─ _interrupts          SIGINT cancels the running command at a terminal, else everything
 
 What can be typed is in `shell_commands`, with the names of ZooKeeper's shell as aliases.
@@ -30,26 +33,28 @@ from typing import Final, TextIO
 import trio
 import typer
 from prompt_toolkit import PromptSession
-from prompt_toolkit.history import FileHistory, History, InMemoryHistory
+from prompt_toolkit.history import History, InMemoryHistory
 from prompt_toolkit.shortcuts import CompleteStyle
 
 from zab.cli.arguments import ConnectionOptions
 from zab.cli.exits import INTERRUPTED, fail
 from zab.cli.rendering import event_block
-from zab.cli.terminal import say
+from zab.cli.terminal import on_terminal, say
 from zab.cli.znodes.caller import Opener, exit_code, opener
 from zab.cli.znodes.completion import completer
+from zab.cli.znodes.discreet_history import DiscreetHistory
 from zab.cli.znodes.prompt import Prompt
+from zab.cli.znodes.session_keeper import SessionKeeper
 from zab.cli.znodes.shell_commands import NAMES, shell_app
 from zab.cli.znodes.shell_session import Shell
-from zab.client import SessionExpiredError, State, ZabError
+from zab.client import Client, SessionExpiredError, State, ZabError
 
-__all__ = ["shell_command"]
+__all__ = ["prompt_text", "shell_command"]
 
 READ_BYTES: Final = 65536
 
 
-def _history() -> History:
+def _history(shell: Shell) -> History:
     """The file of the history; in memory where it cannot be written."""
     state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
     try:
@@ -57,23 +62,27 @@ def _history() -> History:
         (state / "zab" / "history").touch(mode=0o600)
     except OSError:
         return InMemoryHistory()
-    return FileHistory(str(state / "zab" / "history"))
+    return DiscreetHistory(str(state / "zab" / "history"), lambda: shell.unfinished)
 
 
-def _prompt(shell: Shell, options: ConnectionOptions) -> Prompt:
+def _prompt(shell: Shell) -> Prompt:
     session: PromptSession[str] = PromptSession(
-        history=_history(),
-        completer=completer(shell.zk, NAMES),
+        history=_history(shell),
+        completer=completer(lambda: shell.zk, NAMES, lambda: shell.place),
         # Only when asked for with the tab key: each completion of a path is a request to the server.
         complete_while_typing=False,
         complete_style=CompleteStyle.READLINE_LIKE,
     )
-    _, slash, chroot = options.hosts.partition("/")
+    return Prompt(session, partial(prompt_text, shell))
 
-    def message() -> str:
-        return "> " if shell.unfinished else f"[zab{slash}{chroot}({shell.zk.state.name}) {len(shell.lines)}] "
 
-    return Prompt(session, message)
+def prompt_text(shell: Shell) -> str:
+    """zab/chroot:/place 3> ; with the state of the session, if it is not as it should be."""
+    if shell.unfinished:
+        return "> "
+    _, slash, chroot = shell.options.hosts.partition("/")
+    state = "" if shell.state is State.CONNECTED else f"({shell.state.value})"
+    return f"zab{state}{slash}{on_terminal(chroot)}:{on_terminal(shell.place)} {len(shell.lines)}> "
 
 
 async def _read_prompts(shell: Shell, prompt: Prompt) -> None:
@@ -115,6 +124,14 @@ async def _lines(descriptor: int) -> AsyncGenerator[str, None]:
     yield rest.decode("utf-8", "surrogateescape")
 
 
+async def _report(shell: Shell, say: Callable[[str, TextIO], None], zk: Client) -> None:
+    """What there is to say of a session, as long as it is there."""
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(_report_events, shell, say)
+        if shell.is_interactive:
+            nursery.start_soon(_report_states, zk, say)
+
+
 async def _report_events(shell: Shell, say: Callable[[str, TextIO], None]) -> None:
     try:
         async for event in shell.events:
@@ -124,9 +141,9 @@ async def _report_events(shell: Shell, say: Callable[[str, TextIO], None]) -> No
         return
 
 
-async def _report_states(shell: Shell, say: Callable[[str, TextIO], None]) -> None:
-    known = shell.zk.state
-    async for state in shell.zk.states():
+async def _report_states(zk: Client, say: Callable[[str, TextIO], None]) -> None:
+    known = zk.state
+    async for state in zk.states():
         if state not in (known, State.CLOSED):
             known = state
             say(f"zab: {state.value}", sys.stderr)
@@ -144,21 +161,36 @@ async def _interrupts(shell: Shell, everything: trio.CancelScope, *, task_status
 
 
 async def _run(options: ConnectionOptions, open_client: Opener, *, is_interactive: bool) -> int:
-    async with open_client() as zk, trio.open_nursery() as nursery:
-        shell = Shell(zk, shell_app(), options, is_interactive=is_interactive)
-        # A KeyboardInterrupt would hit a command in its worker thread, which typer takes for the end of that command.
-        await nursery.start(partial(_interrupts, shell, nursery.cancel_scope))
-        if is_interactive:
-            prompt = _prompt(shell, options)
-            nursery.start_soon(_report_events, shell, prompt.say)
-            nursery.start_soon(_report_states, shell, prompt.say)
-            await _read_prompts(shell, prompt)
+    shell = Shell(shell_app(), options, is_interactive=is_interactive)
+    prompt = _prompt(shell) if is_interactive else None
+    keeper = SessionKeeper(shell, partial(_report, shell, _print_line if prompt is None else prompt.say))
+    shell.change_session = keeper.change
+    failure: ZabError | ValueError | None = None
+    async with trio.open_nursery() as outer:
+        outer.start_soon(keeper.keep)
+        try:
+            await keeper.change(open_client)
+        except (ZabError, ValueError) as error:
+            failure = error
         else:
-            nursery.start_soon(_report_events, shell, _print_line)
-            await _read_lines(shell)
-        nursery.cancel_scope.cancel()
+            await _read(shell, prompt)
+            await keeper.change(None)
+        outer.cancel_scope.cancel()
+    if failure is not None:
+        raise failure
     # At a terminal every failure was seen already.
     return 0 if is_interactive else shell.code
+
+
+async def _read(shell: Shell, prompt: Prompt | None) -> None:
+    async with trio.open_nursery() as nursery:
+        # A KeyboardInterrupt would hit a command in its worker thread, which typer takes for the end of that command.
+        await nursery.start(partial(_interrupts, shell, nursery.cancel_scope))
+        if prompt is None:
+            await _read_lines(shell)
+        else:
+            await _read_prompts(shell, prompt)
+        nursery.cancel_scope.cancel()
 
 
 def shell_command(context: typer.Context) -> None:

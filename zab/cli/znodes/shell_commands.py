@@ -6,14 +6,16 @@ from typing import Annotated, Final
 
 import trio
 import typer
+from attrs import evolve
 
 from zab.cli.arguments import expand_alias
 from zab.cli.commands import ALIASES, COMMANDS, NOT_IN_SHELL
 from zab.cli.terminal import say
 from zab.cli.time_limit import time_limit, timed
-from zab.cli.znodes.options import PathArgument
+from zab.cli.znodes.discreet_history import without_secrets
+from zab.cli.znodes.options import OtherPathArgument, PathArgument, resolved
 from zab.cli.znodes.shell_session import Shell
-from zab.client import Client, WatchKind, WatchMode
+from zab.client import Client, NoNodeError, WatchKind, WatchMode
 
 __all__ = ["NAMES", "SESSION_COMMANDS", "ZNODE_COMMANDS", "shell_app"]
 
@@ -91,11 +93,49 @@ def print_watches_command(
         shell.prints_events = setting == "on"
 
 
+def cd_command(
+    context: typer.Context,
+    path: OtherPathArgument = None,
+) -> None:
+    """Go to a znode, from which relative paths go then; without PATH to the root. `..` is what is above."""
+    shell = _shell(context)
+    place = resolved("/", (path or "/").rstrip("/") or "/")
+
+    async def work(zk: Client, _caller: object) -> None:
+        if await zk.exists(place) is None:
+            raise NoNodeError(place)
+        shell.place = place
+
+    shell.run(work, time_limit(context))
+
+
+def pwd_command(context: typer.Context) -> None:
+    """Print where one is."""
+    say(_shell(context).place)
+
+
+def connect_command(
+    context: typer.Context,
+    hosts: Annotated[str | None, typer.Argument(metavar="HOSTS", show_default=False)] = None,
+) -> None:
+    """End the session, and begin one with these servers; without HOSTS with the same.
+
+    Identities that addauth has added are gone.
+    """
+    shell = _shell(context)
+    shell.connect(shell.options if hosts is None else evolve(shell.options, hosts=hosts))
+
+
+def close_command(context: typer.Context) -> None:
+    """End the session, with its ephemerals; the shell stays."""
+    _shell(context).close()
+
+
 def history_command(context: typer.Context) -> None:
     """Print the last commands with their numbers."""
     lines = list(enumerate(_shell(context).lines))
     for number, line in lines[-HISTORY_SHOWN_COUNT:]:
-        say(f"{number} - {line}")
+        say(f"{number} - {without_secrets(line)}")
 
 
 def redo_command(context: typer.Context, number: Annotated[int, typer.Argument(metavar="NUMBER", min=0)]) -> None:
@@ -133,6 +173,10 @@ SESSION_COMMANDS: Final[dict[str, Callable[..., None]]] = {
     "addWatch": add_watch_command,
     "removewatches": remove_watches_command,
     "printwatches": print_watches_command,
+    "cd": cd_command,
+    "pwd": pwd_command,
+    "connect": connect_command,
+    "close": close_command,
     "history": history_command,
     "redo": redo_command,
     "version": version_command,

@@ -1,4 +1,7 @@
-"""The one session of `zab shell`: runs lines on it, and is the caller of their commands.
+"""`zab shell` without its terminal: runs lines on its session, and is the caller of their commands.
+
+There is one session at a time, or none after `close`; `connect` begins another (`session_keeper.py`). Then `place`, the
+znode from which relative paths go, is the root again.
 
 A command goes on in the next line as long as a quote is open: the line end is a part of what is quoted. Invariant:
 `unfinished` is what was given of a command whose end has not come, and empty otherwise.
@@ -6,6 +9,7 @@ A command goes on in the next line as long as a quote is open: the line end is a
 
 import shlex
 import sys
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final
 
@@ -16,7 +20,8 @@ from zab.cli.arguments import ConnectionOptions, expand_alias
 from zab.cli.exits import INTERRUPTED, REFUSED, USAGE
 from zab.cli.terminal import say
 from zab.cli.znodes.caller import Work, carry_out, exit_code, within
-from zab.client import Client, State, Watcher, ZabError
+from zab.cli.znodes.opening import Opener, opener
+from zab.client import Client, NotConnectedError, State, Watcher, ZabError
 
 __all__ = ["Shell"]
 
@@ -27,23 +32,64 @@ _OPEN_QUOTE: Final = "No closing quotation"
 class Shell:
     """Runs the commands of `app` on its session. `code` is the highest exit code so far."""
 
-    def __init__(self, zk: Client, app: typer.Typer, options: ConnectionOptions, *, is_interactive: bool) -> None:
-        self.zk = zk
+    def __init__(self, app: typer.Typer, options: ConnectionOptions, *, is_interactive: bool) -> None:
         self.options = options
+        self.place = "/"
         self.code = 0
         self.lines: list[str] = []
         self.unfinished = ""
         self.is_ended = False
         self.prints_events = True
         self.is_interactive = is_interactive
-        self.events = zk.watcher()
         self.running: trio.CancelScope | None = None
+        self.change_session: Callable[[Opener | None], Awaitable[None]] | None = None
+        self._zk: Client | None = None
+        self._events: Watcher | None = None
         self._group = typer.main.get_command(app)
+
+    # What the keeper of its session tells (`zab.cli.znodes.session_keeper.Place`).
+
+    def begin(self, zk: Client) -> None:
+        self._zk, self._events, self.place = zk, zk.watcher(), "/"
+
+    def finish(self) -> None:
+        self._zk = self._events = None
+
+    @property
+    def zk(self) -> Client:
+        """Raises NotConnectedError where there is none."""
+        if self._zk is None:
+            raise NotConnectedError(detail="there is no session; connect begins one")
+        return self._zk
+
+    @property
+    def events(self) -> Watcher:
+        """Of the session; what it hears is printed."""
+        if self._events is None:
+            raise NotConnectedError(detail="there is no session; connect begins one")
+        return self._events
+
+    @property
+    def state(self) -> State:
+        return State.CLOSED if self._zk is None else self._zk.state
 
     # What commands ask for (`zab.cli.znodes.caller.Caller`), from the worker thread.
 
     def run(self, work: Work, seconds: float | None) -> None:
         trio.from_thread.run(within, seconds, partial(carry_out, work, self.zk, self, self.options.hosts))
+
+    def connect(self, options: ConnectionOptions) -> None:
+        """Ends the session, and begins one as these say."""
+        # It may ask for a password.
+        open_client = opener(options)
+        assert self.change_session is not None
+        trio.from_thread.run(self.change_session, open_client)
+        self.options = options
+
+    def close(self) -> None:
+        """Ends the session."""
+        assert self.change_session is not None
+        trio.from_thread.run(self.change_session, None)
 
     def watcher(self, _zk: Client) -> Watcher:
         return self.events
