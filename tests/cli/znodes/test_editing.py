@@ -1,5 +1,6 @@
 """`zab edit`: what the editor is given, what is set, and that no text is lost."""
 
+import json
 import os
 import signal
 import stat
@@ -155,6 +156,17 @@ def test_an_editor_that_is_none(hosts: str, run: Run, path: str, monkeypatch: py
     assert run.err == "zab: the editor /none/editor cannot be run: No such file or directory; $EDITOR names another\n"
     monkeypatch.setenv("VISUAL", "'")
     assert run("-s", hosts, "edit", path) == 2
+
+
+def test_line_ends_of_windows_are_text(
+    hosts: str, run: Run, path: str, editor: Callable[[str], None], tmp_path: Path
+) -> None:
+    assert run("-s", hosts, "set", "-b", path, "YQ0KYg0K") == 0
+    editor('file.write_bytes(file.read_bytes() + b"c\\r\\n")')
+    assert run("-s", hosts, "edit", path) == 0
+    assert (tmp_path / "seen").read_bytes() == b"a\r\nb\r\n"
+    assert run("-s", hosts, "get", "--json", path) == 0
+    assert json.loads(run.out)["data"] == "a\r\nb\r\nc\r\n"
 
 
 def test_bytes_are_edited_as_digits(

@@ -53,7 +53,7 @@ def edit_command(
 
     perform(context, get)
     [(data, stat)] = read
-    if not as_hex and not is_text(data):
+    if not as_hex and not is_text(data.replace(b"\r\n", b"\n")):
         fail(f"{path}: its data is no text; --hex edits it as hexadecimal digits")
     before = _digits(data) if as_hex else data
     with _kept_file(before) as file:
