@@ -50,6 +50,11 @@ def children(hosts: str, path: str) -> list[str]:
     return trio.run(ask)
 
 
+async def delete(hosts: str, path: str) -> None:
+    async with connect(hosts) as zk:
+        await zk.delete(path)
+
+
 @pytest.mark.parametrize("command", ["lock", "elect"])
 def test_the_command_runs_with_a_token_that_grows(servers: ZooKeeperEnsemble, path: str, command: str) -> None:
     tokens = []
@@ -162,19 +167,66 @@ def test_when_the_lock_is_lost_the_command_is_ended(servers: ZooKeeperEnsemble, 
         until(lambda: processes_of(mark))
         [znode] = children(servers.hosts, path)
 
-        async def delete() -> None:
-            async with connect(servers.hosts) as zk:
-                await zk.delete(f"{path}/{znode}")
-
-        trio.run(delete)
+        trio.run(delete, servers.hosts, f"{path}/{znode}")
         out, err = process.communicate(timeout=PATIENCE_SECONDS)
     assert process.returncode == 3
     assert out == "got TERM\n"
-    assert err.startswith(f"zab: {path}/{znode} may be lost: bash is ended\n")
+    assert err.startswith(f"zab: {path}/{znode} may be lost: bash is ended: its znode is gone\n")
     until(lambda: not processes_of(mark))
 
 
-def test_when_no_server_is_heard_the_command_is_ended(path: str) -> None:
+# Its child, which it leaves behind, has standard output, too.
+LEAVING = """
+import os, signal, sys, time
+def clean_up(*_):
+    time.sleep(0.5)
+    os.write(1, b"cleaned up\\n")
+    if sys.argv[1] == "ends": os._exit(0)
+if os.fork() == 0:
+    signal.signal(signal.SIGTERM, clean_up)
+    os.write(1, b"ready\\n")
+    while True: time.sleep(600)
+time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("does", ["ends", "stays"])
+def test_what_the_command_started_has_the_same_time_to_end(servers: ZooKeeperEnsemble, path: str, does: str) -> None:
+    """The command itself is gone with TERM. What stays is killed: only then standard output ends."""
+    words = ["lock", path, "--grace", "2", "--", sys.executable, "-c", LEAVING, does]
+    with started("-s", servers.hosts, *words) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        [znode] = children(servers.hosts, path)
+        trio.run(delete, servers.hosts, f"{path}/{znode}")
+        out, err = process.communicate(timeout=PATIENCE_SECONDS)
+    assert (process.returncode, out) == (3, "cleaned up\n")
+    assert err.endswith("is ended: its znode is gone\n")
+
+
+def test_a_signal_that_was_ignored_is_not_passed_on(servers: ZooKeeperEnsemble, path: str) -> None:
+    """As of nohup."""
+    command = shlex.join([*ZAB, "-s", servers.hosts, "lock", path, "--", "sh", "-c", "echo ready; read line"])
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(["sh", "-c", f"trap '' HUP; exec {command}"], text=True, **pipes) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "ready\n"
+            process.send_signal(signal.SIGHUP)
+            process.communicate("\n", timeout=PATIENCE_SECONDS)
+        finally:
+            process.kill()
+    assert process.returncode == 0
+
+
+def test_a_grace_that_the_session_does_not_have_is_wrong_usage(servers: ZooKeeperEnsemble, path: str) -> None:
+    done = shown("-s", servers.hosts, "--session-timeout", "6", "lock", path, "--grace", "2.5", "--", "true")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "--grace 2.5: it is more than a third of the session's 6 s" in done.stderr
+    assert children(servers.hosts, path) == []
+
+
+def test_when_no_server_is_heard_the_command_is_ended_before_the_session(path: str) -> None:
     with (
         running("zab", 1, {"tickTime": 500}) as servers,
         started("--session-timeout", "2", "-s", servers.hosts, "lock", path, "--", "sh", "-c", LONG) as process,
@@ -185,7 +237,7 @@ def test_when_no_server_is_heard_the_command_is_ended(path: str) -> None:
         member.kill()
         _, err = process.communicate(timeout=PATIENCE_SECONDS)
     assert process.returncode == 3
-    assert "may be lost: sh is ended\n" in err
+    assert "may be lost: sh is ended: no server is heard, and the session may soon be over\n" in err
 
 
 def test_when_its_time_is_over_the_command_is_ended(servers: ZooKeeperEnsemble, path: str) -> None:

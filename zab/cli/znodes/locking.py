@@ -3,17 +3,19 @@
     zab lock /locks/nightly --wait 60 -- ./report --today
 
     wait for the lock -> run COMMAND -> its exit code
-         │                   └─ the lock may be lost: TERM, and KILL after --grace seconds -> 3
+         │                   └─ the lock may soon be lost: TERM, and KILL after --grace seconds -> 3
          └─ not within --wait: 75
 
-The lock is an ephemeral znode of a session, kept alive meanwhile. It may be lost at any time: the session expires, or
-somebody deletes the znode. Then another one may have it already, so COMMAND is ended at once. What it writes elsewhere
-should carry `$ZAB_FENCING_TOKEN` along: the token grows from one holder to the next, and whoever is handed an older one
-than he has seen can refuse it.
+The lock is an ephemeral znode of a session, kept alive meanwhile. When no server is heard, the session may end, and
+another one gets the lock. So COMMAND gets TERM --grace seconds before that can be, by the clock of this machine, and
+has ended when it can. It may be lost sooner: somebody deletes the znode. What COMMAND writes elsewhere should carry
+`$ZAB_FENCING_TOKEN` along: the token grows from one holder to the next, and whoever is handed an older one than he has
+seen can refuse it.
 
 Signals: while it waits, a signal ends the wait, and the exit code is 128 + its number. While COMMAND runs, INT, TERM,
-HUP, QUIT, USR1 and USR2 are passed on, and it is COMMAND that decides. At a terminal, Ctrl-C reaches COMMAND without
-us. Elsewhere COMMAND has a process group of its own, and signals, ours too, reach all that it started.
+HUP, QUIT, USR1 and USR2 are passed on, and it is COMMAND that decides; what is ignored, as HUP by nohup, stays so. At
+a terminal, Ctrl-C reaches COMMAND without us. Elsewhere COMMAND has a process group of its own, and signals, ours too,
+reach all that it started.
 
 A COMMAND that is not there is 127, one that cannot be run 126, one that a signal ended 128 + its number, as in a shell.
 
@@ -36,7 +38,7 @@ from zab.cli.terminal import say
 from zab.cli.znodes.caller import Caller, perform
 from zab.cli.znodes.options import PathArgument
 from zab.client import Client, ZabError
-from zab.client.recipes import Election, Held, Lock, WaitOverError
+from zab.client.recipes import Election, Held, Lock, LostError, WaitOverError
 
 __all__ = ["TOKEN_VARIABLE", "elect_command", "lock_command"]
 
@@ -45,6 +47,11 @@ PASSED_ON: Final = (
     *(signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT),
     *(signal.SIGUSR1, signal.SIGUSR2),
 )
+GRACE_SECONDS: Final = 10.0
+GRACE_PART: Final = 3
+"""The grace is at most this part of the session's timeout."""
+_LOOK_SECONDS: Final = 0.05
+"""How often it is looked whether a group is gone: who is not its processes' parent cannot wait for them."""
 _BY_TERMINAL: Final = frozenset({signal.SIGINT, signal.SIGQUIT})
 
 Taking: TypeAlias = Callable[[Client], AbstractAsyncContextManager[Held]]
@@ -53,7 +60,10 @@ WaitOption = Annotated[
     float | None, typer.Option("--wait", min=0, metavar="SECONDS", help="Give up after so long; exit code 75.")
 ]
 GraceOption = Annotated[
-    float, typer.Option("--grace", min=0, metavar="SECONDS", help="Between TERM and KILL, when it is lost.")
+    float | None,
+    typer.Option(
+        "--grace", min=0, metavar="SECONDS", help="Between TERM and KILL; 10, and at most a third of the session."
+    ),
 ]
 NameOption = Annotated[
     str | None, typer.Option("--name", help="For the others to see; without it, that of this machine.")
@@ -65,7 +75,7 @@ def lock_command(
     path: PathArgument,
     command: CommandArgument,
     wait_s: WaitOption = None,
-    grace_s: GraceOption = 10.0,
+    grace_s: GraceOption = None,
     name: NameOption = None,
 ) -> None:
     """Waits for whoever has it. COMMAND finds the fencing token in $ZAB_FENCING_TOKEN; its exit code is ours.
@@ -97,7 +107,7 @@ def elect_command(
     wait_s: Annotated[
         float | None, typer.Option("--wait", min=0.001, metavar="SECONDS", help="Give up after so long; exit code 75.")
     ] = None,
-    grace_s: GraceOption = 10.0,
+    grace_s: GraceOption = None,
     name: NameOption = None,
 ) -> None:
     """COMMAND runs as soon as this candidate leads. It finds the fencing token in $ZAB_FENCING_TOKEN; its exit code is
@@ -112,10 +122,23 @@ def _name(name: str | None) -> str:
     return socket.gethostname() if name is None else name
 
 
-def _run(context: typer.Context, take: Taking, command: list[str], grace_s: float) -> None:
+def _grace(zk: Client, seconds: float | None) -> float:
+    """Raises ValueError. Something is heard of a server at least as often as three times in a session's timeout."""
+    seconds_max = zk.session_timeout_ms / 1000 / GRACE_PART
+    if seconds is None:
+        return min(GRACE_SECONDS, seconds_max)
+    if seconds > seconds_max:
+        more = "zab --session-timeout asks for a longer one"
+        whole = zk.session_timeout_ms / 1000
+        raise ValueError(f"--grace {seconds:g}: it is more than a third of the session's {whole:g} s; {more}")
+    return seconds
+
+
+def _run(context: typer.Context, take: Taking, command: list[str], grace_s: float | None) -> None:
     async def work(zk: Client, _caller: Caller) -> None:
-        with trio.open_signal_receiver(*PASSED_ON) as signals:
-            under = _Under(command, grace_s)
+        under = _Under(command, _grace(zk, grace_s))
+        passed_on = [number for number in PASSED_ON if signal.getsignal(number) is not signal.SIG_IGN]
+        with trio.open_signal_receiver(*passed_on) as signals:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(under.take_signals, signals)
                 await under.hold(zk, take)
@@ -172,7 +195,7 @@ class _Under:
                     if self._process is not None:
                         for number in self._early:
                             self._pass_on(number)
-                        await self._watch_over(self._process, held)
+                        await self._watch_over(self._process, zk, held)
         except ZabError as error:
             self.failure = error
 
@@ -186,9 +209,9 @@ class _Under:
             self.code = NO_COMMAND if isinstance(error, FileNotFoundError) else CANNOT_RUN
             return None
 
-    async def _watch_over(self, process: trio.Process, held: Held) -> None:
+    async def _watch_over(self, process: trio.Process, zk: Client, held: Held) -> None:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._end_when_lost, process, held)
+            nursery.start_soon(self._end_when_lost, process, zk, held)
             try:
                 await process.wait()
             finally:
@@ -202,17 +225,25 @@ class _Under:
         if self._is_lost:
             self.code = UNREACHABLE
 
-    async def _end_when_lost(self, process: trio.Process, held: Held) -> None:
-        await held.lost()
+    async def _end_when_lost(self, process: trio.Process, zk: Client, held: Held) -> None:
+        # Whatever is heard moves the end of the session: then this looks again.
+        while (left_s := zk.session_lives_until - self._grace_s - zk.now()) > 0:
+            with trio.move_on_after(left_s):
+                await held.lost()
+                break
         self._is_lost = True
-        say(f"zab: {held.path} may be lost: {self._command[0]} is ended", sys.stderr, flush=True)
-        await self._stop(process)
+        say(f"zab: {held.path} may be lost: {self._command[0]} is ended: {_reason(held)}", sys.stderr, flush=True)
+        # The command itself may be gone, and what it started not yet.
+        with trio.CancelScope(shield=True):
+            await self._stop(process)
 
     async def _stop(self, process: trio.Process) -> None:
         self._send(signal.SIGTERM)
         with trio.move_on_after(self._grace_s):
             await process.wait()
-        # What it started may be there still.
+            # What it started may be there still, and has the same time.
+            while not self._is_in_front and _has_members(process.pid):  # noqa: ASYNC110  (it tells nobody)
+                await trio.sleep(_LOOK_SECONDS)
         if process.returncode is None or not self._is_in_front:
             self._send(signal.SIGKILL)
         await process.wait()
@@ -228,6 +259,22 @@ class _Under:
                 self._process.send_signal(number)
             else:
                 os.killpg(self._process.pid, number)
+
+
+def _reason(held: Held) -> str:
+    try:
+        held.check()
+    except LostError as error:
+        return error.reason
+    return "no server is heard, and the session may soon be over"
+
+
+def _has_members(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 def _is_in_front() -> bool:
