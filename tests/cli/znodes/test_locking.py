@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -117,11 +118,24 @@ def test_nobody_is_waited_for_with_wait_0(servers: ZooKeeperEnsemble, path: str)
     assert shown("-s", servers.hosts, "lock", path, "--wait", "0", "--", "true").returncode == 0
 
 
+@contextmanager
+def heeded(number: signal.Signals) -> Iterator[None]:
+    """What is started in the block has it as usual, also where these tests were started with nohup."""
+    before = signal.getsignal(number)
+    if before is signal.SIG_IGN:
+        signal.signal(number, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        if before is signal.SIG_IGN:
+            signal.signal(number, before)
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1])
 def test_signals_are_passed_on(servers: ZooKeeperEnsemble, path: str, number: signal.Signals) -> None:
     name = number.name.removeprefix("SIG")
     script = f"trap 'echo got {name}; exit 5' {name}; echo ready; while :; do sleep 0.1; done"
-    with started("-s", servers.hosts, "lock", path, "--", "bash", "-c", script) as process:
+    with heeded(number), started("-s", servers.hosts, "lock", path, "--", "bash", "-c", script) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
         process.send_signal(number)
