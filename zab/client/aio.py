@@ -20,17 +20,15 @@ import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from types import TracebackType
-from typing import Any, Final, Self, Unpack
+from typing import Any, Self, Unpack
 
 from zab.client.client import Client
 from zab.client.core.hosts import Host
-from zab.client.core.runtime import Dial, HangUp, Probe, Runtime
+from zab.client.core.runtime import PROBE_WAIT_S, Dial, HangUp, Probe, Runtime
 from zab.client.making import Options, connect_wait_ms, context_of, new_runtime
 from zab.client.tls import ENDED
 
 __all__ = ["connect"]
-
-PROBE_WAIT_S: Final = 1.0
 
 
 @asynccontextmanager
@@ -182,10 +180,9 @@ class OnAsyncio:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        next_time = runtime.next_time
-        if next_time is not None:
-            # A millisecond more than asked for: the clock is read in whole ones, rounded down.
-            self._timer = self._loop.call_at((next_time + 1) / 1000, self._attend)
+        next_moment = runtime.next_moment
+        if next_moment is not None:
+            self._timer = self._loop.call_at(next_moment, self._attend)
 
     def _carry_out(self, runtime: Runtime, wish: Dial | HangUp | Probe) -> None:
         match wish:
@@ -223,10 +220,10 @@ class OnAsyncio:
             await self._loop.create_connection(
                 lambda: wire, host.name, host.port, ssl=self._context, server_hostname=name
             )
-        except (OSError, ssl.SSLError) as error:
+        except OSError as error:
             self._tasks.pop(attempt, None)
             failure = _told(error)
-            self.guarded(lambda runtime: runtime.not_dialled(attempt, str(failure), failure, runtime.now()))
+            self.guarded(lambda runtime: runtime.not_dialled(attempt, failure, runtime.now()))
             return
         self._closing.add(wire.closed)
         wire.closed.add_done_callback(self._closing.discard)
@@ -251,12 +248,12 @@ class OnAsyncio:
                 )
                 writer.write(b"isro")
                 return await reader.read(8) == b"rw"
-        except (OSError, ssl.SSLError):
+        except OSError:
             return False
         finally:
             if writer is not None:
                 writer.close()
-                with suppress(OSError, ssl.SSLError):
+                with suppress(OSError):
                     await writer.wait_closed()
 
 
@@ -269,7 +266,8 @@ class _Wire(asyncio.Protocol):
         self._face = face
         self._transport: asyncio.Transport | None = None
         self._early: list[bytes] = []
-        self._end: tuple[str, Exception | None] | None = None
+        self._is_ended = False
+        self._error: Exception | None = None
         self._is_begun = False
         self._is_paused = False
 
@@ -282,7 +280,7 @@ class _Wire(asyncio.Protocol):
         self._is_begun = True
         for data in self._early:
             self.data_received(data)
-        if self._end is not None:
+        if self._is_ended:
             self._tell_end()
 
     def write(self, data: bytes) -> None:
@@ -315,16 +313,13 @@ class _Wire(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         if not self.closed.done():
             self.closed.set_result(None)
-        reason = "the server closed the connection" if error is None else f"the connection broke ({error})"
         self._transport = None
-        self._end = reason, error
+        self._is_ended, self._error = True, error
         if self._is_begun:
             self._tell_end()
 
     def _tell_end(self) -> None:
-        assert self._end is not None
-        reason, error = self._end
-        self._face.guarded(lambda runtime: runtime.broke(self.attempt, reason, error, runtime.now()))
+        self._face.guarded(lambda runtime: runtime.broke(self.attempt, self._error, runtime.now()))
 
 
 def _told(error: OSError) -> OSError:

@@ -33,7 +33,7 @@ from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 from zab.client.core.hosts import Host
-from zab.client.core.runtime import Dial, HangUp, Probe, Runtime
+from zab.client.core.runtime import PROBE_WAIT_S, Dial, HangUp, Probe, Runtime
 from zab.client.tls import ENDED
 
 __all__ = ["OnThreads", "Scope"]
@@ -41,7 +41,6 @@ __all__ = ["OnThreads", "Scope"]
 T = TypeVar("T")
 
 RECEIVE_BYTES: Final = 65536
-PROBE_WAIT_S: Final = 1.0
 # threading.Lock takes no longer limits; nothing waits for so long.
 WAIT_S_MAX: Final = threading.TIMEOUT_MAX
 
@@ -188,8 +187,10 @@ class OnThreads:
 
     def _leave(self) -> None:
         """Gives the monitor away, and lets the core's thread see what there is for it."""
-        self._settle()
-        self._monitor.release()
+        try:
+            self._settle()
+        finally:
+            self._monitor.release()
 
     def _settle(self) -> None:
         if self._flushes:
@@ -260,9 +261,8 @@ class OnThreads:
                 self._carry_out(runtime, runtime.wishes.popleft())
             if runtime.is_over:
                 return
-            next_time = runtime.next_time
-        # A millisecond more than asked for: the clock is read in whole ones, rounded down.
-        wait = None if next_time is None else max((next_time + 1) / 1000 - self.now(), 0)
+            next_moment = runtime.next_moment
+        wait = None if next_moment is None else max(next_moment - self.now(), 0)
         for key, events in self._selector.select(wait):
             with self.alone():
                 if key.fileobj == self._alarm_in:
@@ -313,7 +313,7 @@ class OnThreads:
         except (BlockingIOError, ssl.SSLWantWriteError, ssl.SSLWantReadError):
             pass
         except OSError as error:
-            runtime.broke(self._attempt, f"the connection broke ({error})", error, runtime.now())
+            runtime.broke(self._attempt, error, runtime.now())
             return
         self._listen()
 
@@ -332,10 +332,10 @@ class OnThreads:
             except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
                 return
             except OSError as error:
-                runtime.broke(self._attempt, f"the connection broke ({error})", error, runtime.now())
+                runtime.broke(self._attempt, error, runtime.now())
                 return
             if not data:
-                runtime.broke(self._attempt, "the server closed the connection", None, runtime.now())
+                runtime.broke(self._attempt, None, runtime.now())
                 return
             runtime.received(self._attempt, data, runtime.now())
             if not isinstance(self._socket, ssl.SSLSocket) or not self._socket.pending():
@@ -349,7 +349,7 @@ class OnThreads:
         except (OSError, UnicodeError) as error:
             with self.alone():
                 failure = error if isinstance(error, OSError) else OSError(str(error))
-                runtime.not_dialled(attempt, str(failure), failure, runtime.now())
+                runtime.not_dialled(attempt, failure, runtime.now())
             return
         with self.alone():
             if self._thread.is_alive() and runtime.dialled(attempt, runtime.now()):

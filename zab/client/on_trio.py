@@ -19,7 +19,7 @@ import trio
 
 from zab.client.client import Client
 from zab.client.core.hosts import Host
-from zab.client.core.runtime import Dial, HangUp, Probe, Runtime
+from zab.client.core.runtime import PROBE_WAIT_S, Dial, HangUp, Probe, Runtime
 from zab.client.making import Options, connect_wait_ms, context_of, new_runtime
 from zab.client.tls import ENDED
 
@@ -28,7 +28,6 @@ __all__ = ["Dialler", "connect"]
 Dialler: TypeAlias = Callable[[Host], Awaitable[trio.abc.Stream]]
 
 RECEIVE_BYTES: Final = 65536
-PROBE_WAIT_S: Final = 1.0
 
 
 @asynccontextmanager
@@ -180,10 +179,8 @@ class OnTrio:
     async def _rest(self, runtime: Runtime) -> None:
         """Until the core has a wish, or its time has come."""
         if not self._has_attention:
-            next_time = runtime.next_time
-            # A millisecond more than asked for: the clock is read in whole ones, rounded down.
-            limit = float("inf") if next_time is None else (next_time + 1) / 1000
-            with trio.move_on_at(limit):
+            next_moment = runtime.next_moment
+            with trio.move_on_at(float("inf") if next_moment is None else next_moment):
                 await self._attending.park()
         self._has_attention = False
 
@@ -192,7 +189,7 @@ class OnTrio:
             try:
                 stream = await self._dial(host)
             except (OSError, trio.BrokenResourceError) as error:
-                runtime.not_dialled(attempt, _why(error), error, runtime.now())
+                runtime.not_dialled(attempt, error, runtime.now())
                 return
             try:
                 if runtime.dialled(attempt, runtime.now()):
@@ -207,11 +204,9 @@ class OnTrio:
             try:
                 data = await stream.receive_some(RECEIVE_BYTES)
             except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
-                return runtime.broke(
-                    attempt, f"the connection broke ({error.__cause__ or error})", error, runtime.now()
-                )
+                return runtime.broke(attempt, error, runtime.now())
             if not data:
-                return runtime.broke(attempt, "the server closed the connection", None, runtime.now())
+                return runtime.broke(attempt, None, runtime.now())
             runtime.received(attempt, bytes(data), runtime.now())
 
     async def _write(self, runtime: Runtime, attempt: int, stream: trio.abc.Stream) -> None:
@@ -223,9 +218,7 @@ class OnTrio:
             try:
                 await stream.send_all(data)
             except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
-                return runtime.broke(
-                    attempt, f"the connection broke ({error.__cause__ or error})", error, runtime.now()
-                )
+                return runtime.broke(attempt, error, runtime.now())
 
     async def _probe(self, runtime: Runtime, attempt: int, host: Host) -> None:
         runtime.probed(attempt, host, await self._is_writable(host), runtime.now())
@@ -240,14 +233,6 @@ class OnTrio:
             except (OSError, trio.BrokenResourceError):
                 return False
         return False
-
-
-def _why(error: Exception) -> str:
-    """A reason short enough for one line: trio wraps several attempts in one OSError."""
-    inner = error.__cause__
-    if isinstance(inner, BaseExceptionGroup):
-        inner = inner.exceptions[0]
-    return str(inner or error)
 
 
 def tcp(context: ssl.SSLContext | None) -> Dialler:

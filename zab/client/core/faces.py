@@ -80,9 +80,6 @@ class Lot:
         self._face = face
         self._waiters: dict[Waiter, None] = {}
 
-    def __len__(self) -> int:
-        return len(self._waiters)
-
     async def park(self) -> None:
         waiter = self._face.waiter()
         self._waiters[waiter] = None

@@ -63,7 +63,7 @@ from zab.client.core.session import Session, close_request
 from zab.client.core.settings import Settings
 from zab.client.core.watcher import Listener, Watcher
 
-__all__ = ["Dial", "HangUp", "Probe", "Runtime", "StateChanges", "Wish"]
+__all__ = ["PROBE_WAIT_S", "Dial", "HangUp", "Probe", "Runtime", "StateChanges", "Wish"]
 
 T = TypeVar("T")
 
@@ -75,6 +75,7 @@ TLS_ROUNDS: Final = 2
 # ZooKeeper's client probes from 100 ms on, with the pause doubled up to a minute.
 PROBE_PAUSE_MS_MIN: Final = 100
 PROBE_PAUSE_MS_MAX: Final = 60_000
+PROBE_WAIT_S: Final = 1.0
 
 
 @frozen
@@ -94,7 +95,7 @@ class HangUp:
 
 @frozen
 class Probe:
-    """Ask `host` with `isro` whether it takes writes; then `probed`."""
+    """Ask `host` with `isro` whether it takes writes, for `PROBE_WAIT_S` at most; then `probed`."""
 
     attempt: int
     host: Host
@@ -391,6 +392,12 @@ class Runtime:
                 times.append(self._probe_at)
         return min(times, default=None)
 
+    @property
+    def next_moment(self) -> float | None:
+        """`next_time` in seconds, a millisecond later: the clock is read in whole ones, rounded down."""
+        next_time = self.next_time
+        return None if next_time is None else (next_time + 1) / 1000
+
     def poll(self, now: int) -> None:
         """The time has come for something, or has not: then nothing happens."""
         self._refuse_waiting(now)
@@ -427,9 +434,9 @@ class Runtime:
         self.face.flush()
         return True
 
-    def not_dialled(self, attempt: int, reason: str, error: Exception | None, now: int) -> None:
+    def not_dialled(self, attempt: int, error: Exception, now: int) -> None:
         if attempt == self._attempt and self._phase is Phase.DIALLING:
-            self._missed(reason, error, now)
+            self._missed(_why(error), error, now)
 
     def _missed(self, reason: str, error: Exception | None, now: int) -> None:
         self._wish(HangUp(self._attempt))
@@ -463,10 +470,11 @@ class Runtime:
         if self.session.connection is not None and self.session.connection.unsent_bytes:
             self.face.flush()
 
-    def broke(self, attempt: int, reason: str, error: Exception | None, now: int) -> None:
-        """The stream has ended."""
+    def broke(self, attempt: int, error: Exception | None, now: int) -> None:
+        """The stream has ended: by an error, or because the server closed it."""
         if attempt == self._attempt and self._phase is Phase.LINKED:
-            self._drop(reason, error, now)
+            ended = "the server closed the connection"
+            self._drop(ended if error is None else f"the connection broke ({error.__cause__ or error})", error, now)
 
     def _keep_alive(self, now: int) -> None:
         connection = self.session.connection
@@ -609,6 +617,14 @@ class Runtime:
             chore.ended(reason)
         self._refuse_waiting()
         self.face.attend()
+
+
+def _why(error: Exception) -> str:
+    """A reason short enough for one line: trio wraps several attempts in one OSError."""
+    inner = error.__cause__
+    if isinstance(inner, BaseExceptionGroup):
+        inner = inner.exceptions[0]
+    return str(inner or error)
 
 
 def _finish(request: ClientRequest[Any], result: Any, error: ZabError | None) -> None:

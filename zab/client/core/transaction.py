@@ -16,15 +16,16 @@ A later operation sees the earlier ones of the same transaction, as if they had 
 
 from collections.abc import Awaitable, Callable, Iterable
 from types import TracebackType
-from typing import Any, Generic, NamedTuple, Self, TypeVar
+from typing import Any, Generic, NamedTuple, Self, TypeAlias, TypeVar
 
 from zab.client.core.exceptions import RequestError
 from zab.client.core.operations import Operation, Operations
 from zab.client.core.records import OPEN_ACL, Acl, Stat
 
-__all__ = ["Get", "GetChildren", "Part", "Transaction"]
+__all__ = ["Get", "GetChildren", "Part", "Parts", "Perform", "Transaction"]
 
 T = TypeVar("T")
+Perform: TypeAlias = Callable[[Operation[list[Any]]], Awaitable[list[Any]]]
 
 
 class Get(NamedTuple):
@@ -60,13 +61,12 @@ class Part(Generic[T]):
         return self._result
 
 
-class Transaction:
-    """Made by `Client.transaction`. `results` is there after `commit`: one value per operation, in their order."""
+class Parts:
+    """What a transaction is filled with. `results`, once it is committed: one value per operation, in their order."""
 
-    def __init__(self, operations: Operations, perform: Callable[[Operation[list[Any]]], Awaitable[list[Any]]]) -> None:
+    def __init__(self, operations: Operations) -> None:
         self.results: list[str | Stat | None] | None = None
         self._operations = operations
-        self._perform = perform
         self._parts: list[Part[Any]] = []
 
     def __len__(self) -> int:
@@ -111,16 +111,28 @@ class Transaction:
         if self.results is not None:
             raise RuntimeError("the transaction is committed already")
 
-    async def commit(self) -> list[str | Stat | None]:
-        """Sends it. Raises what the first refused operation raises alone, or what any request may raise."""
+    async def send(self, perform: Perform) -> list[str | Stat | None]:
+        """Raises what the first refused operation raises alone, or what any request may raise."""
         self._raise_if_committed()
-        answers = await self._perform(self._operations.multi([part.operation for part in self._parts]))
+        answers = await perform(self._operations.multi([part.operation for part in self._parts]))
         for answer in answers:
             # Those before the refused one answer None; those after it answer that they were not tried.
             if isinstance(answer, RequestError):
                 raise answer
         self.results = [part.finish(answer) for part, answer in zip(self._parts, answers, strict=True)]
         return self.results
+
+
+class Transaction(Parts):
+    """Made by `Client.transaction`. `results` is there after `commit`: one value per operation, in their order."""
+
+    def __init__(self, operations: Operations, perform: Perform) -> None:
+        super().__init__(operations)
+        self._perform = perform
+
+    async def commit(self) -> list[str | Stat | None]:
+        """Sends it. Raises what the first refused operation raises alone, or what any request may raise."""
+        return await self.send(self._perform)
 
     async def __aenter__(self) -> Self:
         return self

@@ -1,12 +1,13 @@
 """What a client gives out that is read or filled step by step, for threads: watchers, states, changes, transactions."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from types import TracebackType
 from typing import Self
 
 import zab.client as waiting
-from zab.client.core.records import OPEN_ACL, Acl, Change, Place, Stat, State, WatchEvent
-from zab.client.core.transaction import Part
+from zab.client.core.operations import Operations
+from zab.client.core.records import Change, Place, Stat, State, WatchEvent
+from zab.client.core.transaction import Parts, Perform
 from zab.client.on_threads import OnThreads
 
 __all__ = ["Changes", "StateChanges", "Transaction", "Watcher"]
@@ -92,58 +93,17 @@ class Changes:
             raise StopIteration from None
 
 
-class Transaction:
+class Transaction(Parts):
     """Made by `Client.transaction`. `results` is there after `commit`: one value per operation, in their order."""
 
-    def __init__(self, face: OnThreads, transaction: waiting.Transaction) -> None:
+    def __init__(self, face: OnThreads, operations: Operations, perform: Perform) -> None:
+        super().__init__(operations)
         self._face = face
-        self._transaction = transaction
-
-    @property
-    def results(self) -> list[str | Stat | None] | None:
-        return self._transaction.results
-
-    def __len__(self) -> int:
-        return len(self._transaction)
-
-    def create(
-        self,
-        path: str,
-        data: bytes | None = b"",
-        acl: Iterable[Acl] = OPEN_ACL,
-        *,
-        ephemeral: bool = False,
-        sequence: bool = False,
-        container: bool = False,
-        ttl_ms: int | None = None,
-        if_not_exists: bool = False,
-    ) -> Part[str]:
-        """Its result is the path created; with if_not_exists, the one that is there."""
-        return self._transaction.create(
-            path,
-            data,
-            acl,
-            ephemeral=ephemeral,
-            sequence=sequence,
-            container=container,
-            ttl_ms=ttl_ms,
-            if_not_exists=if_not_exists,
-        )
-
-    def set(self, path: str, data: bytes | None, version: int = -1) -> Part[Stat]:
-        """Its result is the new Stat."""
-        return self._transaction.set(path, data, version)
-
-    def delete(self, path: str, version: int = -1) -> Part[None]:
-        return self._transaction.delete(path, version)
-
-    def check(self, path: str, version: int = -1) -> Part[None]:
-        """The znode is there, and has this version of its data."""
-        return self._transaction.check(path, version)
+        self._perform = perform
 
     def commit(self) -> list[str | Stat | None]:
         """Sends it. Raises what the first refused operation raises alone, or what any request may raise."""
-        return self._face.run(self._transaction.commit())
+        return self._face.run(self.send(self._perform))
 
     def __enter__(self) -> Self:
         return self

@@ -115,7 +115,7 @@ class Znodes:
         return self._face.run(self._znodes.delete_all(path))
 
     def transaction(self) -> Transaction:
-        return Transaction(self._face, self._znodes.transaction())
+        return Transaction(self._face, self._znodes.operations, self._znodes.perform)
 
     @overload
     def multi_read(self, reads: Sequence[Get]) -> list[tuple[bytes | None, Stat] | RequestError]: ...
