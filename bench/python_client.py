@@ -1,32 +1,41 @@
 """What the Python client itself costs: operations per second of 1, 10 and 100 callers, beside kazoo's, on one server.
 
     python -m bench.python_client                 # `make bench-python-client`
-    python -m bench.python_client --rounds 9 --seconds 2
+    python -m bench.python_client --rounds 9 --seconds 2 --no-readme
 
 Callers are tasks on trio and asyncio, and threads for `zab.client.sync` and kazoo; each asks, waits for its answer, and
 asks again. kazoo's own way to have much under way is `get_async`; it is measured, too, with as many under way.
 
 Each round measures every client once, in another order; what is told is the median of the rounds, and the median of the
 ratios to kazoo's threads in the same round. Processor time is this process's, so without the server's.
+
+The result is written to bench/README.md.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import platform
 import random
 import statistics
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib.metadata import version
 
 import trio
 from kazoo.client import KazooClient
 
+from bench.machine import commit, system
+from bench.table import write_readme
 from tests.rigs.zab_server import zab_servers
 from zab.client import aio, connect, sync
 
+ROUNDS = 7
+SECONDS = 2.0
+TARGET = "make bench-python-client"
 CALLERS = (1, 10, 100)
 PATH = "/measured"
 DATA = b"x" * 100
@@ -168,14 +177,21 @@ def table(found: dict[tuple[str, int], list[Measured]]) -> list[str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=1.0)
-    given = parser.parse_args()
+    parser = argparse.ArgumentParser(prog="python -m bench.python_client", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"of all clients ({ROUNDS})")
+    parser.add_argument("--seconds", type=float, default=SECONDS, help=f"of each measurement ({SECONDS})")
+    parser.add_argument("--no-readme", dest="readme", action="store_false", help="leave bench/README.md alone")
+    options = parser.parse_args()
     with zab_servers(1) as ensemble:
         with sync.connect(ensemble.hosts) as zk:
             zk.create(PATH, DATA)
-        print("\n".join(table(measure(ensemble.hosts, given.rounds, given.seconds))))
+        found = measure(ensemble.hosts, options.rounds, options.seconds)
+    lines = [system(), f"Python {platform.python_version()}, kazoo {version('kazoo')}", commit()]
+    lines.append(f"`python -m bench.python_client`: medians of {options.rounds} rounds of {options.seconds:g} s")
+    text = "\n".join([*(f"- {line}" for line in lines), "", *table(found)]) + "\n"
+    print(text)
+    if options.readme:
+        write_readme(text, TARGET)
 
 
 if __name__ == "__main__":

@@ -14,6 +14,9 @@ its end in the thread that calls it, and what is written once as a coroutine ser
 Who runs code of the client holds the monitor, and gives it away where it waits: so between two waits a caller is alone,
 as on trio and asyncio.
 
+Threads that are woken together ask again together. So what one of them asks for is sent by the last of those that were
+woken and have not run yet: many requests in one system call, and in one packet. It waits for them GATHER_S_MAX at most.
+
 A `KeyboardInterrupt` and a limit of time end a wait as a cancellation does elsewhere.
 
 Limits: a thread that dials a server that does not answer lives on for its share of the session timeout after the client
@@ -27,8 +30,8 @@ import ssl
 import sys
 import threading
 import time
-from collections.abc import Coroutine, Generator
-from contextlib import contextmanager, suppress
+from collections.abc import Coroutine
+from contextlib import AbstractContextManager, suppress
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
@@ -41,6 +44,8 @@ __all__ = ["OnThreads", "Scope"]
 T = TypeVar("T")
 
 RECEIVE_BYTES: Final = 65536
+GATHER_S_MAX: Final = 0.005
+"""A request that is not sent since woken threads may ask, too, is sent by the first that runs after so much time."""
 # threading.Lock takes no longer limits; nothing waits for so long.
 WAIT_S_MAX: Final = threading.TIMEOUT_MAX
 
@@ -56,22 +61,25 @@ class _OverError(BaseException):
 class _Waiter:
     """Something that happens once, for one thread."""
 
-    __slots__ = ("_face", "_lock", "is_woken")
+    __slots__ = ("_face", "is_awaited", "is_woken", "lock")
 
     def __init__(self, face: "OnThreads") -> None:
         self.is_woken = False
+        self.is_awaited = False
+        self.lock = threading.Lock()
+        self.lock.acquire()
         self._face = face
-        self._lock = threading.Lock()
-        self._lock.acquire()
 
     def wake(self) -> None:
         if not self.is_woken:
             self.is_woken = True
-            self._lock.release()
+            if self.is_awaited:
+                self._face.woken_count += 1
+            self.lock.release()
 
     async def wait(self) -> None:
         if not self.is_woken:
-            self._face.wait(self._lock)
+            self._face.wait(self)
 
 
 class Scope:
@@ -97,12 +105,30 @@ class Scope:
         return self.is_over
 
 
+class _Alone:
+    """Holds the monitor of a face meanwhile."""
+
+    __slots__ = ("_face",)
+
+    def __init__(self, face: "OnThreads") -> None:
+        self._face = face
+
+    def __enter__(self) -> None:
+        self._face.enter()
+
+    def __exit__(self, *_: object) -> None:
+        self._face.leave()
+
+
 class OnThreads:
     """The face of threads (`zab.client.core.faces`), and what drives the core."""
 
     def __init__(self, context: ssl.SSLContext | None) -> None:
         self._context = context
+        self.woken_count = 0
+        """Of threads that were woken and have not run since."""
         self._monitor = threading.Lock()
+        self._alone = _Alone(self)
         self._local = threading.local()
         self._runtime: Runtime | None = None
         self._thread = threading.Thread(target=self._live, name="zab-client", daemon=True)
@@ -112,9 +138,11 @@ class OnThreads:
         self._is_alarmed = False
         self._attends = False
         self._flushes = False
+        self._gathers_since: float | None = None
         self._attempt = 0
         self._socket: socket.socket | None = None
         self._unsent = b""
+        self._asks_for_room = False
         self._failure: BaseException | None = None
 
     # The face.
@@ -164,16 +192,11 @@ class OnThreads:
                 coroutine.close()
         raise RuntimeError("only what waits for the client alone runs here: it awaited something else")
 
-    @contextmanager
-    def alone(self) -> Generator[None]:
+    def alone(self) -> AbstractContextManager[None]:
         """No other thread runs code of the client meanwhile."""
-        self._enter()
-        try:
-            yield
-        finally:
-            self._leave()
+        return self._alone
 
-    def _enter(self) -> None:
+    def enter(self) -> None:
         """Takes the monitor; an interrupt comes after it is held."""
         interrupt: KeyboardInterrupt | None = None
         while True:
@@ -185,7 +208,7 @@ class OnThreads:
         if interrupt is not None:
             raise interrupt
 
-    def _leave(self) -> None:
+    def leave(self) -> None:
         """Gives the monitor away, and lets the core's thread see what there is for it."""
         try:
             self._settle()
@@ -193,25 +216,42 @@ class OnThreads:
             self._monitor.release()
 
     def _settle(self) -> None:
-        if self._flushes:
+        if self._flushes and not self._gathers():
             self._send()
         if self._attends and not self._is_alarmed and threading.current_thread() is not self._thread:
             self._is_alarmed = True
             os.write(self._alarm_out, b"!")
 
-    def wait(self, lock: threading.Lock) -> None:
-        """Until the lock can be taken, which is a waiter's. Raises where the time of a scope is over before."""
+    def _gathers(self) -> bool:
+        """Whether somebody who was woken will soon run, and send what there is."""
+        if not self.woken_count:
+            return False
+        now = self.now()
+        if self._gathers_since is None:
+            self._gathers_since = now
+        return now - self._gathers_since < GATHER_S_MAX
+
+    def wait(self, waiter: _Waiter) -> None:
+        """Until it is woken. Raises where the time of a scope is over before."""
         scope = min(self.scopes, key=lambda scope: scope.deadline, default=None)
         seconds = -1.0 if scope is None or scope.deadline >= WAIT_S_MAX else max(scope.deadline - self.now(), 0)
-        self._leave()
-        is_woken = False
+        waiter.is_awaited = True
+        self.leave()
         try:
-            is_woken = lock.acquire(timeout=min(seconds, WAIT_S_MAX))
+            waiter.lock.acquire(timeout=min(seconds, WAIT_S_MAX))
         finally:
-            self._enter()
-        if not is_woken and not lock.acquire(blocking=False):
+            self._enter_after(waiter)
+        if not waiter.is_woken:
             assert scope is not None
             raise _OverError(scope)
+
+    def _enter_after(self, waiter: _Waiter) -> None:
+        """Takes the monitor after a wait, also where that was cut short."""
+        try:
+            self.enter()
+        finally:
+            waiter.is_awaited = False
+            self.woken_count -= waiter.is_woken
 
     def _raise_if_late(self) -> None:
         for scope in self.scopes:
@@ -237,9 +277,10 @@ class OnThreads:
         runtime = self._runtime
         assert runtime is not None
         is_done = False
+        ready: list[tuple[selectors.SelectorKey, int]] = []
         try:
             while not runtime.is_over or runtime.wishes:
-                self._turn(runtime)
+                ready = self._selector.select(self._turn(runtime, ready))
             is_done = True
         finally:
             with self.alone():
@@ -253,18 +294,10 @@ class OnThreads:
             os.close(self._alarm_in)
             os.close(self._alarm_out)
 
-    def _turn(self, runtime: Runtime) -> None:
+    def _turn(self, runtime: Runtime, ready: list[tuple[selectors.SelectorKey, int]]) -> float | None:
+        """Does what there is to do. Returns for how many seconds there will be no more; None is for ever."""
         with self.alone():
-            self._attends = False
-            runtime.poll(runtime.now())
-            while runtime.wishes:
-                self._carry_out(runtime, runtime.wishes.popleft())
-            if runtime.is_over:
-                return
-            next_moment = runtime.next_moment
-        wait = None if next_moment is None else max(next_moment - self.now(), 0)
-        for key, events in self._selector.select(wait):
-            with self.alone():
+            for key, events in ready:
                 if key.fileobj == self._alarm_in:
                     self._is_alarmed = False
                     os.read(self._alarm_in, 64)
@@ -273,6 +306,14 @@ class OnThreads:
                         self._send()
                     if events & selectors.EVENT_READ:
                         self._receive(runtime)
+            self._attends = False
+            runtime.poll(runtime.now())
+            while runtime.wishes:
+                self._carry_out(runtime, runtime.wishes.popleft())
+            if runtime.is_over:
+                return 0
+            moment = runtime.next_moment
+            return None if moment is None else max(moment - self.now(), 0)
 
     def _carry_out(self, runtime: Runtime, wish: Dial | HangUp | Probe) -> None:
         match wish:
@@ -301,6 +342,7 @@ class OnThreads:
     def _send(self) -> None:
         """As much as the socket takes; the rest when it takes more."""
         self._flushes = False
+        self._gathers_since = None
         runtime = self._runtime
         assert runtime is not None
         try:
@@ -319,10 +361,10 @@ class OnThreads:
 
     def _listen(self) -> None:
         """Hears of what can be read, and of room for what is unsent."""
-        if self._socket is not None:
-            events = selectors.EVENT_READ | (selectors.EVENT_WRITE if self._unsent else 0)
-            if self._selector.get_key(self._socket).events != events:
-                self._selector.modify(self._socket, events)
+        if self._socket is not None and self._asks_for_room is not bool(self._unsent):
+            self._asks_for_room = bool(self._unsent)
+            events = selectors.EVENT_READ | (selectors.EVENT_WRITE if self._asks_for_room else 0)
+            self._selector.modify(self._socket, events)
 
     def _receive(self, runtime: Runtime) -> None:
         """What is there, once; of TLS all that is decrypted already, which no selector tells."""
@@ -354,7 +396,7 @@ class OnThreads:
         with self.alone():
             if self._thread.is_alive() and runtime.dialled(attempt, runtime.now()):
                 opened.setblocking(False)
-                self._socket, self._attempt, self._unsent = opened, attempt, b""
+                self._socket, self._attempt, self._unsent, self._asks_for_room = opened, attempt, b"", False
                 self._selector.register(opened, selectors.EVENT_READ)
                 self._attends = True
                 return
