@@ -135,6 +135,13 @@ def test_what_cannot_be_copied_is_refused(hosts: str, run: Run, words: list[str]
     assert len(does(hosts, lambda zk: all_of(zk, "/app"))) == 5
 
 
+@pytest.mark.parametrize("command", ["cp", "mv"])
+def test_what_is_not_copied_leaves_no_parents(hosts: str, run: Run, command: str) -> None:
+    assert run("-s", hosts, command, "-p", "/none", "/x/y/z") == 1
+    assert "NONODE /none" in run.err
+    assert not exists(hosts, "/x")
+
+
 def test_ephemerals_are_refused_or_left_out(hosts: str, run: Run) -> None:
     async def act(zk: Client) -> None:
         await make_app(zk)
@@ -145,6 +152,7 @@ def test_ephemerals_are_refused_or_left_out(hosts: str, run: Run) -> None:
                 assert run("-s", hosts, *words, "/app", "/to") == 1
                 assert "BADARGUMENTS /app/a/lock: it is ephemeral, of the session 0x" in run.err
             assert run("-s", hosts, "cp", "--skip-ephemerals", "/app", "/copied") == 0
+            assert run.err == "zab: 1 ephemeral left out\n"
             assert run.out.startswith("5 znodes")
             assert run("-s", hosts, "mv", "--skip-ephemerals", "/app", "/moved") == 0
 

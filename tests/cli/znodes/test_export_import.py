@@ -14,7 +14,7 @@ from tests.cli.znodes.test_copying import ADMIN, MASKED, all_of, does, exists, h
 from zab.cli.znodes import importing
 from zab.cli.znodes.subtree_directory import directory_entries
 from zab.cli.znodes.subtree_lines import SubtreeFileError, entries_of, line_bytes_max
-from zab.client import Client, connect
+from zab.client import Acl, Client, Permission, connect
 
 __all__ = ["hosts", "run", "servers"]
 
@@ -63,8 +63,9 @@ def test_the_root_and_back(hosts: str, run: Run, exported: Callable[..., Path]) 
     before = does(hosts, lambda zk: all_of(zk, "/app"))
     does(hosts, lambda zk: zk.delete_all("/app"))
     assert run("-s", hosts, "import", place) == 1
-    assert "zab: NODEEXISTS /" in run.err
-    assert "; --merge changes what is there, --replace makes it as the file is" in run.err
+    assert run.err.startswith(
+        "zab: NODEEXISTS /: it is there already; --merge changes what is there, --replace makes it as the file is"
+    )
     assert run("-s", hosts, "import", "--replace", place) == 0
     assert does(hosts, lambda zk: all_of(zk, "/app")) == before
 
@@ -154,6 +155,7 @@ def test_ephemerals(hosts: str, run: Run, tmp_path: Path) -> None:
             assert run("-s", hosts, "import", tmp_path / "cut", "/to") == 1
             assert "the file is cut short" in run.err
             assert run("-s", hosts, "export", "--skip-ephemerals", "/app") == 0
+            assert run.err == "zab: 1 ephemeral left out\n"
             (tmp_path / "file").write_text(run.out)
             assert run("-s", hosts, "import", "--replace", tmp_path / "file") == 1
             assert "BADARGUMENTS /app/a/lock: an ephemeral is there" in run.err
@@ -177,6 +179,87 @@ def test_a_large_subtree_takes_several_transactions(hosts: str, run: Run, tmp_pa
     (tmp_path / "file").write_text(run.out)
     assert run(*small, "import", tmp_path / "file", "/again") == 0
     assert does(hosts, lambda zk: all_of(zk, "/again")) == does(hosts, lambda zk: all_of(zk, "/many"))
+
+
+@pytest.mark.parametrize("too_many", [0, 1])
+def test_a_znode_that_no_request_holds_is_refused_before_anything_is_written(
+    hosts: str, run: Run, exported: Callable[..., Path], too_many: int
+) -> None:
+    """What is left of 2,000 bytes is what a transaction with this znode alone has beside its data."""
+
+    async def make(zk: Client) -> None:
+        await make_many(zk)
+        await zk.create("/many/z", bytes(2_000 - around + too_many))
+
+    path = "/" + hosts.partition("/")[2] + "/many/z"
+    around = len(path) + 4 + 4 + 4 + len("world") + len("anyone") + 3 * 4 + 4 + 3 * 9
+    does(hosts, make)
+    place = exported("/many")
+    small = ("--jute-maxbuffer", "2000", "-s", hosts)
+    assert run(*small, "import", "--dry-run", place, "/like") == too_many
+    assert run(*small, "import", place, "/like") == too_many
+    if too_many:
+        assert "z" in run.err.partition(":")[2]
+        assert run.err.endswith("the znode has no room in a request of 2,000 bytes; --jute-maxbuffer allows more\n")
+        assert not exists(hosts, "/like")
+
+
+def test_a_chroot_takes_room_too(hosts: str, run: Run, exported: Callable[..., Path]) -> None:
+    does(hosts, lambda zk: zk.create("/many", bytes(1_800)))
+    place = exported("/many")
+    inner = "c" * 200
+    does(hosts, lambda zk: zk.create(f"/{inner}"))
+    small = ("--jute-maxbuffer", "2000")
+    assert run(*small, "-s", hosts, "import", "--dry-run", place, "/same") == 0
+    assert run(*small, "-s", f"{hosts}/{inner}", "import", "--dry-run", place, "/same") == 1
+    assert run(*small, "-s", f"{hosts}/{inner}", "import", place, "/same") == 1
+    assert "the znode has no room in a request" in run.err
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["/app"], "NODEEXISTS /app: it is there already; --merge changes what is there"),
+        (["/none/x"], "NONODE /none: what is imported would be below it; -p makes it"),
+        (["--merge", "/none/x"], "NONODE /none: what is imported would be below it; -p makes it"),
+        (["r"], "BADARGUMENTS r"),
+        (["/r/"], "BADARGUMENTS /r/"),
+        (["//"], "BADARGUMENTS //"),
+        (["/r/../x"], "BADARGUMENTS /r/../x"),
+    ],
+)
+def test_what_cannot_be_done_is_refused_by_a_dry_run_too(
+    hosts: str, run: Run, exported: Callable[..., Path], words: list[str], reason: str
+) -> None:
+    does(hosts, make_app)
+    place = exported("/app")
+    for dry in (["--dry-run"], []):
+        assert run("-s", hosts, "import", *dry, place, *words) == 1
+        assert reason in run.err
+
+
+def test_a_target_that_may_not_be_read_is_there(hosts: str, run: Run, exported: Callable[..., Path]) -> None:
+    does(hosts, make_app)
+    place = exported("/app")
+    does(hosts, lambda zk: zk.create("/hidden", b"", (Acl(Permission.CREATE, "world", "anyone"),)))
+    assert run("-s", hosts, "import", place, "/hidden") == 1
+    assert "NODEEXISTS /hidden" in run.err
+    assert run("-s", hosts, "import", place, "/hidden/app") == 0
+
+
+def test_what_is_the_servers_own_is_not_imported(
+    servers: str, hosts: str, run: Run, exported: Callable[..., Path]
+) -> None:
+    """A chroot has a znode of the same name, and may have it."""
+
+    async def make(zk: Client) -> None:
+        await zk.ensure_path("/inner/zookeeper/quota")
+
+    does(hosts, make)
+    place = exported("/inner")
+    assert run("-s", servers, "import", "--merge", "--dry-run", place, "/") == 1
+    assert "/zookeeper is the servers' own" in run.err
+    assert run("-s", f"{hosts}/inner", "import", "--merge", place, "/") == 0
 
 
 def test_standard_input(hosts: str, run: Run) -> None:
@@ -220,6 +303,8 @@ HOSTILE: list[tuple[list[Any], str]] = [
     ([{"format": "other"}], "line 1: a subtree begins with"),
     ([{**HEADER, "version": 2}, ROOT, END], "line 1: it is of version 2"),
     ([{**HEADER, "version": 1.5}, ROOT, END], "line 1: it is of version 1.5"),
+    ([{**HEADER, "version": 1.0}, ROOT, END], "line 1: it is of version 1.0"),
+    ([{**HEADER, "version": True}, ROOT, END], "line 1: it is of version True"),
     ([{**HEADER, "more": 1}, ROOT, END], "line 1: 'more' is not known here"),
     ([{**HEADER, "root": "r"}, ROOT, END], "line 1: 'r' is no path"),
     ([{**HEADER, "root": 3}, ROOT, END], "line 1: 3 is no path"),
@@ -228,6 +313,7 @@ HOSTILE: list[tuple[list[Any], str]] = [
     ([HEADER, {"znodes": 0}], "line 2: there is no znode in the file"),
     ([HEADER, ROOT, {"znodes": 2}], "line 3: there are 1 znodes in the file, and not 2"),
     ([HEADER, ROOT, {"znodes": True}], "line 3: there are 1 znodes in the file, and not True"),
+    ([HEADER, ROOT, {"znodes": 1.0}], "line 3: there are 1 znodes in the file, and not 1.0"),
     ([HEADER, ROOT, END, ROOT], "line 4: the line before says that it is the last"),
     ([HEADER, ROOT, ROOT, {"znodes": 2}], "line 3: /r was there before"),
     ([HEADER, entry(path="/other"), END], "line 2: /other is not below /r"),
@@ -348,7 +434,8 @@ def pipe(place: Path) -> None:
         (lambda place: (place / "a" / "@acl").write_text('{"acl": [], "x": 1}'), "a/@acl: 'x' is not known here"),
         (lambda place: (place / "a" / "@data").write_bytes(bytes(5_001)), "it is larger than 5,000 bytes"),
         (lambda place: (place / "@subtree").unlink(), "no export was finished here"),
-        (lambda place: (place / "@subtree").write_text("{}"), "there is no znodes"),
+        (lambda place: (place / "@subtree").write_text("{}"), "@subtree: znodes is not their number"),
+        (lambda place: (place / "@subtree").write_text('{"znodes": true}'), "@subtree: znodes is not their number"),
         (lambda place: (place / "a" / "b" / "@acl").rename(place / "x"), "it is no part of"),
     ],
 )

@@ -4,6 +4,8 @@
     await batches.add(lambda transaction: transaction.delete(path, version))
     await batches.finish()
 
+`fits` says beforehand whether a znode can be created at all.
+
 Writes are done in the order in which they are added. A transaction is sent when the next write has no room in it, and
 at the end. `done_count` says how many writes are certain: after an error, those of the transaction that failed are not
 among them, and the error says whether they may have been done.
@@ -11,13 +13,14 @@ among them, and the error says whether they may have been done.
 Not here: one transaction for everything, which either fits or is refused (`copying.py`).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final, TypeAlias
 
-from zab.client import Part, Transaction
+from datatree.requests import Create
+from zab.client import Acl, Part, Transaction
 from zab.client.znodes import Znodes
 
-__all__ = ["PARTS_COUNT_MAX", "Batches", "Write", "part_bytes"]
+__all__ = ["PARTS_COUNT_MAX", "Batches", "Write", "fits", "part_bytes"]
 
 Write: TypeAlias = Callable[[Transaction], Part[Any]]
 
@@ -25,11 +28,19 @@ PARTS_COUNT_MAX: Final = 1_000
 """Of a transaction; as many as ZooKeeper's shell deletes in one."""
 _HEADER_BYTES: Final = 9
 """Before each part, and behind the last; a request has 8 besides."""
+_AROUND_BYTES: Final = 2 * _HEADER_BYTES
+"""What a request has besides its parts, at most."""
 
 
 def part_bytes(part: Part[Any]) -> int:
     """What it takes in a request."""
     return len(part.operation.body.encode()) + _HEADER_BYTES
+
+
+def fits(path: bytes, data: bytes | None, acl: Iterable[Acl], ttl_ms: int | None, bytes_max: int) -> bool:
+    """Whether a transaction that creates only this has no more bytes than that. path: the server's, with the chroot."""
+    body = Create(path, data, tuple(entry.to_wire() for entry in acl), 0, ttl_ms)
+    return len(body.encode()) + _HEADER_BYTES <= bytes_max - _AROUND_BYTES
 
 
 class Batches:
@@ -39,7 +50,7 @@ class Batches:
         self.done_count = 0
         self.transaction_count = 0
         self._zk = zk
-        self._room_bytes = bytes_max - 2 * _HEADER_BYTES
+        self._room_bytes = bytes_max - _AROUND_BYTES
         self._parts_count_max = parts_count_max
         self._transaction = zk.transaction()
         self._bytes = 0

@@ -3,9 +3,12 @@
 A copy has the data and the ACLs of all znodes of the subtree. What a client is not told it has not: containers and TTLs
 become plain znodes, and sequence numbers below them begin anew, since they come from the number of creations.
 
-    one transaction     the versions of all that is copied are checked in it, or it is deleted with its version: all
-                        that was read is as it was, or nothing is done
+    one transaction     the versions of all that is copied are checked in it, or it is deleted with its version: it has
+                        the versions that were read, or nothing is done
     several             the same in each; what changed elsewhere meanwhile may be missing in the copy
+
+What a version does not tell is not noticed: another ACL, and a znode that was deleted and made anew, and has been set
+as many times since.
 
 `cp` needs several where the subtree has no room in one. `mv` refuses that without `--not-atomic`. Then the whole
 subtree is copied first, and deleted after that from the deepest on, each with the version that was copied: what was
@@ -46,7 +49,17 @@ from zab.client import (
 )
 from zab.client.znodes import Znodes
 
-__all__ = ["SkipOption", "Source", "cp_command", "mv_command", "read_source", "read_subtree", "touch_command"]
+__all__ = [
+    "Ephemerals",
+    "ParentsOption",
+    "SkipOption",
+    "Source",
+    "cp_command",
+    "mv_command",
+    "read_source",
+    "read_subtree",
+    "touch_command",
+]
 
 ATOMIC_PARTS_MAX: Final = 10_000
 """Of the one transaction; more are refused by servers of ours, unless `multiMaxParts` allows them."""
@@ -120,24 +133,45 @@ async def read_subtree(zk: Znodes, path: str, left_out: str | None = None) -> As
             yield source
 
 
-class _Copy:
-    """Of one subtree, on its way. `kept` are the paths of the source that are not deleted by a `mv`."""
+class Ephemerals:
+    """Those of a subtree, which nobody but their sessions can have: they are refused, or skipped."""
 
-    def __init__(self, source: str, destination: str, *, skip_ephemerals: bool) -> None:
-        self.source = source
-        self.destination = destination
-        self.copied: list[tuple[str, int]] = []
-        self.kept: set[str] = set()
-        self._skip_ephemerals = skip_ephemerals
+    def __init__(self, *, skip: bool) -> None:
+        self._skip = skip
+        self._count = 0
 
-    def takes(self, found: Source) -> bool:
-        """Whether it is to be copied. BadArgumentsError for an ephemeral that is not to be skipped."""
+    def is_one(self, found: Source) -> bool:
+        """Whether it is to be skipped. BadArgumentsError for one that is not to be."""
         if not found.stat.ephemeral_owner:
-            return True
-        if not self._skip_ephemerals:
+            return False
+        if not self._skip:
             owner = hexadecimal(found.stat.ephemeral_owner)
             detail = f"it is ephemeral, of the session {owner}; --skip-ephemerals leaves such out"
             raise BadArgumentsError(found.path, detail=detail)
+        self._count += 1
+        return True
+
+    def tell(self) -> None:
+        """How many were skipped, where any were."""
+        if self._count:
+            sys.stdout.flush()
+            say(f"zab: {count_of(self._count, 'ephemeral')} left out", sys.stderr, flush=True)
+
+
+class _Copy:
+    """Of one subtree, on its way. `kept` are the paths of the source that are not deleted by a `mv`."""
+
+    def __init__(self, source: str, destination: str, ephemerals: Ephemerals) -> None:
+        self.source = source
+        self.destination = destination
+        self.ephemerals = ephemerals
+        self.copied: list[tuple[str, int]] = []
+        self.kept: set[str] = set()
+
+    def takes(self, found: Source) -> bool:
+        """Whether it is to be copied. Raises as `Ephemerals.is_one` does."""
+        if not self.ephemerals.is_one(found):
+            return True
         above = found.path.rpartition("/")[0]
         while len(above) >= len(self.source):
             self.kept.add(above)
@@ -165,7 +199,7 @@ def _copy_of(source: str, destination: str, skip_ephemerals: bool) -> _Copy:
         raise typer.BadParameter("the root can be neither copied nor replaced; name what is below it")
     if destination == source or destination.startswith(f"{source}/"):
         raise typer.BadParameter(f"{destination} is within {source}")
-    return _Copy(source, destination, skip_ephemerals=skip_ephemerals)
+    return _Copy(source, destination, Ephemerals(skip=skip_ephemerals))
 
 
 def cp_command(
@@ -181,16 +215,16 @@ def cp_command(
     async def work(zk: Client, caller: Caller) -> None:
         copy = _copy_of(source, destination, skip_ephemerals)
         reading = patient(zk)
+        found = await _read_for_one(reading, copy, caller.options.jute_maxbuffer_bytes)
         if parents:
             await reading.ensure_path(destination.rpartition("/")[0] or "/")
-        found = await _read_for_one(reading, copy, caller.options.jute_maxbuffer_bytes)
         if found is not None:
             await _commit_one(reading, copy, found, is_move=False)
-            _tell(destination, len(copy.copied), 1, json=json)
+            _tell(copy, 1, json=json)
             return
         batches = Batches(reading, caller.options.jute_maxbuffer_bytes)
         await _copy_in_several(reading, copy, batches)
-        _tell(destination, len(copy.copied), batches.transaction_count, json=json)
+        _tell(copy, batches.transaction_count, json=json)
 
     perform(context, work)
 
@@ -219,12 +253,12 @@ def mv_command(
             await reading.ensure_path(destination.rpartition("/")[0] or "/")
         if found is not None:
             await _commit_one(reading, copy, found, is_move=True)
-            _tell(destination, len(copy.copied), 1, json=json)
+            _tell(copy, 1, json=json)
             return
         batches = Batches(reading, caller.options.jute_maxbuffer_bytes)
         await _copy_in_several(reading, copy, batches)
         await _delete_in_several(copy, batches)
-        _tell(destination, len(copy.copied), batches.transaction_count, json=json)
+        _tell(copy, batches.transaction_count, json=json)
 
     perform(context, work)
 
@@ -302,9 +336,11 @@ async def _delete_in_several(copy: _Copy, batches: Batches) -> None:
             )
 
 
-def _tell(destination: str, count: int, transaction_count: int, *, json: bool) -> None:
+def _tell(copy: _Copy, transaction_count: int, *, json: bool) -> None:
+    count = len(copy.copied)
     if json:
-        say(json_line({"path": destination, "count": count, "transactions": transaction_count}))
-        return
-    several = "" if transaction_count == 1 else f" in {transaction_count} transactions"
-    say(f"{count_of(count, 'znode')} at {destination}{several}")
+        say(json_line({"path": copy.destination, "count": count, "transactions": transaction_count}))
+    else:
+        several = "" if transaction_count == 1 else f" in {transaction_count} transactions"
+        say(f"{count_of(count, 'znode')} at {copy.destination}{several}")
+    copy.ephemerals.tell()

@@ -14,15 +14,14 @@ from typing import Annotated, Final
 
 import typer
 
-from zab.cli.json_form import hexadecimal
 from zab.cli.terminal import count_of, say
 from zab.cli.znodes.caller import Caller, perform
-from zab.cli.znodes.copying import SkipOption, read_subtree
+from zab.cli.znodes.copying import Ephemerals, SkipOption, read_subtree
 from zab.cli.znodes.options import PathArgument
 from zab.cli.znodes.subtree_directory import DirectoryWriter
 from zab.cli.znodes.subtree_lines import Entry, entry_line, first_line, last_line
 from zab.cli.znodes.walking import patient
-from zab.client import BadArgumentsError, Client
+from zab.client import Client
 
 __all__ = ["export_command", "servers_own"]
 
@@ -49,14 +48,11 @@ def export_command(
         if writer is None:
             say(first_line(path))
         count = 0
+        ephemerals = Ephemerals(skip=skip_ephemerals)
         own = servers_own(path, caller.options.hosts)
         async with aclosing(read_subtree(patient(zk), path, left_out=own)) as found:
             async for source in found:
-                owner = source.stat.ephemeral_owner
-                if owner and not skip_ephemerals:
-                    detail = f"it is ephemeral, of the session {hexadecimal(owner)}; --skip-ephemerals leaves such out"
-                    raise BadArgumentsError(source.path, detail=detail)
-                if owner:
+                if ephemerals.is_one(source):
                     continue
                 entry = Entry(source.path, source.data, source.acl)
                 if writer is None:
@@ -69,5 +65,6 @@ def export_command(
         else:
             writer.finish(count)
             say(f"{count_of(count, 'znode')} in {directory}")
+        ephemerals.tell()
 
     perform(context, work)

@@ -1,14 +1,15 @@
 """`zab import`: makes a subtree of what `zab export` wrote.
 
-The whole file is read and checked before anything is written, and then once more. Standard input is kept in a file of
-nobody else's for that.
+The whole file is read and checked before anything is written, and then once more: also whether every znode of it has
+room in a request. Standard input is kept in a file of nobody else's for that.
 
                  the root is there      znodes that are there               others below the root
     (nothing)    refused                –                                   –
     --merge      taken                  get the file's data and ACL         stay
     --replace    taken                  get the file's data and ACL         are deleted, at the end
 
-Znodes that are there keep their kind. They are changed with the version that was compared: BADVERSION when somebody
+Znodes that are there keep their kind. They get the ACL before the data, which so stands under no other; who may not
+write under the new ACL is refused then. They are changed with the version that was compared: BADVERSION when somebody
 else was quicker. Ephemerals are somebody's, and are refused. Writes are done in several transactions, parents first.
 However it ends, it says how far it came; done again with `--merge`, it goes on from there.
 """
@@ -21,15 +22,16 @@ from collections.abc import Iterator
 from contextlib import ExitStack, aclosing, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Annotated, BinaryIO, Final
+from typing import Annotated, BinaryIO, Final, NamedTuple
 
 import typer
 from attrs import define, field
 
+from zab.cli.arguments import ConnectionOptions
 from zab.cli.exits import fail
 from zab.cli.json_form import JsonOption, json_line
 from zab.cli.terminal import say
-from zab.cli.znodes.batches import Batches, Write
+from zab.cli.znodes.batches import Batches, Write, fits
 from zab.cli.znodes.caller import Caller, exit_code, options_of, perform
 from zab.cli.znodes.copying import ParentsOption, Source, read_source
 from zab.cli.znodes.exporting import servers_own
@@ -53,6 +55,7 @@ from zab.client.znodes import Znodes
 __all__ = ["import_command"]
 
 _STDIN: Final = Path("-")
+_REFUSED: Final = "it is there already; --merge changes what is there, --replace makes it as the file is"
 
 
 class _Subtree:
@@ -113,6 +116,21 @@ def _opened(path: Path, request_bytes_max: int) -> Iterator[_Subtree]:
         yield _Subtree(name, source, request_bytes_max)
 
 
+class _Places(NamedTuple):
+    """Where the znodes of a file are to be. root: of the file. target: what that becomes."""
+
+    root: str
+    target: str
+
+    @property
+    def parent(self) -> str:
+        return self.target.rpartition("/")[0] or "/"
+
+    def of(self, path: str) -> str:
+        below = path if self.root == "/" else path[len(self.root) :]
+        return ("" if self.target == "/" else self.target) + below or "/"
+
+
 @define
 class _Count:
     """What was, or would be, done."""
@@ -130,18 +148,12 @@ class _Import:
 
     zk: Znodes
     batches: Batches
-    root: str
-    target: str
+    places: _Places
     takes_existing: bool
     dry_run: bool
     count: _Count = field(factory=_Count)
     acl_count: int = 0
     """Of ACLs that were changed: no transaction changes one."""
-
-    def place(self, path: str) -> str:
-        """Where a path of the file is to be."""
-        below = path if self.root == "/" else path[len(self.root) :]
-        return (self.target.rstrip("/") + below) or "/"
 
     def note(self, what: str, path: str) -> None:
         if self.dry_run:
@@ -149,7 +161,7 @@ class _Import:
 
     async def write(self, entries: list[Entry]) -> None:
         found: list[Source | ZabError]
-        paths = [self.place(entry.path) for entry in entries]
+        paths = [self.places.of(entry.path) for entry in entries]
         if self.takes_existing:
             found = await together([partial(read_source, self.zk, path) for path in paths])
         else:
@@ -219,25 +231,63 @@ def import_command(
         raise typer.BadParameter("give either --merge or --replace")
     try:
         with _opened(file, options_of(context).jute_maxbuffer_bytes) as subtree:
-            target = path or subtree.root
-            kept = {entry.path for _, entry in subtree.entries()}
+            places = _Places(subtree.root, path or subtree.root)
+            kept = _checked(subtree, places, options_of(context))
 
             async def work(zk: Client, caller: Caller) -> None:
                 reading = patient(zk)
                 batches = Batches(reading, caller.options.jute_maxbuffer_bytes)
-                act = _Import(reading, batches, subtree.root, target, merge or replace, dry_run)
+                act = _Import(reading, batches, places, merge or replace, dry_run)
+                await _check_target(act, parents=parents)
                 only_there: list[tuple[str, int]] = []
                 if replace:
-                    own = servers_own(target, caller.options.hosts)
-                    only_there = await _only_there(reading, target, {act.place(each) for each in kept}, own)
+                    own = servers_own(places.target, caller.options.hosts)
+                    only_there = await _only_there(reading, places.target, kept, own)
                 if parents and not dry_run:
-                    await reading.ensure_path(target.rpartition("/")[0] or "/")
+                    await reading.ensure_path(places.parent)
                 await _carry_out(act, subtree, only_there)
                 _tell(act, json=json)
 
             perform(context, work)
     except SubtreeFileError as error:
         fail(error, exit_code(error))
+
+
+def _checked(subtree: _Subtree, places: _Places, options: ConnectionOptions) -> set[str]:
+    """The paths that the znodes are to have. SubtreeFileError for what is not to be imported."""
+    own = servers_own(places.target, options.hosts)
+    chroot = options.hosts.partition("/")[2]
+    prefix = f"/{chroot}" if chroot else ""
+    bytes_max = options.jute_maxbuffer_bytes
+    kept = set()
+    for place, entry in subtree.entries():
+        path = places.of(entry.path)
+        # What is below it would come after it.
+        if path == own:
+            raise SubtreeFileError(place, f"{path} is the servers' own")
+        if not fits((prefix + path).encode(), entry.data, entry.acl, entry.ttl_ms, bytes_max):
+            reason = f"the znode has no room in a request of {bytes_max:,} bytes; --jute-maxbuffer allows more"
+            raise SubtreeFileError(place, reason)
+        kept.add(path)
+    return kept
+
+
+async def _check_target(act: _Import, *, parents: bool) -> None:
+    """Whether the root can be made, or changed."""
+    target, parent = act.places.target, act.places.parent
+    if await _is_there(act.zk, target):
+        if not act.takes_existing:
+            raise NodeExistsError(target, detail=_REFUSED)
+    elif not parents and not await _is_there(act.zk, parent):
+        raise NoNodeError(parent, detail="what is imported would be below it; -p makes it")
+
+
+async def _is_there(zk: Znodes, path: str) -> bool:
+    try:
+        return await zk.exists(path) is not None
+    except NoAuthError:
+        # Of what is not there nobody is told that he may not read it.
+        return True
 
 
 async def _only_there(zk: Znodes, target: str, kept: set[str], own: str | None) -> list[tuple[str, int]]:
@@ -268,11 +318,6 @@ async def _carry_out(act: _Import, subtree: _Subtree, only_there: list[tuple[str
             await act.delete(path, version)
         await act.batches.finish()
         is_done = True
-    except NodeExistsError as error:
-        if act.takes_existing:
-            raise
-        more = "--merge changes what is there, --replace makes it as the file is"
-        raise NodeExistsError(error.path, detail=f"{error.meaning}; {more}") from None
     finally:
         if not is_done and not act.dry_run:
             sys.stdout.flush()
@@ -297,10 +342,10 @@ def _tell(act: _Import, *, json: bool) -> None:
     count = act.count
     if json:
         fields = {"created": count.created, "changed": count.changed, "acls": count.acls}
-        say(json_line({"path": act.target, **fields, "deleted": count.deleted, "same": count.same}))
+        say(json_line({"path": act.places.target, **fields, "deleted": count.deleted, "same": count.same}))
         return
     verb = "would be " if act.dry_run else ""
     say(
-        f"{act.target}: {count.created} {verb}created, {count.changed} changed, {count.acls} with another ACL, "
+        f"{act.places.target}: {count.created} {verb}created, {count.changed} changed, {count.acls} with another ACL, "
         f"{count.deleted} deleted, {count.same} the same"
     )

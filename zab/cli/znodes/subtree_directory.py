@@ -90,8 +90,8 @@ def directory_header(directory: Path) -> tuple[str, int]:
         raise SubtreeFileError(str(directory), f"there is no {_HEADER} in it: no export was finished here")
     header = loaded(_read(place, _ACL_BYTES_MAX), str(place))
     count = header.pop("znodes", None)
-    if not isinstance(count, int):
-        raise SubtreeFileError(str(place), "there is no znodes")
+    if type(count) is not int:
+        raise SubtreeFileError(str(place), "znodes is not their number")
     return checked_header(header, str(place)), count
 
 

@@ -112,7 +112,7 @@ def checked_header(header: dict[str, Any], place: str) -> str:
     if header.get("format") != FORMAT:
         raise SubtreeFileError(place, f'a subtree begins with {{"format": "{FORMAT}", …}}; zab export writes one')
     checked_fields(header, _HEADER, set(), place)
-    if header["version"] != VERSION:
+    if type(header["version"]) is not int or header["version"] != VERSION:
         raise SubtreeFileError(place, f"it is of version {header['version']!r}; this program knows {VERSION}")
     return _checked_path(header["root"], place)
 
@@ -130,7 +130,7 @@ def entries_of(lines: Iterable[tuple[str, bytes]], root: str) -> Iterator[tuple[
             count = value["znodes"]
             if not seen:
                 raise SubtreeFileError(place, "there is no znode in the file")
-            if count != len(seen) or isinstance(count, bool):
+            if type(count) is not int or count != len(seen):
                 raise SubtreeFileError(place, f"there are {len(seen)} znodes in the file, and not {count!r}")
             continue
         entry = _entry(value, place)
