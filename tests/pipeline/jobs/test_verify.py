@@ -456,13 +456,24 @@ def in_snapshots(copy: Directories) -> list[Finding]:
 
 
 def shared_snapshot(copy: Directories) -> int:
-    """The zxid of the first member's newest snapshot; a member that was catching up and took none is given it."""
+    """The zxid of the first member's newest snapshot, which becomes the newest one of each.
+
+    Who of the members was catching up when the workload ended has one less than the others.
+    """
     newest = copy.snapshots(0)[-1]
-    for directory in copy.members[1:]:
+    zxid = _zxid_of(newest)
+    for number, directory in enumerate(copy.members[1:], start=1):
+        for path in copy.snapshots(number):
+            if _zxid_of(path) > zxid:
+                path.unlink()
         target = directory / copy.version / newest.name
         if not target.exists():
             shutil.copy(newest, target)
-    return int(newest.name.partition(".")[2], 16)
+    return zxid
+
+
+def _zxid_of(snapshot: Path) -> int:
+    return int(snapshot.name.partition(".")[2], 16)
 
 
 @pytest.mark.slow
