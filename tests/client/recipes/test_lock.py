@@ -8,7 +8,7 @@ import trio
 from datatree.opcodes import OpCode
 from tests.client.recipes.resource import Resource
 from tests.client.recipes.workers import Together, again_and_again, hold_for, until
-from tests.client.recipes.world import KINDS, World, run, trials
+from tests.client.recipes.world import DELAY_S_MAX, KINDS, World, run, trials
 from zab.client import Client, SessionExpiredError
 from zab.client.recipes.contender import Contender, rivals
 from zab.client.recipes.errors import LostError, WaitOverError
@@ -343,3 +343,58 @@ def test_who_downgrades_keeps_out_the_writers_who_wait() -> None:
             await written.wait()
 
     run(scenario, World())
+
+
+def test_who_is_cancelled_while_it_downgrades_holds_one_of_both() -> None:
+    """The write lock, where `downgrade` raises; else the read lock."""
+
+    async def scenario(world: World) -> None:
+        async with world.connect("one") as one, world.connect("two") as two:
+            first, second = ReadWriteLock(one, PATH), ReadWriteLock(two, PATH)
+            await first.write.acquire()
+            is_downgraded = False
+            scope = world.scopes["one"] = trio.CancelScope()
+            with scope:
+                await first.downgrade()
+                is_downgraded = True
+            await (first.read if is_downgraded else first.write).release()
+            async with second.write.hold(wait_s=1):
+                pass
+
+    for _ in trials(scenario, "cancel", ("one",)):
+        pass
+
+
+def test_who_lost_the_write_lock_gets_no_read_lock_beside_its_successor() -> None:
+    """Whenever it asks: before it hears that somebody deleted its znode, or after."""
+    refused: set[str] = set()
+
+    async def scenario(world: World) -> None:
+        writing, reading = Resource(), Resource(9)
+        async with world.connect("one") as one, world.connect("two") as two, trio.open_nursery() as nursery:
+            first = ReadWriteLock(one, PATH)
+            held = await first.write.acquire()
+
+            async def write() -> None:
+                async with ReadWriteLock(two, PATH).write as theirs:
+                    assert not reading.holders
+                    await hold_for(theirs, writing, "two")
+
+            nursery.start_soon(write)
+            await until(lambda: len(world.below(PATH)) == 2)
+            await trio.sleep(1)
+            nursery.start_soon(two.delete, held.path)
+            await trio.sleep(world.random.uniform(0, 3 * DELAY_S_MAX))
+            try:
+                read = await first.read.acquire()
+            except LostError as error:
+                refused.add(error.reason)
+            else:
+                assert not writing.holders
+                await hold_for(read, reading, "one")
+                await first.read.release()
+            await first.write.release()
+
+    for seed in range(60):
+        run(scenario, World(seed=seed))
+    assert refused == {"its znode is gone", "its znode went before the read lock came"}

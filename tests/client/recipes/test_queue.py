@@ -227,3 +227,29 @@ def test_who_is_cancelled_while_it_waits_leaves_nothing() -> None:
 
     for _ in trials(scenario, "cancel"):
         pass
+
+
+def test_who_is_cancelled_when_it_has_an_item_leaves_it_to_others() -> None:
+    """Whatever it waits for then: an item that was claimed is handed out, or given back."""
+
+    async def scenario(world: World) -> None:
+        async with world.connect("one") as one, world.connect("two") as two:
+            scope = world.scopes["one"] = trio.CancelScope()
+            queue, other = LockingQueue(one, PATH), LockingQueue(two, PATH)
+            got: list[Taken] = []
+
+            async def take() -> None:
+                with scope:
+                    got.append(await queue.get())
+
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(take)
+                # By now it waits, unless it was cancelled before.
+                await until(lambda: scope.cancelled_caught or len(world.below(f"{PATH}/taken")) == 0)
+                await trio.sleep(1)
+                await other.put(b"item")
+            if not got:
+                assert (await other.get(wait_s=1)).data == b"item"
+
+    for _ in trials(scenario, "cancel", ("one",)):
+        pass

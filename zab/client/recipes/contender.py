@@ -160,6 +160,12 @@ class Contender:
 
     # In the queue.
 
+    async def is_there(self) -> bool:
+        """Its znode is, as far as this server knows."""
+        assert self.path is not None
+        stat = await self._steady.exists(self.path)
+        return stat is not None and stat.czxid == self.czxid
+
     async def ahead(self, matters: Callable[[Rival], bool] = anybody) -> list[Rival]:
         """Those who precede it, and matter; its nearest is the last. Raises LostError when it is not in the queue."""
         everybody = rivals(await self._names(), self._kinds)

@@ -33,7 +33,7 @@ from zab.client.client import Client
 from zab.client.core.exceptions import NoNodeError
 from zab.client.core.records import OPEN_ACL, Acl
 from zab.client.recipes.contender import Contender, Rival, rivals
-from zab.client.recipes.errors import WaitOverError
+from zab.client.recipes.errors import LostError, WaitOverError
 from zab.client.recipes.holding import Held, Hold
 from zab.client.recipes.paths import checked
 
@@ -96,11 +96,22 @@ class Lock:
         holding = self._holding
         if holding is None:
             raise RuntimeError(f"{self.path} is not held by this caller")
+        if self._count_down(holding):
+            await holding.contender.leave()
+
+    def _let_go(self) -> None:
+        """As `release`, and waits for nothing, so that no cancellation comes in between: for other recipes."""
+        holding = self._holding
+        if holding is not None and self._count_down(holding):
+            holding.contender.abandon()
+
+    def _count_down(self, holding: "_Holding") -> bool:
+        """Whether its caller has released each now."""
         holding.count -= 1
         if holding.count == 0:
             del self._holdings[self._zk.caller]
             holding.hold.stop()
-            await holding.contender.leave()
+        return holding.count == 0
 
     @asynccontextmanager
     async def hold(self, wait_s: float | None = None) -> AsyncIterator[Held]:
@@ -174,6 +185,9 @@ class _ReadLock(Lock):
         if writing is not None:
             writing.held.check()
             await contender.enter_beside(writing.contender.number)
+            # Where it was gone before, another writer may have had its turn already.
+            if not await writing.contender.is_there():
+                raise LostError(self.path, "its znode went before the read lock came")
             return writing.held.token
         await contender.enter()
         if only_look and await contender.ahead(_is_writer):
@@ -220,12 +234,13 @@ class ReadWriteLock:
     async def downgrade(self) -> Held:
         """From the write lock, which this caller has by `acquire`, to the read lock; then release `read`.
 
-        No writer comes in between. In a block of the write lock, `read.acquire` does the same when the block is left.
+        No writer comes in between. Where it raises, the write lock is held as before. In a block of the write lock,
+        `read.acquire` does the same when the block is left.
         """
         if self._write._holding is None:
             raise RuntimeError(f"{self.path}: the write lock is not held by this caller")
         held = await self._read.acquire()
-        await self._write.release()
+        self._write._let_go()
         return held
 
 

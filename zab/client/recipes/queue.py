@@ -110,7 +110,8 @@ class _Items(Generic[T]):
                     raise WaitOverError(self.path, wait_s)
         finally:
             watcher.close()
-            await self._turn.release()
+            # Waiting here, who is cancelled would lose what it took.
+            self._turn._let_go()
 
     async def _names(self) -> list[str]:
         """The items, the first one first."""
