@@ -136,6 +136,29 @@ def test_who_comes_while_a_round_is_on_waits_for_the_next() -> None:
     run(scenario, World())
 
 
+def test_who_waits_for_the_next_round_hears_that_all_members_of_this_one_were_lost() -> None:
+    async def scenario(world: World) -> None:
+        has_entered = trio.Event()
+
+        async def late(zk: Client) -> None:
+            async with DoubleBarrier(zk, PATH, count=1):
+                has_entered.set()
+
+        async with world.connect("late") as zk, trio.open_nursery() as nursery:
+            async with world.connect("one") as one, world.connect("two") as two:
+                async with trio.open_nursery() as entering:
+                    for client in (one, two):
+                        entering.start_soon(DoubleBarrier(client, PATH, count=2).enter)
+                nursery.start_soon(late, zk)
+                await trio.sleep(1)
+                assert not has_entered.is_set()
+            # Their sessions are over, and nobody closed the round.
+            with trio.fail_after(5):
+                await has_entered.wait()
+
+    run(scenario, World())
+
+
 def test_waits_at_a_double_barrier_have_limits() -> None:
     async def scenario(world: World) -> None:
         async with world.connect("one") as one, world.connect("two") as two, trio.open_nursery() as nursery:
@@ -164,8 +187,9 @@ def test_a_member_whose_znode_somebody_deleted_is_told() -> None:
 
             nursery.start_soon(enter)
             await until(lambda: len(world.below(PATH)) == 1)
+            # By now it waits.
+            await trio.sleep(1)
             await two.delete(f"{PATH}/{world.below(PATH)[0]}")
-            await two.set(PATH, b"")
 
     run(scenario, World())
 

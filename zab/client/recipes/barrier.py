@@ -17,6 +17,8 @@ an ephemeral child.
 
 - *To enter* is to create the child while the znode has the version of CLOSED, in one transaction; so nobody enters a
   round that has begun, and who comes while one is on waits for the next. Whoever sees `count` members opens it.
+- *Who waits for the next round* watches the first member of this one, which leaves last: the round ends with its
+  members, also where none of them lives to say so.
 - *To leave*, each waits for one other: the first member for the last, the others, once they removed their own, for the
   first. So nobody wakes in vain.
 - A member whose session ends has left, also from a round that has not begun: then another one has to come.
@@ -25,11 +27,12 @@ Raised beside what requests raise: WaitOverError; LostError when somebody delete
 """
 
 from collections.abc import Iterable
+from contextlib import suppress
 from types import TracebackType
 from typing import Final, Self
 
 from zab.client.client import Client
-from zab.client.core.exceptions import BadVersionError, ConnectionLossError, NodeExistsError, NoNodeError
+from zab.client.core.exceptions import BadVersionError, ConnectionLossError, NodeExistsError, NoNodeError, ZabError
 from zab.client.core.records import OPEN_ACL, Acl
 from zab.client.debts import Debt
 from zab.client.recipes.contender import mark_of
@@ -182,11 +185,12 @@ class DoubleBarrier:
                     continue
                 if data != _OPEN:
                     return stat.version
-                if await self._children():
-                    await watcher.receive()
-                else:
+                members = await self._children()
+                if not members:
                     # The last of them could not say so any more.
                     await self._close(stat.version)
+                elif await self._steady.exists(f"{self.path}/{members[0]}", watch=watcher) is not None:
+                    await watcher.receive()
         finally:
             watcher.close()
 
@@ -196,13 +200,12 @@ class DoubleBarrier:
         try:
             while True:
                 data, stat = await self._steady.get(self.path, watch=watcher)
-                members = await self._children()
-                if self._member not in members:
+                if await self._steady.exists(f"{self.path}/{self._member}", watch=watcher) is None:
                     raise LostError(self.path, "somebody deleted the znode of this member")
                 if data == _OPEN:
                     self._round = stat.version
                     return
-                if len(members) < self.count:
+                if len(await self._children()) < self.count:
                     await watcher.receive()
                     continue
                 try:
@@ -259,7 +262,8 @@ class DoubleBarrier:
     def _abandon(self) -> None:
         """This member's znode is not wanted any more, whether it is there or not."""
         path, self._member = f"{self.path}/{self._member}", None
-        if not self._zk.state.is_over:
+        # Where the session is over, so are its ephemerals.
+        with suppress(ZabError):
             self._zk.undertake(Debt(self._zk.operations, self._zk.waiter(), [path]))
 
     async def _children(self) -> list[str]:
