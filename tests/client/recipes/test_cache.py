@@ -1,11 +1,13 @@
 """Caches end up as the tree is, and tell how it came to that, with a loss at every request."""
 
+import gc
 from random import Random
 from typing import Any
 
 import pytest
 import trio
 
+from datatree.opcodes import OpCode
 from tests.client.recipes.workers import until
 from tests.client.recipes.world import World, run, trials
 from zab.client import Client, NoAuthError, NodeExistsError, NoNodeError, NotEmptyError, Permission, SessionExpiredError
@@ -117,7 +119,7 @@ def test_a_cache_reads_without_requests_and_shows_what_it_has() -> None:
                 assert cache[f"{PATH}/a"].stat == stat
             await zk.set(f"{PATH}/a", b"3")
             assert cache[f"{PATH}/a"].data == b"2"
-            with pytest.raises(RuntimeError, match="the cache of /app is closed"):
+            with pytest.raises(RuntimeError, match="/app is followed no more"):
                 await cache.start()
             assert not await zk.check_watches(PATH)
 
@@ -134,6 +136,28 @@ def test_a_closed_cache_ends_its_deltas() -> None:
             cache.close()
             assert [delta.path async for delta in deltas] == [PATH]
             deltas.close()
+            deltas.close()
+
+    run(scenario, World())
+
+
+def test_deltas_that_are_closed_tell_nothing_more() -> None:
+    async def scenario(world: World) -> None:
+        async with world.connect("zk") as zk, Cache(zk, "/") as cache, trio.open_nursery() as nursery:
+            deltas, untold = cache.deltas(), cache.deltas()
+            ended = trio.Event()
+
+            async def follow() -> None:
+                async for _ in deltas:
+                    pass
+                ended.set()
+
+            nursery.start_soon(follow)
+            await trio.sleep(1)
+            for one in (deltas, untold):
+                one.close()
+            await ended.wait()
+            assert [delta async for delta in untold] == []
 
     run(scenario, World())
 
@@ -187,6 +211,51 @@ def test_a_slow_reader_is_told_the_difference() -> None:
                 }
 
     run(scenario, World())
+
+
+def test_what_came_and_went_untold_takes_no_room_and_who_is_dropped_is_told_nothing() -> None:
+    async def scenario(world: World) -> None:
+        async with world.connect("zk") as zk:
+            await zk.create(PATH)
+            copy = Copy(zk, PATH, Depth.SUBTREE)
+            await copy.begin()
+            reader = copy.reader()
+            assert reader.take(copy.entries) is not None
+            for number in range(3):
+                await zk.create(f"{PATH}/{number}")
+                await until(lambda number=number: f"{PATH}/{number}" in copy.entries)
+                await zk.delete(f"{PATH}/{number}")
+                await until(lambda number=number: f"{PATH}/{number}" not in copy.entries)
+            assert len(reader) == 0
+            await zk.create(f"{PATH}/a")
+            await until(lambda: f"{PATH}/a" in copy.entries)
+            assert len(reader) == 1
+            del reader
+            gc.collect()
+            assert copy.readers_count == 0
+            copy.stop()
+
+    run(scenario, World())
+
+
+def test_who_is_cancelled_while_it_enters_a_cache_follows_nothing() -> None:
+    async def scenario(world: World) -> None:
+        async with world.connect("zk") as zk:
+            await zk.ensure_path(f"{PATH}/a")
+            scope = world.scopes["zk"] = trio.CancelScope()
+            has_entered = False
+            with scope:
+                async with Cache(zk, PATH):
+                    has_entered = True
+            asked = len(world.requests)
+            await zk.set(f"{PATH}/a", b"1")
+            await trio.sleep(1)
+            told = [opcode for _, opcode in world.requests[asked:] if opcode is not OpCode.REMOVE_WATCHES]
+            assert has_entered or told == [OpCode.SET_DATA]
+            assert not await zk.check_watches(PATH)
+
+    for _ in trials(scenario, "cancel"):
+        pass
 
 
 def test_no_more_than_so_many_reads_are_under_way(monkeypatch: pytest.MonkeyPatch) -> None:

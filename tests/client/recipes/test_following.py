@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import trio
+from trio.testing import wait_all_tasks_blocked
 
 from tests.client.recipes.workers import until
 from tests.client.recipes.world import World, run, trials
@@ -234,5 +235,22 @@ def test_a_configuration_that_is_bad_or_missing_at_the_beginning_is_an_error() -
             with pytest.raises(BadDataError, match="/config: it is no such configuration"):
                 async with config:
                     raise AssertionError
+
+    run(scenario, World())
+
+
+def test_who_waits_for_a_configuration_that_is_closed_hears_of_it() -> None:
+    async def scenario(world: World) -> None:
+        async with world.connect("zk") as zk, trio.open_nursery() as nursery:
+            await zk.create("/config", b"1")
+            config = Configuration(zk, "/config", from_json)
+
+            async def start() -> None:
+                with pytest.raises(RuntimeError, match="/config is followed no more"):
+                    await config.start()
+
+            nursery.start_soon(start)
+            await wait_all_tasks_blocked()
+            config.close()
 
     run(scenario, World())

@@ -18,6 +18,7 @@ path need not exist: then the cache is empty.
 """
 
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from types import TracebackType
 from typing import Self
 
@@ -35,9 +36,7 @@ class Cache(Mapping[str, Entry]):
     def __init__(self, zk: Client, path: str, depth: Depth = Depth.SUBTREE) -> None:
         self.path = checked(zk, path) or "/"
         self.depth = depth
-        self._zk = zk
         self._copy = Copy(zk, self.path, depth)
-        self._is_begun = False
 
     @property
     def is_current(self) -> bool:
@@ -46,23 +45,18 @@ class Cache(Mapping[str, Entry]):
 
     async def start(self) -> None:
         """Returns when all of it is there."""
-        self._raise_if_over()
-        if not self._is_begun:
-            self._is_begun = True
-            self._zk.undertake(self._copy)
-        while not self._copy.is_there:
-            self._raise_if_over()
-            await self._copy.bell.wait()
+        await self._copy.begin()
 
     def close(self) -> None:
         """Keeps what it has, and follows nothing any more."""
         self._copy.stop()
 
     async def settled(self) -> None:
-        """Returns when it is current."""
+        """Returns when it is current; begins where it was not started."""
+        await self._copy.begin()
         while not self.is_current:
-            self._raise_if_over()
             await self._copy.bell.wait()
+            self._copy.raise_if_over()
 
     def deltas(self) -> "Deltas":
         """`async for delta in cache.deltas()`: all that there is as ADDED, then what changes. Ends with the cache."""
@@ -75,7 +69,10 @@ class Cache(Mapping[str, Entry]):
         return sorted(name for name in below if name and "/" not in name)
 
     async def __aenter__(self) -> Self:
-        await self.start()
+        with ExitStack() as undo:
+            undo.callback(self.close)
+            await self.start()
+            undo.pop_all()
         return self
 
     async def __aexit__(
@@ -92,12 +89,6 @@ class Cache(Mapping[str, Entry]):
     def __len__(self) -> int:
         return len(self._copy.entries)
 
-    def _raise_if_over(self) -> None:
-        if self._copy.reason is not None:
-            raise self._copy.reason
-        if self._copy.is_done:
-            raise RuntimeError(f"the cache of {self.path} is closed")
-
 
 class Deltas:
     """Made by `Cache.deltas`. Of several changes of one path that were not told, it tells the difference at the end."""
@@ -105,21 +96,25 @@ class Deltas:
     def __init__(self, copy: Copy) -> None:
         self._copy = copy
         self._reader = copy.reader()
+        self._is_closed = False
 
     def close(self) -> None:
-        """Tells nothing any more."""
+        """Tells nothing any more: iteration ends."""
+        self._is_closed = True
         self._copy.forget(self._reader)
+        self._copy.bell.ring()
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> Delta:
-        while True:
+        while not self._is_closed:
             delta = self._reader.take(self._copy.entries)
             if delta is not None:
                 return delta
             if self._copy.reason is not None and not isinstance(self._copy.reason, ClientClosedError):
                 raise self._copy.reason
             if self._copy.is_done:
-                raise StopAsyncIteration
+                break
             await self._copy.bell.wait()
+        raise StopAsyncIteration

@@ -20,6 +20,7 @@ of its own, and leaves `value` and the iterators.
 import json
 import tomllib
 from collections.abc import Callable
+from contextlib import ExitStack
 from types import TracebackType
 from typing import Any, Final, Generic, Self, TypeVar
 
@@ -54,7 +55,6 @@ class Configuration(Generic[T]):
         self.path = checked(zk, path) or "/"
         self.error: BadDataError | None = None
         """What is wrong with what is there now; None where nothing is."""
-        self._zk = zk
         self._default = default
         self._copy = Copy(zk, self.path, Depth.ZNODE)
         self._parse: Callable[[], T] = lambda: parse(self._copy.entries[self.path].data or b"")
@@ -80,11 +80,7 @@ class Configuration(Generic[T]):
 
     async def start(self) -> None:
         """Returns when the value is there. Raises BadDataError, NoNodeError."""
-        self._zk.undertake(self._copy)
-        while not self._copy.is_there:
-            if self._copy.reason is not None:
-                raise self._copy.reason
-            await self._copy.bell.wait()
+        await self._copy.begin()
         self._look()
         if self._value is NO_DEFAULT:
             raise self.error or NoNodeError(self.path)
@@ -106,13 +102,10 @@ class Configuration(Generic[T]):
         return Values(self, self._copy)
 
     async def __aenter__(self) -> Self:
-        is_started = False
-        try:
+        with ExitStack() as undo:
+            undo.callback(self.close)
             await self.start()
-            is_started = True
-        finally:
-            if not is_started:
-                self.close()
+            undo.pop_all()
         return self
 
     async def __aexit__(

@@ -15,12 +15,14 @@ missed.
 - What may not be read (NoAuthError) is not in the copy; for the root it is an error.
 
 Deltas are told to each `Reader` by path: it has the state that it was told, and is told the difference to the one there
-is. So a reader that is slow holds up nothing, and keeps no more than one old state for each path.
+is. So a reader that is slow holds up nothing, and keeps no more than one old state for each path that it was told of.
+One that nobody holds any more is forgotten.
 """
 
 from collections import deque
 from enum import Enum, IntEnum
 from typing import Any, Final, NamedTuple
+from weakref import WeakSet
 
 from zab.client.client import Client
 from zab.client.core.exceptions import (
@@ -83,8 +85,14 @@ class Reader:
         self._untold: dict[str, Entry | None] = dict.fromkeys(entries)
         """Path -> what was told of it last."""
 
-    def note(self, path: str, before: Entry | None) -> None:
-        self._untold.setdefault(path, before)
+    def __len__(self) -> int:
+        """Of how many paths there is something to tell, at most."""
+        return len(self._untold)
+
+    def note(self, path: str, before: Entry | None, now: Entry | None) -> None:
+        told = self._untold.setdefault(path, before)
+        if told is None and now is None:
+            del self._untold[path]
 
     def take(self, entries: dict[str, Entry]) -> Delta | None:
         """The next delta; None where everything was told."""
@@ -114,7 +122,7 @@ class Copy:
         self._root = root
         self._depth = depth
         self._chroot = zk.operations.chroot
-        self._readers: list[Reader] = []
+        self._readers: WeakSet[Reader] = WeakSet()
         self._is_watched = False
         self._is_one_shot = False
         self._refusals = 0
@@ -134,11 +142,31 @@ class Copy:
 
     def reader(self) -> Reader:
         reader = Reader(self.entries)
-        self._readers.append(reader)
+        self._readers.add(reader)
         return reader
 
+    @property
+    def readers_count(self) -> int:
+        """Those whom somebody holds."""
+        return len(self._readers)
+
     def forget(self, reader: Reader) -> None:
-        self._readers.remove(reader)
+        self._readers.discard(reader)
+
+    async def begin(self) -> None:
+        """Returns when it is there. Raises why it never will be."""
+        self.raise_if_over()
+        self._zk.undertake(self)
+        while not self.is_there:
+            await self.bell.wait()
+            self.raise_if_over()
+
+    def raise_if_over(self) -> None:
+        """Raises `reason`; RuntimeError when it was stopped."""
+        if self.reason is not None:
+            raise self.reason
+        if self.is_done:
+            raise RuntimeError(f"{self._root} is followed no more: it was closed")
 
     def stop(self) -> None:
         """It is not needed any more."""
@@ -297,8 +325,9 @@ class Copy:
                 self._note(one, before)
 
     def _note(self, path: str, before: Entry | None) -> None:
+        now = self.entries.get(path)
         for reader in self._readers:
-            reader.note(path, before)
+            reader.note(path, before, now)
         self.bell.ring()
 
 
