@@ -6,7 +6,7 @@
     perhaps another one's     the path is not the owner's alone: sync, read it, and delete what is the owner's
 
     SYNC --answered--> LIST or READ --answered--> DELETE … --answered--> done
-    any --the connection was lost--> the same again on the next one
+    any --the connection was lost--> the same again on the next one; where the path is shared, from SYNC on
 
 The sync comes first since a create that was under way when its connection ended may still be done: after the answer
 of a sync of this session it has been done, or never will be. So what the list does not show does not exist.
@@ -38,7 +38,8 @@ class Step(Enum):
 
 
 class Sign(NamedTuple):
-    """By which an owner knows its znode at a path that others use, too. czxid 0: it was not told."""
+    """By which an owner knows its znode at a path that others use, too. czxid 0: it was not told, and `data` is what
+    nobody else writes."""
 
     session_id: int
     data: bytes
@@ -102,6 +103,9 @@ class Debt:
         assert operation is self._asked
         self._asked = None
         if isinstance(error, ConnectionLossError):
+            if self._sign is not None:
+                # By the time of the next connection another one's znode may be there.
+                self._step = Step.SYNC
             self._waiter.wake()
             return
         if error is not None and not isinstance(error, NoNodeError):

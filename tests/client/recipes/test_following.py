@@ -8,6 +8,7 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
+from datatree.opcodes import OpCode
 from tests.client.recipes.workers import until
 from tests.client.recipes.world import World, run, trials
 from zab.client import Client, NoNodeError, SessionExpiredError
@@ -122,6 +123,61 @@ def test_a_registration_takes_the_place_of_an_older_one_which_does_not_remove_it
         assert await discovery.instances("web") == []
 
     run(scenario, World())
+
+
+@pytest.mark.parametrize("kind", ["request", "answer"])
+def test_who_ends_and_loses_its_server_does_not_remove_who_came_meanwhile(kind: str) -> None:
+    async def scenario(world: World) -> None:
+        async with world.connect("one") as one, world.connect("two") as two:
+            discovery = Discovery(two, "/services")
+            lost = world.lose("one", OpCode.DELETE, kind)
+            async with Discovery(one, "/services").register("web", Instance(id="host-7", port=1)):
+                world.refuse("one", 2)
+            assert lost.happened
+            async with discovery.register("web", Instance(id="host-7", port=2)):
+                await trio.sleep(3)
+                assert one.state.is_connected
+                assert [found.port for found in await discovery.instances("web")] == [2]
+
+    run(scenario, World())
+
+
+@pytest.mark.parametrize("kind", LOSSES)
+def test_a_registration_is_not_taken_for_another_one_of_its_session_whatever_is_lost(kind: str) -> None:
+    """Though both say the same: the first one ends, and leaves the second one there."""
+
+    async def scenario(world: World) -> None:
+        same = Instance(id="host-7", port=1)
+        async with world.connect("one") as zk:
+            discovery = Discovery(zk, "/services")
+            first = discovery.register("web", same)
+            await first.__aenter__()
+            async with discovery.register("web", same):
+                await first.__aexit__(None, None, None)
+                await trio.sleep(1)
+                assert await discovery.instances("web") == [same]
+            await until(lambda: not world.below("/services/web"))
+
+    for _ in trials(scenario, kind):
+        pass
+
+
+def test_who_is_cancelled_while_it_registers_removes_no_later_registration_of_its_session() -> None:
+    async def scenario(world: World) -> None:
+        same = Instance(id="host-7", port=1)
+        async with world.connect("one") as zk:
+            discovery = Discovery(zk, "/services")
+            with trio.CancelScope() as scope:
+                world.scopes["one"] = scope
+                async with discovery.register("web", same):
+                    await zk.exists("/")
+            async with discovery.register("web", same):
+                await trio.sleep(1)
+                assert await discovery.instances("web") == [same]
+            await until(lambda: not world.below("/services/web"))
+
+    for _ in trials(scenario, "cancel"):
+        pass
 
 
 @pytest.mark.parametrize(

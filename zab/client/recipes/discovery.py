@@ -9,12 +9,13 @@
 
     /services/web/host-7      an ephemeral: {"name": "web", "id": "host-7", "address": …, "port": …, "payload": …, …}
 
-The JSON is that of Curator's service discovery, so that its programs see ours, and we theirs. What is no such JSON is
-left out of lists.
+The JSON is that of Curator's service discovery, so that its programs see ours, and we theirs. White space behind it
+is a mark of the registration. What is no such JSON is left out of lists.
 
 *An id is registered once.* Where a znode with it is there already, of another session or another block, the new
 registration takes its place: a process that was restarted need not wait until its old session has expired. The one that
-was replaced does not remove it when it ends.
+was replaced does not remove it when it ends. (But where it is replaced at the very moment in which it ends, by a znode
+that is made between its last look and its delete: a delete can name a version, and both have the first.)
 
 Raised beside what requests raise: ValueError for a name or an id that is no name of a znode.
 """
@@ -102,7 +103,8 @@ class Discovery:
             if not part or "/" in part or part in (".", ".."):
                 raise ValueError(f"{part!r} is no name of a znode: give one without a slash")
         place = f"{self.path}/{name}/{instance.id}"
-        presence = Presence(self._zk, place, instance.encode(name), self._acl, is_shared=True)
+        data = instance.encode(name) + in_white_space(self._zk.nonce())
+        presence = Presence(self._zk, place, data, self._acl, is_shared=True)
         try:
             await self._enter(presence)
             yield instance
@@ -140,6 +142,11 @@ class Discovery:
                 await self._zk.delete(path, stat.version)
         except (NoNodeError, BadVersionError, ConnectionLossError):
             return
+
+
+def in_white_space(digits: str) -> bytes:
+    """Hex digits as what may stand behind JSON: so two registrations differ that say the same."""
+    return "".join(f"{int(digit, 16):04b}" for digit in digits).translate({ord("0"): " ", ord("1"): "\t"}).encode()
 
 
 class _Instances(Following[list[Instance]]):

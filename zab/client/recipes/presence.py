@@ -2,7 +2,7 @@
 
 As a contender's (`contender`) it is created once though answers are lost, and always removed when it is not wanted any
 more. Since its path is known, a lost answer is found out by what is there. Where others use the path, too
-(`is_shared`), only the own znode is removed.
+(`is_shared`), only the own znode is removed: its data has a mark that no other one has, of this session neither.
 """
 
 from collections.abc import Iterable
