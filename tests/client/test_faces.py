@@ -291,6 +291,20 @@ def test_nobody_listens(face: OnFace) -> None:
 
 
 @every_face
+def test_a_malformed_name_is_that_of_a_server_that_is_not_reached(face: OnFace, hosts: str) -> None:
+    malformed = "x" * 64
+
+    async def body(zk: Any, face: OnFace) -> bool:
+        return await zk.exists("/") is not None
+
+    with pytest.raises(NotConnectedError, match=f"{malformed}:1: .*label too long"):
+        face.run(f"{malformed}:1", body, settings=Settings(session_timeout_ms=1000, connect_wait_ms=200))
+    # The order of the servers is the seed's: some begin with it.
+    for seed in range(6):
+        assert face.run(f"{malformed}:1,{hosts}", body, random=Random(seed))
+
+
+@every_face
 def test_a_chroot_within_the_connections_own(face: OnFace, hosts: str) -> None:
     async def body(zk: Any, face: OnFace) -> None:
         await zk.ensure_path("/app/part")

@@ -31,6 +31,7 @@ def test_connection_string(text: str, hosts: list[tuple[str, int]], chroot: str)
         ("a:0", "not a port"),
         ("a:65536", "not a port"),
         (":2181", "names no server"),
+        ("a\0b:2181", "names no server"),
         ("::1", "in brackets"),
         ("[::1", "not \\[IPv6"),
         ("[::1]2181", "not \\[IPv6"),

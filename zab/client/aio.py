@@ -220,9 +220,9 @@ class OnAsyncio:
             await self._loop.create_connection(
                 lambda: wire, host.name, host.port, ssl=self._context, server_hostname=name
             )
-        except OSError as error:
+        except (OSError, UnicodeError) as error:
             self._tasks.pop(attempt, None)
-            failure = _told(error)
+            failure = _told(error) if isinstance(error, OSError) else error
             self.guarded(lambda runtime: runtime.not_dialled(attempt, failure, runtime.now()))
             return
         self._closing.add(wire.closed)
@@ -248,7 +248,7 @@ class OnAsyncio:
                 )
                 writer.write(b"isro")
                 return await reader.read(8) == b"rw"
-        except OSError:
+        except (OSError, UnicodeError):
             return False
         finally:
             if writer is not None:

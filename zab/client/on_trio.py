@@ -188,7 +188,7 @@ class OnTrio:
         with scope:
             try:
                 stream = await self._dial(host)
-            except (OSError, trio.BrokenResourceError) as error:
+            except (OSError, UnicodeError, trio.BrokenResourceError) as error:
                 runtime.not_dialled(attempt, error, runtime.now())
                 return
             try:
@@ -230,7 +230,7 @@ class OnTrio:
                 async with stream:
                     await stream.send_all(b"isro")
                     return await stream.receive_some(8) == b"rw"
-            except (OSError, trio.BrokenResourceError):
+            except (OSError, UnicodeError, trio.BrokenResourceError):
                 return False
         return False
 

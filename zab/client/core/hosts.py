@@ -51,7 +51,7 @@ def _parse_host(text: str) -> Host:
         raise ValueError(f"an IPv6 address is written in brackets: [{text}]")
     else:
         name, _, port = text.partition(":")
-    if not name:
+    if not name or "\0" in name:
         raise ValueError(f"{text!r} names no server")
     if port and not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
         raise ValueError(f"{port!r} in {text!r} is not a port")
