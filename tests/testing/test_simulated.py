@@ -259,6 +259,9 @@ def test_hosts_of_this_world_are_all_there_are() -> None:
     [
         ({"size": 0}, "1 to 9 members, not 0"),
         ({"size": 10}, "1 to 9 members"),
+        ({"size": 5, "observers": 5}, "1 to 9 members, not 5 and 5 observers"),
+        ({"observers": -1}, "1 to 9 members"),
+        ({"size": 1, "observers": 1}, "one member alone has no observers"),
         ({"faults": ["kil"]}, r"no fault is named 'kil'; there are .*disconnect, .*expire"),
         ({"faults": "kill"}, r"a list of names, such as \['kill'\]"),
         ({"faults": ["silent"]}, "no fault is named 'silent'"),
@@ -303,6 +306,34 @@ def test_a_member_that_ended_stays_down_until_it_is_started(size: int, end: str)
             assert await read(zk, "/a") == b"1"
 
     simulate(main, size=size)
+
+
+def test_observers_serve_clients_and_count_for_no_majority() -> None:
+    async def main(e: SimulatedEnsemble) -> None:
+        assert list(e.members) == [1, 2, 3, 4, 5]
+        async with e.connect(hosts=e.members[5].hosts, session_timeout_ms=60_000) as zk:
+            await zk.create("/a", b"1")
+            for _ in range(3):
+                assert e.leader is not None
+                assert e.leader.sid <= 3
+                e.leader.kill()
+                await trio.sleep(10)
+                await e.until_serving()
+                for sid in (1, 2, 3):
+                    e.members[sid].start()
+                await e.until_serving(*e.members)
+                assert await read(zk, "/a") == b"1"
+            for sid in (1, 2):
+                e.members[sid].kill()
+            await trio.sleep(10)
+            assert [member.state for member in e.members.values()] == ["down", "down", *["looking"] * 3]
+
+    simulate(main, observers=2)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_observers_see_what_voters_see_whatever_goes_wrong(seed: int) -> None:
+    assert simulate(count, seed=seed, observers=2, faults=["kill", "partition", "disconnect"], every_seconds=0.5).value
 
 
 def test_a_member_that_stands_still_is_left_and_follows_again() -> None:

@@ -48,7 +48,7 @@ from zab.testing.journals import kept
 from zab.testing.member import Member
 from zab.testing.opened import listeners
 from zab.testing.ports import free_ports
-from zab.testing.settings import SIZE_MAX, Place, Value, configuration, refuse_own
+from zab.testing.settings import Place, Value, check_size, configuration, refuse_own
 from zab.testing.wires import Wires
 
 PATIENCE_SECONDS: Final = 60.0
@@ -72,10 +72,7 @@ class Ensemble:
     ) -> None:
         """`size` voters, and so many observers. Keys of `zoo.cfg` are given as keywords, or in a mapping where their
         names have dots. Raises ValueError for what cannot be run."""
-        if size < 1 or observers < 0 or size + observers > SIZE_MAX:
-            raise ValueError(f"an ensemble has 1 to {SIZE_MAX} members, not {size} and {observers} observers")
-        if size == 1 and observers:
-            raise ValueError("one member alone has no observers: make it three")
+        check_size(size, observers)
         self._keys = {**configuration, **keys}
         refuse_own(self._keys)
         reason = refusal()

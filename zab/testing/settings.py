@@ -48,6 +48,14 @@ class Place:
     is_observer: bool = False
 
 
+def check_size(size: int, observers: int) -> None:
+    """Raises ValueError for an ensemble that cannot be: so many voters, and so many observers."""
+    if size < 1 or observers < 0 or size + observers > SIZE_MAX:
+        raise ValueError(f"an ensemble has 1 to {SIZE_MAX} members, not {size} and {observers} observers")
+    if size == 1 and observers:
+        raise ValueError("one member alone has no observers: make it three")
+
+
 def refuse_own(keys: Mapping[str, Value]) -> None:
     """Raises ValueError for a key that the ensemble sets itself."""
     for key in keys:

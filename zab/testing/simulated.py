@@ -51,7 +51,7 @@ from zab.testing.errors import EnsembleError
 from zab.testing.expiry import Expiry, end_session, session_of
 from zab.testing.groups import cut_between
 from zab.testing.scheduling import pinned
-from zab.testing.settings import DEFAULTS, Value, refuse_own
+from zab.testing.settings import DEFAULTS, Value, check_size, refuse_own
 from zab.testing.streams import SimulatedStream, dial
 
 T = TypeVar("T")
@@ -59,7 +59,6 @@ T = TypeVar("T")
 CLIENT_PORT: Final = 2181
 LIMIT_SECONDS: Final = 3600.0
 """How long a run may go on, by its own clock."""
-SIZE_MAX: Final = 9
 CLIENTS_MAX: Final = 250
 """Ends of wires; further clients share them."""
 MEMBER_FAULTS: Final = FAULT_NAMES - set(CLIENT_FAULTS)
@@ -89,13 +88,14 @@ def simulate(
     *,
     seed: int = 0,
     size: int = 3,
+    observers: int = 0,
     faults: Iterable[str] = (),
     every_seconds: float = 5.0,
     limit_seconds: float = LIMIT_SECONDS,
     configuration: Mapping[str, Value] = MappingProxyType({}),
     trace: Callable[[str], None] | None = None,
 ) -> Run[T]:
-    """Run `main(e)` against `size` simulated members that serve, and return what came of it.
+    """Run `main(e)` against `size` simulated voters and so many observers that serve, and return what came of it.
 
     faults: what goes wrong at random, one thing every `every_seconds` on average, until `e.calm()`; see `FAULTS`.
     limit_seconds: for a run that does not end by itself. configuration: keys of `zoo.cfg`. trace: takes each line of
@@ -107,7 +107,7 @@ def simulate(
         raise EnsembleError(
             "simulate runs trio by itself: call it from plain code, such as a test that is no coroutine"
         )
-    world = SimulatedEnsemble(seed, size, faults, every_seconds, configuration, trace)
+    world = SimulatedEnsemble(seed, size, observers, faults, every_seconds, configuration, trace)
     with pinned(Random(f"{seed}/tasks")):
         try:
             value = trio.run(world.run, main, clock=world.make_clock(limit_seconds))
@@ -219,12 +219,14 @@ class SimulatedEnsemble:
         self,
         seed: int,
         size: int,
+        observers: int,
         faults: Iterable[str],
         every_seconds: float,
         configuration: Mapping[str, Value],
         trace: Callable[[str], None] | None,
     ) -> None:
-        wanted = _checked(size, faults, every_seconds)
+        check_size(size, observers)
+        wanted = _checked(faults, every_seconds)
         refuse_own(configuration)
         self.seed = seed
         self.random = Random(f"{seed}/program")
@@ -235,13 +237,13 @@ class SimulatedEnsemble:
         self._observer = Observer(Recorder(), OpenHistory())
         gap_us = int(every_seconds * 1000 * MS)
         member_faults = dict.fromkeys((kind for kind in wanted if kind in MEMBER_FAULTS), 1)
-        profile = _profile(seed, size, member_faults, gap_us, configuration)
+        profile = _profile(seed, size, observers, member_faults, gap_us, configuration)
         try:
             self.simulated = Ensemble(profile, self.schedule, self._trace, self._observer)
         except ConfigError as error:
             raise ValueError(str(error)) from None
         self.members: Mapping[int, SimulatedMember] = {sid: SimulatedMember(self, sid) for sid in profile.sids}
-        """By their ids, 1 and up."""
+        """By their ids, 1 and up; observers come last."""
         self._sid_at = {f"10.0.0.{sid}": sid for sid in profile.sids}
         self._guests = Guests(self.simulated)
         self._clients_count = 0
@@ -433,10 +435,8 @@ class SimulatedEnsemble:
         self._cut = []
 
 
-def _checked(size: int, faults: Iterable[str], every_seconds: float) -> list[str]:
+def _checked(faults: Iterable[str], every_seconds: float) -> list[str]:
     """The faults, in one order however they are given. Raises ValueError."""
-    if not 1 <= size <= SIZE_MAX:
-        raise ValueError(f"an ensemble has 1 to {SIZE_MAX} members, not {size}")
     if not every_seconds > 0:
         raise ValueError(f"something goes wrong every so many seconds: more than 0, not {every_seconds}")
     if isinstance(faults, str):
@@ -448,7 +448,9 @@ def _checked(size: int, faults: Iterable[str], every_seconds: float) -> list[str
     return wanted
 
 
-def _profile(seed: int, size: int, faults: dict[str, int], gap_us: int, configuration: Mapping[str, Value]) -> Profile:
+def _profile(
+    seed: int, size: int, observers: int, faults: dict[str, int], gap_us: int, configuration: Mapping[str, Value]
+) -> Profile:
     """Members as they are configured in real ensembles of the kit, on a fast network and good disks."""
     ticks = {key: configuration.get(key, DEFAULTS[key]) for key in ("tickTime", "initLimit", "syncLimit")}
     try:
@@ -468,7 +470,7 @@ def _profile(seed: int, size: int, faults: dict[str, int], gap_us: int, configur
     return Profile(
         seed=seed,
         voters=size,
-        observers=0,
+        observers=observers,
         groups=(),
         weightless=frozenset(),
         tick_ms=tick_ms,
