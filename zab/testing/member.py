@@ -110,6 +110,9 @@ class Member:
         life, self.life = self.life, None
         if life is not None:
             life.end(drops=drops)
+            if life.failure is not None:
+                self.life = life
+                self.raise_failure()
 
     def pause(self) -> None:
         """It stands still, as a process does that is stopped: what comes to it waits. Nothing happens if it is down."""
