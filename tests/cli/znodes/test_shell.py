@@ -20,7 +20,7 @@ from tests.cli.commands import PATIENCE_SECONDS, Result, call, standard_input, s
 from tests.client.running import KINDS, running
 from zab.cli.znodes import completion
 from zab.cli.znodes.completion import ShellCompleter, last_word
-from zab.cli.znodes.discreet_history import is_secret
+from zab.cli.znodes.discreet_history import is_secret, without_secrets
 from zab.cli.znodes.options import resolved
 from zab.cli.znodes.shell_commands import SESSION_COMMANDS, ZNODE_COMMANDS
 
@@ -540,6 +540,13 @@ def test_completion_goes_from_where_one_is() -> None:
         ("zab --auth digest:bob:pw ls", False),
         ("set /db/password x", False),
         ("create /a '{\"Secret\": 1}'", False),
+        ("add'auth' digest bob:pw", False),
+        ("a\\ddauth digest bob:pw", False),
+        ('pass"word"', False),
+        ("-- addauth digest bob:pw", False),
+        ("ls /\naddauth digest bob:pw", False),
+        ("ls /\n set /a x", False),
+        ("ls /\nls /a\n", True),
     ],
 )
 def test_what_the_history_keeps(line: str, is_kept: bool) -> None:
@@ -551,6 +558,31 @@ def test_the_history_that_is_printed_has_no_credentials(hosts: str, typed: Calla
     assert "digest: bob" in done.out
     assert "0 - addauth digest …\n" in done.out
     assert "bob:pw" not in done.out
+
+
+@pytest.mark.parametrize(
+    ("command", "printed"),
+    [
+        ("addauth digest bob:pw", "addauth digest …"),
+        ("-- add'auth' \"digest\" 'bob:pw'", "addauth digest …"),
+        ("addauth bob:pw", "addauth …"),
+        ("get /addauth 'x'", "get /addauth 'x'"),
+    ],
+)
+def test_what_is_printed_of_the_history(command: str, printed: str) -> None:
+    assert without_secrets(command) == printed
+
+
+@pytest.mark.slow
+def test_what_is_pasted_is_run_line_by_line(hosts: str, tmp_path: Path) -> None:
+    terminal = Terminal(hosts, tmp_path)
+    terminal.read_until(b"zab:/ 0>")
+    terminal.type(b"\x1b[200~cd /zookeeper\nls '/zookeeper\n'\naddauth digest bob:opensesame\x1b[201~\r")
+    terminal.read_until(b"zab: BADARGUMENTS")
+    terminal.read_until(b"zab:/zookeeper 3>")
+    terminal.type(b"quit\r")
+    assert terminal.end() == 0
+    assert "sesame" not in (tmp_path / "zab" / "history").read_text()
 
 
 @pytest.mark.slow

@@ -1,8 +1,8 @@
 """The file of the shell's history, without secrets.
 
-What is not written to it: a line that begins with a blank, as in other shells; `addauth` with what follows it, in all
-its lines; and a line with a word that names a password or credentials. It can be called again as long as the shell
-runs, and no longer. `history` prints it without what is secret.
+What is not written to it: a line that begins with a blank, as in other shells; one with `addauth`, with all lines of
+that command; and one with a word that names a password or credentials. Of lines that are pasted together, all or none.
+It can be called again as long as the shell runs, and no longer. `history` prints it without what is secret.
 """
 
 import re
@@ -13,18 +13,21 @@ from prompt_toolkit.history import FileHistory
 
 __all__ = ["DiscreetHistory", "is_secret", "without_secrets"]
 
-_SECRET: Final = re.compile(r"\s|\s*['\"]?addauth\b|.*(--?auth\b|passw|secret|credential)", re.IGNORECASE | re.DOTALL)
-_ADDAUTH: Final = re.compile(r"(\s*['\"]?addauth['\"]?\s+\S+\s).*", re.DOTALL)
+_QUOTING: Final = re.compile(r"['\"\\]")
+_SECRET: Final = re.compile(r"^[^\S\n]|\baddauth\b|--?auth\b|passw|secret|credential", re.IGNORECASE | re.MULTILINE)
+_ADDAUTH: Final = re.compile(r"\s*(?:-\S*\s+)*(addauth(?:\s+\S+(?=\s))?)")
 
 
-def is_secret(command: str) -> bool:
-    """Whether the command, of one line or more, is not to be kept."""
-    return _SECRET.match(command) is not None
+def is_secret(text: str) -> bool:
+    """Whether what was typed, one line or several that were pasted, is not to be kept."""
+    # A word is the same however it is quoted.
+    return _SECRET.search(_QUOTING.sub("", text)) is not None
 
 
 def without_secrets(command: str) -> str:
     """As it may be printed."""
-    return _ADDAUTH.sub(r"\1…", command)
+    found = _ADDAUTH.match(_QUOTING.sub("", command))
+    return command if found is None else f"{found[1]} …"
 
 
 class DiscreetHistory(FileHistory):

@@ -88,13 +88,17 @@ def prompt_text(shell: Shell) -> str:
 async def _read_prompts(shell: Shell, prompt: Prompt) -> None:
     while not shell.is_ended:
         try:
-            line = await prompt.read()
+            text = await prompt.read()
         except KeyboardInterrupt:
             shell.unfinished = ""
             continue
         except EOFError:
             break
-        await shell.execute(line)
+        # What is pasted may be several lines.
+        for line in text.split("\n"):
+            await shell.execute(line)
+            if shell.is_ended:
+                break
     shell.end()
 
 
