@@ -9,8 +9,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 from prompt_toolkit.completion import CompleteEvent
@@ -22,7 +24,10 @@ from zab.cli.znodes import completion
 from zab.cli.znodes.completion import ShellCompleter, last_word
 from zab.cli.znodes.discreet_history import is_secret, without_secrets
 from zab.cli.znodes.options import resolved
+from zab.cli.znodes.shell import report_events
 from zab.cli.znodes.shell_commands import SESSION_COMMANDS, ZNODE_COMMANDS
+from zab.cli.znodes.shell_session import Shell
+from zab.client import AuthFailedError, SessionExpiredError, WatchEvent, WatchOverflowError, ZabError
 
 ZAB = [sys.executable, "-m", "zab.cli.main"]
 
@@ -524,6 +529,30 @@ def test_completion_goes_from_where_one_is() -> None:
     completer = ShellCompleter(["get"], lambda path: TREE.get(path, []), lambda: "/app")
     assert [each.text for each in completer.get_completions(Document("get o"), CompleteEvent())] == ["one"]
     assert [each.text for each in completer.get_completions(Document("get /app/o"), CompleteEvent())] == ["/app/one"]
+
+
+def test_cd_has_a_time_of_its_own(hosts: str, typed: Callable[..., Result]) -> None:
+    done = typed(hosts, "cd --timeout 30 /zookeeper", "pwd")
+    assert (done.code, done.out) == (0, "/zookeeper\n")
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (WatchOverflowError("too many"), "zab: no more events are printed: too many; connect begins another session"),
+        (AuthFailedError(), None),
+        (SessionExpiredError(), None),
+    ],
+)
+async def test_the_shell_outlives_what_ends_its_watcher(error: ZabError, said: str | None) -> None:
+    async def events() -> AsyncIterator[WatchEvent]:
+        raise error
+        yield
+
+    heard: list[str] = []
+    shell = cast("Shell", SimpleNamespace(events=events(), prints_events=True))
+    await report_events(shell, lambda text, _file: heard.append(text))
+    assert heard == ([] if said is None else [said])
 
 
 # The history.

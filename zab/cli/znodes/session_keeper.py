@@ -1,19 +1,17 @@
-"""Keeps the session of `zab shell`, and changes it for another: one at a time, each in the block of its client.
+"""Keeps the session of `zab shell`, and changes it for another: one at a time, each in a task of its own.
 
-    keep        opens the first, and then whatever `change` asks for; what goes on beside a session ends with it
-    change      closes the session, and opens the next one, or none; returns when that is done, or has failed
-
-A client's block belongs to the task that entered it. So there is one task for all of them, which is told what to do.
+A client's block belongs to the task that entered it. So that task is told when to leave it; what goes on beside the
+session ends then, and the session is closed.
 """
 
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 import trio
-from attrs import define, field
+from attrs import field, frozen
 
 from zab.cli.znodes.opening import Opener
-from zab.client import Client, ZabError
+from zab.client import Client
 
 __all__ = ["Place", "SessionKeeper"]
 
@@ -26,62 +24,49 @@ class Place(Protocol):
     def finish(self) -> None: ...
 
 
-@define
-class _Order:
-    """What to open next; None is nothing."""
+@frozen
+class _Session:
+    """leaving: cancelled when the block is to be left. is_closed: once it is."""
 
-    open_client: Opener | None
-    is_done: trio.Event = field(factory=trio.Event)
-    failure: ZabError | ValueError | None = None
+    leaving: trio.CancelScope
+    is_closed: trio.Event = field(factory=trio.Event)
 
 
 class SessionKeeper:
-    """beside: what goes on as long as a session is there."""
+    """beside: what goes on as long as a session is there. nursery: has the tasks."""
 
-    def __init__(self, place: Place, beside: Callable[[Client], Awaitable[None]]) -> None:
+    def __init__(self, place: Place, beside: Callable[[Client], Awaitable[None]], nursery: trio.Nursery) -> None:
         self._place = place
         self._beside = beside
-        self._order: _Order | None = None
-        self._came = trio.Event()
+        self._nursery = nursery
+        self._session: _Session | None = None
 
     async def change(self, open_client: Opener | None) -> None:
-        """Raises what kept the next session from being opened; there is none then."""
-        order = self._order = _Order(open_client)
-        self._came.set()
-        await order.is_done.wait()
-        if order.failure is not None:
-            raise order.failure
+        """Closes the session, and opens the next one, or none. Raises what keeps it from being opened.
 
-    async def keep(self) -> None:
-        """Until it is cancelled."""
-        while True:
-            order = await self._next_order()
-            if order.open_client is None:
-                order.is_done.set()
-                continue
-            try:
-                async with order.open_client() as zk:
-                    await self._keep_one(zk, order)
-            except (ZabError, ValueError) as error:
-                order.failure = error
-            finally:
-                order.is_done.set()
+        There is no session then, nor after it was cancelled."""
+        await self._close()
+        if open_client is not None:
+            await self._nursery.start(self._keep, open_client)
 
-    async def _keep_one(self, zk: Client, order: _Order) -> None:
-        """Until another order has come."""
-        self._place.begin(zk)
+    async def _close(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            session.leaving.cancel()
+            await session.is_closed.wait()
+
+    async def _keep(self, open_client: Opener, *, task_status: trio.TaskStatus[None]) -> None:
+        session = _Session(trio.CancelScope())
         try:
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._beside, zk)
-                order.is_done.set()
-                await self._came.wait()
-                nursery.cancel_scope.cancel()
+            async with open_client() as zk:
+                self._place.begin(zk)
+                self._session = session
+                try:
+                    with session.leaving:
+                        task_status.started()
+                        await self._beside(zk)
+                        await trio.sleep_forever()
+                finally:
+                    self._place.finish()
         finally:
-            self._place.finish()
-
-    async def _next_order(self) -> _Order:
-        await self._came.wait()
-        self._came = trio.Event()
-        order = self._order
-        assert order is not None
-        return order
+            session.is_closed.set()

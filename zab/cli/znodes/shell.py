@@ -13,8 +13,8 @@ Threads and tasks: trio runs in the main thread. Lines are read, and commands pa
 both prompt_toolkit and typer are synchronous. For the session they call into trio's thread.
 
     _run                    reads lines, runs commands; closes the session at the end
-    ├─ SessionKeeper.keep   has the session
-    │  ├─ _report_events    prints what the shell's watcher hears (`get -w`, `addWatch`, …)
+    ├─ SessionKeeper        has a task for the session
+    │  ├─ report_events     prints what the shell's watcher hears (`get -w`, `addWatch`, …)
     │  └─ _report_states    prints that the connection was lost, found, or that the session is over
     └─ _interrupts          SIGINT cancels the running command at a terminal, else everything
 
@@ -47,9 +47,9 @@ from zab.cli.znodes.prompt import Prompt
 from zab.cli.znodes.session_keeper import SessionKeeper
 from zab.cli.znodes.shell_commands import NAMES, shell_app
 from zab.cli.znodes.shell_session import Shell
-from zab.client import Client, SessionExpiredError, State, ZabError
+from zab.client import Client, State, WatchOverflowError, ZabError
 
-__all__ = ["prompt_text", "shell_command"]
+__all__ = ["prompt_text", "report_events", "shell_command"]
 
 READ_BYTES: Final = 65536
 
@@ -131,17 +131,21 @@ async def _lines(descriptor: int) -> AsyncGenerator[str, None]:
 async def _report(shell: Shell, say: Callable[[str, TextIO], None], zk: Client) -> None:
     """What there is to say of a session, as long as it is there."""
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(_report_events, shell, say)
+        nursery.start_soon(report_events, shell, say)
         if shell.is_interactive:
             nursery.start_soon(_report_states, zk, say)
 
 
-async def _report_events(shell: Shell, say: Callable[[str, TextIO], None]) -> None:
+async def report_events(shell: Shell, say: Callable[[str, TextIO], None]) -> None:
+    """What the shell's watcher hears, until that ends."""
     try:
         async for event in shell.events:
             if shell.prints_events and event.path:
                 say(event_block(event), sys.stdout)
-    except SessionExpiredError:
+    except WatchOverflowError as error:
+        say(f"zab: no more events are printed: {error}; connect begins another session", sys.stderr)
+    except ZabError:
+        # The session is over; its state says so.
         return
 
 
@@ -167,11 +171,11 @@ async def _interrupts(shell: Shell, everything: trio.CancelScope, *, task_status
 async def _run(options: ConnectionOptions, open_client: Opener, *, is_interactive: bool) -> int:
     shell = Shell(shell_app(), options, is_interactive=is_interactive)
     prompt = _prompt(shell) if is_interactive else None
-    keeper = SessionKeeper(shell, partial(_report, shell, _print_line if prompt is None else prompt.say))
-    shell.change_session = keeper.change
+    beside = partial(_report, shell, _print_line if prompt is None else prompt.say)
     failure: ZabError | ValueError | None = None
     async with trio.open_nursery() as outer:
-        outer.start_soon(keeper.keep)
+        keeper = SessionKeeper(shell, beside, outer)
+        shell.change_session = keeper.change
         try:
             await keeper.change(open_client)
         except (ZabError, ValueError) as error:

@@ -184,7 +184,7 @@ SESSION_COMMANDS: Final[dict[str, Callable[..., None]]] = {
     "quit": quit_command,
     "exit": quit_command,
 }
-_ASKING: Final = frozenset({"addauth", "addWatch", "removewatches"})
+_ASKING: Final = frozenset({"addauth", "addWatch", "removewatches", "cd"})
 """Those of them that ask servers."""
 ZNODE_COMMANDS: Final = {
     name: command for name, command in COMMANDS.items() if command.room == "znodes" and name not in NOT_IN_SHELL
