@@ -460,19 +460,23 @@ def test_a_member_that_fails_fails_the_block() -> None:
 
 @pytest.mark.parametrize("end", ["stop", "kill"])
 def test_a_member_that_fails_while_it_ends_fails_the_test(end: str) -> None:
-    with pytest.raises(MemberFailedError, match=r"member 2 ended:.*it burns"), Ensemble(3) as e:
-        life = e.members[2].life
-        assert life is not None
-        assert life.server is not None
-        closes = life.server.close
+    def failing() -> None:
+        with Ensemble(3) as e:
+            life = e.members[2].life
+            assert life is not None
+            assert life.server is not None
+            closes = life.server.close
 
-        def burn(*, drops: bool) -> None:
-            closes(drops=drops)
-            raise ZeroDivisionError("it burns")
+            def burn(*, drops: bool) -> None:
+                closes(drops=drops)
+                raise ZeroDivisionError("it burns")
 
-        life.server.close = burn  # type: ignore[method-assign]
-        with pytest.raises(MemberFailedError):
-            getattr(e.members[2], end)()
+            life.server.close = burn  # type: ignore[method-assign]
+            with pytest.raises(MemberFailedError):
+                getattr(e.members[2], end)()
+
+    with pytest.raises(MemberFailedError, match=r"member 2 ended:.*it burns"):
+        failing()
 
 
 def test_what_the_block_raises_stays_what_it_is() -> None:
