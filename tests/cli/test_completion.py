@@ -17,7 +17,8 @@ import trio
 from tests.cli.commands import PATIENCE_SECONDS, Run, run
 from tests.client.running import running
 from zab.cli.commands import COMMANDS
-from zab.cli.completion import LINE_VARIABLE, SHELL_VARIABLE, candidates, split_line
+from zab.cli.completion import LINE_VARIABLE, SHELL_VARIABLE, candidates
+from zab.cli.unfinished_line import IN_SHELLS, split_line
 from zab.client import connect
 
 __all__ = ["run"]
@@ -174,7 +175,7 @@ def test_a_word_that_was_begun_goes_on_as_it_is_quoted(
     ],
 )
 def test_a_line_is_split_as_shells_do(line: str, words: list[str], typed: str, word: str) -> None:
-    assert split_line(line) == (words, typed, word)
+    assert split_line(line, IN_SHELLS) == (words, typed, word)
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

@@ -29,8 +29,9 @@ import typer
 
 from zab.cli.arguments import arrange
 from zab.cli.terminal import in_line
+from zab.cli.unfinished_line import IN_SHELLS, split_line
 
-__all__ = ["LINE_VARIABLE", "SHELL_VARIABLE", "Shell", "candidates", "completion_command", "split_line"]
+__all__ = ["LINE_VARIABLE", "SHELL_VARIABLE", "Shell", "candidates", "completion_command"]
 
 SHELL_VARIABLE: Final = "_ZAB_COMPLETE"
 LINE_VARIABLE: Final = "_ZAB_LINE"
@@ -101,7 +102,7 @@ def completion_command(
 
 def candidates(shell: str, line: str, command_of: Callable[[str | None], Any]) -> list[str]:
     """What the last word of the line may become, as the shell wants it. command_of: what is called by that name."""
-    words, typed, word = split_line(line)
+    words, typed, word = split_line(line, IN_SHELLS)
     called, arranged = arrange(words[1:])
     found = _ask_typer(command_of(called), called, [*arranged, word])
     clean = [each for each in found if in_line(each) == each]
@@ -133,30 +134,6 @@ def _no_input() -> Iterator[None]:
             yield
         finally:
             sys.stdin = before
-
-
-def split_line(line: str) -> tuple[list[str], str, str]:
-    """The words of an unfinished line but the last; the last as it is typed, and what it stands for. The rules are
-    those that shells have in common."""
-    words: list[str] = []
-    start, value, quote, is_escaped, is_begun = 0, "", "", False, False
-    for at, character in enumerate(line):
-        if is_escaped:
-            value += character if quote != '"' or character in '"\\$`' else "\\" + character
-            is_escaped = False
-        elif character == "\\" and quote != "'":
-            is_escaped = is_begun = True
-        elif quote:
-            quote, value = ("", value) if character == quote else (quote, value + character)
-        elif character in "'\"":
-            quote, is_begun = character, True
-        elif character.isspace():
-            if is_begun:
-                words.append(value)
-            start, value, is_begun = at + 1, "", False
-        else:
-            value, is_begun = value + character, True
-    return words, line[start:], value
 
 
 def _for_bash(candidate: str, typed: str) -> str | None:

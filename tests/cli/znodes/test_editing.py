@@ -102,6 +102,16 @@ def test_what_is_not_changed_is_not_set(
     assert texts(tmp_path) == []
 
 
+@pytest.mark.parametrize(("name", "suffix"), [("app.json", ".json"), ("app", ".txt"), ("app.a b", ".txt")])
+def test_the_file_ends_as_the_name_does(
+    hosts: str, run: Run, path: str, editor: Callable[[str], None], name: str, suffix: str
+) -> None:
+    editor("file.write_text(file.suffix)")
+    assert run("-s", hosts, "create", f"{path}/{name}", "before") == 0
+    assert run("-s", hosts, "edit", f"{path}/{name}") == 0
+    assert data(run, hosts, f"{path}/{name}") == suffix
+
+
 def test_an_editor_may_put_another_file_in_the_place(
     hosts: str, run: Run, path: str, editor: Callable[[str], None]
 ) -> None:

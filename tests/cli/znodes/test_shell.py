@@ -20,8 +20,9 @@ from prompt_toolkit.document import Document
 
 from tests.cli.commands import PATIENCE_SECONDS, Result, call, standard_input, started
 from tests.client.running import KINDS, running
+from zab.cli.unfinished_line import IN_SHLEX, split_line
 from zab.cli.znodes import completion
-from zab.cli.znodes.completion import ShellCompleter, last_word
+from zab.cli.znodes.completion import ShellCompleter
 from zab.cli.znodes.discreet_history import is_secret, without_secrets
 from zab.cli.znodes.options import resolved
 from zab.cli.znodes.shell import report_events
@@ -218,7 +219,7 @@ def test_a_completed_path_is_read_as_it_is(name: str, typed: str) -> None:
     line = typed[: len(typed) + completion.start_position] + completion.text
     assert shlex.split(line)[-1] == f"/{name}"
     # And so are the ones below it.
-    assert last_word(line + "/bel") == (completion.text + "/bel", f"/{name}/bel")
+    assert split_line(line + "/bel", IN_SHLEX)[1:] == (completion.text + "/bel", f"/{name}/bel")
 
 
 def test_completion_of_a_huge_directory_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,7 +27,7 @@ from zab.cli.rendering import event_block
 from zab.cli.terminal import say
 from zab.cli.time_limit import time_limit
 from zab.cli.znodes.json_values import event_fields
-from zab.cli.znodes.opening import Opener, opener
+from zab.cli.znodes.opening import opener
 from zab.client import (
     Client,
     ConnectionLossError,
@@ -44,13 +44,11 @@ from zab.client import (
 
 __all__ = [
     "Caller",
-    "Opener",
     "OutOfTimeError",
     "Work",
     "carry_out",
     "exit_code",
     "next_change",
-    "opener",
     "options_of",
     "perform",
     "within",

@@ -13,10 +13,11 @@ from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
 from zab.cli.terminal import on_terminal
+from zab.cli.unfinished_line import IN_SHLEX, split_line
 from zab.cli.znodes.options import resolved
 from zab.client import Client, RequestError
 
-__all__ = ["ShellCompleter", "completer", "last_word"]
+__all__ = ["ShellCompleter", "completer"]
 
 COMPLETIONS_COUNT_MAX: Final = 1_000
 _TAKE_PATHS: Final = frozenset({"cp", "mv"})
@@ -43,7 +44,7 @@ class ShellCompleter(Completer):
         if not space:
             yield from (Completion(name + " ", -len(first)) for name in self._names if name.startswith(first))
             return
-        typed, word = last_word(before)
+        _, typed, word = split_line(before, IN_SHLEX)
         if not word.startswith("/") and not self._takes_path(before[: len(before) - len(typed)], word):
             return
         parent, slash, start = word.rpartition("/")
@@ -61,27 +62,6 @@ class ShellCompleter(Completer):
         if word.startswith("-"):
             return False
         return command in _TAKE_PATHS or all(each.startswith("-") for each in words)
-
-
-def last_word(line: str) -> tuple[str, str]:
-    """The last word of an unfinished line: as it is typed, and what it stands for; the rules are those of `shlex`."""
-    start, value, quote, is_escaped = 0, "", "", False
-    for at, character in enumerate(line):
-        if is_escaped:
-            # Between double quotes a backslash stands for itself, but before these two.
-            value += character if quote != '"' or character in '"\\' else "\\" + character
-            is_escaped = False
-        elif character == "\\" and quote != "'":
-            is_escaped = True
-        elif quote:
-            quote, value = ("", value) if character == quote else (quote, value + character)
-        elif character in "'\"":
-            quote = character
-        elif character.isspace():
-            start, value = at + 1, ""
-        else:
-            value += character
-    return line[start:], value
 
 
 def completer(session: Callable[[], Client], names: Iterable[str], place: Callable[[], str]) -> ShellCompleter:

@@ -14,6 +14,7 @@ While the editor runs, Ctrl-C is the editor's.
 """
 
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -35,6 +36,7 @@ from zab.client import BadVersionError, Client, Stat
 
 __all__ = ["edit_command"]
 
+_SUFFIX: Final = re.compile(r"\.[A-Za-z0-9]{1,12}\Z")
 _HEX_BYTES_A_LINE: Final = 16
 
 
@@ -56,7 +58,7 @@ def edit_command(
     if not as_hex and not is_text(data.replace(b"\r\n", b"\n")):
         fail(f"{path}: its data is no text; --hex edits it as hexadecimal digits")
     before = _digits(data) if as_hex else data
-    with _kept_file(before) as file:
+    with _kept_file(before, ".txt" if as_hex else _suffix(path)) as file:
         _run_editor(words, file)
         after = _read(file, before, len(before) + 4 * options_of(context).jute_maxbuffer_bytes)
         if after == before:
@@ -87,10 +89,16 @@ def _editor() -> list[str]:
     return ["vi"]
 
 
+def _suffix(path: str) -> str:
+    """By which the editor knows what kind of text it is: that of the znode's name, if it is a plain one."""
+    found = _SUFFIX.search(path)
+    return ".txt" if found is None else found[0]
+
+
 @contextmanager
-def _kept_file(before: bytes) -> Iterator[Path]:
+def _kept_file(before: bytes, suffix: str) -> Iterator[Path]:
     """A file with this in it. It is said where it is, if the block leaves something else in it."""
-    descriptor, name = tempfile.mkstemp(prefix="zab-edit-", suffix=".txt")
+    descriptor, name = tempfile.mkstemp(prefix="zab-edit-", suffix=suffix)
     file = Path(name)
     try:
         with open(descriptor, "wb") as writing:

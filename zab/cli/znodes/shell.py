@@ -40,9 +40,10 @@ from zab.cli.arguments import ConnectionOptions
 from zab.cli.exits import INTERRUPTED, fail
 from zab.cli.rendering import event_block
 from zab.cli.terminal import on_terminal, say
-from zab.cli.znodes.caller import Opener, exit_code, opener
+from zab.cli.znodes.caller import exit_code
 from zab.cli.znodes.completion import completer
 from zab.cli.znodes.discreet_history import DiscreetHistory
+from zab.cli.znodes.opening import Opener, opener
 from zab.cli.znodes.prompt import Prompt
 from zab.cli.znodes.session_keeper import SessionKeeper
 from zab.cli.znodes.shell_commands import NAMES, shell_app
