@@ -93,8 +93,15 @@ def check(python: str, directory: Path, wheel: Path) -> None:
     print(f"{version}: the clients, the command line and the test kit work out of {wheel.name}", flush=True)
 
 
+def is_there(python: str) -> bool:
+    """A name may be one that a chooser of versions answers, without having that one."""
+    return shutil.which(python) is not None and not subprocess.call(
+        [python, "--version"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+
+
 def main(pythons: list[str]) -> None:
-    found = [python for python in pythons if shutil.which(python)]
+    found = [python for python in pythons if is_there(python)]
     for python in pythons:
         if python not in found:
             print(f"{python} is not there: passed over")
