@@ -458,6 +458,19 @@ def test_a_member_that_fails_fails_the_block() -> None:
     assert raised.value.sid == 2
 
 
+@pytest.mark.parametrize(
+    ("argument", "said"),
+    [
+        ("siez", "siez is no argument of an ensemble, and no key of zoo.cfg. Did you mean size?"),
+        ("tikTime", "tikTime is no argument .* Did you mean tickTime?"),
+        ("wombat", "wombat is no argument of an ensemble, and no key of zoo.cfg$"),
+    ],
+)
+def test_what_nobody_would_read_is_refused(argument: str, said: str) -> None:
+    with pytest.raises(ValueError, match=said), Ensemble(1, **{argument: 5}):  # type: ignore[arg-type]
+        pass
+
+
 @pytest.mark.parametrize("end", ["stop", "kill"])
 def test_a_member_that_fails_while_it_ends_fails_the_test(end: str) -> None:
     def failing() -> None:

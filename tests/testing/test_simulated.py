@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from random import Random
@@ -207,6 +209,32 @@ def test_a_run_that_does_not_end_is_ended() -> None:
     assert "seed=9" in raised.value.__notes__[0]
 
 
+def test_the_clients_of_a_run_that_is_ended_close_their_sessions() -> None:
+    """Which takes time of the world, when no more is left to the program."""
+
+    async def wait(e: SimulatedEnsemble) -> None:
+        async with e.connect() as zk:
+            await zk.create("/a")
+            await trio.sleep_forever()
+
+    with pytest.raises(EnsembleError, match="it is not over after 30 s"):
+        simulate(wait, limit_seconds=30)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning")
+def test_a_program_that_goes_on_though_it_is_ended_is_torn_down() -> None:
+    async def insist(e: SimulatedEnsemble) -> None:
+        with trio.CancelScope(shield=True):
+            await trio.sleep_forever()
+
+    with pytest.raises(trio.TrioInternalError) as raised:
+        simulate(insist, limit_seconds=30)
+    assert "though it was cancelled 60 s before" in str(raised.value.__cause__)
+    # What was torn down says so, here and not in another test.
+    del raised
+    gc.collect()
+
+
 def test_what_the_program_raises_says_its_seed() -> None:
     async def fail(e: SimulatedEnsemble) -> None:
         await trio.sleep(2)
@@ -236,9 +264,28 @@ async def waits_for_a_socket(e: SimulatedEnsemble) -> None:
         await trio.lowlevel.wait_readable(one)
 
 
+async def waits_for_a_short_thread(e: SimulatedEnsemble) -> None:
+    await trio.to_thread.run_sync(time.sleep, 0.01)
+
+
+async def waits_for_a_file(e: SimulatedEnsemble) -> None:
+    await trio.Path(__file__).read_text()
+
+
+async def waits_for_a_socket_beside_a_client(e: SimulatedEnsemble) -> None:
+    async with e.connect():
+        await waits_for_a_socket(e)
+
+
 @pytest.mark.parametrize(
     ("program", "said"),
-    [(waits_for_a_thread, "waits for a thread"), (waits_for_a_socket, "waits for a file or a socket")],
+    [
+        (waits_for_a_thread, "waits for a thread"),
+        (waits_for_a_short_thread, "waits for a thread"),
+        (waits_for_a_file, "waits for a thread"),
+        (waits_for_a_socket, "waits for a file or a socket"),
+        (waits_for_a_socket_beside_a_client, "waits for a file or a socket"),
+    ],
 )
 def test_what_no_seed_decides_ends_the_run(program, said) -> None:
     with pytest.raises(EnsembleError, match=said):

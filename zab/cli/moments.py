@@ -59,7 +59,11 @@ def parse_time(text: str, option: str | None = None, *, now: datetime.datetime |
 def parse_age(text: str, option: str | None = None, *, now: datetime.datetime | None = None) -> datetime.datetime:
     """The time of what is so old; or a time."""
     ago = f"{text.strip()} ago"
-    return parse_time(ago if _AGO.fullmatch(ago) else text, option, now=now)
+    try:
+        return parse_time(ago if _AGO.fullmatch(ago) else text, option, now=now)
+    except typer.BadParameter:
+        reason = f"{text!r} is neither an age such as 15m nor a time, {TIME_HELP}"
+        raise typer.BadParameter(reason, param_hint=option) from None
 
 
 def parse_moment(text: str, option: str | None = None) -> int | datetime.datetime:

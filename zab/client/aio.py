@@ -34,6 +34,13 @@ __all__ = ["connect"]
 @asynccontextmanager
 async def connect(hosts: str, **options: Unpack[Options]) -> AsyncIterator[Client]:
     """A client on asyncio, whose session lives as long as the block. `Options` says the rest."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        raise RuntimeError(
+            "zab.client.aio needs asyncio: run it with asyncio.run(main()); zab.client is the same for trio, "
+            "zab.client.sync for threads"
+        ) from None
     face = OnAsyncio(context_of(options))
     runtime = new_runtime(face, hosts, options)
     face.start(runtime)

@@ -12,6 +12,7 @@ from attrs import evolve
 from zab.client.core.faces import Face
 from zab.client.core.hosts import HostOrder, parse_hosts
 from zab.client.core.login import DigestLogin
+from zab.client.core.misuse import identities, unknown_option
 from zab.client.core.observer import Observer
 from zab.client.core.runtime import Runtime
 from zab.client.core.session import Session
@@ -62,6 +63,9 @@ def context_of(options: Options) -> ssl.SSLContext | None:
 
 def new_runtime(face: Face, hosts: str, options: Options) -> Runtime:
     """A runtime that nobody drives yet."""
+    for name in options:
+        if name not in Options.__annotations__:
+            raise unknown_option(name, Options.__annotations__)
     settings = options.get("settings") or Settings()
     session_timeout_ms = options.get("session_timeout_ms")
     if session_timeout_ms is not None:
@@ -72,7 +76,7 @@ def new_runtime(face: Face, hosts: str, options: Options) -> Runtime:
     session = Session(
         session_timeout_ms=settings.session_timeout_ms,
         read_only=options.get("read_only", False),
-        identities=[(scheme, encoded(credentials)) for scheme, credentials in options.get("auth", ())],
+        identities=[(scheme, encoded(credentials)) for scheme, credentials in identities(options.get("auth", ()))],
         chroot=chroot.encode(),
         resume=options.get("resume"),
         login=None if sasl is None else partial(DigestLogin, sasl, _nonce),

@@ -34,6 +34,7 @@ from zab.message import FRAME_BYTES_MAX, FRAME_SPARE_BYTES
 __all__ = ["Config", "ConfigError", "ConfigWarning", "entries_of", "parse", "plain_key", "validate"]
 
 STANDALONE_SERVER_ID = 1
+UNKNOWN_KEY = "the key is unknown and has no effect"
 # A server id of 255 would make the ids of its sessions look like the stored owners of containers and timed znodes.
 _SERVER_ID_MAX_WITH_EXTENDED_TYPES = 254
 _COUNTER_MAX = 2**32 - 1
@@ -467,7 +468,7 @@ class _Parser:
             raise ConfigError(self.filename, entry.line, f"{entry.key}: {refusal}. Remove the line to go on without it")
         why = why_ignored(entry.key, entry.value)
         if why is None:
-            self._warn(entry.line, entry.key, "the key is unknown and has no effect")
+            self._warn(entry.line, entry.key, UNKNOWN_KEY)
         elif why:
             self._warn(entry.line, entry.key, f"the key has no effect: {why}")
 

@@ -20,6 +20,9 @@ import trio._core._run as scheduler
 from zab.simulator.world.schedule import Schedule
 
 _US: Final = 1_000_000
+_CLOSING_US: Final = 60 * _US
+"""What a program that is cancelled may take of its own time: clients close their sessions."""
+_FOREIGN_SECONDS: Final = 0.05
 _OWN_WAITS: Final = 1
 """trio itself waits for one descriptor: that by which other threads wake it."""
 
@@ -56,25 +59,31 @@ class WorldClock(trio.abc.Clock):
             return 0
         if self._is_over or scheduler.GLOBAL_RUN_CONTEXT.runner.waiting_for_idle:
             return inf  # `trio.testing.wait_all_tasks_blocked`: they are, and no time has to pass for that
-        if self._is_given_up:
-            return 0
         reason = _foreign_wait()
+        if self._is_given_up:
+            if reason is not None:
+                return _FOREIGN_SECONDS  # it ends in its own time
+            reason = self._advance(deadline, self._limit_us + _CLOSING_US)
+            if reason is not None:
+                raise RuntimeError(f"{reason}, though it was cancelled {_CLOSING_US // _US} s before")
+            return 0
         if reason is None:
-            reason = self._advance(deadline)
+            reason = self._advance(deadline, self._limit_us)
         if reason is not None:
             self._is_given_up = True
+            self._limit_us = self._schedule.now
             self._give_up(reason)
         return 0
 
-    def _advance(self, deadline: float) -> str | None:
+    def _advance(self, deadline: float, limit_us: int) -> str | None:
         """Let the world go on. Returns why it must not any more."""
         schedule = self._schedule
-        end = self._limit_us if deadline == inf else min(self._limit_us, max(schedule.now + 1, ceil(deadline * _US)))
+        end = limit_us if deadline == inf else min(limit_us, max(schedule.now + 1, ceil(deadline * _US)))
         self._has_rung = False
         while not self._has_rung:
             if not schedule.run_next(end):
                 break
-        if schedule.now >= self._limit_us:
+        if schedule.now >= limit_us:
             return f"it is not over after {self._limit_seconds:g} s of its own time"
         return None
 

@@ -8,13 +8,15 @@ for itself (ports, directories, who is in it, the secret) cannot be set.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Final, TypeAlias
 
 from attrs import frozen
 
+from zab.configuration.fields import fields_with_keys
 from zab.configuration.properties import escaped
-from zab.member.config import Config, ConfigError, parse
+from zab.member.config import UNKNOWN_KEY, Config, ConfigError, parse
 
 HOST: Final = "127.0.0.1"
 SIZE_MAX: Final = 9
@@ -79,9 +81,17 @@ def configuration(place: Place, places: list[Place], secret_path: Path, keys: Ma
             lines[f"server.{other.sid}"] = f"{HOST}:{other.quorum_port}:{other.election_port}:{role}"
     text = "".join(f"{escaped(key).replace(' ', '')}={escaped(_text(value))}\n" for key, value in lines.items())
     try:
-        return parse(text, f"the configuration of member {place.sid}", my_id=place.sid)
+        parsed = parse(text, f"the configuration of member {place.sid}", my_id=place.sid)
     except ConfigError as error:
         raise ValueError(str(error)) from None
+    for warning in parsed.warnings:
+        if warning.reason == UNKNOWN_KEY:
+            # A member passes over it, for the sake of files that were written for others. Here it is a mistake.
+            known = [field.metadata["key"] for field in fields_with_keys(Config)]
+            near = get_close_matches(warning.key, ["size", "observers", *known], 1)
+            hint = f". Did you mean {near[0]}?" if near else ""
+            raise ValueError(f"{warning.key} is no argument of an ensemble, and no key of zoo.cfg{hint}")
+    return parsed
 
 
 def _text(value: Value) -> str:

@@ -57,6 +57,11 @@ def test_what_is_exported_comes_back(hosts: str, run: Run, exported: Callable[..
     assert does(hosts, lambda zk: all_of(zk, "/app")) == before
 
 
+def test_of_what_is_not_there_not_even_a_beginning_is_printed(hosts: str, run: Run) -> None:
+    assert run("-s", hosts, "export", "/none") == 1
+    assert run.out == ""
+
+
 def test_the_root_and_back(hosts: str, run: Run, exported: Callable[..., Path]) -> None:
     does(hosts, make_app)
     place = exported("/")

@@ -45,13 +45,16 @@ def export_command(
 
     async def work(zk: Client, caller: Caller) -> None:
         writer = None if directory is None else DirectoryWriter(directory, path)
-        if writer is None:
-            say(first_line(path))
         count = 0
+        is_begun = False
         ephemerals = Ephemerals(skip=skip_ephemerals)
         own = servers_own(path, caller.options.hosts)
         async with aclosing(read_subtree(patient(zk), path, left_out=own)) as found:
             async for source in found:
+                if writer is None and not is_begun:
+                    # Of what is not there, or not to be read, there is not even a beginning.
+                    say(first_line(path))
+                    is_begun = True
                 if ephemerals.is_one(source):
                     continue
                 entry = Entry(source.path, source.data, source.acl)

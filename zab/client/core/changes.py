@@ -43,6 +43,7 @@ from zab.client.core.exceptions import (
     ConnectionLossError,
     UnimplementedError,
 )
+from zab.client.core.misuse import no_zxid
 from zab.client.core.operations import Operations
 from zab.client.core.records import Change, ChangeKind, Place
 from zab.client.core.requests import ClientRequest
@@ -64,6 +65,8 @@ class Changes:
         if isinstance(since, Place):
             self._place, self._history_id = (since.zxid, since.part), _history_id(since)
         elif since is not None:
+            if not isinstance(since, int):
+                raise no_zxid(since)
             self._place = since, WHOLE
         if self._place is not None and not 0 <= self._place[0] < 1 << 63:
             raise BadArgumentsError(prefix, detail=f"{self._place[0]} is no zxid")

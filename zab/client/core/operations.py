@@ -14,6 +14,7 @@ Deliberately not here: sending (`zab.client.core.runtime`) and the bytes (`datat
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from struct import error as StructError  # noqa: N812  (it is a class; the module only names it in lower case)
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from attrs import define
@@ -38,6 +39,7 @@ from datatree.requests import (
     WireAcl,
 )
 from zab.client.core.exceptions import BadArgumentsError, request_error
+from zab.client.core.misuse import acl_rows, no_listener, no_path
 from zab.client.core.reasons import path_fault, reason
 from zab.client.core.records import Acl, Identity, Stat, WatchKind, WatchMode
 from zab.client.core.requests import ClientRequest, Registration
@@ -83,7 +85,11 @@ class Operation(Generic[T]):
         def decode(payload: bytes, offset: int) -> T:
             return shape(decode_body(opcode, payload, offset))
 
-        return ClientRequest(opcode, self.body.encode(), decode, self.path, self.registration)
+        try:
+            body = self.body.encode()
+        except StructError as error:
+            raise TypeError(f"{opcode.spelled} of {self.path}: {error}") from None
+        return ClientRequest(opcode, body, decode, self.path, self.registration)
 
 
 class Operations:
@@ -108,6 +114,8 @@ class Operations:
         # A sequential znode gets digits appended, so a path that ends in a slash is legal there.
         try:
             validate((path + "1" if sequence else path).encode())
+        except (AttributeError, TypeError):
+            raise no_path(path) from None
         except (Refused, UnicodeEncodeError):
             raise BadArgumentsError(path, detail=path_fault(path + "1" if sequence else path)) from None
         # "/" names the chroot itself, but as the prefix of a sequential znode what is below it.
@@ -133,7 +141,7 @@ class Operations:
         ttl_ms: int | None = None,
     ) -> Operation[tuple[str, Stat]]:
         opcode, flags = _create_mode(path, ephemeral, sequence, container, ttl_ms)
-        entries = tuple(entry.to_wire() for entry in acl)
+        entries = acl_rows(acl)
         body = Create(self._inner(path, sequence=sequence), _checked(data, path), entries, flags, ttl_ms)
         return Operation(opcode, body, self._created, path)
 
@@ -150,7 +158,7 @@ class Operations:
     ) -> Operation[str]:
         if sequence or container or ttl_ms is not None:
             raise BadArgumentsError(path, detail="only a plain or an ephemeral znode is created if it does not exist")
-        entries = tuple(entry.to_wire() for entry in acl)
+        entries = acl_rows(acl)
         body = Create(self._inner(path), _checked(data, path), entries, int(ephemeral))
         return Operation(OpCode.CREATE_IF_NOT_EXISTS, body, self.outer, path)
 
@@ -162,7 +170,7 @@ class Operations:
         return Operation(OpCode.SET_DATA, body, Stat.from_wire, path)
 
     def set_acl(self, path: str, acl: Iterable[Acl], version: int) -> Operation[Stat]:
-        entries = tuple(entry.to_wire() for entry in acl)
+        entries = acl_rows(acl)
         return Operation(OpCode.SET_ACL, SetAcl(self._inner(path), entries, version), Stat.from_wire, path)
 
     def check(self, path: str, version: int) -> Operation[None]:
@@ -218,6 +226,8 @@ class Operations:
         table: Table,
         missing: Table | None = None,
     ) -> Operation[T]:
+        if watcher is not None and not hasattr(watcher, "deliver"):
+            raise no_listener(watcher)
         registration = None if watcher is None else Registration(inner, watcher, table, missing)
         return Operation(opcode, PathWatch(inner, watcher is not None), shape, path, registration)
 
@@ -228,6 +238,8 @@ class Operations:
 
     def add_watch(self, path: str, watcher: Listener, mode: WatchMode) -> Operation[None]:
         inner = self._inner(path)
+        if not hasattr(watcher, "deliver"):
+            raise no_listener(watcher)
         registration = Registration(inner, watcher, MODE_TABLES[mode])
         return Operation(OpCode.ADD_WATCH, PathKind(inner, mode), _nothing, path, registration)
 

@@ -7,6 +7,7 @@ from typing import Any, Self, TypeVar, Unpack
 
 import zab.client.client as waiting
 from zab.client.core import faces
+from zab.client.core.misuse import no_listener
 from zab.client.core.records import Place, Stat, State, WatchKind, WatchMode
 from zab.client.core.runtime import Runtime
 from zab.client.making import Options, connect_wait_ms, context_of, new_runtime
@@ -136,6 +137,8 @@ class Client(Znodes):
 
     def add_watch(self, path: str, watcher: Watcher, mode: WatchMode = WatchMode.PERSISTENT_RECURSIVE) -> None:
         """Registers a watch that stays until it is removed or the watcher is closed."""
+        if not isinstance(watcher, Watcher):
+            raise no_listener(watcher)
         self._face.run(self.waiting.add_watch(path, watcher.waiting, mode))
 
     def remove_watches(self, path: str, kind: WatchKind = WatchKind.ANY, *, local: bool = False) -> None:

@@ -12,31 +12,52 @@ from typing import Generic, Self, TypeVar
 
 import zab.client.recipes as waiting
 from zab.client.core.records import OPEN_ACL, Acl, Stat
-from zab.client.recipes import Delta, Depth, Entry, Instance
+from zab.client.recipes import (
+    BadDataError,
+    Delta,
+    DeltaKind,
+    Depth,
+    Entry,
+    Instance,
+    LostError,
+    WaitOverError,
+    from_json,
+    from_toml,
+)
 from zab.client.recipes.configuration import NO_DEFAULT
 from zab.client.sync.client import Client
 
 __all__ = [
+    "BadDataError",
     "Barrier",
     "Cache",
     "Configuration",
     "Counter",
+    "Delta",
+    "DeltaKind",
+    "Depth",
     "Discovery",
     "DoubleBarrier",
     "Election",
+    "Entry",
     "Following",
     "Held",
+    "Instance",
     "Lease",
     "Leased",
     "Lock",
     "LockingQueue",
+    "LostError",
     "Party",
     "Queue",
     "ReadWriteLock",
     "Semaphore",
     "Taken",
+    "WaitOverError",
     "children_of",
     "data_of",
+    "from_json",
+    "from_toml",
 ]
 
 T = TypeVar("T")
@@ -48,6 +69,9 @@ class _Blocking(Generic[W]):
     """Runs what the same recipe that is awaited does."""
 
     def __init__(self, zk: Client, make: Callable[[], W]) -> None:
+        if not isinstance(zk, Client):
+            theirs = type(zk).__module__
+            raise TypeError(f"a recipe of zab.client.sync.recipes takes a client of zab.client.sync, not of {theirs}")
         self._zk = zk
         with zk.alone():
             self.waiting = make()

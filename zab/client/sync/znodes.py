@@ -8,6 +8,7 @@ from typing import Any, overload
 
 import zab.client.znodes as waiting
 from zab.client.core.exceptions import RequestError
+from zab.client.core.misuse import no_listener
 from zab.client.core.records import OPEN_ACL, Acl, Identity, Stat, WatchKind
 from zab.client.core.transaction import Get, GetChildren
 from zab.client.core.watcher import Listener
@@ -133,4 +134,8 @@ class Znodes:
 
 
 def _listener(watcher: Watcher | None) -> Listener | None:
-    return None if watcher is None else watcher.waiting
+    if watcher is None:
+        return None
+    if not isinstance(watcher, Watcher):
+        raise no_listener(watcher)
+    return watcher.waiting
