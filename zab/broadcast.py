@@ -34,7 +34,7 @@ from zab.states import BROADCAST
 def next_zxid(peer: PeerState) -> Zxid | None:
     """The zxid of the next transaction; None while this member may not propose."""
     leading = peer.leading
-    if leading is None or peer.phase is not BROADCAST or leading.renewal_wanted:
+    if leading is None or peer.phase is not BROADCAST or leading.renewal_wanted or leading.heir is not None:
         return None
     settings = peer.settings
     if len(leading.outstanding) >= settings.batches_in_flight_max:

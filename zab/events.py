@@ -222,6 +222,13 @@ class LeadYielded:
 
 
 @attrs.define
+class HandOver:
+    """Somebody who may has asked that this voter leads; `HandOverFailed` follows where it cannot be done."""
+
+    heir: ServerId
+
+
+@attrs.define
 class SecretNamed:
     """The newest secret by which members prove who they are has this name; empty: they prove nothing."""
 
@@ -262,6 +269,7 @@ Event: TypeAlias = (
     | SyncRequested
     | Doubted
     | LeadYielded
+    | HandOver
     | SecretNamed
     | SpaceChanged
     | TimePassed
@@ -476,6 +484,14 @@ MessageForMember: TypeAlias = (
 
 
 @attrs.define
+class HandOverFailed:
+    """The lead was not handed over to this voter, and this is why: everything is as before."""
+
+    heir: ServerId
+    reason: str
+
+
+@attrs.define
 class MemberMessage:
     """A message for the member, not for the protocol (`MessageForMember`)."""
 
@@ -525,6 +541,7 @@ Effect: TypeAlias = (
     | AnswerPing
     | LearnerDropped
     | SyncConfirmed
+    | HandOverFailed
     | MemberMessage
     | Halt
     | Trace

@@ -11,7 +11,7 @@ role; `_leader` and `_learner` let the type checker see that each function takes
 from collections.abc import Callable
 from typing import TypeAlias, TypeVar
 
-from zab import broadcast, confirmation, discovery, heartbeat, session_keys, synchronization
+from zab import broadcast, confirmation, discovery, handover, heartbeat, session_keys, synchronization
 from zab import message as msg
 from zab.peer_state import PeerState
 from zab.roles import Following, Leading, LearnerHandler
@@ -63,6 +63,7 @@ HANDLERS: dict[Cell, Callable[..., None]] = {
     **_learner((SYNCHRONIZATION,), msg.NewLeader, synchronization.learner_on_newleader),
     **_learner((SYNCHRONIZATION,), msg.UpToDate, synchronization.learner_on_uptodate),
     **_learner((BROADCAST,), msg.Commit, broadcast.learner_on_commit),
+    **_learner((BROADCAST,), msg.HandOver, handover.learner_on_hand_over),
     **_learner(PHASES, msg.Ping, heartbeat.learner_on_ping),
     **_learner(PHASES, msg.Confirm, confirmation.learner_on_confirm),
     **_learner(PHASES, msg.Readmit, synchronization.learner_on_readmit),

@@ -12,7 +12,7 @@ not (C4 stalled disk).
 """
 
 from datatree.log.zxid import BEFORE_ALL
-from zab import disk_space, session_keys
+from zab import disk_space, handover, session_keys
 from zab import events as ev
 from zab import message as msg
 from zab.peer_state import PeerState
@@ -35,6 +35,7 @@ def leader_on_time(peer: PeerState, now: int, leading: Leading) -> None:
         disk_space.leader_weigh(peer, leading)
         if peer.leading is not leading:
             return
+        handover.leader_on_ping(peer, now, leading)
         _leader_ping(peer, leading)
     if now >= leading.next_tick:
         leading.next_tick = now + peer.settings.tick_ms

@@ -382,6 +382,14 @@ class SessionKeys:
     keys: list[list[bytes]] = checked(_session_keys, is_secret=True)
 
 
+@attrs.define
+class HandOver:
+    """I elect, and so are you: this voter is to lead."""
+
+    TYPE: ClassVar[int] = 35
+    heir: ServerId = checked(SERVER_ID)
+
+
 Message: TypeAlias = (
     Notification
     | FollowerInfo
@@ -414,6 +422,7 @@ Message: TypeAlias = (
     | TreeWanted
     | TreeOffered
     | SessionKeys
+    | HandOver
 )
 
 URGENT: frozenset[type[Message]] = frozenset({Ack, Ping, Confirm, Confirmed})

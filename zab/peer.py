@@ -30,7 +30,7 @@ from typing import Any, TypeVar, get_args
 import attrs
 
 from datatree.log.zxid import BEFORE_ALL, Epoch
-from zab import broadcast, confirmation, discovery, disk_space, heartbeat, synchronization
+from zab import broadcast, confirmation, discovery, disk_space, handover, heartbeat, synchronization
 from zab import events as ev
 from zab import message as msg
 from zab.election import tells_of_history
@@ -64,6 +64,8 @@ class Peer(PeerState):
         _ON_EVENT[type(event)](self, now, event)
         if self.state is LOOKING:
             self._after(now)
+        elif self.leading is not None and self.leading.heir is not None:
+            handover.leader_try_to_hand_over(self, self.leading, self.leading.heir)
         effects, self.effects = self.effects, []
         return effects
 
@@ -117,7 +119,7 @@ class Peer(PeerState):
         winner = self.election.winner
         if self._yields_to_nobody(winner):
             self.trace(f"server {winner}, which is to lead, lacks history that this member has -> be a candidate again")
-            self.yields = False
+            self.yields = self.makes_way = False
             self.insists = True
             self.election.start(now, self.standing())
             self._after(now)
@@ -363,6 +365,9 @@ class Peer(PeerState):
             self.yields = True
             self.look(event.reason)
 
+    def _on_hand_over(self, now: int, event: ev.HandOver) -> None:
+        handover.hand_over(self, now, event.heir)
+
     def _on_space_changed(self, now: int, event: ev.SpaceChanged) -> None:
         """See `zab.disk_space`. Who sits out stays as it is between a role and the election."""
         assert event.space is not self.space, "only changes are told"
@@ -427,6 +432,7 @@ _ON_EVENT = dict(
         _on(ev.SecretNamed, Peer._on_secret_named),
         _on(ev.Doubted, Peer._on_doubted),
         _on(ev.LeadYielded, Peer._on_lead_yielded),
+        _on(ev.HandOver, Peer._on_hand_over),
         _on(ev.SpaceChanged, Peer._on_space_changed),
         _on(ev.TimePassed, Peer._on_time_passed),
     )

@@ -135,6 +135,8 @@ class PeerState:
         """The tree of this member is wrong, as a quorum knows: it does not lead (E6 wrong trees)."""
         self.yields = False
         """Others are likelier to have the right tree: it leads only if none of them can (E6 wrong trees)."""
+        self.makes_way = False
+        """The lead was handed over to somebody else: it leads only if that one cannot (`zab.handover`)."""
         self.space: Space = AMPLE
         self.is_short = False
         """No quorum has room on its disks, as a leader sees and tells (`zab.disk_space`)."""
@@ -227,8 +229,8 @@ class PeerState:
 
     @property
     def is_no_candidate(self) -> bool:
-        """Whether this member wants others to lead, because of its tree or of its disk."""
-        return self.is_tree_in_doubt or (self.is_low and not self.insists)
+        """Whether this member wants others to lead: because of its tree or of its disk, or since that was asked for."""
+        return self.is_tree_in_doubt or self.makes_way or (self.is_low and not self.insists)
 
     def standing(self) -> Standing:
         zxid = self.history.last[0]
@@ -342,6 +344,7 @@ class PeerState:
         """Others are told the vote of the established epoch from now on (ZOOKEEPER-1732)."""
         leader = self.leader
         assert leader is not None
+        self.makes_way = False
         vote = Vote(leader, self.history.last[0], self.current_epoch)
         self.election.settle(self.state, vote, self.standing())
 

@@ -149,6 +149,10 @@ class Leading:
     """Nothing is proposed any more; when all is committed the epoch is renewed over the open links (F1 renewal)."""
     renewal_above: Epoch = Epoch(0)
     """The renewed epoch has to be above this one, which some server has accepted."""
+    heir: ServerId | None = None
+    """To whom the lead is to be handed over: nothing is proposed any more (`zab.handover`)."""
+    heir_until: int = 0
+    """When that is given up."""
     serves_since: int | None = None
     """When a quorum had acknowledged NEWLEADER for the first time."""
     confirm_round: int = 0

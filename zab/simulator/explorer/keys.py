@@ -36,7 +36,18 @@ LINKS_MAX: Final = 16
 _LEFT_OUT: Final = frozenset(
     {
         *("effects", "election", "rng", "settings", "_started", "generation"),
-        *("deadline", "next_ping", "next_tick", "heard_at", "overdue", "promising", "redial_at", "dialled", "vain_at"),
+        *(
+            "deadline",
+            "heir_until",
+            "next_ping",
+            "next_tick",
+            "heard_at",
+            "overdue",
+            "promising",
+            "redial_at",
+            "dialled",
+            "vain_at",
+        ),
         "serves_since",
         # It says only when a turn begins.
         "awaits_durable",
@@ -44,7 +55,7 @@ _LEFT_OUT: Final = frozenset(
         *("batches", "_ends", "size_bytes", "bytes_max"),
     }
 )
-_SIDS: Final = frozenset({"sid", "leader", "acke_recv", "acknowledged"})
+_SIDS: Final = frozenset({"sid", "leader", "heir", "acke_recv", "acknowledged"})
 _LINKS: Final = frozenset({"link", "links", "handlers", "early"})
 _PLAIN: Final = frozenset(
     {
@@ -53,6 +64,7 @@ _PLAIN: Final = frozenset(
             "doubted",
             "doubted_above",
             "yields",
+            "makes_way",
             "beginning",
             "_held_at_start",
             "_is_marker_valid",
