@@ -65,6 +65,8 @@ def leader_propose(peer: PeerState, now: int, leading: Leading, event: ev.Propos
         digest_version=event.digest_version,
         body=event.body,
     )
+    if batch.flags & codec.RECONFIG:
+        peer.append_reconfiguration(batch)
     peer.history.append(batch)
     leading.outstanding.append((batch.zxid, len(batch.raw)))
     leading.outstanding_bytes += len(batch.raw)
@@ -101,14 +103,14 @@ def leader_try_to_commit(peer: PeerState, now: int, leading: Leading) -> None:
         return
     settings, committed = peer.settings, peer.committed
     acknowledged = {settings.sid: peer.durable}
-    highest = peer.durable if settings.is_alone else committed
+    highest = peer.durable if peer.is_alone else committed
     for handler in leading.handlers.values():
         # Most are plain voters, who count without being asked about.
         if handler.stage >= SYNCHRONIZED and (not (handler.observer or handler.amnesiac) or leading.counts(handler)):
             acknowledged[handler.sid] = acked = handler.acked
             if acked > highest:
                 highest = acked
-    mark = high_water_mark(settings.quorum, acknowledged, committed) if highest > committed else committed
+    mark = high_water_mark(peer.quorum, acknowledged, committed) if highest > committed else committed
     if mark > committed:
         assert mark in peer.history.batches, "every position is the end of a batch"
         peer.set_committed(mark)
@@ -117,7 +119,7 @@ def leader_try_to_commit(peer: PeerState, now: int, leading: Leading) -> None:
             peer.effects.append(ev.Send(links, msg.Commit(mark)))
         peer.deliver()
     # Others' acknowledgements beyond the mark may wait for this member's own; what is committed, to be delivered.
-    peer.awaits_durable = settings.is_alone or highest > mark or peer.durable < mark
+    peer.awaits_durable = peer.is_alone or highest > mark or peer.durable < mark
     done = min(peer.committed, peer.durable)
     while leading.outstanding and leading.outstanding[0][0] <= done:
         leading.outstanding_bytes -= leading.outstanding.popleft()[1]

@@ -47,7 +47,7 @@ def is_confirmed(peer: PeerState, leading: Leading, number: int) -> bool:
     """Whether a quorum has answered this round; amnesiacs are not part of it."""
     assert number <= leading.confirm_round
     confirmed = {h.sid for h in leading.handlers.values() if h.confirmed >= number and leading.counts(h)}
-    return peer.settings.quorum.contains(confirmed | {peer.settings.sid})
+    return peer.quorum.contains(confirmed | {peer.settings.sid})
 
 
 def leader_answer_questions(peer: PeerState, leading: Leading) -> None:

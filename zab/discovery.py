@@ -88,7 +88,7 @@ def leader_on_followerinfo(
             f"lineage {message.lineage.hex()}, this one is {peer.lineage.hex()}"
         )
     handler.stage = INFORMED
-    handler.observer = message.observer or handler.sid not in peer.settings.quorum.voters
+    handler.observer = message.observer or handler.sid not in peer.quorum.voters
     # A record that somebody holds the history of another lineage says nothing about this one.
     handler.amnesiac = message.amnesiac or (peer.lineage != b"" and message.lineage != peer.lineage)
     handler.holds = message.holds
@@ -105,7 +105,7 @@ def _is_first_start(peer: PeerState, leading: Leading) -> bool:
     """Whether a lineage may begin here (B3 first start). Either every voter is connected and none has more than what
     forced recovery made; that, this leader has to have, and the voter where it was made has to be among them. Or a
     quorum is marked, and nobody was heard of who has anything."""
-    quorum, me = peer.settings.quorum, peer.settings.sid
+    quorum, me = peer.quorum, peer.settings.sid
     informed = [h for h in leading.at_least(INFORMED) if h.sid in quorum.voters]
     held = {me: peer.holds, **{h.sid: h.holds for h in informed}}
     if quorum.voters <= held.keys():
@@ -123,7 +123,7 @@ def determine_new_epoch(peer: PeerState, leading: Leading) -> None:
     if not peer.amnesiac:
         cepoch_recv.add(peer.settings.sid)
     leading.first_start = _is_first_start(peer, leading)
-    if not (peer.settings.quorum.contains(cepoch_recv) or leading.first_start):
+    if not (peer.quorum.contains(cepoch_recv) or leading.first_start):
         return
     if not (peer.lineage or leading.first_start):
         peer.look("a quorum has a lineage, and this member has none")
@@ -222,7 +222,7 @@ def _give_up_unless_possible(peer: PeerState, leading: Leading, reason: str) -> 
         for h in leading.handlers.values()
         if leading.counts(h) and (h.stage < EPOCH_ACCEPTED or h.sid in leading.acke_recv)
     }
-    if not peer.settings.quorum.contains(possible | {peer.settings.sid}):
+    if not peer.quorum.contains(possible | {peer.settings.sid}):
         peer.look(f"{reason}, and without it there is no quorum")
 
 
@@ -254,7 +254,7 @@ def leader_on_time(peer: PeerState, now: int, leading: Leading) -> None:
     if leading.vain_at is None or now < leading.vain_at:
         return
     leading.vain_at = None
-    if not leading.established and not peer.settings.quorum.contains(_dialled(leading) | {peer.settings.sid}):
+    if not leading.established and not peer.quorum.contains(_dialled(leading) | {peer.settings.sid}):
         peer.look("those who voted for this one follow another")
 
 
@@ -273,14 +273,14 @@ def _goes_on_without(peer: PeerState, leading: Leading, sid: ServerId) -> bool:
         if vote.leader == peer.settings.sid and (not vote.amnesiac or leading.is_founder(vote))
     }
     possible = electors | _dialled(leading)
-    return peer.settings.quorum.contains(possible | {peer.settings.sid})
+    return peer.quorum.contains(possible | {peer.settings.sid})
 
 
 def determine_initial_history(peer: PeerState, leading: Leading) -> None:
     """DetermineInitialHistory: with a quorum of ACKEPOCHs, the leader's own history is the one to synchronize to."""
     if peer.phase is not DISCOVERY or not leading.epoch_accepted or leading.current_saving:
         return
-    if not peer.settings.quorum.contains(leading.acke_recv):
+    if not peer.quorum.contains(leading.acke_recv):
         return
     assert leading.epoch is not None
     assert peer.durable == peer.history.last[0], "the initial history is durable at its leader"
@@ -355,7 +355,7 @@ def learner_on_leaderinfo(peer: PeerState, now: int, following: Following, messa
         peer.lineage = message.lineage
         peer.session_keys = []
         peer.amnesiac = True  # of the history of this lineage it holds nothing
-        peer.history.reset(beginning(message.lineage))
+        peer.reset(beginning(message.lineage))
     if message.epoch > peer.accepted_epoch:
         peer.save_epochs(message.epoch, peer.current_epoch)
     else:

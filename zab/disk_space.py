@@ -34,7 +34,7 @@ def leader_weigh(peer: PeerState, leading: Leading) -> None:
     if not leading.established:
         return  # every voter is needed until then
     assert peer.leading is leading
-    quorum = peer.settings.quorum
+    quorum = peer.quorum
     followers = _followers(leading)
     roomy = _with_room(followers)
     if peer.is_low and quorum.contains(roomy):
@@ -58,7 +58,7 @@ def leader_cannot_help(peer: PeerState, leading: Leading, learner: LearnerHandle
     """No log file leads the learner on, and no snapshot. This may end the role."""
     if not (leading.established and peer.is_low):
         return
-    if peer.settings.quorum.contains(_with_room([learner, *_followers(leading)])):
+    if peer.quorum.contains(_with_room([learner, *_followers(leading)])):
         peer.look(f"the own disk is nearly full, server {learner.sid} needs a snapshot, and others have room for one")
 
 

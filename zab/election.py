@@ -28,7 +28,7 @@ import attrs
 from datatree.log.zxid import BEFORE_ALL, Epoch, Zxid
 from zab.ids import ServerId
 from zab.message import Notification
-from zab.quorum import Quorum
+from zab.quorum import Quorum, each_of
 from zab.states import FOLLOWING, FOUNDER, LEADING, LOOKING, NOTHING, Holds, State
 
 RESEND_MS_MIN = 200
@@ -85,7 +85,8 @@ class Election:
 
     def __init__(self, sid: ServerId, quorum: Quorum, send: Callable[[ServerId, Notification], None]) -> None:
         self._sid = sid
-        self._quorum = quorum
+        self.quorum = quorum
+        """What decides; the peer sets it when the configuration changes."""
         self._send = send
         self.round = 0
         self.state: State = LOOKING
@@ -161,7 +162,7 @@ class Election:
         self.unreachable.discard(sid)
         self.round_trips_ms[sid] = round_trip_ms
         if self._is_electing:
-            if sid in self._quorum.voters:
+            if sid in self.quorum.voters:
                 self._send(sid, self._notification())
             self._consider(now)
 
@@ -185,12 +186,12 @@ class Election:
             if notification.state == LOOKING:
                 self._send(sid, self._notification())
             return
-        if sid not in self._quorum.voters:
+        if sid not in self.quorum.voters:
             # Observers and servers outside of the configuration learn the leader from our answer; they never count.
             if notification.state == LOOKING:
                 self._send(sid, self._notification())
             return
-        if notification.leader not in self._quorum.voters or self._of_another_lineage(notification):
+        if notification.leader not in self.quorum.voters or self._of_another_lineage(notification):
             return
         if notification.state == LOOKING:
             self._on_electing(now, sid, notification)
@@ -223,7 +224,7 @@ class Election:
     def _on_electing(self, now: int, sid: ServerId, notification: Notification) -> None:
         vote = vote_of(notification)
         if notification.round < self.round:
-            if self._sid in self._quorum.voters:
+            if self._sid in self.quorum.voters:
                 self._send(sid, self._notification())
             return
         if notification.round > self.round:
@@ -236,14 +237,14 @@ class Election:
         elif self._is_better(vote):
             self.proposal = vote
             self._broadcast(now)
-        elif vote != self.proposal and self._sid in self._quorum.voters:
+        elif vote != self.proposal and self._sid in self.quorum.voters:
             # It may have been following still when our vote reached it: without an answer it would wait for a resend.
             self._send(sid, self._notification())
         self.received[sid] = notification
         self._consider(now)
 
     def _is_better(self, vote: Vote) -> bool:
-        if self.proposal.leader not in self._quorum.voters:
+        if self.proposal.leader not in self.quorum.voters:
             return True  # an observer's own candidacy stands for nobody
         if vote.leader == self._sid:
             return False  # beyond our own candidacy it can only name a history that we had once
@@ -275,7 +276,9 @@ class Election:
             and other.state != LOOKING
             and not other.amnesiac
         }
-        return self._quorum.contains(agreeing) and self.check_leader(votes, notification)
+        # Where a reconfiguration is outstanding here, it may be lost, and the old configuration has gone on without it.
+        is_quorum = any(quorum.contains(agreeing) for quorum in each_of(self.quorum))
+        return is_quorum and self.check_leader(votes, notification)
 
     def _is_elected(self, vote: Vote) -> bool:
         """Whether the candidate has won in this round without us, and says so: at a first start its quorum are
@@ -299,16 +302,16 @@ class Election:
             return False  # its tree is wrong (E6 wrong trees)
         supporters = {sid for sid, n in self.received.items() if vote_of(n) == vote}
         if self.is_first_start(vote):
-            return self._quorum.contains(supporters)
+            return self.quorum.contains(supporters)
         proven = {sid for sid in supporters if not self.received[sid].amnesiac}
-        return self._quorum.contains(proven) or self._is_founded_by_markers(vote, supporters)
+        return self.quorum.contains(proven) or self._is_founded_by_markers(vote, supporters)
 
     def is_first_start(self, vote: Vote) -> bool:
         """All voters are here and none has a batch of a lineage: this one has never lived (B3 first start).
 
         If forced recovery made a beginning, it begins with that: its candidate has it, for sure, and nobody has another
         one. Without the founder it might have lived, and lost the others."""
-        voters = self._quorum.voters
+        voters = self.quorum.voters
         if not voters <= self.received.keys():
             return False
         holders = {sid: self.received[sid] for sid in voters if self.received[sid].holds != NOTHING}
@@ -328,8 +331,8 @@ class Election:
 
         Whoever hears of a history is not marked any more (`Peer`), so it is not looked for here."""
         marked = {sid for sid in supporters if self.received[sid].marked}
-        everybody_was_heard = self._quorum.voters <= self.heard | self.unreachable | {self._sid}
-        return vote.marked and self._quorum.contains(marked) and everybody_was_heard
+        everybody_was_heard = self.quorum.voters <= self.heard | self.unreachable | {self._sid}
+        return vote.marked and self.quorum.contains(marked) and everybody_was_heard
 
     def _consider(self, now: int) -> None:
         """Start, end or call off the final wait."""
@@ -343,7 +346,7 @@ class Election:
             self._decide_at = now + min(max(wait_ms, FINAL_WAIT_MS_MIN), FINAL_WAIT_MS_MAX)
 
     def _nobody_left_to_hear(self) -> bool:
-        for sid in self._quorum.voters:
+        for sid in self.quorum.voters:
             heard = self.received.get(sid)
             if heard is not None and (heard.amnesiac or vote_of(heard) == self.proposal):
                 continue
@@ -353,7 +356,7 @@ class Election:
         return True
 
     def _finish(self, leader: ServerId) -> None:
-        assert leader in self._quorum.voters
+        assert leader in self.quorum.voters
         self._decide_at = None
         self.winner = leader
 
@@ -378,7 +381,7 @@ class Election:
     def _broadcast(self, now: int) -> None:
         """Send our proposal to every voter, and count it ourselves if we are one."""
         notification = self._notification()
-        for sid in sorted(self._quorum.voters):
+        for sid in sorted(self.quorum.voters):
             if sid != self._sid:
                 self._send(sid, notification)
             else:

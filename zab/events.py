@@ -21,6 +21,7 @@ from datatree.log.batch import Batch, Position
 from datatree.log.session_keys import NamedKey
 from datatree.log.zxid import Epoch, Zxid
 from zab.ids import Link, ServerId
+from zab.membership import Membership
 from zab.message import (
     Compare,
     Compared,
@@ -59,10 +60,12 @@ class ElectionLinkDown:
 
 @attrs.define
 class NotificationReceived:
-    """A server's vote arrived on the election port."""
+    """A server's vote arrived on the election port, with the configuration that is in force there."""
 
     sid: ServerId
     notification: Notification
+    config: bytes = b""
+    """Empty before the first reconfiguration."""
 
 
 @attrs.define
@@ -146,6 +149,8 @@ class SnapshotInstalled:
     """It is what its lineage began with."""
     recorded: bool = False
     """The member record is still there."""
+    config: bytes = b""
+    """The data of `/zookeeper/config` in the tree; empty before the first reconfiguration."""
 
 
 @attrs.define
@@ -280,10 +285,13 @@ Event: TypeAlias = (
 
 @attrs.define
 class SendNotification:
-    """Send this vote on the election connection to a server; only the newest one to each server matters."""
+    """Send this vote, and the configuration that is in force, on the election connection to a server; only the newest
+    one to each server matters."""
 
     sid: ServerId
     notification: Notification
+    config: bytes = b""
+    """Empty before the first reconfiguration."""
 
 
 @attrs.define
@@ -492,6 +500,16 @@ class HandOverFailed:
 
 
 @attrs.define
+class MembershipsChanged:
+    """What is known of configurations has changed (`zab.membership`): the servers of all of them may have to be
+    reached."""
+
+    in_force: Membership
+    outstanding: Membership | None
+    heard: Membership | None
+
+
+@attrs.define
 class MemberMessage:
     """A message for the member, not for the protocol (`MessageForMember`)."""
 
@@ -542,6 +560,7 @@ Effect: TypeAlias = (
     | LearnerDropped
     | SyncConfirmed
     | HandOverFailed
+    | MembershipsChanged
     | MemberMessage
     | Halt
     | Trace

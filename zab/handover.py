@@ -45,10 +45,12 @@ def _why_not(peer: PeerState, heir: ServerId) -> str:
         return "this leader is not established, or about to renew its epoch"
     if heir == peer.settings.sid:
         return "it leads already"
-    if heir not in peer.settings.quorum.voters:
+    if heir not in peer.quorum.voters:
         return "it is no voter"
     if leading.heir is not None:
         return f"the lead is being handed over to server {leading.heir}"
+    if peer.memberships.outstanding is not None:
+        return "a reconfiguration is outstanding"
     handler = _handler_of_heir(leading, heir)
     if handler is None:
         return "it is not synchronized"

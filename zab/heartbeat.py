@@ -12,7 +12,7 @@ not (C4 stalled disk).
 """
 
 from datatree.log.zxid import BEFORE_ALL
-from zab import disk_space, handover, session_keys
+from zab import disk_space, handover, reconfiguration, session_keys
 from zab import events as ev
 from zab import message as msg
 from zab.peer_state import PeerState
@@ -36,6 +36,7 @@ def leader_on_time(peer: PeerState, now: int, leading: Leading) -> None:
         if peer.leading is not leading:
             return
         handover.leader_on_ping(peer, now, leading)
+        reconfiguration.leader_make_way(peer, now, leading)
         _leader_ping(peer, leading)
     if now >= leading.next_tick:
         leading.next_tick = now + peer.settings.tick_ms
@@ -58,7 +59,7 @@ def _a_quorum_is_coming(peer: PeerState, leading: Leading) -> bool:
     """Whether the epoch only waits for learners whose history is on the way: a transfer fails when it makes no
     progress, and then its link breaks; not when it is long (H4 slow learners)."""
     coming = [h for h in leading.at_least(SYNCING) if leading.counts(h)]
-    return any(h.stage == SYNCING for h in coming) and peer.settings.quorum.contains(
+    return any(h.stage == SYNCING for h in coming) and peer.quorum.contains(
         {h.sid for h in coming} | {peer.settings.sid}
     )
 
@@ -76,7 +77,7 @@ def _leader_tick(peer: PeerState, now: int, leading: Leading) -> None:
         peer.look(f"own log is not durable up to {overdue:#x} within syncLimit")
     elif leading.established:
         alive = {h.sid for h in leading.handlers.values() if h.served and leading.counts(h)}
-        if not settings.quorum.contains(alive | {settings.sid}):
+        if not peer.quorum.contains(alive | {settings.sid}):
             peer.look(f"only {sorted(alive)} follow, which is no quorum")
         elif peer.phase is not BROADCAST and now >= leading.deadline:
             peer.look(f"epoch {leading.epoch} is not renewed within initLimit")

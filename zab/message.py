@@ -42,6 +42,8 @@ FRAME_SPARE_BYTES = 64 << 10
 """For all that stands around a batch in its frame."""
 
 REASON_BYTES_MAX = 1024
+CONFIG_BYTES_MAX = 64 << 10
+"""Of the text of a configuration: 500 servers with long names."""
 
 NO_VOTE = Epoch(-1)
 """The epoch in the ACKEPOCH of a learner that had accepted the epoch before, perhaps for another leader."""
@@ -390,6 +392,14 @@ class HandOver:
     heir: ServerId = checked(SERVER_ID)
 
 
+@attrs.define
+class Config:
+    """On the election port, before a vote: the configuration that is in force at its sender."""
+
+    TYPE: ClassVar[int] = 36
+    text: bytes = checked(is_bytes(1, CONFIG_BYTES_MAX))
+
+
 Message: TypeAlias = (
     Notification
     | FollowerInfo
@@ -423,6 +433,7 @@ Message: TypeAlias = (
     | TreeOffered
     | SessionKeys
     | HandOver
+    | Config
 )
 
 URGENT: frozenset[type[Message]] = frozenset({Ack, Ping, Confirm, Confirmed})

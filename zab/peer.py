@@ -30,7 +30,7 @@ from typing import Any, TypeVar, get_args
 import attrs
 
 from datatree.log.zxid import BEFORE_ALL, Epoch
-from zab import broadcast, confirmation, discovery, disk_space, handover, heartbeat, synchronization
+from zab import broadcast, confirmation, discovery, disk_space, handover, heartbeat, reconfiguration, synchronization
 from zab import events as ev
 from zab import message as msg
 from zab.election import tells_of_history
@@ -62,6 +62,8 @@ class Peer(PeerState):
             self._started = True
             self.look("start")
         _ON_EVENT[type(event)](self, now, event)
+        while self.is_membership_new:
+            self._after_change(now)
         if self.state is LOOKING:
             self._after(now)
         elif self.leading is not None and self.leading.heir is not None:
@@ -124,8 +126,7 @@ class Peer(PeerState):
             self.election.start(now, self.standing())
             self._after(now)
             return
-        observing = not self.is_voter and self.settings.sid in self.settings.observers
-        role = LEADING if winner == self.settings.sid else OBSERVING if observing else FOLLOWING
+        role = LEADING if winner == self.settings.sid else OBSERVING if self.observes else FOLLOWING
         self.trace(f"election of round {self.election.round} is won by {winner} -> {STATE_NAMES[role]}")
         vote = attrs.evolve(self.election.proposal, leader=winner)
         self.election.settle(role, vote, self.standing())
@@ -133,6 +134,16 @@ class Peer(PeerState):
             self._lead(now)
         else:
             discovery.learner_start(self, now, winner, role)
+
+    def _after_change(self, now: int) -> None:
+        """Other servers decide than before."""
+        self.is_membership_new = False
+        if self.leading is not None:
+            reconfiguration.leader_after_change(self, now, self.leading)
+        elif self.following is not None:
+            reconfiguration.learner_after_change(self, self.following)
+        elif not self.draining:
+            self.election.start(now, self.standing())
 
     def _yields_to_nobody(self, winner: ServerId) -> bool:
         """Whether this member leaves the lead to others, and they have elected one that is behind it: one that would
@@ -161,8 +172,14 @@ class Peer(PeerState):
         self.election.on_link_down(now, event.sid)
 
     def _on_notification(self, now: int, event: ev.NotificationReceived) -> None:
-        if event.sid == self.settings.sid or event.sid not in self.settings.servers:
+        if event.sid not in self.servers:
+            if self.settings.takes_strangers and not self.draining:
+                self.election.on_notification(now, event.sid, event.notification)
             return
+        if event.sid == self.settings.sid:
+            return
+        if event.config:
+            reconfiguration.hear(self, now, event)
         self.election.heard.add(event.sid)
         if tells_of_history(event.notification):
             self.hear_of_history(now, event.sid)
@@ -201,7 +218,7 @@ class Peer(PeerState):
     def _on_quorum_link_up(self, now: int, event: ev.QuorumLinkUp) -> None:
         if not event.inbound:
             discovery.learner_on_link_up(self, event.link, event.sid)
-        elif event.sid == self.settings.sid or event.sid not in self.settings.servers:
+        elif event.sid == self.settings.sid or not (event.sid in self.servers or self.settings.takes_strangers):
             self.emit(ev.CloseLink(event.link, f"server {event.sid} is not in the configuration"))
         elif self.leading is not None:
             discovery.leader_on_link_up(self, now, self.leading, event.link, event.sid)
@@ -309,7 +326,7 @@ class Peer(PeerState):
         self.conflict = False
         if not event.recorded:
             self.recorded_lineage = b""  # until ACK-LD
-        self.history.reset((event.zxid, event.chain))
+        self.reset((event.zxid, event.chain), event.config)
         self.beginning = event.zxid if event.begins else BEFORE_ALL
         self.durable = self.delivered = event.zxid
         self.set_committed(max(self.committed, event.zxid))

@@ -17,7 +17,7 @@ from typing import Any
 
 import attrs
 
-from datatree.log.batch import CHAIN_BYTES, LINEAGE_BYTES, Batch, Position
+from datatree.log.batch import CHAIN_BYTES, LINEAGE_BYTES, RECONFIG, Batch, Position
 from datatree.log.session_keys import NamedKey
 from datatree.log.zxid import BEFORE_ALL, COUNTER_BITS, Epoch, Zxid
 from zab import events as ev
@@ -25,6 +25,7 @@ from zab import message as msg
 from zab.election import Election, Standing, Vote
 from zab.history import History, beginning
 from zab.ids import Link, ServerId
+from zab.membership import Membership, Memberships, NoReader, Reader
 from zab.quorum import Quorum
 from zab.roles import Following, Leading, LearnerHandler
 from zab.states import (
@@ -50,13 +51,12 @@ REASON_CHARACTERS_MAX = 200
 
 
 _LIMIT_OF_INIT: Any = attrs.Factory(lambda settings: settings.init_limit * settings.tick_ms, takes_self=True)
-_IS_ALONE: Any = attrs.Factory(lambda settings: settings.quorum.contains({settings.sid}), takes_self=True)
 _LIMIT_OF_SYNC: Any = attrs.Factory(lambda settings: settings.sync_limit * settings.tick_ms, takes_self=True)
 
 
 @attrs.frozen
 class Settings:
-    """What a peer knows of its ensemble; times in milliseconds."""
+    """What a peer knows of its ensemble before it has a history; times in milliseconds."""
 
     sid: ServerId
     quorum: Quorum
@@ -74,9 +74,11 @@ class Settings:
     """The longest timeout that a client gets."""
     recent_bytes_max: int = 8 << 20
     """How much committed history stays in memory for learners that come back."""
+    reader: Reader = attrs.Factory(NoReader)
+    """Reads reconfigurations."""
+    takes_strangers: bool = False
+    """Servers of no configuration may follow, without a vote, so that a reconfiguration can take them in."""
 
-    is_alone: bool = attrs.field(init=False, default=_IS_ALONE)
-    """It is a quorum by itself."""
     init_ms: int = attrs.field(init=False, default=_LIMIT_OF_INIT)
     sync_ms: int = attrs.field(init=False, default=_LIMIT_OF_SYNC)
 
@@ -102,6 +104,8 @@ class Restored:
     beginning: Zxid = BEFORE_ALL
     """The zxid with which the lineage began, where that is known; 0 is the usual one."""
     session_keys: list[NamedKey] = attrs.Factory(list)
+    config: bytes = b""
+    """The data of `/zookeeper/config` in the tree at the mark; empty before the first reconfiguration."""
 
 
 def nothing() -> Restored:
@@ -159,6 +163,18 @@ class PeerState:
         self.durable = self.history.last[0]
         self.awaits_durable = True
         """Whether a `Durable` would change something now. If not, it may come with whatever comes next."""
+        self.memberships = Memberships(self._membership_of(b"" if restored.amnesiac else restored.config))
+        for batch in self.history.batches.values():
+            if batch.flags & RECONFIG and batch.zxid > self.committed:
+                self.memberships.appended(settings.reader.of_batch(batch), batch.mark)
+        self.quorum: Quorum = self.memberships.quorum
+        """What decides now: for as long as a reconfiguration is outstanding, both configurations do."""
+        self.servers = self.memberships.servers
+        """All that are known: voters, servers of weight 0, and observers."""
+        self.is_alone = self.quorum.contains({settings.sid})
+        """This member is a quorum by itself."""
+        self.is_membership_new = False
+        """It has changed in this step."""
         self.generation = 0
         """Of storage effects: it ends with every cut of the log, and when a role is left."""
         self.leading: Leading | None = None
@@ -168,7 +184,7 @@ class PeerState:
         self.draining = False
         """A role is left; the election begins when the log is drained."""
         self.halted = False
-        self.election = Election(settings.sid, settings.quorum, self._send_notification)
+        self.election = Election(settings.sid, self.quorum, self._send_notification)
         assert self.accepted_epoch >= self.current_epoch
 
     # -------------------------------------------------------------------------------------------------- where it stands
@@ -189,7 +205,19 @@ class PeerState:
 
     @property
     def is_voter(self) -> bool:
-        return self.settings.sid in self.settings.quorum.voters
+        return self.settings.sid in self.quorum.voters
+
+    @property
+    def observes(self) -> bool:
+        """Whether it is an observer where others follow."""
+        return not self.is_voter and self.settings.sid in self.memberships.newest.observers
+
+    def _membership_of(self, config: bytes) -> Membership:
+        """What the tree says, or the configuration file before anybody has changed it."""
+        settings = self.settings
+        if config:
+            return settings.reader.of_text(config)
+        return Membership(BEFORE_ALL, settings.quorum, settings.servers, settings.observers)
 
     def position(self) -> Position:
         """Where this member says that its history ends."""
@@ -251,7 +279,7 @@ class PeerState:
         self.effects.append(ev.Send((link,), message))
 
     def _send_notification(self, sid: ServerId, notification: msg.Notification) -> None:
-        self.emit(ev.SendNotification(sid, notification))
+        self.emit(ev.SendNotification(sid, notification, self.memberships.in_force.text))
 
     def halt(self, reason: str) -> None:
         """Stop for good: going on would break a promise, or destroy evidence."""
@@ -266,6 +294,35 @@ class PeerState:
         if zxid > self.committed:
             self.committed = zxid
             self.effects.append(ev.MarkMoved(zxid))
+            if self.memberships.outstanding is not None and self.memberships.committed(zxid):
+                self.use_memberships()
+
+    def append_reconfiguration(self, batch: Batch) -> None:
+        """The history is about to have it. Raises ValueError for one that is none."""
+        self.memberships.appended(self.settings.reader.of_batch(batch), batch.mark)
+        self.use_memberships()
+
+    def truncate(self, position: Position) -> None:
+        """Cut everything after a position of the history."""
+        self.history.truncate(position)
+        if self.memberships.cut(position[0]):
+            self.use_memberships()
+
+    def reset(self, base: Position, config: bytes = b"") -> None:
+        """A snapshot, which says this of the configuration, or nothing at all, takes the place of the history."""
+        self.history.reset(base)
+        if config or self.memberships.in_force.version or self.memberships.outstanding is not None:
+            self.memberships.replaced(self._membership_of(config))
+            self.use_memberships()
+
+    def use_memberships(self) -> None:
+        """From now on what the memberships say decides."""
+        known = self.memberships
+        self.quorum = self.election.quorum = known.quorum
+        self.is_alone = self.quorum.contains({self.settings.sid})
+        self.servers = known.servers
+        self.is_membership_new = True
+        self.emit(ev.MembershipsChanged(known.in_force, known.outstanding, known.heard))
 
     def deliver(self) -> None:
         """Hand out what is committed and durable here: "applied <= min(high-water mark, own durable log)"."""
@@ -293,7 +350,7 @@ class PeerState:
         assert len(lineage) == LINEAGE_BYTES
         assert self.history.last[0] == 0
         self.lineage = lineage
-        self.history.reset(beginning(lineage))
+        self.reset(beginning(lineage))
         self.durable = self.delivered = self.committed = BEFORE_ALL
         self.generation += 1
         self.emit(ev.ResetLog(self.generation, lineage))

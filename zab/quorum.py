@@ -2,12 +2,13 @@
 
     Majority       more than half of the voters: Zab's usual rule
     Hierarchical   a majority of the groups, each by a majority of its weight (`group.G=…`, `weight.N=…` in `zoo.cfg`)
+    Joint          a quorum of each of two rules: while one takes the place of the other
     AckQuorum      any Qa servers of a write set: BookKeeper's rule for one entry
     InSync         every server of a set that may shrink, but not below a minimum: Kafka's rule
 
-Two quorums of one `Majority`, `Hierarchical` or `InSync` rule always intersect; Zab needs nothing else of them. Two
-ack quorums of a write set may be disjoint: a reader that recovers a ledger asks for so many answers (Qw - Qa + 1)
-that every ack quorum shares a server with them.
+Two quorums of one rule always intersect, but for ack quorums; Zab needs nothing else of them. Two ack quorums of a
+write set may be disjoint: a reader that recovers a ledger asks for so many answers (Qw - Qa + 1) that every ack quorum
+shares a server with them.
 
 What a quorum implies for a log is its high-water mark (`zab.high_water_mark`).
 """
@@ -68,6 +69,26 @@ class Hierarchical:
         weighted = [(total, present) for total, present in weights if total > 0]
         won = sum(present > total // 2 for total, present in weighted)
         return won > len(weighted) // 2
+
+
+@attrs.frozen
+class Joint:
+    """A quorum of the old configuration, and one of the new, while nobody knows which of them decides."""
+
+    old: Quorum
+    new: Quorum
+
+    @property
+    def voters(self) -> frozenset[ServerId]:
+        return self.old.voters | self.new.voters
+
+    def contains(self, servers: Set[ServerId]) -> bool:
+        return self.old.contains(servers) and self.new.contains(servers)
+
+
+def each_of(quorum: Quorum) -> tuple[Quorum, ...]:
+    """The rules that it joins, or itself."""
+    return (quorum.old, quorum.new) if isinstance(quorum, Joint) else (quorum,)
 
 
 @attrs.frozen

@@ -67,3 +67,6 @@ TRANSITIONS = {
     },
 }
 """Legal transitions of (state, phase)."""
+for _learner, _other in ((FOLLOWING, OBSERVING), (OBSERVING, FOLLOWING)):
+    # By a reconfiguration.
+    TRANSITIONS[_learner, BROADCAST].add((_other, BROADCAST))

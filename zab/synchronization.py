@@ -25,7 +25,7 @@ the number alone.
 from datatree.log import batch as codec
 from datatree.log.batch import Batch, Position
 from datatree.log.zxid import COUNTER_MAX, Zxid, epoch_of, just_below, make_zxid
-from zab import broadcast, confirmation, disk_space, renewal, session_keys
+from zab import broadcast, confirmation, disk_space, reconfiguration, renewal, session_keys
 from zab import events as ev
 from zab import message as msg
 from zab.peer_state import PeerState
@@ -258,7 +258,7 @@ def leader_try_to_establish(peer: PeerState, now: int, leading: Leading) -> None
     if peer.phase is not SYNCHRONIZATION or not leading.epoch_current or peer.needs_member_record():
         return
     ackld_recv = {h.sid for h in leading.at_least(SYNCHRONIZED) if leading.counts(h)}
-    if not peer.settings.quorum.contains(ackld_recv | {peer.settings.sid}):
+    if not peer.quorum.contains(ackld_recv | {peer.settings.sid}):
         return
     assert peer.durable == peer.history.last[0]
     leading.established = True
@@ -353,7 +353,7 @@ def _cut(peer: PeerState, position: Position) -> None:
         return
     assert position[0] >= peer.committed, "nothing committed is ever cut"
     peer.trace(f"history is cut: {peer.history.last[0]:#x} -> {position[0]:#x}")
-    peer.history.truncate(position)
+    peer.truncate(position)
     peer.durable = min(peer.durable, position[0])
     peer.generation += 1
     peer.emit(ev.TruncateLog(peer.generation, *position, peer.conflict))
@@ -437,6 +437,11 @@ def _accept(peer: PeerState, following: Following, batch: Batch, length: int) ->
         raise ProtocolError(f"gap: batch {batch.first:#x} after {history.last[0]:#x}")
     if not codec.continues(history.last[1], batch):
         raise ProtocolError(f"batch {batch.first:#x} does not continue the chain at {history.last[0]:#x}")
+    if batch.flags & codec.RECONFIG:
+        try:
+            peer.append_reconfiguration(batch)
+        except ValueError as error:
+            raise ProtocolError(f"batch {batch.first:#x}: {error}") from error
     history.append(batch)
     return True
 
@@ -516,3 +521,4 @@ def learner_on_uptodate(peer: PeerState, now: int, following: Following, message
     following.up_to_date = True
     peer.become(peer.state, BROADCAST)
     peer.settle_vote()
+    reconfiguration.learner_after_change(peer, following)

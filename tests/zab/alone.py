@@ -9,16 +9,18 @@ Nothing happens that is not said: a promise becomes durable when the test says s
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from random import Random
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import attrs
 
-from datatree.log.batch import Batch, build, genesis
+from datatree.log.batch import RECONFIG, Batch, build, genesis
 from datatree.log.zxid import Epoch, Zxid, make_zxid
 from zab import events as ev
 from zab import message as msg
 from zab.ids import Link, ServerId
+from zab.membership import Membership
 from zab.peer import Peer
 from zab.peer_state import Restored, Settings
 from zab.quorum import Majority
@@ -31,6 +33,15 @@ LEADERS_LINK = Link(30)
 
 Effect = TypeVar("Effect", bound=ev.Effect)
 Message = TypeVar("Message", bound=msg.Message)
+
+
+def reconfiguration(previous: tuple[int, bytes], epoch: int, counter: int, *voters: int, mark: int = 0) -> Batch:
+    """A batch that says that these decide from now on."""
+    first = make_zxid(epoch, counter)
+    return build(
+        previous[1], epoch=epoch, first=first, count=1, time=0, flags=RECONFIG, mark=mark, applied=0, digest=0,
+        body=config(first, voters), digest_version=0,
+    )  # fmt: skip
 
 
 def batch_after(previous: tuple[int, bytes], epoch: int, counter: int, *, size: int = 10, mark: int = 0) -> Batch:
@@ -61,15 +72,38 @@ def restored(batches: list[Batch] = HISTORY, *, accepted: int = 1, mark: int = F
     return Restored(LINEAGE, Epoch(accepted), Epoch(1), Zxid(mark), base, batches, amnesiac=False, holds=BATCHES)
 
 
+def config(version: int, voters: Iterable[int], observers: Iterable[int] = ()) -> bytes:
+    """The text of a configuration, as these tests have it."""
+    return " ".join([hex(version), *map(str, sorted(voters)), "|", *map(str, sorted(observers))]).encode()
+
+
+class Texts:
+    """Reads such texts; a flagged batch is one of them."""
+
+    def of_text(self, text: bytes) -> Membership:
+        version, _, rest = text.decode().partition(" ")
+        voters, observers = ([ServerId(int(sid)) for sid in sids.split()] for sids in rest.split("|"))
+        servers = frozenset((*voters, *observers))
+        return Membership(Zxid(int(version, 16)), Majority(frozenset(voters)), servers, frozenset(observers), text)
+
+    def of_batch(self, batch: Batch) -> Membership:
+        membership = self.of_text(batch.body)
+        if membership.version != batch.zxid:
+            raise ValueError("another version")
+        return membership
+
+
 class Alone:
     """A peer, started, with its log drained; `effects` is what came of the last events, until `forget`."""
 
     def __init__(
-        self, sid: int, found: Restored, voters: int, *, observers: tuple[int, ...] = (), **settings: int
+        self, sid: int, found: Restored, voters: int, *, observers: tuple[int, ...] = (), **settings: Any
     ) -> None:
         deciding = frozenset(map(ServerId, range(1, voters + 1)))
         watching = frozenset(map(ServerId, observers))
-        known = Settings(ServerId(sid), Majority(deciding), deciding | watching, watching, **settings)
+        known = Settings(
+            ServerId(sid), Majority(deciding), deciding | watching, watching, **{"reader": Texts(), **settings}
+        )
         self.now = 0
         self.effects: list[ev.Effect] = []
         self._logging: list[ev.AppendBatches] = []
@@ -102,7 +136,7 @@ class Alone:
             self.effects += [] if then is None else [then]
         self.tell(ev.Durable(self.peer.generation, Zxid(zxid)))
 
-    def vote(self, sid: int, leader: int, state: object = LOOKING, **fields: object) -> None:
+    def vote(self, sid: int, leader: int, state: object = LOOKING, config: bytes = b"", **fields: object) -> None:
         """Server `sid` votes for a leader that has what this peer has, or less."""
         said = msg.Notification(
             state,
@@ -117,7 +151,7 @@ class Alone:
             False,
             False,
         )  # type: ignore[arg-type]
-        self.tell(ev.NotificationReceived(ServerId(sid), attrs.evolve(said, **fields)))
+        self.tell(ev.NotificationReceived(ServerId(sid), attrs.evolve(said, **fields), config))
 
     def wait(self, ms: int) -> None:
         self.now += ms
@@ -144,7 +178,7 @@ class Alone:
 class Follower(Alone):
     """Server 1; it follows server 3, whose link is `LEADERS_LINK`."""
 
-    def __init__(self, found: Restored | None = None, voters: int = 3, **settings: int) -> None:
+    def __init__(self, found: Restored | None = None, voters: int = 3, **settings: Any) -> None:
         super().__init__(1, restored() if found is None else found, voters, **settings)
         self.elect()
 
@@ -183,7 +217,7 @@ class Follower(Alone):
 class Leader(Alone):
     """The last of the servers; it was elected by all. A learner's link is ten times its number."""
 
-    def __init__(self, found: Restored | None = None, voters: int = 3, **settings: int) -> None:
+    def __init__(self, found: Restored | None = None, voters: int = 3, **settings: Any) -> None:
         super().__init__(voters, restored() if found is None else found, voters, **settings)
         self.sid = voters
         own = self.peer.standing().vote
@@ -245,6 +279,13 @@ class Leader(Alone):
         self.hear(10, msg.Confirmed(self.leading.confirm_round))
         (readmit,) = self.sent(msg.Readmit, 10 * sid)
         return readmit
+
+    def reconfigure(self, *voters: int, observers: tuple[int, ...] = ()) -> Zxid:
+        """Propose that these decide from now on."""
+        zxid = self.peer.next_zxid()
+        assert zxid is not None
+        self.tell(ev.Propose(config(zxid, voters, observers), 1, 0, RECONFIG, 0, 0, 0))
+        return zxid
 
     def propose(self, size: int = 10) -> Zxid:
         """One more batch; nobody has it on disk yet."""

@@ -134,7 +134,7 @@ def found_before_everybody_was_heard(patch: pytest.MonkeyPatch) -> None:
     is_founded = Election._is_founded_by_markers
 
     def hasty(election: Election, vote: Vote, supporters: set[int]) -> bool:
-        election.heard |= election._quorum.voters
+        election.heard |= election.quorum.voters
         return is_founded(election, vote, supporters)
 
     patch.setattr(Election, "_is_founded_by_markers", hasty)
@@ -168,7 +168,7 @@ def begin_although_somebody_has_batches(patch: pytest.MonkeyPatch) -> None:
     """B3, B4: every voter is there, and that is enough."""
 
     def first_start(election: Election, vote: Vote) -> bool:
-        return election._quorum.voters <= election.received.keys()
+        return election.quorum.voters <= election.received.keys()
 
     def is_first_start(peer: Peer, leading: roles.Leading) -> bool:
         return peer.settings.quorum.voters <= {h.sid for h in leading.at_least(Stage.INFORMED)} | {peer.settings.sid}

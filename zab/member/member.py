@@ -118,11 +118,11 @@ class Member:
         self.processor = Processor(self.state, self.sessions, schedule_of(config, recovered))
         self.throttle = RequestThrottle.of(config, self.clients, self.metrics, self.processor)
         self.receive: Receive = (self.throttle or self.processor).receive
-        voter_count = len(self.peer.settings.quorum.voters)
+        voter_count = len(self.peer.quorum.voters)
         self.limits = Limits(config, self.clients, self.metrics, self.throttle, self.sessions.touch, voter_count, now)
         self.server_id = ServerId(config.server_id)
         self.digests = Digests()
-        self.check = TreeCheck(self.peer.settings.quorum)
+        self.check = TreeCheck(self.peer.quorum)
         self.repair: Repair | None = None
         """The tree is being made anew: nothing is applied meanwhile."""
         self.borrowed: SnapshotHeader | None = None

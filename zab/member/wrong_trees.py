@@ -143,7 +143,7 @@ def _on_no_quorum(member: Member) -> None:
             f"ALARM: no quorum has one digest, though all have made their trees anew: {comparison} -> writes are "
             "refused; compare the members' files with `zab pipeline verify`, and stop those that are wrong"
         )
-        if comparison.is_outnumbered(member.server_id, member.peer.settings.quorum):
+        if comparison.is_outnumbered(member.server_id, member.peer.quorum):
             _leave_to_others(member)
     elif check.has_asked_all_to_replay(comparison):
         check.comparison = None  # as before

@@ -1,0 +1,86 @@
+"""Reconfiguration: what changes once another configuration is in the history, is committed, or is heard of.
+
+    leader                                              learners, those included that the new one takes in
+      RECONFIG, a batch like others               ->    append, acknowledge
+      quorums of both configurations have it:
+      COMMIT                                      ->    the new configuration is in force
+      hands the lead over if it is no voter of it
+
+Variables: `memberships`, `quorum`, each handler's `observer`. Invariants: those of `zab.membership`; a leader proposes
+no reconfiguration before the one before is committed, and none of which it does not see a quorum that follows it.
+
+A server of no configuration (a *stranger*) follows without a vote. So it has the whole history before it counts.
+
+Who was down meanwhile may know none of those who decide now. So every vote says what is in force, and who
+elects by an older one elects anew by that.
+
+Not here: what a configuration is (`membership`), who may change it, and its text.
+"""
+
+from zab import broadcast, handover
+from zab import events as ev
+from zab.membership import Membership
+from zab.peer_state import PeerState
+from zab.roles import UP_TO_DATE, Following, Leading
+from zab.states import BROADCAST, FOLLOWING, LOOKING, NOTHING, OBSERVING
+
+# --------------------------------------------------------------------------------------------------------- the leader
+
+
+def is_outstanding(peer: PeerState) -> bool:
+    """Whether one is not committed yet: another one has to wait."""
+    return peer.memberships.outstanding is not None
+
+
+def has_quorum_of(peer: PeerState, membership: Membership) -> bool:
+    """Whether enough of its voters follow this leader, with all of the history and all that they promised."""
+    leading = peer.leading
+    assert leading is not None
+    ready = {h.sid for h in leading.at_least(UP_TO_DATE) if not h.amnesiac}
+    return membership.quorum.contains(ready | {peer.settings.sid})
+
+
+def leader_after_change(peer: PeerState, now: int, leading: Leading) -> None:
+    """Count those who decide now, and nobody else."""
+    for handler in leading.handlers.values():
+        handler.observer = handler.sid not in peer.quorum.voters
+    if peer.phase is BROADCAST:
+        broadcast.leader_try_to_commit(peer, now, leading)
+        leader_make_way(peer, now, leading)
+
+
+def leader_make_way(peer: PeerState, now: int, leading: Leading) -> None:
+    """After a change, and at every ping: who is no voter any more hands the lead over to the one that has most."""
+    if peer.is_voter or is_outstanding(peer) or peer.phase is not BROADCAST or leading.heir is not None:
+        return
+    ready = [h for h in leading.at_least(UP_TO_DATE) if leading.counts(h) and not h.is_low]
+    if ready:
+        handover.hand_over(peer, now, max(ready, key=lambda h: (h.acked, h.sid)).sid)
+
+
+# -------------------------------------------------------------------------------------------------------- the learner
+
+
+def learner_after_change(peer: PeerState, following: Following) -> None:
+    """Become a follower, or an observer, where that is what the configuration says now."""
+    role = OBSERVING if peer.observes else FOLLOWING
+    if role is not peer.state and peer.phase is BROADCAST and following.up_to_date:
+        peer.become(role, BROADCAST)
+        peer.settle_vote()
+
+
+# -------------------------------------------------------------------------------------------------------- in elections
+
+
+def hear(peer: PeerState, now: int, event: ev.NotificationReceived) -> None:
+    """A server says what is in force. Who elects, elects by it, if it is news."""
+    if peer.state is not LOOKING or (peer.holds != NOTHING and event.notification.lineage != peer.lineage):
+        return
+    try:
+        membership = peer.settings.reader.of_text(event.config)
+    except ValueError as error:
+        peer.trace(f"server {event.sid} tells of a configuration that is none: {error}")
+        return
+    if peer.memberships.hear(membership):
+        peer.trace(f"server {event.sid} says that the configuration of {membership.version:#x} is in force")
+        peer.use_memberships()
