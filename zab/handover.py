@@ -64,6 +64,8 @@ def _handler_of_heir(leading: Leading, heir: ServerId) -> LearnerHandler | None:
 
 def leader_try_to_hand_over(peer: PeerState, leading: Leading, heir: ServerId) -> None:
     """At the end of each step: hand over once the heir has everything."""
+    assert leading.heir == heir
+    assert peer.memberships.outstanding is None, "it was handed over before, or refused"
     handler = _handler_of_heir(leading, heir)
     if handler is None or peer.phase is not BROADCAST or min(peer.committed, handler.acked) < peer.history.last[0]:
         return
@@ -92,5 +94,6 @@ def leader_on_ping(peer: PeerState, now: int, leading: Leading) -> None:
 
 def learner_on_hand_over(peer: PeerState, now: int, following: Following, message: msg.HandOver) -> None:
     """The leader elects, and so does this member."""
+    assert peer.leading is None
     peer.makes_way = message.heir != peer.settings.sid
     peer.look(f"leader {following.leader} hands the lead over to server {message.heir}")

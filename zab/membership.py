@@ -45,7 +45,7 @@ class Membership:
 
 
 class Reader(Protocol):
-    """Reads configurations. Raises ValueError for what is none."""
+    """Reads configurations. Raises ValueError for what is none, and where nobody would decide."""
 
     def of_batch(self, batch: Batch) -> Membership:
         """Of a batch that is flagged as a reconfiguration."""
@@ -104,6 +104,7 @@ class Memberships:
             if before.version > mark:
                 raise ValueError(f"a reconfiguration while that at {before.version:#x} is outstanding")
             self.in_force = before
+        assert membership.version > self.in_force.version, (membership.version, self.in_force.version)
         self.outstanding = membership
         self.quorum = self._quorum()
 
@@ -112,6 +113,7 @@ class Memberships:
         outstanding = self.outstanding
         if outstanding is None or outstanding.version > mark:
             return False
+        assert outstanding.version > self.in_force.version
         self.in_force, self.outstanding = outstanding, None
         self._forget_heard()
         return True
@@ -120,6 +122,7 @@ class Memberships:
         """The history ends here now; whether that ended what was outstanding."""
         if self.outstanding is None or self.outstanding.version <= end:
             return False
+        assert self.in_force.version <= end, "nothing committed is ever cut"
         self.outstanding = None
         self.quorum = self._quorum()
         return True

@@ -434,6 +434,11 @@ class PeerState:
         assert self.delivered <= self.durable <= last, (self.delivered, self.durable, last)
         assert self.delivered <= self.committed
         assert self.history.base[0] <= self.delivered
+        assert not self.is_membership_new
+        assert self.quorum is self.election.quorum
+        assert self.quorum.voters
+        outstanding = self.memberships.outstanding
+        assert outstanding is None or self.memberships.in_force.version < outstanding.version <= last
         assert (self.leading is not None) == (self.state is LEADING)
         assert (self.following is not None) == (self.state is FOLLOWING or self.state is OBSERVING)
         if self.leading is not None and self.leading.established:

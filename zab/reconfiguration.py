@@ -42,6 +42,7 @@ def has_quorum_of(peer: PeerState, membership: Membership) -> bool:
 
 def leader_after_change(peer: PeerState, now: int, leading: Leading) -> None:
     """Count those who decide now, and nobody else."""
+    assert peer.leading is leading
     for handler in leading.handlers.values():
         handler.observer = handler.sid not in peer.quorum.voters
     if peer.phase is BROADCAST:
@@ -54,6 +55,7 @@ def leader_make_way(peer: PeerState, now: int, leading: Leading) -> None:
     if peer.is_voter or is_outstanding(peer) or peer.phase is not BROADCAST or leading.heir is not None:
         return
     ready = [h for h in leading.at_least(UP_TO_DATE) if leading.counts(h) and not h.is_low]
+    assert peer.settings.sid not in {h.sid for h in ready}
     if ready:
         handover.hand_over(peer, now, max(ready, key=lambda h: (h.acked, h.sid)).sid)
 
