@@ -17,12 +17,12 @@ The checks of each operation stand in ZooKeeper's order; the first that fails gi
                     UNIMPLEMENTED while it is off; sequential -> BADARGUMENTS; then as create, but for NODEEXISTS
     delete          no "/", NUL, no UTF-8 or reserved -> BADARGUMENTS; parent missing -> NONODE; DELETE on the parent ->
                     NOAUTH; NONODE; BADVERSION; NOTEMPTY
-    setData         path -> BADARGUMENTS; NONODE; WRITE -> NOAUTH; QUOTAEXCEEDED; BADVERSION
+    setData         path, and /zookeeper/config -> BADARGUMENTS; NONODE; WRITE -> NOAUTH; QUOTAEXCEEDED; BADVERSION
     setACL          path -> BADARGUMENTS; list -> INVALIDACL; NONODE; ADMIN -> NOAUTH; BADVERSION, of the ACL
     check           path -> BADARGUMENTS; NONODE; READ -> NOAUTH; BADVERSION
     deleteContainer UNIMPLEMENTED from a session; NONODE; NOTEMPTY; neither container nor TTL -> BADVERSION
     createSession   an id that marks a container or a TTL -> BADARGUMENTS; an id that exists -> NODEEXISTS
-    reconfig        RECONFIGDISABLED
+    reconfig        RECONFIGDISABLED; what `reconfigure` refuses; WRITE -> NOAUTH
 
 A version of -1 in a request matches any. A multi is checked part by part against the view that the parts before it
 leave; if one is refused, nothing of the others remains. Too many parts are BADARGUMENTS for all of it.
@@ -55,7 +55,7 @@ from datatree.errors import ErrorCode, Refused
 from datatree.jute import JuteError
 from datatree.opcodes import MULTI_WRITES, OpCode
 from datatree.outstanding import ChangeRecord, Charge, Outstanding
-from datatree.paths import RESERVED, ROOT, is_text, is_valid, is_valid_name, parent, sequential_name
+from datatree.paths import CONFIG, RESERVED, ROOT, is_text, is_valid, is_valid_name, parent, sequential_name
 from datatree.quota import enclosing, is_stats
 from datatree.record import Fields, Part, encode, encode_in_slices
 from datatree.requests import FIELDS, OPEN_ACL, WireAcl, decode, write_parts_of
@@ -91,6 +91,9 @@ _ERROR: Final = int(OpCode.ERROR)
 _CLOSE_SESSION: Final = int(OpCode.CLOSE_SESSION)
 _CREATE_SESSION: Final = int(OpCode.CREATE_SESSION)
 _DELETE_CONTAINER: Final = int(OpCode.DELETE_CONTAINER)
+_RECONFIG: Final = int(OpCode.RECONFIG)
+_ENSEMBLE: Final = 0
+"""The session of what the ensemble asks for by itself."""
 _CREATE_TTL: Final = int(OpCode.CREATE_TTL)
 _CREATE_CONTAINER: Final = int(OpCode.CREATE_CONTAINER)
 
@@ -107,6 +110,10 @@ _SEQUENTIAL: Final = (2, 3, 6)
 _FLAGLESS: Final = frozenset({_CREATE, int(OpCode.CREATE2)})
 
 
+Reconfigure: TypeAlias = Callable[[bytes | None, bytes | None, bytes | None, int, int], bytes]
+"""(joining, leaving, members, version asked for, zxid) -> the text of the next configuration. Raises Refused."""
+
+
 @frozen
 class PrepareSettings:
     """What the configuration says about writes. All of them act on the leader alone; none acts when applying.
@@ -118,7 +125,8 @@ class PrepareSettings:
     `acl_bytes_max` bounds the lists of one request, parts of a multi together, after `auth` was replaced in them,
     `acl_count_max` the entries of each.
     `multi_parts_max` bounds the parts of a multi: more are refused with BADARGUMENTS.
-    `acl_schemes` are the schemes that a list may use besides world and auth.
+    `acl_schemes` are the schemes that a list may use besides world and auth. `reconfigure` makes the text of the next
+    configuration; None: there is none.
     """
 
     extended_types: bool = False
@@ -131,13 +139,14 @@ class PrepareSettings:
     acl_count_max: int = ACL_COUNT_MAX
     multi_parts_max: int = MULTI_PARTS_MAX
     acl_schemes: frozenset[bytes] = SCHEMES
+    reconfigure: Reconfigure | None = None
 
 
 class WriteRequest(NamedTuple):
     """A write: who asks (`session`, and the `identities` of its connection), which (`cxid`), and what.
 
     The ensemble's own requests have no identities: createSession (body: the timeout), closeSession of an expired
-    session with cxid 0, deleteContainer with session 0 and cxid 0.
+    session with cxid 0, deleteContainer and reconfig with session 0 and cxid 0.
     """
 
     session: int
@@ -255,7 +264,7 @@ class Prepare:
 
     def _admit(self, session: int, opcode: int) -> None:
         """A session that is not in the tree, or is closing there."""
-        if opcode in (_CREATE_SESSION, _DELETE_CONTAINER):
+        if opcode in (_CREATE_SESSION, _DELETE_CONTAINER) or (opcode == _RECONFIG and session == _ENSEMBLE):
             return
         if self.outstanding.has_session(session):
             return
@@ -313,6 +322,8 @@ class Prepare:
             if change is None:
                 raise _missing(path)
         _, _, version, cversion, aversion, children_count, acl, owner, before = change
+        if path == CONFIG:
+            raise Refused(ErrorCode.BADARGUMENTS)
         if acl is not None:
             self._permit(acl, WRITE, request)
         length = len(data) if data else 0
@@ -522,8 +533,20 @@ class Prepare:
         self.outstanding.begin()
         return _MULTI, 0, b"", None, _refused_parts(len(parts), refused, count)
 
-    def _reconfig(self, _opcode: int, _fields: tuple[Any, ...], _request: Asked, _zxid: int) -> Part:
-        raise Refused(ErrorCode.RECONFIGDISABLED)
+    def _reconfig(self, _opcode: int, fields: tuple[Any, ...], request: Asked, zxid: int) -> Part:
+        reconfigure = self._settings.reconfigure
+        if reconfigure is None:
+            raise Refused(ErrorCode.RECONFIGDISABLED)
+        joining, leaving, members, version = fields
+        text = reconfigure(joining, leaving, members, version, zxid)
+        change = self.outstanding.view(CONFIG)
+        assert change is not None, "nobody deletes it"
+        _, _, _, cversion, aversion, children_count, acl, owner, _ = change
+        if acl is not None and request[0] != _ENSEMBLE:
+            self._permit(acl, WRITE, request)
+        after = (zxid, True, _ANY_VERSION, cversion, aversion, children_count, acl, owner, len(text))
+        self.outstanding.put(CONFIG, after)
+        return _RECONFIG, _ANY_VERSION, CONFIG, text, None
 
     def _create_session(self, _opcode: int, fields: tuple[Any, ...], request: Asked, zxid: int) -> Part:
         session = request[0]

@@ -123,6 +123,12 @@ class TreeState:
             )
         )
 
+    @property
+    def configuration(self) -> bytes:
+        """Of the ensemble, as the newest reconfiguration says; empty before the first."""
+        znode = self.shards[crc32(CONFIG) & 4095].get(CONFIG)
+        return (znode is not None and self.data_of(CONFIG, znode)) or b""
+
     def data_of(self, path: bytes, znode: Znode) -> bytes | None:
         """The data of `znode`, which is the one at `path`; None where it has none."""
         return data_of(path, znode, self.large)

@@ -88,7 +88,9 @@ def leader_on_followerinfo(
             f"lineage {message.lineage.hex()}, this one is {peer.lineage.hex()}"
         )
     handler.stage = INFORMED
-    handler.observer = message.observer or handler.sid not in peer.quorum.voters
+    # Where only files say who decides, two of them may say different things.
+    is_observer_by_its_file = message.observer and not peer.memberships.is_any_in_history
+    handler.observer = is_observer_by_its_file or handler.sid not in peer.quorum.voters
     # A record that somebody holds the history of another lineage says nothing about this one.
     handler.amnesiac = message.amnesiac or (peer.lineage != b"" and message.lineage != peer.lineage)
     handler.holds = message.holds
@@ -238,13 +240,16 @@ def on_voter_left(peer: PeerState, sid: ServerId) -> None:
         peer.look(f"server {sid} elects again, and without it there is no quorum")
 
 
-def leader_on_voter_turned(peer: PeerState, now: int, sid: ServerId) -> None:
-    """A voter whose vote we won with has found a better candidate before it heard that we lead.
+def on_voter_turned(peer: PeerState, now: int, sid: ServerId) -> None:
+    """A voter whose vote decided has found a better candidate before it heard that the election was over.
 
-    We give up soon, unless a quorum comes all the same. Not at once: who hears only some of the others would win, in
-    vain, again and again, and each time draw those into its next round."""
-    leading = peer.leading
-    if leading is not None and not _goes_on_without(peer, leading, sid):
+    If we follow it, it hardly leads; if we lead, we lack its vote. We give up soon, unless a quorum comes all the same.
+    Not at once: who hears only some of the others would win, in vain, again and again, and each time draw those into
+    its next round."""
+    leading, following = peer.leading, peer.following
+    if following is not None and sid == following.leader and following.epoch is None:
+        following.deadline = min(following.deadline, now + VAIN_MS)
+    elif leading is not None and not _goes_on_without(peer, leading, sid):
         peer.trace(f"server {sid} votes for another one, and without it there is no quorum -> wait for it a moment")
         leading.vain_at = now + VAIN_MS
 

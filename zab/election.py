@@ -87,6 +87,9 @@ class Election:
         self._sid = sid
         self.quorum = quorum
         """What decides; the peer sets it when the configuration changes."""
+        self.candidates = quorum.voters
+        """Who may lead: beside those who decide here, those of configurations that others know of. Whoever such a one
+        takes in may have more than everybody else."""
         self._send = send
         self.round = 0
         self.state: State = LOOKING
@@ -102,6 +105,8 @@ class Election:
         """Servers that sent a notification since they were unreachable last, in whatever round or state."""
         self.unreachable: set[ServerId] = set()
         self.round_trips_ms: dict[ServerId, int] = {}
+        self._told: dict[ServerId, tuple[Notification, Notification]] = {}
+        """Per server that has no vote, what it said last in this election, and what it was answered."""
         self._suspended = True
         self._decide_at: int | None = None
         self._resend_at = 0
@@ -129,6 +134,7 @@ class Election:
         self.proposal = standing.vote
         self.received = {}
         self.out_of_election = {}
+        self._told = {}
         self._decide_at = None
         self._resend_ms = RESEND_MS_MIN
         self._broadcast(now)
@@ -162,13 +168,14 @@ class Election:
         self.unreachable.discard(sid)
         self.round_trips_ms[sid] = round_trip_ms
         if self._is_electing:
-            if sid in self.quorum.voters:
+            if sid in self.quorum.voters or sid in self.candidates:
                 self._send(sid, self._notification())
             self._consider(now)
 
     def on_link_down(self, now: int, sid: ServerId) -> None:
         """A server cannot be reached: there is nothing to wait for from it."""
         self.unreachable.add(sid)
+        self._told.pop(sid, None)
         self.heard.discard(sid)
         self.round_trips_ms.pop(sid, None)
         if self._is_electing:
@@ -186,17 +193,24 @@ class Election:
             if notification.state == LOOKING:
                 self._send(sid, self._notification())
             return
-        if sid not in self.quorum.voters:
+        if sid not in self.quorum.voters and sid not in self.candidates:
             # Observers and servers outside of the configuration learn the leader from our answer; they never count.
             if notification.state == LOOKING:
-                self._send(sid, self._notification())
+                self._answer_onlooker(sid, notification)
             return
-        if notification.leader not in self.quorum.voters or self._of_another_lineage(notification):
+        if self._of_another_lineage(notification):
             return
         if notification.state == LOOKING:
             self._on_electing(now, sid, notification)
-        elif notification.state in (FOLLOWING, LEADING):
+        elif notification.state in (FOLLOWING, LEADING) and notification.leader in self.candidates:
             self._on_established(now, sid, notification)
+
+    def _answer_onlooker(self, sid: ServerId, notification: Notification) -> None:
+        """Once for what both say now: with another configuration in mind, it may answer for its part."""
+        said = notification, self._notification()
+        if self._told.get(sid) != said:
+            self._told[sid] = said
+            self._send(sid, said[1])
 
     def has_left(self, sid: ServerId, notification: Notification) -> bool:
         """Whether a voter elects anew: in another round than ours, or in ours with a vote worse than it had there."""
@@ -223,6 +237,7 @@ class Election:
 
     def _on_electing(self, now: int, sid: ServerId, notification: Notification) -> None:
         vote = vote_of(notification)
+        counts = vote.leader in self.candidates
         if notification.round < self.round:
             if self._sid in self.quorum.voters:
                 self._send(sid, self._notification())
@@ -231,20 +246,24 @@ class Election:
             self.round = notification.round
             self.received = {}
             self.proposal = self.standing.vote
-            if self._is_better(vote):
+            if counts and self._is_better(vote):
                 self.proposal = vote
             self._broadcast(now)
-        elif self._is_better(vote):
+        elif counts and self._is_better(vote):
             self.proposal = vote
             self._broadcast(now)
-        elif vote != self.proposal and self._sid in self.quorum.voters:
+        elif counts and vote != self.proposal and self._sid in self.quorum.voters:
             # It may have been following still when our vote reached it: without an answer it would wait for a resend.
             self._send(sid, self._notification())
-        self.received[sid] = notification
+        if counts:
+            self.received[sid] = notification
+        else:
+            # What it said before is not its vote any more.
+            self.received.pop(sid, None)
         self._consider(now)
 
     def _is_better(self, vote: Vote) -> bool:
-        if self.proposal.leader not in self.quorum.voters:
+        if self.proposal.leader not in self.candidates:
             return True  # an observer's own candidacy stands for nobody
         if vote.leader == self._sid:
             return False  # beyond our own candidacy it can only name a history that we had once
@@ -346,7 +365,7 @@ class Election:
             self._decide_at = now + min(max(wait_ms, FINAL_WAIT_MS_MIN), FINAL_WAIT_MS_MAX)
 
     def _nobody_left_to_hear(self) -> bool:
-        for sid in self.quorum.voters:
+        for sid in self.quorum.voters | self.candidates:
             heard = self.received.get(sid)
             if heard is not None and (heard.amnesiac or vote_of(heard) == self.proposal):
                 continue
@@ -356,7 +375,7 @@ class Election:
         return True
 
     def _finish(self, leader: ServerId) -> None:
-        assert leader in self.quorum.voters
+        assert leader in self.candidates
         self._decide_at = None
         self.winner = leader
 
@@ -379,9 +398,9 @@ class Election:
         )
 
     def _broadcast(self, now: int) -> None:
-        """Send our proposal to every voter, and count it ourselves if we are one."""
+        """Send our proposal to everybody who votes or may lead, and count it ourselves if we are one."""
         notification = self._notification()
-        for sid in sorted(self.quorum.voters):
+        for sid in sorted(self.quorum.voters | self.candidates):
             if sid != self._sid:
                 self._send(sid, notification)
             else:

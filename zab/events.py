@@ -60,12 +60,14 @@ class ElectionLinkDown:
 
 @attrs.define
 class NotificationReceived:
-    """A server's vote arrived on the election port, with the configuration that is in force there."""
+    """A server's vote arrived on the election port, with the configurations that it knows."""
 
     sid: ServerId
     notification: Notification
-    config: bytes = b""
+    in_force: bytes = b""
     """Empty before the first reconfiguration."""
+    outstanding: bytes = b""
+    """Empty where there is none."""
 
 
 @attrs.define
@@ -228,7 +230,7 @@ class LeadYielded:
 
 @attrs.define
 class HandOver:
-    """Somebody who may has asked that this voter leads; `HandOverFailed` follows where it cannot be done."""
+    """Somebody who may has asked that this voter leads. Where it cannot be done, everything stays as it is."""
 
     heir: ServerId
 
@@ -285,13 +287,15 @@ Event: TypeAlias = (
 
 @attrs.define
 class SendNotification:
-    """Send this vote, and the configuration that is in force, on the election connection to a server; only the newest
-    one to each server matters."""
+    """Send this vote, and the configurations that this member knows, on the election connection to a server; only the
+    newest one to each server matters."""
 
     sid: ServerId
     notification: Notification
-    config: bytes = b""
+    in_force: bytes = b""
     """Empty before the first reconfiguration."""
+    outstanding: bytes = b""
+    """Empty where there is none."""
 
 
 @attrs.define
@@ -492,21 +496,13 @@ MessageForMember: TypeAlias = (
 
 
 @attrs.define
-class HandOverFailed:
-    """The lead was not handed over to this voter, and this is why: everything is as before."""
-
-    heir: ServerId
-    reason: str
-
-
-@attrs.define
 class MembershipsChanged:
     """What is known of configurations has changed (`zab.membership`): the servers of all of them may have to be
     reached."""
 
     in_force: Membership
     outstanding: Membership | None
-    heard: Membership | None
+    heard: tuple[Membership, ...]
 
 
 @attrs.define
@@ -559,7 +555,6 @@ Effect: TypeAlias = (
     | AnswerPing
     | LearnerDropped
     | SyncConfirmed
-    | HandOverFailed
     | MembershipsChanged
     | MemberMessage
     | Halt

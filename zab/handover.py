@@ -26,9 +26,9 @@ from zab.states import BROADCAST
 
 def hand_over(peer: PeerState, now: int, heir: ServerId) -> None:
     """Begin it, or say why not."""
-    reason = _why_not(peer, heir)
+    reason = why_not(peer, heir)
     if reason:
-        peer.emit(ev.HandOverFailed(heir, reason))
+        peer.trace(f"the lead is not handed over to server {heir}: {reason}")
         return
     leading = peer.leading
     assert leading is not None
@@ -36,7 +36,7 @@ def hand_over(peer: PeerState, now: int, heir: ServerId) -> None:
     peer.trace(f"the lead is to be handed over to server {heir} -> propose nothing more")
 
 
-def _why_not(peer: PeerState, heir: ServerId) -> str:
+def why_not(peer: PeerState, heir: ServerId) -> str:
     """Why the lead cannot be handed over to it now; empty: it can."""
     leading = peer.leading
     if leading is None:
@@ -86,7 +86,6 @@ def leader_on_ping(peer: PeerState, now: int, leading: Leading) -> None:
     leading.heir = None
     reason = "it did not have everything within a tick" if is_here else "it is not synchronized any more"
     peer.trace(f"the lead is not handed over to server {heir}: {reason}")
-    peer.emit(ev.HandOverFailed(heir, reason))
 
 
 # -------------------------------------------------------------------------------------------------------- the learner

@@ -71,6 +71,8 @@ class Memberships:
         self.in_force = in_force
         self.outstanding = outstanding
         self.heard: Membership | None = None
+        self.outstanding_at: dict[ServerId, Membership] = {}
+        """What others said in this election to be outstanding at them."""
         self.quorum = self._quorum()
 
     def _quorum(self) -> Quorum:
@@ -86,6 +88,11 @@ class Memberships:
         return self.in_force if heard is None or heard.version <= self.in_force.version else heard
 
     @property
+    def is_any_in_history(self) -> bool:
+        """Whether there was a reconfiguration, so that no file says any more who decides."""
+        return self.in_force.version > 0 or self.outstanding is not None
+
+    @property
     def servers(self) -> frozenset[ServerId]:
         """Everybody of all that are known."""
         servers = self.in_force.servers
@@ -93,6 +100,24 @@ class Memberships:
             if other is not None:
                 servers |= other.servers
         return servers
+
+    @property
+    def candidates(self) -> frozenset[ServerId]:
+        """Who may lead. Also whoever is taken in by what is outstanding at others: he may have more than they."""
+        candidates = self.quorum.voters
+        for other in self.outstanding_at.values():
+            candidates |= other.quorum.voters
+        return candidates
+
+    @property
+    def heard_of(self) -> tuple[Membership, ...]:
+        """What others said."""
+        heard = () if self.heard is None else (self.heard,)
+        return *heard, *self.outstanding_at.values()
+
+    def told(self) -> tuple[bytes, bytes]:
+        """What is said with each vote: what is in force, and what is outstanding."""
+        return self.in_force.text, b"" if self.outstanding is None else self.outstanding.text
 
     # ------------------------------------------------------------------------------------------------------- changes
 
@@ -132,10 +157,19 @@ class Memberships:
         self.in_force, self.outstanding = in_force, None
         self._forget_heard()
 
+    def hear_outstanding(self, sid: ServerId, membership: Membership | None) -> bool:
+        """This is outstanding at a server; whether that is news."""
+        assert membership is None or membership.quorum.voters
+        before = self.outstanding_at.pop(sid, None)
+        if membership is not None:
+            self.outstanding_at[sid] = membership
+        return before != membership
+
     def hear(self, membership: Membership) -> bool:
         """Others say that it is committed; whether that is news."""
         if membership.version <= self.newest.version:
             return False
+        assert membership.version > self.in_force.version
         self.heard = membership
         self.quorum = self._quorum()
         return True

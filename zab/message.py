@@ -394,10 +394,13 @@ class HandOver:
 
 @attrs.define
 class Config:
-    """On the election port, before a vote: the configuration that is in force at its sender."""
+    """On the election port, before a vote: the configurations that its sender knows, unless it knows none but that of
+    its file."""
 
     TYPE: ClassVar[int] = 36
-    text: bytes = checked(is_bytes(1, CONFIG_BYTES_MAX))
+    in_force: bytes = checked(is_bytes(0, CONFIG_BYTES_MAX))
+    outstanding: bytes = checked(is_bytes(0, CONFIG_BYTES_MAX))
+    """Empty where there is none."""
 
 
 Message: TypeAlias = (

@@ -178,8 +178,8 @@ class Peer(PeerState):
             return
         if event.sid == self.settings.sid:
             return
-        if event.config:
-            reconfiguration.hear(self, now, event)
+        if event.in_force or event.outstanding or self.memberships.outstanding_at:
+            reconfiguration.hear(self, event)
         self.election.heard.add(event.sid)
         if tells_of_history(event.notification):
             self.hear_of_history(now, event.sid)
@@ -192,7 +192,7 @@ class Peer(PeerState):
         if self.election.has_left(event.sid, event.notification):
             discovery.on_voter_left(self, event.sid)
         elif self.election.has_turned(event.sid, event.notification):
-            discovery.leader_on_voter_turned(self, now, event.sid)
+            discovery.on_voter_turned(self, now, event.sid)
 
     def _on_log_drained(self, now: int, event: ev.LogDrained) -> None:
         if event.generation != self.generation:

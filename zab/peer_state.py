@@ -279,7 +279,7 @@ class PeerState:
         self.effects.append(ev.Send((link,), message))
 
     def _send_notification(self, sid: ServerId, notification: msg.Notification) -> None:
-        self.emit(ev.SendNotification(sid, notification, self.memberships.in_force.text))
+        self.emit(ev.SendNotification(sid, notification, *self.memberships.told()))
 
     def halt(self, reason: str) -> None:
         """Stop for good: going on would break a promise, or destroy evidence."""
@@ -319,10 +319,15 @@ class PeerState:
         """From now on what the memberships say decides."""
         known = self.memberships
         self.quorum = self.election.quorum = known.quorum
+        self.election.candidates = known.candidates
         self.is_alone = self.quorum.contains({self.settings.sid})
         self.servers = known.servers
         self.is_membership_new = True
-        self.emit(ev.MembershipsChanged(known.in_force, known.outstanding, known.heard))
+        self.tell_memberships()
+
+    def tell_memberships(self) -> None:
+        known = self.memberships
+        self.emit(ev.MembershipsChanged(known.in_force, known.outstanding, known.heard_of))
 
     def deliver(self) -> None:
         """Hand out what is committed and durable here: "applied <= min(high-water mark, own durable log)"."""
@@ -376,6 +381,7 @@ class PeerState:
         if self.following is not None and self.following.link is not None:
             self.emit(ev.CloseLink(self.following.link, reason))
         self.leading = self.following = None
+        self.memberships.outstanding_at.clear()
         if self.state != LOOKING:
             self.become(LOOKING, ELECTION)
         self.election.suspend()

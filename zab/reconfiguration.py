@@ -47,11 +47,11 @@ def leader_after_change(peer: PeerState, now: int, leading: Leading) -> None:
         handler.observer = handler.sid not in peer.quorum.voters
     if peer.phase is BROADCAST:
         broadcast.leader_try_to_commit(peer, now, leading)
-        leader_make_way(peer, now, leading)
 
 
 def leader_make_way(peer: PeerState, now: int, leading: Leading) -> None:
-    """After a change, and at every ping: who is no voter any more hands the lead over to the one that has most."""
+    """At every ping: who is no voter any more hands the lead over to the one that has most. Not at once: whoever asked
+    for the reconfiguration may be a client of this member, and is answered first."""
     if peer.is_voter or is_outstanding(peer) or peer.phase is not BROADCAST or leading.heir is not None:
         return
     ready = [h for h in leading.at_least(UP_TO_DATE) if leading.counts(h) and not h.is_low]
@@ -74,15 +74,21 @@ def learner_after_change(peer: PeerState, following: Following) -> None:
 # -------------------------------------------------------------------------------------------------------- in elections
 
 
-def hear(peer: PeerState, now: int, event: ev.NotificationReceived) -> None:
-    """A server says what is in force. Who elects, elects by it, if it is news."""
+def hear(peer: PeerState, event: ev.NotificationReceived) -> None:
+    """A server says what is in force, and what is outstanding there. Who elects, elects by it, if it is news."""
     if peer.state is not LOOKING or (peer.holds != NOTHING and event.notification.lineage != peer.lineage):
         return
     try:
-        membership = peer.settings.reader.of_text(event.config)
+        in_force, outstanding = [
+            peer.settings.reader.of_text(text) if text else None for text in (event.in_force, event.outstanding)
+        ]
     except ValueError as error:
         peer.trace(f"server {event.sid} tells of a configuration that is none: {error}")
         return
-    if peer.memberships.hear(membership):
-        peer.trace(f"server {event.sid} says that the configuration of {membership.version:#x} is in force")
+    memberships = peer.memberships
+    if memberships.hear_outstanding(event.sid, outstanding):
+        peer.election.candidates = memberships.candidates
+        peer.tell_memberships()
+    if in_force is not None and memberships.hear(in_force):
+        peer.trace(f"server {event.sid} says that the configuration of {in_force.version:#x} is in force")
         peer.use_memberships()

@@ -81,7 +81,7 @@ class World(Protocol):
 
     def send(self, sid: ServerId, links: Iterable[Link], message: msg.Message) -> None: ...
 
-    def vote(self, sid: ServerId, to: ServerId, vote: msg.Notification) -> None: ...
+    def vote(self, sid: ServerId, vote: ev.SendNotification) -> None: ...
 
     def close(self, link: Link, by: ServerId | None) -> None: ...
 
@@ -444,5 +444,5 @@ class Election:
     world: World
     sid: ServerId
 
-    def send(self, sid: ServerId, notification: msg.Notification) -> None:
-        self.world.vote(self.sid, sid, notification)
+    def send(self, effect: ev.SendNotification) -> None:
+        self.world.vote(self.sid, effect)

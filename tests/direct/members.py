@@ -177,7 +177,7 @@ class KeptAudit:
 class Server(DirectClients):
     """One member with its turn, and what it is to be told next. It is all of its own ports but the links."""
 
-    def __init__(self, ensemble: "Ensemble", config: Config) -> None:
+    def __init__(self, ensemble: "Ensemble", config: Config, disk: FaultyDisk | None = None) -> None:
         self._ensemble = ensemble
         self.sid = ServerId(config.server_id)
         self.answers: deque[Answer] = deque()
@@ -197,7 +197,7 @@ class Server(DirectClients):
         self.keeps_rebuilt = False
         """Trees that are made anew are not handed over, but kept in `rebuilt_held`."""
         self.rebuilt_held: list[Answer] = []
-        self.disk = FaultyDisk()
+        self.disk = disk or FaultyDisk()
         recovered = recover(self.disk, self.sid)
         # Each batch has a file of its own, so that a test can take the oldest away.
         log = TransactionLog(self.disk, recovered.log, segment_bytes=1)
@@ -354,10 +354,11 @@ class MemoryElection:
         self._ensemble = ensemble
         self._server = server
 
-    def send(self, sid: ServerId, notification: msg.Notification) -> None:
-        if not {self._server.sid, sid} & self._ensemble.cut:
-            vote = ev.NotificationReceived(self._server.sid, notification)
-            self._ensemble.servers[sid].answers.append(vote)
+    def send(self, effect: ev.SendNotification) -> None:
+        receiver = self._ensemble.servers.get(effect.sid)
+        if receiver is not None and not {self._server.sid, effect.sid} & self._ensemble.cut:
+            said = effect.notification, effect.in_force, effect.outstanding
+            receiver.answers.append(ev.NotificationReceived(self._server.sid, *said))
 
 
 class MemoryLinks(DirectLinks):
@@ -400,6 +401,7 @@ class Ensemble:
         self.servers: dict[ServerId, Server] = {}
         self.sent: list[tuple[int, msg.Message]] = []
         """Everything that was sent between members: sender and message."""
+        self._lines = lines
         for sid in map(ServerId, range(1, size + 1)):
             self.servers[sid] = Server(self, self._config(sid, size, lines))
         if size > 1:
@@ -407,6 +409,22 @@ class Ensemble:
                 server.answers += [ev.ElectionLinkUp(other, 1) for other in self.servers if other != sid]
         if start:
             self.start()
+
+    def add(self, *sids: int) -> None:
+        """More servers, whose files name all that there are then; nobody else's does."""
+        size = max(*sids, *self.servers)
+        for sid in map(ServerId, sids):
+            self.servers[sid] = Server(self, self._config(sid, size, self._lines))
+            self.servers[sid].answers += [ev.ElectionLinkUp(other, 1) for other in self.servers if other != sid]
+        self.start()
+
+    def restart(self, sid: int) -> None:
+        """With what is on its disk, and nothing else; whoever was connected to it is not."""
+        before = self.servers[ServerId(sid)]
+        for link in [link for link, ends in self.links.items() if sid in ends]:
+            self.break_link(link, ServerId(sid))
+        server = self.servers[ServerId(sid)] = Server(self, before.member.config, before.disk)
+        server.answers += [ev.ElectionLinkUp(other, 1) for other in self.servers if other != sid]
 
     @staticmethod
     def _config(sid: ServerId, size: int, lines: dict[str, object]) -> Config:

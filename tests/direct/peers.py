@@ -64,7 +64,7 @@ class Ensemble:
         """Open quorum links: number to (dialler, acceptor)."""
         self.wires: dict[tuple[Link, ServerId], deque[msg.Message]] = {}
         """(link, receiver) to the messages on their way."""
-        self.votes: dict[tuple[ServerId, ServerId], deque[msg.Notification]] = {}
+        self.votes: dict[tuple[ServerId, ServerId], deque[ev.NotificationReceived]] = {}
         """(sender, receiver) to the votes on their way."""
         self.unproven: set[ServerId] = set()
         """Servers that prove nothing: what is secret is left out of their links."""
@@ -195,7 +195,7 @@ class Ensemble:
         elif kind == "task":
             self.do(at, at.tasks.popleft())
         elif kind == "vote":
-            self.step(at[1], ev.NotificationReceived(at[0], self.votes[at].popleft()))
+            self.step(at[1], self.votes[at].popleft())
         else:
             self.step(at[1], ev.MessageReceived(at[0], self.wires[at].popleft()))
         return True
@@ -244,12 +244,13 @@ class Ensemble:
             if link in self.links and not (type(message) in msg.SECRET and self.unproven & {*self.links[link]}):
                 self.wires[link, self._other(link, sid)].append(msg.decode(msg.encode(message)))
 
-    def vote(self, sid: ServerId, to: ServerId, vote: msg.Notification) -> None:
+    def vote(self, sid: ServerId, vote: ev.SendNotification) -> None:
         """A vote for a server; it is lost when that cannot be reached."""
-        if frozenset((sid, to)) not in self.cut and self.servers[to].process is not None:
-            decoded = msg.decode(msg.encode(vote))
+        if frozenset((sid, vote.sid)) not in self.cut and self.servers[vote.sid].process is not None:
+            decoded = msg.decode(msg.encode(vote.notification))
             assert isinstance(decoded, msg.Notification)
-            self.votes.setdefault((sid, to), deque()).append(decoded)
+            received = ev.NotificationReceived(sid, decoded, vote.in_force, vote.outstanding)
+            self.votes.setdefault((sid, vote.sid), deque()).append(received)
 
     def connect(self, sid: ServerId, to: ServerId) -> None:
         """A server dials another one."""

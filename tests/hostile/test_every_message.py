@@ -236,7 +236,11 @@ def test_number_beyond_its_bounds_is_no_message(kind: type[msg.Message]) -> None
     for at, field in enumerate(fields):
         check = field.metadata["check"]
         outside = [check.low - 1, check.high + 1] if isinstance(check, IntRange) else []
-        outside += [bytes(check.high + 1), bytes(check.low)[1:]] if isinstance(check, BytesRange) else []
+        outside += (
+            [bytes(check.high + 1), *([bytes(check.low - 1)] if check.low else [])]
+            if isinstance(check, BytesRange)
+            else []
+        )
         for value in outside:
             row = [kind.TYPE, *(getattr(example, each.name) for each in fields)]
             row[at + 1] = value

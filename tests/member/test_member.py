@@ -5,12 +5,11 @@ from random import Random
 
 import pytest
 
-from datatree.errors import ErrorCode
 from datatree.log.batch import RECONFIG, SNAPSHOT, Batch, build
 from datatree.log.zxid import Zxid
 from datatree.opcodes import OpCode
 from datatree.recovery.recover import recover
-from datatree.requests import OPEN_ACL, Create, Reconfig
+from datatree.requests import OPEN_ACL, Create
 from datatree.tree import DataTree
 from datatree.znode import STAT_AT, STAT_LAYOUT
 from tests.direct.members import TICK_MS, WALL, Ensemble, Server
@@ -529,15 +528,6 @@ def test_peer_is_told_of_time_once_a_step_whatever_the_host_says(monkeypatch: py
     member = Member(CONFIG, recover(FaultyDisk()), Random(1), 0, WALL)
     member.step(0, WALL, [ev.TimePassed(), ev.TimePassed()])
     assert told == [ev.TimePassed()]
-
-
-def test_reconfiguration_is_refused_without_a_transaction() -> None:
-    ensemble = Ensemble(1)
-    client = ensemble.session()
-    before = ensemble.servers[1].member.tree.applied
-    body = Reconfig(b"server.2=x:1:2;3", None, None, -1).encode()
-    assert ensemble.do(client, client.request(OpCode.RECONFIG, body)) == [(1, ErrorCode.RECONFIGDISABLED, None)]
-    assert ensemble.servers[1].member.tree.applied == before
 
 
 def test_same_inputs_give_the_same_effects_in_every_run() -> None:

@@ -176,7 +176,8 @@ def test_each_effect_has_its_port(rig: Rig) -> None:
     vote = Notification(0, 1, 0, 0, 0, b"", False, 0, False, False, False)
     role = ev.RoleChanged(2, "broadcast", 1, True)
     changes, look = ReadChanges((0, 0), b"/", 5, 100, []), LookBackSlice(5, 10)
-    assert rig.take(ev.SendNotification(2, vote)) == [("election.send", 2, vote)]
+    send = ev.SendNotification(2, vote)
+    assert rig.take(send) == [("election.send", send)]
     assert rig.take(ev.ConnectQuorum(2)) == [("tasks.dial", 2)]
     assert rig.take(ev.CloseLink(4, "done")) == [("links.close", 4, "done")]
     assert rig.take(ev.OfferSnapshot(4, 0)) == [("tasks.offer_snapshot", ev.OfferSnapshot(4, 0))]

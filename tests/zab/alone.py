@@ -137,7 +137,8 @@ class Alone:
         self.tell(ev.Durable(self.peer.generation, Zxid(zxid)))
 
     def vote(self, sid: int, leader: int, state: object = LOOKING, config: bytes = b"", **fields: object) -> None:
-        """Server `sid` votes for a leader that has what this peer has, or less."""
+        """Server `sid` votes for a leader that has what this peer has, or less. `outstanding` is a field, too."""
+        outstanding = fields.pop("outstanding", b"")
         said = msg.Notification(
             state,
             ServerId(leader),
@@ -151,7 +152,7 @@ class Alone:
             False,
             False,
         )  # type: ignore[arg-type]
-        self.tell(ev.NotificationReceived(ServerId(sid), attrs.evolve(said, **fields), config))
+        self.tell(ev.NotificationReceived(ServerId(sid), attrs.evolve(said, **fields), config, outstanding))
 
     def wait(self, ms: int) -> None:
         self.now += ms

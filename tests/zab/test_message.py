@@ -45,7 +45,7 @@ EXAMPLES: list[msg.Message] = [
     msg.Sync(12),
     msg.Synced(12, 0x500000001),
     msg.HandOver(2),
-    msg.Config(b"server.1=localhost:2888:3888:participant\nversion=100000001"),
+    msg.Config(b"server.1=localhost:2888:3888:participant\nversion=100000001", b""),
 ]
 
 

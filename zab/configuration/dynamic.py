@@ -103,6 +103,20 @@ class Ensemble:
         return "\n".join([*lines, f"version={self.version:x}"])
 
 
+def duplicate_port(ensemble: Ensemble) -> tuple[int, str] | None:
+    """A server that has a port of another one, or one port twice, and what is wrong; None where there is none."""
+    taken: dict[tuple[str, int], int] = {}
+    for server_id, line in ensemble.servers.items():
+        ports = [line.quorum_port, line.election_port]
+        if line.client_host == line.host and line.client_port is not None:
+            ports.append(line.client_port)
+        for port in ports:
+            other = taken.setdefault((line.host, port), server_id)
+            if other != server_id or ports.count(port) > 1:
+                return server_id, f"port {port} of {line.host} is already that of server.{other}"
+    return None
+
+
 def bracketed(host: str) -> str:
     """The host as it is written before a port: an IPv6 address in brackets."""
     return f"[{host}]" if ":" in host else host

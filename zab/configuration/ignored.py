@@ -58,7 +58,6 @@ NOT_BUILT: tuple[tuple[tuple[str, ...], str], ...] = (
     (("enableEagerACLCheck",), "ACLs are checked by the leader alone"),
     (("admin.*",), "the admin HTTP server is not built yet"),
     (("metricsProvider.*",), "metrics are not exported over HTTP yet; the word mntr has them"),
-    (("reconfigEnabled",), "dynamic reconfiguration is not built yet; the membership is what the file says"),
     (("localSessionsEnabled", "localSessionsUpgradingEnabled"), "every session is global"),
     (("observerMasterPort", "observerMaster.*"), "observers follow the leader only"),
     (("multiAddress.*",), "several addresses for one server are not built yet; the first of each is used"),

@@ -22,7 +22,7 @@ from typing import Any
 
 import attrs
 
-from zab.configuration.dynamic import Ensemble, LineError, is_dynamic, parse_dynamic
+from zab.configuration.dynamic import Ensemble, LineError, duplicate_port, is_dynamic, parse_dynamic
 from zab.configuration.fields import ConfigWarning, fields_with_keys
 from zab.configuration.ignored import why_ignored, why_refused
 from zab.configuration.properties import PropertiesError, Property, parse_properties
@@ -244,17 +244,9 @@ def _validate_members(config: Config) -> None:
         raise RuleError(
             (f"server.{min(ensemble.observers)}",), "observers need an ensemble to observe: two participants"
         )
-    taken: dict[tuple[str, int], int] = {}
-    for server_id, line in ensemble.servers.items():
-        ports = [line.quorum_port, line.election_port]
-        if line.client_host == line.host and line.client_port is not None:
-            ports.append(line.client_port)
-        for port in ports:
-            other = taken.setdefault((line.host, port), server_id)
-            if other != server_id or ports.count(port) > 1:
-                raise RuleError(
-                    (f"server.{server_id}",), f"port {port} of {line.host} is already that of server.{other}"
-                )
+    taken = duplicate_port(ensemble)
+    if taken is not None:
+        raise RuleError((f"server.{taken[0]}",), taken[1])
 
 
 def _validate_own_line(config: Config) -> None:

@@ -94,7 +94,8 @@ class Limits:
         self._metrics = metrics
         self._throttle = throttle
         self._touch = touch
-        self._outstanding_count_max = max(1, config.global_outstanding_limit_count // max(1, voter_count - 1))
+        self._outstanding_count_of_all = config.global_outstanding_limit_count
+        self.share(voter_count)
         self.loaded: dict[ClientConnection, None] = {}
         self.full: dict[ClientConnection, None] = {}
         """Whom load, and whom their output hold: each turn sees whether that is over."""
@@ -102,6 +103,10 @@ class Limits:
         self.inputs = Together(config.total_input_limit_bytes, _input_of)
         self._silence_at = self.next_deadline = now + config.tick_time_ms
         """When silence is looked for again; and when anything is."""
+
+    def share(self, voter_count: int) -> None:
+        """Every member may have its part of what the ensemble may have in process."""
+        self._outstanding_count_max = max(1, self._outstanding_count_of_all // max(1, voter_count - 1))
 
     def is_loaded(self, outstanding_count: int, is_stalled: bool) -> bool:
         """Whether so much is in process that a connection with unanswered requests may send no more."""

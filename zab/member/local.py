@@ -8,7 +8,6 @@
     setWatches(2)           the watches of an earlier connection: what changed since is told at once, in made-up
                             events, the rest is watched again
     whoAmI                  the identities of the connection, of digest ones the user only
-    reconfig                RECONFIGDISABLED: the ensemble is the one of the configuration file
     ping                    nothing but the header, always with the special xid
     auth                    the reply carries zxid 0; a refusal ends the connection
     sasl                    a token for a token, of Kerberos once a worker has looked at it; what failed has a null
@@ -108,12 +107,6 @@ def who_am_i(state: ReadState, connection: ClientConnection, xid: int, _frame: b
     return reply(xid, state.tree.applied, 0, identities_body(users))
 
 
-def reconfig_disabled(state: ReadState, connection: ClientConnection, xid: int, _frame: bytes) -> bytes:
-    if state.auditor is not None:
-        state.auditor.refused_at_once(connection, OpCode.RECONFIG)
-    return reply(xid, state.tree.applied, ErrorCode.RECONFIGDISABLED)
-
-
 def sync_reply(state: ReadState, _connection: ClientConnection, xid: int, frame: bytes) -> bytes:
     """The reply carries the path. The processor decides when the sync is done."""
     body = decode(OpCode.SYNC, frame, BODY_AT)
@@ -211,7 +204,6 @@ LOCAL: Mapping[int, Answer] = {
     int(OpCode.SET_WATCHES): set_watches,
     int(OpCode.SET_WATCHES2): set_watches,
     int(OpCode.WHO_AM_I): who_am_i,
-    int(OpCode.RECONFIG): reconfig_disabled,
     UNKNOWN: unimplemented,
     NO_ROOM: no_room,
     THROTTLED: throttled,

@@ -44,7 +44,7 @@ from session.identity import SessionId, SessionIds
 from zab import events as ev
 from zab import message as msg
 from zab.ids import Link, ServerId
-from zab.member import four_letter, local, snapshots, tree_repair, turn_end, wrong_trees
+from zab.member import four_letter, local, reconfiguring, snapshots, tree_repair, turn_end, wrong_trees
 from zab.member.audit import Auditor
 from zab.member.authentication import Authentication
 from zab.member.cleanup import Cleanup
@@ -354,6 +354,11 @@ class Member:
                 self.sessions.learner_touched(message.touched, self.now)
         self._dropped.clear()
 
+    def _on_memberships_changed(self, effect: ev.MembershipsChanged) -> None:
+        self._effects.append(effect)
+        self.limits.share(len(self.peer.quorum.voters))
+        self.check.quorum = self.peer.quorum
+
     def _on_halt(self, effect: ev.Halt) -> None:
         self.halt(effect.reason)
 
@@ -512,10 +517,11 @@ class Member:
             return
         self.serving = True
         if self.peer.state == LEADING:
-            self.processor.prepare = Prepare(self.tree, prepare_settings_of(self.config))
+            self.processor.prepare = Prepare(self.tree, prepare_settings_of(self.config, self.peer))
             self.sessions.lead(self.tree.sessions, self.now)
             self.cleanup = Cleanup(self.config, self.now)
             self.lead_at = self.now
+            reconfiguring.submit_first(self.config, self.peer, self.processor)
         early, self._early = self._early, []
         for message in early:
             self._on_member_message(message)
@@ -645,6 +651,7 @@ _ON_EFFECT = dict(
         _on(ev.AnswerPing, Member._on_answer_ping),
         _on(ev.LearnerDropped, Member._on_learner_dropped),
         _on(ev.SyncConfirmed, Member._on_sync_confirmed),
+        _on(ev.MembershipsChanged, Member._on_memberships_changed),
         _on(ev.MemberMessage, Member._on_member_message),
         _on(ev.Halt, Member._on_halt),
     )

@@ -30,7 +30,7 @@ from zab.member.inputs import (
     StorageEffect,
     TakeSnapshot,
 )
-from zab.message import Message, Notification
+from zab.message import Message
 
 
 class Clock(Protocol):
@@ -95,8 +95,16 @@ class Links(Protocol):
 class Election(Protocol):
     """The election links."""
 
-    def send(self, sid: ServerId, notification: Notification) -> None:
-        """Send a vote; it takes the place of one to that server that still waits."""
+    def send(self, effect: ev.SendNotification) -> None:
+        """Send a vote, and the configurations before it; it takes the place of one to that server that still waits."""
+        ...
+
+
+class Addresses(Protocol):
+    """Where the servers of the ensemble are."""
+
+    def changed(self, effect: ev.MembershipsChanged) -> None:
+        """Others belong to it than before: reach them."""
         ...
 
 
@@ -229,3 +237,5 @@ class Ports:
     operator: Operator
     audit: Audit | None = None
     """None: its configuration has none, so that nothing comes."""
+    addresses: Addresses | None = None
+    """None: a standalone server."""

@@ -39,7 +39,7 @@ from typing import Any, Final
 
 from datatree.digest import DIGEST_VERSION
 from datatree.errors import ErrorCode
-from datatree.log.batch import HEADER_BYTES, Batch
+from datatree.log.batch import HEADER_BYTES, RECONFIG, Batch
 from datatree.opcodes import LOGGED_AS, WRITES, OpCode
 from datatree.outcome import Applied
 from datatree.prepare import Prepare
@@ -60,7 +60,7 @@ from zab.member.sessions import Sessions
 from zab.member.snapshot_schedule import SnapshotSchedule
 from zab.member.under_way import Long, Proposed, Write, size_of_run
 from zab.member.watch_events import notify
-from zab.member.writes import WRITTEN, multi_in_slices
+from zab.member.writes import WRITTEN, multi_in_slices, reconfigured
 from zab.message import DATA_FRAME_BYTES_MAX, WRITE_HEAD
 
 PREPARED_COUNT_MAX, PREPARED_BYTES_MAX = 1_000, 512 << 10
@@ -80,7 +80,7 @@ this they go back to it."""
 _HEADER = Struct(">ii")
 """xid and opcode, in front of every request."""
 
-_WRITES = frozenset(int(opcode) for opcode in WRITES) - {int(OpCode.RECONFIG)}
+_WRITES = frozenset(int(opcode) for opcode in WRITES)
 _FORWARDED = frozenset(int(opcode) for opcode in WRITES) | {int(OpCode.CREATE_SESSION)}
 _BODY_AT = WRITE_HEAD.size
 _SYNC = int(OpCode.SYNC)
@@ -88,6 +88,7 @@ _GET_CHANGES = int(OpCode.GET_CHANGES)
 _ERROR = int(OpCode.ERROR)
 _CREATE_SESSION = int(OpCode.CREATE_SESSION)
 _CLOSE_SESSION = int(OpCode.CLOSE_SESSION)
+_RECONFIG = int(OpCode.RECONFIG)
 _OF_SESSIONS = (_CREATE_SESSION, _CLOSE_SESSION)
 _PERHAPS_LONG = frozenset({int(OpCode.MULTI), _CLOSE_SESSION})
 _DATA_INCONSISTENCY = int(ErrorCode.DATAINCONSISTENCY)
@@ -372,8 +373,8 @@ class Processor:
         return self.newest_time > wall + TIME_AHEAD_MS_MAX
 
     def _batch(self, first: int, time: int) -> Propose | None:
-        """As many writes as fit into one batch; one larger than a batch goes alone, and so does a long one, of which
-        None comes until all of it is prepared."""
+        """As many writes as fit into one batch. One larger than a batch goes alone, and a reconfiguration, and a long
+        one, of which None comes until all of it is prepared."""
         intake, config, tree = self.intake, self.state.config, self.state.tree
         assert self.prepare is not None
         assert self.proposed or first == tree.applied + 1 or first & 0xFFFFFFFF == 1, "the leader must have applied all"
@@ -382,11 +383,11 @@ class Processor:
         txns: list[Fields] = []
         connections: list[ClientConnection | None] = []
         records: list[bytes] = []
-        size = 0
+        size = flags = 0
         for zxid in range(first, first + min(len(intake), count_max)):
             asked, connection, owner, refused = intake[0]
             session, cxid, opcode, body, _ = asked
-            if size + len(body) > bytes_max and txns:
+            if txns and (size + len(body) > bytes_max or opcode == _RECONFIG):
                 break
             if self.refuses_writes or self.is_short:
                 refused = refused or self._refused_now(opcode, body)
@@ -407,7 +408,10 @@ class Processor:
             records.append(record)
             txns.append(txn)
             connections.append(connection)
-        return self._propose(first, time, txns, connections, b"".join(records))
+            if txn[4] == _RECONFIG:
+                flags = RECONFIG
+                break
+        return self._propose(first, time, txns, connections, b"".join(records), flags)
 
     def _refused_now(self, opcode: int, body: bytes) -> int:
         """The error with which the leader refuses a write now, whoever asks; 0 for none."""
@@ -441,13 +445,19 @@ class Processor:
             self._long = None
 
     def _propose(
-        self, first: int, time: int, txns: list[Fields], connections: list[ClientConnection | None], body: bytes
+        self,
+        first: int,
+        time: int,
+        txns: list[Fields],
+        connections: list[ClientConnection | None],
+        body: bytes,
+        flags: int = 0,
     ) -> Propose:
         tree, size = self.state.tree, len(body)
         self.proposed.append(Proposed(first, txns, connections))
         self.metrics.last_proposal_size = size
         self.metrics.proposal_size.add(size)
-        flags = self.schedule.flags_of(len(txns), size)
+        flags |= self.schedule.flags_of(len(txns), size)
         return Propose(body, len(txns), time, flags, tree.applied, tree.digest, DIGEST_VERSION)
 
     def submit(self, session: SessionId, cxid: int, opcode: int, body: bytes, owner: ServerId | None) -> None:
@@ -537,6 +547,8 @@ class Processor:
                     answered = yield from multi_in_slices(cxid, zxid, applied[3])
             else:
                 applied = apply(txn, watches.total_count > 0)
+                if kind == _RECONFIG:
+                    answered = reconfigured(cxid, zxid, txn[7] or b"", applied)
             if auditor is not None:
                 auditor.applied(Txn(*txn), applied[0], leads=self.prepare is not None, is_own=connection is not None)
             if applied[4]:

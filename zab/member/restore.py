@@ -6,17 +6,18 @@ member).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from datatree.log.zxid import Epoch, Zxid
 from datatree.prepare import PrepareSettings
 from datatree.recovery.recover import Recovered
 from datatree.tree import DataTree
 from zab.ids import ServerId
+from zab.member import reconfiguring
+from zab.member.reconfiguring import READER, servers
 from zab.member.settings import Config
 from zab.member.snapshot_schedule import SnapshotSchedule
+from zab.peer import Peer
 from zab.peer_state import Restored, Settings
-from zab.quorum import Hierarchical, Majority, Quorum
+from zab.quorum import Majority, Quorum
 from zab.states import BATCHES, BEGINNING, FOUNDER, NOTHING, Holds
 
 _STANDALONE_INIT_TICKS = 10
@@ -27,18 +28,10 @@ _CLOSE_SESSION_SPARE_BYTES = 64 << 10
 
 
 def quorum_of(config: Config) -> Quorum:
-    """The rule of the ensemble; a standalone server is its own majority."""
-    ensemble = config.ensemble
+    """The rule of the configuration file; a standalone server is its own majority."""
     if config.is_standalone:
-        return Majority(_servers({config.server_id}))
-    if ensemble.groups:
-        weights = {ServerId(sid): weight for sid, weight in ensemble.weights.items()}
-        return Hierarchical(tuple(map(_servers, ensemble.groups.values())), weights)
-    return Majority(_servers(ensemble.participants))
-
-
-def _servers(ids: Iterable[int]) -> frozenset[ServerId]:
-    return frozenset(map(ServerId, ids))
+        return Majority(servers({config.server_id}))
+    return reconfiguring.quorum_of(config.ensemble)
 
 
 def settings_of(config: Config) -> Settings:
@@ -46,8 +39,8 @@ def settings_of(config: Config) -> Settings:
     return Settings(
         sid=ServerId(config.server_id),
         quorum=quorum_of(config),
-        servers=_servers({config.server_id, *config.ensemble.servers}),
-        observers=_servers(config.ensemble.observers),
+        servers=servers({config.server_id, *config.ensemble.servers}),
+        observers=servers(config.ensemble.observers),
         tick_ms=config.tick_time_ms,
         init_limit=config.init_limit_ticks or _STANDALONE_INIT_TICKS,
         sync_limit=config.sync_limit_ticks or _STANDALONE_SYNC_TICKS,
@@ -56,6 +49,8 @@ def settings_of(config: Config) -> Settings:
         unsynced_bytes_max=config.max_unsynced_bytes,
         session_timeout_max_ms=config.max_session_timeout_ms,
         recent_bytes_max=config.max_recent_bytes,
+        reader=READER,
+        takes_strangers=config.reconfig_enabled,
     )
 
 
@@ -75,6 +70,7 @@ def restored_of(recovered: Recovered) -> Restored:
         marked=recovered.marked,
         beginning=Zxid(recovered.beginning),
         session_keys=recovered.session_keys,
+        config=b"" if recovered.amnesiac else recovered.tree.configuration,
     )
 
 
@@ -102,7 +98,7 @@ def schedule_of(config: Config, recovered: Recovered) -> SnapshotSchedule:
     return schedule
 
 
-def prepare_settings_of(config: Config) -> PrepareSettings:
+def prepare_settings_of(config: Config, peer: Peer) -> PrepareSettings:
     """What the configuration says about writes."""
     return PrepareSettings(
         extended_types=config.extended_types_enabled,
@@ -110,6 +106,7 @@ def prepare_settings_of(config: Config) -> PrepareSettings:
         enforce_quota=config.enforce_quota,
         skip_acl=config.skip_acl,
         acl_schemes=frozenset(scheme.encode() for scheme in config.acl_schemes),
+        reconfigure=reconfiguring.reconfigure_of(config, peer),
         acl_bytes_max=config.jute_max_buffer_bytes,
         acl_count_max=config.max_acl_entries,
         multi_parts_max=config.multi_max_parts,

@@ -177,6 +177,13 @@ class Config(QuorumTlsSettings):
         "true/false",
         "One participant runs without a quorum; false: it runs as an ensemble of one.",
     )
+    reconfig_enabled: bool = setting(
+        "reconfigEnabled",
+        False,
+        BOOLEAN,
+        "true/false",
+        "The ensemble can be changed while it runs; then the history says who belongs to it, and no file does.",
+    )
     leader_serves: bool = setting(
         "leaderServes", True, YES_NO, "yes/no", "no keeps clients off the leader of a large ensemble."
     )

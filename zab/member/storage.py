@@ -214,7 +214,7 @@ class Storage:
         begins = fetch.chain == imported(fetch.lineage, fetch.zxid, tree.digest)
         member = load_member(self.disk)
         recorded = member is not None and (member.lineage, member.server_id) == (fetch.lineage, self._server_id)
-        installed = SnapshotInstalled(fetch.generation, fetch.zxid, fetch.chain, begins, recorded)
+        installed = SnapshotInstalled(fetch.generation, fetch.zxid, fetch.chain, begins, recorded, tree.configuration)
         return [TreeInstalled(tree), installed]
 
     # ------------------------------------------------------------------------------------------------------------- idle

@@ -94,7 +94,8 @@ class TreeCheck:
     """What a member knows of its own tree, and, while it leads, of the others'."""
 
     def __init__(self, quorum: Quorum) -> None:
-        self._quorum = quorum
+        self.quorum = quorum
+        """Of this moment."""
         self.suspicion: Difference | None = None
         """The first difference from a leader's tree that no verdict has settled."""
         self.wrong: Difference | None = None
@@ -175,7 +176,7 @@ class TreeCheck:
             return None
         if digest is not None or sid not in comparison.told:  # what it knew before it was started again is as true
             comparison.told[sid] = digest
-        agreed = comparison.agreed(self._quorum)
+        agreed = comparison.agreed(self.quorum)
         if agreed is not None:
             self.mending |= {other for other, known in comparison.told.items() if known not in (agreed, None)}
             self.comparison = self.undecided = None

@@ -15,6 +15,7 @@ A turn, in this order (H2 turn budget):
 | effect | what becomes of it |
 |---|---|
 | SendNotification | `election` sends it |
+| MembershipsChanged | `addresses` |
 | ConnectQuorum | a task dials |
 | Send, CloseLink | `links` |
 | AppendBatches, TruncateLog, ResetLog, SaveEpochs, SaveMember, SaveSessionKeys, DrainLog | `storage`, in order |
@@ -140,6 +141,7 @@ class Turn:
         self._tasks = ports.tasks
         self._operator = ports.operator
         self._audit = ports.audit
+        self._addresses = ports.addresses
         self._to_store: list[StorageEffect] = []
         self._reads: list[ev.ReadLog] = []
         """Log reads that wait for room on their link."""
@@ -283,7 +285,11 @@ class Turn:
 
     def _send_notification(self, effect: ev.SendNotification) -> None:
         if self._election is not None:
-            self._election.send(effect.sid, effect.notification)
+            self._election.send(effect)
+
+    def _memberships_changed(self, effect: ev.MembershipsChanged) -> None:
+        if self._addresses is not None:
+            self._addresses.changed(effect)
 
     def _connect_quorum(self, effect: ev.ConnectQuorum) -> None:
         self._tasks.dial(effect.sid)
@@ -365,6 +371,7 @@ def _on(kind: type[E], take: Callable[[Turn, E], None]) -> tuple[type[object], C
 _CARRY_OUT = dict(
     (
         _on(ev.SendNotification, Turn._send_notification),
+        _on(ev.MembershipsChanged, Turn._memberships_changed),
         _on(ev.ConnectQuorum, Turn._connect_quorum),
         _on(ev.CloseLink, Turn._close_link),
         _on(ev.AppendBatches, Turn._store),

@@ -69,6 +69,14 @@ def multi_in_slices(xid: int, zxid: int, results: list[PartResult]) -> Generator
     return reply(xid, zxid, 0, multi_body(parts))
 
 
+def reconfigured(xid: int, zxid: int, text: bytes, applied: Applied) -> bytes:
+    """The answer to a reconfiguration: the new configuration, and the Stat of its znode."""
+    _, _, stat, _, _ = applied
+    assert stat is not None
+    length = len(text)
+    return pack_data_reply(DATA_REPLY_BYTES_MIN + length + len(stat), xid, zxid, 0, length) + text + stat
+
+
 def _part(result: PartResult) -> bytes:
     kind, error, path, stat = result
     if kind == _ERROR:

@@ -32,7 +32,8 @@ class ElectionLink:
         self.is_up = False
         self.is_down = False
         """The member was told that it is."""
-        self.outbox: msg.Notification | None = None
+        self.outbox: ev.SendNotification | None = None
+        """The newest vote."""
         self.wire: Wire | None = None
         self.target: ElectionLinks | None = None
         self.wait_us = REDIAL_MS_MIN * MS
@@ -64,15 +65,18 @@ class ElectionLinks:
         for link in self._links.values():
             self._dial(link)
 
-    def send(self, sid: ServerId, notification: msg.Notification) -> None:
+    def send(self, effect: ev.SendNotification) -> None:
         """Send a vote, in place of one that still waits."""
+        sid, notification = effect.sid, effect.notification
         link = self._links[sid]
         process = self._process
         process.called()
+        if effect.in_force:
+            process.trace.carried(process.sid, effect.in_force + effect.outstanding)
         process.trace.carried(process.sid, msg.encode(notification))
         if process.trace.sink is not None:
             process.show(f"-> {sid} {process.trace.describe(notification)}")
-        link.outbox = notification
+        link.outbox = effect
         if link.is_up:
             self._deliver(link)
 
@@ -133,11 +137,11 @@ class ElectionLinks:
         if not own.is_up and own.is_down:
             self._redial(own, own.waiting)
 
-    def receive(self, link: ElectionLink, notification: msg.Notification) -> None:
+    def receive(self, link: ElectionLink, vote: ev.SendNotification) -> None:
         """A vote arrived here."""
         sid = link.links._sid
         if not self._process.dead and self._inbound.get(sid) is link:
-            self._tell(ev.NotificationReceived(sid, notification))
+            self._tell(ev.NotificationReceived(sid, vote.notification, vote.in_force, vote.outstanding))
 
     # -------------------------------------------------------------------------------------------------------- ending
 

@@ -1,0 +1,126 @@
+"""Reconfiguration at a member: how configurations are read, and from a request to the text of the next one.
+
+The checks of a request stand in ZooKeeper's order; the first that fails gives the error:
+
+    reconfigEnabled is false                                       RECONFIGDISABLED
+    this server is standalone                                      UNIMPLEMENTED
+    another one is outstanding                                     RECONFIGINPROGRESS
+    the version asked for is not the one in force                  BADVERSION
+    it makes no sense (`zab.configuration.reconfiguration`), or    BADARGUMENTS
+    leaves fewer participants than two, or than one where
+    standaloneEnabled is false
+    no quorum of it follows this leader with all of the history    NEWCONFIGNOQUORUM
+    whoever asks may not write /zookeeper/config                   NOAUTH (`datatree.prepare`)
+
+*The first configuration of the history* is that of the leader's file: the leader asks for it itself once it serves.
+From then on the history says who belongs to the ensemble, and no file does. So what a new server has synchronized
+always says who decides, however many servers its own file names.
+
+Not here: what a configuration does (`zab.reconfiguration`), and where the file of it is written (`zab.server`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from datatree.errors import ErrorCode, Refused
+from datatree.log.batch import Batch
+from datatree.log.zxid import BEFORE_ALL, Zxid
+from datatree.opcodes import OpCode
+from datatree.paths import CONFIG
+from datatree.prepare import Reconfigure
+from datatree.record import RecordError, decode_all
+from datatree.requests import Reconfig
+from session.identity import SessionId
+from zab import reconfiguration
+from zab.configuration.dynamic import Ensemble
+from zab.configuration.reconfiguration import ChangeError, ensemble_of, next_ensemble
+from zab.ids import ServerId
+from zab.member.processor import Processor
+from zab.member.settings import Config
+from zab.membership import Membership
+from zab.peer import Peer
+from zab.quorum import Hierarchical, Majority, Quorum
+
+ENSEMBLE = SessionId(0)
+"""The session of what the ensemble asks for by itself."""
+
+
+def quorum_of(ensemble: Ensemble) -> Quorum:
+    """The rule of this configuration."""
+    if ensemble.groups:
+        weights = {ServerId(sid): weight for sid, weight in ensemble.weights.items()}
+        return Hierarchical(tuple(map(servers, ensemble.groups.values())), weights)
+    return Majority(servers(ensemble.participants))
+
+
+def servers(ids: Iterable[int]) -> frozenset[ServerId]:
+    return frozenset(map(ServerId, ids))
+
+
+class ConfigReader:
+    """Reads configurations where they stand (`zab.membership.Reader`)."""
+
+    def of_text(self, text: bytes) -> Membership:
+        return self._membership(ensemble_of(text), text)
+
+    def of_batch(self, batch: Batch) -> Membership:
+        try:
+            txns = decode_all(batch.body, batch.first, batch.count)
+        except RecordError as error:
+            raise ValueError(f"a reconfiguration that holds no transactions: {error}") from None
+        if len(txns) != 1 or txns[0].type != OpCode.RECONFIG or txns[0].path != CONFIG:
+            raise ValueError("it is flagged as a reconfiguration, and is something else")
+        text = txns[0].data or b""
+        ensemble = ensemble_of(text)
+        if ensemble.version != batch.zxid:
+            raise ValueError(f"a reconfiguration with version {ensemble.version:x}")
+        return self._membership(ensemble, text)
+
+    def _membership(self, ensemble: Ensemble, text: bytes) -> Membership:
+        return Membership(
+            Zxid(ensemble.version), quorum_of(ensemble), servers(ensemble.servers), servers(ensemble.observers), text
+        )
+
+
+READER = ConfigReader()
+
+
+def reconfigure_of(config: Config, peer: Peer) -> Reconfigure | None:
+    """What makes the text of the next configuration, while this member leads."""
+    if not config.reconfig_enabled:
+        return None
+
+    def reconfigure(
+        joining: bytes | None, leaving: bytes | None, members: bytes | None, version: int, zxid: int
+    ) -> bytes:
+        if config.is_standalone:
+            raise Refused(ErrorCode.UNIMPLEMENTED)
+        if reconfiguration.is_outstanding(peer):
+            raise Refused(ErrorCode.RECONFIGINPROGRESS)
+        in_force = peer.memberships.in_force
+        if version not in (-1, in_force.version):
+            raise Refused(ErrorCode.BADVERSION)
+        before = ensemble_of(in_force.text) if in_force.version else config.ensemble
+        try:
+            after = next_ensemble(before, joining, leaving, members, zxid)
+        except ChangeError:
+            raise Refused(ErrorCode.BADARGUMENTS) from None
+        if len(after.participants) < (2 if config.standalone_enabled else 1):
+            raise Refused(ErrorCode.BADARGUMENTS)
+        text = str(after).encode()
+        if not reconfiguration.has_quorum_of(peer, READER.of_text(text)):
+            raise Refused(ErrorCode.NEWCONFIGNOQUORUM)
+        return text
+
+    return reconfigure
+
+
+def submit_first(config: Config, peer: Peer, processor: Processor) -> None:
+    """A leader that begins to serve asks for the first configuration of the history, where there is none yet."""
+    memberships = peer.memberships
+    if not config.reconfig_enabled or config.is_standalone or memberships.outstanding is not None:
+        return
+    if memberships.in_force.version == BEFORE_ALL:
+        body = Reconfig(None, None, str(config.ensemble).encode(), BEFORE_ALL).encode()
+        processor.submit(ENSEMBLE, 0, int(OpCode.RECONFIG), body, None)
