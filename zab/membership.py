@@ -158,8 +158,11 @@ class Memberships:
         self._forget_heard()
 
     def hear_outstanding(self, sid: ServerId, membership: Membership | None) -> bool:
-        """This is outstanding at a server; whether that is news."""
+        """This is outstanding at a server, as it says; whether that is news. What is older than what is in force is not
+        outstanding."""
         assert membership is None or membership.quorum.voters
+        if membership is not None and membership.version <= self.newest.version:
+            membership = None
         before = self.outstanding_at.pop(sid, None)
         if membership is not None:
             self.outstanding_at[sid] = membership
@@ -171,6 +174,8 @@ class Memberships:
             return False
         assert membership.version > self.in_force.version
         self.heard = membership
+        for sid in [sid for sid, other in self.outstanding_at.items() if other.version <= membership.version]:
+            del self.outstanding_at[sid]
         self.quorum = self._quorum()
         return True
 

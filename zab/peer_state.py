@@ -325,6 +325,14 @@ class PeerState:
         self.is_membership_new = True
         self.tell_memberships()
 
+    def use_candidates(self) -> None:
+        """Others may lead than before, as others say."""
+        election = self.election
+        election.candidates = self.memberships.candidates
+        if election.proposal.leader != self.settings.sid and election.proposal.leader not in election.candidates:
+            self.is_membership_new = True
+        self.tell_memberships()
+
     def tell_memberships(self) -> None:
         known = self.memberships
         self.emit(ev.MembershipsChanged(known.in_force, known.outstanding, known.heard_of))
@@ -382,6 +390,7 @@ class PeerState:
             self.emit(ev.CloseLink(self.following.link, reason))
         self.leading = self.following = None
         self.memberships.outstanding_at.clear()
+        self.election.candidates = self.memberships.candidates
         if self.state != LOOKING:
             self.become(LOOKING, ELECTION)
         self.election.suspend()

@@ -86,9 +86,8 @@ def hear(peer: PeerState, event: ev.NotificationReceived) -> None:
         peer.trace(f"server {event.sid} tells of a configuration that is none: {error}")
         return
     memberships = peer.memberships
-    if memberships.hear_outstanding(event.sid, outstanding):
-        peer.election.candidates = memberships.candidates
-        peer.tell_memberships()
     if in_force is not None and memberships.hear(in_force):
         peer.trace(f"server {event.sid} says that the configuration of {in_force.version:#x} is in force")
         peer.use_memberships()
+    if memberships.hear_outstanding(event.sid, outstanding):
+        peer.use_candidates()
