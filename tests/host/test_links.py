@@ -48,7 +48,7 @@ class Server:
         self.loop = Loop()
         self.handed_over = []
         self.party = party(1, [SECRET], is_open=False)
-        greeting = Greeting(1, [1, 2, 3], lambda: self.party, lambda *what: self.handed_over.append(what))
+        greeting = Greeting(lambda: [2, 3], lambda: self.party, lambda *what: self.handed_over.append(what))
         self.links = Links(self.loop, QUORUM_DIALECT, greeting)
         listening = open_listener("127.0.0.1", 0)
         self.address = listening.getsockname()

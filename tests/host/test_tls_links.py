@@ -91,7 +91,9 @@ class Server:
         self.refused = []
         self.party = party(1, [], is_open=True)
         self.tls = quorum_tls(stores, 1, *lines)
-        greeting = Greeting(1, [1, 2, 3], lambda: self.party, lambda *what: self.handed_over.append(what), tls=self.tls)
+        greeting = Greeting(
+            lambda: [2, 3], lambda: self.party, lambda *what: self.handed_over.append(what), tls=self.tls
+        )
         self.links = Links(self.loop, QUORUM_DIALECT, greeting, lambda *what: self.refused.append(what))
         listening = open_listener("127.0.0.1", 0)
         self.address = listening.getsockname()

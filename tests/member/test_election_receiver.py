@@ -5,6 +5,8 @@ from __future__ import annotations
 import cbor2
 import pytest
 
+from zab.events import NotificationReceived
+from zab.ids import ServerId
 from zab.member.election_receiver import ElectionReceiver
 from zab.message import Ack, Notification, encode
 from zab.states import NOTHING
@@ -30,15 +32,15 @@ NONSENSE = [
 @pytest.mark.parametrize("nonsense", NONSENSE)
 def test_what_is_no_vote_is_skipped(nonsense: bytes) -> None:
     skipped: list[str] = []
-    receiver = ElectionReceiver(skipped.append)
-    assert receiver.vote(encode(vote(1))) == vote(1)
+    receiver = ElectionReceiver(ServerId(7), skipped.append)
+    assert receiver.vote(encode(vote(1))) == NotificationReceived(ServerId(7), vote(1))
     assert receiver.vote(nonsense) is None
     assert len(skipped) == 1
-    assert receiver.vote(encode(vote(2))) == vote(2)
+    assert receiver.vote(encode(vote(2))) == NotificationReceived(ServerId(7), vote(2))
 
 
 def test_of_many_that_are_no_votes_one_is_reported() -> None:
     skipped: list[str] = []
-    receiver = ElectionReceiver(skipped.append)
+    receiver = ElectionReceiver(ServerId(7), skipped.append)
     assert [receiver.vote(nonsense) for nonsense in NONSENSE] == [None] * len(NONSENSE)
     assert len(skipped) == 1

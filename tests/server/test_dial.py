@@ -69,7 +69,7 @@ def test_proof_reaches_further_and_so_does_the_word_of_the_operator(
 ) -> None:
     me = party(1, [Secret(bytes(32))], is_open=is_open)
     nobody: Callable[..., None] = lambda *_: None  # noqa: E731
-    assert Greeting(1, [1, 2], lambda: me, nobody, is_insecure=is_insecure).is_local_only == is_local_only  # type: ignore[arg-type]
+    assert Greeting(lambda: [2], lambda: me, nobody, is_insecure=is_insecure).is_local_only == is_local_only  # type: ignore[arg-type]
     assert not greeting(1).is_local_only
 
 

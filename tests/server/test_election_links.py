@@ -11,11 +11,11 @@ import trio
 
 from tests.host.other import SECRET
 from tests.server.transfers import greeting
-from zab.events import ElectionLinkDown, ElectionLinkUp, NotificationReceived
+from zab.events import ElectionLinkDown, ElectionLinkUp, NotificationReceived, SendNotification
 from zab.host.conversation import introduce, meet
 from zab.host.listener import open_listener
 from zab.member.greeting import Purpose
-from zab.message import Ack, Notification, encode
+from zab.message import CONFIG_BYTES_MAX, Ack, Notification, encode
 from zab.server import election_links as module
 from zab.server.dial import Address
 from zab.server.election_links import ElectionLinks
@@ -113,21 +113,21 @@ async def test_every_pair_is_connected_both_ways_with_a_round_trip():
 async def test_notification_arrives_with_its_sender():
     async with running(1, 2) as (members, _):
         await members[1].events.wait_for(up(2))
-        members[1].links.send(2, vote(7))
+        members[1].links.send(SendNotification(2, vote(7)))
         await members[2].events.wait_for(NotificationReceived(1, vote(7)))
 
 
 async def test_notification_to_nobody_is_dropped():
     async with running(1, 2) as (members, _):
-        members[1].links.send(9, vote(7))
-        members[1].links.send(2, vote(8))
+        members[1].links.send(SendNotification(9, vote(7)))
+        members[1].links.send(SendNotification(2, vote(8)))
         await members[2].events.wait_for(NotificationReceived(1, vote(8)))
 
 
 async def test_only_the_newest_unsent_notification_is_sent():
     async with running(1, 2) as (members, _):
         for round_number in range(1, 50):
-            members[1].links.send(2, vote(round_number))
+            members[1].links.send(SendNotification(2, vote(round_number)))
         await members[2].events.wait_for(NotificationReceived(1, vote(49)))
         received = [event for event in members[2].events.seen if isinstance(event, NotificationReceived)]
         assert received == [NotificationReceived(1, vote(49))]
@@ -139,7 +139,7 @@ async def test_server_that_refuses_is_down_once_and_up_when_it_comes():
         await events.wait_for(ElectionLinkDown(2))
         await trio.sleep(0.2)
         assert events.seen == [ElectionLinkDown(2)]
-        members[1].links.send(2, vote(3))
+        members[1].links.send(SendNotification(2, vote(3)))
         late = Member(2, open_listener(addresses[2].host, addresses[2].port), addresses)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(late.links.run, late.listening)
@@ -216,7 +216,7 @@ async def test_redialling_waits_longer_each_time_up_to_a_second(autojump_clock, 
     monkeypatch.setattr(module.random, "uniform", lambda low, high: 1.0)
     links = ElectionLinks(greeting(1), {2: Address("nowhere", 1)}, lambda event: None)
     with trio.move_on_after(4.3):
-        await links._keep_open(2)
+        await links._keep_open(2, links._others[2])
     waits = [later - earlier for earlier, later in itertools.pairwise(dialled_at)]
     expected = [0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.0, 1.0, 1.0]
     assert len(waits) == len(expected)
@@ -254,7 +254,7 @@ async def test_who_is_refused_hears_why_and_nobody_else_notices(changes, reason)
     async with running(1, 2, absent=(3,)) as (members, addresses):
         with pytest.raises(MessageError, match=reason):
             await dial(addresses[1], **changes)
-        members[2].links.send(1, vote(6))
+        members[2].links.send(SendNotification(1, vote(6)))
         await members[1].events.wait_for(NotificationReceived(2, vote(6)))
 
 
@@ -270,7 +270,7 @@ async def test_no_handshake_ends_that_connection_and_no_other(first):
             with trio.fail_after(PATIENCE_SECONDS):
                 while await stream.receive_some(100):
                     pass
-        members[2].links.send(1, vote(6))
+        members[2].links.send(SendNotification(1, vote(6)))
         await members[1].events.wait_for(NotificationReceived(2, vote(6)))
 
 
@@ -353,3 +353,73 @@ def test_silence_of_a_partition_is_noticed():
                 assert stream.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
 
     trio.run(main)
+
+
+async def test_who_belongs_to_the_ensemble_may_change():
+    async with running(1, 2, 3) as (members, addresses):
+        others = {2: addresses[2]}
+        await members[1].events.wait_for(up(2), up(3))
+        members[1].links.meet(others)
+        members[1].links.send(SendNotification(3, vote(1)))
+        members[1].links.send(SendNotification(2, vote(2)))
+        await members[2].events.wait_for(NotificationReceived(1, vote(2)))
+        members[1].events.seen.clear()
+        members[1].links.meet({2: addresses[2], 3: addresses[3]})
+        await members[1].events.wait_for(up(3))
+        assert not members[1].events.has(up(2)), "that connection was left alone"
+        members[1].links.send(SendNotification(3, vote(3)))
+        await members[3].events.wait_for(NotificationReceived(1, vote(3)))
+        assert not members[3].events.has(NotificationReceived(1, vote(1)))
+
+
+async def test_a_server_that_has_moved_is_dialled_where_it_is():
+    async with running(1, 2, 3) as (members, addresses):
+        await members[1].events.wait_for(up(2), up(3))
+        members[1].events.seen.clear()
+        members[1].links.meet({2: addresses[2], 3: Address("localhost", addresses[3].port)})
+        await members[1].events.wait_for(up(3))
+        assert not members[1].events.has(up(2))
+
+
+async def test_votes_carry_configurations():
+    async with running(1, 2) as (members, _):
+        members[1].links.send(SendNotification(2, vote(1), b"in force", b"outstanding"))
+        await members[2].events.wait_for(NotificationReceived(1, vote(1), b"in force", b"outstanding"))
+        members[1].links.send(SendNotification(2, vote(2), b"x" * CONFIG_BYTES_MAX, b"y" * CONFIG_BYTES_MAX))
+        await members[2].events.wait_for(lambda event: getattr(event, "in_force", b"")[:1] == b"x")
+        members[1].links.send(SendNotification(2, vote(3)))
+        await members[2].events.wait_for(NotificationReceived(1, vote(3)))
+
+
+async def test_a_server_of_no_configuration_is_answered_on_its_own_connection():
+    port, other_port = free_ports(2)
+    host = Member(1, open_listener("127.0.0.1", port), {})
+    host.links = ElectionLinks(greeting(1, others=(7, 8)), {}, host.events.post)
+    guest = Member(7, open_listener("127.0.0.1", other_port), {1: Address("127.0.0.1", port)})
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(host.links.run, host.listening)
+        nursery.start_soon(guest.links.run, guest.listening)
+        guest.links.send(SendNotification(1, vote(1)))
+        await host.events.wait_for(NotificationReceived(7, vote(1)))
+        host.links.send(SendNotification(7, vote(2), b"config"))
+        await guest.events.wait_for(NotificationReceived(1, vote(2), b"config"))
+        nursery.cancel_scope.cancel()
+
+
+async def test_so_many_servers_of_no_configuration_are_enough(monkeypatch):
+    monkeypatch.setattr(module, "GUESTS_MAX", 1)
+    host = Member(1, open_listener("127.0.0.1", port := free_ports(1)[0]), {})
+    host.links = ElectionLinks(greeting(1, others=(7, 8)), {}, host.events.post)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(host.links.run, host.listening)
+        first = await dial(Address("127.0.0.1", port), sid=7)
+        async with first.stream:
+            await first.send(encode(vote(1)))
+            await host.events.wait_for(NotificationReceived(7, vote(1)))
+            second = await dial(Address("127.0.0.1", port), sid=8)
+            async with second.stream:
+                with trio.fail_after(PATIENCE_SECONDS), pytest.raises((EOFError, trio.BrokenResourceError)):
+                    await second.receive()
+            await first.send(encode(vote(2)))
+            await host.events.wait_for(NotificationReceived(7, vote(2)))
+        nursery.cancel_scope.cancel()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager
 
 import trio
@@ -18,10 +18,10 @@ from zab.server.snapshot_transfer import TransferServer
 from zab.wire.handshake import Party
 
 
-def greeting(sid: int, me: Party | None = None) -> Greeting:
+def greeting(sid: int, me: Party | None = None, others: Collection[int] = (1, 2, 3)) -> Greeting:
     """Of one of servers 1 to 3, as it is or as it pretends to be. It hands nothing over."""
     me = me or party(sid, [SECRET], is_open=False)
-    return Greeting(sid, [1, 2, 3], lambda: me, lambda *_: None)  # type: ignore[arg-type]
+    return Greeting(lambda: [other for other in others if other != sid], lambda: me, lambda *_: None)  # type: ignore[arg-type]
 
 
 @asynccontextmanager

@@ -1,4 +1,4 @@
-"""What arrives on one connection to an election port after its handshake: votes, and what of them is believed.
+"""What arrives on one election connection after its handshake: votes, and what of them is believed.
 
 What is no vote is skipped: it never ends a receiver (ZOOKEEPER-3769).
 
@@ -11,28 +11,40 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from zab.message import Notification
+from zab.events import NotificationReceived
+from zab.ids import ServerId
+from zab.message import CONFIG_BYTES_MAX, Config, Notification
 from zab.wire.records import Codec, MessageError
 
-_VOTES: Codec[Notification] = Codec((Notification,))
+_VOTES: Codec[Notification | Config] = Codec((Notification, Config))
+_SPARE_BYTES = 64
+FRAME_BYTES_MAX = 2 * CONFIG_BYTES_MAX + _SPARE_BYTES
+"""The longest payload on an election connection."""
 
 
 class ElectionReceiver:
     """Of one connection."""
 
-    __slots__ = ("_skipped",)
+    __slots__ = ("_config", "_sid", "_skipped")
 
-    def __init__(self, skipped: Callable[[str], None]) -> None:
-        """`skipped` is told why the first payload that is no vote is none; of those after it nothing is said, so that
-        one connection does not fill the journal."""
+    def __init__(self, sid: ServerId, skipped: Callable[[str], None]) -> None:
+        """`sid` is who speaks. `skipped` is told why the first payload that is no vote is none; of those after it
+        nothing is said, so that one connection does not fill the journal."""
+        self._sid = sid
         self._skipped: Callable[[str], None] | None = skipped
+        self._config = b"", b""
+        """What was said before the next vote."""
 
-    def vote(self, payload: bytes) -> Notification | None:
-        """The vote that this is, if it is one."""
+    def vote(self, payload: bytes) -> NotificationReceived | None:
+        """The vote that this is, if it is one, with what was said of configurations before it."""
         try:
-            return _VOTES.decode(payload)
+            said = _VOTES.decode(payload)
+            if isinstance(said, Notification):
+                config, self._config = self._config, (b"", b"")
+                return NotificationReceived(self._sid, said, *config)
+            self._config = said.in_force, said.outstanding
         except MessageError as error:
             skipped, self._skipped = self._skipped, None
             if skipped is not None:
                 skipped(str(error))
-            return None
+        return None

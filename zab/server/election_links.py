@@ -7,11 +7,14 @@ survives.
     dialler ──Hello────────> listener   the handshake (`zab.wire.handshake`); the dialler measures how long the answer
             <─Welcome───────            takes: the round trip of the link
             ──Proof────────>
-            ──Notification─> …
+            ──Notification─> …     perhaps with a Config before it
 
 Where members speak TLS, its handshake comes before all that (`zab.host.tls_stream`).
 
 Until it is proven who has dialled, no older connection gives way, and nothing is believed.
+
+Who belongs to the ensemble may change (`meet`). A server of no configuration, where such may come at all, cannot be
+dialled: nobody knows where it is. It is answered on the connection that it has opened, and so it is told who decides.
 
     events      ElectionLinkUp(sid, round trip)   the connection to a server is open
                 ElectionLinkDown(sid)             it was refused, or closed and could not be opened again
@@ -39,15 +42,15 @@ from collections.abc import Callable, Mapping
 import attrs
 import trio
 
-from zab.events import ElectionLinkDown, ElectionLinkUp, NotificationReceived
+from zab.events import ElectionLinkDown, ElectionLinkUp, NotificationReceived, SendNotification
 from zab.host.conversation import Conversation
 from zab.host.journal import Journal, SeldomJournal
 from zab.host.tls import TlsError
 from zab.host.tls_stream import TlsStream
 from zab.ids import ServerId
-from zab.member.election_receiver import ElectionReceiver
+from zab.member.election_receiver import FRAME_BYTES_MAX, ElectionReceiver
 from zab.member.greeting import Purpose
-from zab.message import Notification, encode
+from zab.message import Config, encode
 from zab.server.dial import Address
 from zab.server.greeting import Greeting
 from zab.wire.frames import FrameError
@@ -60,6 +63,8 @@ REDIAL_SECONDS_MAX = 1.0
 GREETING_SECONDS = 5.0
 STRANGERS_MAX = 64
 """Inbound connections that have proven nothing yet; one more takes the place of another one."""
+GUESTS_MAX = 64
+"""Servers of no configuration that are connected at a time."""
 SILENCE_MS = 10_000
 """How long sent bytes may stay unacknowledged by the other host before the connection counts as dead."""
 
@@ -71,21 +76,32 @@ Post = Callable[[ElectionLinkUp | ElectionLinkDown | NotificationReceived], None
 
 @attrs.define
 class _Outbox:
-    """The newest notification to one server, and the event that says there is one."""
+    """The newest vote for one server, and the event that says there is one."""
 
-    notification: Notification | None = None
+    vote: SendNotification | None = None
     filled: trio.Event = attrs.Factory(trio.Event)
 
-    def put(self, notification: Notification) -> None:
-        self.notification = notification
+    def put(self, vote: SendNotification) -> None:
+        self.vote = vote
         self.filled.set()
 
-    async def take(self) -> Notification:
+    async def take(self) -> SendNotification:
         await self.filled.wait()
-        assert self.notification is not None
-        notification, self.notification = self.notification, None
+        assert self.vote is not None
+        vote, self.vote = self.vote, None
         self.filled = trio.Event()
-        return notification
+        return vote
+
+
+@attrs.define
+class _Other:
+    """A server of the ensemble, and what belongs to the connection that is kept open to it."""
+
+    address: Address
+    outbox: _Outbox = attrs.Factory(_Outbox)
+    knocked: trio.Event = attrs.Factory(trio.Event)
+    """Set when it has connected to us."""
+    keeping: trio.CancelScope = attrs.Factory(trio.CancelScope)
 
 
 class ElectionLinks:
@@ -95,39 +111,56 @@ class ElectionLinks:
         self, greeting: Greeting, others: Mapping[ServerId, Address], post: Post, *, connect_timeout_ms: int = 5000
     ) -> None:
         self._greeting = greeting
-        self._others = others
+        self._others = {sid: _Other(address) for sid, address in others.items()}
+        self._guests: dict[ServerId, _Outbox] = {}
+        """Of servers of no configuration that are connected to us."""
+        self._nursery: trio.Nursery | None = None
         self._post = post
         self._connect_timeout_ms = connect_timeout_ms
-        self._outboxes = {other: _Outbox() for other in others}
-        self._knocked = {other: trio.Event() for other in others}
-        """Set when a server has connected to us."""
         self._inbound: dict[ServerId, trio.CancelScope] = {}
         """Per server, what ends the receiver of its present connection."""
         self._strangers: Strangers[trio.CancelScope] = Strangers(STRANGERS_MAX)
         """What ends the handshake of each."""
 
-    def send(self, sid: ServerId, notification: Notification) -> None:
+    def send(self, effect: SendNotification) -> None:
         """Send this to a server, in place of what it was not sent yet."""
-        outbox = self._outboxes.get(sid)
+        other = self._others.get(effect.sid)
+        outbox = self._guests.get(effect.sid) if other is None else other.outbox
         if outbox is not None:
-            outbox.put(notification)
+            outbox.put(effect)
+
+    def meet(self, others: Mapping[ServerId, Address]) -> None:
+        """These belong to the ensemble from now on, beside this one, and no others."""
+        for sid, other in list(self._others.items()):
+            if others.get(sid) != other.address:
+                del self._others[sid]
+                other.keeping.cancel()
+        for sid in others.keys() - self._others.keys():
+            self._others[sid] = _Other(others[sid])
+            if self._nursery is not None:
+                self._nursery.start_soon(self._keep_open, sid, self._others[sid])
 
     async def run(self, listening: socket.socket) -> None:
         """Keep all links until cancelled. `listening` is bound to this server's election port."""
         listener = trio.SocketListener(trio.socket.from_stdlib_socket(listening))
         async with trio.open_nursery() as nursery:
+            self._nursery = nursery
             nursery.start_soon(trio.serve_listeners, self._serve, [listener])
-            for sid in self._others:
-                nursery.start_soon(self._keep_open, sid)
+            for sid, other in self._others.items():
+                nursery.start_soon(self._keep_open, sid, other)
 
     # ------------------------------------------------------------------------------------------------------ outbound
 
-    async def _keep_open(self, sid: ServerId) -> None:
+    async def _keep_open(self, sid: ServerId, other: _Other) -> None:
+        with other.keeping:
+            await self._dial_again_and_again(sid, other)
+
+    async def _dial_again_and_again(self, sid: ServerId, other: _Other) -> None:
         down_because: str | None = None
         wait_seconds = REDIAL_SECONDS_MIN
         while True:
             try:
-                talk, round_trip_ms = await self._dial(sid)
+                talk, round_trip_ms = await self._dial(sid, other.address)
             except (OSError, EOFError, trio.BrokenResourceError, FrameError, MessageError, trio.TooSlowError) as error:
                 reason = str(error) or type(error).__name__
                 if reason != down_because:
@@ -137,19 +170,18 @@ class ElectionLinks:
                 down_because = reason
                 # At random, so that two servers that lost each other do not dial in step.
                 with trio.move_on_after(wait_seconds * random.uniform(0.8, 1.2)):
-                    await self._knocked[sid].wait()
-                    self._knocked[sid] = trio.Event()
+                    await other.knocked.wait()
+                    other.knocked = trio.Event()
                 wait_seconds = min(2 * wait_seconds, REDIAL_SECONDS_MAX)
                 continue
             down_because = None
             wait_seconds = REDIAL_SECONDS_MIN
             journal.info("election link is up", sid=sid, round_trip_ms=round_trip_ms)
             self._post(ElectionLinkUp(sid, round_trip_ms))
-            await self._deliver(sid, talk)
+            await self._talk(sid, talk, other.outbox)
 
-    async def _dial(self, sid: ServerId) -> tuple[Conversation, int]:
+    async def _dial(self, sid: ServerId, address: Address) -> tuple[Conversation, int]:
         """Connect, and the handshake; the second item is the round trip of that in milliseconds, at least 1."""
-        address = self._others[sid]
         with trio.fail_after(self._connect_timeout_ms / 1000):
             stream = await self._greeting.dial(address)
             with contextlib.ExitStack() as undo:
@@ -162,28 +194,48 @@ class ElectionLinks:
                 undo.pop_all()
         return talk, int((trio.current_time() - sent_at) * 1000) + 1
 
-    async def _deliver(self, sid: ServerId, talk: Conversation) -> None:
-        """Send what is put into the outbox until the connection ends."""
+    async def _talk(self, sid: ServerId, talk: Conversation, outbox: _Outbox) -> None:
+        """Until the connection ends: both sides speak on it where one does not know where the other is."""
         async with talk.stream, trio.open_nursery() as nursery:
-            nursery.start_soon(self._wait_for_end, talk.stream, nursery.cancel_scope)
-            outbox = self._outboxes[sid]
-            while True:
-                notification = await outbox.take()
-                try:
-                    self._check(talk)
-                    await talk.send(encode(notification))
-                except (trio.BrokenResourceError, MessageError):
-                    if outbox.notification is None:
-                        outbox.put(notification)
-                    nursery.cancel_scope.cancel()
-                    return
+            nursery.start_soon(self._hear_to_the_end, sid, talk, nursery.cancel_scope)
+            await self._deliver(talk, outbox)
+            nursery.cancel_scope.cancel()
 
-    async def _wait_for_end(self, stream: trio.abc.ReceiveStream, scope: trio.CancelScope) -> None:
-        """The other side sends nothing after the handshake; only its end comes."""
-        with contextlib.suppress(trio.BrokenResourceError):
-            while await stream.receive_some(RECEIVE_BYTES):
-                pass
+    async def _deliver(self, talk: Conversation, outbox: _Outbox) -> None:
+        """Send what is put into the outbox, until it cannot be sent."""
+        while True:
+            vote = await outbox.take()
+            try:
+                self._check(talk)
+                if vote.in_force or vote.outstanding:
+                    await talk.send(encode(Config(vote.in_force, vote.outstanding)))
+                await talk.send(encode(vote.notification))
+            except (trio.BrokenResourceError, MessageError):
+                if outbox.vote is None:
+                    outbox.put(vote)
+                return
+
+    async def _hear_to_the_end(self, sid: ServerId, talk: Conversation, scope: trio.CancelScope) -> None:
+        try:
+            await self._hear(sid, talk)
+        except (EOFError, trio.BrokenResourceError, OSError):
+            pass
+        except (FrameError, MessageError) as error:
+            journal.warning("election connection is closed", sid=sid, reason=str(error))
         scope.cancel()
+
+    async def _hear(self, sid: ServerId, talk: Conversation) -> None:
+        """Post what arrives. Raises as `Conversation.receive` does, at the end of the connection."""
+        talk.frame_bytes_max = FRAME_BYTES_MAX
+        receiver = ElectionReceiver(
+            sid, lambda reason: journal.warning("no notification -> skipped", sid=sid, reason=reason)
+        )
+        while True:
+            payload = await talk.receive()
+            self._check(talk)
+            received = receiver.vote(payload)
+            if received is not None:
+                self._post(received)
 
     # ------------------------------------------------------------------------------------------------------- inbound
 
@@ -220,25 +272,34 @@ class ElectionLinks:
             raise MessageError("the secret by which it was proven was taken away")
 
     async def _receive_from(self, sid: ServerId, talk: Conversation) -> None:
-        self._knocked[sid].set()
+        other = self._others.get(sid)
+        if other is not None:
+            other.knocked.set()
         older = self._inbound.get(sid)
         if older is not None:
             older.cancel()
-        receiver = ElectionReceiver(
-            lambda reason: journal.warning("no notification -> skipped", sid=sid, reason=reason)
-        )
         with trio.CancelScope() as scope:
             self._inbound[sid] = scope
             try:
-                while True:
-                    payload = await talk.receive()
-                    self._check(talk)
-                    vote = receiver.vote(payload)
-                    if vote is not None:
-                        self._post(NotificationReceived(sid, vote))
+                if other is None:
+                    await self._entertain(sid, talk)
+                else:
+                    await self._hear(sid, talk)
             finally:
                 if self._inbound.get(sid) is scope:
                     del self._inbound[sid]
+
+    async def _entertain(self, sid: ServerId, talk: Conversation) -> None:
+        """A server of no configuration: hear it, and answer it here."""
+        if len(self._guests) >= GUESTS_MAX:
+            raise MessageError("too many servers of no configuration are here already")
+        outbox = self._guests[sid] = _Outbox()
+        journal.info("a server of no configuration is here", sid=sid)
+        try:
+            await self._talk(sid, talk, outbox)
+        finally:
+            if self._guests.get(sid) is outbox:
+                del self._guests[sid]
 
 
 def _give_up_on_silence(stream: trio.SocketStream) -> None:

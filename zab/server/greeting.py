@@ -8,7 +8,7 @@ Not here: the handshake (`zab.wire.handshake`), TLS (`quorum_tls`), and where se
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 from secrets import token_bytes
 from socket import socket
 from typing import TypeAlias
@@ -19,7 +19,6 @@ from zab.host.conversation import Conversation, introduce, meet
 from zab.host.links import TakeOver, say_nothing
 from zab.host.tls import TlsSide
 from zab.host.tls_stream import TlsStream, speaks_tls
-from zab.ids import ServerId
 from zab.member.greeting import AT_ELECTION_PORT, AT_QUORUM_PORT, Purpose
 from zab.server.dial import Address, Dial, dial
 from zab.server.quorum_tls import QuorumTls
@@ -33,8 +32,7 @@ class Greeting:
 
     def __init__(
         self,
-        sid: ServerId,
-        servers: Iterable[int],
+        others: Callable[[], Collection[int]],
         party: Callable[[], Party],
         serve: Callable[[socket, TlsSide | None, Agreed, bytes], None],
         *,
@@ -43,10 +41,10 @@ class Greeting:
         refused: Callable[[str, str], None] = say_nothing,
         dial: Dial = dial,
     ) -> None:
-        """`servers` are the ids of the ensemble. `serve` gets the connections of those who want a snapshot.
+        """`others` says who may come. `serve` gets the connections of those who want a snapshot.
         `is_insecure`: see `quorum.insecure`. `refused` is told the host of each inbound connection that ended without
         proof, and why. `dial` opens the connections."""
-        self._others = frozenset(servers) - {sid}
+        self._others = others
         self._party = party
         self._serve = serve
         self._is_insecure = is_insecure
@@ -100,7 +98,7 @@ class Greeting:
         if certificate is not None:
             assert self._tls is not None
             certified = self._tls.servers_of(certificate)
-        return Listening(self._party(), self._others, purposes, token_bytes(NONCE_BYTES), certified)
+        return Listening(self._party(), self._others(), purposes, token_bytes(NONCE_BYTES), certified)
 
     def believes(self, agreed: Agreed) -> bool:
         """See `zab.host.links.Greeter`."""

@@ -15,7 +15,8 @@ Not here: handshakes on sockets (`zab.host`), when the files are looked at (`ser
 from __future__ import annotations
 
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Collection
+from functools import partial
 from hashlib import blake2b
 from typing import Final
 
@@ -26,6 +27,7 @@ from zab.host.handshakes import Door
 from zab.host.tls import TlsError, TlsSide
 from zab.host.tls_stream import TlsStream, accepted_tls, dialled_tls
 from zab.member.settings import Config
+from zab.server.address_book import AddressBook
 from zab.server.private_file import Watched
 from zab.server.tls_stores import context_that_speaks, store_of
 from zab.tls.certificate_names import is_for_host
@@ -53,7 +55,8 @@ class QuorumTls:
         assert line is not None
         self._config = config
         self._own_host = line.host
-        self._hosts: Mapping[int, str] = {sid: each.host for sid, each in config.ensemble.servers.items()}
+        self.certified: Callable[[Callable[[str], bool]], Collection[int]] = AddressBook(config).certified
+        """Which servers a certificate is good for that is for these hosts."""
         self.dials = config.ssl_quorum
         self.takes_plain = config.takes_plain_members
         paths = (
@@ -77,9 +80,9 @@ class QuorumTls:
         trusted = b"".join(sorted(self.watched.content.trusted))
         return blake2b(trusted, digest_size=_NAME_BYTES, person=b"zab quorum trust").digest()
 
-    def servers_of(self, certificate: bytes) -> frozenset[int]:
+    def servers_of(self, certificate: bytes) -> Collection[int]:
         """Those for which it is good."""
-        return frozenset(sid for sid, host in self._hosts.items() if is_for_host(certificate, host))
+        return self.certified(partial(is_for_host, certificate))
 
     async def dialled(self, stream: trio.SocketStream, host: str) -> TlsStream:
         """The handshake of a stream that we dialled to this host. Raises OSError; then the stream is closed."""

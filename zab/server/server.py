@@ -44,7 +44,7 @@ import trio
 from datatree.log.transaction_log import TransactionLog
 from datatree.log.zxid import Zxid
 from datatree.recovery.recover import Recovered, recover
-from zab.events import RoleChanged, SecretNamed
+from zab.events import MembershipsChanged, RoleChanged, SecretNamed
 from zab.host.descriptors import LIMIT_MIN, for_clients, for_newcomers, raise_limit
 from zab.host.disk import DirectoryInUseError, RealDisk
 from zab.host.handshakes import Door
@@ -57,7 +57,7 @@ from zab.host.memory import give_back_when_quiet
 from zab.host.posts import Posts
 from zab.host.sockets import ClientSockets
 from zab.host.tls import TlsSide
-from zab.ids import Link, ServerId
+from zab.ids import Link
 from zab.member.dialect import QUORUM_DIALECT, client_manners
 from zab.member.greeting import party
 from zab.member.inputs import Answer, StorageFailed, UsersRead
@@ -69,8 +69,9 @@ from zab.member.space import DiskSpace, make_room, room_bytes
 from zab.member.storage import Storage
 from zab.member.threaded_storage import ThreadedStorage
 from zab.member.turn import Turn
+from zab.server.address_book import AddressBook
 from zab.server.audit import AuditLog, open_audit
-from zab.server.dial import Address, Dial, dial, local_addresses
+from zab.server.dial import Dial, dial, local_addresses
 from zab.server.election_links import ElectionLinks
 from zab.server.failure import BIND_ERROR, CONFIG_ERROR, DATA_DIRECTORY_ERROR, ServerFailedError
 from zab.server.greeting import Greeting
@@ -408,6 +409,11 @@ class Server:
         self.member.state.authentication.kerberos = self._kerberos = kerberos
         if audit is not None:
             audit.metrics = self.member.metrics
+        self.addresses = AddressBook(config)
+        known = self.member.peer.memberships
+        self.addresses.changed(MembershipsChanged(known.in_force, known.outstanding, known.heard_of))
+        if self._quorum_tls is not None:
+            self._quorum_tls.certified = self.addresses.certified
         self.clients = ClientSockets(
             self.loop,
             client_manners(config),
@@ -488,8 +494,7 @@ class Server:
             nursery.start_soon(self.transfers.serve, sock, side, agreed, received)
 
         return Greeting(
-            ServerId(self.config.server_id),
-            self.config.ensemble.servers,
+            self.addresses.who_may_come,
             self._party,
             serve_snapshot,
             is_insecure=self.config.quorum_insecure,
@@ -532,7 +537,7 @@ class Server:
     async def _doubt_in_turn(self) -> None:
         """Cut off what a secret proved that was taken away: one member after the other, the leader last, so that a
         quorum is there all the time, whenever the file comes to whom. Nobody new is let in by that secret meanwhile."""
-        members = sorted(self.config.ensemble.servers)
+        members = sorted({*self.addresses.lines, self.config.server_id})
         place = members.index(self.config.server_id)
         await trio.sleep(place * DOUBT_SECONDS)
         for _ in members[place:]:
@@ -576,17 +581,13 @@ class Server:
     def _election(self, greeting: Greeting) -> ElectionLinks | None:
         if self.config.is_standalone:
             return None
-        others = {
-            ServerId(sid): Address(line.host, line.election_port)
-            for sid, line in self.config.ensemble.servers.items()
-            if sid != self.config.server_id
-        }
         timeout_ms = self.config.election_connect_timeout_ms
-        return ElectionLinks(greeting, others, self.posts.put, connect_timeout_ms=timeout_ms)
+        links = ElectionLinks(greeting, self.addresses.election, self.posts.put, connect_timeout_ms=timeout_ms)
+        self.addresses.meet = links.meet
+        return links
 
     def _turn(self, nursery: trio.Nursery, election: ElectionLinks | None, greeting: Greeting) -> Turn:
         config = self.config
-        servers = config.ensemble.servers
         self.links = Links(self.loop, QUORUM_DIALECT, greeting, self._member_refused)
         self.storage.send = self.links.send_now
         tasks = Tasks(
@@ -594,7 +595,7 @@ class Server:
             links=self.links,
             storage=self.storage,
             snapshotter=self.snapshotter,
-            quorum_addresses={ServerId(sid): Address(line.host, line.quorum_port) for sid, line in servers.items()},
+            quorum_addresses=self.addresses.quorum,
             greeting=greeting,
             connect_timeout_ms=config.connect_to_leader_limit_ms or config.election_connect_timeout_ms,
             stall_ms=self._stall_ms,
@@ -610,6 +611,7 @@ class Server:
             tasks=tasks,
             operator=JournalOperator(self._role_changed),
             audit=self.audit,
+            addresses=None if config.is_standalone else self.addresses,
         )
         return Turn(self.member, ports)
 

@@ -64,7 +64,7 @@ class Tasks:
     links: Links[Message, Input]
     storage: Storage
     snapshotter: Snapshotter
-    quorum_addresses: dict[ServerId, Address]
+    quorum_addresses: Mapping[ServerId, Address]
     greeting: Greeting
     connect_timeout_ms: int
     stall_ms: int
