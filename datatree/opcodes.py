@@ -12,15 +12,15 @@ The class says who deals with a request of this code:
   transaction;
 - `NEVER` may not come from a client as a request of its own: `check` exists only inside a multi, and the others are
   made by the ensemble itself (`deleteContainer` has no ACL check, so a client that sends it is refused);
-- `EXTENSION` is ours, with a number far from ZooKeeper's; a server of ZooKeeper answers it as any unknown opcode. It is
-  answered when there is something to tell, out of the order of the other requests.
+- `EXTENSION` is ours; it is answered when there is something to tell, out of the order of the other requests.
 
 The effect is that of a transaction of this type; a code without one never stands in a log, and a write without one is
 in `LOGGED_AS`. The effect decides the layout of the record (`datatree.record`) and what is applied (`datatree.apply`),
 so a new type with an effect that exists needs no row there. A part is what may stand inside a multi, a read inside a
 multiRead; the two are never mixed.
 
-Numbers below 500 are ZooKeeper's, those from 500 on ClickHouse Keeper's, those from 1000 on our own.
+Numbers below 500 are ZooKeeper's, those from 500 on ClickHouse Keeper's, those from 1000 on our own. A server of
+ZooKeeper answers what is not its own as any unknown opcode.
 """
 
 from collections.abc import Mapping
@@ -129,6 +129,7 @@ class OpCode(IntEnum):
     WHO_AM_I = 107, "whoAmI", _LOCAL
     CREATE_IF_NOT_EXISTS = 502, "createIfNotExists", _WRITE, None, _PART
     GET_CHANGES = 1000, "getChanges", Class.EXTENSION
+    HAND_OVER = 1001, "handOver", _WRITE
     CREATE_SESSION = -10, "createSession", _NEVER, Effect.OWN
     CLOSE_SESSION = -11, "closeSession", _WRITE, Effect.OWN
     ERROR = -1, "error", _NEVER, Effect.OWN
@@ -166,5 +167,6 @@ TYPES: Final = types_with(*Effect)
 
 LOGGED_AS: Final[Mapping[int, frozenset[int]]] = {
     int(OpCode.CREATE_IF_NOT_EXISTS): frozenset({int(OpCode.CREATE), int(OpCode.CHECK)}),
+    int(OpCode.HAND_OVER): frozenset({int(OpCode.CHECK)}),
 }
 """The writes that become transactions of another type, and of which."""

@@ -23,6 +23,7 @@ The checks of each operation stand in ZooKeeper's order; the first that fails gi
     deleteContainer UNIMPLEMENTED from a session; NONODE; NOTEMPTY; neither container nor TTL -> BADVERSION
     createSession   an id that marks a container or a TTL -> BADARGUMENTS; an id that exists -> NODEEXISTS
     reconfig        RECONFIGDISABLED; what `reconfigure` refuses; WRITE -> NOAUTH
+    handOver        UNIMPLEMENTED; WRITE on /zookeeper/config -> NOAUTH; what `hand_over` refuses
 
 A version of -1 in a request matches any. A multi is checked part by part against the view that the parts before it
 leave; if one is refused, nothing of the others remains. Too many parts are BADARGUMENTS for all of it.
@@ -114,6 +115,10 @@ Reconfigure: TypeAlias = Callable[[bytes | None, bytes | None, bytes | None, int
 """(joining, leaving, members, version asked for, zxid) -> the text of the next configuration. Raises Refused."""
 
 
+HandOver: TypeAlias = Callable[[int, int], None]
+"""(server that is to lead, zxid) -> it will be done once this zxid is applied. Raises Refused."""
+
+
 @frozen
 class PrepareSettings:
     """What the configuration says about writes. All of them act on the leader alone; none acts when applying.
@@ -126,7 +131,7 @@ class PrepareSettings:
     `acl_count_max` the entries of each.
     `multi_parts_max` bounds the parts of a multi: more are refused with BADARGUMENTS.
     `acl_schemes` are the schemes that a list may use besides world and auth. `reconfigure` makes the text of the next
-    configuration; None: there is none.
+    configuration, `hand_over` takes the lead away from this member; None: nobody does.
     """
 
     extended_types: bool = False
@@ -140,6 +145,7 @@ class PrepareSettings:
     multi_parts_max: int = MULTI_PARTS_MAX
     acl_schemes: frozenset[bytes] = SCHEMES
     reconfigure: Reconfigure | None = None
+    hand_over: HandOver | None = None
 
 
 class WriteRequest(NamedTuple):
@@ -187,6 +193,7 @@ class Prepare:
             OpCode.SET_ACL: self._set_acl,
             OpCode.CHECK: self._check,
             OpCode.RECONFIG: self._reconfig,
+            OpCode.HAND_OVER: self._hand_over,
             OpCode.CREATE_SESSION: self._create_session,
         }
         self._long_operations: dict[int, _LongOperation] = {
@@ -547,6 +554,19 @@ class Prepare:
         after = (zxid, True, _ANY_VERSION, cversion, aversion, children_count, acl, owner, len(text))
         self.outstanding.put(CONFIG, after)
         return _RECONFIG, _ANY_VERSION, CONFIG, text, None
+
+    def _hand_over(self, _opcode: int, fields: tuple[Any, ...], request: Asked, zxid: int) -> Part:
+        hand_over = self._settings.hand_over
+        if hand_over is None:
+            raise Refused(ErrorCode.UNIMPLEMENTED)
+        (server_id,) = fields
+        change = self.outstanding.view(CONFIG)
+        assert change is not None, "nobody deletes it"
+        if change[6] is not None:
+            self._permit(change[6], WRITE, request)
+        hand_over(server_id, zxid)
+        # It changes nothing; as the check of a createIfNotExists it stands alone.
+        return _CHECK, change[2], CONFIG, b"", None
 
     def _create_session(self, _opcode: int, fields: tuple[Any, ...], request: Asked, zxid: int) -> Part:
         session = request[0]

@@ -34,7 +34,7 @@ numbers the value is `payload ^ -(head >> 5 & 1)`.
     13 check                    version found        path       null or empty   null
 
 A check stands in a multi, with null data. With empty data it is a createIfNotExists that found its znode, alone or in
-a multi: it changes nothing and answers with its path.
+a multi, or a handOver: it changes nothing and answers with its path.
 
 acl is null for world:anyone with all permissions, else [[perms, scheme, id], …] with texts; owner is the stored owner
 (`datatree.znode`). The parent's cversion is the internal one, the count of children ever created, after this create. Of

@@ -22,6 +22,7 @@ Formats, in jute's types (`datatree.jute`), by operation code:
    103 getEphemerals                              prefix string
    -10 createSession (made by the server)         timeout int (ms)
     11 ping, 107 whoAmI, -11 closeSession         nothing
+  1001 handOver (ours)                          server id long
   1000 getChanges (ours)                          zxid long, part int, history_id buffer, prefix string, bytes int,
                                                   wait int (ms)
 
@@ -61,6 +62,7 @@ __all__ = [
     "Create",
     "CreateSession",
     "GetChanges",
+    "HandOver",
     "Multi",
     "NoBody",
     "PathKind",
@@ -228,6 +230,16 @@ class Reconfig:
 
 
 @define
+class HandOver:
+    """That this server is to lead."""
+
+    server_id: int
+
+    def encode(self) -> bytes:
+        return Writer().long(self.server_id).getvalue()
+
+
+@define
 class AddAuth:
     scheme: bytes
     auth: bytes
@@ -321,6 +333,7 @@ Body: TypeAlias = (
     | PathKind
     | SetAcl
     | Reconfig
+    | HandOver
     | AddAuth
     | Sasl
     | SetWatches
@@ -474,6 +487,11 @@ def _reconfig(buffer: bytes, at: int) -> tuple[tuple[Any, ...], int]:
     return (reader.string(), reader.string(), reader.string(), reader.long()), reader.offset
 
 
+def _hand_over(buffer: bytes, at: int) -> tuple[tuple[Any, ...], int]:
+    reader = Reader(buffer, at)
+    return (reader.long(),), reader.offset
+
+
 def _add_auth(buffer: bytes, at: int) -> tuple[Body, int]:
     reader = Reader(buffer, at)
     reader.int()
@@ -606,6 +624,7 @@ _WRITES: Final[Mapping[OpCode, tuple[Callable[..., Body], FieldsDecoder]]] = {
     OpCode.SET_ACL: (SetAcl, _set_acl),
     OpCode.CHECK: (PathVersion, _path_version),
     OpCode.RECONFIG: (Reconfig, _reconfig),
+    OpCode.HAND_OVER: (HandOver, _hand_over),
     OpCode.CREATE_SESSION: (CreateSession, _create_session),
 }
 

@@ -173,6 +173,11 @@ class Client(Znodes):
         """Changes the ensemble's members; returns the new configuration. `version` is that of the current one."""
         return await self.perform(self.operations.reconfig(joining, leaving, members, version))
 
+    async def hand_over(self, server_id: int) -> None:
+        """Has another server lead, as a rolling restart wants it. Returns when that has begun; a server of ZooKeeper
+        does not know this, and ends the connection."""
+        await self.perform(self.operations.hand_over(server_id))
+
     # For recipes: what they need of the library that the caller runs on, and of the session.
 
     @property

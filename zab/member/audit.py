@@ -9,7 +9,7 @@ A line is of pairs, a tab between them, in this order; what is not known is left
     create, delete, setData, setAcl               its own clients' writes, when they are applied; refused ones, too
     a multi that was done                         a line for each part of these kinds
     multiOperation                                one that was refused, whole; ours names the znode of the part at fault
-    reconfig                                      always a failure, until it is built
+    reconfig, handOver                            of the ensemble
     ephemeralZNodeDeletionOnSessionCloseOrExpire  every member, for each znode
     serverStart, serverStop                       of this process
 
@@ -88,6 +88,7 @@ _CREATES: Final = frozenset(
         ),
     )
 )
+_HAND_OVER: Final = int(OpCode.HAND_OVER)
 _OPERATIONS: Final = {
     **dict.fromkeys(_CREATES, "create"),
     int(OpCode.DELETE): "delete",
@@ -95,6 +96,7 @@ _OPERATIONS: Final = {
     _SET_ACL: "setAcl",
     _MULTI: _MULTI_NAME,
     int(OpCode.RECONFIG): "reconfig",
+    _HAND_OVER: "handOver",
 }
 _ZNODE_TYPES: Final = (
     "persistent",
@@ -297,7 +299,7 @@ class Auditor:
         if asked.xid != txn.cxid or not _is_of(txn, asked.opcode) or (not leads and txn.zxid <= asked.fence):
             return
         self._forget_oldest(under_way)
-        if txn.type == _CHECK:
+        if txn.type == _CHECK and asked.opcode != _HAND_OVER:
             return  # a createIfNotExists that found its znode
         parts = [(kind, number, path) for kind, number, path, _, _ in txn.rest] if txn.type == _MULTI else None
         is_refused = error != 0 or (parts is not None and any(kind == _ERROR for kind, _, _ in parts))

@@ -16,23 +16,27 @@ The checks of a request stand in ZooKeeper's order; the first that fails gives t
 From then on the history says who belongs to the ensemble, and no file does. So what a new server has synchronized
 always says who decides, however many servers its own file names.
 
+*That the lead is handed over* to another server is asked for in the same way, by whoever may write /zookeeper/config.
+It is done once the answer is out: a server that is no voter is BADARGUMENTS, one that does not follow
+NEWCONFIGNOQUORUM.
+
 Not here: what a configuration does (`zab.reconfiguration`), and where the file of it is written (`zab.server`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from datatree.errors import ErrorCode, Refused
 from datatree.log.batch import Batch
 from datatree.log.zxid import BEFORE_ALL, Zxid
 from datatree.opcodes import OpCode
 from datatree.paths import CONFIG
-from datatree.prepare import Reconfigure
+from datatree.prepare import HandOver, Reconfigure
 from datatree.record import RecordError, decode_all
 from datatree.requests import Reconfig
 from session.identity import SessionId
-from zab import reconfiguration
+from zab import handover, reconfiguration
 from zab.configuration.dynamic import Ensemble
 from zab.configuration.reconfiguration import ChangeError, ensemble_of, next_ensemble
 from zab.ids import ServerId
@@ -114,6 +118,26 @@ def reconfigure_of(config: Config, peer: Peer) -> Reconfigure | None:
         return text
 
     return reconfigure
+
+
+def hand_over_of(config: Config, peer: Peer, tell_later: Callable[[ServerId, int], None]) -> HandOver:
+    """What has the lead handed over, while this member leads. `tell_later` gets the heir, and the zxid after which."""
+
+    def hand_over(server_id: int, zxid: int) -> None:
+        if config.is_standalone:
+            raise Refused(ErrorCode.UNIMPLEMENTED)
+        heir = ServerId(server_id)
+        if heir not in peer.quorum.voters:
+            raise Refused(ErrorCode.BADARGUMENTS)
+        if heir == peer.settings.sid:
+            return
+        if reconfiguration.is_outstanding(peer):
+            raise Refused(ErrorCode.RECONFIGINPROGRESS)
+        if handover.why_not(peer, heir):
+            raise Refused(ErrorCode.NEWCONFIGNOQUORUM)
+        tell_later(heir, zxid)
+
+    return hand_over
 
 
 def submit_first(config: Config, peer: Peer, processor: Processor) -> None:

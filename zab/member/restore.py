@@ -6,6 +6,8 @@ member).
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from datatree.log.zxid import Epoch, Zxid
 from datatree.prepare import PrepareSettings
 from datatree.recovery.recover import Recovered
@@ -98,7 +100,9 @@ def schedule_of(config: Config, recovered: Recovered) -> SnapshotSchedule:
     return schedule
 
 
-def prepare_settings_of(config: Config, peer: Peer) -> PrepareSettings:
+def prepare_settings_of(
+    config: Config, peer: Peer, tell_heir_later: Callable[[ServerId, int], None]
+) -> PrepareSettings:
     """What the configuration says about writes."""
     return PrepareSettings(
         extended_types=config.extended_types_enabled,
@@ -107,6 +111,7 @@ def prepare_settings_of(config: Config, peer: Peer) -> PrepareSettings:
         skip_acl=config.skip_acl,
         acl_schemes=frozenset(scheme.encode() for scheme in config.acl_schemes),
         reconfigure=reconfiguring.reconfigure_of(config, peer),
+        hand_over=reconfiguring.hand_over_of(config, peer, tell_heir_later),
         acl_bytes_max=config.jute_max_buffer_bytes,
         acl_count_max=config.max_acl_entries,
         multi_parts_max=config.multi_max_parts,

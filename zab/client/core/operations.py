@@ -27,6 +27,7 @@ from datatree.requests import (
     Body,
     Create,
     GetChanges,
+    HandOver,
     Multi,
     NoBody,
     PathKind,
@@ -182,6 +183,9 @@ class Operations:
     ) -> Operation[tuple[bytes | None, Stat]]:
         body = Reconfig(_encoded(joining), _encoded(leaving), _encoded(members), version)
         return Operation(OpCode.RECONFIG, body, _data, CONFIG_PATH)
+
+    def hand_over(self, server_id: int) -> Operation[None]:
+        return Operation(OpCode.HAND_OVER, HandOver(server_id), _nothing, CONFIG_PATH)
 
     # Reads.
 

@@ -25,6 +25,7 @@ _PERMISSIONS: Final = {
     OpCode.DELETE: ("DELETE", True),
     OpCode.SET_DATA: ("WRITE", False),
     OpCode.RECONFIG: ("WRITE", False),
+    OpCode.HAND_OVER: ("WRITE", False),
     OpCode.SET_ACL: ("ADMIN", False),
     OpCode.GET_ACL: ("READ or ADMIN", False),
     OpCode.EXISTS: ("READ", False),

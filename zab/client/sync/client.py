@@ -160,6 +160,10 @@ class Client(Znodes):
         """Changes the ensemble's members; returns the new configuration. `version` is that of the current one."""
         return self._face.run(self.waiting.reconfig(joining=joining, leaving=leaving, members=members, version=version))
 
+    def hand_over(self, server_id: int) -> None:
+        """Has another server lead. Returns when that has begun."""
+        self._face.run(self.waiting.hand_over(server_id))
+
     # Time.
 
     @property

@@ -36,18 +36,10 @@ LINKS_MAX: Final = 16
 _LEFT_OUT: Final = frozenset(
     {
         *("effects", "election", "rng", "settings", "_started", "generation"),
-        *(
-            "deadline",
-            "heir_until",
-            "next_ping",
-            "next_tick",
-            "heard_at",
-            "overdue",
-            "promising",
-            "redial_at",
-            "dialled",
-            "vain_at",
-        ),
+        *("deadline", "next_ping", "next_tick", "heard_at", "overdue", "promising", "redial_at", "dialled", "vain_at"),
+        "heir_until",
+        # The ensembles that are explored keep their configuration.
+        *("memberships", "quorum", "servers", "is_alone", "is_membership_new"),
         "serves_since",
         # It says only when a turn begins.
         "awaits_durable",
@@ -60,18 +52,8 @@ _LINKS: Final = frozenset({"link", "links", "handlers", "early"})
 _PLAIN: Final = frozenset(
     {
         *("state", "phase", "lineage", "accepted_epoch", "current_epoch", "amnesiac", "recorded_lineage", "conflict"),
-        *(
-            "doubted",
-            "doubted_above",
-            "yields",
-            "makes_way",
-            "beginning",
-            "_held_at_start",
-            "_is_marker_valid",
-            "history",
-            "committed",
-            "delivered",
-        ),
+        *("doubted", "doubted_above", "yields", "makes_way", "beginning", "_held_at_start", "_is_marker_valid"),
+        *("history", "committed", "delivered"),
         *("durable", "leading", "following", "draining", "halted", "_deferred"),
         *("base", "last"),
         *("epoch", "epoch_accepted", "epoch_current", "current_saving", "first_start", "by_marker", "established"),
