@@ -78,6 +78,7 @@ ZNODES = {
     "sync": "sync --json",
     "whoami": "whoami --json",
     "config": "config --json",
+    "4lw": "4lw --json srvr",
     "delete": "delete --json -R /rows",
 }
 """In their order, in which each finds what it wants. FILE is an export, LINES are operations."""

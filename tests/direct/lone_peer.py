@@ -390,6 +390,9 @@ class Process(DirectClients):
     def choose_snapshot(self, effect: ChooseSnapshot) -> None:
         raise NotImplementedError("there is no tree here")
 
+    def look_around(self) -> None:
+        raise NotImplementedError("a peer tells nobody about itself")
+
     def keep_snapshot(self, effect: KeepSnapshot) -> None:
         raise NotImplementedError("there is no tree here")
 

@@ -41,6 +41,7 @@ from zab.member.inputs import (
     FetchTree,
     KeepSnapshot,
     LookBackSlice,
+    LookedAround,
     LookedBack,
     ReadChanges,
     RebuildTree,
@@ -53,6 +54,7 @@ from zab.member.member import Member
 from zab.member.ports import Ports
 from zab.member.space import DiskSpace
 from zab.member.storage import Storage
+from zab.member.surroundings import Surroundings
 from zab.member.turn import Turn
 from zab.simulator.world.disk import FaultyDisk
 from zab.states import FOLLOWING, LEADING
@@ -61,6 +63,7 @@ from zab.wire.frames import FrameReader, frame
 TICK_MS = 1000
 WALL = 1_700_000_000_000
 NOTIFICATION = -1
+SURROUNDINGS = Surroundings(2_000, 3_000, 40, 1024, {"host.name": "here", "os.name": "Linux"})
 
 
 class Client:
@@ -316,6 +319,9 @@ class Server(DirectClients):
 
     def stop_fetching(self) -> None:
         pass
+
+    def look_around(self) -> None:
+        self.answers.append(LookedAround(SURROUNDINGS))
 
     def rebuild_tree(self, effect: RebuildTree) -> None:
         rebuild = tree_repair.begin(effect, self.disk, self.storage.log)

@@ -54,7 +54,10 @@ class Thread:
         self.arrived = threading.Event()
         self.posts = Posts(self.arrived.set)
         self.slow = []
-        self.thread = LogThread(storage, self.posts, slow_ms, say_slow=self.slow.append, failed=Failed)
+        self.timed = []
+        self.thread = LogThread(
+            storage, self.posts, slow_ms, say_slow=self.slow.append, timed=self.timed.append, failed=Failed
+        )
         self.thread.start()
 
     def answers(self, count):
@@ -225,6 +228,7 @@ def test_slow_cycle_is_said(gate):
     assert thread.thread.close(PATIENCE_SECONDS)
     [slow_ms] = thread.slow
     assert slow_ms >= 20
+    assert thread.timed == [slow_ms]
 
 
 def test_cycle_that_is_not_slow_is_not_said(gate):
@@ -234,6 +238,7 @@ def test_cycle_that_is_not_slow_is_not_said(gate):
     thread.answers(1)
     assert thread.thread.close(PATIENCE_SECONDS)
     assert thread.slow == []
+    assert len(thread.timed) == 1
 
 
 def test_real_storage_in_the_thread(tmp_path):

@@ -5,8 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.direct.members import Client, Ensemble, Server
-from zab.member.four_letter import VERSION, WORDS
+from datatree.opcodes import OpCode
+from datatree.requests import PathKind
+from tests.direct.members import SURROUNDINGS, Client, Ensemble, Server
+from zab.member.figures import VERSION
+from zab.member.four_letter import WORDS, silent_until
+from zab.member.inputs import LookedAround
 from zab.message import FRAME_BYTES_MAX
 
 OPERATIONS = Path(__file__).parents[2] / "docs" / "operations.md"
@@ -53,9 +57,10 @@ def test_the_page_has_every_word() -> None:
 
 @pytest.mark.parametrize("word", sorted(WORDS))
 def test_a_word_is_found_as_the_first_bytes_however_they_are_cut(ensemble: Ensemble, word: bytes) -> None:
-    at_once = say(ensemble, word + b"\n")
+    mask = (7).to_bytes(8, "big") if word == b"stmk" else b""
+    at_once = say(ensemble, word + mask + b"\n")
     connection = terminal(ensemble)
-    for byte in word:
+    for byte in word + mask:
         assert connection.raw == b""
         connection.say(bytes([byte]))
         ensemble.settle()
@@ -89,17 +94,20 @@ def test_unknown_word_is_a_length_that_cannot_be(ensemble: Ensemble) -> None:
 def test_ruok_and_isro_answer_always_and_the_others_only_while_clients_are_served() -> None:
     ensemble = Ensemble(3, start=False, **{"4lw__commands__whitelist": "*"})
     answers = {}
-    for word in (b"ruok", b"isro", b"envi", b"srvr", b"mntr", b"cons"):
+    for word in (b"ruok", b"isro", b"envi", b"gtmk", b"srvr", b"mntr", b"cons"):
         connection = terminal(ensemble)
         connection.say(word + b"\n")
         ensemble.step(ensemble.servers[1])
+        if WORDS[word].looks_around:
+            ensemble.step(ensemble.servers[1])
         answers[word] = connection.raw.decode()
         assert connection.is_closed
     not_serving = "This ZooKeeper instance is not currently serving requests\n"
     assert answers == {
         b"ruok": "imok",
         b"isro": "null",
-        b"envi": f"Environment:\nzookeeper.version={VERSION}\n",
+        b"envi": f"Environment:\nzookeeper.version={VERSION}\nhost.name=here\nos.name=Linux\n",
+        b"gtmk": "306",
         b"srvr": not_serving,
         b"mntr": not_serving,
         b"cons": not_serving,
@@ -182,7 +190,10 @@ def test_latency_counts_the_time_that_writes_wait(ensemble: Ensemble) -> None:
 def test_conf_has_the_configuration_and_the_ensemble() -> None:
     ensemble = Ensemble(3, **{"4lw__commands__whitelist": "conf"})
     text = say(ensemble, b"conf", ensemble.servers[2])
-    assert text.startswith("clientPort=2181\nsecureClientPort=-1\ndataDir=/nowhere/2/version-1\n")
+    assert text.startswith(
+        "clientPort=2181\nsecureClientPort=-1\ndataDir=/nowhere/2/version-1\ndataDirSize=2000\n"
+        "dataLogDir=/nowhere/2/version-1\ndataLogSize=3000\ntickTime=1000\n"
+    )
     assert (
         "\nserverId=2\ninitLimit=10\nsyncLimit=5\nelectionAlg=3\nelectionPort=3002\nquorumPort=2002\npeerType=0\n"
         in text
@@ -190,13 +201,112 @@ def test_conf_has_the_configuration_and_the_ensemble() -> None:
     assert text.endswith("membership: \n" + str(ensemble.servers[2].member.config.ensemble))
 
 
-def test_cons_and_crst(ensemble: Ensemble) -> None:
+COUNTS = r" /127\.0\.0\.1:40001\[1\]\(queued=\d,recved=(\d),sent=(\d)"
+SESSION = r",sid={session:#x},lop=(\w+),est=(\d+),to=10000,{cxid}lzxid=(0x\w+),lresp=(\d+),llat=(\d+),"
+LATENCIES = r"minlat=(\d+),avglat=(\d+),maxlat=(\d+)\)\n"
+
+
+def cons(ensemble: Ensemble, client: Client, cxid: str) -> tuple[str, ...]:
+    pattern = COUNTS + SESSION.format(session=client.connection.session, cxid=cxid) + LATENCIES
+    found = re.match(pattern, say(ensemble, b"cons"))
+    assert found is not None
+    return found.groups()
+
+
+def test_cons_tells_what_a_connection_did_last_and_crst_forgets_it(ensemble: Ensemble) -> None:
     client = ensemble.session()
-    session = client.connection.session
-    pattern = rf" /127\.0\.0\.1:40001\[1\]\(queued=0,recved=(\d),sent=(\d),sid={session:#x},to=10000\)\n"
-    assert re.match(pattern, say(ensemble, b"cons")).groups() == ("1", "1")  # type: ignore[union-attr]
+    began, wall = ensemble.now, client.connection.established
+    assert wall > 0
+    assert cons(ensemble, client, "lcxid=0x0,")[:2] == ("1", "1")
+    assert cons(ensemble, client, "lcxid=0x0,")[2] == "SESS"
+    server = ensemble.servers[1]
+    server.durable_held = True
+    ensemble.do(client, client.create(b"/a"), client.get(b"/a"))
+    ensemble.now += 40
+    ensemble.release(server)
+    server.durable_held = False
+    ensemble.settle()
+    zxid = f"{server.member.applied:#x}"
+    answered = ("3", "3", "GETD", str(wall), zxid, str(began + 40), "40", "40", "40", "40")
+    assert cons(ensemble, client, "lcxid=0x2,") == answered
+    ensemble.do(client, client.exists(b"/a"))
+    assert cons(ensemble, client, "lcxid=0x3,")[2:] == ("EXIS", str(wall), zxid, str(began + 40), "0", "0", "26", "40")
     assert say(ensemble, b"crst") == "Connection stats reset.\n"
-    assert re.match(pattern, say(ensemble, b"cons")).groups() == ("0", "0")  # type: ignore[union-attr]
+    forgotten = ("0", "0", "NA", str(wall), "0xffffffffffffffff", "0", "0", "0", "0", "0")
+    assert cons(ensemble, client, "") == forgotten
+    ensemble.do(client, client.set(b"/a", b"1"))
+    assert cons(ensemble, client, "lcxid=0x4,")[2] == "SETD"
+
+
+def test_cons_of_a_ping_behind_a_write(ensemble: Ensemble) -> None:
+    client = ensemble.session()
+    server = ensemble.servers[1]
+    server.durable_held = True
+    ensemble.do(client, client.create(b"/a"), client.request(OpCode.PING, xid=-2))
+    # ZooKeeper shows no xid below 0.
+    assert cons(ensemble, client, "")[2] == "PING"
+
+
+def test_a_word_is_a_connection_too_and_is_not_read_from(ensemble: Ensemble) -> None:
+    assert say(ensemble, b"cons") == " /127.0.0.1:40001[0](queued=0,recved=1,sent=0)\n\n"
+    assert "\n /127.0.0.1:40002[0](queued=0,recved=1,sent=0)\n" in say(ensemble, b"stat")
+    assert ensemble.servers[1].member.metrics.packets_received == 2
+
+
+def test_requests_are_counted_by_operation(ensemble: Ensemble) -> None:
+    client = ensemble.session()
+    ensemble.do(client, client.create(b"/a"), client.get(b"/a"), client.get(b"/a"), client.request(77))
+    values = dict(line.split("\t") for line in say(ensemble, b"mntr").splitlines())
+    assert values["zk_op_count_create"] == "1"
+    assert values["zk_op_count_get_data"] == "2"
+    assert values["zk_op_count_total"] == "3"
+
+
+def test_trace_mask_is_kept_until_another_is_set(ensemble: Ensemble) -> None:
+    assert say(ensemble, b"gtmk") == "306"
+    assert say(ensemble, b"stmk" + (7).to_bytes(8, "big")) == "7"
+    assert say(ensemble, b"gtmk") == "7"
+
+
+def test_a_mask_that_does_not_come_is_waited_for_as_any_greeting(ensemble: Ensemble) -> None:
+    connection = terminal(ensemble)
+    connection.say(b"stmk" + bytes(7))
+    ensemble.settle()
+    assert (connection.raw, connection.is_closed) == (b"", False)
+    for _ in range(30):
+        ensemble.advance(1000)
+    assert (connection.raw, connection.is_closed) == (b"", True)
+
+
+def test_hash_has_the_digests_at_batch_ends(ensemble: Ensemble) -> None:
+    client = ensemble.session()
+    ensemble.do(client, client.create(b"/a"))
+    member = ensemble.servers[1].member
+    assert say(ensemble, b"hash").splitlines()[-1] == f"{member.applied:x}: {member.tree.digest}"
+
+
+def test_dirs_and_descriptors_are_what_was_seen_around(ensemble: Ensemble) -> None:
+    assert say(ensemble, b"dirs") == "datadir_size: 2000\nlogdir_size: 3000\n"
+    values = dict(line.split("\t") for line in say(ensemble, b"mntr").splitlines())
+    assert values["zk_open_file_descriptor_count"] == str(SURROUNDINGS.open_descriptors)
+    assert values["zk_max_file_descriptor_count"] == str(SURROUNDINGS.max_descriptors)
+
+
+def test_words_that_wait_for_one_look_are_all_answered_and_who_is_gone_is_not(ensemble: Ensemble) -> None:
+    server = ensemble.servers[1]
+    asking = [terminal(ensemble) for _ in range(3)]
+    for connection in asking:
+        connection.say(b"dirs")
+    looks = []
+    server.look_around = lambda: looks.append(1)  # type: ignore[method-assign]
+    ensemble.settle()
+    assert len(looks) == 1
+    asking[1].close()
+    ensemble.settle()
+    server.answers.append(LookedAround(SURROUNDINGS))
+    ensemble.settle()
+    said = b"datadir_size: 2000\nlogdir_size: 3000\n"
+    assert [connection.raw for connection in asking] == [said, b"", said]
 
 
 def test_watch_words(ensemble: Ensemble) -> None:
@@ -209,13 +319,39 @@ def test_watch_words(ensemble: Ensemble) -> None:
     assert say(ensemble, b"wchp") == f"/\n\t{session:#x}\n/x\n\t{session:#x}\n\n"
 
 
-def test_dump_lists_sessions_and_ephemerals() -> None:
+def test_a_path_watched_in_two_ways_is_watched_once(ensemble: Ensemble) -> None:
+    client = ensemble.session()
+    body = PathKind(b"/x", 0).encode()
+    ensemble.do(client, client.exists(b"/x", True), client.request(OpCode.ADD_WATCH, body))
+    assert say(ensemble, b"wchs") == "1 connections watching 1 paths\nTotal watches:1\n"
+
+
+def test_dump_lists_sessions_ephemerals_and_connections() -> None:
     ensemble = Ensemble(3, **{"4lw__commands__whitelist": "dump"})
     client: Client = ensemble.session(ensemble.follower)
     ensemble.do(client, client.create(b"/e", b"", 1))
     ensemble.advance(1000)
     session = f"{client.connection.session:#x}"
     leader, follower = say(ensemble, b"dump", ensemble.leader), say(ensemble, b"dump", ensemble.follower)
-    assert re.search(rf"Session Sets \(1\)/\(1\):\n1 expire in \d+ ms:\n\t{session}\n", leader)
+    date = r"(Mon|Tue|Wed|Thu|Fri|Sat|Sun) [A-Z][a-z][a-z] \d\d \d\d:\d\d:\d\d UTC 2023"
+    assert re.search(rf"Session Sets \(1\)/\(1\):\n1 expire at {date}:\n\t{session}\n", leader)
     assert f"Global Sessions(1):\n{session}\t10000ms\n" in follower
-    assert follower.endswith(f"Sessions with Ephemerals (1):\n{session}:\n\t/e\n")
+    connections = rf"1 expire at {date}:\n\tip: /127\.0\.0\.1:{client.connection.port} sessionId: {session}\n"
+    ephemerals = rf"Sessions with Ephemerals \(1\):\n{session}:\n\t/e\n"
+    assert re.search(rf"{ephemerals}Connections dump:\nConnections Sets \([12]\)/\(2\):\n", follower)
+    assert re.search(connections, follower) or f"sessionId: {session}\n" in follower
+
+
+def test_connections_are_closed_when_dump_says_that_they_are(ensemble: Ensemble) -> None:
+    quiet = terminal(ensemble)
+    client = ensemble.session()
+    member = ensemble.servers[1].member
+    due = {connection: silent_until(member, connection) for connection in member.clients.all}
+    assert len(due) == 2
+    for connection, when in due.items():
+        while not connection.closing:
+            assert ensemble.now < when
+            ensemble.advance(100)
+        assert abs(ensemble.now - when) <= 1000
+    assert quiet.is_closed
+    assert client.is_closed

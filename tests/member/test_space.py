@@ -12,7 +12,7 @@ from datatree.log.transaction_log import RESERVE
 from datatree.opcodes import OpCode
 from datatree.requests import OPEN_ACL, Create, Multi, PathVersion, SetData
 from tests.direct.members import TICK_MS, Client, Ensemble, Server
-from zab.member.four_letter import numbers
+from zab.member.figures import figures
 from zab.member.room import PARTS_MAX, needs_room
 from zab.member.space import DiskSpace, make_room, room_bytes
 from zab.simulator.world.disk import FaultyDisk
@@ -239,7 +239,7 @@ def test_without_a_quorum_with_room_writes_are_refused_and_the_rest_goes_on() ->
 
 def gauges(server: Server) -> dict[str, object]:
     names = ("disk_space", "disk_reserve_given_up", "writes_refused_for_room", "members_without_room")
-    return {name: value for name, value in numbers(server.member) if name in names}
+    return {figure.name: figure.value for figure in figures(server.member) if figure.name in names}
 
 
 def test_room_is_seen_in_the_numbers_of_a_member() -> None:

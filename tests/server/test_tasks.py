@@ -38,6 +38,7 @@ from zab.member.inputs import (
 )
 from zab.member.metrics import Metrics
 from zab.member.ports import Ports
+from zab.member.surroundings import Surroundings
 from zab.member.threaded_storage import ThreadedStorage
 from zab.member.turn import READ_AHEAD_BYTES, Turn
 from zab.server.dial import Address
@@ -51,6 +52,10 @@ PATIENCE_SECONDS = 30
 
 NOBODY = Manners(None, None, None, None, 2)
 """No client ever comes."""
+
+
+def nobody(_took_ms):
+    pass
 
 
 class ScriptedMember:
@@ -152,7 +157,12 @@ class Parts:
         self.links = FakeLinks(self.order)
         self.storage = open_storage(directory)
         self.log_thread = LogThread(
-            self.storage, self.posts, 60_000, say_slow=lambda took_ms: None, failed=StorageFailed
+            self.storage,
+            self.posts,
+            60_000,
+            say_slow=lambda took_ms: None,
+            timed=lambda took_ms: None,
+            failed=StorageFailed,
         )
         self.clients = ClientSockets(self.loop, NOBODY)
         self.snapshotter = Snapshotter(self.storage.disk, self.storage.log, self.posts.put)
@@ -168,6 +178,7 @@ class Parts:
             connect_timeout_ms=30_000,
             stall_ms=stall_ms,
             spawn=spawn,
+            look=Surroundings,
             purge=self.taken.append,
         )
         queue = ThreadedStorage(self.storage, self.log_thread)

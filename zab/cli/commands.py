@@ -102,6 +102,7 @@ COMMANDS: Final = {
     ),
     "whoami": Command("znodes.session:whoami_command", "Print whom the server takes this client for."),
     "config": Command("znodes.session:config_command", "Print the ensemble's configuration."),
+    "4lw": Command("znodes.words:word_command", "Print what each server says about itself: srvr, mntr, cons, …"),
     "shell": Command("znodes.shell:shell_command", "Run commands one after the other in one session."),
     "server": Command("servers.server:server_command", "Run one member, until SIGINT or SIGTERM."),
     "ensemble": Command(
@@ -149,8 +150,8 @@ ALIASES: Final = {
 }
 """The names of ZooKeeper's shell, and the words that they stand for."""
 
-NOT_IN_SHELL: Final = frozenset({"shell", "lock", "elect"})
-"""Commands of `zab.cli.znodes` that the shell has not: each needs a session of its own."""
+NOT_IN_SHELL: Final = frozenset({"shell", "lock", "elect", "4lw"})
+"""Commands of `zab.cli.znodes` that the shell has not: each needs a session of its own, or none."""
 
 TAKES_DATA: Final = frozenset({"create", "set", "setAcl", "acl"})
 """Commands whose arguments after the path are data, which may look like anything."""

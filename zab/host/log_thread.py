@@ -84,14 +84,16 @@ class LogThread(Generic[Effect, Answer]):
         slow_ms: int,
         *,
         say_slow: Callable[[int], None],
+        timed: Callable[[int], None],
         failed: Callable[[str], Answer],
     ) -> None:
-        """`say_slow` is called, in this thread, with the milliseconds of a cycle of `slow_ms` or longer. `failed` makes
-        a post of the reason why nothing can be stored any more."""
+        """`timed` is called, in this thread, with the milliseconds of each cycle, and `say_slow` with those of one of
+        `slow_ms` or longer. `failed` makes a post of the reason why nothing can be stored any more."""
         self._storage = storage
         self._posts = posts
         self._slow_ns = slow_ms * 1_000_000
         self._say_slow = say_slow
+        self._timed = timed
         self._failed = failed
         self._effects: SimpleQueue[Effect | _Word] = SimpleQueue()
         self.is_parked = False
@@ -152,6 +154,7 @@ class LogThread(Generic[Effect, Answer]):
                 self._posts.leave(answer)
                 if self._storage.is_awaited(answer):
                     self._posts.wake()
+            self._timed(took_ns // 1_000_000)
             if took_ns >= self._slow_ns:
                 self._say_slow(took_ns // 1_000_000)
         if items[-1] is _Word.CLOSE:

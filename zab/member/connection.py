@@ -27,7 +27,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Generator, Iterable, Iterator
 from enum import Enum, IntEnum, IntFlag
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import attrs
 
@@ -41,6 +41,13 @@ Identity: TypeAlias = tuple[bytes, bytes]
 Waiting: TypeAlias = tuple[int, int, bytes, int]
 """A request in its place: xid, opcode, its frame, and when it came. A write's frame is empty: it is on its way."""
 
+
+LastAnswer: TypeAlias = tuple[int, int, int, int, int]
+"""Of a request: its opcode, its xid, the zxid of its reply, when that was (monotonic ms), how long it waited (ms)."""
+
+NO_ANSWER: Final[LastAnswer] = (0, -1, -1, 0, 0)
+NEVER: Final = (1 << 63) - 1
+"""The least of no values."""
 
 IDENTITIES_MAX = 64
 IDENTITY_BYTES_MAX = 4096
@@ -138,8 +145,16 @@ class ClientConnection:
     idle_ticks: int = 0
     """Ticks since something came."""
 
+    established: int = 0
+    """When it came (wall clock, ms)."""
     received_count: int = 0
     sent_count: int = 0
+    last_answer: LastAnswer = NO_ANSWER
+    answered_count: int = 0
+    """Requests that `waited_ms` is the sum of; the least and the largest of them are the two after it."""
+    waited_ms: int = 0
+    waited_least_ms: int = NEVER
+    waited_most_ms: int = 0
 
     def __attrs_post_init__(self) -> None:
         self.identify((b"ip", self.host.encode()))
@@ -180,6 +195,11 @@ class ClientConnection:
         """Whether the host must not read from it, until a later step says otherwise."""
         return self.holds != Hold.NONE
 
+    def forget_counts(self) -> None:
+        """`crst`: as if it had come now."""
+        self.received_count = self.sent_count = self.answered_count = self.waited_ms = self.waited_most_ms = 0
+        self.waited_least_ms, self.last_answer = NEVER, NO_ANSWER
+
     def take_output(self) -> list[bytes]:
         """What is to be sent, in order; the host owns it from now on, and counts it in `unsent_bytes`."""
         pieces, self.out, self.out_bytes = self.out, [], 0
@@ -198,6 +218,8 @@ class Clients:
         """Connections with output, or to be closed, paused or read from again: the host looks at each after a step."""
         self.ending: dict[ClientConnection, None] = {}
         """Those that are closing, until the end of the turn."""
+        self.waiting_words: list[ClientConnection] = []
+        """Those whose four-letter word is answered once the surroundings were looked at."""
         self._per_host: Counter[str] = Counter()
         self._per_host_count_max = per_host_count_max
         self._total_count_max = total_count_max

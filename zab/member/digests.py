@@ -39,6 +39,10 @@ class Digests:
         """The digest at a batch end that is remembered, such as the newest."""
         return self._by_zxid[zxid]
 
+    def remembered(self) -> list[tuple[int, int]]:
+        """The batch ends and their digests, oldest first."""
+        return list(self._by_zxid.items())
+
     def clear(self) -> None:
         """Another tree has taken the place of the one these belong to."""
         self._by_zxid.clear()

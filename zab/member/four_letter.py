@@ -3,76 +3,91 @@
 A word that `4lw.commands.whitelist` does not list is refused in words; by default it lists only `srvr`. Shapes are
 those of ZooKeeper 3.9, so that what parses its answers parses these.
 
-A word comes instead of a connection's first frame: read as the length of a frame it is one that no frame has.
+A word comes instead of a connection's first frame: read as the length of a frame it is one that no frame has. What may
+come after it is passed over, but for the eight bytes that `stmk` asks for.
 
-Pure: the text is made of the member's numbers.
+Pure: the text is made of the member's figures, and of its surroundings, which are looked at before some words.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Protocol, TypeAlias
+from datetime import UTC, datetime
+from struct import Struct
+from typing import Final, Protocol, TypeAlias
 
 import attrs
 
 from datatree.slices import NAMES
-from datatree.tree import DataTree
-from zab.member.connection import ClientConnection, Clients
-from zab.member.metrics import Metrics, Summary
-from zab.member.processor import Processor
-from zab.member.reads import ConnectionEnds, ReadState, Steps
-from zab.member.sessions import Sessions
-from zab.member.settings import Config
-from zab.peer import Peer
-from zab.states import FOLLOWING, LEADING, OBSERVING
-
-VERSION = "3.9.5-zab, built on 2026-01-01 00:00 UTC"
-"""Tools compare the number, so it is the one of the ZooKeeper whose protocol this is."""
+from zab.member.connection import ClientConnection, Stage
+from zab.member.figures import (
+    UNSIGNED,
+    VERSION,
+    Inspected,
+    Kind,
+    connection_figures,
+    figures,
+    mode,
+)
+from zab.member.inputs import LookAround, LookedAround, MemberEffect
+from zab.member.metrics import Summary
+from zab.member.reads import ConnectionEnds, Steps
+from zab.states import LEADING
 
 NOT_SERVING = "This ZooKeeper instance is not currently serving requests\n"
 
-_MODES = {LEADING: "leader", FOLLOWING: "follower", OBSERVING: "observer"}
-_PEER_STATES = {
-    LEADING: "leading - broadcast",
-    FOLLOWING: "following - broadcast",
-    OBSERVING: "observing - broadcast",
-}
-_READ_INTEREST = 1
-_UNSIGNED = (1 << 64) - 1
+QUANTILES: Final = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "p999": 0.999}
+"""Of the summaries that have them, as `mntr` names them."""
 
+_STMK: Final = b"stmk"
+_MASK: Final = Struct(">q")
 
 Lines: TypeAlias = Iterator[str]
 """The text of an answer, line by line or in larger pieces. What is listed is what there was when its turn came."""
 
 
-class Inspected(Protocol):
-    """A member, as far as the words look at it."""
+class Asked(Inspected, Protocol):
+    """What is needed of a member that answers."""
 
-    config: Config
-    metrics: Metrics
-    clients: Clients
-    peer: Peer
-    sessions: Sessions
-    state: ReadState
-    processor: Processor
-    serving: bool
-    now: int
-    started_at: int
-
-    @property
-    def tree(self) -> DataTree: ...
+    def want(self, effect: MemberEffect) -> None: ...
 
 
-def answer(member: Inspected, word: bytes) -> Steps | None:
-    """What to do for one of the words, slice by slice: at the end it raises `ConnectionEnds` with the text. None when
-    it is none of them."""
+def on_word(member: Asked, connection: ClientConnection, word: bytes) -> bool:
+    """Begin to answer what a connection began with; False: it is none of the words."""
     found = WORDS.get(word)
     if found is None:
-        return None
+        return False
+    rest = connection.frames.rest()[len(word) :]
+    if word == _STMK and len(rest) < _MASK.size:
+        return True  # the rest of it comes
+    member.metrics.packets_received += 1
+    connection.received_count += 1
     name = word.decode("ascii")
     if not member.config.allows_word(name):
-        return _said((f"{name} is not executed because it is not in the whitelist.\n",))
-    return _said(found.text(member) if member.serving or found.always else (NOT_SERVING,))
+        lines: Iterable[str] = (f"{name} is not executed because it is not in the whitelist.\n",)
+    elif not (member.serving or found.always):
+        lines = (NOT_SERVING,)
+    else:
+        if word == _STMK:
+            (member.metrics.trace_mask,) = _MASK.unpack_from(rest)
+        lines = found.text(member)
+        if found.looks_around:
+            connection.answering = _said(lines)
+            member.clients.waiting_words.append(connection)
+            if len(member.clients.waiting_words) == 1:
+                member.want(LookAround())
+            return True
+    member.processor.answer_in_slices(connection, _said(lines))
+    return True
+
+
+def on_looked_around(member: Asked, event: LookedAround) -> None:
+    """Begin what has waited for that."""
+    member.surroundings = event.surroundings
+    for connection in member.clients.waiting_words:
+        if connection.answering is not None and not connection.closing:
+            member.processor.answer_in_slices(connection, connection.answering)
+    member.clients.waiting_words.clear()
 
 
 def _said(lines: Iterable[str]) -> Steps:
@@ -82,11 +97,6 @@ def _said(lines: Iterable[str]) -> Steps:
         if not len(said) % NAMES:
             yield
     raise ConnectionEnds("".join(said).encode())
-
-
-def mode(member: Inspected) -> str:
-    """leader, follower, observer or standalone."""
-    return "standalone" if member.config.is_standalone else _MODES[member.peer.state]
 
 
 def _ruok(_member: Inspected) -> Lines:
@@ -99,9 +109,27 @@ def _isro(member: Inspected) -> Lines:
     yield "rw" if member.serving else "null"
 
 
-def _envi(_member: Inspected) -> Lines:
-    """The version, which some clients look for here."""
+def _envi(member: Inspected) -> Lines:
+    """The version, which some clients look for here, and the machine."""
     yield f"Environment:\nzookeeper.version={VERSION}\n"
+    for name, value in member.surroundings.properties.items():
+        yield f"{name}={value}\n"
+
+
+def _dirs(member: Inspected) -> Lines:
+    """How large the two directories are."""
+    yield f"datadir_size: {member.surroundings.data_bytes}\nlogdir_size: {member.surroundings.log_bytes}\n"
+
+
+def _hash(member: Inspected) -> Lines:
+    """The digests of the tree at the last batch ends."""
+    for zxid, digest in member.digests.remembered():
+        yield f"{zxid:x}: {digest}\n"
+
+
+def _mask(member: Inspected) -> Lines:
+    """The trace mask, which traces nothing."""
+    yield str(member.metrics.trace_mask)
 
 
 def _srvr(member: Inspected) -> Lines:
@@ -113,7 +141,7 @@ def _stat(member: Inspected) -> Lines:
     """As `srvr`, with a line for each connection."""
     yield f"Zookeeper version: {VERSION}\nClients:\n"
     for connection in list(member.clients.all):
-        yield f" {_connection(connection)}\n"
+        yield f" {_brief(connection)})\n"
     yield "\n" + _numbers(member)
 
 
@@ -137,28 +165,35 @@ def _numbers(member: Inspected) -> str:
     return text
 
 
-def _connection(connection: ClientConnection) -> str:
-    interest = 0 if connection.paused else _READ_INTEREST
+def _brief(connection: ClientConnection) -> str:
+    shown = connection_figures(connection)
     return (
-        f"/{connection.host}:{connection.port}[{interest:x}]"
-        f"(queued={len(connection.pending)},recved={connection.received_count},sent={connection.sent_count})"
+        f"{shown.remote_socket_address}[{shown.interest_ops:x}](queued={shown.outstanding_requests},"
+        f"recved={shown.packets_received},sent={shown.packets_sent}"
     )
 
 
 def _cons(member: Inspected) -> Lines:
-    """A line for each connection, with its session."""
+    """A line for each connection, with its session and what it did last."""
     for connection in list(member.clients.all):
-        text = _connection(connection)
-        if connection.session:
-            text = f"{text[:-1]},sid={connection.session & _UNSIGNED:#x},to={connection.timeout_ms})"
-        yield f" {text}\n"
+        text = _brief(connection)
+        shown = connection_figures(connection)
+        if shown.session_id is not None and shown.last_cxid is not None and shown.last_zxid is not None:
+            cxid = f"lcxid={shown.last_cxid:#x}," if shown.last_cxid >= 0 else ""
+            text += (
+                f",sid={shown.session_id & UNSIGNED:#x},lop={shown.last_operation},est={shown.established},"
+                f"to={shown.session_timeout},{cxid}lzxid={shown.last_zxid & UNSIGNED:#x},"
+                f"lresp={shown.last_response_time},llat={shown.last_latency},minlat={shown.min_latency},"
+                f"avglat={shown.avg_latency},maxlat={shown.max_latency}"
+            )
+        yield f" {text})\n"
     yield "\n"
 
 
 def _crst(member: Inspected) -> Lines:
     """Reset the connections' counts."""
     for connection in member.clients.all:
-        connection.received_count = connection.sent_count = 0
+        connection.forget_counts()
     yield "Connection stats reset.\n"
 
 
@@ -169,11 +204,11 @@ def _srst(member: Inspected) -> Lines:
 
 
 def _wchs(member: Inspected) -> Lines:
-    """How many watches there are."""
+    """How many watches of data there are. A path that a connection watches in several ways is watched once."""
     watches = member.state.watches
     connections = watches_count = paths_count = 0
     for connection in watches.holders():
-        count = watches.data_watches_count(connection)
+        count = len(watches.data_paths_of(connection))
         connections += count > 0
         watches_count += count
         yield ""
@@ -189,7 +224,7 @@ def _wchc(member: Inspected) -> Lines:
     for connection in watches.holders():
         paths = watches.data_paths_of(connection)
         if paths:
-            yield f"{connection.session & _UNSIGNED:#x}\n"
+            yield f"{connection.session & UNSIGNED:#x}\n"
         for path in paths:
             yield f"\t{_text(path)}\n"
     yield "\n"
@@ -201,31 +236,65 @@ def _wchp(member: Inspected) -> Lines:
     for path in watches.data_paths():
         yield f"{_text(path)}\n"
         for each in watches.data_watchers(path):
-            yield f"\t{each.session & _UNSIGNED:#x}\n"
+            yield f"\t{each.session & UNSIGNED:#x}\n"
     yield "\n"
 
 
 def _dump(member: Inspected) -> Lines:
-    """Sessions, and their ephemerals."""
+    """Sessions, their ephemerals, and connections."""
     tree, tracker = member.tree, member.sessions.tracker
     yield "SessionTracker dump:\n"
     if tracker is not None:
         sets = list(tracker.sets())
         yield f"Session Sets ({len(sets)})/({sum(len(ids) for _, ids in sets)}):\n"
         for due, ids in sets:
-            yield f"{len(ids)} expire in {max(0, due - member.now)} ms:\n"
+            yield f"{len(ids)} expire at {date(member, due)}:\n"
             for id_ in ids:
-                yield f"\t{id_ & _UNSIGNED:#x}\n"
+                yield f"\t{id_ & UNSIGNED:#x}\n"
     else:
         yield f"Global Sessions({len(tree.sessions)}):\n"
         for session, ms in list(tree.sessions.items()):
-            yield f"{session & _UNSIGNED:#x}\t{ms}ms\n"
+            yield f"{session & UNSIGNED:#x}\t{ms}ms\n"
     owners = list(tree.ephemerals)
     yield f"ephemeral nodes dump:\nSessions with Ephemerals ({len(owners)}):\n"
     for owner in owners:
-        yield f"{owner & _UNSIGNED:#x}:\n"
+        yield f"{owner & UNSIGNED:#x}:\n"
         for path in list(tree.ephemerals.get(owner, ())):
             yield f"\t{_text(path)}\n"
+    yield from _dump_connections(member)
+
+
+def _dump_connections(member: Inspected) -> Lines:
+    due: dict[int, list[ClientConnection]] = {}
+    for connection in list(member.clients.all):
+        due.setdefault(silent_until(member, connection), []).append(connection)
+        yield ""
+    yield f"Connections dump:\nConnections Sets ({len(due)})/({sum(map(len, due.values()))}):\n"
+    for when, connections in sorted(due.items()):
+        yield f"{len(connections)} expire at {date(member, when)}:\n"
+        for connection in connections:
+            address = f"/{connection.host}:{connection.port}"
+            yield f"\tip: {address} sessionId: {connection.session & UNSIGNED:#x}\n"
+
+
+def silent_until(member: Inspected, connection: ClientConnection) -> int:
+    """When a connection is closed if nothing comes until then (monotonic ms, a multiple of the tick)."""
+    config = member.config
+    is_served = connection.stage is Stage.SERVED
+    limit_ms = connection.timeout_ms if is_served else config.sessionless_timeout_ms
+    ticks = member.now // config.tick_time_ms + 2 - connection.idle_ticks
+    return (ticks + -(-limit_ms // config.tick_time_ms)) * config.tick_time_ms
+
+
+def date(member: Inspected, when: int) -> str:
+    """A moment of the monotonic clock (ms), as Java prints a date in UTC."""
+    moment = datetime.fromtimestamp((member.wall + when - member.now) // 1000, UTC)
+    return f"{_DAYS[moment.weekday()]} {_MONTHS[moment.month - 1]} {moment:%d %H:%M:%S} UTC {moment.year}"
+
+
+_DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+"""Java's, whatever the language of this process."""
 
 
 def _conf(member: Inspected) -> Lines:
@@ -236,7 +305,9 @@ def _conf(member: Inspected) -> Lines:
         "clientPort": host_port[1] if host_port is not None else -1,
         "secureClientPort": config.secure_client_port or -1,
         "dataDir": f"{config.data_dir}/version-1",
+        "dataDirSize": member.surroundings.data_bytes,
         "dataLogDir": f"{config.data_log_dir}/version-1",
+        "dataLogSize": member.surroundings.log_bytes,
         "tickTime": config.tick_time_ms,
         "maxClientCnxns": config.max_client_connections,
         "minSessionTimeout": config.min_session_timeout_ms,
@@ -259,77 +330,28 @@ def _conf(member: Inspected) -> Lines:
 
 
 def _mntr(member: Inspected) -> Lines:
-    """All numbers: `zk_<name>` TAB value."""
-    for name, value in numbers(member):
-        yield f"zk_{name}\t{_double(value)}\n"
+    """All figures: `zk_<name>` TAB value."""
+    for figure in figures(member):
+        key = f"{figure.key}_" if figure.key else ""
+        if isinstance(figure.value, Summary):
+            for part, value in parts_of(figure.value, figure.kind).items():
+                yield f"zk_{part}_{key}{figure.name}\t{_double(value)}\n"
+        else:
+            yield f"zk_{key}{figure.name}\t{_double(figure.value)}\n"
 
 
-def numbers(member: Inspected) -> Iterator[tuple[str, str | int | float]]:
-    """Everything that `mntr` and the admin server show, name and value, in their order."""
-    yield "version", VERSION
-    yield "server_state", mode(member)
-    if not member.config.is_standalone:
-        yield "peer_state", _PEER_STATES[member.peer.state]
-        yield "quorum_size", len(member.config.ensemble.participants)
-    yield from _gauges(member)
-    if member.peer.state == LEADING:
-        yield from _leader_gauges(member)
-    yield from _counters(member.metrics)
-    for name in ("readlatency", "updatelatency", "connection_token_deficit"):
-        yield from _summary(name, getattr(member.metrics, name))
-
-
-def _gauges(member: Inspected) -> Iterator[tuple[str, int | float]]:
-    metrics, tree = member.metrics, member.tree
-    latency = metrics.latency()
-    yield "avg_latency", latency.average
-    yield "max_latency", latency.largest
-    yield "min_latency", latency.least
-    yield "packets_received", metrics.packets_received
-    yield "packets_sent", metrics.packets_sent
-    yield "num_alive_connections", len(member.clients.all)
-    yield "outstanding_requests", member.processor.outstanding_count
-    yield "uptime", member.now - member.started_at
-    yield "znode_count", tree.znode_count
-    yield "watch_count", member.state.watches.total_count
-    yield "ephemerals_count", sum(len(paths) for paths in tree.ephemerals.values())
-    yield "approximate_data_size", tree.data_bytes + tree.path_bytes
-    yield "global_sessions", len(tree.sessions)
-    yield "local_sessions", 0
-    yield "auth_failed_count", metrics.auth_failed_count
-    yield "max_turn_us", metrics.longest_turn_ns // 1000
-    throttle = member.sessions.throttle
-    yield "connection_drop_probability", 0.0 if throttle is None else throttle.drop_probability
-    # Full disks (`zab.disk_space`); ours.
-    yield "disk_space", int(member.peer.space)
-    yield "disk_reserve_given_up", int(member.peer.is_low)
-    yield "writes_refused_for_room", int(member.peer.is_short)
-
-
-def _leader_gauges(member: Inspected) -> Iterator[tuple[str, int]]:
-    metrics, observers = member.metrics, member.config.ensemble.observers
-    learners = member.peer.learners.values()
-    yield "learners", len(learners)
-    yield "synced_followers", sum(sid not in observers for sid in learners)
-    yield "synced_observers", sum(sid in observers for sid in learners)
-    yield "members_without_room", member.peer.is_low + member.peer.low_learners_count
-    yield "pending_syncs", len(member.processor.syncing)
-    yield "last_proposal_size", metrics.last_proposal_size
-    yield "max_proposal_size", metrics.proposal_size.largest if metrics.proposal_size.count else -1
-    yield "min_proposal_size", metrics.proposal_size.least if metrics.proposal_size.count else -1
-
-
-def _counters(metrics: Metrics) -> Iterator[tuple[str, int]]:
-    for name in metrics.counter_names():
-        yield name, getattr(metrics, name)
-
-
-def _summary(name: str, summary: Summary) -> Iterator[tuple[str, int | float]]:
-    yield f"avg_{name}", summary.average
-    yield f"min_{name}", summary.least
-    yield f"max_{name}", summary.largest
-    yield f"cnt_{name}", summary.count
-    yield f"sum_{name}", summary.total
+def parts_of(summary: Summary, kind: Kind) -> dict[str, int | float]:
+    """What is shown of a summary, in ZooKeeper's order."""
+    parts: dict[str, int | float] = {
+        "avg": round(summary.average, 4),
+        "min": summary.least,
+        "max": summary.largest,
+        "cnt": summary.count,
+        "sum": summary.total,
+    }
+    if kind is Kind.ADVANCED:
+        parts |= zip(QUANTILES, summary.quantiles(*QUANTILES.values()), strict=True)
+    return parts
 
 
 def _double(value: str | float) -> str:
@@ -341,11 +363,6 @@ def _text(path: bytes) -> str:
     return path.decode("utf-8", "replace")
 
 
-def _nothing(_member: Inspected) -> Lines:
-    """A word of ZooKeeper that is not built."""
-    return iter(())
-
-
 @attrs.frozen
 class Word:
     """How a word is answered."""
@@ -353,16 +370,18 @@ class Word:
     text: Callable[[Inspected], Lines]
     always: bool = False
     """Also while no client is served."""
+    looks_around: bool = False
+    """It tells of the member's surroundings."""
 
 
 WORDS: dict[bytes, Word] = {
     b"ruok": Word(_ruok, always=True),
     b"isro": Word(_isro, always=True),
-    b"envi": Word(_envi, always=True),
+    b"envi": Word(_envi, always=True, looks_around=True),
     b"srvr": Word(_srvr),
     b"stat": Word(_stat),
-    b"mntr": Word(_mntr),
-    b"conf": Word(_conf),
+    b"mntr": Word(_mntr, looks_around=True),
+    b"conf": Word(_conf, looks_around=True),
     b"cons": Word(_cons),
     b"crst": Word(_crst),
     b"srst": Word(_srst),
@@ -370,8 +389,8 @@ WORDS: dict[bytes, Word] = {
     b"wchc": Word(_wchc),
     b"wchp": Word(_wchp),
     b"dump": Word(_dump),
-    b"dirs": Word(_nothing),
-    b"hash": Word(_nothing),
-    b"gtmk": Word(_nothing),
-    b"stmk": Word(_nothing),
+    b"dirs": Word(_dirs, looks_around=True),
+    b"hash": Word(_hash),
+    b"gtmk": Word(_mask, always=True),
+    b"stmk": Word(_mask, always=True),
 }

@@ -37,6 +37,7 @@ from zab.member.change_rows import Place, Row
 from zab.member.connection import ClientConnection
 from zab.member.kerberos import LoginStep
 from zab.member.sasl_users import Users
+from zab.member.surroundings import Surroundings
 
 # ------------------------------------------------------------------------------------------------------------- inputs
 
@@ -164,6 +165,13 @@ class LoginStepped:
     step: LoginStep | None
 
 
+@attrs.define
+class LookedAround:
+    """The answer to `LookAround`."""
+
+    surroundings: Surroundings
+
+
 Input: TypeAlias = (
     Event
     | ClientConnected
@@ -181,6 +189,7 @@ Input: TypeAlias = (
     | LookedBack
     | UsersRead
     | LoginStepped
+    | LookedAround
 )
 
 # ---------------------------------------------------------------------------- answers for the turn alone
@@ -296,6 +305,11 @@ class LookBackSlice:
 
 
 @attrs.define
+class LookAround:
+    """Look at what is around this member; answered with `LookedAround`. One at a time."""
+
+
+@attrs.define
 class WriteAudit:
     """Write these records into the audit log. Has no answer."""
 
@@ -312,6 +326,7 @@ MemberEffect: TypeAlias = (
     | LookAtSpace
     | ReadChanges
     | LookBackSlice
+    | LookAround
     | WriteAudit
 )
 

@@ -59,6 +59,7 @@ from zab.member.inputs import (
     FetchFailed,
     Input,
     LoginStepped,
+    LookedAround,
     LookedBack,
     MemberEffect,
     RebuildFailed,
@@ -80,6 +81,8 @@ from zab.member.request_throttle import RequestThrottle
 from zab.member.restore import prepare_settings_of, restored_of, schedule_of, settings_of, tree_of
 from zab.member.sessions import Sessions
 from zab.member.settings import Config
+from zab.member.surroundings import Surroundings
+from zab.member.times import Times
 from zab.member.tree_check import Difference, TreeCheck
 from zab.member.tree_repair import Repair
 from zab.peer import Peer
@@ -137,7 +140,8 @@ class Member:
         """In this turn the leader is asked whose tree is right, should this member have to know."""
         self.serving = self.halted = False
         """Whether clients are served: the peer serves, and what was committed before is applied."""
-        self.started_at = now
+        self.times = Times(self.metrics, now)
+        self.surroundings = Surroundings()
         self.applied = 0
         """The batch end that the tree is at, or passed last."""
         self._effects: list[MemberEffect] = []
@@ -310,7 +314,9 @@ class Member:
         self._effects.append(effect)
         self._peer_waits_until = 0
         if effect.state == LOOKING:
-            self.metrics.looking_count += 1
+            self.times.looks(self.now)
+        else:
+            self.times.found(self.now)
         if not effect.serving:
             self.stop_serving()
             self.check.drop_role()
@@ -476,6 +482,7 @@ class Member:
     def _applied_whole(self, batch: Batch) -> None:
         self.applied = batch.zxid
         self.digests.record(batch.zxid, self.state.tree.digest)
+        self.metrics.propagation_latency.add(max(0, self.wall - batch.time), batch.count)
         if self.compare_later is not None:
             wrong_trees.compare_now(self)
         if self.questions.confirmed_syncs:
@@ -534,6 +541,7 @@ class Member:
         if self.check.is_doubtful or self.repair is not None:
             return
         self.serving = True
+        self.times.serves(self.now)
         if self.peer.state == LEADING:
             settings = prepare_settings_of(self.config, self.peer, self._tell_heir_later)
             self.processor.prepare = Prepare(self.tree, settings)
@@ -547,6 +555,8 @@ class Member:
 
     def stop_serving(self) -> None:
         """Stop serving clients; nothing that was under way goes to the next leader (G2 former roles)."""
+        if self.serving:
+            self.times.serves_nobody(self.now)
         self.serving = self.is_stalled = False
         self.clients.close_all()
         if self.throttle is not None:
@@ -560,6 +570,7 @@ class Member:
     # ---------------------------------------------------------------------------------------------------------- clients
 
     def _on_connected(self, event: ClientConnected) -> None:
+        event.connection.established = self.wall
         if not self.clients.admit(event.connection):
             self.metrics.connection_rejected += 1
 
@@ -589,9 +600,7 @@ class Member:
     def _on_no_frame(self, connection: ClientConnection, error: FrameError) -> None:
         """There is no valid length of a frame. At the start of a connection it may be a four-letter word."""
         word = error.length.to_bytes(LENGTH_BYTES, "big", signed=True)
-        steps = four_letter.answer(self, word) if connection.stage is Stage.GREETING and not error.frames else None
-        if steps is not None:
-            self.processor.answer_in_slices(connection, steps)
+        if connection.stage is Stage.GREETING and not error.frames and four_letter.on_word(self, connection, word):
             return
         self.metrics.large_requests_rejected += 1
         if error.frames:
@@ -655,6 +664,7 @@ _ON_INPUT = dict(
         _on(ChangesRead, lambda member, event: member.processor.change_feed.read(event)),
         _on(LookedBack, lambda member, event: member.processor.change_feed.looked_back(event)),
         _on(UsersRead, lambda member, event: member.state.authentication.take(event)),
+        _on(LookedAround, four_letter.on_looked_around),
         _on(LoginStepped, lambda member, event: local.login_stepped(member.state, event)),
         _on(ev.TimePassed, lambda _member, _event: None),
     )

@@ -1,4 +1,4 @@
-"""What a member counts about itself, for `mntr`, `srvr` and `stat`: plain numbers, raised where the event happens.
+"""What a member counts about itself: plain numbers, raised where the event happens.
 
 The names are ZooKeeper's, without the prefix `zk_`. A latency is a `Summary` in milliseconds. That of a write is the
 time from the turn in which it came to the one in which it was answered. That of a read which does not wait is 0, since
@@ -6,25 +6,37 @@ a turn has one time.
 
 Counters begin with the process and only grow, but for `reset` (`srst`).
 
-Not here: gauges, which are read from the member when somebody asks (`four_letter`), and percentiles.
+Not here: gauges, which are read from the member when somebody asks (`figures`).
 """
 
 from __future__ import annotations
 
+from typing import Final
+
 import attrs
+
+from datatree.opcodes import OpCode
+
+_EXACT_BITS: Final = 7
+"""A value of so many bits or fewer is kept as it is, a larger one rounded down to so many: by less than 1.6 %."""
+
+TRACE_MASK_DEFAULT: Final = 306
+"""ZooKeeper's: client requests, session, quorum and server events, warnings."""
 
 
 @attrs.define
 class Summary:
-    """Count, sum, least and largest of a value."""
+    """Count, sum, least, largest and quantiles of a value."""
 
     count: int = 0
     total: int = 0
     least: int = 0
     largest: int = 0
+    counts: dict[int, int] = attrs.Factory(dict)
+    """How often each value was seen, rounded: at most 64 values to each power of two."""
 
     def add(self, value: int, times: int = 1) -> None:
-        """Count `value`, seen so many times."""
+        """Count `value`, seen so many times. One thread adds, any may read."""
         if not times:
             return
         if value > self.largest:
@@ -33,10 +45,34 @@ class Summary:
             self.least = value
         self.count += times
         self.total += value * times
+        shift = value.bit_length() - _EXACT_BITS
+        if shift > 0:
+            value = value >> shift << shift
+        counts = self.counts
+        counts[value] = counts.get(value, 0) + times
 
     @property
     def average(self) -> float:
         return self.total / self.count if self.count else 0.0
+
+    def quantiles(self, *wanted: float) -> list[int]:
+        """For each of these shares, which rise, the least value that so many are not above; 0 of none."""
+        found: list[int] = []
+        seen = 0
+        counts = sorted(self.counts.copy().items())
+        count = sum(times for _, times in counts)
+        ordered = iter(counts)
+        value = 0
+        for share in wanted:
+            while seen < share * count:
+                value, times = next(ordered)
+                seen += times
+            found.append(value)
+        return found
+
+
+def _operations() -> dict[int, int]:
+    return {int(opcode): 0 for opcode in OpCode if opcode not in (OpCode.NOTIFICATION, OpCode.ERROR)}
 
 
 @attrs.define
@@ -47,11 +83,25 @@ class Metrics:
     packets_sent: int = 0
     readlatency: Summary = attrs.Factory(Summary)
     updatelatency: Summary = attrs.Factory(Summary)
+    propagation_latency: Summary = attrs.Factory(Summary)
+    """From the time that the leader gave a batch, by its clock, to the turn that applied it here, by this one's."""
     proposal_size: Summary = attrs.Factory(Summary)
     """Bytes of the batches that this member proposed."""
     last_proposal_size: int = -1
     connection_token_deficit: Summary = attrs.Factory(Summary)
     """Tokens that were missing when a session was asked for, and granted."""
+    fsynctime: Summary = attrs.Factory(Summary)
+    """Of one write and sync of the log: the log thread adds."""
+    snapshottime: Summary = attrs.Factory(Summary)
+    """Of a snapshot that was written."""
+    election_time: Summary = attrs.Factory(Summary)
+    """From the moment on which this member began to look for a leader until it knew one."""
+    unavailable_time: Summary = attrs.Factory(Summary)
+    """For which this member did not serve, once it has served."""
+    op_counts: dict[int, int] = attrs.Factory(_operations)
+    """Requests of clients that are processed, by opcode."""
+    trace_mask: int = TRACE_MASK_DEFAULT
+    """What `stmk` set. Nothing is traced by it."""
     auth_failed_count: int = 0
     longest_turn_ns: int = 0
     """Processor time of the longest turn: no work of one client makes it longer than a slice."""
@@ -69,6 +119,9 @@ class Metrics:
     looking_count: int = 0
     snap_count: int = 0
     snapshot_error_count: int = 0
+    snapshot_rate_limited_count: int = 0
+    restore_error_count: int = 0
+    restore_rate_limited_count: int = 0
     digest_mismatches_count: int = 0
     large_requests_rejected: int = 0
     writes_without_room_count: int = 0
@@ -77,6 +130,8 @@ class Metrics:
     stale_requests: int = 0
     stale_requests_dropped: int = 0
     request_throttle_wait_count: int = 0
+    insecure_admin_count: int = 0
+    """Requests of the admin server without TLS."""
     sessions_throttled: int = 0
     """Ours: clients that asked for a session and found no token; in connection_rejected, too."""
     sessions_refused: int = 0
@@ -92,7 +147,7 @@ class Metrics:
     """Ours: of the audit log, since it could not be written fast enough, or at all."""
 
     def latency(self) -> Summary:
-        """Of reads and writes together."""
+        """Of reads and writes together; no quantiles."""
         parts = [part for part in (self.readlatency, self.updatelatency) if part.count]
         if not parts:
             return Summary()
@@ -113,5 +168,6 @@ class Metrics:
         """Forget packets and latencies, as `srst` does."""
         self.packets_received = self.packets_sent = 0
         self.readlatency, self.updatelatency, self.proposal_size = Summary(), Summary(), Summary()
+        self.propagation_latency, self.fsynctime = Summary(), Summary()
         self.last_proposal_size = -1
         self.longest_turn_ns = 0

@@ -191,6 +191,10 @@ class Tasks(Protocol):
 
     def keep_snapshot(self, effect: KeepSnapshot) -> None: ...
 
+    def look_around(self) -> None:
+        """Answered by `LookedAround`."""
+        ...
+
     def purge(self, offered: Mapping[Link, Zxid]) -> None:
         """Have removed what retention lets go, but not the snapshots that were offered on these links, nor the log
         after them. Answered by `SnapshotWithdrawn` for each that cannot be held any more."""

@@ -158,11 +158,15 @@ class Processor:
         refused: int | None = None
         room = full = self._room(connection)
         before = len(out)
+        answered_opcode, answered_xid, _, _, _ = connection.last_answer
         if state.authentication.is_required:
             frames = proven_first(state, connection, frames)
+        op_counts = self.metrics.op_counts
         try:
             for frame in frames:
                 xid, opcode = _HEADER.unpack_from(frame)
+                if opcode in op_counts:
+                    op_counts[opcode] += 1
                 answer = ANSWERS.get(opcode)
                 if answer is None or pending or room < 0:
                     if opcode in self._writes and not (self.is_short and needs_room(opcode, frame, _HEADER.size)):
@@ -193,6 +197,7 @@ class Processor:
                     self._begin_long_answer(connection, (xid, opcode, frame, self.now), longer)
                     continue
                 out.append(answered)
+                answered_xid, answered_opcode = xid, opcode
                 room -= len(answered)
         except ConnectionEnds as end:
             self._end(connection, end)
@@ -203,6 +208,10 @@ class Processor:
         answered_count = len(out) - before
         if answered_count:
             self.metrics.readlatency.add(0, answered_count)
+            if not pending:
+                connection.last_answer = answered_opcode, answered_xid, state.tree.applied, self.now, 0
+            connection.answered_count += answered_count
+            connection.waited_least_ms = 0
             self.clients.dirty[connection] = None
 
     def place(self, connection: ClientConnection, xid: int, opcode: int, frame: bytes) -> None:
@@ -210,6 +219,7 @@ class Processor:
         pending = connection.pending
         prompt = PROMPT.get(opcode)
         if prompt is not None:
+            connection.last_answer = opcode, xid, self.state.tree.applied, self.now, 0
             self._answer(connection, prompt, xid, frame)
             return
         if opcode == _GET_CHANGES:
@@ -252,7 +262,13 @@ class Processor:
                         return
                 pending.popleft()
                 self.outstanding_count -= 1
-                self.metrics.readlatency.add(self.now - since)
+                waited_ms = self.now - since
+                self.metrics.readlatency.add(waited_ms)
+                connection.last_answer = opcode, xid, self.state.tree.applied, self.now, waited_ms
+                connection.answered_count += 1
+                connection.waited_ms += waited_ms
+                connection.waited_most_ms = max(connection.waited_most_ms, waited_ms)
+                connection.waited_least_ms = min(connection.waited_least_ms, waited_ms)
                 try:
                     self._answer(connection, sync_reply if opcode == _SYNC else ANSWERS[opcode], xid, frame)
                 except TakesLonger as longer:
@@ -296,9 +312,15 @@ class Processor:
         else:
             return False
         self._drop_answer(connection)
-        _, _, _, since = connection.pending.popleft()
+        xid, opcode, _, since = connection.pending.popleft()
         self.outstanding_count -= 1
-        self.metrics.readlatency.add(self.now - since)
+        waited_ms = self.now - since
+        self.metrics.readlatency.add(waited_ms)
+        connection.last_answer = opcode, xid, self.state.tree.applied, self.now, waited_ms
+        connection.answered_count += 1
+        connection.waited_ms += waited_ms
+        connection.waited_most_ms = max(connection.waited_most_ms, waited_ms)
+        connection.waited_least_ms = min(connection.waited_least_ms, waited_ms)
         self.answered_bytes += len(answered)
         self.clients.send(connection, answered)
         for frame in connection.later:
@@ -610,11 +632,17 @@ class Processor:
         connection.out.append(answered)
         connection.out_bytes += len(answered)
         self.clients.dirty[connection] = None
+        waited_ms = self.now - since
+        connection.last_answer = opcode, xid, zxid, self.now, waited_ms
+        connection.answered_count += 1
+        connection.waited_ms += waited_ms
+        connection.waited_most_ms = max(connection.waited_most_ms, waited_ms)
+        connection.waited_least_ms = min(connection.waited_least_ms, waited_ms)
         if opcode == _CLOSE_SESSION:
             self.clients.close(connection, Closing.FLUSHED)
         elif pending and pending[0][2]:
             self.answer_waiting(connection)
-        return self.now - since
+        return waited_ms
 
     def _session_changed(self, txn: Txn) -> None:
         """A session was created, or could not be, or was closed; or another write was refused."""

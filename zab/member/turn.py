@@ -28,6 +28,7 @@ A turn, in this order (H2 turn budget):
 | FetchTree | a task, beside everything else |
 | TakeSnapshot | the log begins a new file, and a task writes the snapshot; what retention lets go is removed after it |
 | MarkMoved | `storage`, written down when the log is idle |
+| LookAround | a task |
 | WriteAudit | `audit` |
 | Halt, Trace, RoleChanged | `operator` |
 
@@ -57,6 +58,7 @@ from zab.member.inputs import (
     Input,
     InstallSnapshot,
     KeepSnapshot,
+    LookAround,
     LookAtSpace,
     LookBackSlice,
     MemberEffect,
@@ -347,6 +349,9 @@ class Turn:
     def _keep_snapshot(self, effect: KeepSnapshot) -> None:
         self._tasks.keep_snapshot(effect)
 
+    def _look_around(self, effect: LookAround) -> None:
+        self._tasks.look_around()
+
     def _write_audit(self, effect: WriteAudit) -> None:
         if self._audit is not None:
             self._audit.write(effect.records)
@@ -396,6 +401,7 @@ _CARRY_OUT = dict(
         _on(KeepSnapshot, Turn._keep_snapshot),
         _on(ReadChanges, Turn._read_for_changes),
         _on(LookBackSlice, Turn._read_for_changes),
+        _on(LookAround, Turn._look_around),
         _on(WriteAudit, Turn._write_audit),
     )
 )

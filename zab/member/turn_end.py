@@ -33,6 +33,8 @@ from zab.member.sessions import Sessions
 from zab.member.settings import Config
 from zab.states import LEADING
 
+_CREATE_SESSION = int(OpCode.CREATE_SESSION)
+
 
 class Member(snapshots.Member, Protocol):
     """What is needed of a `zab.member.member.Member`."""
@@ -63,6 +65,7 @@ def end_turn(member: Member) -> None:
         established, sessions.established = sessions.established, []
         for connection in established:
             held, connection.held = connection.held, []
+            connection.last_answer = _CREATE_SESSION, 0, member.applied, now, 0
             if held and not connection.closing:
                 member.receive(connection, held)
     processor.answered_bytes = 0

@@ -71,16 +71,18 @@ from zab.member.threaded_storage import ThreadedStorage
 from zab.member.turn import Turn
 from zab.server.address_book import AddressBook
 from zab.server.audit import AuditLog, open_audit
-from zab.server.dial import Dial, dial, local_addresses
+from zab.server.dial import Dial, dial
 from zab.server.election_links import ElectionLinks
 from zab.server.failure import BIND_ERROR, CONFIG_ERROR, DATA_DIRECTORY_ERROR, ServerFailedError
 from zab.server.greeting import Greeting
 from zab.server.kerberos import GssapiLogins, gssapi_logins
 from zab.server.private_file import PrivateFileError, Watched
+from zab.server.quorum_host import is_open, needs_no_secret, quorum_host
 from zab.server.quorum_tls import QuorumTls
 from zab.server.secret_file import read_secrets
 from zab.server.snapshot_transfer import TransferServer
 from zab.server.snapshotter import Snapshotter
+from zab.server.surroundings import look_around
 from zab.server.tasks import JournalOperator, Tasks
 from zab.server.tls_stores import client_port_stores
 from zab.server.users_file import kerberos_login, watched_users
@@ -100,12 +102,6 @@ STAGGER_SECONDS = 0.1
 """Members whose ids differ by one begin to write the same snapshot this far apart."""
 STANDALONE_STALL_MS = 10_000
 GC_THRESHOLDS = (5_000, 50, 100)
-
-_BEYOND = (
-    "members that are reached from other machines have to prove who they are: run `zab secret FILE`, copy FILE to all, "
-    "and add the line `quorum.secretFile=FILE`; or run `zab certs` and add the lines with `quorum` that it prints (or "
-    "`quorum.insecure=true`, where nobody else reaches their ports)"
-)
 
 journal = Journal("server")
 
@@ -164,7 +160,7 @@ async def open_server(config: Config, role_changed: Callable[[RoleChanged], None
     config = _with_room(config)
     secrets, users, kerberos = _secrets(config), _users(config), _kerberos(config)
     stores, quorum_tls = _client_port_stores(config), _quorum_tls(config)
-    quorum_host = await _quorum_host(config)
+    host = await quorum_host(config)
     disk = _disk(config)
     with contextlib.ExitStack() as undo:
         undo.callback(disk.close)
@@ -172,7 +168,7 @@ async def open_server(config: Config, role_changed: Callable[[RoleChanged], None
         if audit is not None:
             undo.callback(audit.start_failed)
         recovered = await trio.to_thread.run_sync(_recover, disk, config)
-        sockets = await _bind(config, quorum_host)
+        sockets = await _bind(config, host)
         undo.callback(sockets.close)
         opened = (secrets, users, kerberos, audit, stores, quorum_tls)
         server = Server(config, disk, recovered, sockets, role_changed, *opened)
@@ -221,43 +217,6 @@ def _quorum_tls(config: Config) -> QuorumTls | None:
         return QuorumTls(config)
     except StoreError as error:
         raise ServerFailedError(CONFIG_ERROR, f"{config.file}: {error}") from error
-
-
-def _needs_no_secret(config: Config) -> bool:
-    """Whether this member talks to others who have none of its secrets."""
-    return config.quorum_secret_file is None or not config.quorum_secret_required
-
-
-def _is_open(config: Config) -> bool:
-    """Whether this member believes others without proof: neither a secret nor a certificate is required."""
-    return _needs_no_secret(config) and config.takes_plain_members
-
-
-async def _quorum_host(config: Config) -> str:
-    """Where to listen for other members; empty: everywhere. Whoever reaches these ports of a member that believes
-    without proof reads and writes everything: then it is an address of this machine, and no name that may be of another
-    one when it is asked for again."""
-    line = config.own_line
-    if config.is_standalone or line is None:
-        return ""
-    if _is_open(config):
-        journal.warning("members are believed without proof", secretFile=config.quorum_secret_file)
-        if not config.quorum_insecure:
-            await _refuse_other_machines(config)
-            return (await local_addresses(line.host))[0]
-    return "" if config.quorum_listen_on_all_ips else line.host
-
-
-async def _refuse_other_machines(config: Config) -> None:
-    """Raises ServerFailedError where a member is not on this machine."""
-    if config.quorum_listen_on_all_ips:
-        raise ServerFailedError(CONFIG_ERROR, f"{config.file}: quorumListenOnAllIPs=true, {_BEYOND}")
-    for sid, line in config.ensemble.servers.items():
-        try:
-            await local_addresses(line.host)
-        except OSError as error:
-            said = f"{config.file}: server.{sid}: {error.strerror or error}"
-            raise ServerFailedError(CONFIG_ERROR, f"{said}; {_BEYOND}") from error
 
 
 def _disk(config: Config) -> RealDisk:
@@ -322,15 +281,15 @@ class Sockets:
                 sock.close()
 
 
-async def _bind(config: Config, quorum_host: str) -> Sockets:
+async def _bind(config: Config, host_for_members: str) -> Sockets:
     sockets = Sockets()
     with contextlib.ExitStack() as undo:
         undo.callback(sockets.close)
         line = config.own_line
         if not config.is_standalone and line is not None:
             tries = config.election_port_bind_retry_count
-            sockets.election = await _listen(quorum_host, line.election_port, tries)
-            sockets.quorum = await _listen(quorum_host, line.quorum_port, tries)
+            sockets.election = await _listen(host_for_members, line.election_port, tries)
+            sockets.quorum = await _listen(host_for_members, line.quorum_port, tries)
         if config.client_address is not None:
             host, port = config.client_address
             sockets.client = await _listen(host, port, 1, config.client_port_backlog_count)
@@ -400,11 +359,18 @@ class Server:
         space = DiskSpace(disk, config.disk_low_bytes, config.disk_reserve_bytes)
         self.storage = Storage(disk, self.log, config.server_id, _report_storage, self._cutting, space)
         self.log_thread = LogThread(
-            self.storage, self.posts, config.fsync_warning_threshold_ms, say_slow=_say_slow, failed=StorageFailed
+            self.storage,
+            self.posts,
+            config.fsync_warning_threshold_ms,
+            say_slow=_say_slow,
+            timed=self._fsynced,
+            failed=StorageFailed,
         )
         delay_seconds = config.server_id % 8 * STAGGER_SECONDS
         room = room_bytes(config.disk_low_bytes, config.disk_reserve_bytes)
-        self.snapshotter = Snapshotter(disk, self.log, self.posts.put, delay_seconds=delay_seconds, room_bytes=room)
+        self.snapshotter = Snapshotter(
+            disk, self.log, self.posts.put, timed=self._snapshot_taken, delay_seconds=delay_seconds, room_bytes=room
+        )
         self.member = Member(config, recovered, _random(), now_ms(), wall_ms())
         self.member.state.authentication.kerberos = self._kerberos = kerberos
         if audit is not None:
@@ -422,6 +388,12 @@ class Server:
         )
         count_max, stall_seconds = config.max_snapshot_transfers_count, self._stall_ms / 1000
         self.transfers = TransferServer(disk, count_max, stall_seconds, self._believes)
+
+    def _fsynced(self, took_ms: int) -> None:
+        self.member.metrics.fsynctime.add(took_ms)
+
+    def _snapshot_taken(self, took_ms: int) -> None:
+        self.member.metrics.snapshottime.add(took_ms)
 
     @property
     def _stall_ms(self) -> int:
@@ -510,7 +482,7 @@ class Server:
 
     def _party(self) -> Party:
         secrets = () if self._secrets is None else self._secrets.content
-        return party(self.config.server_id, secrets, is_open=_needs_no_secret(self.config))
+        return party(self.config.server_id, secrets, is_open=needs_no_secret(self.config))
 
     def _believes(self, agreed: Agreed) -> bool:
         return self._party().believes(agreed)
@@ -523,7 +495,7 @@ class Server:
             name = _ALONE
         elif self._secrets is not None and self.config.quorum_secret_required:
             name = self._secrets.content[0].name
-        elif not _is_open(self.config):
+        elif not is_open(self.config):
             assert self._quorum_tls is not None
             name = self._quorum_tls.trusted_name
         self.posts.put(SecretNamed(name))
@@ -600,6 +572,7 @@ class Server:
             connect_timeout_ms=config.connect_to_leader_limit_ms or config.election_connect_timeout_ms,
             stall_ms=self._stall_ms,
             spawn=nursery.start_soon,
+            look=partial(look_around, self.config),
             purge=self._purge,
         )
         ports = Ports(

@@ -36,6 +36,10 @@ from zab.member.inputs import (
 journal = Journal("snapshotter")
 
 
+def _nobody(_took_ms: int) -> None:
+    pass
+
+
 class Snapshotter(JobThread):
     """One per server. What became of a snapshot is posted."""
 
@@ -45,15 +49,18 @@ class Snapshotter(JobThread):
         log: TransactionLog,
         post: Callable[[SnapshotTaken | SnapshotFailed | TreeRebuilt | RebuildFailed], None],
         *,
+        timed: Callable[[int], None] = _nobody,
         delay_seconds: float = 0.0,
         room_bytes: int = 0,
     ) -> None:
-        """`delay_seconds` is waited before each snapshot: members that share a machine begin one after the other.
-        Nothing is preallocated where less room than `room_bytes` were left."""
+        """`timed` is called with the milliseconds that a snapshot took. `delay_seconds` is waited before each: members
+        that share a machine begin one after the other. Nothing is preallocated where less room than `room_bytes` were
+        left."""
         super().__init__("snapshots")
         self._disk = disk
         self._log = log
         self._post = post
+        self._timed = timed
         self._delay_seconds = delay_seconds
         self._room_bytes = room_bytes
 
@@ -89,6 +96,7 @@ class Snapshotter(JobThread):
             return
         took_ms = (time.monotonic_ns() - began_ns) // 1_000_000
         journal.info("snapshot is written", zxid=f"{effect.zxid:#x}", znodes=effect.cursor.znode_count, took_ms=took_ms)
+        self._timed(took_ms)
         self._post(SnapshotTaken(effect.zxid))
 
     def _rebuild(self, effect: RebuildTree) -> None:

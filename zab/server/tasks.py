@@ -31,6 +31,7 @@ from zab.member.inputs import (
     Input,
     KeepSnapshot,
     LookBackSlice,
+    LookedAround,
     ReadChanges,
     RebuildTree,
     SnapshotFetched,
@@ -39,6 +40,7 @@ from zab.member.inputs import (
 )
 from zab.member.snapshot_fetch import FetchError
 from zab.member.storage import Storage
+from zab.member.surroundings import Surroundings
 from zab.message import Message
 from zab.server.dial import Address
 from zab.server.failure import UNEXPECTED_ERROR, ServerFailedError
@@ -70,6 +72,8 @@ class Tasks:
     stall_ms: int
     """How long a transfer of a snapshot may make no progress."""
     spawn: Spawn
+    look: Callable[[], Surroundings]
+    """Looks at what is around the member; takes its time."""
     purge: Callable[[Mapping[Link, Zxid]], None]
     """Removes what retention lets go, but not what was offered on these links."""
     answers: deque[Answer] = attrs.field(init=False)
@@ -111,6 +115,12 @@ class Tasks:
 
     def choose_snapshot(self, effect: ChooseSnapshot) -> None:
         self.spawn(self._answer, self.storage.choose_snapshot, effect)
+
+    def look_around(self) -> None:
+        self.spawn(self._look_around)
+
+    async def _look_around(self) -> None:
+        self.posts.put(LookedAround(await trio.to_thread.run_sync(self.look)))
 
     async def _answer(self, read: Callable[[E], Answer], effect: E) -> None:
         self.posts.put(await trio.to_thread.run_sync(read, effect))

@@ -44,7 +44,9 @@ async def serve(
         log = await trio.to_thread.run_sync(log_of, disk)
         loop = Loop()
         posts: Posts[Answer] = Posts(loop.wake)
-        log_thread: LogThread[Append, Answer] = LogThread(log, posts, SLOW_MS, say_slow=_nothing, failed=StorageFailed)
+        log_thread: LogThread[Append, Answer] = LogThread(
+            log, posts, SLOW_MS, say_slow=_nothing, timed=_nothing, failed=StorageFailed
+        )
         clients = ClientSockets(loop, MANNERS)
         clients.listen(listening)
         turn = EchoTurn(

@@ -30,6 +30,7 @@ from zab.member.inputs import (
     FetchTree,
     KeepSnapshot,
     LookBackSlice,
+    LookedAround,
     ReadChanges,
     RebuildFailed,
     RebuildTree,
@@ -39,6 +40,7 @@ from zab.member.inputs import (
 )
 from zab.member.space import room_bytes
 from zab.member.storage import Storage
+from zab.member.surroundings import Surroundings
 from zab.simulator.ensemble.fetch import Fetching
 from zab.simulator.world.disk import PowerLossError
 from zab.simulator.world.job_thread import JobThread
@@ -113,6 +115,10 @@ class Tasks:
     def choose_snapshot(self, effect: ChooseSnapshot) -> None:
         self._process.called()
         self._later(lambda: self.post(self.storage.choose_snapshot(effect)))
+
+    def look_around(self) -> None:
+        self._process.called()
+        self._later(lambda: self.post(LookedAround(Surroundings())))
 
     # -------------------------------------------------------------------------------------------------------- snapshots
 

@@ -1,0 +1,53 @@
+"""Where a member listens for others, and whether it believes them without proof."""
+
+from __future__ import annotations
+
+from zab.host.journal import Journal
+from zab.member.settings import Config
+from zab.server.dial import local_addresses
+from zab.server.failure import CONFIG_ERROR, ServerFailedError
+
+_BEYOND = (
+    "members that are reached from other machines have to prove who they are: run `zab secret FILE`, copy FILE to all, "
+    "and add the line `quorum.secretFile=FILE`; or run `zab certs` and add the lines with `quorum` that it prints (or "
+    "`quorum.insecure=true`, where nobody else reaches their ports)"
+)
+
+journal = Journal("server")
+
+
+def needs_no_secret(config: Config) -> bool:
+    """Whether this member talks to others who have none of its secrets."""
+    return config.quorum_secret_file is None or not config.quorum_secret_required
+
+
+def is_open(config: Config) -> bool:
+    """Whether this member believes others without proof: neither a secret nor a certificate is required."""
+    return needs_no_secret(config) and config.takes_plain_members
+
+
+async def quorum_host(config: Config) -> str:
+    """Where to listen for other members; empty: everywhere. Whoever reaches these ports of a member that believes
+    without proof reads and writes everything: then it is an address of this machine, and no name that may be of another
+    one when it is asked for again."""
+    line = config.own_line
+    if config.is_standalone or line is None:
+        return ""
+    if is_open(config):
+        journal.warning("members are believed without proof", secretFile=config.quorum_secret_file)
+        if not config.quorum_insecure:
+            await _refuse_other_machines(config)
+            return (await local_addresses(line.host))[0]
+    return "" if config.quorum_listen_on_all_ips else line.host
+
+
+async def _refuse_other_machines(config: Config) -> None:
+    """Raises ServerFailedError where a member is not on this machine."""
+    if config.quorum_listen_on_all_ips:
+        raise ServerFailedError(CONFIG_ERROR, f"{config.file}: quorumListenOnAllIPs=true, {_BEYOND}")
+    for sid, line in config.ensemble.servers.items():
+        try:
+            await local_addresses(line.host)
+        except OSError as error:
+            said = f"{config.file}: server.{sid}: {error.strerror or error}"
+            raise ServerFailedError(CONFIG_ERROR, f"{said}; {_BEYOND}") from error
