@@ -103,6 +103,8 @@ COMMANDS: Final = {
     "whoami": Command("znodes.session:whoami_command", "Print whom the server takes this client for."),
     "config": Command("znodes.session:config_command", "Print the ensemble's configuration."),
     "4lw": Command("znodes.words:word_command", "Print what each server says about itself: srvr, mntr, cons, …"),
+    "reconfig": Command("znodes.reconfig:reconfig_app", "Who belongs to the ensemble, and who of them decides."),
+    "lead": Command("znodes.reconfig:lead_command", "Have another server lead."),
     "shell": Command("znodes.shell:shell_command", "Run commands one after the other in one session."),
     "server": Command("servers.server:server_command", "Run one member, until SIGINT or SIGTERM."),
     "ensemble": Command(
