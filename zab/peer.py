@@ -174,6 +174,8 @@ class Peer(PeerState):
     def _on_notification(self, now: int, event: ev.NotificationReceived) -> None:
         if event.sid not in self.servers:
             if self.settings.takes_strangers and not self.draining:
+                if self.state is not LOOKING:
+                    self.election.standing = self.standing()
                 self.election.on_notification(now, event.sid, event.notification)
             return
         if event.sid == self.settings.sid:

@@ -9,6 +9,7 @@ from datatree.errors import ErrorCode
 from datatree.opcodes import OpCode
 from datatree.requests import OPEN_ACL, AddAuth, Multi, PathWatch, Reconfig, SetAcl, SetData
 from tests.direct.members import Client, Ensemble, Server
+from zab.simulator.world.disk import FaultyDisk
 from zab.states import FOLLOWING, LEADING, OBSERVING
 
 SUPER = b"root:secret"
@@ -209,6 +210,23 @@ def test_a_restart_finds_it_in_the_log(ensemble: Ensemble) -> None:
     ensemble.restart(gone)
     ensemble.start()
     assert voters(ensemble.servers[gone]) == {1, 2, 3} - {gone}
+
+
+def test_a_server_that_was_removed_comes_back_with_nothing(ensemble: Ensemble) -> None:
+    """Those who decide came as it does: what they say of themselves is what they are now."""
+    ensemble.add(4, 5)
+    client = ensemble.session(ensemble.leader)
+    leader = ensemble.leader.sid
+    first, second = sorted({1, 2, 3} - {leader})
+    assert ask(ensemble, client, joining=f"{line(4)},{line(5)}")[0] == 0
+    assert ask(ensemble, client, leaving=f"{first},{second}")[0] == 0
+    ensemble.servers[first].disk = FaultyDisk()
+    ensemble.restart(first)
+    ensemble.advance(2_000)
+    assert ensemble.servers[first].member.serving
+    assert voters(ensemble.servers[first]) == {leader, 4, 5}
+    assert ask(ensemble, ensemble.session(ensemble.servers[first]), joining=line(first))[0] == 0
+    assert voters(ensemble.servers[first]) == {leader, 4, 5, first}
 
 
 def test_who_was_away_hears_of_it_when_it_comes_back(ensemble: Ensemble) -> None:
