@@ -17,7 +17,7 @@ The checks of each operation stand in ZooKeeper's order; the first that fails gi
                     UNIMPLEMENTED while it is off; sequential -> BADARGUMENTS; then as create, but for NODEEXISTS
     delete          no "/", NUL, no UTF-8 or reserved -> BADARGUMENTS; parent missing -> NONODE; DELETE on the parent ->
                     NOAUTH; NONODE; BADVERSION; NOTEMPTY
-    setData         path, and /zookeeper/config -> BADARGUMENTS; NONODE; WRITE -> NOAUTH; QUOTAEXCEEDED; BADVERSION
+    setData         path -> BADARGUMENTS; NONODE; WRITE -> NOAUTH; /zookeeper/config -> BADARGUMENTS; QUOTAEXCEEDED; BADVERSION
     setACL          path -> BADARGUMENTS; list -> INVALIDACL; NONODE; ADMIN -> NOAUTH; BADVERSION, of the ACL
     check           path -> BADARGUMENTS; NONODE; READ -> NOAUTH; BADVERSION
     deleteContainer UNIMPLEMENTED from a session; NONODE; NOTEMPTY; neither container nor TTL -> BADVERSION
@@ -329,10 +329,10 @@ class Prepare:
             if change is None:
                 raise _missing(path)
         _, _, version, cversion, aversion, children_count, acl, owner, before = change
-        if path == CONFIG:
-            raise Refused(ErrorCode.BADARGUMENTS)
         if acl is not None:
             self._permit(acl, WRITE, request)
+        if path == CONFIG:
+            raise Refused(ErrorCode.BADARGUMENTS)
         length = len(data) if data else 0
         charge = None
         if self._tree.quotas:

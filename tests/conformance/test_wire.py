@@ -53,7 +53,6 @@ DIFFERENCES = {
     "createContainer flag 0": Difference(_KIND, (-8,)),
     "createContainer flag 1": Difference(_KIND, (-8,)),
     "create ACL null id": Difference("INVALIDACL, as every other list that is none", (-114,)),
-    "reconfig": Difference("what depends on no state is refused without a transaction (A2): no zxid is used", (-123,)),
     "deleteContainer": Difference("it checks no ACL, so only the leader may ask for it", (0, -6, "closed")),
     "createSession": Difference("only a handshake creates sessions", (-6, "closed")),
     "multi TTL errors": Difference("flags that no znode has fail their part of a multi, not its decoding", (0, 0)),
