@@ -12,6 +12,7 @@ import pytest
 from zab.configuration.dynamic import Role
 from zab.configuration.fields import fields_with_keys
 from zab.configuration.ignored import NO_COUNTERPART, NOT_BUILT, REFUSED
+from zab.member.admin_settings import PROMETHEUS
 from zab.member.cipher_suites import TLS_1_3
 from zab.member.config import OPENING, STANDALONE_SERVER_ID, Config, ConfigError, parse
 from zab.member.settings import SERVER_ID_UNKNOWN
@@ -82,13 +83,19 @@ SAMPLES = {
     "need": ("need",),
     "true": ("true",),
     "DEFAULT": ("DEFAULT",),
+    "11": ("11",),
 }
-ONLY_ONE = ("3", "need", "true", "audit.impl.class")
+ONLY_ONE = ("3", "11", "need", "true", "audit.impl.class")
 """Kinds of values, or keys, of which only one is allowed."""
 SAMPLES_OF_KEYS = {
     "audit.fileCount": ("700",),
     "audit.impl.class": ("org.apache.zookeeper.audit.Slf4jAuditLogger",),
+    "admin.commandURL": ("/a/b",),
     "counterLimit": ("4294000000",),
+    "metricsProvider.className": (PROMETHEUS,),
+    "metricsProvider.httpHost": ("zoo2",),
+    "metricsProvider.httpPort": ("7001",),
+    "admin.serverAddress": ("0.0.0.0",),
     "maxAclEntries": ("4000",),
     "maxBatchBytes": ("4096",),
     "maxSessionTimeout": ("70000",),
@@ -110,6 +117,9 @@ COMPANIONS = {
     "kerberos.removeRealmFromPrincipal": "java.security.auth.login.config=/jaas.conf\n",
     "security.auth_to_local": "java.security.auth.login.config=/jaas.conf\n",
     "quorum.secretRequired": "quorum.secretFile=/s\n",
+    "admin.portUnification": QUORUM_TLS + "sslQuorum=true\n",
+    "admin.forceHttps": QUORUM_TLS + "sslQuorum=true\n",
+    "admin.needClientAuth": QUORUM_TLS + "sslQuorum=true\nadmin.forceHttps=true\n",
     "ensembleAuthName": "authProvider.1=org.apache.zookeeper.server.auth.EnsembleAuthenticationProvider\n",
 }
 """What has to stand beside a key."""
@@ -296,13 +306,13 @@ def test_no_server_line_and_one_participant_run_standalone_with_id_1() -> None:
 
 def test_features_that_are_not_built_and_unknown_keys_are_warned_of_and_never_refused() -> None:
     config = parse(
-        STANDALONE + "localSessionsEnabled=true\nadmin.serverPort=9090\nforceSync=no\nsnapcount=5",
+        STANDALONE + "localSessionsEnabled=true\nreconfigEnabled=true\nforceSync=no\nsnapcount=5",
         "conf/zoo.cfg",
     )
     seen = [(warning.line, warning.key, str(warning)) for warning in config.warnings]
     assert [entry[:2] for entry in seen] == [
         (3, "localSessionsEnabled"),
-        (4, "admin.serverPort"),
+        (4, "reconfigEnabled"),
         (5, "forceSync"),
         (6, "snapcount"),
     ]
@@ -377,7 +387,8 @@ def test_versions_of_tls_between_members(lines: str, versions: set[str]) -> None
         ("quorum.secretfile=/s", "the key is unknown, and named like one"),
         ("enforceAuth=true", "the key is unknown, and named like one"),
         ("netty.ssl.provider=X", "of TLS for clients this part is not built"),
-        ("admin.needClientAuth=true", "there is no admin HTTP server that it could protect"),
+        ("metricsProvider.httpsPort=7443", "the port of metrics speaks no TLS"),
+        ("metricsProvider.ssl.keyStore.location=/k", "the port of metrics speaks no TLS"),
         ("learner.authenticate=true", "the key is unknown, and named like one"),
     ],
 )

@@ -31,18 +31,7 @@ A_KEY = re.compile(r"zookeeper(\.[\w-]+)+|java\.security\.auth\.login\.config")
 A_PART = re.compile(r"(?!zookeeper|java|com\.|jdk)[a-z]\w+(\.[a-z]\w+)*")
 """What ZooKeeper puts behind `ssl.` and `ssl.quorum.`, or has in its file without a prefix."""
 
-NOBODY_LISTENS = "of a server that there is not: it restricts nobody and opens nothing"
 WITHOUT_EFFECT = {
-    "admin.commandURL": NOBODY_LISTENS,
-    "admin.enableServer": NOBODY_LISTENS,
-    "admin.httpVersion": NOBODY_LISTENS,
-    "admin.idleTimeout": NOBODY_LISTENS,
-    "admin.portUnification": NOBODY_LISTENS,
-    "admin.rateLimiterIntervalInMS": NOBODY_LISTENS,
-    "admin.restore.enabled": NOBODY_LISTENS,
-    "admin.serverAddress": NOBODY_LISTENS,
-    "admin.serverPort": NOBODY_LISTENS,
-    "admin.snapshot.enabled": NOBODY_LISTENS,
     "enableEagerACLCheck": "where an ACL is checked, not whether: the leader checks each",
     "kerberos.minReLoginTimeMs": "how soon a ticket is asked for again; there is none",
     "kinit": "the program that asks for it",

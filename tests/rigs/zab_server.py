@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from tests.rigs.zookeeper_server import ZooKeeperEnsemble, ZooKeeperMember, configurations
+from tests.rigs.zookeeper_server import NO_ADMIN, ZooKeeperEnsemble, ZooKeeperMember, configurations
 from zab.testing.ports import free_ports
 
 PROGRAM = ("-m", "zab.server")
@@ -41,7 +41,7 @@ def zab_servers(
         if directory is None:
             directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="zab-", ignore_cleanup_errors=True))
         ensemble = ZooKeeperEnsemble()
-        shared = configurations(size, configuration or {})
+        shared = configurations(size, {**NO_ADMIN, **(configuration or {})})
         for server_id, (lines, own) in enumerate(zip(shared, each or [{}] * size, strict=True), start=1):
             place = Path(directory) / f"server{server_id}"
             ensemble.members.append(_member(server_id, place, {**lines, **own}, program))

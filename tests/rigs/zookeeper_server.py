@@ -33,7 +33,7 @@ _TICK_MS = 1000
 _LATE_MS = 20_000
 """How late a member may be before it is taken for lost: one that is killed is missed at once, and one that the machine
 lets wait comes back. Tests of members that stand still set a `syncLimit` of their own."""
-_NO_ADMIN = {"admin.enableServer": "false"}
+NO_ADMIN = {"admin.enableServer": "false"}
 _TOOL_SECONDS = 240.0
 
 _LOGGING = """\
@@ -258,7 +258,7 @@ def zookeeper(
             )
         ensemble = ZooKeeperEnsemble()
         options = [*_options(heap_mb, properties or {}), *options]
-        for server_id, lines in enumerate(configurations(size, {**_NO_ADMIN, **(configuration or {})}), 1):
+        for server_id, lines in enumerate(configurations(size, {**NO_ADMIN, **(configuration or {})}), 1):
             ensemble.members.append(
                 _member(server_id, Path(directory) / f"server{server_id}", lines, options, log_level)
             )

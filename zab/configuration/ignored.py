@@ -41,8 +41,8 @@ REFUSED: tuple[tuple[tuple[str, ...], str], ...] = (
         "of this part of authentication nothing would be enforced",
     ),
     (
-        ("admin.needClientAuth", "admin.forceHttps"),
-        "there is no admin HTTP server that it could protect; admin.enableServer=false says that none is wanted",
+        ("metricsProvider.https*", "metricsProvider.ssl.*"),
+        "the port of metrics speaks no TLS; metricsProvider.httpHost=127.0.0.1 keeps it on this machine",
     ),
     (("quorum.auth.*",), "members prove who they are with quorum.secretFile, not by SASL"),
     (
@@ -56,8 +56,6 @@ is not."""
 NOT_BUILT: tuple[tuple[tuple[str, ...], str], ...] = (
     (("quorum.cnxn.threads.size",), "links have no threads"),
     (("enableEagerACLCheck",), "ACLs are checked by the leader alone"),
-    (("admin.*",), "the admin HTTP server is not built yet"),
-    (("metricsProvider.*",), "metrics are not exported over HTTP yet; the word mntr has them"),
     (("localSessionsEnabled", "localSessionsUpgradingEnabled"), "every session is global"),
     (("observerMasterPort", "observerMaster.*"), "observers follow the leader only"),
     (("multiAddress.*",), "several addresses for one server are not built yet; the first of each is used"),
@@ -67,6 +65,14 @@ NOT_BUILT: tuple[tuple[tuple[str, ...], str], ...] = (
 )
 
 NO_COUNTERPART: tuple[tuple[tuple[str, ...], str], ...] = (
+    (
+        (
+            "metricsProvider.numWorkerThreads",
+            "metricsProvider.maxQueueSize",
+            "metricsProvider.workerShutdownTimeoutMs",
+        ),
+        "figures are kept without a thread or a queue",
+    ),
     (("forceSync",), "what is acknowledged is always synced; there is no way to switch that off"),
     (("syncEnabled", "observer.syncEnabled"), "observers always keep a log and snapshots"),
     (("digest.enabled",), "the digest of the tree is always kept and compared"),

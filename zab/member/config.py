@@ -88,6 +88,7 @@ def validate(config: Config) -> None:
         raise RuleError(("clientPortAddress",), "clientPortAddress is set but clientPort is not")
     _validate_tls(config)
     _validate_quorum_tls(config)
+    _validate_admin(config)
     if config.is_standalone:
         if config.client_address is None and config.secure_client_address is None:
             raise RuleError(("clientPort",), "clientPort is not set: nobody could reach a standalone server")
@@ -138,6 +139,28 @@ def _validate_suites(prefix: str, versions: frozenset[str], suites: tuple[str, .
         raise RuleError((key, *others), f"{key} {has} {version}: say so in {others[0]} as well")
 
 
+def _validate_admin(config: Config) -> None:
+    """HTTPS of the admin port shows what members show each other, as in ZooKeeper."""
+    for key, is_set in (
+        ("admin.forceHttps", config.admin_force_https),
+        ("admin.portUnification", config.admin_port_unification),
+    ):
+        if is_set and not config.admin_enabled:
+            raise RuleError((key, "admin.enableServer"), f"{key} is of the admin server, which is switched off")
+    if config.admin_needs_client_auth and not config.has_tls_admin:
+        raise RuleError(("admin.needClientAuth",), "without admin.forceHttps=true nobody is asked for a certificate")
+    if config.admin_needs_client_auth and config.admin_port_unification and not config.admin_force_https:
+        reason = "who comes without TLS shows none, and is let in: admin.forceHttps=true turns him away"
+        raise RuleError(("admin.needClientAuth", "admin.portUnification"), reason)
+    if config.has_tls_admin and config.ssl_quorum_key_store is None:
+        raise RuleError(("admin.forceHttps", "admin.portUnification"), "HTTPS needs ssl.quorum.keyStore.location")
+    if config.admin_needs_client_auth and config.ssl_quorum_trust_store is None:
+        raise RuleError(("admin.needClientAuth",), "ssl.quorum.trustStore.location has to say who vouches for them")
+    same_host = config.metrics_host == config.admin_address or config.metrics_host in _WILDCARDS
+    if config.exports_metrics and config.admin_enabled and config.metrics_port == config.admin_port and same_host:
+        raise RuleError(("metricsProvider.httpPort", "admin.serverPort"), "they are the same port")
+
+
 def _validate_quorum_tls(config: Config) -> None:
     ports = ("sslQuorum", "portUnification")
     stores = (("keyStore", config.ssl_quorum_key_store), ("trustStore", config.ssl_quorum_trust_store))
@@ -145,7 +168,7 @@ def _validate_quorum_tls(config: Config) -> None:
         key = f"ssl.quorum.{kind}.location"
         if config.has_tls_members and store is None:
             raise RuleError(ports, f"TLS between members needs {key}: `zab certs` makes one")
-        if not config.has_tls_members and store is not None:
+        if not config.has_tls_members and not config.has_tls_admin and store is not None:
             raise RuleError((key,), "neither sslQuorum nor portUnification is set, so nothing would be encrypted")
     for key, is_set in (
         ("sslQuorumReloadCertFiles", config.ssl_quorum_reload_cert_files),
@@ -283,7 +306,8 @@ def _is_relied_on(key: str, value: str) -> bool:
 def _why_idle(key: str, config: Config) -> str | None:
     """What is not there that this key is for; None: it is there."""
     if key.startswith("ssl.quorum."):
-        return None if config.has_tls_members else "neither sslQuorum nor portUnification is set"
+        has_tls = config.has_tls_members or config.has_tls_admin
+        return None if has_tls else "neither sslQuorum nor portUnification is set"
     if key.startswith("ssl."):
         return None if config.has_tls_clients else "neither secureClientPort nor client.portUnification is set"
     if key == "quorum.secretRequired" and config.quorum_secret_file is None:

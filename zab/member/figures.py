@@ -297,7 +297,7 @@ def connection_figures(connection: ClientConnection) -> ConnectionFigures:
     """See `ConnectionFigures`."""
     waits = connection.paused or (connection.stage is Stage.GREETING and connection.answering is not None)
     brief = (
-        f"/{connection.host}:{connection.port}",
+        f"{connection.host}:{connection.port}",
         0 if waits else _READ_INTEREST,
         len(connection.pending),
         connection.received_count,

@@ -168,7 +168,7 @@ def _numbers(member: Inspected) -> str:
 def _brief(connection: ClientConnection) -> str:
     shown = connection_figures(connection)
     return (
-        f"{shown.remote_socket_address}[{shown.interest_ops:x}](queued={shown.outstanding_requests},"
+        f"/{shown.remote_socket_address}[{shown.interest_ops:x}](queued={shown.outstanding_requests},"
         f"recved={shown.packets_received},sent={shown.packets_sent}"
     )
 

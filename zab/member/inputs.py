@@ -166,6 +166,11 @@ class LoginStepped:
 
 
 @attrs.define
+class SnapshotAsked:
+    """The operator wants a snapshot of the state as it is now."""
+
+
+@attrs.define
 class LookedAround:
     """The answer to `LookAround`."""
 
@@ -189,6 +194,7 @@ Input: TypeAlias = (
     | LookedBack
     | UsersRead
     | LoginStepped
+    | SnapshotAsked
     | LookedAround
 )
 

@@ -100,6 +100,8 @@ class Metrics:
     """For which this member did not serve, once it has served."""
     op_counts: dict[int, int] = attrs.Factory(_operations)
     """Requests of clients that are processed, by opcode."""
+    fsync_threshold_exceed_count: int = 0
+    """Syncs that took `fsync.warningthresholdms` or longer."""
     trace_mask: int = TRACE_MASK_DEFAULT
     """What `stmk` set. Nothing is traced by it."""
     auth_failed_count: int = 0

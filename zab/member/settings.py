@@ -31,8 +31,8 @@ from zab.configuration.fields import (
     text_of,
     words,
 )
+from zab.member.admin_settings import AdminSettings
 from zab.member.client_settings import client_host
-from zab.member.quorum_tls_settings import QuorumTlsSettings
 from zab.member.schemes import DIGEST, IP, SASL, X509, digest_algorithm
 
 SERVER_ID_UNKNOWN = -1
@@ -61,7 +61,7 @@ def audit_file(text: str) -> str:
 
 
 @frozen(kw_only=True)
-class Config(QuorumTlsSettings):
+class Config(AdminSettings):
     """All that a member is told. The fields without a key come from elsewhere: see their comments."""
 
     # --- The server ---------------------------------------------------------------------------------------------------

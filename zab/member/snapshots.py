@@ -2,6 +2,7 @@
 
     the log has grown       with the batch that the leader marked: all members take the same ones (E3 same snapshots)
     a learner needs one     no file of this leader helps it
+    the operator asks       of the tree as it is then
     one is late             it was due while the one before was being written: of the tree as it is then
 
 None is taken of a tree that is disputed, since recovery would begin with it, and none between two states.
@@ -17,7 +18,7 @@ from datatree.log.batch import Position
 from datatree.log.zxid import Zxid
 from zab import events as ev
 from zab.member import tree_repair
-from zab.member.inputs import SnapshotFailed, SnapshotTaken, TakeSnapshot
+from zab.member.inputs import SnapshotAsked, SnapshotFailed, SnapshotTaken, TakeSnapshot
 from zab.member.metrics import Metrics
 from zab.member.processor import Processor
 
@@ -37,6 +38,12 @@ def take_wanted(member: Member, above: Zxid) -> None:
     is_writing = member.processor.schedule.writing is not None
     if member.applied > above and not is_writing and member.repair is None:
         member.trace(f"a learner needs a snapshot above {above:#x}; the tree is at {member.applied:#x}")
+        _take_here(member)
+
+
+def take_asked(member: Member, _event: SnapshotAsked) -> None:
+    """The operator asks for one. Where one is being written, or the tree is between two states, he asks again."""
+    if member.processor.schedule.writing is None and member.repair is None:
         _take_here(member)
 
 

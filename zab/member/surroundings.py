@@ -18,6 +18,9 @@ class Surroundings:
     """Of the files in `dataDir`."""
     log_bytes: int = 0
     """Of those in `dataLogDir`; of one directory for both, the same."""
+    snapshot_zxid: int = 0
+    snapshot_at: int = 0
+    """Of the newest snapshot, and when it was written (s since 1970); 0: there is none."""
     open_descriptors: int = 0
     max_descriptors: int = 0
     properties: Mapping[str, str] = attrs.field(factory=dict, eq=False, repr=False)

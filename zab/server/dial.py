@@ -59,3 +59,11 @@ async def local_addresses(host: str) -> list[str]:
     if not all(ip_address(each.partition("%")[0]).is_loopback for each in addresses):
         raise BeyondThisMachineError(host)
     return addresses
+
+
+async def numeric(host: str, port: int) -> str:
+    """The address to listen on; empty, or of all addresses: as it is. Raises OSError."""
+    if not host or host in ("0.0.0.0", "::"):
+        return host
+    [first, *_others] = await trio.socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return str(first[4][0])

@@ -3,6 +3,7 @@
     serve(config)                                    owns everything below; ends when cancelled, or by ServerFailedError
     ├── loop          `Loop.run(Turn)`               every client socket and quorum link; ends with the server
     ├── election      `ElectionLinks.run`            the election port, a connection to each other; not standalone
+    ├── HTTP ports    `HttpPorts.run`                commands and metrics; a task for each connection
     ├── purge         every purgeInterval, and       hands the retention's work to the snapshot thread
     │                 after each snapshot
     └── short ones, started by turns (`Tasks`):
@@ -21,7 +22,7 @@ collector's sight (`DataTree.freeze`).
 Exit codes are ZooKeeper's: 1 unexpected (a log that cannot be written among them), 3 the data directory, 14 a port
 cannot be bound, the clients' too.
 
-Not here: signals and the command line (`__main__`), the HTTP server for administrators.
+Not here: signals and the command line (`__main__`), commands and metrics over HTTP (`http_ports`).
 """
 
 from __future__ import annotations
@@ -31,7 +32,6 @@ import gc
 import os
 import random
 import socket
-import ssl
 import sys
 import threading
 from collections.abc import Callable, Mapping
@@ -60,10 +60,17 @@ from zab.host.tls import TlsSide
 from zab.ids import Link
 from zab.member.dialect import QUORUM_DIALECT, client_manners
 from zab.member.greeting import party
-from zab.member.inputs import Answer, StorageFailed, UsersRead
+from zab.member.inputs import (
+    Answer,
+    RebuildFailed,
+    SnapshotFailed,
+    SnapshotTaken,
+    StorageFailed,
+    TreeRebuilt,
+    UsersRead,
+)
 from zab.member.member import Member
 from zab.member.ports import Ports
-from zab.member.sasl_users import Users
 from zab.member.settings import Config
 from zab.member.space import DiskSpace, make_room, room_bytes
 from zab.member.storage import Storage
@@ -71,23 +78,20 @@ from zab.member.threaded_storage import ThreadedStorage
 from zab.member.turn import Turn
 from zab.server.address_book import AddressBook
 from zab.server.audit import AuditLog, open_audit
-from zab.server.dial import Dial, dial
+from zab.server.dial import Dial, dial, numeric
 from zab.server.election_links import ElectionLinks
 from zab.server.failure import BIND_ERROR, CONFIG_ERROR, DATA_DIRECTORY_ERROR, ServerFailedError
+from zab.server.files import Files, files_of
 from zab.server.greeting import Greeting
-from zab.server.kerberos import GssapiLogins, gssapi_logins
+from zab.server.http_ports import AskedSnapshots, HttpPorts
 from zab.server.private_file import PrivateFileError, Watched
 from zab.server.quorum_host import is_open, needs_no_secret, quorum_host
-from zab.server.quorum_tls import QuorumTls
-from zab.server.secret_file import read_secrets
 from zab.server.snapshot_transfer import TransferServer
 from zab.server.snapshotter import Snapshotter
 from zab.server.surroundings import look_around
 from zab.server.tasks import JournalOperator, Tasks
-from zab.server.tls_stores import client_port_stores
-from zab.server.users_file import kerberos_login, watched_users
 from zab.tls.stores import StoreError
-from zab.wire.handshake import Agreed, Party, Secret
+from zab.wire.handshake import Agreed, Party
 
 BIND_RETRY_SECONDS = 1.0
 RELOAD_SECONDS = 2.0
@@ -158,8 +162,7 @@ async def open_server(config: Config, role_changed: Callable[[RoleChanged], None
     for warning in config.warnings:
         journal.warning(str(warning))
     config = _with_room(config)
-    secrets, users, kerberos = _secrets(config), _users(config), _kerberos(config)
-    stores, quorum_tls = _client_port_stores(config), _quorum_tls(config)
+    files = files_of(config)
     host = await quorum_host(config)
     disk = _disk(config)
     with contextlib.ExitStack() as undo:
@@ -170,53 +173,9 @@ async def open_server(config: Config, role_changed: Callable[[RoleChanged], None
         recovered = await trio.to_thread.run_sync(_recover, disk, config)
         sockets = await _bind(config, host)
         undo.callback(sockets.close)
-        opened = (secrets, users, kerberos, audit, stores, quorum_tls)
-        server = Server(config, disk, recovered, sockets, role_changed, *opened)
+        server = Server(config, disk, recovered, sockets, role_changed, audit, files)
         undo.pop_all()
     return server
-
-
-def _secrets(config: Config) -> Watched[tuple[Secret, ...]] | None:
-    if config.quorum_secret_file is None or config.is_standalone:
-        return None
-    try:
-        return Watched(config.quorum_secret_file, read_secrets)
-    except PrivateFileError as error:
-        raise ServerFailedError(CONFIG_ERROR, f"quorum.secretFile: {error}") from error
-
-
-def _users(config: Config) -> Watched[Users] | None:
-    try:
-        return watched_users(config)
-    except PrivateFileError as error:
-        key = "sasl.usersFile" if config.jaas_file is None else "java.security.auth.login.config"
-        raise ServerFailedError(CONFIG_ERROR, f"{key}: {error}") from error
-
-
-def _kerberos(config: Config) -> GssapiLogins | None:
-    try:
-        login = kerberos_login(config)
-        return None if login is None else gssapi_logins(login)
-    except PrivateFileError as error:
-        raise ServerFailedError(CONFIG_ERROR, f"java.security.auth.login.config: {error}") from error
-
-
-def _client_port_stores(config: Config) -> Watched[ssl.SSLContext] | None:
-    if not config.has_tls_clients:
-        return None
-    try:
-        return client_port_stores(config)
-    except StoreError as error:
-        raise ServerFailedError(CONFIG_ERROR, f"{config.file}: {error}") from error
-
-
-def _quorum_tls(config: Config) -> QuorumTls | None:
-    if not config.has_tls_members or config.is_standalone:
-        return None
-    try:
-        return QuorumTls(config)
-    except StoreError as error:
-        raise ServerFailedError(CONFIG_ERROR, f"{config.file}: {error}") from error
 
 
 def _disk(config: Config) -> RealDisk:
@@ -306,21 +265,13 @@ async def _listen(host: str, port: int, tries: int, backlog_count: int = -1) -> 
     while True:
         attempt += 1
         try:
-            numeric = await _numeric(host, port)
-            return open_listener(numeric, port, backlog_count)
+            return open_listener(await numeric(host, port), port, backlog_count)
         except OSError as error:
             journal.warning("cannot listen", host=host, port=port, reason=error.strerror or str(error), attempt=attempt)
             if attempt == tries:
                 reason = f"cannot listen on {host or '*'}:{port}: {error.strerror or error}"
                 raise ServerFailedError(BIND_ERROR, reason) from error
         await trio.sleep(BIND_RETRY_SECONDS)
-
-
-async def _numeric(host: str, port: int) -> str:
-    if not host or host in ("0.0.0.0", "::"):
-        return host
-    [first, *_others] = await trio.socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return str(first[4][0])
 
 
 class Server:
@@ -333,20 +284,16 @@ class Server:
         recovered: Recovered,
         sockets: Sockets,
         role_changed: Callable[[RoleChanged], None],
-        secrets: Watched[tuple[Secret, ...]] | None,
-        users: Watched[Users] | None,
-        kerberos: GssapiLogins | None,
         audit: AuditLog | None,
-        stores: Watched[ssl.SSLContext] | None,
-        quorum_tls: QuorumTls | None,
+        files: Files,
     ) -> None:
         self.config = config
         self.audit = audit
-        self._secrets = secrets
-        self._users = users
-        self._stores = stores
+        self._secrets = files.secrets
+        self._users = files.users
+        self._stores = files.stores
         self._doors: list[Door] = []
-        self._quorum_tls = quorum_tls
+        self._quorum_tls = files.quorum_tls
         self.disk = disk
         self._sockets = sockets
         self._role_changed = role_changed
@@ -369,10 +316,15 @@ class Server:
         delay_seconds = config.server_id % 8 * STAGGER_SECONDS
         room = room_bytes(config.disk_low_bytes, config.disk_reserve_bytes)
         self.snapshotter = Snapshotter(
-            disk, self.log, self.posts.put, timed=self._snapshot_taken, delay_seconds=delay_seconds, room_bytes=room
+            disk,
+            self.log,
+            self._snapshot_answered,
+            timed=self._snapshot_taken,
+            delay_seconds=delay_seconds,
+            room_bytes=room,
         )
         self.member = Member(config, recovered, _random(), now_ms(), wall_ms())
-        self.member.state.authentication.kerberos = self._kerberos = kerberos
+        self.member.state.authentication.kerberos = self._kerberos = files.kerberos
         if audit is not None:
             audit.metrics = self.member.metrics
         self.addresses = AddressBook(config)
@@ -388,9 +340,22 @@ class Server:
         )
         count_max, stall_seconds = config.max_snapshot_transfers_count, self._stall_ms / 1000
         self.transfers = TransferServer(disk, count_max, stall_seconds, self._believes)
+        look = partial(look_around, config)
+        self._asked = AskedSnapshots(self.member, disk, self.posts.put, self.transfers.being_read)
+        self._http = HttpPorts(config, self.member, look, disk, self._asked, files.admin_stores)
 
     def _fsynced(self, took_ms: int) -> None:
-        self.member.metrics.fsynctime.add(took_ms)
+        metrics = self.member.metrics
+        metrics.fsynctime.add(took_ms)
+        metrics.fsync_threshold_exceed_count += took_ms >= self.config.fsync_warning_threshold_ms
+
+    def _snapshot_answered(self, answer: SnapshotTaken | SnapshotFailed | TreeRebuilt | RebuildFailed) -> None:
+        """In the thread that writes them: who asked for one is told in the loop's."""
+        self.posts.put(answer)
+        if isinstance(answer, SnapshotTaken | SnapshotFailed):
+            ended = partial(self._asked.ended, failed=isinstance(answer, SnapshotFailed))
+            with contextlib.suppress(trio.RunFinishedError):
+                self._trio.run_sync_soon(ended)
 
     def _snapshot_taken(self, took_ms: int) -> None:
         self.member.metrics.snapshottime.add(took_ms)
@@ -409,7 +374,10 @@ class Server:
             raise self._failure
 
     async def _run(self, started: Callable[[], None] | None) -> None:
+        self._trio = trio.lowlevel.current_trio_token()
+        await self._http.open()
         async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._http.run)
             greeting = self._greeting(nursery)
             election = self._election(greeting)
             self.turn = self._turn(nursery, election, greeting)
@@ -438,6 +406,9 @@ class Server:
             if self._quorum_tls is not None and self.config.ssl_quorum_reload_cert_files:
                 watched = self._quorum_tls.watched
                 nursery.start_soon(self._read_again, watched, self._tell_quorum_stores, _keep_quorum_stores)
+            if self._http.stores is not None and self.config.ssl_quorum_reload_cert_files:
+                stores, take_new = self._http.stores, self._http.take_new_stores
+                nursery.start_soon(self._read_again, stores, take_new, _keep_admin_stores)
             nursery.start_soon(give_back_when_quiet, lambda: self.member.applied)
             nursery.start_soon(self._run_loop, nursery.cancel_scope)
             own = None if self.config.is_standalone else self.config.own_line
@@ -572,7 +543,7 @@ class Server:
             connect_timeout_ms=config.connect_to_leader_limit_ms or config.election_connect_timeout_ms,
             stall_ms=self._stall_ms,
             spawn=nursery.start_soon,
-            look=partial(look_around, self.config),
+            look=partial(look_around, config),
             purge=self._purge,
         )
         ports = Ports(
@@ -632,6 +603,7 @@ class Server:
         """Stop the threads and close everything. The disk is waited for, up to a limit. `drops`: what the disk has not
         begun to write is lost, as when the process is killed."""
         self._sockets.close()
+        self._http.close()
         self.snapshotter.close(STOP_SECONDS)
         if not self.log_thread.close(STOP_SECONDS, drops=drops):
             journal.error("the disk does not answer -> stop without it")
@@ -653,6 +625,10 @@ def _keep_secrets(reason: str) -> None:
 
 def _keep_quorum_stores(reason: str) -> None:
     journal.error("the certificates of members cannot be used -> those before stay", reason=reason)
+
+
+def _keep_admin_stores(reason: str) -> None:
+    journal.error("the certificates of the admin server cannot be used -> those before stay", reason=reason)
 
 
 def _keep_users(reason: str) -> None:

@@ -5,18 +5,25 @@ Not here: who asks (`zab.member.inputs.LookAround`, and the admin server).
 
 from __future__ import annotations
 
+import contextlib
 import getpass
 import os
 import platform
+import re
 import resource
 import socket
 import sys
 from collections.abc import Mapping
 from functools import cache
 
+import trio
+
+from zab.member.figures import Inspected
 from zab.member.settings import Config
 from zab.member.surroundings import Surroundings
 
+REST_SECONDS = 0.002
+_SNAPSHOT = re.compile(r"snapshot\.([0-9a-f]+)")
 DESCRIPTORS = "/proc/self/fd" if os.path.isdir("/proc/self/fd") else "/dev/fd"
 
 
@@ -26,10 +33,17 @@ def look_around(config: Config) -> Surroundings:
     return Surroundings(
         data_bytes,
         data_bytes if config.data_log_dir == config.data_dir else _size_of(config.data_log_dir),
+        *_newest_snapshot(config.data_dir),
         open_descriptors(),
         resource.getrlimit(resource.RLIMIT_NOFILE)[0],
         {**_machine(), **_memory()},
     )
+
+
+async def whole_state(member: Inspected) -> None:
+    """Wait while a committed batch is applied in part: nobody may look at the tree then."""
+    while member.is_between_states:  # noqa: ASYNC110  (the member is pure: it sets no event)
+        await trio.sleep(REST_SECONDS)
 
 
 def open_descriptors() -> int:
@@ -38,6 +52,21 @@ def open_descriptors() -> int:
         return len(os.listdir(DESCRIPTORS)) - 1
     except OSError:
         return 0
+
+
+def _newest_snapshot(directory: str) -> tuple[int, int]:
+    """Its zxid, and when it was written (s since 1970)."""
+    newest = (0, 0)
+    try:
+        with os.scandir(os.path.join(directory, "version-1")) as entries:
+            for entry in entries:
+                found = _SNAPSHOT.fullmatch(entry.name)
+                if found is not None and int(found[1], 16) > newest[0]:
+                    with contextlib.suppress(OSError):
+                        newest = int(found[1], 16), int(entry.stat().st_mtime)
+    except OSError:
+        pass
+    return newest
 
 
 def _size_of(directory: str) -> int:

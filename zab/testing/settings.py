@@ -33,6 +33,7 @@ DEFAULTS: Final[Mapping[str, Value]] = {
     "preAllocSize": 1024,
     "diskLowBytes": 0,
     "4lw.commands.whitelist": "*",
+    "admin.enableServer": False,
 }
 _OWN: Final = frozenset({"dataDir", "dataLogDir", "clientPort", "clientPortAddress", "dynamicConfigFile"})
 _OWN_BEGINNINGS: Final = ("server.", "quorum.secret", "quorum.insecure")

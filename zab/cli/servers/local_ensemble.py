@@ -5,8 +5,9 @@
     DIR/N/version-1/…               the data, which stays
     DIR/N/server.log                the journal of the member, appended to
 
-Ports: clients at P, P + 1, …; quorum ports from P + 700 on, election ports from P + 1700 on. Where these are not free,
-others are taken, below the range that the kernel hands to outgoing connections.
+Ports: clients at P, P + 1, …; quorum ports from P + 700 on, election ports from P + 1700 on, admin servers from
+P + 5900 on: 8081, 8082, … with the usual P. Where these are not free, others are taken, below the range that the kernel
+hands to outgoing connections.
 
 A member is `python -m zab.server --stop-with-parent`, in a process group of its own. So Ctrl-C reaches this process
 alone, which stops the members in order. A member whose parent is gone, however it ended, stops too.
@@ -42,6 +43,7 @@ SIZE_MAX = 9
 HOST = "127.0.0.1"
 QUORUM_OFFSET = 700
 ELECTION_OFFSET = 1700
+ADMIN_OFFSET = 5900
 OTHER_PORTS = range(11_000, 32_000)
 SERVING_SECONDS_MAX = 60.0
 PROBE_SECONDS = 0.02
@@ -65,12 +67,15 @@ class EnsembleError(Exception):
 class LocalMember:
     """One member: its id, ports, directory and process."""
 
-    def __init__(self, server_id: int, directory: Path, client_port: int, quorum_port: int, election_port: int) -> None:
+    def __init__(
+        self, server_id: int, directory: Path, client_port: int, quorum_port: int, election_port: int, admin_port: int
+    ) -> None:
         self.server_id = server_id
         self.directory = directory
         self.client_port = client_port
         self.quorum_port = quorum_port
         self.election_port = election_port
+        self.admin_port = admin_port
         self.process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -136,6 +141,7 @@ class LocalEnsemble:
                 client_port + number - 1,
                 _free_port(client_port + QUORUM_OFFSET + number - 1, taken),
                 _free_port(client_port + ELECTION_OFFSET + number - 1, taken),
+                _free_port(client_port + ADMIN_OFFSET + number - 1, taken),
             )
             for number in range(1, size + 1)
         ]
@@ -186,6 +192,7 @@ class LocalEnsemble:
             "maxClientCnxns=0",
             "preAllocSize=16384",
             "4lw.commands.whitelist=*",
+            f"admin.serverPort={member.admin_port}",
             f"quorum.secretFile={escaped(str(self._secret_path))}",
         ]
         for other in self.members:

@@ -1,0 +1,268 @@
+"""The admin server and the port of metrics of running members."""
+
+import json
+import re
+import ssl
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from kazoo.client import KazooClient
+from kazoo.security import make_digest_acl
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.rigs.certificates import Certificates, quorum_store_lines
+from tests.rigs.zab_server import zab_servers
+from tests.rigs.zookeeper_server import ZooKeeperEnsemble
+from tests.tidy.sources import ROOT
+from zab.member.admin_settings import PROMETHEUS
+from zab.testing.ports import free_ports
+
+FACTS = ROOT / "tests" / "testdata" / "metrics"
+SUPER_DIGEST = "super:VWtk8RlLl86/uVG5FIHgpHieL2Q="
+"""Of super:wire."""
+
+
+class Running:
+    """An ensemble with its admin servers and ports of metrics."""
+
+    def __init__(self, servers: ZooKeeperEnsemble, admin: list[int], metrics: list[int]) -> None:
+        self.servers = servers
+        self.admin = dict(zip((member.server_id for member in servers.members), admin, strict=True))
+        self.metrics = dict(zip((member.server_id for member in servers.members), metrics, strict=True))
+
+    def get(self, sid: int, path: str, **headers: str) -> httpx.Response:
+        return httpx.get(f"http://127.0.0.1:{self.admin[sid]}{path}", headers=headers, timeout=60)
+
+    def post(self, sid: int, path: str, body: bytes, **headers: str) -> httpx.Response:
+        return httpx.post(f"http://127.0.0.1:{self.admin[sid]}{path}", content=body, headers=headers, timeout=60)
+
+    def scrape(self, sid: int) -> str:
+        return httpx.get(f"http://127.0.0.1:{self.metrics[sid]}/metrics", timeout=60).text
+
+
+def lines_of(admin: int, metrics: int) -> dict[str, str | int]:
+    return {
+        "admin.enableServer": "true",
+        "admin.serverPort": admin,
+        "admin.rateLimiterIntervalInMS": 1,
+        "metricsProvider.className": PROMETHEUS,
+        "metricsProvider.httpHost": "127.0.0.1",
+        "metricsProvider.httpPort": metrics,
+        "DigestAuthenticationProvider.superDigest": SUPER_DIGEST,
+    }
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[Running]:
+    ports = free_ports(6)
+    each = [lines_of(*pair) for pair in zip(ports[:3], ports[3:], strict=True)]
+    with zab_servers(3, each=each) as servers:
+        client = KazooClient(servers.hosts)
+        client.start()
+        client.create("/a", b"x" * 100)
+        client.create("/e", b"", ephemeral=True)
+        client.get("/a", watch=print)
+        yield Running(servers, ports[:3], ports[3:])
+        client.stop()
+        client.close()
+
+
+def test_leader_view_and_state_of_an_ensemble(running: Running) -> None:
+    leader = running.servers.leader().server_id
+    for sid in running.admin:
+        told = running.get(sid, "/commands/leader").json()
+        assert (told["is_leader"], told["leader_id"], told["leader_ip"]) == (sid == leader, leader, "127.0.0.1")
+        state = running.get(sid, "/commands/zabstate").json()
+        assert (state["myid"], state["is_leader"], state["zabstate"]) == (sid, sid == leader, "broadcast")
+        view = running.get(sid, "/commands/voting_view").json()["current_config"]
+        assert list(view) == ["1", "2", "3"]
+        assert view["1"]["learnerType"] == "participant"
+        assert "server.3=" in running.get(sid, "/commands/icfg").json()["initial_configuration"]
+        assert running.get(sid, "/commands/mntr").json()["quorum_size"] == 3
+
+
+def test_health(running: Running) -> None:
+    assert running.get(1, "/health/live").status_code == 200
+    ready = running.get(1, "/health/ready")
+    assert (ready.status_code, ready.json()) == (200, {"ready": True})
+
+
+def test_a_member_without_a_quorum_is_live_and_not_ready() -> None:
+    ports = free_ports(6)
+    each = [lines_of(*pair) for pair in zip(ports[:3], ports[3:], strict=True)]
+    with zab_servers(3, each=each) as servers:
+        alone = Running(servers, ports[:3], ports[3:])
+        servers.members[1].kill()
+        servers.members[2].kill()
+        while alone.get(1, "/health/ready").status_code == 200:
+            pass
+        assert alone.get(1, "/health/live").status_code == 200
+        not_serving = "This ZooKeeper instance is not currently serving requests"
+        assert alone.get(1, "/commands/ruok").json() == {"command": "ruok", "error": not_serving}
+        assert alone.get(1, "/commands/mntr").json()["server_state"] == "looking"
+        assert alone.get(1, "/commands/zabstate").json()["zabstate"] == "election"
+        assert alone.get(1, "/commands/snapshot", Authorization="digest a:b").json()["error"] == not_serving
+        assert "\nquorum_size 3.0\n" in alone.scrape(1)
+
+
+def test_a_snapshot_is_the_file_and_holds_what_was_written(running: Running, tmp_path: Path) -> None:
+    client = KazooClient(running.servers.members[0].host)
+    client.start()
+    client.create("/before", b"it")
+    zxid = client.get("/before")[1].czxid
+    answer = running.get(1, "/commands/snapshot", Authorization="digest a:b")
+    client.stop()
+    client.close()
+    assert answer.status_code == 200
+    assert int(answer.headers["last_zxid"], 16) >= zxid
+    assert int(answer.headers["snapshot_size"]) == len(answer.content)
+    taken = (
+        running.servers.members[0].data_directory / "version-1" / f"snapshot.{int(answer.headers['last_zxid'], 16):x}"
+    )
+    assert answer.content == taken.read_bytes()
+    last = running.get(1, "/commands/lsnp").json()
+    assert (last["zxid"], last["timestamp"]) == (taken.suffix[1:], int(taken.stat().st_mtime))
+    again = running.get(1, "/commands/snapshot?streaming=false", Authorization="digest a:b")
+    assert again.json() == {"command": "snapshot", "error": None}
+    assert again.headers["last_zxid"]
+
+
+def test_all_permissions_on_the_root_are_asked_for() -> None:
+    ports = free_ports(2)
+    with zab_servers(1, configuration=lines_of(*ports)) as servers:
+        alone = Running(servers, ports[:1], ports[1:])
+        client = KazooClient(servers.hosts)
+        client.start()
+        client.set_acls(
+            "/", [make_digest_acl("all", "of", all=True), make_digest_acl("some", "of", read=True, write=True)]
+        )
+        client.stop()
+        client.close()
+        for who, status in (("all:of", 200), ("some:of", 403), ("x:y", 403), ("super:wire", 200)):
+            answer = alone.get(1, "/commands/snapshot?streaming=false", Authorization=f"digest {who}")
+            assert answer.status_code == status, who
+
+
+def test_one_snapshot_in_an_interval() -> None:
+    ports = free_ports(2)
+    lines = {**lines_of(*ports), "admin.rateLimiterIntervalInMS": 300_000}
+    with zab_servers(1, configuration=lines) as servers:
+        alone = Running(servers, ports[:1], ports[1:])
+        statuses = [alone.get(1, "/commands/snapshot", Authorization="digest a:b").status_code for _ in range(3)]
+        assert statuses == [200, 429, 429]
+        assert alone.get(1, "/commands/mntr").json()["snapshot_rate_limited_count"] == 2
+
+
+def test_snapshot_and_restore_can_be_switched_off() -> None:
+    ports = free_ports(2)
+    lines = {**lines_of(*ports), "admin.snapshot.enabled": "false", "admin.restore.enabled": "false"}
+    with zab_servers(1, configuration=lines) as servers:
+        alone = Running(servers, ports[:1], ports[1:])
+        assert alone.get(1, "/commands/snapshot", Authorization="digest a:b").status_code == 503
+        assert alone.post(1, "/commands/restore", b"", Authorization="digest a:b").status_code == 503
+
+
+def test_restore_is_refused_to_everybody(running: Running) -> None:
+    assert running.post(1, "/commands/restore", b"x" * 10_000).status_code == 401
+    answer = running.post(1, "/commands/restore", b"x" * 10_000, Authorization="digest a:b")
+    assert answer.status_code == 501
+    assert "zab restore" in answer.json()["error"]
+    assert running.get(1, "/commands/restore").json()["error"] == "Unknown command: restore"
+    assert running.post(1, "/commands/ruok", b"").json()["error"] == "Unknown command: ruok"
+
+
+def test_a_taken_port_is_a_warning() -> None:
+    ports = free_ports(2)
+    with (
+        zab_servers(1, configuration=lines_of(*ports)) as first,
+        zab_servers(1, configuration=lines_of(*ports)) as second,
+    ):
+        assert Running(first, ports[:1], ports[1:]).get(1, "/commands/ruok").json()["error"] is None
+        said = second.members[0].log_text()
+        assert f"no HTTP server: cannot listen name=admin host=127.0.0.1 port={ports[0]}" in said
+        assert f"no HTTP server: cannot listen name=metrics host=127.0.0.1 port={ports[1]}" in said
+        assert second.members[0].mode() == "standalone"
+
+
+def test_https_and_another_path(tmp_path: Path) -> None:
+    [port] = free_ports(1)
+    member = Certificates(tmp_path).member("localhost")
+    lines = {"admin.enableServer": "true", "admin.serverPort": port, "admin.commandURL": "/zoo"}
+    with zab_servers(1, configuration={**lines, **quorum_store_lines(member), "admin.forceHttps": "true"}) as servers:
+        context = ssl.create_default_context(cafile=str(member / "quorum.truststore.pem"))
+        answer = httpx.get(f"https://localhost:{port}/zoo/ruok", verify=context, timeout=60)
+        assert answer.json() == {"command": "ruok", "error": None}
+        with pytest.raises(httpx.TransportError):
+            httpx.get(f"http://localhost:{port}/zoo/ruok", timeout=60)
+        assert servers.members[0].running
+
+
+def test_a_long_answer_is_whole_and_json(running: Running) -> None:
+    client = KazooClient(running.servers.members[1].host)
+    client.start()
+    for number in range(3_000):
+        client.exists_async(f"/watched/{number:05}", watch=print)
+    client.exists("/")
+    told = running.get(2, "/commands/watches_by_path").json()["path_to_session_ids"]
+    summary = running.get(2, "/commands/watch_summary").json()
+    client.stop()
+    client.close()
+    assert sum(path.startswith("/watched/") for path in told) == 3_000
+    assert summary["num_total_watches"] >= 3_000
+
+
+# ------------------------------------------------------------------------------------------------------------ metrics
+
+
+def facts(name: str) -> list[str]:
+    lines = (FACTS / name).read_text(encoding="utf-8").splitlines()
+    return [line for line in lines if line and not line.startswith("#")]
+
+
+def samples_of(text: str) -> set[str]:
+    return {sample.name for family in text_string_to_metric_families(text) for sample in family.samples}
+
+
+def test_what_usual_alert_rules_and_dashboards_ask_for_is_there(running: Running) -> None:
+    leader = running.servers.leader().server_id
+    follower = running.servers.followers()[0].server_id
+    on_leader, on_follower = (samples_of(running.scrape(sid)) for sid in (leader, follower))
+    assert set(facts("everywhere.txt")) <= on_follower
+    assert set(facts("everywhere.txt")) <= on_leader
+    assert set(facts("leader.txt")) <= on_leader
+
+
+def test_our_dashboard_asks_for_nothing_else(running: Running) -> None:
+    leader = running.servers.leader().server_id
+    known = samples_of(running.scrape(leader)) | {"up"}
+    dashboard = json.loads((ROOT / "docs" / "dashboard.json").read_text(encoding="utf-8"))
+    asked = set()
+    for panel in dashboard["panels"]:
+        for target in panel["targets"]:
+            asked |= set(re.findall(r"([a-z_]+)\{", target["expr"]))
+    assert asked <= known
+    assert len(asked) > 20
+
+
+def test_a_scrape_has_quantiles_lag_and_marks(running: Running) -> None:
+    leader = running.servers.leader().server_id
+    text = running.scrape(leader)
+    families = {family.name: family for family in text_string_to_metric_families(text)}
+    quantiles = [sample.labels.get("quantile") for sample in families["updatelatency"].samples]
+    assert quantiles == ["0.5", "0.9", "0.99", None, None]
+    lags = {sample.labels["key"] for sample in families["learner_lag"].samples}
+    assert lags == {str(sid) for sid in running.admin if sid != leader}
+    assert families["commit_count"].type == "unknown"
+    values = {sample.name: sample.value for family in families.values() for sample in family.samples}
+    assert values["applied_zxid"] <= values["committed_zxid"] <= values["durable_zxid"]
+    assert values["fsynctime_count"] > 0
+    assert values["open_file_descriptor_count"] > 5
+    assert values["process_resident_memory_bytes"] > 1_000_000
+
+
+def test_there_is_no_port_of_metrics_unless_it_is_asked_for() -> None:
+    [port] = free_ports(1)
+    with zab_servers(1, configuration={"metricsProvider.httpPort": port}), pytest.raises(httpx.ConnectError):
+        httpx.get(f"http://127.0.0.1:{port}/metrics", timeout=60)

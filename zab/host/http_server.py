@@ -1,0 +1,198 @@
+"""HTTP for an ASGI application: connections that are bounded in number, in time and in what they may ask for.
+
+    serve(listening)    until cancelled; closes the socket, and the connections at once
+
+Hypercorn speaks HTTP/1.1 on each connection, in tasks beside the loop. What it leaves open is bounded here:
+
+    connections_max   more of them at once are closed when they come
+    idle_ms           for a handshake; then for the whole head of a request, however it trickles; and for the other side
+                      to take something of an answer
+    HEAD_BYTES_MAX    of a request's first line and headers
+
+HTTP/2 and WebSocket are spoken with nobody: they have limits of their own to be held.
+
+Not here: what is answered; which certificate is shown.
+"""
+
+from __future__ import annotations
+
+import errno
+import socket
+import ssl
+from functools import partial
+from typing import Any, Final, cast
+
+import attrs
+import h11
+import trio
+import wsproto.utilities
+from h2.exceptions import H2Error
+from hypercorn.app_wrappers import ASGIWrapper
+from hypercorn.config import Config
+from hypercorn.trio.tcp_server import TCPServer
+from hypercorn.trio.worker_context import WorkerContext
+from hypercorn.typing import ConnectionState
+
+from zab.host.journal import Journal
+
+HEAD_BYTES_MAX: Final = 16 << 10
+PAUSE_SECONDS: Final = 0.1
+_HANDSHAKE: Final = b"\x16"
+"""The first byte of TLS."""
+_HTTP_2: Final = b"PRI * HTTP/2"
+_OUT_OF_RESOURCES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+
+OF_STRANGERS: Final = (
+    *(OSError, trio.BrokenResourceError, trio.ClosedResourceError, trio.BusyResourceError, trio.TooSlowError),
+    *(h11.ProtocolError, H2Error, wsproto.utilities.ProtocolError),
+    *(ValueError, LookupError, TypeError, AttributeError, RuntimeError),
+)
+"""What a stranger's bytes may bring about in the libraries that read them: it ends his connection, and nothing else."""
+
+journal = Journal("http")
+
+
+class BoundedStream(trio.abc.HalfCloseableStream):
+    """A socket that waits no longer than `seconds` for its other side to take something. `socket` is for Hypercorn,
+    which goes on for a while after a connection is over: `ended` says that it is."""
+
+    def __init__(self, sock: trio.socket.SocketType, seconds: float) -> None:
+        self.socket = sock
+        self._stream = trio.SocketStream(sock)
+        self._seconds = seconds
+        self._is_first = True
+        self.ended = trio.Event()
+        self.answering_count = 0
+        self.quiet_since = trio.current_time()
+        """Since when nothing is answered."""
+
+    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
+        with trio.move_on_after(self._seconds):
+            await self._stream.send_all(data)
+            return
+        self.ended.set()
+        raise trio.BrokenResourceError("it takes nothing")
+
+    async def wait_send_all_might_not_block(self) -> None:
+        await self._stream.wait_send_all_might_not_block()
+
+    async def send_eof(self) -> None:
+        await self._stream.send_eof()
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes:
+        data = await self._stream.receive_some(max_bytes)
+        if not data or (self._is_first and data.startswith(_HTTP_2)):
+            self.ended.set()
+            return b""
+        self._is_first = False
+        return bytes(data)
+
+    async def end_when_quiet(self) -> None:
+        """End it once nothing was answered for so long: it is idle, or what comes is no request."""
+        while not self.ended.is_set():
+            due = self.quiet_since + self._seconds
+            if self.answering_count:
+                due = trio.current_time() + self._seconds
+            elif due <= trio.current_time():
+                self.ended.set()
+            await trio.sleep_until(due)
+
+    async def aclose(self) -> None:
+        self.ended.set()
+        await self._stream.aclose()
+
+
+@attrs.define
+class HttpServer:
+    """One port. `application` is an ASGI application; its errors are its own: what it raises ends the connection."""
+
+    application: Any
+    idle_ms: int
+    connections_max: int
+    context: ssl.SSLContext | None = None
+    """Of the connections from now on. None: nobody speaks TLS."""
+    takes_plain: bool = True
+    """With a context: whether one without TLS is taken as well."""
+    _open: dict[trio.socket.SocketType, None] = attrs.field(factory=dict, init=False)
+
+    async def serve(self, listening: socket.socket) -> None:
+        """Until cancelled. Owns the socket."""
+        config = self._configuration()
+        listener = trio.socket.from_stdlib_socket(listening)
+        try:
+            async with trio.open_nursery() as nursery:
+                while True:
+                    try:
+                        sock, _ = await listener.accept()
+                    except OSError as error:
+                        if error.errno in _OUT_OF_RESOURCES:
+                            await trio.sleep(PAUSE_SECONDS)
+                        continue  # else that connection was gone before it was accepted
+                    if len(self._open) >= self.connections_max:
+                        sock.close()
+                        continue
+                    self._open[sock] = None
+                    nursery.start_soon(self._converse, sock, config)
+        finally:
+            listener.close()
+
+    def _configuration(self) -> Config:
+        config = Config()
+        config.keep_alive_timeout = config.ssl_handshake_timeout = self.idle_ms / 1000
+        config.h11_max_incomplete_size = HEAD_BYTES_MAX
+        config.h2_max_concurrent_streams = 1
+        config.include_server_header = False
+        config.errorlog = config.accesslog = None
+        return config
+
+    async def _converse(self, sock: trio.socket.SocketType, config: Config) -> None:
+        try:
+            bounded = BoundedStream(sock, self.idle_ms / 1000)
+            stream = await self._secured(bounded)
+            if stream is not None:
+                state: Any = ConnectionState({})
+                application = ASGIWrapper(partial(self._answer, bounded))
+                server = TCPServer(application, config, WorkerContext(None), state, cast(Any, stream))
+                # Hypercorn sends in a scope that no cancellation reaches: with the socket closed it ends at once.
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(bounded.end_when_quiet)
+                    nursery.start_soon(_close_when_over, bounded, nursery.cancel_scope)
+                    await server.run()
+                    nursery.cancel_scope.cancel()
+        except* OF_STRANGERS as errors:
+            journal.warning("an HTTP connection was ended by an error", reason=repr(errors.exceptions[0]))
+        finally:
+            self._open.pop(sock, None)
+            sock.close()
+
+    async def _answer(self, stream: BoundedStream, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "http" or scope["http_version"] not in ("1.0", "1.1"):
+            stream.ended.set()  # an upgrade, to WebSocket or to HTTP/2
+            return
+        stream.answering_count += 1
+        try:
+            await self.application(scope, receive, send)
+        finally:
+            stream.answering_count -= 1
+            stream.quiet_since = trio.current_time()
+
+    async def _secured(self, stream: BoundedStream) -> BoundedStream | trio.SSLStream[BoundedStream] | None:
+        """None: it is not let in."""
+        if self.context is None:
+            return stream
+        if self.takes_plain:
+            with trio.move_on_after(self.idle_ms / 1000):
+                first = await stream.socket.recv(1, socket.MSG_PEEK)
+                if first and first != _HANDSHAKE:
+                    return stream
+                if not first:
+                    return None
+        return trio.SSLStream(stream, self.context, server_side=True, https_compatible=True)
+
+
+async def _close_when_over(stream: BoundedStream, scope: trio.CancelScope) -> None:
+    try:
+        await stream.ended.wait()
+        scope.cancel()
+    finally:
+        stream.socket.close()

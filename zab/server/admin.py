@@ -1,0 +1,257 @@
+"""The admin server: ZooKeeper's commands over HTTP, and what Kubernetes asks.
+
+    GET  /commands                  links to all of them
+    GET  /commands/NAME?key=value   one of `zab.member.admin_commands`, as JSON
+    GET  /commands/snapshot         takes a snapshot and streams its file; with streaming=false it only takes it
+    POST /commands/restore          refused: see below
+    GET  /health/live               200 as long as the process turns
+    GET  /health/ready              200 while this member serves clients, else 503
+
+Answers are made in tasks beside the loop, slice by slice: between two slices the loop has its turn, and a long answer
+holds up nobody. While a committed batch is applied in part, nobody looks at the tree: a command waits for the end.
+
+`snapshot` and `restore` ask who it is: a header `Authorization: digest user:password`, and ADMIN and all other
+permissions on `/` for him. One snapshot in `admin.rateLimiterIntervalInMS`.
+
+`restore` would give this member another state than the others have: they would find out by the next digest, and it
+would be repaired. So it is refused, and says what is done instead.
+
+Limits: `ANSWERS_MAX` answers at once, the others wait; of the bytes of a request, and of connections, `http_server`.
+
+Not here: HTTP itself (`zab.host.http_server`), what a command says (`zab.member.admin_commands`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import html
+import json
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from functools import partial
+from typing import Any, Final, Protocol
+
+import attrs
+import trio
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+
+from datatree.acl import ALL, SUPER, digest_identity, permits
+from datatree.log.disk import Disk
+from datatree.paths import is_text
+from datatree.snapshot import snapshot_path
+from zab.host.journal import Journal
+from zab.member.admin_commands import COMMANDS, NAMES_OF, NOT_SERVING, CommandError
+from zab.member.figures import Inspected
+from zab.member.surroundings import Surroundings
+from zab.server.surroundings import whole_state
+
+ANSWERS_MAX: Final = 4
+PIECE_BYTES: Final = 256 << 10
+SNAPSHOT_SECONDS_MAX: Final = 600.0
+
+SNAPSHOT: Final = "snapshot"
+RESTORE: Final = "restore"
+MORE: Final[Mapping[str, str]] = {"snap": SNAPSHOT, SNAPSHOT: SNAPSHOT, "rest": RESTORE, RESTORE: RESTORE}
+"""Those that are not in `COMMANDS`, by all of their names."""
+
+NO_RESTORE: Final = (
+    "one member of an ensemble cannot be given another state than the others have: stop all of them, and make their "
+    "directories with `zab restore`"
+)
+
+journal = Journal("admin")
+
+
+class Snapshots(Protocol):
+    """How a snapshot is had."""
+
+    async def take(self) -> int | None:
+        """Have one taken of the state as it is now, or a later one; its zxid. None: it cannot be had."""
+        ...
+
+    def hold(self, zxid: int) -> contextlib.AbstractContextManager[None]:
+        """Retention spares it meanwhile."""
+        ...
+
+
+class Pieces(Response):
+    """A body that is made piece by piece. The application ends it itself: Starlette's own would leave a connection
+    open that its client wants closed."""
+
+    def __init__(self, pieces: AsyncIterator[bytes], media_type: str, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(media_type=media_type, headers=headers)
+        del self.headers["content-length"]
+        self._pieces = pieces
+
+    async def __call__(self, _scope: Scope, _receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        async for piece in self._pieces:
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+@attrs.define
+class Admin:
+    """The commands of one member. `look` looks at its surroundings, in a worker."""
+
+    member: Inspected
+    look: Callable[[], Surroundings]
+    snapshots: Snapshots
+    disk: Disk
+    _turns: trio.Semaphore = attrs.field(factory=lambda: trio.Semaphore(ANSWERS_MAX), init=False)
+    _next_snapshot_at: float = attrs.field(default=float("-inf"), init=False)
+
+    def application(self) -> Starlette:
+        url = self.member.config.admin_command_url
+        return Starlette(
+            routes=[
+                Route(url, self._links, methods=["GET"]),
+                Route(url + "/{name}", self._command, methods=["GET", "POST"]),
+                Route("/health/live", self._live, methods=["GET"]),
+                Route("/health/ready", self._ready, methods=["GET"]),
+            ]
+        )
+
+    # ----------------------------------------------------------------------------------------------------------- health
+
+    async def _live(self, _request: Request) -> Response:
+        return JSONResponse({"live": True})
+
+    async def _ready(self, _request: Request) -> Response:
+        serving = self.member.serving
+        return JSONResponse({"ready": serving}, 200 if serving else 503)
+
+    # --------------------------------------------------------------------------------------------------------- commands
+
+    async def _links(self, _request: Request) -> Response:
+        url = html.escape(self.member.config.admin_command_url)
+        names = sorted([*COMMANDS, SNAPSHOT, RESTORE])
+        return HTMLResponse("".join(f'<a href="{url}/{name}">{name}</a><br/>\n' for name in names))
+
+    async def _command(self, request: Request) -> Response:
+        if request.url.scheme == "http":
+            self.member.metrics.insecure_admin_count += 1
+        asked = request.path_params["name"]
+        is_post = request.method == "POST"
+        name = NAMES_OF.get(asked) or MORE.get(asked)
+        if name is None or is_post is not (name == RESTORE):
+            return _answer(asked, error=f"Unknown command: {asked}")
+        async with self._turns:
+            if name in MORE:
+                return await self._snapshot(request) if name == SNAPSHOT else self._restore(request)
+            return await self._tell(name, dict(request.query_params))
+
+    async def _tell(self, name: str, parameters: Mapping[str, str]) -> Response:
+        command = COMMANDS[name]
+        if not (self.member.serving or command.always):
+            return _answer(name, error=NOT_SERVING)
+        self.member.surroundings = await trio.to_thread.run_sync(self.look)
+        told = command.tell(self.member, parameters)
+        while True:
+            await whole_state(self.member)
+            try:
+                next(told)
+            except StopIteration as end:
+                return Pieces(_json({**end.value, "command": name, "error": None}), "application/json")
+            except CommandError as error:
+                return _answer(name, error=str(error))
+            await trio.lowlevel.checkpoint()
+
+    # --------------------------------------------------------------------------------------------- snapshot and restore
+
+    def _refused(self, name: str, request: Request) -> Response | None:
+        """Why who asks may not have it; None: he may."""
+        if not self.member.serving:
+            return _answer(name, error=NOT_SERVING)
+        header = request.headers.get("authorization")
+        if header is None:
+            return _answer(name, 401, error="Auth info is missing for the command")
+        scheme, *proofs = header.split(" ")
+        config = self.member.config
+        if len(proofs) != 1 or scheme != "digest" or not config.digest_enabled or not is_text(proofs[0].encode()):
+            return _answer(name, 401, error="Not authenticated")
+        proof = proofs[0]
+        identity = digest_identity(proof.encode(), config.digest_algorithm)
+        is_super = config.super_digest is not None and identity[1] == config.super_digest.encode()
+        tree = self.member.tree
+        root = tree.get(b"/")
+        assert root is not None
+        identities = (identity, SUPER) if is_super else (identity,)
+        # One bit after the other: an entry that grants any of several would do for all of them.
+        bits = [1 << number for number in range(ALL.bit_length()) if ALL & 1 << number]
+        if config.skip_acl or all(permits(tree.acl(root), bit, identities) for bit in bits):
+            return None
+        return _answer(name, 403, error="Not authorized")
+
+    async def _snapshot(self, request: Request) -> Response:
+        refused = self._refused(SNAPSHOT, request)
+        if refused is not None:
+            return refused
+        config, metrics = self.member.config, self.member.metrics
+        if not config.admin_snapshot_enabled:
+            return _answer(SNAPSHOT, 503, error="Snapshot command is disabled")
+        if trio.current_time() < self._next_snapshot_at:
+            metrics.snapshot_rate_limited_count += 1
+            return _answer(SNAPSHOT, 429, error="Rate limit exceeded")
+        self._next_snapshot_at = trio.current_time() + config.admin_rate_limiter_interval_ms / 1000
+        with trio.move_on_after(SNAPSHOT_SECONDS_MAX):
+            zxid = await self.snapshots.take()
+            if zxid is not None:
+                return await self._taken(zxid, is_streamed=request.query_params.get("streaming") != "false")
+        metrics.snapshot_error_count += 1
+        return _answer(SNAPSHOT, 500, error="No snapshot could be taken")
+
+    async def _taken(self, zxid: int, *, is_streamed: bool) -> Response:
+        path = snapshot_path(zxid)
+        size = await trio.to_thread.run_sync(self.disk.size, path)
+        headers = {"last_zxid": f"{zxid:#x}", "snapshot_size": str(size)}
+        if not is_streamed:
+            return _answer(SNAPSHOT, headers=headers)
+        return Pieces(self._file(path, zxid, size), "application/octet-stream", headers)
+
+    async def _file(self, path: str, zxid: int, size: int) -> AsyncIterator[bytes]:
+        with self.snapshots.hold(zxid):
+            for offset in range(0, size, PIECE_BYTES):
+                yield await trio.to_thread.run_sync(partial(self.disk.read, path, offset, PIECE_BYTES))
+
+    def _restore(self, request: Request) -> Response:
+        refused = self._refused(RESTORE, request)
+        if refused is not None:
+            return refused
+        if not self.member.config.admin_restore_enabled:
+            return _answer(RESTORE, 503, error="Restore command is disabled")
+        self.member.metrics.restore_error_count += 1
+        return _answer(RESTORE, 501, error=NO_RESTORE)
+
+
+def _answer(
+    command: str, status: int = 200, *, error: str | None = None, headers: Mapping[str, str] | None = None
+) -> Response:
+    body = "".join(_encoder.iterencode({"command": command, "error": error}))
+    return Response(body, status, headers, media_type="application/json")
+
+
+_encoder: Final = json.JSONEncoder(indent=2, separators=(",", " : "))
+
+
+async def _json(value: dict[str, Any]) -> AsyncIterator[bytes]:
+    """In pieces, between which others have their turn."""
+    for piece in _joined(_encoder.iterencode(value)):
+        yield piece
+        await trio.lowlevel.checkpoint()
+
+
+_CHUNKS: Final = 1000
+
+
+def _joined(chunks: Iterator[str]) -> Iterator[bytes]:
+    kept: list[str] = []
+    for chunk in chunks:
+        kept.append(chunk)
+        if len(kept) >= _CHUNKS:
+            yield "".join(kept).encode()
+            kept.clear()
+    yield "".join(kept).encode()

@@ -1,0 +1,86 @@
+"""The figures of a member as Prometheus reads them, under the names that ZooKeeper's provider gives them.
+
+    GET /metrics    all of them, in the text format 0.0.4
+
+A counter has its name alone, as ZooKeeper 3.9 has it, and not the suffix that the client library adds to counters: so
+it is exposed without a type. A summary has its quantiles, `_count` and `_sum`; a set has the label `key`.
+
+Made in a task beside the loop, from the figures of one moment.
+
+Not here: what the figures are (`zab.member.figures`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+import trio
+from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector, generate_latest
+from prometheus_client.core import Metric
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from zab.member.figures import Inspected, Kind, figures
+from zab.member.metrics import Summary
+from zab.member.surroundings import Surroundings
+from zab.server.surroundings import whole_state
+
+QUANTILES: Final = {Kind.BASIC: (0.5,), Kind.ADVANCED: (0.5, 0.9, 0.99)}
+"""ZooKeeper's."""
+
+
+class Figures:
+    """A collector of `prometheus_client`."""
+
+    def __init__(self, member: Inspected) -> None:
+        self._member = member
+
+    def collect(self) -> Iterator[Metric]:
+        found: dict[str, Metric] = {}
+        for figure in figures(self._member):
+            if figure.kind is Kind.TEXT:
+                continue
+            labels = {"key": figure.key} if figure.key else {}
+            metric = found.get(figure.name)
+            if metric is None:
+                metric = found[figure.name] = Metric(figure.name, figure.name, _TYPES[figure.kind])
+            if isinstance(figure.value, Summary):
+                shares = QUANTILES[figure.kind]
+                for share, value in zip(shares, figure.value.quantiles(*shares), strict=True):
+                    metric.add_sample(figure.name, {**labels, "quantile": str(share)}, value)
+                metric.add_sample(f"{figure.name}_count", labels, figure.value.count)
+                metric.add_sample(f"{figure.name}_sum", labels, figure.value.total)
+            else:
+                assert not isinstance(figure.value, str)
+                metric.add_sample(figure.name, labels, figure.value)
+        yield from found.values()
+
+
+_TYPES: Final = {Kind.GAUGE: "gauge", Kind.COUNTER: "unknown", Kind.BASIC: "summary", Kind.ADVANCED: "summary"}
+
+
+def registry_of(member: Inspected) -> CollectorRegistry:
+    """Of one member: a process may have several, as in tests."""
+    registry = CollectorRegistry()
+    registry.register(Figures(member))
+    if member.config.exports_process:
+        ProcessCollector(registry=registry)
+        PlatformCollector(registry=registry)
+        GCCollector(registry=registry)
+    return registry
+
+
+def application(member: Inspected, look: Callable[[], Surroundings]) -> Starlette:
+    """The ASGI application of the port."""
+    registry = registry_of(member)
+
+    async def metrics(_request: Request) -> Response:
+        member.surroundings = await trio.to_thread.run_sync(look)
+        await whole_state(member)
+        return Response(generate_latest(registry), headers={"content-type": CONTENT_TYPE_PLAIN_0_0_4})
+
+    return Starlette(routes=[Route("/metrics", metrics, methods=["GET"])])

@@ -1,0 +1,101 @@
+"""The files beside the configuration that a server is opened with: secrets, users, keys and certificates. Most are
+looked at again while it runs.
+
+Not here: what they are for.
+"""
+
+from __future__ import annotations
+
+import ssl
+
+import attrs
+
+from zab.member.sasl_users import Users
+from zab.member.settings import Config
+from zab.server.failure import CONFIG_ERROR, ServerFailedError
+from zab.server.http_ports import admin_stores
+from zab.server.kerberos import GssapiLogins, gssapi_logins
+from zab.server.private_file import PrivateFileError, Watched
+from zab.server.quorum_tls import QuorumTls
+from zab.server.secret_file import read_secrets
+from zab.server.tls_stores import client_port_stores
+from zab.server.users_file import kerberos_login, watched_users
+from zab.tls.stores import StoreError
+from zab.wire.handshake import Secret
+
+
+@attrs.frozen
+class Files:
+    """None of those that the configuration does not ask for."""
+
+    secrets: Watched[tuple[Secret, ...]] | None
+    users: Watched[Users] | None
+    kerberos: GssapiLogins | None
+    stores: Watched[ssl.SSLContext] | None
+    """For clients."""
+    quorum_tls: QuorumTls | None
+    admin_stores: Watched[ssl.SSLContext] | None
+
+
+def files_of(config: Config) -> Files:
+    """Reads all of them. Raises ServerFailedError."""
+    return Files(
+        _secrets(config),
+        _users(config),
+        _kerberos(config),
+        _client_port_stores(config),
+        _quorum_tls(config),
+        _admin_stores(config),
+    )
+
+
+def _secrets(config: Config) -> Watched[tuple[Secret, ...]] | None:
+    if config.quorum_secret_file is None or config.is_standalone:
+        return None
+    try:
+        return Watched(config.quorum_secret_file, read_secrets)
+    except PrivateFileError as error:
+        raise ServerFailedError(CONFIG_ERROR, f"quorum.secretFile: {error}") from error
+
+
+def _users(config: Config) -> Watched[Users] | None:
+    try:
+        return watched_users(config)
+    except PrivateFileError as error:
+        key = "sasl.usersFile" if config.jaas_file is None else "java.security.auth.login.config"
+        raise ServerFailedError(CONFIG_ERROR, f"{key}: {error}") from error
+
+
+def _kerberos(config: Config) -> GssapiLogins | None:
+    try:
+        login = kerberos_login(config)
+        return None if login is None else gssapi_logins(login)
+    except PrivateFileError as error:
+        raise ServerFailedError(CONFIG_ERROR, f"java.security.auth.login.config: {error}") from error
+
+
+def _client_port_stores(config: Config) -> Watched[ssl.SSLContext] | None:
+    if not config.has_tls_clients:
+        return None
+    try:
+        return client_port_stores(config)
+    except StoreError as error:
+        raise ServerFailedError(CONFIG_ERROR, f"{config.file}: {error}") from error
+
+
+def _admin_stores(config: Config) -> Watched[ssl.SSLContext] | None:
+    if not config.has_tls_admin:
+        return None
+    try:
+        return admin_stores(config)
+    except StoreError as error:
+        raise ServerFailedError(CONFIG_ERROR, f"{config.file}: {error}") from error
+
+
+def _quorum_tls(config: Config) -> QuorumTls | None:
+    if not config.has_tls_members or config.is_standalone:
+        return None
+    try:
+        return QuorumTls(config)
+    except StoreError as error:
+        raise ServerFailedError(CONFIG_ERROR, f"{config.file}: {error}") from error

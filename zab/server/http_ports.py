@@ -1,0 +1,179 @@
+"""The two HTTP ports of a server: commands and metrics. Opened beside the others; one that is taken is a warning.
+
+Not here: what is answered (`admin`, `exposition`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import ssl
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import trio
+
+from datatree.log.disk import Disk
+from datatree.snapshot import snapshot_files
+from zab.host.journal import Journal
+from zab.host.listener import open_listener
+from zab.member.figures import Inspected
+from zab.member.inputs import SnapshotAsked
+from zab.member.settings import Config
+from zab.member.surroundings import Surroundings
+from zab.server.dial import numeric
+from zab.server.private_file import Watched
+from zab.server.tls_stores import context_that_speaks, store_of
+
+if TYPE_CHECKING:
+    from zab.host.http_server import HttpServer
+
+journal = Journal("http")
+
+
+def admin_stores(config: Config) -> Watched[ssl.SSLContext]:
+    """The stores of members, as ZooKeeper's admin server has them. Raises StoreError."""
+    others = (
+        config.ssl_quorum_key_store_password_path,
+        config.ssl_quorum_trust_store,
+        config.ssl_quorum_trust_store_password_path,
+    )
+    assert config.ssl_quorum_key_store is not None, "config.validate sees to that"
+    paths = [path for path in others if path is not None]
+    return Watched(config.ssl_quorum_key_store, lambda _: _context(config), *paths)
+
+
+def _context(config: Config) -> ssl.SSLContext:
+    context = context_that_speaks(
+        ssl.PROTOCOL_TLS_SERVER, config.quorum_versions_of_tls, config.ssl_quorum_cipher_suites
+    )
+    store_of(
+        "ssl.quorum.keyStore",
+        config.ssl_quorum_key_store,
+        config.ssl_quorum_key_store_type,
+        config.ssl_quorum_key_store_password,
+        config.ssl_quorum_key_store_password_path,
+    ).load_key(context)
+    if config.admin_needs_client_auth:
+        context.verify_mode = ssl.CERT_REQUIRED
+        store_of(
+            "ssl.quorum.trustStore",
+            config.ssl_quorum_trust_store,
+            config.ssl_quorum_trust_store_type,
+            config.ssl_quorum_trust_store_password,
+            config.ssl_quorum_trust_store_password_path,
+        ).load_trusted(context, with_lists=config.ssl_quorum_crl)
+    return context
+
+
+@attrs.define
+class AskedSnapshots:
+    """See `zab.server.admin.Snapshots`."""
+
+    member: Inspected
+    disk: Disk
+    put: Callable[[SnapshotAsked], None]
+    being_read: dict[int, int]
+    """How many read the snapshot of a zxid."""
+    _ended: trio.Event = attrs.Factory(trio.Event)
+    _failed: bool = False
+
+    def ended(self, *, failed: bool) -> None:
+        """One was written, or given up."""
+        self._failed = failed
+        self._ended.set()
+        self._ended = trio.Event()
+
+    async def take(self) -> int | None:
+        wanted = self.member.applied
+        while True:
+            found = await trio.to_thread.run_sync(snapshot_files, self.disk)
+            if found and found[-1] >= wanted:
+                return found[-1]
+            ended = self._ended
+            self.put(SnapshotAsked())
+            await ended.wait()
+            if self._failed:
+                return None
+
+    @contextlib.contextmanager
+    def hold(self, zxid: int) -> Iterator[None]:
+        self.being_read[zxid] = self.being_read.get(zxid, 0) + 1
+        try:
+            yield
+        finally:
+            self.being_read[zxid] -= 1
+            if not self.being_read[zxid]:
+                del self.being_read[zxid]
+
+
+class HttpPorts:
+    """Of one server. `stores`: for HTTPS; None: it is not spoken."""
+
+    def __init__(
+        self,
+        config: Config,
+        member: Inspected,
+        look: Callable[[], Surroundings],
+        disk: Disk,
+        snapshots: AskedSnapshots,
+        stores: Watched[ssl.SSLContext] | None,
+    ) -> None:
+        self._config = config
+        self._member = member
+        self._look = look
+        self._disk = disk
+        self._snapshots = snapshots
+        self.stores = stores
+        self._admin: HttpServer | None = None
+        self._ports: list[tuple[HttpServer, socket.socket]] = []
+
+    async def open(self) -> None:
+        """Bind what is wanted. A port that cannot be had is told, and is missing from then on."""
+        config = self._config
+        if config.admin_enabled and config.admin_port:
+            # What speaks HTTP takes a fifth of a second to import, which nobody waits for who wants no such port.
+            from zab.server.admin import Admin
+
+            admin = Admin(self._member, self._look, self._snapshots, self._disk)
+            self._admin = await self._open("admin", config.admin_address, config.admin_port, admin.application)
+            self.take_new_stores()
+        if config.exports_metrics and config.metrics_port:
+            from zab.server.exposition import application
+
+            metrics = partial(application, self._member, self._look)
+            await self._open("metrics", config.metrics_host, config.metrics_port, metrics)
+
+    async def _open(self, name: str, host: str, port: int, application: Callable[[], Any]) -> HttpServer | None:
+        from zab.host.http_server import HttpServer
+
+        try:
+            sock = open_listener(await numeric(host, port), port)
+        except OSError as error:
+            reason = error.strerror or str(error)
+            journal.warning("no HTTP server: cannot listen", name=name, host=host, port=port, reason=reason)
+            return None
+        config = self._config
+        server = HttpServer(application(), config.admin_idle_timeout_ms, config.admin_max_connections)
+        self._ports.append((server, sock))
+        journal.info("HTTP server", name=name, host=host, port=port)
+        return server
+
+    def take_new_stores(self) -> None:
+        """Those that were read, for the connections from now on."""
+        if self._admin is not None and self.stores is not None:
+            self._admin.context, self._admin.takes_plain = self.stores.content, not self._config.admin_force_https
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        async with trio.open_nursery() as nursery:
+            while self._ports:
+                server, sock = self._ports.pop()
+                nursery.start_soon(server.serve, sock)
+
+    def close(self) -> None:
+        """What was opened and not run."""
+        for _, sock in self._ports:
+            sock.close()
