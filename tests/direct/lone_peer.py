@@ -407,6 +407,9 @@ class Process(DirectClients):
     def trace(self, text: str) -> None:
         self._world.say(f"{self._server.sid}: {text}")
 
+    def warn(self, text: str) -> None:
+        pass
+
     def error(self, sentence: str, **pairs: object) -> None:
         self.trace(" ".join([sentence, *(f"{name}={value}" for name, value in pairs.items())]))
 

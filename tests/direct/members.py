@@ -345,6 +345,9 @@ class Server(DirectClients):
     def trace(self, text: str) -> None:
         self.traces.append(text)
 
+    def warn(self, text: str) -> None:
+        self.traces.append(text)
+
     def error(self, sentence: str, **pairs: object) -> None:
         self.traces.append(f"{sentence} {pairs}")
 

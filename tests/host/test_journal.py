@@ -1,6 +1,7 @@
 """The journal: one line per event, and a terminal that stops reading stops nobody."""
 
 import io
+import json
 import logging
 import re
 import threading
@@ -8,7 +9,17 @@ import threading
 import pytest
 
 from zab.host import journal as module
-from zab.host.journal import SELDOM_SECONDS, Journal, SeldomJournal, open_journal, written
+from zab.host.journal import (
+    LINES_AT_ONCE,
+    REPEAT_SECONDS,
+    SELDOM_SECONDS,
+    SENTENCES_MAX,
+    Journal,
+    Repeats,
+    open_journal,
+    written,
+)
+from zab.host.trail_file import TrailFile
 
 
 @pytest.fixture
@@ -89,7 +100,7 @@ def test_stream_that_stops_reading_stops_nobody_and_what_is_lost_is_counted(rest
     writer.close()
     lines = stream.getvalue().splitlines()
     assert lines[-1].endswith("number=100")
-    assert re.fullmatch(r"\d\d lines were dropped here: nobody read them fast enough", lines[-2])
+    assert re.search(r"WARNING zab\.journal \d+ lines were dropped here: nobody read them fast enough$", lines[-2])
 
 
 def test_broken_stream_ends_the_writer_quietly(restored):
@@ -108,7 +119,7 @@ def test_lines_about_strangers_are_seldom_and_say_how_many_were_left_out(restore
     now = 100.0
     stream = io.StringIO()
     writer = open_journal(stream=stream)
-    seldom = SeldomJournal(Journal("links"), lambda: now)
+    seldom = Journal("links", is_of_strangers=True, monotonic=lambda: now)
     for number in range(5):
         seldom.warning("link is refused", link=number)
     seldom.warning("stranger is gone", link=9)
@@ -118,3 +129,70 @@ def test_lines_about_strangers_are_seldom_and_say_how_many_were_left_out(restore
     writer.close()
     said = [line.partition("zab.links ")[2] for line in stream.getvalue().splitlines()]
     assert said == ["link is refused link=0", "stranger is gone link=9", "link is refused link=5 left_out=4"]
+
+
+def test_a_warning_that_comes_again_and_again_becomes_seldom_and_says_how_many_were_left_out(restored):
+    now = 100.0
+    stream = io.StringIO()
+    writer = open_journal(stream=stream)
+    journal = Journal("server", monotonic=lambda: now)
+    for number in range(LINES_AT_ONCE + 30):
+        journal.warning("cannot listen", attempt=number)
+        journal.info("is told always")
+    journal.error("something else")
+    now += REPEAT_SECONDS
+    journal.warning("cannot listen", attempt=99)
+    journal.warning("cannot listen", attempt=100)
+    writer.close()
+    said = [line.partition("zab.server ")[2] for line in stream.getvalue().splitlines()]
+    warnings = [line for line in said if line.startswith("cannot listen")]
+    assert len(warnings) == LINES_AT_ONCE + 1
+    assert warnings[-1] == "cannot listen attempt=99 left_out=30"
+    assert said.count("is told always") == LINES_AT_ONCE + 30
+    assert "something else" in said
+
+
+def test_what_is_remembered_of_sentences_is_bounded_and_the_oldest_goes():
+    repeats = Repeats(1, 1000, lambda: 0.0)
+    for number in range(SENTENCES_MAX + 1):
+        assert repeats.admit(f"sentence {number}") == 0
+    assert len(repeats._sentences) == SENTENCES_MAX
+    assert repeats.admit(f"sentence {SENTENCES_MAX}") is None
+    assert repeats.admit("sentence 0") == 0
+
+
+def test_a_line_of_json_has_its_values_apart(restored):
+    stream = io.StringIO()
+    writer = open_journal(stream=stream, as_json=True)
+    Journal("links").warning("link is\nlost", sid=3, inbound=True, reason=None, name=b"\x01", place=("a", 1))
+    try:
+        raise RuntimeError("a bug")
+    except RuntimeError:
+        logging.getLogger("zab.x").exception("broken")
+    writer.close()
+    first, second = map(json.loads, stream.getvalue().splitlines())
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", first.pop("time"))
+    values = {"sid": 3, "inbound": True, "reason": None, "name": "01", "place": "('a', 1)"}
+    assert first == {"level": "WARNING", "logger": "zab.links", "sentence": "link is\nlost", "values": values}
+    assert second["sentence"] == "broken"
+    assert "RuntimeError: a bug" in second["traceback"]
+
+
+def test_a_file_takes_the_lines_and_what_it_does_not_take_is_counted(restored, tmp_path):
+    class Failing(TrailFile):
+        def write(self, chunk):
+            if b"too much" in chunk:
+                raise OSError(28, "No space left on device")
+            super().write(chunk)
+
+    writer = open_journal(sink=Failing(str(tmp_path / "server.log"), 1 << 20, 2))
+    journal = Journal("server")
+    for sentence in ("before", "too much", "too much", "after"):
+        journal.info(sentence)
+    writer.close()
+    lines = [line.split(" ", 1)[1] for line in (tmp_path / "server.log").read_text().splitlines()]
+    assert lines == [
+        "INFO  zab.server before",
+        "WARNING zab.journal 2 lines are lost here: the file could not be written",
+        "INFO  zab.server after",
+    ]

@@ -317,7 +317,7 @@ def test_features_that_are_not_built_and_unknown_keys_are_warned_of_and_never_re
         (6, "snapcount"),
     ]
     assert seen[0][2] == "conf/zoo.cfg:3: localSessionsEnabled: the key has no effect: every session is global"
-    assert seen[3][2] == "conf/zoo.cfg:6: snapcount: the key is unknown and has no effect"
+    assert seen[3][2] == "conf/zoo.cfg:6: snapcount: the key is unknown and has no effect. Did you mean snapCount?"
 
 
 @pytest.mark.parametrize(
@@ -736,6 +736,25 @@ def test_a_standalone_server_needs_no_myid(tmp_path: Path) -> None:
     file.write_bytes(f"dataDir={tmp_path}/\xe9\nclientPort=2181\n".encode("latin-1"))
     config = load(file)
     assert (config.server_id, config.data_dir) == (STANDALONE_SERVER_ID, f"{tmp_path}/é")
+
+
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        ("tickTme=2000", "the key is unknown and has no effect. Did you mean tickTime?"),
+        ("clientport=2181", "the key is unknown and has no effect. Did you mean clientPort?"),
+        ("forcesync=no", "the key is unknown and has no effect. Did you mean forceSync?"),
+        ("wombat=1", "the key is unknown and has no effect"),
+    ],
+)
+def test_an_unknown_key_is_answered_with_the_nearest_one(written: str, said: str) -> None:
+    [warning] = parse(f"dataDir=/d\nclientPort=2181\n{written}\n", "zoo.cfg").warnings
+    assert warning.reason == said
+
+
+def test_an_unknown_key_named_like_security_is_refused_with_the_nearest_one() -> None:
+    with pytest.raises(ConfigError, match=r"rests on\. Did you mean quorum\.secretFile\? Remove the line"):
+        parse("dataDir=/d\nclientPort=2181\nquorum.secretfle=/s\n", "zoo.cfg")
 
 
 def test_without_an_id_a_parsed_ensemble_says_that_it_is_unknown() -> None:

@@ -25,6 +25,7 @@ from zab.member.inputs import (
     SnapshotUnusable,
     StorageFailed,
     TakeSnapshot,
+    Warn,
 )
 from zab.member.metrics import Metrics
 from zab.member.ports import Ports, Waits
@@ -183,6 +184,7 @@ def test_each_effect_has_its_port(rig: Rig) -> None:
     assert rig.take(ev.OfferSnapshot(4, 0)) == [("tasks.offer_snapshot", ev.OfferSnapshot(4, 0))]
     assert rig.take(ev.MarkMoved(9)) == [("storage.mark_moved", 9)]
     assert rig.take(ev.Trace("why")) == [("operator.trace", "why")]
+    assert rig.take(Warn("see to it")) == [("operator.warn", "see to it")]
     assert rig.take(role) == [("operator.role_changed", role)]
     assert rig.take(changes) == [("tasks.read_for_changes", changes)]
     assert rig.take(look) == [("tasks.read_for_changes", look)]

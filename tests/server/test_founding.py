@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
+from tests.cli.commands import call
 from tests.rigs.processes import unstarted
 
 pytestmark = pytest.mark.slow
@@ -73,6 +74,35 @@ def test_two_marked_voters_of_three_begin_without_the_third(tmp_path):
         third.wait_until_it_says("it says that this member never had data, but it has, or had")
         assert not is_marked(third)
         ensemble.wait_until_serving()
+
+
+def test_who_is_missing_at_a_first_start_is_said_to_clients(tmp_path, capsys):
+    with unstarted(tmp_path, 3) as ensemble:
+        first, second, third = ensemble.members
+        start(first, second)
+        for member in (first, second):
+            member.wait_until_it_says("election link is up")
+        expected = "no service: server 3 was not heard. No member that was heard has any data, so this is a first start"
+        for member in (first, second):
+            answer = call(capsys, "-s", f"127.0.0.1:{member.client_port}", "--wait", "2", "ls", "/")
+            assert answer.code == 3
+            assert f"127.0.0.1:{member.client_port}: {expected}" in answer.err.replace("\n", " ")
+        start(third)
+        ensemble.wait_until_serving()
+
+
+def test_a_member_that_is_not_in_the_configuration_is_called_that(tmp_path):
+    with unstarted(tmp_path, 4) as ensemble:
+        *others, fourth = ensemble.members
+        for member in others:
+            lines = member.config.read_text().splitlines()
+            member.config.write_text("\n".join(line for line in lines if not line.startswith("server.4=")) + "\n")
+        start(*ensemble.members)
+        ensemble.wait_until_serving(others)
+        for member in others:
+            said = f"server 4 is not in the configuration of server {member.server_id}"
+            fourth.wait_until_it_says(f"server {member.server_id} refuses: {said}")
+            member.wait_until_it_says(f'election connection is closed reason="{said}"')
 
 
 def test_one_marked_voter_of_three_waits_for_all_of_them(tmp_path):

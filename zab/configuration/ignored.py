@@ -175,6 +175,12 @@ def why_ignored(key: str, value: str) -> str | None:
     return None
 
 
+def ignored_keys() -> list[str]:
+    """The names of all keys of ZooKeeper that are known and not acted on; those that stand for many are left out."""
+    groups = (*REFUSED, *NOT_BUILT, *NO_COUNTERPART)
+    return [pattern for patterns, _ in groups for pattern in patterns if not pattern.endswith("*")]
+
+
 def _is_harmless(key: str) -> bool:
     """Whether it is of something that does not exist here. What only an ending says may be of anything; but a key that
     is refused by its name is of security, whatever it belongs to."""

@@ -24,7 +24,7 @@ from typing import Final, TypeAlias
 
 import attrs
 
-from zab.host.journal import Journal, SeldomJournal
+from zab.host.journal import Journal
 from zab.host.loop import Loop, Watched
 from zab.host.poller import READ, WRITE
 from zab.host.tls import FIRST_BYTE, TlsError, TlsSide
@@ -34,7 +34,7 @@ HANDSHAKE_MS: Final = 10_000
 HANDSHAKES_MAX: Final = 250
 _RECEIVE_BYTES: Final = 16 << 10
 
-of_strangers = SeldomJournal(Journal("tls"))
+of_strangers = Journal("tls", is_of_strangers=True)
 
 
 @attrs.define

@@ -1,14 +1,19 @@
-"""The journal of a server: one line per event on standard error, a sentence and its key=value pairs.
+"""The journal of a server: one line per event, a sentence and its key=value pairs, on standard error or in a file.
 
     2026-11-20T22:00:16.123Z INFO  zab.links link is up sid=2 link=7 inbound=true
+    {"time": "2026-11-20T22:00:16.123Z", "level": "INFO", "logger": "zab.links", "sentence": "link is up", "values": …}
 
 A line is made where the event happens and written by a thread of its own, so that a terminal that stopped reading
 never stops the server. The queue between them holds `LINES_MAX` lines. What comes on top is counted, and the count is
 said when there is room.
 
+Warnings and errors that come again and again are `LINES_AT_ONCE` of each sentence, then one in `REPEAT_SECONDS`; those
+about strangers, who could fill a disk with them, one in `SELDOM_SECONDS` from the first. The next line of that sentence
+says how many were left out, as `left_out`.
+
 Format: time in UTC with milliseconds, level padded to five, the logger's name, the sentence, then the pairs in the
 order they were given. A value with white space, quotes or `=` in it is written as a JSON string; None is `-`,
-booleans are `true` and `false`, bytes are hexadecimal.
+booleans are `true` and `false`, bytes are hexadecimal. As JSON, values that are numbers, booleans or None stay so.
 
 Not here: which events are worth a line (their modules), metrics, the audit log (a `trail`).
 """
@@ -22,18 +27,31 @@ import threading
 import time
 from collections.abc import Callable
 from queue import SimpleQueue
-from typing import TextIO
+from typing import Final, TextIO
+
+from zab.host.trail import Sink
 
 LINES_MAX = 10_000
-SELDOM_SECONDS = 1.0
+LINES_AT_ONCE: Final = 20
+REPEAT_SECONDS: Final = 10.0
+SELDOM_SECONDS: Final = 1.0
+SENTENCES_MAX: Final = 200
+"""So many sentences of a journal are known to have come before; one more takes the place of the oldest."""
+LEVELS: Final = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 _STOP_SECONDS = 1.0
 
 
 class Journal:
-    """The lines of one module. The sentence says what happened and what follows; values stand in the pairs."""
+    """The lines of one module. The sentence says what happened and what follows; values stand in the pairs.
 
-    def __init__(self, name: str) -> None:
+    `is_of_strangers`: what it says is caused by those who have proven nothing."""
+
+    def __init__(
+        self, name: str, *, is_of_strangers: bool = False, monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
         self._logger = logging.getLogger(f"zab.{name}")
+        rate = (1, SELDOM_SECONDS) if is_of_strangers else (LINES_AT_ONCE, REPEAT_SECONDS)
+        self._repeats = Repeats(*rate, monotonic)
 
     def debug(self, sentence: str, **pairs: object) -> None:
         self._log(logging.DEBUG, sentence, pairs)
@@ -42,36 +60,45 @@ class Journal:
         self._log(logging.INFO, sentence, pairs)
 
     def warning(self, sentence: str, **pairs: object) -> None:
-        self._log(logging.WARNING, sentence, pairs)
+        self._log_seldom(logging.WARNING, sentence, pairs)
 
     def error(self, sentence: str, **pairs: object) -> None:
-        self._log(logging.ERROR, sentence, pairs)
+        self._log_seldom(logging.ERROR, sentence, pairs)
+
+    def _log_seldom(self, level: int, sentence: str, pairs: dict[str, object]) -> None:
+        left_out_count = self._repeats.admit(sentence)
+        if left_out_count is not None:
+            self._log(level, sentence, {**pairs, "left_out": left_out_count} if left_out_count else pairs)
 
     def _log(self, level: int, sentence: str, pairs: dict[str, object]) -> None:
         if self._logger.isEnabledFor(level):
-            self._logger.log(level, "%s", sentence + "".join(f" {key}={written(pairs[key])}" for key in pairs))
+            text = sentence + "".join(f" {key}={written(pairs[key])}" for key in pairs)
+            self._logger.log(level, "%s", text, extra={"sentence": sentence, "pairs": pairs})
 
 
-class SeldomJournal:
-    """Lines about those who have proven nothing, and so could fill a disk with them: one of each sentence in
-    `SELDOM_SECONDS`. The next one says how many were left out."""
+class Repeats:
+    """How often a sentence is said: `count` times at once, then once in `seconds`. From any thread."""
 
-    def __init__(self, journal: Journal, monotonic: Callable[[], float] = time.monotonic) -> None:
-        self._journal = journal
+    def __init__(self, count: int, seconds: float, monotonic: Callable[[], float]) -> None:
+        self._count = count
+        self._seconds = seconds
         self._monotonic = monotonic
-        self._next_at: dict[str, float] = {}
-        self._left_out_counts: dict[str, int] = {}
+        self._lock = threading.Lock()
+        self._sentences: dict[str, tuple[float, float, int]] = {}
+        """How often each may still be said, since when, and how often it was left out; the newest last."""
 
-    def warning(self, sentence: str, **pairs: object) -> None:
+    def admit(self, sentence: str) -> int | None:
+        """None: it is left out. Else how often it was, since it was said last."""
         now = self._monotonic()
-        if now < self._next_at.get(sentence, now):
-            self._left_out_counts[sentence] = self._left_out_counts.get(sentence, 0) + 1
-            return
-        self._next_at[sentence] = now + SELDOM_SECONDS
-        left_out_count = self._left_out_counts.pop(sentence, 0)
-        if left_out_count:
-            pairs["left_out"] = left_out_count
-        self._journal.warning(sentence, **pairs)
+        with self._lock:
+            allowance, since, left_out_count = self._sentences.pop(sentence, (float(self._count), now, 0))
+            allowance = min(allowance + (now - since) / self._seconds, self._count)
+            is_said = allowance >= 1
+            after = (allowance - 1, now, 0) if is_said else (allowance, now, left_out_count + 1)
+            self._sentences[sentence] = after
+            if len(self._sentences) > SENTENCES_MAX:
+                del self._sentences[next(iter(self._sentences))]
+        return left_out_count if is_said else None
 
 
 def written(value: object) -> str:
@@ -88,24 +115,53 @@ def written(value: object) -> str:
     return text
 
 
+def _moment(record: logging.LogRecord) -> str:
+    seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+    return f"{seconds}.{int(record.msecs):03d}Z"
+
+
 class LineFormatter(logging.Formatter):
     """One record as a line of the journal."""
 
     def format(self, record: logging.LogRecord) -> str:
-        moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
-        line = f"{moment}.{int(record.msecs):03d}Z {record.levelname:<5} {record.name} {record.getMessage()}"
+        line = f"{_moment(record)} {record.levelname:<5} {record.name} {record.getMessage()}"
         # One event is one line, whatever a peer or a path put into it.
         line = line.replace("\n", "\\n").replace("\r", "\\r")
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
 
 
+class JsonFormatter(logging.Formatter):
+    """One record as an object of JSON on one line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        sentence, pairs = getattr(record, "sentence", record.getMessage()), getattr(record, "pairs", {})
+        line: dict[str, object] = {
+            "time": _moment(record),
+            "level": record.levelname,
+            "logger": record.name,
+            "sentence": sentence,
+            "values": {key: _plain(value) for key, value in pairs.items()},
+        }
+        if record.exc_info:
+            line["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(line, ensure_ascii=False)
+
+
+def _plain(value: object) -> object:
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    return value.hex() if isinstance(value, bytes) else str(value)
+
+
 class JournalWriter(logging.Handler):
     """Hands finished lines to the writing thread. `close` waits a second at most for the last ones."""
 
-    def __init__(self, stream: TextIO) -> None:
+    def __init__(self, stream: TextIO, sink: Sink | None = None, *, as_json: bool = False) -> None:
+        """`sink`: in place of `stream`; a line that it does not take is lost, and counted."""
         super().__init__()
-        self.setFormatter(LineFormatter())
+        self.setFormatter(JsonFormatter() if as_json else LineFormatter())
         self._stream = stream
+        self._sink = sink
         self._lines: SimpleQueue[str | None] = SimpleQueue()
         self._dropped_count = 0
         self._thread = threading.Thread(target=self._write_lines, name="journal", daemon=True)
@@ -116,18 +172,33 @@ class JournalWriter(logging.Handler):
             self._dropped_count += 1
             return
         if self._dropped_count:
-            self._lines.put(f"{self._dropped_count} lines were dropped here: nobody read them fast enough")
-            self._dropped_count = 0
+            count, self._dropped_count = self._dropped_count, 0
+            self._lines.put(self._said(f"{count} lines were dropped here: nobody read them fast enough"))
         self._lines.put(self.format(record))
 
+    def _said(self, sentence: str) -> str:
+        """A line of the journal about itself."""
+        return self.format(logging.LogRecord("zab.journal", logging.WARNING, "", 0, sentence, (), None))
+
     def _write_lines(self) -> None:
+        lost_count = 0
         while (line := self._lines.get()) is not None:
             try:
-                self._stream.write(line + "\n")
-                self._stream.flush()
+                if self._sink is None:
+                    self._stream.write(line + "\n")
+                    self._stream.flush()
+                    continue
+                if lost_count:
+                    line = self._said(f"{lost_count} lines are lost here: the file could not be written") + "\n" + line
+                self._sink.write((line + "\n").encode(errors="backslashreplace"))
+                lost_count = 0
             except (OSError, ValueError):
-                # Nobody is left to tell; the server's work does not depend on its journal.
-                return
+                if self._sink is None:
+                    # Nobody is left to tell; the server's work does not depend on its journal.
+                    return
+                lost_count += 1
+        if self._sink is not None:
+            self._sink.close()
 
     def close(self) -> None:
         self._lines.put(None)
@@ -135,9 +206,12 @@ class JournalWriter(logging.Handler):
         super().close()
 
 
-def open_journal(level: int = logging.INFO, stream: TextIO | None = None) -> JournalWriter:
-    """Send every line of the `zab` loggers to `stream` (standard error). Close the returned writer at the end."""
-    writer = JournalWriter(sys.stderr if stream is None else stream)
+def open_journal(
+    level: int = logging.INFO, stream: TextIO | None = None, sink: Sink | None = None, *, as_json: bool = False
+) -> JournalWriter:
+    """Send every line of the `zab` loggers to `sink`, or else to `stream` (standard error). Close the returned writer
+    at the end."""
+    writer = JournalWriter(sys.stderr if stream is None else stream, sink, as_json=as_json)
     logger = logging.getLogger("zab")
     logger.propagate = False
     logger.setLevel(level)

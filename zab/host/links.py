@@ -41,7 +41,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from zab.host.handshakes import Door, Handshakes
-from zab.host.journal import Journal, SeldomJournal
+from zab.host.journal import Journal
 from zab.host.listener import Listener
 from zab.host.loop import Loop, Watched, now_ms
 from zab.host.poller import READ, WRITE
@@ -97,7 +97,7 @@ class Greeter(Protocol):
 
 
 journal = Journal("links")
-of_strangers = SeldomJournal(journal)
+of_strangers = Journal("links", is_of_strangers=True)
 
 
 def say_nothing(_host: str, _reason: str) -> None:

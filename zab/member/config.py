@@ -24,7 +24,8 @@ import attrs
 
 from zab.configuration.dynamic import Ensemble, LineError, duplicate_port, is_dynamic, parse_dynamic
 from zab.configuration.fields import ConfigWarning, fields_with_keys
-from zab.configuration.ignored import why_ignored, why_refused
+from zab.configuration.ignored import ignored_keys, why_ignored, why_refused
+from zab.configuration.nearest import nearest
 from zab.configuration.properties import PropertiesError, Property, parse_properties
 from zab.member.cipher_suites import versions_of
 from zab.member.schemes import IP, SASL, X509
@@ -480,11 +481,13 @@ class _Parser:
 
     def _warn_ignored(self, entry: Property) -> None:
         refusal = why_refused(entry.key, entry.value)
-        if refusal is not None:
-            raise ConfigError(self.filename, entry.line, f"{entry.key}: {refusal}. Remove the line to go on without it")
         why = why_ignored(entry.key, entry.value)
+        meant = f". Did you mean {near}?" if why is None and (near := nearest(entry.key, known_keys())) else ""
+        if refusal is not None:
+            said = f"{entry.key}: {refusal}{meant or '.'} Remove the line to go on without it"
+            raise ConfigError(self.filename, entry.line, said)
         if why is None:
-            self._warn(entry.line, entry.key, UNKNOWN_KEY)
+            self._warn(entry.line, entry.key, f"{UNKNOWN_KEY}{meant}")
         elif why:
             self._warn(entry.line, entry.key, f"the key has no effect: {why}")
 
@@ -498,6 +501,12 @@ def entries_of(text: str, filename: str) -> list[Property]:
         return parse_properties(text)
     except PropertiesError as error:
         raise ConfigError(filename, error.line, error.reason) from None
+
+
+def known_keys() -> list[str]:
+    """The names of all keys that a file may have, but for families and the lines about members."""
+    own = [attribute.metadata["key"] for attribute in fields_with_keys(Config)]
+    return [key for key in own if not key.endswith("*")] + ignored_keys()
 
 
 def plain_key(key: str) -> str:

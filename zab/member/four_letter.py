@@ -32,6 +32,7 @@ from zab.member.figures import (
 from zab.member.inputs import LookAround, LookedAround, MemberEffect
 from zab.member.metrics import Summary
 from zab.member.reads import ConnectionEnds, Steps
+from zab.member.waiting import why_not_serving
 from zab.states import LEADING
 
 NOT_SERVING = "This ZooKeeper instance is not currently serving requests\n"
@@ -66,7 +67,7 @@ def on_word(member: Asked, connection: ClientConnection, word: bytes) -> bool:
     if not member.config.allows_word(name):
         lines: Iterable[str] = (f"{name} is not executed because it is not in the whitelist.\n",)
     elif not (member.serving or found.always):
-        lines = (NOT_SERVING,)
+        lines = (NOT_SERVING, f"{why_not_serving(member.peer)}\n")
     else:
         if word == _STMK:
             (member.metrics.trace_mask,) = _MASK.unpack_from(rest)

@@ -322,6 +322,13 @@ class WriteAudit:
     records: list[Record]
 
 
+@attrs.define
+class Warn:
+    """Tell the operator of something to be seen to. Has no answer."""
+
+    text: str
+
+
 MemberEffect: TypeAlias = (
     Effect
     | TakeSnapshot
@@ -334,6 +341,7 @@ MemberEffect: TypeAlias = (
     | LookBackSlice
     | LookAround
     | WriteAudit
+    | Warn
 )
 
 # ---------------------------------------------------------------------------------- effects that the turn adds

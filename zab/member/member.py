@@ -71,6 +71,7 @@ from zab.member.inputs import (
     TreeInstalled,
     TreeRebuilt,
     UsersRead,
+    Warn,
     WriteAudit,
 )
 from zab.member.limits import Limits
@@ -86,6 +87,7 @@ from zab.member.surroundings import Surroundings
 from zab.member.times import Times
 from zab.member.tree_check import Difference, TreeCheck
 from zab.member.tree_repair import Repair
+from zab.member.waiting import Waiting
 from zab.peer import Peer
 from zab.peer_state import Restored, Settings
 from zab.session_keys import keys_of
@@ -143,6 +145,7 @@ class Member:
         """Whether clients are served: the peer serves, and what was committed before is applied."""
         self.times = Times(self.metrics, now)
         self.surroundings = Surroundings()
+        self.waiting = Waiting(now)
         self.applied = 0
         """The batch end that the tree is at, or passed last."""
         self._effects: list[MemberEffect] = []
@@ -222,6 +225,8 @@ class Member:
             self._apply_committed()
         if not self.serving:
             self._start_serving()
+            if not self.serving and (reason := self.waiting.turn(now, self.peer)) is not None:
+                self._effects.append(Warn(reason))
         if not self.is_between_states:
             from_clients, self._from_clients = self._from_clients, []
             for on_client, event in from_clients:
@@ -560,6 +565,7 @@ class Member:
             self.times.serves_nobody(self.now)
         self.serving = self.is_stalled = False
         self.clients.close_all()
+        self.waiting.begin(self.now)
         if self.throttle is not None:
             self.throttle.drop_role()
         self.processor.drop_role()

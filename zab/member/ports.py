@@ -208,6 +208,10 @@ class Operator(Protocol):
         """What happened and why."""
         ...
 
+    def warn(self, text: str) -> None:
+        """Something that the operator has to see to."""
+        ...
+
     def error(self, sentence: str, **pairs: object) -> None:
         """Something that the operator has to know."""
         ...

@@ -30,7 +30,7 @@ A turn, in this order (H2 turn budget):
 | MarkMoved | `storage`, written down when the log is idle |
 | LookAround | a task |
 | WriteAudit | `audit` |
-| Halt, Trace, RoleChanged | `operator` |
+| Halt, Trace, Warn, RoleChanged | `operator` |
 
 The others were the member's own and are done when they come out.
 
@@ -71,6 +71,7 @@ from zab.member.inputs import (
     StorageEffect,
     StorageFailed,
     TakeSnapshot,
+    Warn,
     WriteAudit,
 )
 from zab.member.metrics import Metrics
@@ -362,6 +363,9 @@ class Turn:
     def _trace(self, effect: ev.Trace) -> None:
         self._operator.trace(effect.text)
 
+    def _warn(self, effect: Warn) -> None:
+        self._operator.warn(effect.text)
+
     def _role_changed(self, effect: ev.RoleChanged) -> None:
         self._operator.role_changed(effect)
 
@@ -403,6 +407,7 @@ _CARRY_OUT = dict(
         _on(LookBackSlice, Turn._read_for_changes),
         _on(LookAround, Turn._look_around),
         _on(WriteAudit, Turn._write_audit),
+        _on(Warn, Turn._warn),
     )
 )
 

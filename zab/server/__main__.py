@@ -2,20 +2,25 @@
 
     FILE                  a ZooKeeper `zoo.cfg`
     --stop-with-parent    stop at the end of standard input too: whoever started it is gone
+    --log-format, --log-level, --log-file
+                          the journal; each counts before its key (`log.format`, …)
 
 SIGINT and SIGTERM stop it, also where it was started with SIGINT ignored. Exit codes are ZooKeeper's: 0 stopped as
 asked, 1 unexpected, 2 usage or configuration, 3 data directory, 14 a port cannot be bound."""
 
 from __future__ import annotations
 
+import argparse
 import os
 import signal
 import sys
 from collections.abc import Sequence
 
+import attrs
 import trio
 
-from zab.host.journal import Journal, open_journal
+from zab.host.journal import LEVELS, Journal, open_journal
+from zab.host.trail_file import TrailFile
 from zab.member.config import ConfigError
 from zab.member.settings import Config
 from zab.server.config_file import load
@@ -23,8 +28,7 @@ from zab.server.failure import ServerFailedError
 from zab.server.refusal import refusal
 from zab.server.server import serve, tune_interpreter
 
-USAGE = "usage: python -m zab.server [--stop-with-parent] FILE"
-STOP_WITH_PARENT = "--stop-with-parent"
+PROGRAM = "python -m zab.server"
 USAGE_ERROR = 2
 
 journal = Journal("server")
@@ -32,30 +36,55 @@ journal = Journal("server")
 
 def main(arguments: Sequence[str]) -> int:
     """Run one member; returns the exit code of the process."""
-    names = [argument for argument in arguments if argument != STOP_WITH_PARENT]
-    if len(names) != 1 or names[0].startswith("-"):
-        print(USAGE, file=sys.stderr)
-        return USAGE_ERROR
+    options = _options(arguments)
     reason = refusal()
     if reason is not None:
         print(reason, file=sys.stderr)
         return USAGE_ERROR
     try:
-        config = load(names[0])
+        config = load(options.file)
     except ConfigError as error:
         print(error, file=sys.stderr)
         return USAGE_ERROR
+    named = {"log_format": options.log_format, "log_level": options.log_level, "log_file": options.log_file}
+    config = attrs.evolve(config, **{name: value for name, value in named.items() if value is not None})
     # What a member writes is of all its clients; nobody else on this machine may read it.
     os.umask(0o077)
-    writer = open_journal()
     try:
-        trio.run(_serve, config, STOP_WITH_PARENT in arguments)
+        sink = _sink(config)
+    except OSError as error:
+        print(f"log.file: {config.log_file} cannot be opened: {error.strerror or error}", file=sys.stderr)
+        return USAGE_ERROR
+    writer = open_journal(LEVELS[config.log_level], sink=sink, as_json=config.log_format == "json")
+    try:
+        trio.run(_serve, config, options.stop_with_parent)
     except ServerFailedError as failure:
         journal.error(failure.reason, exit_code=failure.exit_code)
+        if sink is not None:
+            # Whoever started it looks there first.
+            print(failure.reason, file=sys.stderr)
         return failure.exit_code
     finally:
         writer.close()
     return 0
+
+
+def _options(arguments: Sequence[str]) -> argparse.Namespace:
+    """Raises SystemExit, with exit code 2, where they are wrong."""
+    parser = argparse.ArgumentParser(prog=PROGRAM, add_help=False, allow_abbrev=False)
+    parser.add_argument("--stop-with-parent", action="store_true")
+    parser.add_argument("--log-format", choices=("text", "json"))
+    parser.add_argument("--log-level", choices=tuple(LEVELS))
+    parser.add_argument("--log-file", metavar="PATH")
+    parser.add_argument("file", metavar="FILE")
+    return parser.parse_args(arguments)
+
+
+def _sink(config: Config) -> TrailFile | None:
+    """Raises OSError."""
+    if config.log_file is None:
+        return None
+    return TrailFile(config.log_file, config.log_file_bytes_max, config.log_files_count)
 
 
 async def _serve(config: Config, stops_with_parent: bool) -> None:

@@ -19,7 +19,7 @@ from typing import Final
 
 import attrs
 
-from zab.host.journal import Journal, SeldomJournal
+from zab.host.journal import Journal
 from zab.host.loop import wall_ms
 from zab.host.trail import Sink, Trail
 from zab.host.trail_file import TrailFile
@@ -34,7 +34,7 @@ REFUSALS_PER_SECOND: Final = 10
 STOP_SECONDS: Final = 2.0
 
 journal = Journal("audit")
-of_losses = SeldomJournal(journal)
+of_losses = Journal("audit", is_of_strangers=True)
 
 
 @attrs.define(eq=False)

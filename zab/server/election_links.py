@@ -44,7 +44,7 @@ import trio
 
 from zab.events import ElectionLinkDown, ElectionLinkUp, NotificationReceived, SendNotification
 from zab.host.conversation import Conversation
-from zab.host.journal import Journal, SeldomJournal
+from zab.host.journal import Journal
 from zab.host.tls import TlsError
 from zab.host.tls_stream import TlsStream
 from zab.ids import ServerId
@@ -69,7 +69,7 @@ SILENCE_MS = 10_000
 """How long sent bytes may stay unacknowledged by the other host before the connection counts as dead."""
 
 journal = Journal("election_links")
-of_strangers = SeldomJournal(journal)
+of_strangers = Journal("election_links", is_of_strangers=True)
 
 Post = Callable[[ElectionLinkUp | ElectionLinkDown | NotificationReceived], None]
 

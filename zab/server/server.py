@@ -29,7 +29,6 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import os
 import random
 import socket
 import sys
@@ -43,14 +42,13 @@ import trio
 
 from datatree.log.transaction_log import TransactionLog
 from datatree.log.zxid import Zxid
-from datatree.recovery.recover import Recovered, recover
+from datatree.recovery.recover import Recovered
 from zab.events import MembershipsChanged, RoleChanged, SecretNamed
 from zab.host.descriptors import LIMIT_MIN, for_clients, for_newcomers, raise_limit
-from zab.host.disk import DirectoryInUseError, RealDisk
+from zab.host.disk import RealDisk
 from zab.host.handshakes import Door
 from zab.host.journal import Journal
 from zab.host.links import Links
-from zab.host.listener import open_listener
 from zab.host.log_thread import SWITCH_SECONDS, LogThread
 from zab.host.loop import Loop, SystemClock, now_ms, wall_ms
 from zab.host.memory import give_back_when_quiet
@@ -72,15 +70,16 @@ from zab.member.inputs import (
 from zab.member.member import Member
 from zab.member.ports import Ports
 from zab.member.settings import Config
-from zab.member.space import DiskSpace, make_room, room_bytes
+from zab.member.space import DiskSpace, room_bytes
 from zab.member.storage import Storage
 from zab.member.threaded_storage import ThreadedStorage
 from zab.member.turn import Turn
 from zab.server.address_book import AddressBook
 from zab.server.audit import AuditLog, open_audit
-from zab.server.dial import Dial, dial, numeric
+from zab.server.binding import Sockets, bind
+from zab.server.dial import Dial, dial
 from zab.server.election_links import ElectionLinks
-from zab.server.failure import BIND_ERROR, CONFIG_ERROR, DATA_DIRECTORY_ERROR, ServerFailedError
+from zab.server.failure import CONFIG_ERROR, ServerFailedError
 from zab.server.files import Files, files_of
 from zab.server.greeting import Greeting
 from zab.server.http_ports import AskedSnapshots, HttpPorts
@@ -88,12 +87,12 @@ from zab.server.private_file import PrivateFileError, Watched
 from zab.server.quorum_host import is_open, needs_no_secret, quorum_host
 from zab.server.snapshot_transfer import TransferServer
 from zab.server.snapshotter import Snapshotter
+from zab.server.start import open_disk, recover_from
 from zab.server.surroundings import look_around
 from zab.server.tasks import JournalOperator, Tasks
 from zab.tls.stores import StoreError
 from zab.wire.handshake import Agreed, Party
 
-BIND_RETRY_SECONDS = 1.0
 RELOAD_SECONDS = 2.0
 DOUBT_SECONDS = 4.0
 """For a member to see a new file, and for a learner that was cut off to follow again."""
@@ -164,114 +163,18 @@ async def open_server(config: Config, role_changed: Callable[[RoleChanged], None
     config = _with_room(config)
     files = files_of(config)
     host = await quorum_host(config)
-    disk = _disk(config)
+    disk = open_disk(config)
     with contextlib.ExitStack() as undo:
         undo.callback(disk.close)
         audit = open_audit(config)
         if audit is not None:
             undo.callback(audit.start_failed)
-        recovered = await trio.to_thread.run_sync(_recover, disk, config)
-        sockets = await _bind(config, host)
+        recovered = await trio.to_thread.run_sync(recover_from, disk, config)
+        sockets = await bind(config, host)
         undo.callback(sockets.close)
         server = Server(config, disk, recovered, sockets, role_changed, audit, files)
         undo.pop_all()
     return server
-
-
-def _disk(config: Config) -> RealDisk:
-    if not config.data_dir_autocreate and not os.path.isdir(config.data_dir):
-        raise ServerFailedError(DATA_DIRECTORY_ERROR, f"{config.data_dir} does not exist")
-    try:
-        return RealDisk(config.data_dir, config.data_log_dir)
-    except DirectoryInUseError as error:
-        raise ServerFailedError(DATA_DIRECTORY_ERROR, f"{config.data_dir}: {error.strerror}") from error
-    except OSError as error:
-        raise ServerFailedError(DATA_DIRECTORY_ERROR, str(error)) from error
-
-
-def _recover(disk: RealDisk, config: Config) -> Recovered:
-    began_ms = now_ms()
-    try:
-        make_room(disk, config.disk_low_bytes)
-        recovered = recover(disk, config.server_id)
-    except OSError as error:
-        raise ServerFailedError(DATA_DIRECTORY_ERROR, f"cannot recover: {error}") from error
-    for problem in recovered.problems:
-        journal.warning("recovery found a problem", problem=problem)
-    if recovered.damage:
-        found = "; ".join(map(str, recovered.damage))
-        raise ServerFailedError(DATA_DIRECTORY_ERROR, f"the history is damaged: {found}. {_way_out(config)}")
-    journal.info(
-        "recovered",
-        zxid=f"{recovered.last[0]:#x}",
-        mark=f"{recovered.mark:#x}",
-        snapshot=f"{recovered.snapshot_zxid:#x}",
-        amnesiac=recovered.amnesiac,
-        marked=recovered.marked,
-        took_ms=now_ms() - began_ms,
-    )
-    return recovered
-
-
-def _way_out(config: Config) -> str:
-    """What to do about a damaged history. Nothing is set aside by itself: the copy may be needed."""
-    restore = f"zab restore {config.data_dir} --to DIR makes a new directory out of what can be read"
-    if config.is_standalone:
-        return restore
-    places = " and ".join(f"{each}/version-1" for each in dict.fromkeys((config.data_dir, config.data_log_dir)))
-    return (
-        f"If the others serve, move {places} away, keep it, and start again: this member is synchronized. "
-        f"If they do not, {restore}"
-    )
-
-
-class Sockets:
-    """The listening sockets; None where there is none of that kind."""
-
-    def __init__(self) -> None:
-        self.client: socket.socket | None = None
-        self.secure_client: socket.socket | None = None
-        self.quorum: socket.socket | None = None
-        self.election: socket.socket | None = None
-
-    def close(self) -> None:
-        for sock in (self.client, self.secure_client, self.quorum, self.election):
-            if sock is not None:
-                sock.close()
-
-
-async def _bind(config: Config, host_for_members: str) -> Sockets:
-    sockets = Sockets()
-    with contextlib.ExitStack() as undo:
-        undo.callback(sockets.close)
-        line = config.own_line
-        if not config.is_standalone and line is not None:
-            tries = config.election_port_bind_retry_count
-            sockets.election = await _listen(host_for_members, line.election_port, tries)
-            sockets.quorum = await _listen(host_for_members, line.quorum_port, tries)
-        if config.client_address is not None:
-            host, port = config.client_address
-            sockets.client = await _listen(host, port, 1, config.client_port_backlog_count)
-        if config.secure_client_address is not None:
-            host, port = config.secure_client_address
-            sockets.secure_client = await _listen(host, port, 1, config.client_port_backlog_count)
-        undo.pop_all()
-    return sockets
-
-
-async def _listen(host: str, port: int, tries: int, backlog_count: int = -1) -> socket.socket:
-    """Bind; with `tries` 0 until it succeeds. The process before may still hold the port."""
-    attempt = 0
-    while True:
-        attempt += 1
-        try:
-            return open_listener(await numeric(host, port), port, backlog_count)
-        except OSError as error:
-            journal.warning("cannot listen", host=host, port=port, reason=error.strerror or str(error), attempt=attempt)
-            if attempt == tries:
-                reason = f"cannot listen on {host or '*'}:{port}: {error.strerror or error}"
-                raise ServerFailedError(BIND_ERROR, reason) from error
-        await trio.sleep(BIND_RETRY_SECONDS)
 
 
 class Server:

@@ -178,6 +178,9 @@ class JournalOperator:
     def trace(self, text: str) -> None:
         journal.info(text)
 
+    def warn(self, text: str) -> None:
+        journal.warning(text)
+
     def error(self, sentence: str, **pairs: object) -> None:
         journal.error(sentence, **pairs)
 

@@ -86,7 +86,7 @@ def configuration(place: Place, places: list[Place], secret_path: Path, keys: Ma
     except ConfigError as error:
         raise ValueError(str(error)) from None
     for warning in parsed.warnings:
-        if warning.reason == UNKNOWN_KEY:
+        if warning.reason.startswith(UNKNOWN_KEY):
             # A member passes over it, for the sake of files that were written for others. Here it is a mistake.
             known = [field.metadata["key"] for field in fields_with_keys(Config)]
             near = get_close_matches(warning.key, ["size", "observers", *known], 1)

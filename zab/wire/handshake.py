@@ -241,7 +241,9 @@ class Listening:
         me = self._me
         hello = _HELLOS.decode(payload)
         if hello.sid not in self._others:
-            raise MessageError(f"server {hello.sid} is no other server of server {me.sid}")
+            if hello.sid == me.sid:
+                raise MessageError(f"this is server {me.sid}, and who dials has the same id: see its myid")
+            raise MessageError(f"server {hello.sid} is not in the configuration of server {me.sid}")
         if self._certified is not None and hello.sid not in self._certified:
             raise MessageError(f"the certificate is not for the host of server {hello.sid}")
         if hello.other != me.sid:

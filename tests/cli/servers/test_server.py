@@ -1,5 +1,6 @@
 """`zab server` and `zab ensemble` as a user runs them."""
 
+import json
 import os
 import signal
 import socket
@@ -214,3 +215,35 @@ def test_files_of_a_member_survive_any_name(tmp_path: Path) -> None:
     assert config.server_id == 2
     assert not config.warnings
     assert len({port for m in ensemble.members for port in (m.client_port, m.quorum_port, m.election_port)}) == 9
+
+
+def test_the_journal_is_written_as_the_options_say_and_else_as_the_keys_say(tmp_path: Path) -> None:
+    port, by_key, by_option = client_port(1), tmp_path / "key.log", tmp_path / "option.log"
+    (tmp_path / "zoo.cfg").write_text(
+        f"dataDir={tmp_path}\nclientPort={port}\nclientPortAddress=127.0.0.1\nunknownKey=1\npreAllocSize=1024\n"
+        f"log.file={by_key}\nlog.format=json\nlog.level=warning\n"
+    )
+
+    def run(*options: str) -> str:
+        with socket.create_server(("127.0.0.1", port)):
+            code, out, err = end(command("server", *options, str(tmp_path / "zoo.cfg")))
+        assert (code, out) == (14, "")
+        return err
+
+    assert run() == f"{_cannot_listen(port)}\n"
+    lines = [json.loads(line) for line in by_key.read_text().splitlines()]
+    assert [line["level"] for line in lines] == ["WARNING", "WARNING", "ERROR"]
+    assert lines[-1]["sentence"] == _cannot_listen(port)
+    assert lines[-1]["values"] == {"exit_code": 14}
+    assert by_key.stat().st_mode & 0o777 == 0o600
+    run("--log-file", str(by_option), "--log-format", "text", "--log-level", "info")
+    assert " INFO  zab.server recovered " in by_option.read_text()
+    assert len(by_key.read_text().splitlines()) == len(lines)
+    assert end(command("server", "--log-format", "xml", str(tmp_path / "zoo.cfg")))[0] == 2
+    code, _, err = end(command("server", "--log-file", str(tmp_path / "none" / "x"), str(tmp_path / "zoo.cfg")))
+    assert code == 2
+    assert err == f"log.file: {tmp_path / 'none' / 'x'} cannot be opened: No such file or directory\n"
+
+
+def _cannot_listen(port: int) -> str:
+    return f"cannot listen on 127.0.0.1:{port}: Address already in use"

@@ -10,6 +10,7 @@ Not here: what a server does (`zab.server`), the processes of an ensemble (`zab.
 """
 
 import os
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -22,15 +23,43 @@ from zab.cli.servers.local_ensemble import SIZE_MAX, EnsembleError, LocalEnsembl
 DEFAULT_CLIENT_PORT = 2181
 
 
+class LogFormat(StrEnum):
+    """How lines of a server's journal are written."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+class LogLevel(StrEnum):
+    """From which level on."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
 def server_command(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A ZooKeeper zoo.cfg.", show_default=False)],
+    log_format: Annotated[
+        LogFormat | None, typer.Option("--log-format", help="How lines of the journal are written; the key log.format.")
+    ] = None,
+    log_level: Annotated[
+        LogLevel | None, typer.Option("--log-level", help="From which level on; the key log.level.")
+    ] = None,
+    log_file: Annotated[
+        Path | None,
+        typer.Option("--log-file", metavar="PATH", help="Where, instead of standard error; the key log.file."),
+    ] = None,
 ) -> None:
     """FILE is a ZooKeeper zoo.cfg; the server's id stands in dataDir/myid. Keys that mean nothing here are named in a
     warning.
     """
     from zab.server.__main__ import main
 
-    raise typer.Exit(main([str(file)]))
+    named = {"--log-format": log_format, "--log-level": log_level, "--log-file": log_file}
+    given = [f"{option}={value}" for option, value in named.items() if value is not None]
+    raise typer.Exit(main([*given, "--", str(file)]))
 
 
 def ensemble_command(

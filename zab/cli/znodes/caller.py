@@ -33,14 +33,17 @@ from zab.client import (
     ConnectionLossError,
     EventType,
     NoNodeError,
+    NotConnectedError,
     RequestError,
     RequestTooLargeError,
     SessionExpiredError,
     State,
+    TlsError,
     Watcher,
     WatchEvent,
     ZabError,
 )
+from zab.client.unserved import why_unserved
 
 __all__ = [
     "Caller",
@@ -163,9 +166,17 @@ def perform(context: typer.Context, work: Work) -> None:
         try:
             OneShot(context.obj).run(work, time_limit(context))
         except (ZabError, ValueError) as error:
-            fail(error, exit_code(error))
+            fail(_with_reason(error, context.obj), exit_code(error))
     else:
         context.obj.run(work, time_limit(context))
+
+
+def _with_reason(error: Exception, options: ConnectionOptions) -> str:
+    """What is said of it: where no server was there, what those say that can be reached."""
+    if not isinstance(error, NotConnectedError) or isinstance(error, TlsError) or options.wants_tls:
+        return str(error)
+    reason = why_unserved(options.hosts)
+    return str(error) if reason is None else f"{error}\n{reason}"
 
 
 def options_of(context: typer.Context) -> ConnectionOptions:

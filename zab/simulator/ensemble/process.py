@@ -95,6 +95,9 @@ class Operator:
         self._process.say(text)
         self._process.judges.traced(self._process, text)
 
+    def warn(self, text: str) -> None:
+        self._process.say(text)
+
     def error(self, sentence: str, **pairs: object) -> None:
         self._process.say(" ".join([sentence, *(f"{name}={value}" for name, value in pairs.items())]))
 

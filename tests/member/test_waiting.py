@@ -1,0 +1,74 @@
+"""Why a member serves nobody is said in words, again and again."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.direct.members import Ensemble, Server
+from zab.ids import ServerId
+from zab.member.waiting import WAITING_MS_MAX, WAITING_MS_MIN, why_not_serving
+
+THREE = ServerId(3)
+
+
+def said(server: Server) -> list[str]:
+    return [text for text in server.traces if text.startswith("no service: ")]
+
+
+@pytest.fixture
+def two_of_three() -> Ensemble:
+    """At a first start, when the third one is not there yet."""
+    ensemble = Ensemble(3, start=False)
+    ensemble.cut.add(THREE)
+    for sid, server in ensemble.servers.items():
+        if sid != THREE:
+            server.answers = type(server.answers)(each for each in server.answers if each.sid != THREE)
+    ensemble.settle()
+    return ensemble
+
+
+def test_a_first_start_without_all_voters_says_who_is_missing_and_what_the_marker_does(two_of_three: Ensemble) -> None:
+    two_of_three.advance(WAITING_MS_MIN + 1000)
+    for sid in (1, 2):
+        [text] = said(two_of_three.servers[ServerId(sid)])
+        assert text.startswith("no service: server 3 was not heard. No member that was heard has any data, ")
+        assert "an empty file `initialize` in the dataDir of each" in text
+
+
+def test_it_is_said_again_less_and_less_often_and_no_more_once_it_is_over(two_of_three: Ensemble) -> None:
+    server = two_of_three.servers[ServerId(1)]
+    for count, passed_ms in ((0, WAITING_MS_MIN - 3000), (1, 4000), (1, 18_000), (2, 3000), (3, 41_000)):
+        two_of_three.advance(passed_ms)
+        assert len(said(server)) == count
+    two_of_three.advance(3 * WAITING_MS_MAX)
+    assert 5 <= len(said(server)) <= 6
+    two_of_three.cut.clear()
+    two_of_three.start()
+    count = len(said(server))
+    two_of_three.advance(2 * WAITING_MS_MAX)
+    assert len(said(server)) == count
+
+
+def test_a_member_that_served_until_now_waits_before_it_says_anything() -> None:
+    ensemble = Ensemble(3)
+    ensemble.advance(2 * WAITING_MS_MIN)
+    alone = ensemble.servers[THREE].member
+    assert alone.serving
+    ensemble.cut |= {1, 2}
+    while alone.serving:
+        ensemble.advance(100)
+    ensemble.advance(WAITING_MS_MIN - 1000)
+    assert not said(ensemble.servers[THREE])
+    ensemble.advance(2000)
+    assert len(said(ensemble.servers[THREE])) == 1
+
+
+def test_a_member_without_a_quorum_says_who_was_not_heard() -> None:
+    ensemble = Ensemble(3)
+    ensemble.cut |= {1, 2}
+    ensemble.advance(60_000)
+    alone = ensemble.servers[THREE]
+    assert not alone.member.serving
+    assert said(alone)[-1] == why_not_serving(alone.member.peer)
+    assert "no service: there is no quorum; " in said(alone)[-1]
+    assert "first start" not in said(alone)[-1]

@@ -1,0 +1,78 @@
+"""Why a member serves nobody, in words for whoever runs it and whoever asks it.
+
+    why_not_serving(peer)                 one or two sentences: what is missing, and what helps
+    Waiting(now).turn(now, peer)          the same, when it is time to say it again; else None
+
+It is said after `WAITING_MS_MIN` without service, then again and again, each time after twice as long, up to
+`WAITING_MS_MAX`.
+
+Not here: whether anything of it is so (`zab.election`, `zab.discovery`); refusals of links (`zab.wire.handshake`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Final
+
+from zab.election import tells_of_history
+from zab.ids import ServerId
+from zab.peer_state import PeerState
+from zab.states import LOOKING, NOTHING
+
+WAITING_MS_MIN: Final = 10_000
+WAITING_MS_MAX: Final = 60_000
+
+_FIRST_START = (
+    "No member that was heard has any data, so this is a first start, for which every voter has to be there once. "
+    "Where a majority never had data, it can begin without the others: stop it, make an empty file `initialize` in the "
+    "dataDir of each, and start it again"
+)
+_LOST = "no data, or lost it, and is no part of a quorum until it has been synchronized"
+
+
+class Waiting:
+    """Since when a member serves nobody, and when that is said next."""
+
+    def __init__(self, now: int) -> None:
+        self.begin(now)
+
+    def begin(self, now: int) -> None:
+        """It does not serve, from now on."""
+        self._pause_ms = WAITING_MS_MIN
+        self._due = now + self._pause_ms
+
+    def turn(self, now: int, peer: PeerState) -> str | None:
+        """What is to be said now, of a member that does not serve."""
+        if now < self._due:
+            return None
+        self._pause_ms = min(2 * self._pause_ms, WAITING_MS_MAX)
+        self._due = now + self._pause_ms
+        return why_not_serving(peer)
+
+
+def why_not_serving(peer: PeerState) -> str:
+    """What a member that serves nobody waits for."""
+    if peer.state != LOOKING:
+        if peer.leader == peer.settings.sid:
+            return f"no service: this member is about to lead epoch {peer.accepted_epoch}, and waits for a quorum"
+        return f"no service: this member is not synchronized with server {peer.leader} yet, which is to lead"
+    voters, election = peer.settings.quorum.voters, peer.election
+    votes = {**election.out_of_election, **election.received}
+    votes.pop(peer.settings.sid, None)
+    missing = voters - election.heard - {peer.settings.sid}
+    parts = [f"{_servers(missing)} not heard"] if missing else []
+    if peer.amnesiac and peer.is_voter and peer.holds == NOTHING and not any(map(tells_of_history, votes.values())):
+        if peer.marked:
+            parts.append("too few with a file `initialize` were heard for a quorum")
+        return f"no service: {'; '.join(parts) or 'an election is under way'}. {_FIRST_START}"
+    empty = {sid for sid, vote in votes.items() if vote.amnesiac}
+    if empty:
+        parts.append(f"{_servers(empty, 'has', 'have')} {_LOST}")
+    if peer.amnesiac and peer.is_voter:
+        parts.append(f"this member has {_LOST}")
+    return f"no service: there is no quorum; {'; '.join(parts) or 'an election is under way'}"
+
+
+def _servers(sids: Collection[ServerId], one: str = "was", more: str = "were") -> str:
+    names = ", ".join(map(str, sorted(sids)))
+    return f"server {names} {one}" if len(sids) == 1 else f"servers {names} {more}"

@@ -1,0 +1,67 @@
+"""What a server does with its data directory at a start: locks it, and recovers what is there.
+
+Both raise ServerFailedError, exit code 3.
+
+Not here: what is found in the files (`datatree.recovery.recover`).
+"""
+
+from __future__ import annotations
+
+import os
+
+from datatree.recovery.recover import Recovered, recover
+from zab.host.disk import DirectoryInUseError, RealDisk
+from zab.host.journal import Journal
+from zab.host.loop import now_ms
+from zab.member.settings import Config
+from zab.member.space import make_room
+from zab.server.failure import DATA_DIRECTORY_ERROR, ServerFailedError
+
+journal = Journal("server")
+
+
+def open_disk(config: Config) -> RealDisk:
+    if not config.data_dir_autocreate and not os.path.isdir(config.data_dir):
+        raise ServerFailedError(DATA_DIRECTORY_ERROR, f"{config.data_dir} does not exist")
+    try:
+        return RealDisk(config.data_dir, config.data_log_dir)
+    except DirectoryInUseError as error:
+        raise ServerFailedError(DATA_DIRECTORY_ERROR, f"{config.data_dir}: {error.strerror}") from error
+    except OSError as error:
+        raise ServerFailedError(DATA_DIRECTORY_ERROR, str(error)) from error
+
+
+def recover_from(disk: RealDisk, config: Config) -> Recovered:
+    began_ms = now_ms()
+    try:
+        make_room(disk, config.disk_low_bytes)
+        recovered = recover(disk, config.server_id)
+    except OSError as error:
+        raise ServerFailedError(DATA_DIRECTORY_ERROR, f"cannot recover: {error}") from error
+    for problem in recovered.problems:
+        journal.warning("recovery found a problem", problem=problem)
+    if recovered.damage:
+        found = "; ".join(map(str, recovered.damage))
+        raise ServerFailedError(DATA_DIRECTORY_ERROR, f"the history is damaged: {found}. {_way_out(config)}")
+    journal.info(
+        "recovered",
+        zxid=f"{recovered.last[0]:#x}",
+        mark=f"{recovered.mark:#x}",
+        snapshot=f"{recovered.snapshot_zxid:#x}",
+        amnesiac=recovered.amnesiac,
+        marked=recovered.marked,
+        took_ms=now_ms() - began_ms,
+    )
+    return recovered
+
+
+def _way_out(config: Config) -> str:
+    """What to do about a damaged history. Nothing is set aside by itself: the copy may be needed."""
+    restore = f"zab restore {config.data_dir} --to DIR makes a new directory out of what can be read"
+    if config.is_standalone:
+        return restore
+    places = " and ".join(f"{each}/version-1" for each in dict.fromkeys((config.data_dir, config.data_log_dir)))
+    return (
+        f"If the others serve, move {places} away, keep it, and start again: this member is synchronized. "
+        f"If they do not, {restore}"
+    )
