@@ -306,18 +306,17 @@ def test_no_server_line_and_one_participant_run_standalone_with_id_1() -> None:
 
 def test_features_that_are_not_built_and_unknown_keys_are_warned_of_and_never_refused() -> None:
     config = parse(
-        STANDALONE + "localSessionsEnabled=true\nreconfigEnabled=true\nforceSync=no\nsnapcount=5",
+        STANDALONE + "localSessionsEnabled=true\nforceSync=no\nsnapcount=5",
         "conf/zoo.cfg",
     )
     seen = [(warning.line, warning.key, str(warning)) for warning in config.warnings]
     assert [entry[:2] for entry in seen] == [
         (3, "localSessionsEnabled"),
-        (4, "reconfigEnabled"),
-        (5, "forceSync"),
-        (6, "snapcount"),
+        (4, "forceSync"),
+        (5, "snapcount"),
     ]
     assert seen[0][2] == "conf/zoo.cfg:3: localSessionsEnabled: the key has no effect: every session is global"
-    assert seen[3][2] == "conf/zoo.cfg:6: snapcount: the key is unknown and has no effect. Did you mean snapCount?"
+    assert seen[2][2] == "conf/zoo.cfg:5: snapcount: the key is unknown and has no effect. Did you mean snapCount?"
 
 
 @pytest.mark.parametrize(

@@ -33,9 +33,8 @@ from zab.client import (
     RequestError,
     UnimplementedError,
 )
-from zab.client.core.hosts import Host
-from zab.client.words import ask
-from zab.configuration.dynamic import Ensemble, ServerLine
+from zab.client.words import ask, servers_of
+from zab.configuration.dynamic import Ensemble, ServerLine, bracketed
 from zab.configuration.reconfiguration import ChangeError, ensemble_of, next_ensemble
 
 __all__ = ["lead_command", "reconfig_app"]
@@ -286,7 +285,8 @@ async def _stand(context: typer.Context, line: ServerLine) -> str | None:
     answer = ""
     with trio.move_on_after(WORD_SECONDS):
         try:
-            answer = await ask(Host(host, line.client_port), "srvr", tls=tls_of(options_of(context)))
+            [server] = servers_of(f"{bracketed(host)}:{line.client_port}")
+            answer = await ask(server, "srvr", tls=tls_of(options_of(context)))
         except (OSError, UnicodeError):
             return None
     mode = [text.partition(": ")[2] for text in answer.splitlines() if text.startswith("Mode: ")]
