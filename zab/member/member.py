@@ -172,8 +172,7 @@ class Member:
         """After a turn: something waits that may have its turn next."""
         self.awaits_durable = True
         """After a turn: what becomes durable begins the next one."""
-        self._heir: tuple[ServerId, int] | None = None
-        """To whom the lead is to be handed over, once this zxid is applied and answered."""
+        self.heir = reconfiguring.Heir()
         self.is_stalled = False
         """Writes are left from the last turn, since nothing may be proposed."""
         self._install(self.state.tree)
@@ -192,8 +191,9 @@ class Member:
             return []
         processor = self.processor
         self.now = processor.now = now
-        if self._heir is not None:
-            self._hand_over()
+        if self.heir.awaited is not None and self.heir.is_due(self.applied):
+            # Whoever asked for it was answered in the turn before this one.
+            self.tell(ev.HandOver(self.heir.take()))
         self.wall = wall
         if not self.is_between_states:
             self.clients.dirty.clear()
@@ -243,7 +243,7 @@ class Member:
             or processor.change_feed.ready
             or self.limits.full
             or self.throttle is not None
-            or self._heir is not None
+            or self.heir.awaited is not None
         )
         self.peer.invariants()
         self.awaits_durable = self.peer.awaits_durable
@@ -259,9 +259,9 @@ class Member:
         is_answering = bool(processor.answering or processor.change_feed.ready)
         is_unchoked = bool(processor.choked) and processor.is_any_unchoked
         is_released = (bool(limits.full) or self.throttle is not None) and limits.is_any_with_room_again
-        if self._heir is not None and self.applied >= self._heir[1]:
-            return True
-        return applies or is_answering or processor.is_due or is_unchoked or is_released
+        return (
+            self.heir.is_due(self.applied) or applies or is_answering or processor.is_due or is_unchoked or is_released
+        )
 
     def next_deadline(self) -> int:
         """When the next step is due although nothing happens."""
@@ -377,17 +377,6 @@ class Member:
         self._effects.append(effect)
         self.limits.share(len(self.peer.quorum.voters))
         self.check.quorum = self.peer.quorum
-
-    def _tell_heir_later(self, heir: ServerId, zxid: int) -> None:
-        self._heir = heir, zxid
-
-    def _hand_over(self) -> None:
-        """Whoever asked for it was answered in a turn before this one, or is about to be."""
-        assert self._heir is not None
-        heir, zxid = self._heir
-        if self.applied >= zxid:
-            self._heir = None
-            self.tell(ev.HandOver(heir))
 
     def _on_halt(self, effect: ev.Halt) -> None:
         self.halt(effect.reason)
@@ -549,7 +538,7 @@ class Member:
         self.serving = True
         self.times.serves(self.now)
         if self.peer.state == LEADING:
-            settings = prepare_settings_of(self.config, self.peer, self._tell_heir_later)
+            settings = prepare_settings_of(self.config, self.peer, self.heir.tell_later)
             self.processor.prepare = Prepare(self.tree, settings)
             self.sessions.lead(self.tree.sessions, self.now)
             self.cleanup = Cleanup(self.config, self.now)
@@ -570,7 +559,7 @@ class Member:
             self.throttle.drop_role()
         self.processor.drop_role()
         self.sessions.drop_role()
-        self.cleanup = self._heir = None
+        self.cleanup = self.heir.awaited = None
         self._early.clear()
         self.questions.clear()
 

@@ -53,6 +53,7 @@ from zab.ids import ServerId
 from zab.jute.replies import reply
 from zab.member.change_feed import ChangeFeed
 from zab.member.connection import ClientConnection, Closing, Identity, Waiting
+from zab.member.forwarding import writes_of
 from zab.member.local import ANSWERS, NO_ROOM, PROMPT, UNKNOWN, proven_first, sync_reply
 from zab.member.reads import UNDECODABLE, Answer, ConnectionEnds, ReadState, Steps, TakesLonger
 from zab.member.room import needs_room
@@ -81,8 +82,6 @@ _HEADER = Struct(">ii")
 """xid and opcode, in front of every request."""
 
 _WRITES = frozenset(int(opcode) for opcode in WRITES)
-_FORWARDED = frozenset(int(opcode) for opcode in WRITES) | {int(OpCode.CREATE_SESSION)}
-_BODY_AT = WRITE_HEAD.size
 _SYNC = int(OpCode.SYNC)
 _GET_CHANGES = int(OpCode.GET_CHANGES)
 _ERROR = int(OpCode.ERROR)
@@ -487,22 +486,10 @@ class Processor:
         self.intake.append(((session, cxid, opcode, body, ()), None, owner, 0))
 
     def submit_forwarded(self, request: msg.Request, owner: ServerId) -> bool:
-        """The writes that a learner forwarded. False, and none of them is in: one is of a kind that it may not send, or
-        a session that another server begins."""
-        refusals: dict[int, int] = {}  # by session: nothing changes between these writes
-        writes: list[Write] = []
-        for identities, rows in request.rows:
-            proven = tuple([(scheme, name) for scheme, name in identities])
-            for row in rows:
-                session, cxid, opcode = WRITE_HEAD.unpack_from(row)
-                if opcode not in _FORWARDED or (opcode == _CREATE_SESSION and cxid != owner):
-                    return False
-                refused = 0 if opcode == _CREATE_SESSION else refusals.get(session)
-                if refused is None:
-                    refused = refusals[session] = self.sessions.refusal(session, owner)
-                writes.append(((session, cxid, opcode, row[_BODY_AT:], proven), None, owner, refused))
-        self.intake += writes
-        return True
+        """The writes that a learner forwarded. False, and none of them is in: it may not send one of them."""
+        writes = writes_of(request, owner, self.sessions.refusal)
+        self.intake += writes or ()
+        return writes is not None
 
     def submit_new_sessions(self) -> None:
         """The createSessions that the handshakes of the turn ask for; their cxid tells whose they are."""

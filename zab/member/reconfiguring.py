@@ -140,6 +140,24 @@ def hand_over_of(config: Config, peer: Peer, tell_later: Callable[[ServerId, int
     return hand_over
 
 
+class Heir:
+    """To whom the lead is to be handed over, once a zxid is applied and answered."""
+
+    def __init__(self) -> None:
+        self.awaited: tuple[ServerId, int] | None = None
+
+    def tell_later(self, heir: ServerId, zxid: int) -> None:
+        self.awaited = heir, zxid
+
+    def is_due(self, applied: int) -> bool:
+        return self.awaited is not None and applied >= self.awaited[1]
+
+    def take(self) -> ServerId:
+        assert self.awaited is not None
+        (heir, _), self.awaited = self.awaited, None
+        return heir
+
+
 def submit_first(config: Config, peer: Peer, processor: Processor) -> None:
     """A leader that begins to serve asks for the first configuration of the history, where there is none yet."""
     memberships = peer.memberships
