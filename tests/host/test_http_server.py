@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import trio
+import trio.testing
 
 from tests.rigs.certificates import Certificates, quorum_store_lines
 from zab.host.http_server import HEAD_BYTES_MAX, HttpServer
@@ -22,12 +23,12 @@ OK = b"HTTP/1.1 200 \r\n"
 
 
 async def application(scope: Any, receive: Callable[..., Any], send: Callable[..., Any]) -> None:
-    """/small is a word, /large is 16 MiB, /wrong is a fault."""
+    """/small is a word, /large is a GiB, /wrong is a fault."""
     assert scope["type"] == "http"
     if scope["path"] == "/wrong":
         raise KeyError("a fault of the application")
     await send({"type": "http.response.start", "status": 200, "headers": []})
-    for _ in range(256 if scope["path"] == "/large" else 0):
+    for _ in range(1 << 14 if scope["path"] == "/large" else 0):
         await send({"type": "http.response.body", "body": bytes(1 << 16), "more_body": True})
     await send({"type": "http.response.body", "body": scope["scheme"].encode()})
 
@@ -147,6 +148,7 @@ async def test_a_stop_waits_for_nobody_who_reads_nothing() -> None:
             stream.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             await stream.send_all(GET % b"large")
             await until_one(stream)
+            await trio.testing.wait_all_tasks_blocked(0.05)
         await stream.aclose()
 
 
@@ -168,7 +170,7 @@ async def test_a_stop_waits_for_nobody_who_reads_nothing() -> None:
 async def test_what_is_no_http_ends_its_own_connection(sent: bytes) -> None:
     async with serving(idle_ms=2_000) as port:
         async with await trio.open_tcp_stream("127.0.0.1", port) as stream:
-            with trio.fail_after(30):
+            with trio.fail_after(10):
                 with suppress(trio.BrokenResourceError):
                     await stream.send_all(sent)
                 assert not (await until_end(stream)).startswith(OK)
@@ -202,7 +204,7 @@ async def over_tls(port: int, context: ssl.SSLContext) -> bytes:
 
 
 async def test_https_alone(member: Path) -> None:
-    async with serving(context=context_of(member), takes_plain=False) as port:
+    async with serving(context=context_of(member), takes_plain=False, idle_ms=5_000) as port:
         assert b"5\r\nhttps\r\n" in await over_tls(port, speaking(member))
         async with await trio.open_tcp_stream("127.0.0.1", port) as plain:
             await plain.send_all(GET % b"small")

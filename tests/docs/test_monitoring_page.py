@@ -1,0 +1,90 @@
+"""What docs/monitoring.md and the section on words show is what happens, and their tables are whole."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.server.test_admin import facts
+from tests.tidy.sources import ROOT
+from zab.cli.servers.local_ensemble import ADMIN_OFFSET, LocalEnsemble
+from zab.member.admin_commands import NAMES_OF
+from zab.member.figures import ADVANCED_SUMMARIES, BASIC_SUMMARIES
+from zab.member.metrics import Metrics
+from zab.server.admin import MORE
+from zab.testing.ports import free_ports_in_a_row
+
+PAGE = (ROOT / "docs" / "monitoring.md").read_text(encoding="utf-8")
+WORDS = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8").split("\n## Four-letter words\n", 1)[1]
+
+
+@pytest.fixture(scope="module")
+def ensemble(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalEnsemble]:
+    import trio
+
+    first = free_ports_in_a_row(3, span=ADMIN_OFFSET + 2)
+    found = LocalEnsemble(3, tmp_path_factory.mktemp("ensemble"), first)
+    try:
+        found.start()
+        assert trio.run(found._wait_until_serving) is None
+        yield found
+    finally:
+        found.stop()
+
+
+def steps(text: str) -> list[tuple[str, str]]:
+    """(command, what it prints), of all console blocks."""
+    blocks = re.findall(r"```console\n(.*?)```", text, re.S)
+    return [step for block in blocks for step in re.findall(r"^\$ (.*)\n((?:[^$].*\n)*)", block, re.M)]
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl here")
+def test_the_commands_print_what_the_pages_say(ensemble: LocalEnsemble) -> None:
+    member = ensemble.members[0]
+    assert len({each.admin_port for each in ensemble.members}) == 3
+    shown = steps(PAGE) + steps(WORDS)
+    assert len(shown) >= 4
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    for command, expected in shown:
+        ours = command.replace(":8081", f":{member.admin_port}").replace(":2181", f":{member.client_port}")
+        done = subprocess.run(
+            ["bash", "-c", ours],
+            capture_output=True,
+            text=True,
+            timeout=120,
+            env={**os.environ, "PATH": path},
+            check=False,
+        )
+        assert done.returncode == 0, (ours, done.stderr)
+        pattern = ".*".join(map(re.escape, expected.strip().split("…")))
+        assert re.fullmatch(pattern, done.stdout.strip(), re.S), (ours, done.stdout)
+
+
+def test_the_table_has_every_command_with_its_short_forms() -> None:
+    told = {}
+    for names, shorts in re.findall(r"^\| ((?:`\w+`(?:, )?)+) \|([^|]*)\|", PAGE, re.M):
+        first, aliases = re.findall(r"`(\w+)`", names), re.findall(r"`(\w+)`", shorts)
+        if first[0] in NAMES_OF or first[0] in MORE:
+            told |= dict.fromkeys([*first, *aliases])
+    assert told.keys() == NAMES_OF.keys() | MORE.keys()
+
+
+def test_the_rules_of_alarms_ask_for_what_there_is() -> None:
+    section = PAGE.split("\n## Alarms\n", 1)[1]
+    asked = set(re.findall(r"[a-z]+_[a-z_]+", " ".join(re.findall(r"\| `([^`]+)` \|", section))))
+    own = {f"{name}{end}" for name in (*BASIC_SUMMARIES, *ADVANCED_SUMMARIES) for end in ("", "_sum", "_count")}
+    known = {
+        *facts("everywhere.txt"),
+        *facts("leader.txt"),
+        *own,
+        *Metrics.counter_names(),
+        "learner_lag",
+        "disk_space",
+    }
+    assert asked <= known
+    assert len(asked) >= 8
