@@ -83,9 +83,8 @@ SAMPLES = {
     "need": ("need",),
     "true": ("true",),
     "DEFAULT": ("DEFAULT",),
-    "11": ("11",),
 }
-ONLY_ONE = ("3", "11", "need", "true", "audit.impl.class")
+ONLY_ONE = ("3", "need", "true", "audit.impl.class")
 """Kinds of values, or keys, of which only one is allowed."""
 SAMPLES_OF_KEYS = {
     "audit.fileCount": ("700",),
@@ -329,6 +328,27 @@ def test_features_that_are_not_built_and_unknown_keys_are_warned_of_and_never_re
         ("sslQuorum=false\nssl.quorum.trustStore.location=/k", 4, "nothing would be encrypted"),
         ("sslQuorumReloadCertFiles=true", 3, "neither sslQuorum nor portUnification is set"),
         ("ssl.quorum.crl=true", 3, "neither sslQuorum nor portUnification is set"),
+        ("admin.forceHttps=true", 3, "HTTPS needs ssl.quorum.keyStore.location"),
+        ("admin.portUnification=true", 3, "HTTPS needs ssl.quorum.keyStore.location"),
+        ("admin.enableServer=false\nadmin.forceHttps=true", 4, "the admin server, which is switched off"),
+        ("admin.needClientAuth=true", 3, "without admin.forceHttps=true nobody is asked for a certificate"),
+        (
+            QUORUM_TLS + "admin.portUnification=true\nadmin.needClientAuth=true",
+            6,
+            "who comes without TLS shows none, and is let in",
+        ),
+        (
+            "ssl.quorum.keyStore.location=/k.pem\nadmin.forceHttps=true\nadmin.needClientAuth=true",
+            5,
+            "ssl.quorum.trustStore.location has to say who vouches for them",
+        ),
+        (
+            f"metricsProvider.className={PROMETHEUS}\nmetricsProvider.httpPort=8080",
+            4,
+            "they are the same port",
+        ),
+        ("metricsProvider.className=org.example.Mine", 3, "cannot be loaded here"),
+        ("admin.commandURL=commands", 3, "is no path that begins with /"),
         (
             QUORUM_TLS + "sslQuorum=true\nssl.quorum.clientAuth=want",
             6,

@@ -32,6 +32,7 @@ A_PART = re.compile(r"(?!zookeeper|java|com\.|jdk)[a-z]\w+(\.[a-z]\w+)*")
 """What ZooKeeper puts behind `ssl.` and `ssl.quorum.`, or has in its file without a prefix."""
 
 WITHOUT_EFFECT = {
+    "admin.httpVersion": "which HTTP is spoken, not with whom",
     "enableEagerACLCheck": "where an ACL is checked, not whether: the leader checks each",
     "kerberos.minReLoginTimeMs": "how soon a ticket is asked for again; there is none",
     "kinit": "the program that asks for it",

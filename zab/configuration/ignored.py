@@ -73,6 +73,7 @@ NO_COUNTERPART: tuple[tuple[tuple[str, ...], str], ...] = (
         ),
         "figures are kept without a thread or a queue",
     ),
+    (("admin.httpVersion",), "HTTP/1.1 is spoken, and no other"),
     (("forceSync",), "what is acknowledged is always synced; there is no way to switch that off"),
     (("syncEnabled", "observer.syncEnabled"), "observers always keep a log and snapshots"),
     (("digest.enabled",), "the digest of the tree is always kept and compared"),

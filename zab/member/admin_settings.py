@@ -53,7 +53,6 @@ class AdminSettings(QuorumTlsSettings):
         "admin.idleTimeout", 30_000, COUNT, "ms", "A connection on which nothing moves is closed after it."
     )
     admin_command_url: str = setting("admin.commandURL", "/commands", _path, "path", "Before the name of a command.")
-    admin_http_version: int = setting("admin.httpVersion", 11, integer(11, 11), "11", "HTTP/1.1, and no other.")
     admin_max_connections: int = setting(
         "admin.maxConnections",
         32,
