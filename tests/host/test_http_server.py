@@ -5,10 +5,12 @@ import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
 import trio
+import trio.lowlevel
 import trio.testing
 
 from tests.rigs.certificates import Certificates, quorum_store_lines
@@ -176,6 +178,33 @@ async def test_what_is_no_http_ends_its_own_connection(sent: bytes) -> None:
                 assert not (await until_end(stream)).startswith(OK)
         async with await trio.open_tcp_stream("127.0.0.1", port) as other:
             await ask(other)
+
+
+async def test_requests_with_wrong_bytes_end_their_own_connection() -> None:
+    """Whole requests, headers and upgrades, in each of which some bytes are others, are missing, or come twice."""
+    random = Random(13)
+    whole = [GET % b"small", UPGRADE % b"h2c" + b"HTTP2-Settings: AAMAAABk\r\n\r\n"]
+    whole.append(b"POST /small HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n")
+    whole.append(b"GET /small HTTP/1.0\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\nhello" + GET % b"large")
+    async with serving(idle_ms=500, connections_max=64) as port:
+        async with trio.open_nursery() as nursery:
+            for _ in range(300):
+                sent = bytearray(random.choice(whole))
+                for _ in range(random.randrange(1, 6)):
+                    at = random.randrange(len(sent))
+                    piece = random.choice((b"", bytes([random.randrange(256)]), sent[at : at + 20] * 2))
+                    sent[at : at + random.randrange(3)] = piece
+                nursery.start_soon(say, port, bytes(sent))
+                await trio.lowlevel.checkpoint()
+        async with await trio.open_tcp_stream("127.0.0.1", port) as other:
+            await ask(other)
+
+
+async def say(port: int, sent: bytes) -> None:
+    async with await trio.open_tcp_stream("127.0.0.1", port) as stream:
+        with suppress(trio.BrokenResourceError):
+            await stream.send_all(sent)
+            await stream.receive_some()
 
 
 @pytest.fixture(scope="module")

@@ -45,7 +45,7 @@ _OUT_OF_RESOURCES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS,
 OF_STRANGERS: Final = (
     *(OSError, trio.BrokenResourceError, trio.ClosedResourceError, trio.BusyResourceError, trio.TooSlowError),
     *(h11.ProtocolError, H2Error, wsproto.utilities.ProtocolError),
-    *(ValueError, LookupError, TypeError, AttributeError, RuntimeError),
+    *(ValueError, LookupError, TypeError, AttributeError, RuntimeError, AssertionError),
 )
 """What a stranger's bytes may bring about in the libraries that read them: it ends his connection, and nothing else."""
 

@@ -131,7 +131,14 @@ def figures(member: Inspected) -> Iterator[Figure]:
         yield Figure(Kind.ADVANCED, name, getattr(metrics, name))
 
 
-BASIC_SUMMARIES: Final = ("fsynctime", "snapshottime", "election_time", "unavailable_time", "connection_token_deficit")
+BASIC_SUMMARIES: Final = (
+    "fsynctime",
+    "snapshottime",
+    "election_time",
+    "unavailable_time",
+    "dbinittime",
+    "connection_token_deficit",
+)
 ADVANCED_SUMMARIES: Final = ("readlatency", "updatelatency", "propagation_latency")
 
 

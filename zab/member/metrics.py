@@ -11,6 +11,7 @@ Not here: gauges, which are read from the member when somebody asks (`figures`).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 import attrs
@@ -56,19 +57,23 @@ class Summary:
         return self.total / self.count if self.count else 0.0
 
     def quantiles(self, *wanted: float) -> list[int]:
-        """For each of these shares, which rise, the least value that so many are not above; 0 of none."""
-        found: list[int] = []
-        seen = 0
-        counts = sorted(self.counts.copy().items())
-        count = sum(times for _, times in counts)
-        ordered = iter(counts)
-        value = 0
-        for share in wanted:
-            while seen < share * count:
-                value, times = next(ordered)
-                seen += times
-            found.append(value)
-        return found
+        """See `quantiles_of`."""
+        return quantiles_of(self.counts.copy(), *wanted)
+
+
+def quantiles_of(counts: Mapping[int, int], *wanted: float) -> list[int]:
+    """Of values that were seen so often: for each of these shares, which rise, the least value that so many are not
+    above; 0 of none."""
+    found: list[int] = []
+    seen = value = 0
+    count = sum(counts.values())
+    ordered = iter(sorted(counts.items()))
+    for share in wanted:
+        while seen < share * count:
+            value, times = next(ordered)
+            seen += times
+        found.append(value)
+    return found
 
 
 def _operations() -> dict[int, int]:
@@ -98,6 +103,8 @@ class Metrics:
     """From the moment on which this member began to look for a leader until it knew one."""
     unavailable_time: Summary = attrs.Factory(Summary)
     """For which this member did not serve, once it has served."""
+    dbinittime: Summary = attrs.Factory(Summary)
+    """Of recovery: the snapshot, and the log after it."""
     op_counts: dict[int, int] = attrs.Factory(_operations)
     """Requests of clients that are processed, by opcode."""
     fsync_threshold_exceed_count: int = 0

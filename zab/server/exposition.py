@@ -12,6 +12,9 @@ Not here: what the figures are (`zab.member.figures`).
 
 from __future__ import annotations
 
+import math
+import time
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterator
 from typing import Final
 
@@ -25,22 +28,52 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from zab.member.figures import Inspected, Kind, figures
-from zab.member.metrics import Summary
+from zab.member.metrics import Summary, quantiles_of
 from zab.member.surroundings import Surroundings
 from zab.server.surroundings import whole_state
 
 QUANTILES: Final = {Kind.BASIC: (0.5,), Kind.ADVANCED: (0.5, 0.9, 0.99)}
 """ZooKeeper's."""
+WINDOW_SECONDS: Final = 600.0
+"""Likewise: quantiles are of the last ten minutes. Of none they are NaN."""
+STEP_SECONDS: Final = 60.0
+
+
+class Recent:
+    """What was added to a summary in the last `WINDOW_SECONDS`, or since it was asked for first."""
+
+    def __init__(self) -> None:
+        self._before: deque[tuple[float, Summary, dict[int, int]]] = deque()
+        """At most one for each `STEP_SECONDS`: when, the summary, and its counts then; the oldest is subtracted."""
+
+    def counts(self, summary: Summary, now: float) -> dict[int, int]:
+        """How often each value was seen. `now` in seconds."""
+        before = self._before
+        counts = summary.counts.copy()
+        if before and before[-1][1] is not summary:
+            before.clear()  # `srst` has put another one in its place
+        while len(before) > 1 and before[1][0] <= now - WINDOW_SECONDS:
+            before.popleft()
+        recent = counts
+        if before:
+            oldest = before[0][2]
+            recent = {value: times - oldest.get(value, 0) for value, times in counts.items()}
+        if not before or now >= before[-1][0] + STEP_SECONDS:
+            before.append((now, summary, counts))
+        return {value: times for value, times in recent.items() if times}
 
 
 class Figures:
     """A collector of `prometheus_client`."""
 
-    def __init__(self, member: Inspected) -> None:
+    def __init__(self, member: Inspected, clock: Callable[[], float] = time.monotonic) -> None:
         self._member = member
+        self._clock = clock
+        self._recent: defaultdict[tuple[str, str], Recent] = defaultdict(Recent)
 
     def collect(self) -> Iterator[Metric]:
         found: dict[str, Metric] = {}
+        now = self._clock()
         for figure in figures(self._member):
             if figure.kind is Kind.TEXT:
                 continue
@@ -50,8 +83,10 @@ class Figures:
                 metric = found[figure.name] = Metric(figure.name, figure.name, _TYPES[figure.kind])
             if isinstance(figure.value, Summary):
                 shares = QUANTILES[figure.kind]
-                for share, value in zip(shares, figure.value.quantiles(*shares), strict=True):
-                    metric.add_sample(figure.name, {**labels, "quantile": str(share)}, value)
+                counts = self._recent[figure.name, figure.key].counts(figure.value, now)
+                for share, value in zip(shares, quantiles_of(counts, *shares), strict=True):
+                    shown = value if counts else math.nan
+                    metric.add_sample(figure.name, {**labels, "quantile": str(share)}, shown)
                 metric.add_sample(f"{figure.name}_count", labels, figure.value.count)
                 metric.add_sample(f"{figure.name}_sum", labels, figure.value.total)
             else:

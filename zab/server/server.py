@@ -169,10 +169,13 @@ async def open_server(config: Config, role_changed: Callable[[RoleChanged], None
         audit = open_audit(config)
         if audit is not None:
             undo.callback(audit.start_failed)
+        began_ms = now_ms()
         recovered = await trio.to_thread.run_sync(recover_from, disk, config)
+        recovered_in_ms = now_ms() - began_ms
         sockets = await bind(config, host)
         undo.callback(sockets.close)
         server = Server(config, disk, recovered, sockets, role_changed, audit, files)
+        server.member.metrics.dbinittime.add(recovered_in_ms)
         undo.pop_all()
     return server
 

@@ -1,0 +1,57 @@
+"""What Prometheus is told of a member in memory."""
+
+import math
+
+from prometheus_client import CollectorRegistry
+
+from tests.direct.members import SURROUNDINGS, Ensemble
+from zab.member.metrics import Summary
+from zab.server.exposition import STEP_SECONDS, WINDOW_SECONDS, Figures, Recent, registry_of
+
+
+def test_quantiles_are_of_the_last_ten_minutes() -> None:
+    recent, summary = Recent(), Summary()
+    summary.add(5)
+    assert recent.counts(summary, 0.0) == {5: 1}
+    summary.add(7, 2)
+    assert recent.counts(summary, STEP_SECONDS) == {7: 2}
+    summary.add(9)
+    assert recent.counts(summary, WINDOW_SECONDS) == {7: 2, 9: 1}
+    assert recent.counts(summary, WINDOW_SECONDS + STEP_SECONDS) == {9: 1}
+    assert recent.counts(summary, 2 * WINDOW_SECONDS + STEP_SECONDS) == {}
+
+
+def test_what_is_kept_is_bounded_however_often_is_asked() -> None:
+    recent, summary = Recent(), Summary()
+    for second in range(10_000):
+        recent.counts(summary, float(second))
+    assert len(recent._before) <= WINDOW_SECONDS / STEP_SECONDS + 2
+
+
+def test_another_summary_begins_anew() -> None:
+    recent, summary = Recent(), Summary()
+    summary.add(5, 10)
+    recent.counts(summary, 0.0)
+    reset = Summary()
+    reset.add(5)
+    assert recent.counts(reset, 1.0) == {5: 1}
+
+
+def test_a_latency_that_was_not_measured_is_no_number() -> None:
+    ensemble = Ensemble(3)
+    member = ensemble.leader.member
+    member.surroundings = SURROUNDINGS
+    registry = CollectorRegistry()
+    registry.register(Figures(member, lambda: 0.0))
+    assert math.isnan(registry.get_sample_value("readlatency", {"quantile": "0.99"}) or 0.0)
+    assert registry.get_sample_value("readlatency_count") == 0
+    client = ensemble.session(ensemble.leader)
+    ensemble.do(client, client.get(b"/"))
+    assert registry.get_sample_value("readlatency_count") == 1
+
+
+def test_figures_of_the_process_are_there_unless_they_are_switched_off() -> None:
+    plain = Ensemble(1).servers[1].member
+    assert registry_of(plain).get_sample_value("python_gc_collections_total", {"generation": "0"}) is not None
+    without = Ensemble(1, metricsProvider__exportJvmInfo="false").servers[1].member
+    assert registry_of(without).get_sample_value("python_gc_collections_total", {"generation": "0"}) is None
