@@ -16,7 +16,8 @@ permissions on `/` for him. One snapshot in `admin.rateLimiterIntervalInMS`.
 `restore` would give this member another state than the others have: they would find out by the next digest, and it
 would be repaired. So it is refused, and says what is done instead.
 
-Limits: `ANSWERS_MAX` answers at once, the others wait; of the bytes of a request, and of connections, `http_server`.
+Limits: `ANSWERS_MAX` answers at once, the others wait; `ANSWER_SECONDS_MAX` for each; of the bytes of a request, and of
+connections, `http_server`. A snapshot is sent out of its file, however slowly it is read.
 
 Not here: HTTP itself (`zab.host.http_server`), what a command says (`zab.member.admin_commands`).
 """
@@ -26,7 +27,7 @@ from __future__ import annotations
 import contextlib
 import html
 import json
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, Final, Protocol
 
@@ -49,6 +50,8 @@ from zab.member.surroundings import Surroundings
 from zab.server.surroundings import whole_state
 
 ANSWERS_MAX: Final = 4
+ANSWER_SECONDS_MAX: Final = 60.0
+"""To make an answer and to send it: who reads it more slowly is ended, so that others have their turn."""
 PIECE_BYTES: Final = 256 << 10
 SNAPSHOT_SECONDS_MAX: Final = 600.0
 
@@ -91,6 +94,21 @@ class Pieces(Response):
         async for piece in self._pieces:
             await send({"type": "http.response.body", "body": piece, "more_body": True})
         await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+class InTurn(Response):
+    """An answer that is made and sent in one of the `ANSWERS_MAX` turns: until it is sent, it is in memory."""
+
+    def __init__(self, turns: trio.Semaphore, make: Callable[[], Awaitable[Response]]) -> None:
+        super().__init__()
+        self._turns = turns
+        self._make = make
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async with self._turns:
+            with trio.move_on_after(ANSWER_SECONDS_MAX):
+                response = await self._make()
+                await response(scope, receive, send)
 
 
 @attrs.define
@@ -139,10 +157,9 @@ class Admin:
         name = NAMES_OF.get(asked) or MORE.get(asked)
         if name is None or is_post is not (name == RESTORE):
             return _answer(asked, error=f"Unknown command: {asked}")
-        async with self._turns:
-            if name in MORE:
-                return await self._snapshot(request) if name == SNAPSHOT else self._restore(request)
-            return await self._tell(name, dict(request.query_params))
+        if name in MORE:
+            return await self._snapshot(request) if name == SNAPSHOT else self._restore(request)
+        return InTurn(self._turns, partial(self._tell, name, dict(request.query_params)))
 
     async def _tell(self, name: str, parameters: Mapping[str, str]) -> Response:
         command = COMMANDS[name]
@@ -244,14 +261,17 @@ async def _json(value: dict[str, Any]) -> AsyncIterator[bytes]:
         await trio.lowlevel.checkpoint()
 
 
-_CHUNKS: Final = 1000
+_JSON_BYTES: Final = 64 << 10
 
 
 def _joined(chunks: Iterator[str]) -> Iterator[bytes]:
     kept: list[str] = []
+    size = 0
     for chunk in chunks:
         kept.append(chunk)
-        if len(kept) >= _CHUNKS:
+        size += len(chunk)
+        if size >= _JSON_BYTES:
             yield "".join(kept).encode()
             kept.clear()
+            size = 0
     yield "".join(kept).encode()
