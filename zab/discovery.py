@@ -353,7 +353,8 @@ def learner_on_leaderinfo(peer: PeerState, now: int, following: Following, messa
         raise ProtocolError(f"no epoch is above {message.epoch}")
     if peer.holds != NOTHING and message.epoch > peer.accepted_epoch + EPOCH_JUMP_MAX:
         raise ProtocolError(f"it leads epoch {message.epoch}, here {peer.accepted_epoch} was the last")
-    if peer.lineage != message.lineage and peer.holds != NOTHING:
+    # A damaged history may not even say of which lineage it is: then it is given up for that of a quorum without it.
+    if peer.lineage not in (b"", message.lineage) and peer.holds != NOTHING:
         raise ProtocolError(f"it leads lineage {message.lineage.hex()}, here is {peer.lineage.hex()}")
     following.epoch = message.epoch
     if peer.lineage != message.lineage:

@@ -73,7 +73,8 @@ class Disk(Protocol):
         ...
 
     def rename(self, old: str, new: str) -> None:
-        """Rename within one directory, in the place of any file named `new`."""
+        """Rename, in the place of any file named `new`. Another directory is made where it is not there, durably; the
+        new name stays for sure once both directories are synced, and until then the file has one of its names."""
         ...
 
     def remove(self, path: str) -> None:

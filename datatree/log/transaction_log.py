@@ -22,7 +22,7 @@ from bisect import bisect_right
 
 from attrs import define, field
 
-from datatree.log.aside import CONFLICT, STALE, aside_path, set_aside, set_aside_logs
+from datatree.log.aside import CONFLICT, DAMAGED, STALE, aside_path, set_aside, set_aside_logs
 from datatree.log.batch import CHAIN_BYTES, LINEAGE_BYTES, Batch, Position, follows, genesis
 from datatree.log.disk import Disk, File
 from datatree.log.epochs import DIRECTORY, forget_member, save_mark
@@ -96,6 +96,11 @@ class TransactionLog:
         """The position before the oldest batch that is kept: the oldest from which `read` can go on."""
         segments = self._segments
         return segments[0].previous if segments else self.last
+
+    @property
+    def is_damaged(self) -> bool:
+        """A part of what is on disk is unreadable: it may only be reset."""
+        return self._damaged
 
     @property
     def segments(self) -> tuple[Segment, ...]:
@@ -291,7 +296,7 @@ class TransactionLog:
         self._synced_end = 0
         # Before the files go: an old mark above what is left of them would look like a loss.
         save_mark(self.disk, lineage, zxid, durable=True)
-        set_aside_logs(self.disk, CONFLICT if conflict else STALE)
+        set_aside_logs(self.disk, CONFLICT if conflict else DAMAGED if self._damaged else STALE)
         self._segments.clear()
         self.lineage, self.last, self.mark, self._damaged = lineage, (zxid, chain), zxid, False
         self._sound = True

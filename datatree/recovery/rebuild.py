@@ -17,12 +17,11 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Final, TypeAlias
 
-from datatree.log.aside import set_aside
+from datatree.log.aside import DAMAGED, set_aside
 from datatree.log.disk import Disk
 from datatree.log.transaction_log import NotHeldError, TransactionLog
 from datatree.log.zxid import Zxid
 from datatree.record import decode_fields
-from datatree.recovery.stale import DAMAGED
 from datatree.snapshot import (
     SnapshotError,
     SnapshotHeader,

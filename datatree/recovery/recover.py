@@ -21,15 +21,16 @@ What is not as it should be is one of these (C2 torn or damaged):
               reported, and a bad snapshot set aside
     damage    anything else: a durable batch that cannot be read, a gap, a broken chain, a history that ends below what
               it is known to have reached. Then nothing is changed on disk, `last` is where the intact part ends,
-              `proven_zxid` the highest intact batch seen anywhere after the hole, and the member may neither lead nor
-              vote with what it cannot read
+              `proven_zxid` the highest intact batch seen anywhere after the hole, and the member is an amnesiac: it
+              may neither lead nor vote. When others fill it again, all of it goes into a directory beside
+              (`datatree.log.aside`)
 
-Deliberately not here: what a damaged or amnesiac member does about it (`zab.peer`), filling holes from other members.
+Deliberately not here: who can be filled by others (`zab.member.damage`), what an amnesiac does (`zab.peer`).
 """
 
 from attrs import define, field
 
-from datatree.log.aside import set_aside
+from datatree.log.aside import DAMAGED, DAMAGED_DIRECTORY, set_aside
 from datatree.log.batch import CHAIN_BYTES, Batch, Position, follows, genesis, imported
 from datatree.log.disk import Disk, is_full
 from datatree.log.epochs import (
@@ -63,13 +64,12 @@ from datatree.log.transaction_log import SPARE, LogContents, write_segment
 from datatree.log.zxid import BEFORE_ALL, Zxid
 from datatree.record import RecordError
 from datatree.recovery.replay import Replay
-from datatree.recovery.stale import DAMAGED
 from datatree.snapshot import FETCH, SnapshotError, load_snapshot, read_snapshot_header, snapshot_files, snapshot_path
 from datatree.tree import DataTree
 
 RECENT_BYTES = 16 << 20
 
-_REPLACE = "the file is kept; let this member be synchronized from the leader"
+_REPLACE = "the file is kept; this member has to be synchronized by others"
 _REPORT = "nothing depends on it; other members have the same bytes"
 
 
@@ -107,7 +107,8 @@ class Recovered:
     epochs: tuple[int, int] | None
     """acceptedEpoch and currentEpoch, or None when they are not there or not valid."""
     amnesiac: bool
-    """No valid member record of this server, or no valid epoch files, or keys of sessions that cannot be read."""
+    """No valid member record of this server, or no valid epoch files, or keys of sessions that cannot be read, or a
+    history that is damaged."""
     marked: bool
     """It holds nothing, and the operator left the file `initialize`: it never did."""
     beginning: int = 0
@@ -203,7 +204,7 @@ def _read(disk: Disk, server_id: int | None, recent_bytes: int) -> "tuple[Recove
         log=LogContents(run.lineage, run.segments, replay.last, replay.mark, bool(run.damage)),
         snapshot_zxid=run.start[0],
         epochs=epochs,
-        amnesiac=not known or epochs is None or has_damaged_session_keys(disk),
+        amnesiac=not known or epochs is None or has_damaged_session_keys(disk) or bool(run.damage),
         marked=False,
         damage=run.damage,
         problems=run.problems,
@@ -539,7 +540,8 @@ class _Recovery:
         history, and none that was set aside."""
         if not take_marker(self.disk):
             return False
-        had_data = is_known or any(name.startswith(("log.", "snapshot.")) for name in self.disk.list(DIRECTORY))
+        names = [*self.disk.list(DIRECTORY), *self.disk.list(DAMAGED_DIRECTORY)]
+        had_data = is_known or any(name.startswith(("log.", "snapshot.")) for name in names)
         if had_data:
             reason = "it says that this member never had data, but it has, or had"
             self.problems.append(Damage(INITIALIZE, 0, reason, "removed, and it counts for nothing"))

@@ -49,7 +49,7 @@ def both(member):
 def said(caplog, monkeypatch):
     """What the journal says, all of it."""
     monkeypatch.setattr(logging.getLogger("zab"), "propagate", True)
-    monkeypatch.setattr(module.of_strangers, "_next_at", {})
+    monkeypatch.setattr(module.of_strangers._repeats, "_sentences", {})
     return caplog
 
 

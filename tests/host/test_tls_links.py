@@ -201,7 +201,7 @@ def test_nobody_speaks_for_a_server_with_the_certificate_of_another_one(server, 
     other = server.dialled_by(2, as_sid=as_sid, **OPEN)
     other.begin()
     server.give_welcome(other)
-    with pytest.raises(MessageError, match=r"refuses: (server|this is server|the certificate is not for)"):
+    with pytest.raises(MessageError, match=r"refuses: (this is server|server|the certificate is not for)"):
         other.prove()
     assert server.turn() == []
     assert len(server.refused) == 1

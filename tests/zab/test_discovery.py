@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import attrs
 import pytest
 
 from datatree.log.zxid import EPOCH_MAX, Epoch, make_zxid
@@ -243,6 +244,14 @@ def test_an_amnesiac_with_batches_on_its_disk_follows_into_no_other_lineage() ->
     follower.from_leader(msg.LeaderInfo(Epoch(2), LARGER))
     assert follower.has_left
     assert follower.peer.lineage == LINEAGE
+
+
+def test_an_amnesiac_whose_files_do_not_say_their_lineage_follows_into_that_of_a_quorum() -> None:
+    follower = Follower(attrs.evolve(nothing_held(BATCHES), lineage=b""))
+    follower.from_leader(msg.LeaderInfo(Epoch(2), LARGER))
+    assert not follower.has_left
+    assert follower.peer.lineage == LARGER
+    assert follower.peer.amnesiac
 
 
 @pytest.mark.parametrize("lineage", [SMALLER, LARGER])

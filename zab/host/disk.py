@@ -184,6 +184,11 @@ class RealDisk:
 
     def rename(self, old: str, new: str) -> None:
         self._forget(old, new)
+        place = os.path.dirname(self._absolute(new))
+        if os.path.dirname(old) != os.path.dirname(new) and not os.path.isdir(place):
+            os.makedirs(place, _DIRECTORY_MODE)
+            with self._opened(os.path.dirname(place), os.O_RDONLY) as parent:
+                _fsync(parent)
         os.rename(self._absolute(old), self._absolute(new))
 
     def remove(self, path: str) -> None:
@@ -215,8 +220,10 @@ class RealDisk:
         return os.path.exists(self._absolute(path))
 
     def sync_directory(self, directory: str) -> None:
-        for root in self._roots:
-            with self._opened(os.path.join(root, directory), os.O_RDONLY) as fd:
+        paths = [os.path.join(root, directory) for root in self._roots]
+        # What is set aside is in the root that it came from: the other one may not have such a directory.
+        for path in list(filter(os.path.isdir, paths)) or paths:
+            with self._opened(path, os.O_RDONLY) as fd:
                 _fsync(fd)
 
     def free_bytes(self) -> int:

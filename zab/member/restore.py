@@ -57,8 +57,8 @@ def settings_of(config: Config) -> Settings:
 
 
 def restored_of(recovered: Recovered) -> Restored:
-    """The peer's view of the disk. A damaged history may not be continued: the host stops before it comes here."""
-    assert not recovered.damage
+    """The peer's view of the disk. A damaged history may not be continued: whoever has one is an amnesiac."""
+    assert recovered.amnesiac or not recovered.damage
     accepted, current = recovered.epochs or (0, 0)
     return Restored(
         lineage=recovered.lineage,
@@ -77,6 +77,8 @@ def restored_of(recovered: Recovered) -> Restored:
 
 
 def _holds(recovered: Recovered) -> Holds:
+    if recovered.damage:
+        return BATCHES  # perhaps none that can be read, but nobody may begin as if there had been none
     if recovered.empty:
         return NOTHING
     if recovered.last[0] != recovered.beginning:

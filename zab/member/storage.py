@@ -28,6 +28,7 @@ from contextlib import AbstractContextManager, nullcontext
 from itertools import groupby
 from typing import Protocol
 
+from datatree.log.aside import DAMAGED, STALE
 from datatree.log.batch import Batch, Position, genesis, imported
 from datatree.log.disk import Disk
 from datatree.log.epochs import MemberRecord, forget_member, load_member, save_epochs, save_member
@@ -192,9 +193,10 @@ class Storage:
         return [] if level is None else [SpaceChanged(level)]
 
     def _reset(self, zxid: Zxid, chain: bytes, lineage: bytes, *, conflict: bool = False) -> None:
+        suffix = DAMAGED if self.log.is_damaged else STALE
         with self._cutting:
             self.log.reset(zxid, chain, lineage, conflict=conflict)
-            set_aside_snapshots(self.disk, lineage, zxid, chain)
+            set_aside_snapshots(self.disk, lineage, zxid, chain, suffix)
         self.mark = zxid
 
     def _install(self, fetch: FetchSnapshot) -> list[Answer]:

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import os
 
+from datatree.log.aside import DAMAGED_DIRECTORY
 from datatree.recovery.recover import Recovered, recover
 from zab.host.disk import DirectoryInUseError, RealDisk
 from zab.host.journal import Journal
 from zab.host.loop import now_ms
+from zab.member.damage import is_alone
 from zab.member.settings import Config
 from zab.member.space import make_room
 from zab.server.failure import DATA_DIRECTORY_ERROR, ServerFailedError
@@ -40,9 +42,15 @@ def recover_from(disk: RealDisk, config: Config) -> Recovered:
         raise ServerFailedError(DATA_DIRECTORY_ERROR, f"cannot recover: {error}") from error
     for problem in recovered.problems:
         journal.warning("recovery found a problem", problem=problem)
-    if recovered.damage:
+    if recovered.damage and is_alone(config):
         found = "; ".join(map(str, recovered.damage))
         raise ServerFailedError(DATA_DIRECTORY_ERROR, f"the history is damaged: {found}. {_way_out(config)}")
+    for damage in recovered.damage:
+        journal.error(
+            "the history is damaged -> count for nothing until the others have synchronized this member",
+            damage=damage,
+            kept_in=DAMAGED_DIRECTORY,
+        )
     journal.info(
         "recovered",
         zxid=f"{recovered.last[0]:#x}",
@@ -56,12 +64,8 @@ def recover_from(disk: RealDisk, config: Config) -> Recovered:
 
 
 def _way_out(config: Config) -> str:
-    """What to do about a damaged history. Nothing is set aside by itself: the copy may be needed."""
-    restore = f"zab restore {config.data_dir} --to DIR makes a new directory out of what can be read"
-    if config.is_standalone:
-        return restore
-    places = " and ".join(f"{each}/version-1" for each in dict.fromkeys((config.data_dir, config.data_log_dir)))
+    """What to do about a damaged history where nobody else has it. Nothing is set aside by itself."""
     return (
-        f"If the others serve, move {places} away, keep it, and start again: this member is synchronized. "
-        f"If they do not, {restore}"
+        f"Nobody else has it, so nothing is changed: zab restore {config.data_dir} --to DIR makes a new directory out "
+        "of what can be read"
     )

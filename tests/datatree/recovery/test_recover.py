@@ -235,7 +235,7 @@ def test_marker_counts_for_nothing_where_data_is_or_was(left):
     if left == "stale log":
         disk.replace("version-1/log.100000001.stale", b"x")
     elif left == "damaged snapshot":
-        disk.replace("version-1/snapshot.100000001.damaged", b"x")
+        disk.replace("version-1.damaged/snapshot.100000001", b"x")
     disk.replace("initialize", b"")
     recovered = recover(disk)
     assert not recovered.marked
@@ -608,7 +608,7 @@ def test_damaged_snapshot_is_set_aside_and_the_one_before_it_used():
     assert [problem.path for problem in recovered.problems] == [path]
     assert recovered.last == author.last
     assert recovered.tree.digest == author.states[recovered.mark][0]
-    assert disk.exists(path + ".damaged")
+    assert disk.list("version-1.damaged") == [path.removeprefix("version-1/")]
     assert not disk.exists(path)
 
 

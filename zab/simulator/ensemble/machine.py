@@ -1,8 +1,8 @@
 """The machine of one member: what is on its disk, and the configuration of its place in the ensemble.
 
 A start recovers what is on the disk; a disk may fail in that too. Recovery that reports damage where no fault did any
-is a failure of the run. Where one did, the operator does as the message of the server says: the disk is replaced by an
-empty one, and the member starts again; without mercy the member stays down. `losses` has what faults may do to a disk.
+is a failure of the run. Where one did, the member goes on by itself, as a server does (`zab.member.damage`): it counts
+for nothing until the others have filled it again. `losses` has what faults may do to a disk.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from datatree.log.epochs import ACCEPTED_EPOCH, CURRENT_EPOCH, DIRECTORY, INITIA
 from datatree.log.session_keys import SESSION_KEYS
 from datatree.recovery.recover import Recovered, recover
 from zab.ids import ServerId
+from zab.member.damage import is_alone
 from zab.member.space import make_room
 from zab.simulator.ensemble.profile import Profile
 from zab.simulator.world.disk import CAPACITY_BYTES, PowerLossError
@@ -64,11 +65,12 @@ class MemberMachine(Machine):
         """The files on its disk in which some bytes are not what was written there."""
         self.is_damaged_at_end = False
         """They are where the next start may take them for torn."""
+        self.is_to_be_filled = False
+        """It has found that: what is on its disk goes aside when others fill it again."""
         self.is_full = False
         """Nothing fits on its disk any more."""
         self.backup: dict[str, bytes] | None = None
         """What was on its disk once, for an operator who restores it."""
-        self._is_merciless = profile.is_merciless
         self._count = count
 
     @property
@@ -106,12 +108,19 @@ class MemberMachine(Machine):
             self.stop(with_power=True)
             self.start_after(0)
 
+    def synchronized(self) -> None:
+        """It holds a history, durably."""
+        self.is_wiped = False
+        if self.is_to_be_filled:
+            self.is_to_be_filled = False
+            self.damaged.clear()
+
     def lose_everything(self) -> None:
         """Its disk is replaced by an empty one."""
         self.disk.lose_everything()
         self.is_wiped = True
         self.damaged.clear()
-        self.is_damaged_at_end = self.has_forgotten = False
+        self.is_damaged_at_end = self.has_forgotten = self.is_to_be_filled = False
 
     def _recover(self) -> Recovered | None:
         trace = self.world.trace
@@ -131,11 +140,8 @@ class MemberMachine(Machine):
                 raise SafetyError("recovery", f"server {self.number} finds damage: {damage}")
             trace.say(str(self.number), f"finds damage: {damage}")
             self._count("damaged histories found")
-            if self._is_merciless:
-                self.stays_down = True
-            else:
-                self.lose_everything()
-            return None
+            assert not is_alone(self.config), "a copy is damaged only where others can go on without it"
+            self.is_wiped = self.is_to_be_filled = True
         if recovered.amnesiac and self.damaged & PROMISES:
             self.is_wiped = True
             self.damaged -= PROMISES

@@ -123,7 +123,8 @@ class Observer:
         accepted, current = recovered.epochs or (0, 0)
         if machine.is_wiped or machine.has_forgotten:
             lost = max(promises.lost, promises.durable)
-            is_cut = machine.has_forgotten or promises.is_cut
+            # Of an amnesiac the epochs may be there, and the history that belongs to them may not.
+            is_cut = machine.has_forgotten or promises.is_cut or recovered.amnesiac
             promises = Promises(saved_epoch=current, is_cut=is_cut, lost=lost)
             self._promises[process.sid] = promises
             machine.has_forgotten = False
@@ -172,7 +173,7 @@ class Observer:
             if process.peer.leading is not None:
                 self._leader_heard(process, process.peer.leading, event)
         elif isinstance(event, ev.MemberSaved):
-            process.machine.is_wiped = False
+            process.machine.synchronized()
         elif isinstance(event, ev.EpochsSaved) and event.current > self._promises[process.sid].saved_epoch:
             self._promises[process.sid].saved_epoch = event.current
             self._promises[process.sid].is_cut = False

@@ -117,13 +117,11 @@ class _Change:
     old: str | None
     new: str | None
     inode: _Inode | None
+    unsynced: set[str] = field(init=False)
+    """The directories that it is in and that were not synced since: one, or two where the file went into another."""
 
-    @property
-    def directory(self) -> str:
-        """Where it is; nothing is renamed from one directory into another."""
-        path = self.new if self.new is not None else self.old
-        assert path is not None
-        return _name_and_place(path)[1]
+    def __attrs_post_init__(self) -> None:
+        self.unsynced = {_name_and_place(path)[1] for path in (self.old, self.new) if path is not None}
 
     def apply(self, names: dict[str, _Inode]) -> None:
         inode = self.inode
@@ -401,7 +399,8 @@ class FaultyDisk:
             raise fault
         waiting = []
         for change in self._changes:
-            if change.directory == directory:
+            change.unsynced.discard(directory)
+            if not change.unsynced:
                 change.apply(self._durable_names)
             else:
                 waiting.append(change)

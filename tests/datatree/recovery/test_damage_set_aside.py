@@ -1,0 +1,107 @@
+"""What cannot be read goes into a directory beside when its history is given up, and nothing of it is ever removed."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from datatree.log.batch import genesis
+from datatree.log.epochs import load_member
+from datatree.log.segment import log_path
+from datatree.log.transaction_log import TransactionLog
+from datatree.log.zxid import BEFORE_ALL
+from datatree.recovery.recover import Recovered, recover
+from tests.datatree.histories import LINEAGE, Author, fresh_log, synchronized
+from zab.member.storage import Storage
+from zab.simulator.world.disk import FaultyDisk, PowerLossError
+
+BESIDE = "version-1.damaged"
+
+
+def damaged(seed: int = 1) -> FaultyDisk:
+    """A member whose log has a hole in its first file."""
+    disk, author = FaultyDisk(), Author(seed=seed)
+    synchronized(disk)
+    log = fresh_log(disk, segment_bytes=900)
+    for _ in range(12):
+        log.append(author.write(2))
+    log.close()
+    path = log.segments[0].path
+    disk.flip(path, 8 * (disk.size(path) // 2))
+    return disk
+
+
+def storage_of(disk: FaultyDisk) -> tuple[Recovered, Storage]:
+    recovered = recover(disk, 1)
+    return recovered, Storage(disk, TransactionLog(disk, recovered.log), 1, lambda _sentence, _reason: None)
+
+
+def begin_anew(storage: Storage) -> None:
+    """As a leader has it done that synchronizes an amnesiac."""
+    storage._reset(BEFORE_ALL, genesis(LINEAGE), LINEAGE)
+
+
+def test_who_has_a_damaged_history_is_an_amnesiac_and_changes_nothing() -> None:
+    disk = damaged()
+    before = disk.image()
+    recovered, _ = storage_of(disk)
+    assert recovered.damage
+    assert recovered.amnesiac
+    assert not recovered.empty
+    assert disk.image() == before
+
+
+def test_all_of_it_goes_beside_as_it_is_when_the_history_is_begun_anew() -> None:
+    disk = damaged()
+    before = {path: data for path, data in disk.image().items() if "log." in path and not path.endswith(".index")}
+    _, storage = storage_of(disk)
+    begin_anew(storage)
+    image = disk.image()
+    assert {path: image[path.replace("version-1", BESIDE)] for path in before} == before
+    assert not [path for path in image if path.startswith("version-1/log.")]
+    again = recover(disk, 1)
+    assert again.amnesiac
+    assert not again.damage
+
+
+def test_a_second_damage_takes_the_place_of_nothing() -> None:
+    disk = damaged()
+    first = disk.read(log_path(0x100000001))
+    begin_anew(storage_of(disk)[1])
+    for path, data in damaged().image().items():
+        disk.replace(path, data)
+    begin_anew(storage_of(disk)[1])
+    name = f"{BESIDE}/log.100000001"
+    assert disk.read(name) == first
+    assert disk.exists(f"{name}.2")
+
+
+def test_the_word_that_there_was_never_data_counts_for_nothing_after_that() -> None:
+    disk = damaged()
+    begin_anew(storage_of(disk)[1])
+    disk.replace("initialize", b"")
+    assert not recover(disk, 1).marked
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_power_cut_at_any_operation_leaves_damage_or_an_amnesiac_and_every_byte(seed: int) -> None:
+    """Never a member that counts and has less than it acknowledged."""
+    logs = sorted(data for path, data in damaged(seed).image().items() if path.startswith("version-1/log.1"))
+    logs = [data for data in logs if data.startswith(b"ZLOG")]
+    for operation in range(1, 1000):
+        disk = damaged(seed)
+        _, storage = storage_of(disk)
+        disk.crash_after(operation)
+        try:
+            begin_anew(storage)
+        except PowerLossError:
+            disk.crash(Random(operation))
+        else:
+            assert operation > 10
+            return
+        assert sorted(data for data in disk.image().values() if data.startswith(b"ZLOG")) == logs
+        recovered = recover(disk, 1)
+        assert recovered.amnesiac
+        assert recovered.damage or load_member(disk) is None
+    raise AssertionError("it never ends")

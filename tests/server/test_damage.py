@@ -1,0 +1,105 @@
+"""Members whose files are damaged, as real processes: who is filled by the others, and who founds nothing."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+import pytest
+from kazoo.client import KazooClient
+
+from tests.rigs.processes import unstarted
+
+pytestmark = pytest.mark.slow
+
+SAYS = "the history is damaged -> count for nothing until the others have synchronized this member"
+
+
+@contextlib.contextmanager
+def kazoo(*members):
+    client = KazooClient(hosts=",".join(f"127.0.0.1:{member.client_port}" for member in members), timeout=30.0)
+    client.start(timeout=60)
+    try:
+        yield client
+    finally:
+        client.stop()
+        client.close()
+
+
+def oldest_log(member) -> Path:
+    logs = [path for path in (member.directory / "version-1").glob("log.*") if path.suffix not in (".index", ".spare")]
+    return min(logs, key=lambda path: int(path.suffix[1:], 16))
+
+
+def flip(path: Path, at: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[at] ^= 4
+    path.write_bytes(data)
+
+
+def damage(member) -> Path:
+    path = oldest_log(member)
+    flip(path, 200)
+    return path
+
+
+@contextlib.contextmanager
+def stopped_after_writes(tmp_path):
+    """Three members that have lived, and are stopped."""
+    with unstarted(tmp_path, 3) as ensemble:
+        for member in ensemble.members:
+            member.start()
+        ensemble.wait_until_serving()
+        with kazoo(*ensemble.members) as client:
+            for number in range(20):
+                client.create(f"/{number}", b"x" * 100)
+        for member in ensemble.members:
+            member.stop()
+        yield ensemble
+
+
+def test_a_damaged_member_is_filled_by_the_others_and_keeps_what_it_had(tmp_path):
+    with stopped_after_writes(tmp_path) as ensemble:
+        first, *others = ensemble.members
+        path = damage(first)
+        before = path.read_bytes()
+        for member in ensemble.members:
+            member.start()
+        first.wait_until_it_says(SAYS)
+        assert f'damage="version-1/{path.name} at offset ' in first.log()
+        ensemble.wait_until_serving()
+        with kazoo(first) as client:
+            assert len(client.get_children("/")) == 21
+        beside = first.directory / "version-1.damaged"
+        assert (beside / path.name).read_bytes() == before
+        first.wait_until(lambda: (first.directory / "version-1" / "member").exists())
+        # It counts again: with one other it is a quorum.
+        first.stop()
+        first.start()
+        others[0].kill()
+        ensemble.wait_until_serving([first, others[1]])
+        assert first.log().count(SAYS) == 1
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_where_too_many_are_damaged_nothing_is_begun_and_nothing_is_changed(tmp_path, count):
+    with stopped_after_writes(tmp_path) as ensemble:
+        damaged = ensemble.members[:count]
+        paths = [damage(member) for member in damaged]
+        before = [path.read_bytes() for path in paths]
+        for member in ensemble.members:
+            member.start()
+        for member in damaged:
+            member.wait_until_it_says("no service: there is no quorum; ")
+            assert member.mode is None
+            assert "no data, or lost it" in member.log()
+        assert [path.read_bytes() for path in paths] == before
+        assert not any((member.directory / "version-1.damaged").exists() for member in damaged)
+        # Whoever can put a copy right, has everything again.
+        for member in damaged[1:]:
+            member.stop()
+            flip(oldest_log(member), 200)
+            member.start()
+        ensemble.wait_until_serving()
+        with kazoo(*ensemble.members) as client:
+            assert len(client.get_children("/")) == 21
