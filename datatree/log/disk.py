@@ -101,6 +101,10 @@ class Disk(Protocol):
         """When it returns, every name created, renamed or removed in the directory so far stays so."""
         ...
 
+    def forget_cached(self, path: str) -> None:
+        """Let what is read next of this file come from the medium, where that can be had: it is a hint."""
+        ...
+
     def free_bytes(self) -> int:
         """How much more can be written."""
         ...

@@ -101,6 +101,8 @@ SAMPLES_OF_KEYS = {
     "enforce.auth.schemes": ("sasl, digest",),
     "ssl.ciphersuites": (",".join((*TLS_1_3, "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256")),),
     "portUnification": ("true",),
+    "log.format": ("json",),
+    "log.level": ("debug",),
     "ssl.quorum.ciphersuites": (",".join((*TLS_1_3, "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256")),),
 }
 SASL_USERS = "sasl.usersFile=/users\n"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
-from tests.rigs.processes import unstarted
+from tests.rigs.processes import servers, unstarted
 
 pytestmark = pytest.mark.slow
 
@@ -103,3 +103,53 @@ def test_where_too_many_are_damaged_nothing_is_begun_and_nothing_is_changed(tmp_
         ensemble.wait_until_serving()
         with kazoo(*ensemble.members) as client:
             assert len(client.get_children("/")) == 21
+
+
+def test_a_running_member_finds_damage_and_the_next_start_finds_none(tmp_path):
+    with servers(tmp_path, 3, "scrub.intervalSeconds=1", "snapCount=50", "log.level=debug") as ensemble:
+        victim = ensemble.members[0]
+        with kazoo(*ensemble.members) as client:
+            for number in range(120):
+                client.create(f"/{number}", b"x" * 100)
+            victim.wait_until(lambda: list((victim.directory / "version-1").glob("snapshot.*[0-9a-f]")))
+            flip(oldest_log(victim), 200)
+            victim.wait_until_it_says(
+                f'as reading through all of them shows damage="version-1/{oldest_log(victim).name} '
+            )
+            newest = max(
+                (victim.directory / "version-1").glob("snapshot.*[0-9a-f]"), key=lambda path: path.stat().st_mtime
+            )
+            flip(newest, 300)
+            victim.wait_until_it_says(f'as reading through all of them shows damage="version-1/{newest.name} ')
+            assert (victim.directory / "version-1.damaged" / newest.name).exists()
+            flip(victim.directory / "version-1" / "currentEpoch", 0)
+            victim.wait_until_it_says('as reading through all of them shows damage="version-1/currentEpoch ')
+            victim.wait_until_it_says("-> a snapshot of the tree at ")
+            victim.wait_until_it_says(
+                "all files are read through", victim.log().count("all files are read through") + 2
+            )
+            client.create("/after", b"")
+        victim.stop()
+        victim.start()
+        ensemble.wait_until_serving()
+        assert SAYS not in victim.log()
+        assert "amnesiac=true" not in victim.log().rpartition("recovered zxid=")[2]
+        with kazoo(victim) as client:
+            assert len(client.get_children("/")) == 122
+
+
+def test_a_standalone_server_repairs_what_it_still_knows(tmp_path):
+    with servers(tmp_path, 1, "scrub.intervalSeconds=1") as ensemble:
+        [server] = ensemble.members
+        with kazoo(server) as client:
+            for number in range(20):
+                client.create(f"/{number}", b"x" * 100)
+            flip(oldest_log(server), 200)
+            server.wait_until_it_says("-> a snapshot of the tree at ")
+            server.wait_until_it_says("snapshot is written")
+            client.create("/after", b"")
+        server.stop()
+        server.start()
+        ensemble.wait_until_serving()
+        with kazoo(server) as client:
+            assert len(client.get_children("/")) == 22

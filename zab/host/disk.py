@@ -226,6 +226,11 @@ class RealDisk:
             with self._opened(path, os.O_RDONLY) as fd:
                 _fsync(fd)
 
+    def forget_cached(self, path: str) -> None:
+        if hasattr(os, "posix_fadvise"):
+            with self._opened(self._absolute(path), os.O_RDONLY) as fd:
+                os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+
     def free_bytes(self) -> int:
         return min(self._free(root) for root in self._roots)
 

@@ -157,6 +157,16 @@ class UsersRead:
 
 
 @attrs.define
+class DamageFound:
+    """A file of this member is not what was written; a snapshot at or above `needs`, if that is not 0, takes its place.
+    `is_record`: it can be written again."""
+
+    text: str
+    needs: Zxid
+    is_record: bool
+
+
+@attrs.define
 class LoginStepped:
     """A worker is done with a token of a login by Kerberos; None: the login has failed."""
 
@@ -196,6 +206,7 @@ Input: TypeAlias = (
     | LoginStepped
     | SnapshotAsked
     | LookedAround
+    | DamageFound
 )
 
 # ---------------------------------------------------------------------------- answers for the turn alone
@@ -353,6 +364,11 @@ class RollLog:
 
 
 @attrs.define
+class RepairRecords:
+    """Write the records of this member that cannot be read any more, as they were written last. Has no answer."""
+
+
+@attrs.define
 class InstallSnapshot:
     """The snapshot of `FetchSnapshot` is in its place (`fetch_path`), whole and synced: install it."""
 
@@ -370,5 +386,6 @@ StorageEffect: TypeAlias = (
     | DrainLog
     | LookAtSpace
     | RollLog
+    | RepairRecords
 )
 """What goes into the queue in front of the storage."""

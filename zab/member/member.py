@@ -44,7 +44,7 @@ from session.identity import SessionId, SessionIds
 from zab import events as ev
 from zab import message as msg
 from zab.ids import Link, ServerId
-from zab.member import four_letter, local, reconfiguring, snapshots, tree_repair, turn_end, wrong_trees
+from zab.member import four_letter, local, reconfiguring, scrubbing, snapshots, tree_repair, turn_end, wrong_trees
 from zab.member.audit import Auditor
 from zab.member.authentication import Authentication
 from zab.member.cleanup import Cleanup
@@ -56,6 +56,7 @@ from zab.member.inputs import (
     ClientBytes,
     ClientClosed,
     ClientConnected,
+    DamageFound,
     FetchFailed,
     Input,
     LoginStepped,
@@ -650,6 +651,7 @@ _ON_INPUT = dict(
     (
         _on(SnapshotTaken, snapshots.on_taken),
         _on(SnapshotFailed, snapshots.on_failed),
+        _on(DamageFound, scrubbing.on_damage_found),
         _on(TreeInstalled, Member._on_tree_installed),
         _on(TreeRebuilt, tree_repair.on_rebuilt),
         _on(RebuildFailed, tree_repair.on_rebuild_failed),

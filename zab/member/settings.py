@@ -482,6 +482,22 @@ class Config(AdminSettings):
         "Ours. So many are kept, the newest among them; the oldest goes.",
     )
 
+    # --- Scrubbing (ours) ---------------------------------------------------------------------------------------------
+    scrub_interval_seconds: int = setting(
+        "scrub.intervalSeconds",
+        86_400,
+        COUNT_OR_0,
+        "s",
+        "Ours. How often all files are read through, so that damage is found before it matters; 0 is never.",
+    )
+    scrub_bytes_per_second: int = setting(
+        "scrub.maxBytesPerSecond",
+        1024 * 1024,
+        BYTES,
+        "bytes a second",
+        "Ours. How quickly: it takes turns with the log for the disk.",
+    )
+
     # --- The journal (ours) -------------------------------------------------------------------------------------------
     log_format: str = setting(
         "log.format",

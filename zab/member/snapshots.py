@@ -38,7 +38,7 @@ def take_wanted(member: Member, above: Zxid) -> None:
     is_writing = member.processor.schedule.writing is not None
     if member.applied > above and not is_writing and member.repair is None:
         member.trace(f"a learner needs a snapshot above {above:#x}; the tree is at {member.applied:#x}")
-        _take_here(member)
+        take_here(member)
 
 
 def take_asked(member: Member, _event: SnapshotAsked) -> None:
@@ -82,10 +82,10 @@ def on_nothing_to_offer(member: Member, event: ev.NothingToOffer) -> None:
 
 def _ended(member: Member) -> None:
     if member.processor.schedule.ended():
-        _take_here(member)
+        take_here(member)
 
 
-def _take_here(member: Member) -> None:
+def take_here(member: Member) -> None:
     """Where the tree is now. Between two states the end of the batch takes it, if one is late; a learner asks again.
     Once a batch is left to the log files, its chain is not known any more: then the next one tells it."""
     chain = member.peer.history.chain_at(Zxid(member.applied))

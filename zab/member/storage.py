@@ -39,6 +39,7 @@ from datatree.past_acls import PastAcls
 from datatree.record import RecordError
 from datatree.recovery.look_back import LookBack
 from datatree.recovery.retention import purge, valid_snapshots
+from datatree.recovery.scrub import Scrub
 from datatree.recovery.stale import set_aside_snapshots
 from datatree.snapshot import (
     SnapshotError,
@@ -81,11 +82,13 @@ from zab.member.inputs import (
     Answer,
     ChangesRead,
     ChooseSnapshot,
+    DamageFound,
     InstallSnapshot,
     LookAtSpace,
     LookBackSlice,
     LookedBack,
     ReadChanges,
+    RepairRecords,
     RollLog,
     SnapshotChosen,
     SnapshotUnusable,
@@ -93,6 +96,7 @@ from zab.member.inputs import (
     TreeInstalled,
 )
 from zab.member.ports import Waits
+from zab.member.records import Records
 from zab.member.space import DiskSpace
 from zab.message import Message
 
@@ -128,6 +132,7 @@ class Storage:
         """Sends a message on a link, from whoever calls `perform`; of a member that has links."""
         self._cutting = nullcontext() if cutting is None else cutting
         self._look_back: LookBack | None = None
+        self._records = Records.of(disk, log.lineage)
         self._space = DiskSpace(disk, 0, 0) if space is None else space
 
     # ----------------------------------------------------------------------------------------------------- carrying out
@@ -164,17 +169,23 @@ class Storage:
     def _perform(self, effect: StorageEffect) -> list[Answer]:
         if isinstance(effect, SaveEpochs):
             save_epochs(self.disk, effect.accepted, effect.current)
+            self._records.epochs = effect.accepted, effect.current
             return [EpochsSaved(effect.generation, effect.accepted, effect.current)]
         if isinstance(effect, SaveMember):
-            save_member(self.disk, MemberRecord(effect.lineage, self._server_id))
+            self._records.member = MemberRecord(effect.lineage, self._server_id)
+            save_member(self.disk, self._records.member)
             return [MemberSaved(effect.generation)]
         if isinstance(effect, SaveSessionKeys):
             save_session_keys(self.disk, effect.lineage, effect.keys)
+            self._records.session_keys = effect.lineage, list(effect.keys)
             return []
         if isinstance(effect, DrainLog):
             return [LogDrained(effect.generation)]
         if isinstance(effect, LookAtSpace):
             return self._look_at_space()
+        if isinstance(effect, RepairRecords):
+            self._records.repair(self.disk)
+            return []
         if isinstance(effect, TruncateLog):
             with self._cutting:
                 self.log.truncate(effect.zxid, effect.chain, conflict=effect.conflict)
@@ -198,6 +209,7 @@ class Storage:
             self.log.reset(zxid, chain, lineage, conflict=conflict)
             set_aside_snapshots(self.disk, lineage, zxid, chain, suffix)
         self.mark = zxid
+        self._records.member = load_member(self.disk)
 
     def _install(self, fetch: FetchSnapshot) -> list[Answer]:
         path = fetch_path(fetch.zxid)
@@ -307,6 +319,12 @@ class Storage:
             if header.lineage == self.log.lineage and zxid >= self.log.first_position[0]:
                 return zxid, header.chain
         return None
+
+    def scrub_step(self, scrub: Scrub) -> tuple[bool, list[DamageFound]]:
+        """Read a little further through the files: whether that was all, and what was found. Raises OSError."""
+        with self._cutting:
+            is_over = scrub.step()
+        return is_over, [DamageFound(str(found), found.needs, found.is_record) for found in scrub.take()]
 
     # -------------------------------------------------------------------------------------------------------- retention
 

@@ -53,6 +53,7 @@ from zab.member.inputs import (
     FOR_THE_TURN,
     Answer,
     ChooseSnapshot,
+    DamageFound,
     FetchFailed,
     FetchTree,
     Input,
@@ -64,6 +65,7 @@ from zab.member.inputs import (
     MemberEffect,
     ReadChanges,
     RebuildTree,
+    RepairRecords,
     RollLog,
     SnapshotFetched,
     SnapshotTaken,
@@ -247,6 +249,11 @@ class Turn:
         else:
             self._operator.error("the disk is full -> take part in nothing until it has room")
 
+    def _on_damage_found(self, answer: DamageFound) -> None:
+        self._operator.error("a file is damaged, as reading through all of them shows", damage=answer.text)
+        if answer.is_record:
+            self._to_store.append(RepairRecords())
+
     def _on_snapshot_taken(self, answer: SnapshotTaken) -> None:
         self.purge()
 
@@ -418,6 +425,7 @@ _ON_ANSWER = dict(
     (
         _on(StorageFailed, Turn._on_storage_failed),
         _on(SnapshotTaken, Turn._on_snapshot_taken),
+        _on(DamageFound, Turn._on_damage_found),
         _on(ev.SpaceChanged, Turn._on_space_changed),
         _on(ev.SnapshotOffered, Turn._on_snapshot_offered),
         _on(ev.SnapshotWithdrawn, Turn._on_snapshot_withdrawn),

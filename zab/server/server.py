@@ -6,6 +6,7 @@
     ├── HTTP ports    `HttpPorts.run`                commands and metrics; a task for each connection
     ├── purge         every purgeInterval, and       hands the retention's work to the snapshot thread
     │                 after each snapshot
+    ├── scrub         every scrub.intervalSeconds    reads through all files, slowly (`Scrubber`)
     └── short ones, started by turns (`Tasks`):
         dial          one for each ConnectQuorum     ends with a socket or without one
         read, offer   one for each ReadLog, …        ends with its answer in `Posts`
@@ -85,6 +86,7 @@ from zab.server.greeting import Greeting
 from zab.server.http_ports import AskedSnapshots, HttpPorts
 from zab.server.private_file import PrivateFileError, Watched
 from zab.server.quorum_host import is_open, needs_no_secret, quorum_host
+from zab.server.scrubber import Scrubber
 from zab.server.snapshot_transfer import TransferServer
 from zab.server.snapshotter import Snapshotter
 from zab.server.start import open_disk, recover_from
@@ -302,6 +304,9 @@ class Server:
                 nursery.start_soon(election.run, self._sockets.election)
             if self.config.purge_interval_hours > 0:
                 nursery.start_soon(self._purge_regularly)
+            if self.config.scrub_interval_seconds:
+                seconds, rate = self.config.scrub_interval_seconds, self.config.scrub_bytes_per_second
+                nursery.start_soon(Scrubber(self.storage, self.posts.put, seconds, rate).run)
             if self._secrets is not None:
                 tell = partial(self._tell_secrets, nursery)
                 nursery.start_soon(self._read_again, self._secrets, tell, _keep_secrets)

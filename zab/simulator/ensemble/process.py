@@ -183,6 +183,7 @@ class MemberProcess(Process):
     def start(self) -> None:
         self.tasks.post(ev.SecretNamed(self.greeter.secret_name))
         self.election.start()
+        self.tasks.start_scrubbing()
         super().start()
 
     def _links_of(self, sid: int) -> Links[msg.Message, Input] | None:

@@ -5,6 +5,7 @@ done at a later moment than it was asked for.
                         a tree anew
     fetch               a snapshot from another member, piece by piece (`fetch`)
     read                log batches and snapshots for learners, changes for clients
+    scrub               all files are read through, again and again
 
 An `OSError` in a snapshot gives that snapshot up; `PowerLossError` is the end of the machine.
 
@@ -19,6 +20,7 @@ from typing import Final, Protocol
 
 from datatree.log.zxid import Zxid
 from datatree.recovery.rebuild import Rebuild
+from datatree.recovery.scrub import Scrub
 from datatree.snapshot import SnapshotError, SnapshotWriter, snapshot_path
 from zab import events as ev
 from zab.ids import Link, ServerId
@@ -49,6 +51,10 @@ from zab.simulator.world.schedule import MS
 
 REBUILD_TICKS: Final = 3
 """Making a tree anew takes fewer ticks than this, and as long as some pings on most servers."""
+SCRUB_TICKS: Final = 20
+"""From the end of a round of scrubbing, or the start, to the next one."""
+SCRUB_STEP_US: Final = 20_000
+"""From one step of it to the next. Neither is left to chance: a run without damage is the same without scrubbing."""
 SLICES_MAX: Final = 150
 """Slices of a snapshot that are written at one moment; a tree has 256 shards, each of which is a slice at first."""
 
@@ -119,6 +125,31 @@ class Tasks:
     def look_around(self) -> None:
         self._process.called()
         self._later(lambda: self.post(LookedAround(Surroundings())))
+
+    # -------------------------------------------------------------------------------------------------------- scrubbing
+
+    def start_scrubbing(self) -> None:
+        """Begin the next round in a while."""
+        scrub = Scrub(self.disk, self.storage.log)
+        self._process.later(SCRUB_TICKS * self._config.tick_time_ms * MS, lambda: self._scrub(scrub))
+
+    def _scrub(self, scrub: Scrub) -> None:
+        with self._process.ends_by(PowerLossError):
+            try:
+                is_over, found = self.storage.scrub_step(scrub)
+            except OSError as error:
+                self._process.say(f"cannot set aside what is damaged: {error}")
+                self.start_scrubbing()
+                return
+            for each in found:
+                self._watcher.count("damaged files found by scrubbing")
+                if each.is_record or each.needs:
+                    self._watcher.count("damage repaired by scrubbing")
+                self.post(each)
+            if is_over:
+                self.start_scrubbing()
+            else:
+                self._process.later(SCRUB_STEP_US, lambda: self._scrub(scrub))
 
     # -------------------------------------------------------------------------------------------------------- snapshots
 

@@ -406,5 +406,8 @@ class FaultyDisk:
                 waiting.append(change)
         self._changes = waiting
 
+    def forget_cached(self, path: str) -> None:
+        self._find(path)
+
     def free_bytes(self) -> int:
         return self.capacity_bytes - self._used
