@@ -103,6 +103,7 @@ SAMPLES_OF_KEYS = {
     "portUnification": ("true",),
     "log.format": ("json",),
     "log.level": ("debug",),
+    "log.fileCount": ("7",),
     "ssl.quorum.ciphersuites": (",".join((*TLS_1_3, "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256")),),
 }
 SASL_USERS = "sasl.usersFile=/users\n"

@@ -13,7 +13,7 @@ from datatree.recovery import scrub as module
 from datatree.recovery.recover import recover
 from datatree.recovery.scrub import Found, Scrub
 from datatree.snapshot import snapshot_path
-from tests.datatree.histories import Author, fresh_log, snapshot, synchronized
+from tests.datatree.histories import START, Author, fresh_log, snapshot, synchronized
 from zab.simulator.world.disk import FaultyDisk
 
 
@@ -114,7 +114,7 @@ def test_what_is_cut_or_let_go_meanwhile_is_no_damage() -> None:
     assert scrub.take() == []
 
 
-def test_what_is_cut_off_while_it_is_read_is_no_damage(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_replaced_while_it_is_read_is_no_damage(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(segment_module, "_READ_BYTES", 300)
     disk, author = FaultyDisk(), Author()
     synchronized(disk)
@@ -124,7 +124,10 @@ def test_what_is_cut_off_while_it_is_read_is_no_damage(monkeypatch: pytest.Monke
     scrub = Scrub(disk, log)
     for _ in range(4):
         assert not scrub.step()
-    log.truncate(author.batches[4].zxid, author.batches[4].chain)
+    # A file of the same name takes the place of the one that is read.
+    log.truncate(*START)
+    other = Author(seed=9)
+    log.append(other.write(30, data_bytes=33))
     while not scrub.step():
         pass
     assert scrub.take() == []
