@@ -52,8 +52,10 @@ class Found:
 class Scrub:
     """See the module's text."""
 
-    def __init__(self, disk: Disk, log: TransactionLog) -> None:
+    def __init__(self, disk: Disk, log: TransactionLog, *, sets_aside: bool = True) -> None:
+        """Without `sets_aside` nothing is changed on the disk."""
         self._disk = disk
+        self._sets_aside = sets_aside
         self._log = log
         self._found: list[Found] = []
         self._newest_whole = BEFORE_ALL
@@ -101,7 +103,7 @@ class Scrub:
             if is_out_of_descriptors(error):
                 return
             self._found.append(Found(path, 0, error.strerror or str(error), zxid if is_newest else BEFORE_ALL))
-        if self._newest_whole != zxid:
+        if self._newest_whole != zxid and self._sets_aside:
             set_aside(self._disk, path, DAMAGED)
 
     def _read_segment(self, segment: Segment) -> Generator[bool]:

@@ -165,7 +165,7 @@ def test_znode_commands_print_the_fields_of_their_rows(hosts: str, run: Run, tmp
 
 
 def test_every_row_is_run() -> None:
-    elsewhere = {"watch", "snapshot", "log", "restore", "recover", "certs", "ensemble", "simulate", "explore"}
+    elsewhere = {"watch", "snapshot", "log", "restore", "recover", "fsck", "certs", "ensemble", "simulate", "explore"}
     assert {*ZNODES, *elsewhere} == FIELDS.keys()
 
 
@@ -256,6 +256,22 @@ def test_restored_and_recovered(run: Run, tmp_path: Path) -> None:
     assert (done["zxid"], done["znode_count"]) == (said["zxid"], said["znode_count"])
     assert all(Path(place).is_dir() for place in done["old_files"])
     assert Path(done["path"]).is_file()
+
+
+def test_lines_of_a_directory_that_is_damaged(run: Run, tmp_path: Path) -> None:
+    fields = table("Lines of `zab fsck`")
+    for number, (name, at) in enumerate((("log.200000001", 200), ("currentEpoch", 0))):
+        member = tmp_path / str(number)
+        member.mkdir()
+        lived(member)
+        path = member / "version-1" / name
+        data = bytearray(path.read_bytes())
+        data[at] ^= 1
+        path.write_bytes(data)
+        assert run("fsck", "--json", member) == 1
+        for line in map(json.loads, run.out.splitlines()):
+            assert list(line) == fields[line["type"]]
+            check_values(line)
 
 
 def test_lines_of_certificates(run: Run, tmp_path: Path) -> None:
