@@ -44,7 +44,7 @@ def take_wanted(member: Member, above: Zxid) -> None:
 def take_asked(member: Member, _event: SnapshotAsked) -> None:
     """The operator asks for one. Where one is being written, or the tree is between two states, he asks again."""
     if member.processor.schedule.writing is None and member.repair is None:
-        _take_here(member)
+        take_here(member)
 
 
 def take(member: Member, position: Position) -> None:
