@@ -32,8 +32,9 @@ from datatree.opcodes import TYPES, Effect, OpCode, types_with
 from datatree.record import AclList, Txn
 from datatree.znode import CONTAINER_OWNER, TTL_MS_MAX, is_ephemeral, is_ttl, ttl_ms
 from datatree.zookeeper.snapshot import SnapshotZnode
+from zab.cli.files.summaries import Difference, Total
 from zab.cli.json_form import acl_entry, data_fields, hexadecimal, json_line, owner_or_none, time_text
-from zab.cli.terminal import in_line
+from zab.cli.terminal import count_of, in_line
 
 __all__ = [
     "java_text",
@@ -266,6 +267,30 @@ def session_json(session: int, timeout_ms: int, ephemeral_count: int) -> str:
             "ephemeral_count": ephemeral_count,
         }
     )
+
+
+def summary_text(level: int, path: bytes, total: Total, *, as_json: bool) -> str:
+    """One znode of a summary, as ZooKeeper's SnapshotRecursiveSummary prints it."""
+    if as_json:
+        fields = {"type": "subtree", "path": java_text(path), "count": total.descendants, "bytes": total.size}
+        return f"{json_line(fields)}\n"
+    lines = f" {in_line(java_text(path))}", f"   children: {total.descendants}", f"   data: {total.size}"
+    return "".join(f"{'--' * level}{line}\n" for line in lines)
+
+
+_SIDES = {"-": "only_first", "+": "only_second", "~": "differs"}
+
+
+def difference_text(difference: Difference, *, as_json: bool) -> str:
+    """One line of a comparison of snapshots."""
+    path = java_text(difference.path)
+    if as_json:
+        fields: dict[str, Any] = {"type": _SIDES[difference.mark], "path": path}
+        fields |= {"count": difference.count, "bytes": difference.size, "fields": list(difference.fields)}
+        return f"{json_line(fields)}\n"
+    if difference.fields:
+        return f"{difference.mark} {in_line(path)}: {', '.join(difference.fields)}\n"
+    return f"{difference.mark} {in_line(path)}: {count_of(difference.count, 'znode')}, {difference.size} bytes\n"
 
 
 def ncdu_pieces(sizes: dict[str, int], *, program: str, version: str, timestamp_ms: int) -> Iterator[str]:

@@ -32,10 +32,12 @@ from datatree.zookeeper.snappy import MAGIC as SNAPPY_MAGIC
 from datatree.zookeeper.snapshot import SnapshotReader, SnapshotZnode, cursor_znodes, uncompressed
 from zab.cli.exits import REFUSED, fail
 from zab.cli.files.formatters import (
+    difference_text,
     java_text,
     ncdu_pieces,
     session_json,
     session_line,
+    summary_text,
     txn_json,
     txn_line,
     znode_block,
@@ -44,6 +46,7 @@ from zab.cli.files.formatters import (
 from zab.cli.files.history import History, is_of_member
 from zab.cli.files.log_files import Damage, Entry, Event, NativeLog, UnreadableError, ZooKeeperLog, open_log
 from zab.cli.files.member_logs import MemberLogs, open_members
+from zab.cli.files.summaries import compare, summary, totals
 from zab.cli.json_form import JsonOption, hexadecimal, json_line
 from zab.cli.terminal import on_terminal
 from zab.host.disk import RealDisk
@@ -86,21 +89,58 @@ class SnapshotContent:
 
 def snapshot_command(
     file: _File,
+    other: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[OTHER]",
+            exists=True,
+            dir_okay=False,
+            readable=True,
+            help="Another one: print what is not the same in it.",
+            show_default=False,
+        ),
+    ] = None,
     data: Annotated[bool, typer.Option("--data", "-d", help="Print each znode's data, as base64.")] = False,
     as_json: JsonOption = False,
     as_ncdu: Annotated[bool, typer.Option("--ncdu", help="The tree with its sizes, in the format of ncdu.")] = False,
+    as_summary: Annotated[
+        bool, typer.Option("--summary", help="How many descendants and bytes each znode with children has.")
+    ] = False,
+    path: Annotated[str | None, typer.Option("--path", metavar="PATH", help="Of --summary: where it begins.")] = None,
+    depth: Annotated[
+        int | None, typer.Option("--depth", metavar="N", min=0, help="Of --summary: how many levels; 0 is all.")
+    ] = None,
 ) -> None:
+    """With two of them, what is not the same: `-` only the first has it, `+` only the second, `~` it differs. Then the
+    exit code is 1 if there is anything.
+    """
     if data + as_json + as_ncdu > 1:
         raise typer.BadParameter("--data, --json and --ncdu exclude each other")
+    if as_summary + data + as_ncdu + (other is not None) > 1:
+        raise typer.BadParameter("--summary, --data, --ncdu and a second snapshot exclude each other")
+    if not as_summary and (path is not None or depth is not None):
+        raise typer.BadParameter("--path and --depth are for --summary")
     out = _writer()
+    has_difference = False
     try:
         with _progress(file) as moved_to:
             content = _read_snapshot(file, moved_to)
-        for text in _pieces(content, data=data, as_json=as_json, as_ncdu=as_ncdu):
-            out(text)
+        if other is not None:
+            second = _read_snapshot(other, lambda _: None)
+            for difference in compare(content.znodes(), second.znodes()):
+                has_difference = True
+                out(difference_text(difference, as_json=as_json))
+        elif as_summary:
+            for text in _summary_pieces(content, path or "/", depth or 0, as_json=as_json):
+                out(text)
+        else:
+            for text in _pieces(content, data=data, as_json=as_json, as_ncdu=as_ncdu):
+                out(text)
     except (ZooKeeperFileError, SnapshotError) as error:
         fail(error)
     sys.stdout.flush()
+    if has_difference:
+        raise typer.Exit(REFUSED)
 
 
 def log_command(
@@ -253,6 +293,14 @@ def _zookeeper_snapshot(open_reader: Callable[[], SnapshotReader], file: Path) -
         if znode.owner in reader.sessions:
             counts[znode.owner] += 1
     return SnapshotContent(open_reader, reader.sessions, count, counts, last_zxid)
+
+
+def _summary_pieces(content: SnapshotContent, path: str, depth: int, *, as_json: bool) -> Iterator[str]:
+    found = totals(content.znodes())
+    if path.encode() not in found:
+        fail(f"{path}: there is no such znode in it")
+    for level, each, total in summary(found, path.encode(), depth):
+        yield summary_text(level, each, total, as_json=as_json)
 
 
 def _pieces(content: SnapshotContent, *, data: bool, as_json: bool, as_ncdu: bool) -> Iterator[str]:
