@@ -264,7 +264,7 @@ class TransactionLog:
             if batches:
                 position = batches[-1].zxid, batches[-1].chain
         aside = SegmentHeader(self.lineage, end, tail[0].first)
-        self.disk.replace(aside_path(self.disk, log_path(aside.first), suffix), _pack_segment(aside, tail))
+        self.disk.replace(aside_path(self.disk, log_path(aside.first), suffix), pack_segment(aside, tail))
         if kept:
             self._segments.append(write_segment(self.disk, SegmentHeader(self.lineage, position, kept[0].first), kept))
         if self.disk.exists(index_path(segment.path)):
@@ -368,7 +368,7 @@ class TransactionLog:
 
 def write_segment(disk: Disk, header: SegmentHeader, batches: list[Batch]) -> Segment:
     """Write a whole file at once, in the place of any of its name; durable, and known to be, when it returns."""
-    data = _pack_segment(header, batches)
+    data = pack_segment(header, batches)
     index = Index(header.previous[0])
     at = SEGMENT_HEADER_BYTES + FRAME_HEADER_BYTES
     for batch in batches:
@@ -382,7 +382,8 @@ def write_segment(disk: Disk, header: SegmentHeader, batches: list[Batch]) -> Se
     return segment
 
 
-def _pack_segment(header: SegmentHeader, batches: list[Batch]) -> bytes:
+def pack_segment(header: SegmentHeader, batches: list[Batch]) -> bytes:
+    """The bytes of a whole file, known to be durable."""
     seed = seed_of(header.first)
     data = header.pack() + pack_frame(seed, SEGMENT_HEADER_BYTES, 0, [batch.raw for batch in batches])
     return data + pack_frame(seed, len(data), len(data))

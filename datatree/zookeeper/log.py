@@ -60,7 +60,17 @@ from datatree.zookeeper.files import (
     write_acl,
 )
 
-__all__ = ["DIGEST_VERSION", "LOG_HEADER", "LogEnd", "LogReader", "LogRecord", "decode_payload", "encode_record"]
+__all__ = [
+    "DIGEST_VERSION",
+    "LOG_HEADER",
+    "LogEnd",
+    "LogReader",
+    "LogRecord",
+    "decode_payload",
+    "encode_record",
+    "pack_record",
+    "zxid_of",
+]
 
 LOG_HEADER: Final = FILE_HEADER.pack(LOG_MAGIC, VERSION, 0)
 DIGEST_VERSION: Final = 2
@@ -262,7 +272,20 @@ def encode_record(txn: Txn, digest: int | None = None) -> bytes:
     payload = _TXN_HEADER.pack(txn.session, txn.cxid, txn.zxid, txn.time, txn.type) + body
     if digest is not None:
         payload += _DIGEST.pack(DIGEST_VERSION, _signed(digest))
-    return b"".join((_FRAME.pack(adler32(payload), len(payload)), payload, _TRAILER))
+    return pack_record(payload, adler32(payload))
+
+
+def pack_record(payload: bytes, checksum: int) -> bytes:
+    """A record around this payload, as it stands in a log."""
+    return b"".join((_FRAME.pack(checksum, len(payload)), payload, _TRAILER))
+
+
+def zxid_of(payload: bytes, file: str, offset: int) -> int:
+    """Of the transaction in a record's payload; `file` and `offset` are for the error, ZooKeeperFileError."""
+    if len(payload) < _TXN_HEADER.size:
+        raise ZooKeeperFileError(file, offset, f"a transaction of {len(payload)} bytes has no header")
+    zxid: int = _TXN_HEADER.unpack_from(payload)[2]
+    return zxid
 
 
 def _signed(value: int) -> int:

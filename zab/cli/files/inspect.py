@@ -44,6 +44,7 @@ from zab.cli.files.formatters import (
     znode_json,
 )
 from zab.cli.files.history import History, is_of_member
+from zab.cli.files.log_copies import copied_text, copy_log
 from zab.cli.files.log_files import Damage, Entry, Event, NativeLog, UnreadableError, ZooKeeperLog, open_log
 from zab.cli.files.member_logs import MemberLogs, open_members
 from zab.cli.files.summaries import compare, summary, totals
@@ -151,10 +152,25 @@ def log_command(
         bool,
         typer.Option("--uncommitted", help="Follow one member of ZooKeeper, whose log does not say what is committed."),
     ] = False,
+    to: Annotated[
+        Path | None,
+        typer.Option("--to", metavar="DIR", exists=True, file_okay=False, help="Copy it there; with the next two."),
+    ] = None,
+    chop: Annotated[
+        str | None, typer.Option("--chop", metavar="ZXID", help="Leave out of the copy what comes after that.")
+    ] = None,
+    repair: Annotated[
+        bool, typer.Option("--repair", help="Write checksums of the copy anew, as far as something can be read.")
+    ] = False,
 ) -> None:
     """`uncommitted` marks those above the high-water mark. Of a directory of ours, all that the member has logged and
     kept is printed; of several members of ZooKeeper, what a majority of them has.
     """
+    if to is not None or chop is not None or repair:
+        if to is None or len(files) != 1 or files[0].is_dir() or not (chop or repair) or follow or uncommitted:
+            raise typer.BadParameter("a copy is of one file: FILE --to DIR, with --chop ZXID, --repair, or both")
+        _copy(files[0], to, None if chop is None else _zxid(chop), repairs=repair, as_json=as_json)
+        return
     try:
         log = _open(files)
     except UnreadableError as error:
@@ -180,6 +196,26 @@ def log_command(
             show.event(note)
     show.end()
     if show.damage_count:
+        raise typer.Exit(REFUSED)
+
+
+def _zxid(text: str) -> int:
+    try:
+        return int(text, 16 if text[:2] in ("0x", "0X") else 10)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is no zxid", param_hint="--chop") from None
+
+
+def _copy(file: Path, directory: Path, upto: int | None, *, repairs: bool, as_json: bool) -> None:
+    try:
+        copied = copy_log(file, directory, upto, repairs=repairs)
+    except UnreadableError as error:
+        fail(error)
+    except OSError as error:
+        fail(f"{error.filename or file}: {error.strerror or error}")
+    print(copied_text(copied, as_json=as_json))
+    if copied.ends_because is not None:
+        print(f"zab: {copied.ends_because}: nothing after that is in it", file=sys.stderr)
         raise typer.Exit(REFUSED)
 
 
