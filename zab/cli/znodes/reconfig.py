@@ -28,6 +28,7 @@ from zab.cli.znodes.opening import tls_of
 from zab.client import (
     BadArgumentsError,
     Client,
+    ConnectionLossError,
     NewConfigNoQuorumError,
     ReconfigDisabledError,
     RequestError,
@@ -135,6 +136,9 @@ def lead_command(
             raise NewConfigNoQuorumError(error.path, detail=f"server {server_id} does not follow") from None
         except UnimplementedError as error:
             raise UnimplementedError(error.path, detail="a standalone server leads itself") from None
+        except ConnectionLossError:
+            # A learner may hear that the lead goes over in the moment in which it hears that this is committed.
+            pass
         if line.client_port is None:
             fail(f"whether server {server_id} leads is not known: its server line has no client port to ask it at")
         while True:
