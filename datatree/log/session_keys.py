@@ -59,9 +59,3 @@ def load_session_keys(disk: Disk, lineage: bytes) -> list[NamedKey] | None:
 def has_damaged_session_keys(disk: Disk) -> bool:
     """Whether there is a file and it cannot be read: sessions may depend on what nobody knows here any more."""
     return disk.exists(_PATH) and load_session_keys(disk, b"") is None
-
-
-def forget_session_keys(disk: Disk) -> None:
-    """Make it durable that there is no file."""
-    disk.remove(_PATH)
-    disk.sync_directory(DIRECTORY)

@@ -18,7 +18,8 @@ What is not as it should be is one of these (C2 torn or damaged):
     torn      never promised to be durable (`datatree.log.frame` says how that is known); cut off, silently
     stale     does not connect to the snapshot, or is of another lineage: an installed snapshot has left it; set aside
     problem   damage that nothing depends on: wholly below the snapshot, or a snapshot while there is an older one;
-              reported, and a bad snapshot set aside
+              reported, and a bad snapshot set aside. So is a small record that cannot be read, without which the
+              member is an amnesiac
     damage    anything else: a durable batch that cannot be read, a gap, a broken chain, a history that ends below what
               it is known to have reached. Then nothing is changed on disk, `last` is where the intact part ends,
               `proven_zxid` the highest intact batch seen anywhere after the hole, and the member is an amnesiac: it
@@ -34,13 +35,17 @@ from datatree.log.aside import DAMAGED, DAMAGED_DIRECTORY, set_aside
 from datatree.log.batch import CHAIN_BYTES, Batch, Position, follows, genesis, imported
 from datatree.log.disk import Disk, is_full
 from datatree.log.epochs import (
+    ACCEPTED_EPOCH,
     COMMITTED,
+    CURRENT_EPOCH,
     DIRECTORY,
     INITIALIZE,
+    MEMBER,
     forget_member,
     load_epochs,
     load_mark,
     load_member,
+    load_record,
     take_marker,
 )
 from datatree.log.frame import Bad, Frame, Scan, scan
@@ -54,8 +59,8 @@ from datatree.log.segment import (
     read_segment_header,
 )
 from datatree.log.session_keys import (
+    SESSION_KEYS,
     NamedKey,
-    forget_session_keys,
     has_damaged_session_keys,
     lineage_key,
     load_session_keys,
@@ -70,6 +75,7 @@ from datatree.tree import DataTree
 RECENT_BYTES = 16 << 20
 
 _REPLACE = "the file is kept; this member has to be synchronized by others"
+_WIPED = "this member counts for nothing until it has been synchronized"
 _REPORT = "nothing depends on it; other members have the same bytes"
 
 
@@ -176,8 +182,10 @@ def recover(disk: Disk, server_id: int | None = None, *, recent_bytes: int = REC
     if (recovered.epochs is None or is_damaged) and not run.damage:
         # Else it would be a member as soon as it has written them, which is before it is one (B1 member record).
         forget_member(disk)
-    if is_damaged and not run.damage:
-        forget_session_keys(disk)
+    if not run.damage:
+        # After the member record went: without their file, damaged keys of sessions are not known to be missing.
+        for path in _damaged_records(disk):
+            set_aside(disk, path, DAMAGED)
     return recovered
 
 
@@ -192,6 +200,8 @@ def _read(disk: Disk, server_id: int | None, recent_bytes: int) -> "tuple[Recove
     run.load_snapshot()
     run.read_log()
     run.check_end()
+    for path in _damaged_records(disk):
+        run.problems.append(Damage(path, 0, "its checksum does not match", _WIPED))
     known = member is not None and (server_id is None or member.server_id == server_id)
     replay = run.replay
     recovered = Recovered(
@@ -215,6 +225,14 @@ def _read(disk: Disk, server_id: int | None, recent_bytes: int) -> "tuple[Recove
         mismatch_zxid=replay.mismatch_zxid,
     )
     return recovered, run
+
+
+def _damaged_records(disk: Disk) -> list[str]:
+    """The paths of the small records that are there and cannot be read."""
+    names = (ACCEPTED_EPOCH, CURRENT_EPOCH, MEMBER)
+    damaged = [name for name in names if disk.exists(f"{DIRECTORY}/{name}") and load_record(disk, name) is None]
+    damaged += [SESSION_KEYS] if has_damaged_session_keys(disk) else []
+    return [f"{DIRECTORY}/{name}" for name in damaged]
 
 
 def _session_keys(disk: Disk, lineage: bytes, last: int) -> list[NamedKey]:

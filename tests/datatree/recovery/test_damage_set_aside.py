@@ -9,6 +9,7 @@ import pytest
 from datatree.log.batch import genesis
 from datatree.log.epochs import load_member
 from datatree.log.segment import log_path
+from datatree.log.session_keys import NamedKey, save_session_keys
 from datatree.log.transaction_log import TransactionLog
 from datatree.log.zxid import BEFORE_ALL
 from datatree.recovery.recover import Recovered, recover
@@ -104,4 +105,50 @@ def test_a_power_cut_at_any_operation_leaves_damage_or_an_amnesiac_and_every_byt
         recovered = recover(disk, 1)
         assert recovered.amnesiac
         assert recovered.damage or load_member(disk) is None
+    raise AssertionError("it never ends")
+
+
+RECORDS = ("acceptedEpoch", "currentEpoch", "member", "sessionKeys")
+
+
+def whole() -> FaultyDisk:
+    disk, author = FaultyDisk(), Author()
+    synchronized(disk)
+    save_session_keys(disk, LINEAGE, [NamedKey(bytes(8), bytes(32))])
+    log = fresh_log(disk)
+    log.append(author.write(3))
+    log.close()
+    return disk
+
+
+@pytest.mark.parametrize("name", RECORDS)
+def test_a_damaged_record_is_said_and_set_aside_and_its_member_is_an_amnesiac(name: str) -> None:
+    disk = whole()
+    disk.flip(f"version-1/{name}", 1)
+    before = disk.read(f"version-1/{name}")
+    recovered = recover(disk, 1)
+    assert recovered.amnesiac
+    assert [problem.path for problem in recovered.problems] == [f"version-1/{name}"]
+    assert not recovered.damage
+    assert disk.read(f"{BESIDE}/{name}") == before
+    again = recover(disk, 1)
+    assert again.amnesiac
+    assert not again.problems
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("name", RECORDS)
+def test_a_power_cut_while_a_record_is_set_aside_leaves_an_amnesiac(name: str, seed: int) -> None:
+    for operation in range(1, 100):
+        disk = whole()
+        disk.flip(f"version-1/{name}", 1)
+        disk.crash_after(operation)
+        try:
+            recover(disk, 1)
+        except PowerLossError:
+            disk.crash(Random(100 * seed + operation))
+        else:
+            assert operation > 3
+            return
+        assert recover(disk, 1).amnesiac
     raise AssertionError("it never ends")
