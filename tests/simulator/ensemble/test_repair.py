@@ -1,0 +1,139 @@
+"""Damage in simulated ensembles that the injected faults never do, since nobody could go on; and how it is repaired.
+
+Three members have lived for a while with clients, and nothing else goes wrong. Then bits flip in the logs of some.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Final
+
+import attrs
+import pytest
+
+from datatree.log.segment import SEGMENT_HEADER_BYTES, log_files, log_path
+from datatree.recovery.recover import Recovered
+from tests.simulator.ensemble.test_cold_starts import TICK_MS, profile
+from zab.member import restore
+from zab.simulator.ensemble.client import Client
+from zab.simulator.ensemble.described import described
+from zab.simulator.ensemble.ensemble import Ensemble
+from zab.simulator.ensemble.machine import MemberMachine
+from zab.simulator.ensemble.observer import Observer
+from zab.simulator.ensemble.recorder import Recorder
+from zab.simulator.ensemble.tasks import SCRUB_TICKS, Tasks
+from zab.simulator.world.schedule import MS, Schedule
+from zab.simulator.world.trace import Trace
+from zab.states import BATCHES, NOTHING, Holds
+
+LIFE_TICKS: Final = 30
+SEEDS: Final = range(3)
+
+
+class World:
+    """An ensemble of three that has lived."""
+
+    def __init__(self, seed: int) -> None:
+        self.schedule = Schedule()
+        self.observer = Observer(Recorder())
+        drawn = attrs.evolve(profile(seed, Random(f"repair/{seed}")), voters=3, snap_count=1 << 30)
+        self.ensemble = Ensemble(drawn, self.schedule, Trace(self.schedule, None, described), self.observer)
+        self.machines = list(self.ensemble.machines.values())
+        self.start()
+        for number in range(1, 4):
+            Client(self.ensemble, -number, Random(f"repair/{seed}/{number}")).start()
+        self.run(LIFE_TICKS)
+        assert self.serving_count == 3
+        assert self.applied > 20
+
+    def run(self, ticks: int) -> None:
+        self.schedule.run_until(self.schedule.now + ticks * TICK_MS * MS)
+
+    def start(self) -> None:
+        for machine in self.machines:
+            machine.stays_down = False
+            machine.start_after(0)
+
+    def stop(self) -> None:
+        for machine in self.machines:
+            machine.stays_down = True
+            machine.stop(with_power=False)
+
+    @property
+    def serving_count(self) -> int:
+        return sum(process.member.serving for process in self.ensemble.processes)
+
+    @property
+    def applied(self) -> int:
+        """Counters of what a member that serves has applied."""
+        return max((process.member.applied & 0xFFFFFFFF for process in self.ensemble.processes), default=0)
+
+
+def damage(machine: MemberMachine) -> tuple[str, int]:
+    """Flip a bit of the oldest batch in its log."""
+    path = log_path(log_files(machine.disk)[0])
+    bit = 8 * (SEGMENT_HEADER_BYTES + 40)
+    machine.disk.flip(path, bit)
+    machine.damaged.add(path)
+    return path, bit
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_who_is_damaged_is_filled_again_and_a_majority_of_them_founds_nothing(seed: int, count: int) -> None:
+    world = World(seed)
+    world.stop()
+    flipped = [(machine, *damage(machine)) for machine in world.machines[:count]]
+    world.start()
+    world.run(LIFE_TICKS)
+    if count == 1:
+        assert world.serving_count == 3
+        assert not flipped[0][0].damaged
+        assert flipped[0][0].disk.list("version-1.damaged")
+        return
+    assert world.serving_count == 0
+    for machine, path, bit in flipped:
+        assert machine.disk.exists(path)
+        machine.disk.flip(path, bit)
+        machine.damaged.clear()
+        machine.is_to_be_filled = machine.is_wiped = False
+    world.stop()
+    world.start()
+    world.run(LIFE_TICKS)
+    assert world.serving_count == 3
+    assert world.applied > 20
+
+
+def test_without_the_rule_that_a_damaged_history_is_held_they_begin_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second ensemble, which knows nothing of the first: what the test before this one notices."""
+
+    def forgetful(recovered: Recovered) -> Holds:
+        return NOTHING if recovered.damage else BATCHES
+
+    world = World(0)
+    world.stop()
+    for machine in world.machines:
+        damage(machine)
+    monkeypatch.setattr(restore, "_holds", forgetful)
+    world.start()
+    world.run(LIFE_TICKS)
+    assert world.serving_count == 3
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("scrubs", [True, False])
+def test_what_a_running_member_finds_costs_its_next_start_nothing(
+    seed: int, scrubs: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not scrubs:
+        monkeypatch.setattr(Tasks, "start_scrubbing", lambda _: None)
+    world = World(seed)
+    damage(world.machines[0])
+    world.run(3 * SCRUB_TICKS)
+    found = world.observer.counts["damaged files found by scrubbing"]
+    assert bool(found) is scrubs
+    world.stop()
+    world.start()
+    world.run(LIFE_TICKS)
+    assert world.serving_count == 3
+    assert (world.observer.counts["damaged histories found"] == 0) is scrubs
