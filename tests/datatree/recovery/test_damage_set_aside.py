@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -14,6 +15,8 @@ from datatree.log.transaction_log import TransactionLog
 from datatree.log.zxid import BEFORE_ALL
 from datatree.recovery.recover import Recovered, recover
 from tests.datatree.histories import LINEAGE, Author, fresh_log, synchronized
+from zab.events import ResetLog
+from zab.host.disk import RealDisk
 from zab.member.storage import Storage
 from zab.simulator.world.disk import FaultyDisk, PowerLossError
 
@@ -152,3 +155,23 @@ def test_a_power_cut_while_a_record_is_set_aside_leaves_an_amnesiac(name: str, s
             return
         assert recover(disk, 1).amnesiac
     raise AssertionError("it never ends")
+
+
+def test_on_a_real_disk_each_file_stays_in_the_root_that_it_came_from(tmp_path: Path) -> None:
+    for root in ("data", "log"):
+        (tmp_path / root).mkdir()
+    disk = RealDisk(str(tmp_path / "data"), str(tmp_path / "log"))
+    for path, data in damaged().image().items():
+        disk.replace(path, data)
+    disk.replace("version-1/snapshot.5", b"no snapshot")
+    recovered = recover(disk, 1)
+    assert recovered.damage
+    Storage(disk, TransactionLog(disk, recovered.log), 1, lambda _sentence, _reason: None).perform(
+        [ResetLog(1, LINEAGE)]
+    )
+    disk.close()
+    assert (tmp_path / "data" / BESIDE / "snapshot.5").read_bytes() == b"no snapshot"
+    assert [path.name for path in (tmp_path / "data" / BESIDE).iterdir()] == ["snapshot.5"]
+    assert all(path.name.startswith("log.") for path in (tmp_path / "log" / BESIDE).iterdir())
+    assert len(list((tmp_path / "log" / BESIDE).iterdir())) > 1
+    assert (tmp_path / "log" / BESIDE).stat().st_mode & 0o777 == 0o700
