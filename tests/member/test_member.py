@@ -16,6 +16,7 @@ from tests.direct.members import TICK_MS, WALL, Ensemble, Server
 from zab import events as ev
 from zab import message as msg
 from zab.ids import Link
+from zab.member import between_members
 from zab.member.ages import NOTE_MS, NOTES_COUNT_MAX, PRECISION, Ages
 from zab.member.cleanup import Cleanup
 from zab.member.config import parse
@@ -512,8 +513,8 @@ def test_messages_that_come_before_the_leader_has_caught_up_are_not_lost() -> No
     assert link is not None
     leader.member.serving = False
     held = ev.MemberMessage(link, follower.sid, msg.Sync(77))
-    leader.member._on_member_message(held)
-    assert leader.member._early == [held]
+    between_members.take(leader.member, held)
+    assert leader.member.early == [held]
 
 
 def test_peer_is_told_of_time_once_a_step_whatever_the_host_says(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,8 @@ from datatree.errors import ErrorCode
 from datatree.opcodes import OpCode
 from datatree.requests import OPEN_ACL, AddAuth, Multi, PathWatch, Reconfig, SetAcl, SetData
 from tests.direct.members import Client, Ensemble, Server
+from zab import events as ev
+from zab import message as msg
 from zab.simulator.world.disk import FaultyDisk
 from zab.states import FOLLOWING, LEADING, OBSERVING
 
@@ -243,3 +245,23 @@ def test_who_was_away_hears_of_it_when_it_comes_back(ensemble: Ensemble) -> None
     ensemble.advance(1_000)
     assert ensemble.servers[away].member.serving
     assert voters(ensemble.servers[away]) == {leader, away, 4, 5}
+
+
+def test_the_heir_answers_what_is_committed_before_it_leaves_its_leader(ensemble: Ensemble) -> None:
+    heir = ensemble.follower
+    client = ensemble.session(heir)
+    client.replies()
+    link = heir.member.peer.link_to_leader
+    assert link is not None
+    client.say(client.create(b"/a"))
+    ensemble.late.add(heir.sid)
+    ensemble.settle()
+    ensemble.deliver_until(heir, msg.Proposal)
+    ensemble.settle()
+    commit = msg.Commit(heir.member.peer.history.last[0])
+    heir.answers.extend(ev.MessageReceived(link, message) for message in (commit, msg.HandOver(heir.sid)))
+    ensemble.step(heir)
+    assert not heir.member.serving
+    [(_, error, _)] = client.replies()
+    assert error == 0
+    assert client.is_closed

@@ -9,8 +9,7 @@ from tests.direct.members import TICK_MS, Client, Ensemble, Server
 from tests.member.wrong_trees import bring_back, digests, ensemble_of, said, spoil, stop, write
 from zab import message as msg
 from zab.ids import ServerId
-from zab.member import member as member_module
-from zab.member import snapshots, tree_repair, wrong_trees
+from zab.member import between_members, snapshots, tree_repair, wrong_trees
 from zab.member.inputs import RebuildFailed, TreeInstalled, TreeRebuilt
 from zab.member.tree_check import Finding, TreeCheck
 from zab.quorum import Majority
@@ -316,7 +315,7 @@ def test_suspect_serves_nobody_and_takes_no_snapshot_until_it_knows_who_is_right
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Its leader does not hear of it at once here; the answer to the next ping tells the same."""
-    monkeypatch.setitem(member_module._ON_CHECK, msg.Suspect, lambda *_: None)
+    monkeypatch.setitem(between_members._ON_CHECK, msg.Suspect, lambda *_: None)
     ensemble, client = ensemble_of(3, snapCount=4)
     suspect, other = ensemble.others(ensemble.leader)
     at_suspect = ensemble.session(suspect)
@@ -342,7 +341,7 @@ def test_suspect_asks_about_the_tree_that_it_has_by_now(monkeypatch: pytest.Monk
     suspect = ensemble.follower
     spoil(suspect)
     with monkeypatch.context() as patch:
-        patch.setitem(member_module._ON_CHECK, msg.Suspect, lambda *_: None)
+        patch.setitem(between_members._ON_CHECK, msg.Suspect, lambda *_: None)
         write(ensemble, client, 2)
         suspicion = suspect.member.check.suspicion
         assert suspicion is not None

@@ -271,9 +271,9 @@ class Clients:
         connection.holds &= ~reason
         self.dirty[connection] = None
 
-    def close_all(self) -> None:
+    def close_all(self, how: Closing = Closing.AT_ONCE) -> None:
         for connection in self.all:
-            self.close(connection)
+            self.close(connection, how)
 
     def reap(self) -> Iterator[ClientConnection]:
         """Forget the connections that are closing; each comes out once."""

@@ -20,8 +20,8 @@ Invariants:
 - The tree at a batch end has the digest that the leader announced for it, or this member serves nobody until a quorum
   says whose tree is right (E5 digests). Its log goes on (E6 wrong trees).
 
-Not here: the end of a turn (`turn_end`), the way of a request (`processor`), the protocol between members
-(`zab.peer`), files (the host's storage).
+Not here: the end of a turn (`turn_end`), the way of a request (`processor`), what members say to each other about
+requests (`between_members`), the protocol between members (`zab.peer`), files (the host's storage).
 """
 
 from __future__ import annotations
@@ -40,11 +40,21 @@ from datatree.recovery.recover import Recovered
 from datatree.snapshot import SnapshotHeader
 from datatree.tree import DataTree
 from datatree.watches import WatchTable
-from session.identity import SessionId, SessionIds
+from session.identity import SessionIds
 from zab import events as ev
 from zab import message as msg
 from zab.ids import Link, ServerId
-from zab.member import four_letter, local, reconfiguring, scrubbing, snapshots, tree_repair, turn_end, wrong_trees
+from zab.member import (
+    between_members,
+    four_letter,
+    local,
+    reconfiguring,
+    scrubbing,
+    snapshots,
+    tree_repair,
+    turn_end,
+    wrong_trees,
+)
 from zab.member.audit import Auditor
 from zab.member.authentication import Authentication
 from zab.member.cleanup import Cleanup
@@ -81,7 +91,7 @@ from zab.member.processor import Processor
 from zab.member.questions import Questions
 from zab.member.reads import ReadState
 from zab.member.request_throttle import RequestThrottle
-from zab.member.restore import prepare_settings_of, restored_of, schedule_of, settings_of, tree_of
+from zab.member.restore import newest_time_of, prepare_settings_of, restored_of, schedule_of, settings_of, tree_of
 from zab.member.sessions import Sessions
 from zab.member.settings import Config
 from zab.member.surroundings import Surroundings
@@ -118,10 +128,8 @@ class Member:
         self.auditor = Auditor() if config.audit_enabled else None
         self.sessions = Sessions(config, self.clients, self.metrics, ids, lambda: keys_of(self.peer), self.auditor)
         self.sessions.throttle = ConnectionThrottle.of(config, rng, now)
-        authentication = Authentication(config, rng)
-        self.state = ReadState(
-            config, tree_of(recovered), WatchTable(), self.clients, self.metrics, authentication, self.auditor
-        )
+        tree, proofs = tree_of(recovered), Authentication(config, rng)
+        self.state = ReadState(config, tree, WatchTable(), self.clients, self.metrics, proofs, self.auditor)
         self.processor = Processor(self.state, self.sessions, schedule_of(config, recovered))
         self.throttle = RequestThrottle.of(config, self.clients, self.metrics, self.processor)
         self.receive: Receive = (self.throttle or self.processor).receive
@@ -150,9 +158,8 @@ class Member:
         self.applied = 0
         """The batch end that the tree is at, or passed last."""
         self._effects: list[MemberEffect] = []
-        self.now = now
-        """Monotonic ms of the last turn."""
-        self.wall = wall
+        self.now, self.wall = now, wall
+        """Of the last turn: monotonic ms, and ms since 1970."""
         self.committed: deque[Batch] = deque()
         """What is not applied yet."""
         self._delivery: tuple[Batch, Iterator[None]] | None = None
@@ -162,7 +169,8 @@ class Member:
         read from, and nothing is proposed (H5 slices). What members say to each other goes on."""
         self._from_clients: list[tuple[Callable[[Member, Any], None], Input]] = []
         """What came from clients and waits for the end of that."""
-        self._early: list[ev.MemberMessage] = []
+        self.early: list[ev.MemberMessage] = []
+        """What learners said before this leader had caught up."""
         self.cleanup: Cleanup | None = None
         self.questions = Questions()
         self._peer_waits_until = 0
@@ -176,9 +184,8 @@ class Member:
         self.heir = reconfiguring.Heir()
         self.is_stalled = False
         """Writes are left from the last turn, since nothing may be proposed."""
-        self._install(self.state.tree)
-        for batch in recovered.recent[-1:]:
-            self.processor.newest_time = batch.time
+        self._install(tree)
+        self.processor.newest_time = newest_time_of(recovered)
 
     @property
     def tree(self) -> DataTree:
@@ -325,7 +332,10 @@ class Member:
         else:
             self.times.found(self.now)
         if not effect.serving:
-            self.stop_serving()
+            if self.serving:
+                # Committed is committed: whoever asked for it is answered, also where the next message ended the role.
+                self._apply_committed()
+            self.stop_serving(Closing.FLUSHED)
             self.check.drop_role()
             tree_repair.drop_role(self)
             self.compare_later = None
@@ -342,24 +352,6 @@ class Member:
         for touched in self.sessions.drain_touches():
             self.send(effect.link, msg.Ping(self.applied, self.applied, digest, touched, self.peer.is_low))
         self.asks = True
-
-    def _on_sync_confirmed(self, effect: ev.SyncConfirmed) -> None:
-        confirmed = self.questions.confirmed(effect.token)
-        for link, tag in confirmed.syncs:
-            if link is None:
-                self.questions.wait(tag, effect.zxid)
-            else:
-                self.answer(link, msg.Synced(tag, effect.zxid))
-        self._finish_syncs()
-        for connection in confirmed.doubted:
-            self.sessions.refuse(connection)
-        for link, tag in confirmed.missing:
-            self.answer(link, msg.Revalidated(tag, False, effect.zxid))
-
-    def answer(self, link: Link, message: msg.Message) -> None:
-        """To a learner, unless it has gone meanwhile."""
-        if link in self.peer.learners:
-            self.send(link, message)
 
     def _on_learner_dropped(self, effect: ev.LearnerDropped) -> None:
         self._dropped.add(effect.link)
@@ -381,58 +373,6 @@ class Member:
 
     def _on_halt(self, effect: ev.Halt) -> None:
         self.halt(effect.reason)
-
-    # ---------------------------------------------------------------------------------------- messages for the member
-
-    def _on_member_message(self, effect: ev.MemberMessage) -> None:
-        """A message of the leader or of a learner, for this member. It waits while this member catches up."""
-        on_check = _ON_CHECK.get(type(effect.message))
-        if on_check is not None:
-            on_check(self, effect.link, effect.sid, effect.message)
-        elif self.serving:
-            _ON_MESSAGE[type(effect.message)](self, effect.link, effect.sid, effect.message)
-        elif isinstance(effect.message, msg.Ping):
-            # Its touches count for nothing: a leader that begins to serve gives every session its full timeout.
-            wrong_trees.on_ping(self, effect.sid, effect.message)
-        elif self.peer.serving:
-            self._early.append(effect)
-
-    def _leader_on_request(self, link: Link, sid: ServerId, message: msg.Request) -> None:
-        if not self.processor.submit_forwarded(message, sid):
-            self._break_off(link, "it forwarded what it may not")
-
-    def _leader_on_revalidate(self, link: Link, sid: ServerId, message: msg.Revalidate) -> None:
-        self.metrics.connection_revalidate_count += 1
-        if self.sessions.revalidate(SessionId(message.session), max(0, message.timeout_ms), sid, self.now):
-            self.questions.owner(link, message.tag)
-        else:
-            self.questions.missing(link, message.tag)
-
-    def _leader_on_sync(self, link: Link, _sid: ServerId, message: msg.Sync) -> None:
-        self.questions.sync(link, message.tag)
-
-    def _leader_on_ping(self, _link: Link, sid: ServerId, message: msg.Ping) -> None:
-        self.sessions.learner_touched(message.touched, self.now)
-        wrong_trees.on_ping(self, sid, message)  # this may end the role
-
-    def _learner_on_revalidated(self, _link: Link, _sid: ServerId, message: msg.Revalidated) -> None:
-        self.sessions.revalidated(message.tag, message.valid, message.fence)
-
-    def _learner_on_synced(self, link: Link, _sid: ServerId, message: msg.Synced) -> None:
-        if self.questions.newest_tag < message.tag < self.processor.sync_tag:
-            self.questions.wait(message.tag, message.zxid)
-            self._finish_syncs()
-        else:
-            self._break_off(link, "it answers a sync that nobody waits for")
-
-    def _break_off(self, link: Link, reason: str) -> None:
-        self._effects.append(ev.CloseLink(link, reason))
-        self.tell(ev.QuorumLinkDown(link))
-
-    def _finish_syncs(self) -> None:
-        if self.questions.confirmed_syncs and not self.is_between_states:
-            for tag in self.questions.done(self.applied):
-                self.processor.synced(tag)
 
     # ------------------------------------------------------------------------------------------------ committed batches
 
@@ -482,7 +422,7 @@ class Member:
         if self.compare_later is not None:
             wrong_trees.compare_now(self)
         if self.questions.confirmed_syncs:
-            self._finish_syncs()
+            between_members.finish_syncs(self)
         if self.processor.schedule.applied(batch):
             snapshots.take(self, (batch.zxid, batch.chain))
 
@@ -545,23 +485,21 @@ class Member:
             self.cleanup = Cleanup(self.config, self.now)
             self.lead_at = self.now
             reconfiguring.submit_first(self.config, self.peer, self.processor)
-        early, self._early = self._early, []
-        for message in early:
-            self._on_member_message(message)
+        between_members.take_early(self)
 
-    def stop_serving(self) -> None:
+    def stop_serving(self, how: Closing = Closing.AT_ONCE) -> None:
         """Stop serving clients; nothing that was under way goes to the next leader (G2 former roles)."""
         if self.serving:
             self.times.serves_nobody(self.now)
         self.serving = self.is_stalled = False
-        self.clients.close_all()
+        self.clients.close_all(how)
         self.waiting.begin(self.now)
         if self.throttle is not None:
             self.throttle.drop_role()
         self.processor.drop_role()
         self.sessions.drop_role()
         self.cleanup = self.heir.awaited = None
-        self._early.clear()
+        self.early.clear()
         self.questions.clear()
 
     # ---------------------------------------------------------------------------------------------------------- clients
@@ -626,16 +564,9 @@ class Member:
 
 
 E = TypeVar("E", bound=Input | ev.Effect)
-M = TypeVar("M", bound=ev.MessageForMember)
 
 
 def _on(kind: type[E], take: Callable[[Member, E], None]) -> tuple[type[object], Callable[[Member, Any], None]]:
-    return kind, take
-
-
-def _on_message(
-    kind: type[M], take: Callable[[Member, Link, ServerId, M], None]
-) -> tuple[type[object], Callable[[Member, Link, ServerId, Any], None]]:
     return kind, take
 
 
@@ -678,34 +609,11 @@ _ON_EFFECT = dict(
         _on(ev.ResetLog, Member._on_reset_log),
         _on(ev.AnswerPing, Member._on_answer_ping),
         _on(ev.LearnerDropped, Member._on_learner_dropped),
-        _on(ev.SyncConfirmed, Member._on_sync_confirmed),
+        _on(ev.SyncConfirmed, between_members.sync_confirmed),
         _on(ev.MembershipsChanged, Member._on_memberships_changed),
-        _on(ev.MemberMessage, Member._on_member_message),
+        _on(ev.MemberMessage, between_members.take),
         _on(ev.Halt, Member._on_halt),
     )
 )
 """Effects of the peer that this member carries out, or looks at before it passes them on."""
 assert _ON_EFFECT.keys() <= set(get_args(ev.Effect))
-
-_ON_MESSAGE = dict(
-    (
-        _on_message(msg.Request, Member._leader_on_request),
-        _on_message(msg.Revalidate, Member._leader_on_revalidate),
-        _on_message(msg.Sync, Member._leader_on_sync),
-        _on_message(msg.Ping, Member._leader_on_ping),
-        _on_message(msg.Revalidated, Member._learner_on_revalidated),
-        _on_message(msg.Synced, Member._learner_on_synced),
-    )
-)
-_ON_CHECK = dict(
-    (
-        _on_message(msg.Suspect, wrong_trees.on_suspect),
-        _on_message(msg.Compare, wrong_trees.on_compare),
-        _on_message(msg.Compared, wrong_trees.on_compared),
-        _on_message(msg.Verdict, wrong_trees.on_verdict),
-        _on_message(msg.TreeWanted, wrong_trees.on_tree_wanted),
-        _on_message(msg.TreeOffered, tree_repair.on_offered),
-    )
-)
-"""What is answered also while clients are not served."""
-assert _ON_MESSAGE.keys() | _ON_CHECK.keys() == set(get_args(ev.MessageForMember))

@@ -91,6 +91,11 @@ def tree_of(recovered: Recovered) -> DataTree:
     return DataTree() if recovered.amnesiac else recovered.tree
 
 
+def newest_time_of(recovered: Recovered) -> int:
+    """The time of the newest batch (ms since 1970); 0: there is none."""
+    return recovered.recent[-1].time if recovered.recent else 0
+
+
 def schedule_of(config: Config, recovered: Recovered) -> SnapshotSchedule:
     """The snapshot schedule, with what the log holds after the newest snapshot already counted."""
     size_kib = config.snap_size_limit_kib

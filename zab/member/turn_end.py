@@ -20,42 +20,34 @@ from datatree.requests import PathOnly
 from session.identity import NO_SESSION
 from zab import events as ev
 from zab import message as msg
-from zab.ids import Link
-from zab.member import snapshots, tree_repair
+from zab.member import between_members, tree_repair
 from zab.member.change_feed import history_id_of
 from zab.member.cleanup import Cleanup
 from zab.member.connection import ClientConnection, Clients
 from zab.member.inputs import LookAtSpace
 from zab.member.limits import Limits
-from zab.member.questions import Questions
 from zab.member.request_throttle import RequestThrottle
-from zab.member.sessions import Sessions
 from zab.member.settings import Config
 from zab.states import LEADING
 
 _CREATE_SESSION = int(OpCode.CREATE_SESSION)
 
 
-class Member(snapshots.Member, Protocol):
+class Member(between_members.Member, Protocol):
     """What is needed of a `zab.member.member.Member`."""
 
     config: Config
     clients: Clients
-    sessions: Sessions
     limits: Limits
     throttle: RequestThrottle | None
     receive: Callable[[ClientConnection, Sequence[bytes]], None]
-    questions: Questions
     cleanup: Cleanup | None
-    now: int
     wall: int
     serving: bool
     halted: bool
     is_stalled: bool
     look_at: int
     lead_at: int
-
-    def answer(self, link: Link, message: msg.Message) -> None: ...
 
 
 def end_turn(member: Member) -> None:
@@ -141,7 +133,7 @@ def _lead(member: Member) -> None:
     if member.questions.owners and not member.is_stalled:
         owners, member.questions.owners = member.questions.owners, []
         for link, tag in owners:
-            member.answer(link, msg.Revalidated(tag, True, member.peer.history.last[0]))
+            between_members.answer(member, link, msg.Revalidated(tag, True, member.peer.history.last[0]))
     due = sessions.tracker.next_deadline
     member.lead_at = due if cleanup is None else min(due, cleanup.next_turn)
 

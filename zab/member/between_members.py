@@ -1,0 +1,168 @@
+"""What members say to each other about requests: functions on a `Member`, as the phases are on a peer.
+
+    a learner asks its leader       Request: writes      Sync: is it committed?      Revalidate: whose session is it?
+    and is told                     the batches          Synced                      Revalidated
+    at every ping                   Ping: the sessions that were heard, and the digest of the tree
+
+Questions that need a quorum are one round for all that were asked in a turn (`questions`).
+
+What comes before a leader has caught up waits until it serves; what is about wrong trees does not wait (`wrong_trees`).
+
+Not here: what is replicated (`zab.broadcast`), and when the questions are asked (`turn_end`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol, TypeVar, get_args
+
+from session.identity import SessionId
+from zab import events as ev
+from zab import message as msg
+from zab.ids import Link, ServerId
+from zab.member import tree_repair, wrong_trees
+from zab.member.inputs import MemberEffect
+from zab.member.questions import Questions
+from zab.member.sessions import Sessions
+
+
+class Member(wrong_trees.Member, Protocol):
+    """What is needed of a `zab.member.member.Member`."""
+
+    now: int
+    questions: Questions
+    sessions: Sessions
+    early: list[ev.MemberMessage]
+
+    @property
+    def serving(self) -> bool: ...
+
+    def want(self, effect: MemberEffect) -> None: ...
+
+
+def take(member: Member, effect: ev.MemberMessage) -> None:
+    """A message of the leader or of a learner, for this member."""
+    on_check = _ON_CHECK.get(type(effect.message))
+    if on_check is not None:
+        on_check(member, effect.link, effect.sid, effect.message)
+    elif member.serving:
+        _ON_MESSAGE[type(effect.message)](member, effect.link, effect.sid, effect.message)
+    elif isinstance(effect.message, msg.Ping):
+        # Its touches count for nothing: a leader that begins to serve gives every session its full timeout.
+        wrong_trees.on_ping(member, effect.sid, effect.message)
+    elif member.peer.serving:
+        member.early.append(effect)
+
+
+def take_early(member: Member) -> None:
+    """What came before this member served."""
+    early, member.early = member.early, []
+    for message in early:
+        take(member, message)
+
+
+def answer(member: Member, link: Link, message: msg.Message) -> None:
+    """To a learner, unless it has gone meanwhile."""
+    if link in member.peer.learners:
+        member.send(link, message)
+
+
+def sync_confirmed(member: Member, effect: ev.SyncConfirmed) -> None:
+    """A quorum has confirmed the leader: the questions of that round have their answers."""
+    confirmed = member.questions.confirmed(effect.token)
+    for link, tag in confirmed.syncs:
+        if link is None:
+            member.questions.wait(tag, effect.zxid)
+        else:
+            answer(member, link, msg.Synced(tag, effect.zxid))
+    finish_syncs(member)
+    for connection in confirmed.doubted:
+        member.sessions.refuse(connection)
+    for link, tag in confirmed.missing:
+        answer(member, link, msg.Revalidated(tag, False, effect.zxid))
+
+
+def finish_syncs(member: Member) -> None:
+    """Those are done whose position is applied here."""
+    if member.questions.confirmed_syncs and not member.is_between_states:
+        for tag in member.questions.done(member.applied):
+            member.processor.synced(tag)
+
+
+def _break_off(member: Member, link: Link, reason: str) -> None:
+    member.want(ev.CloseLink(link, reason))
+    member.tell(ev.QuorumLinkDown(link))
+
+
+# --------------------------------------------------------------------------------------------------------- the leader
+
+
+def _on_request(member: Member, link: Link, sid: ServerId, message: msg.Request) -> None:
+    if not member.processor.submit_forwarded(message, sid):
+        _break_off(member, link, "it forwarded what it may not")
+
+
+def _on_revalidate(member: Member, link: Link, sid: ServerId, message: msg.Revalidate) -> None:
+    member.metrics.connection_revalidate_count += 1
+    if member.sessions.revalidate(SessionId(message.session), max(0, message.timeout_ms), sid, member.now):
+        member.questions.owner(link, message.tag)
+    else:
+        member.questions.missing(link, message.tag)
+
+
+def _on_sync(member: Member, link: Link, _sid: ServerId, message: msg.Sync) -> None:
+    member.questions.sync(link, message.tag)
+
+
+def _on_ping(member: Member, _link: Link, sid: ServerId, message: msg.Ping) -> None:
+    member.sessions.learner_touched(message.touched, member.now)
+    wrong_trees.on_ping(member, sid, message)  # this may end the role
+
+
+# ---------------------------------------------------------------------------------------------------------- a learner
+
+
+def _on_revalidated(member: Member, _link: Link, _sid: ServerId, message: msg.Revalidated) -> None:
+    member.sessions.revalidated(message.tag, message.valid, message.fence)
+
+
+def _on_synced(member: Member, link: Link, _sid: ServerId, message: msg.Synced) -> None:
+    if member.questions.newest_tag < message.tag < member.processor.sync_tag:
+        member.questions.wait(message.tag, message.zxid)
+        finish_syncs(member)
+    else:
+        _break_off(member, link, "it answers a sync that nobody waits for")
+
+
+M = TypeVar("M", bound=ev.MessageForMember)
+
+
+def _on(
+    kind: type[M], take: Callable[[Member, Link, ServerId, M], None]
+) -> tuple[type[object], Callable[[Member, Link, ServerId, Any], None]]:
+    return kind, take
+
+
+_ON_MESSAGE = dict(
+    (
+        _on(msg.Request, _on_request),
+        _on(msg.Revalidate, _on_revalidate),
+        _on(msg.Sync, _on_sync),
+        _on(msg.Ping, _on_ping),
+        _on(msg.Revalidated, _on_revalidated),
+        _on(msg.Synced, _on_synced),
+    )
+)
+
+_ON_CHECK = dict(
+    (
+        _on(msg.Suspect, wrong_trees.on_suspect),
+        _on(msg.Compare, wrong_trees.on_compare),
+        _on(msg.Compared, wrong_trees.on_compared),
+        _on(msg.Verdict, wrong_trees.on_verdict),
+        _on(msg.TreeWanted, wrong_trees.on_tree_wanted),
+        _on(msg.TreeOffered, tree_repair.on_offered),
+    )
+)
+"""What is answered also while clients are not served."""
+assert _ON_MESSAGE.keys() | _ON_CHECK.keys() == set(get_args(ev.MessageForMember))
