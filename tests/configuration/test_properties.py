@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from zab.configuration.properties import PropertiesError, Property, escaped, parse_properties
+from zab.configuration.properties import PropertiesError, Property, escaped, parse_properties, without
 
 
 @pytest.mark.parametrize(
@@ -60,3 +60,19 @@ def test_a_unicode_escape_without_four_digits_is_refused_with_its_line(escape: s
 def test_what_is_escaped_is_read_as_it_was(text: str) -> None:
     assert escaped(text).isascii()
     assert [entry.value for entry in parse_properties(f"a={escaped(text)}")] == [text]
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("", ""),
+        ("a=1\nb=2\n", "b=2\n"),
+        ("b=2\na=1", "b=2\n"),
+        ("# a=1\r\na=1\r\n\r\nb=2\r\n", "# a=1\r\n\r\nb=2\r\n"),
+        ("a=1\\\n  2\\\n3\nb=2", "b=2"),
+        ("a=1\\\\\nb=2", "b=2"),
+        ("b=a=1\na=1\n a : 2\nc", "b=a=1\nc"),
+    ],
+)
+def test_entries_are_cut_out_and_nothing_else_is_touched(text: str, left: str) -> None:
+    assert without(text, lambda key: key == "a") == left

@@ -96,11 +96,16 @@ class Ensemble:
 
     def __str__(self) -> str:
         """The canonical text: lines by id, the version last, without a newline at the end."""
+        return f"{self.lines}\nversion={self.version:x}" if self.servers else f"version={self.version:x}"
+
+    @property
+    def lines(self) -> str:
+        """The same without the version."""
         lines = [str(self.servers[server_id]) for server_id in sorted(self.servers)]
         lines += [f"group.{gid}={':'.join(map(str, ids))}" for gid, ids in sorted(self.groups.items())]
         if self.groups:
             lines += [f"weight.{server_id}={weight}" for server_id, weight in sorted(self.weights.items())]
-        return "\n".join([*lines, f"version={self.version:x}"])
+        return "\n".join(lines)
 
 
 def duplicate_port(ensemble: Ensemble) -> tuple[int, str] | None:

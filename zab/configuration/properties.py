@@ -17,12 +17,13 @@ Not here: which keys there are and what they mean (`config.py`).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from attrs import frozen
 
 _WHITE_SPACE = " \t\f"
 _NATURAL_LINE_END = re.compile(r"\r\n|\r|\n")
+_NATURAL_LINE_WITH_END = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
 _HEX_DIGITS = re.compile(r"[0-9A-Fa-f]{4}")
 _NAMED_ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
@@ -55,6 +56,18 @@ def parse_properties(text: str) -> list[Property]:
         key, value = _split(line)
         entries.append(Property(_unescape(key, number), _unescape(value, number).strip(), number))
     return entries
+
+
+def without(text: str, is_meant: Callable[[str], bool]) -> str:
+    """The text without the entries whose key is meant; all the rest of it, comments too, is as it was."""
+    first_lines = {entry.line for entry in parse_properties(text) if is_meant(entry.key)}
+    kept, is_cut = [], False
+    for number, natural in enumerate(_NATURAL_LINE_WITH_END.findall(text), start=1):
+        is_cut = is_cut or number in first_lines
+        if not is_cut:
+            kept.append(natural)
+        is_cut = is_cut and _ends_with_open_backslash(natural.rstrip("\r\n"))
+    return "".join(kept)
 
 
 def escaped(text: str) -> str:

@@ -257,6 +257,12 @@ class Links(Generic[Message, Input]):
         self._listener = Listener(self._loop, sock, self._have_knocks)
         self._door = door
 
+    def move(self, _old: socket.socket, new: socket.socket) -> None:
+        """Serve other servers on another listening socket from now on. Links that are up stay."""
+        assert self._listener is not None
+        listener, self._listener = self._listener, Listener(self._loop, new, self._have_knocks)
+        self._loop.discard(listener)
+
     def _have_knocks(self) -> None:
         self.has_knocks = True
 

@@ -21,6 +21,9 @@ PAUSE_MS = 100
 ACCEPTS_MAX = 64
 """A turn accepts at most this many connections."""
 
+EVERYWHERE = frozenset({"0.0.0.0", "::"})
+"""Hosts that are all addresses of this machine; so is an empty one."""
+
 _OUT_OF_RESOURCES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 journal = Journal("listener")
@@ -74,7 +77,7 @@ class Listener(Watched):
 
 def open_listener(host: str, port: int, backlog_count: int = -1) -> socket.socket:
     """A listening socket on a numeric address (empty: all of them, IPv6 too where there is any). Raises OSError."""
-    if not host or host in ("0.0.0.0", "::"):
+    if not host or host in EVERYWHERE:
         dual = socket.has_dualstack_ipv6()
         family, address = (socket.AF_INET6, ("::", port)) if dual else (socket.AF_INET, ("0.0.0.0", port))
     else:

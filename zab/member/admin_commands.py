@@ -25,6 +25,7 @@ from zab.member.connection import ClientConnection
 from zab.member.figures import VERSION, Inspected, connection_figures, figures, mode
 from zab.member.four_letter import parts_of
 from zab.member.metrics import Summary
+from zab.member.reconfiguring import config_in_force, in_force
 from zab.states import BROADCAST, LEADING
 
 NOT_SERVING: Final = "This ZooKeeper instance is not currently serving requests"
@@ -44,7 +45,7 @@ def _nothing(_member: Inspected, _parameters: Parameters) -> Told:
 
 def _configuration(member: Inspected, _parameters: Parameters) -> Told:
     yield from ()
-    config = member.config
+    config = config_in_force(member.config, member.peer)
     address = config.client_address
     told: dict[str, Any] = {
         "client_port": address[1] if address is not None else -1,
@@ -57,15 +58,15 @@ def _configuration(member: Inspected, _parameters: Parameters) -> Told:
         "server_id": config.server_id,
         "client_port_listen_backlog": config.client_port_backlog_count,
     }
-    own = config.own_line
-    if not config.is_standalone and own is not None:
+    own = config.ensemble.servers.get(config.server_id)
+    if not member.config.is_standalone and own is not None:
         told |= {
             "election_alg": 3,
             "init_limit": config.init_limit_ticks,
             "sync_limit": config.sync_limit_ticks,
             "election_port": own.election_port,
             "quorum_port": own.quorum_port,
-            "peer_type": 1 if config.role is Role.OBSERVER else 0,
+            "peer_type": 1 if own.role is Role.OBSERVER else 0,
         }
     return told
 
@@ -179,7 +180,7 @@ def _leader(member: Inspected, _parameters: Parameters) -> Told:
     leader = member.peer.leader
     if member.config.is_standalone or leader is None:
         raise CommandError("server is not initialized")
-    line = member.config.ensemble.servers.get(leader)
+    line = in_force(member.config, member.peer).servers.get(leader)
     return {
         "is_leader": member.peer.state == LEADING,
         "leader_id": leader,
@@ -201,7 +202,7 @@ def _monitor(member: Inspected, _parameters: Parameters) -> Told:
 
 def _observers(member: Inspected, _parameters: Parameters) -> Told:
     yield from ()
-    leading, observers = member.peer.leading, member.config.ensemble.observers
+    leading, observers = member.peer.leading, member.peer.memberships.in_force.observers
     handlers = [] if leading is None else [each for each in leading.handlers.values() if each.sid in observers]
     return {
         "synced_observers": sum(each.served for each in handlers),
@@ -269,7 +270,7 @@ def _voting_view(member: Inspected, _parameters: Parameters) -> Told:
     yield from ()
     if member.config.is_standalone:
         return {"current_config": {}}
-    ensemble = member.config.ensemble
+    ensemble = in_force(member.config, member.peer)
     voters = [(sid, line) for sid, line in ensemble.servers.items() if sid in ensemble.participants]
     return {"current_config": {str(sid): _view(line) for sid, line in voters}}
 
@@ -321,9 +322,10 @@ def _watch_summary(member: Inspected, _parameters: Parameters) -> Told:
 
 def _zabstate(member: Inspected, _parameters: Parameters) -> Told:
     yield from ()
-    config, peer = member.config, member.peer
-    own = config.own_line
-    if config.is_standalone or own is None:
+    peer = member.peer
+    config = config_in_force(member.config, peer)
+    own = config.ensemble.servers.get(config.server_id)
+    if member.config.is_standalone or own is None:
         return {"voting": False, "zabstate": ""}
     address = config.client_address
     return {

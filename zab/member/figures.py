@@ -26,6 +26,7 @@ from zab.member.digests import Digests
 from zab.member.metrics import Metrics, Summary
 from zab.member.processor import Processor
 from zab.member.reads import ReadState
+from zab.member.reconfiguring import in_force
 from zab.member.sessions import Sessions
 from zab.member.settings import Config
 from zab.member.surroundings import Surroundings
@@ -114,7 +115,7 @@ def figures(member: Inspected) -> Iterator[Figure]:
     for name, value in _gauges(member):
         yield Figure(Kind.GAUGE, name, value)
     if not member.config.is_standalone:
-        yield Figure(Kind.GAUGE, "quorum_size", len(member.config.ensemble.participants))
+        yield Figure(Kind.GAUGE, "quorum_size", len(in_force(member.config, member.peer).participants))
     if member.peer.state == LEADING and not member.config.is_standalone:
         for name, value in _leader_gauges(member):
             yield Figure(Kind.GAUGE, name, value)
@@ -172,7 +173,7 @@ def _gauges(member: Inspected) -> Iterator[tuple[str, int | float]]:
 
 
 def _leader_gauges(member: Inspected) -> Iterator[tuple[str, int]]:
-    metrics, observers = member.metrics, member.config.ensemble.observers
+    metrics, observers = member.metrics, member.peer.memberships.in_force.observers
     learners = member.peer.learners.values()
     yield "learners", len(learners)
     yield "synced_followers", sum(sid not in observers for sid in learners)

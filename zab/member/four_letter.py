@@ -32,6 +32,7 @@ from zab.member.figures import (
 from zab.member.inputs import LookAround, LookedAround, MemberEffect
 from zab.member.metrics import Summary
 from zab.member.reads import ConnectionEnds, Steps
+from zab.member.reconfiguring import config_in_force
 from zab.member.waiting import why_not_serving
 from zab.states import LEADING
 
@@ -300,7 +301,7 @@ _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct",
 
 def _conf(member: Inspected) -> Lines:
     """The configuration, and the ensemble."""
-    config = member.config
+    config = config_in_force(member.config, member.peer)
     host_port = config.client_address
     values: dict[str, object] = {
         "clientPort": host_port[1] if host_port is not None else -1,
@@ -316,18 +317,18 @@ def _conf(member: Inspected) -> Lines:
         "clientPortListenBacklog": config.client_port_backlog_count,
         "serverId": config.server_id,
     }
-    own = config.own_line
-    if not config.is_standalone and own is not None:
+    own = config.ensemble.servers.get(config.server_id)
+    if not member.config.is_standalone and own is not None:
         values |= {
             "initLimit": config.init_limit_ticks,
             "syncLimit": config.sync_limit_ticks,
             "electionAlg": 3,
             "electionPort": own.election_port,
             "quorumPort": own.quorum_port,
-            "peerType": 1 if config.role.value == "observer" else 0,
+            "peerType": 1 if own.role.value == "observer" else 0,
         }
     text = "".join(f"{key}={value}\n" for key, value in values.items())
-    yield text if config.is_standalone else f"{text}membership: \n{config.ensemble}"
+    yield text if member.config.is_standalone else f"{text}membership: \n{config.ensemble}"
 
 
 def _mntr(member: Inspected) -> Lines:

@@ -27,6 +27,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+import attrs
+
 from datatree.errors import ErrorCode, Refused
 from datatree.log.batch import Batch
 from datatree.log.zxid import BEFORE_ALL, Zxid
@@ -44,6 +46,7 @@ from zab.member.processor import Processor
 from zab.member.settings import Config
 from zab.membership import Membership
 from zab.peer import Peer
+from zab.peer_state import PeerState
 from zab.quorum import Hierarchical, Majority, Quorum
 
 ENSEMBLE = SessionId(0)
@@ -90,6 +93,17 @@ class ConfigReader:
 READER = ConfigReader()
 
 
+def in_force(config: Config, peer: PeerState) -> Ensemble:
+    """The configuration that is known to be committed; that of the file until there is one in the history."""
+    membership = peer.memberships.in_force
+    return ensemble_of(membership.text) if membership.version else config.ensemble
+
+
+def config_in_force(config: Config, peer: PeerState) -> Config:
+    """The same configuration of this server, in the ensemble that is in force."""
+    return attrs.evolve(config, ensemble=in_force(config, peer))
+
+
 def reconfigure_of(config: Config, peer: Peer) -> Reconfigure | None:
     """What makes the text of the next configuration, while this member leads."""
     if not config.reconfig_enabled:
@@ -102,12 +116,10 @@ def reconfigure_of(config: Config, peer: Peer) -> Reconfigure | None:
             raise Refused(ErrorCode.UNIMPLEMENTED)
         if reconfiguration.is_outstanding(peer):
             raise Refused(ErrorCode.RECONFIGINPROGRESS)
-        in_force = peer.memberships.in_force
-        if version not in (-1, in_force.version):
+        if version not in (-1, peer.memberships.in_force.version):
             raise Refused(ErrorCode.BADVERSION)
-        before = ensemble_of(in_force.text) if in_force.version else config.ensemble
         try:
-            after = next_ensemble(before, joining, leaving, members, zxid)
+            after = next_ensemble(in_force(config, peer), joining, leaving, members, zxid)
         except ChangeError:
             raise Refused(ErrorCode.BADARGUMENTS) from None
         if len(after.participants) < (2 if config.standalone_enabled else 1):

@@ -56,7 +56,7 @@ def why_not_serving(peer: PeerState) -> str:
         if peer.leader == peer.settings.sid:
             return f"no service: this member is about to lead epoch {peer.accepted_epoch}, and waits for a quorum"
         return f"no service: this member is not synchronized with server {peer.leader} yet, which is to lead"
-    voters, election = peer.settings.quorum.voters, peer.election
+    voters, election = peer.quorum.voters, peer.election
     votes = {**election.out_of_election, **election.received}
     votes.pop(peer.settings.sid, None)
     missing = voters - election.heard - {peer.settings.sid}

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 
-from zab.configuration.dynamic import ServerLine
+from zab.configuration.dynamic import Ensemble, ServerLine
 from zab.configuration.reconfiguration import ensemble_of
 from zab.events import MembershipsChanged
 from zab.ids import ServerId
@@ -53,6 +53,9 @@ class AddressBook:
         """Where to dial for links and snapshots; always the same dictionary."""
         self.meet: Callable[[Mapping[ServerId, Address]], None] = lambda _others: None
         """Told of the others' election ports when they are others than before."""
+        self.in_force: Ensemble = config.ensemble
+        self.comes_into_force: Callable[[Ensemble], None] = lambda _ensemble: None
+        """Told of each configuration that is known to be committed."""
         self._fill()
 
     @property
@@ -81,6 +84,9 @@ class AddressBook:
                 lines |= ensemble_of(membership.text).servers
             else:
                 lines |= self._of_file
+        if effect.in_force.text and effect.in_force.version != self.in_force.version:
+            self.in_force = ensemble_of(effect.in_force.text)
+            self.comes_into_force(self.in_force)
         if lines != self.lines:
             self.lines = lines
             self._fill()

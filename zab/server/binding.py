@@ -2,6 +2,7 @@
 
     sockets = await bind(config, quorum_host)     raises ServerFailedError, exit code 14
     sockets.close()
+    await listen(host, port, tries)               one more, later
 
 A port that another process still holds is tried again, `electionPortBindRetry` times for those of members.
 
@@ -49,20 +50,20 @@ async def bind(config: Config, quorum_host: str) -> Sockets:
         line = config.own_line
         if not config.is_standalone and line is not None:
             tries = config.election_port_bind_retry_count
-            sockets.election = await _listen(quorum_host, line.election_port, tries)
-            sockets.quorum = await _listen(quorum_host, line.quorum_port, tries)
+            sockets.election = await listen(quorum_host, line.election_port, tries)
+            sockets.quorum = await listen(quorum_host, line.quorum_port, tries)
         if config.client_address is not None:
             host, port = config.client_address
-            sockets.client = await _listen(host, port, 1, config.client_port_backlog_count)
+            sockets.client = await listen(host, port, 1, config.client_port_backlog_count)
         if config.secure_client_address is not None:
             host, port = config.secure_client_address
-            sockets.secure_client = await _listen(host, port, 1, config.client_port_backlog_count)
+            sockets.secure_client = await listen(host, port, 1, config.client_port_backlog_count)
         undo.pop_all()
     return sockets
 
 
-async def _listen(host: str, port: int, tries: int, backlog_count: int = -1) -> socket.socket:
-    """Bind; with `tries` 0 until it succeeds. The process before may still hold the port."""
+async def listen(host: str, port: int, tries: int, backlog_count: int = -1) -> socket.socket:
+    """Bind; with `tries` 0 until it succeeds. The process before may still hold the port. Raises ServerFailedError."""
     attempt = 0
     while True:
         attempt += 1

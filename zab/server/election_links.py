@@ -115,6 +115,7 @@ class ElectionLinks:
         self._guests: dict[ServerId, _Outbox] = {}
         """Of servers of no configuration that are connected to us."""
         self._nursery: trio.Nursery | None = None
+        self._listening = trio.CancelScope()
         self._post = post
         self._connect_timeout_ms = connect_timeout_ms
         self._inbound: dict[ServerId, trio.CancelScope] = {}
@@ -142,12 +143,24 @@ class ElectionLinks:
 
     async def run(self, listening: socket.socket) -> None:
         """Keep all links until cancelled. `listening` is bound to this server's election port."""
-        listener = trio.SocketListener(trio.socket.from_stdlib_socket(listening))
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
-            nursery.start_soon(trio.serve_listeners, self._serve, [listener])
+            nursery.start_soon(self._listen, listening)
             for sid, other in self._others.items():
                 nursery.start_soon(self._keep_open, sid, other)
+
+    async def _listen(self, listening: socket.socket) -> None:
+        """Let others in there, until there is another place. Who came in stays."""
+        assert self._nursery is not None
+        async with trio.SocketListener(trio.socket.from_stdlib_socket(listening)) as listener:
+            with trio.CancelScope() as self._listening:
+                await trio.serve_listeners(self._serve, [listener], handler_nursery=self._nursery)
+
+    def move(self, _old: socket.socket, new: socket.socket) -> None:
+        """Listen for other servers there from now on."""
+        assert self._nursery is not None
+        self._listening.cancel()
+        self._nursery.start_soon(self._listen, new)
 
     # ------------------------------------------------------------------------------------------------------ outbound
 

@@ -26,6 +26,11 @@ def is_open(config: Config) -> bool:
     return needs_no_secret(config) and config.takes_plain_members
 
 
+def warn_if_open(config: Config) -> None:
+    if not config.is_standalone and is_open(config):
+        journal.warning("members are believed without proof", secretFile=config.quorum_secret_file)
+
+
 async def quorum_host(config: Config) -> str:
     """Where to listen for other members; empty: everywhere. Whoever reaches these ports of a member that believes
     without proof reads and writes everything: then it is an address of this machine, and no name that may be of another
@@ -33,11 +38,9 @@ async def quorum_host(config: Config) -> str:
     line = config.own_line
     if config.is_standalone or line is None:
         return ""
-    if is_open(config):
-        journal.warning("members are believed without proof", secretFile=config.quorum_secret_file)
-        if not config.quorum_insecure:
-            await _refuse_other_machines(config)
-            return (await local_addresses(line.host))[0]
+    if is_open(config) and not config.quorum_insecure:
+        await _refuse_other_machines(config)
+        return (await local_addresses(line.host))[0]
     return "" if config.quorum_listen_on_all_ips else line.host
 
 

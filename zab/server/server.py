@@ -3,6 +3,8 @@
     serve(config)                                    owns everything below; ends when cancelled, or by ServerFailedError
     ├── loop          `Loop.run(Turn)`               every client socket and quorum link; ends with the server
     ├── election      `ElectionLinks.run`            the election port, a connection to each other; not standalone
+    ├── own configuration                            moves the ports, and writes the files, when another one comes
+    │                                                into force; not standalone
     ├── HTTP ports    `HttpPorts.run`                commands and metrics; a task for each connection
     ├── purge         every purgeInterval, and       hands the retention's work to the snapshot thread
     │                 after each snapshot
@@ -84,8 +86,9 @@ from zab.server.failure import CONFIG_ERROR, ServerFailedError
 from zab.server.files import Files, files_of
 from zab.server.greeting import Greeting
 from zab.server.http_ports import AskedSnapshots, HttpPorts
+from zab.server.own_configuration import Moves, OwnConfiguration
 from zab.server.private_file import PrivateFileError, Watched
-from zab.server.quorum_host import is_open, needs_no_secret, quorum_host
+from zab.server.quorum_host import is_open, needs_no_secret, quorum_host, warn_if_open
 from zab.server.scrubber import Scrubber
 from zab.server.snapshot_transfer import TransferServer
 from zab.server.snapshotter import Snapshotter
@@ -164,6 +167,7 @@ async def open_server(config: Config, role_changed: Callable[[RoleChanged], None
         journal.warning(str(warning))
     config = _with_room(config)
     files = files_of(config)
+    warn_if_open(config)
     host = await quorum_host(config)
     disk = open_disk(config)
     with contextlib.ExitStack() as undo:
@@ -302,6 +306,10 @@ class Server:
             if election is not None:
                 assert self._sockets.election is not None
                 nursery.start_soon(election.run, self._sockets.election)
+                moves = Moves(self.clients.move, self.links.move, election.move)
+                own = OwnConfiguration(self.config, self.addresses.in_force, self._sockets, moves)
+                self.addresses.comes_into_force = own.comes_into_force
+                nursery.start_soon(own.run)
             if self.config.purge_interval_hours > 0:
                 nursery.start_soon(self._purge_regularly)
             if self.config.scrub_interval_seconds:
@@ -322,14 +330,14 @@ class Server:
                 nursery.start_soon(self._read_again, stores, take_new, _keep_admin_stores)
             nursery.start_soon(give_back_when_quiet, lambda: self.member.applied)
             nursery.start_soon(self._run_loop, nursery.cancel_scope)
-            own = None if self.config.is_standalone else self.config.own_line
+            line = None if self.config.is_standalone else self.config.own_line
             journal.info(
                 "listening",
                 server_id=self.config.server_id,
                 client=_shown(self.config.client_address),
                 secure=_shown(self.config.secure_client_address),
-                quorum=None if own is None else own.quorum_port,
-                election=None if own is None else own.election_port,
+                quorum=None if line is None else line.quorum_port,
+                election=None if line is None else line.election_port,
             )
             if self.audit is not None:
                 self.audit.started()
