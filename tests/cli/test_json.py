@@ -118,7 +118,7 @@ def with_json(name: str) -> Iterator[str]:
 @pytest.mark.parametrize("name", sorted(COMMANDS.keys() - {"pipeline"}))
 def test_each_command_has_a_row_or_a_reason(name: str) -> None:
     found = set(with_json(name))
-    rows = {row.removesuffix(" -R").removesuffix(" --to") for row in FIELDS if row.split(" ")[0] == name}
+    rows = {re.sub(" (-R|--to|--plan)$", "", row) for row in FIELDS if row.split(" ")[0] == name}
     assert found == rows
     assert bool(found) != (name in WITHOUT)
 
@@ -166,7 +166,8 @@ def test_znode_commands_print_the_fields_of_their_rows(hosts: str, run: Run, tmp
 
 def test_every_row_is_run() -> None:
     elsewhere = {"watch", "snapshot", "log", "log --to", "restore", "recover", "fsck", "certs", "ensemble", "simulate"}
-    elsewhere.add("explore")
+    elsewhere |= {"explore", "lead", "reconfig show"}
+    elsewhere |= {f"reconfig {each}{plan}" for each in ("add", "remove", "set") for plan in ("", " --plan")}
     assert {*ZNODES, *elsewhere} == FIELDS.keys()
 
 
