@@ -10,10 +10,14 @@ from datatree.log.epochs import MemberRecord, load_member, save_epochs, save_mar
 from datatree.log.frame import Scan, pack_frame, seed_of
 from datatree.log.segment import SEGMENT_HEADER_BYTES, SegmentHeader, log_files, log_path
 from datatree.log.transaction_log import TransactionLog, write_segment
+from datatree.opcodes import OpCode
+from datatree.paths import CONFIG
+from datatree.record import Txn
 from datatree.recovery import recover as recovery
 from datatree.recovery.beginning import begin_history
 from datatree.recovery.recover import examine, recover
 from datatree.snapshot import snapshot_path
+from datatree.tree import DataTree
 from tests.datatree.histories import (
     LINEAGE,
     START,
@@ -141,6 +145,18 @@ def test_a_history_begins_with_a_tree():
     assert recovered.beginning == recovered.last[0] == zxid
     assert recovered.founder
     assert load_member(disk) == MemberRecord(lineage, 7, founder=True)
+
+
+def test_a_beginning_has_nobody_in_its_ensemble():
+    """Also where servers of the old one were taken in by a reconfiguration: these are lost."""
+    tree = DataTree()
+    tree.config = b"server.9=of the file"
+    tree.apply(Txn(1, 0, 0, 0, OpCode.RECONFIG, -1, CONFIG, b"server.1=lost\nversion=1", None))
+    disk = FaultyDisk()
+    begin_history(disk, tree, 4 << 32 | 1, LINEAGE, 7)
+    recovered = recover(disk, 7)
+    assert recovered.tree.configuration == b""
+    assert recovered.tree.digest == recovered.tree.recompute_digest()
 
 
 def test_only_the_first_snapshot_of_a_lineage_is_its_beginning():

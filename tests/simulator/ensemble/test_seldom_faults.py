@@ -136,7 +136,7 @@ def promise_before_it_is_durable(patch: Patch) -> None:
 Variant = Callable[[Patch], None]
 
 VARIANTS: dict[Variant, tuple[dict[str, int], str, int]] = {
-    take_damage_for_torn: ({"misdirected_write": 3, "kill": 1}, "", 215),
+    take_damage_for_torn: ({"misdirected_write": 3, "kill": 1}, "", 366),
     guess_a_promise: ({"bit_flip": 3, "kill": 1}, "", 2),
     believe_who_reports_less: ({"rollback": 3, "kill": 1}, "", 6),
     go_on_with_a_full_disk: ({"full_disk": 3, "kill": 1}, "", 0),
