@@ -19,11 +19,11 @@ from zab.roles import SYNCHRONIZED, Following, Leading, LearnerHandler, Question
 
 
 def leader_on_sync(peer: PeerState, leading: Leading, token: int) -> None:
-    """A client asked for `sync`: note the mark of now, and ask the voters after that."""
+    """A client asked for `sync`: note how far the history goes now, and ask the voters after that."""
     if not leading.established:
         return  # the member drops its syncs when the role is left
-    mark = peer.committed
-    leading.questions.append(Question(leader_confirm(peer, leading), token, mark))
+    last, _ = peer.history.last
+    leading.questions.append(Question(leader_confirm(peer, leading), token, last))
     leader_answer_questions(peer, leading)
 
 
@@ -54,7 +54,7 @@ def leader_answer_questions(peer: PeerState, leading: Leading) -> None:
     """Tell the member which of its questions are confirmed, in their order."""
     while leading.questions and is_confirmed(peer, leading, leading.questions[0].round):
         question = leading.questions.pop(0)
-        peer.emit(ev.SyncConfirmed(question.token, question.mark))
+        peer.emit(ev.SyncConfirmed(question.token, question.last))
 
 
 def learner_on_confirm(peer: PeerState, now: int, following: Following, message: msg.Confirm) -> None:

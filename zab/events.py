@@ -473,7 +473,7 @@ class LearnerDropped:
 
 @attrs.define
 class SyncConfirmed:
-    """A quorum confirmed, after the question, that it follows us; the mark was at `zxid` when it was asked."""
+    """A quorum confirmed, after the question, that it follows us; the history went up to `zxid` when it was asked."""
 
     token: int
     zxid: Zxid

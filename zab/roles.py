@@ -108,11 +108,11 @@ class LearnerHandler:
 
 @attrs.define
 class Question:
-    """A confirmation round that somebody waits for: a `sync`, with the mark that was known when it was asked."""
+    """A confirmation round that somebody waits for: a `sync`, with how far the history went when it was asked."""
 
     round: int
     token: int
-    mark: Zxid
+    last: Zxid
 
 
 @attrs.define

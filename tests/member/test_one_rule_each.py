@@ -19,12 +19,13 @@ from datatree.tree import DataTree
 from datatree.znode import CONTAINER_OWNER, STAT_AT, STAT_LAYOUT
 from session.identity import SessionId
 from tests.datatree.histories import LINEAGE, Author, fresh_log, snapshot, synchronized
-from tests.direct.members import TICK_MS, WALL, Ensemble
+from tests.direct.members import TICK_MS, WALL, Client, Ensemble, Server
 from tests.member.storage_setup import say_nothing
 from tests.member.test_member import CONFIG, batch_of
 from zab import events as ev
 from zab import message as msg
 from zab.ids import ServerId
+from zab.member import tree_repair
 from zab.member.cleanup import Cleanup
 from zab.member.dialect import QUORUM_DIALECT
 from zab.member.inputs import InstallSnapshot, TreeInstalled
@@ -79,6 +80,52 @@ def test_s1_a_sync_through_a_learner_is_confirmed_before_it_is_answered() -> Non
     ensemble.sent.clear()
     ensemble.do(client, client.sync())
     assert order_of(ensemble, msg.Sync, msg.Confirm, msg.Synced) == ["Sync", "Confirm", "Synced"]
+
+
+@pytest.mark.parametrize("to", ["leader", "learner"])
+def test_s1_a_sync_after_a_move_is_done_behind_the_writes_before_it(to: str) -> None:
+    """They are proposed, and nobody has them on his disk yet."""
+    ensemble = Ensemble(3)
+    here, there = ensemble.others(ensemble.leader)
+    client = ensemble.session(here)
+    for server in ensemble.servers.values():
+        server.durable_held = True
+    assert ensemble.do(client, client.create(b"/a")) == []
+    moved = synced_elsewhere(ensemble, client, ensemble.leader if to == "leader" else there)
+    for server in ensemble.servers.values():
+        ensemble.release(server)
+    assert value_after_sync(ensemble, moved, b"/a") == b""
+
+
+@pytest.mark.parametrize("to", ["leader", "learner"])
+def test_s1_a_sync_after_a_move_is_done_behind_writes_that_are_not_proposed(
+    to: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The leader has them, and may propose nothing now."""
+    ensemble = Ensemble(3)
+    here, there = ensemble.others(ensemble.leader)
+    client = ensemble.session(here)
+    with monkeypatch.context() as patch:
+        patch.setattr(tree_repair, "has_room", lambda _member: False)
+        assert ensemble.do(client, client.create(b"/a")) == []
+        moved = synced_elsewhere(ensemble, client, ensemble.leader if to == "leader" else there)
+    ensemble.step(ensemble.leader)
+    assert value_after_sync(ensemble, moved, b"/a") == b""
+
+
+def synced_elsewhere(ensemble: Ensemble, client: Client, server: Server) -> Client:
+    """Its session comes to that server, perhaps not at once, and asks for a sync there, which is not answered yet."""
+    moved = ensemble.reattach(client, server)
+    ensemble.settle()
+    if moved.response is not None:
+        assert ensemble.do(moved, moved.sync()) == []
+    return moved
+
+
+def value_after_sync(ensemble: Ensemble, moved: Client, path: bytes) -> bytes | None:
+    ensemble.settle()
+    assert moved.replies() or ensemble.do(moved, moved.sync())
+    return moved.server.value(path)
 
 
 def test_s1_a_session_is_said_to_be_over_when_a_quorum_has_confirmed_who_says_it() -> None:

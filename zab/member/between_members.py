@@ -105,13 +105,13 @@ def _on_request(member: Member, link: Link, sid: ServerId, message: msg.Request)
 def _on_revalidate(member: Member, link: Link, sid: ServerId, message: msg.Revalidate) -> None:
     member.metrics.connection_revalidate_count += 1
     if member.sessions.revalidate(SessionId(message.session), max(0, message.timeout_ms), sid, member.now):
-        member.questions.owner(link, message.tag)
+        member.questions.owner(link, message.tag, member.processor.arrived_count)
     else:
         member.questions.missing(link, message.tag)
 
 
 def _on_sync(member: Member, link: Link, _sid: ServerId, message: msg.Sync) -> None:
-    member.questions.sync(link, message.tag)
+    member.questions.sync(link, message.tag, member.processor.arrived_count)
 
 
 def _on_ping(member: Member, _link: Link, sid: ServerId, message: msg.Ping) -> None:

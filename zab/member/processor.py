@@ -66,7 +66,6 @@ from zab.message import DATA_FRAME_BYTES_MAX, WRITE_HEAD
 
 PREPARED_COUNT_MAX, PREPARED_BYTES_MAX = 1_000, 512 << 10
 """After so many writes in a turn, or writes of so many bytes, the others wait for the next one."""
-
 FORWARDED_BYTES_MAX: Final = 2 << 20
 """Of writes that a learner has forwarded, with their identities, and that have not come back as transactions: the next
 ones wait for them. A leader reads its links whatever else it has to do, so learners bound what it keeps."""
@@ -80,7 +79,6 @@ this they go back to it."""
 
 _HEADER = Struct(">ii")
 """xid and opcode, in front of every request."""
-
 _WRITES = frozenset(int(opcode) for opcode in WRITES)
 _SYNC = int(OpCode.SYNC)
 _GET_CHANGES = int(OpCode.GET_CHANGES)
@@ -116,6 +114,7 @@ class Processor:
         self.intake: deque[Write] = deque()
         """Writes that are neither proposed nor forwarded yet. Some are left in it while too much is in flight, and the
         first one while it is prepared over several turns."""
+        self.left_count = 0
         self.forwarded: deque[tuple[int, int, int]] = deque()
         """Writes that the leader has and that have not come back, of a learner: session, cxid, bytes, with those of the
         identities if they follow others. They come back in this order, each as one transaction. If a session was
@@ -387,6 +386,11 @@ class Processor:
             count, size = count + proposal.count, size + len(proposal.body)
             self.is_due = False
             yield proposal
+
+    @property
+    def arrived_count(self) -> int:
+        """Writes that have ever come into `intake`, on the leader; `left_count` of them have left it."""
+        return self.left_count + len(self.intake)
 
     def is_ahead_of(self, wall: int) -> bool:
         """Whether the newest batch is of a time that this wall clock reaches so late that it is not waited for: the

@@ -1,11 +1,15 @@
 """What members ask each other and is not answered at once: syncs, and sessions that come to another server.
 
-    a sync            of this member's clients (link None) or of a learner: a quorum has to confirm the leader, and what
-                      was committed by then has to be applied
+    a sync            of this member's clients (link None) or of a learner: a quorum has to confirm the leader, and all
+                      writes that had reached the leader by then have to be applied. So a client whose connection broke
+                      sees after a sync what becomes of the writes before it
     an owner          a learner asks for a session that lives: it is told so at the end of a turn, when all that came
                       through older connections of that session is proposed, and up to where it is (`fence`)
     a missing one     of a session that does not live here only a leader that a quorum has confirmed may say that it is
                       over: under the next leader it may live. So is a doubted one, which a client of this member asks
+
+Both come after the writes that reached the leader before them: `after` is how many these are, of all that ever came
+(`Processor.arrived_count`).
 
 Not here: the sessions (`sessions`), and the confirmation (`zab.confirmation`).
 """
@@ -13,7 +17,7 @@ Not here: the sessions (`sessions`), and the confirmation (`zab.confirmation`).
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import attrs
 
@@ -34,12 +38,10 @@ class Questions:
     """Those of a role; with it they end."""
 
     def __init__(self) -> None:
-        self._syncs: list[tuple[Link | None, int]] = []
+        self._syncs: deque[tuple[Link | None, int, int]] = deque()
         self._missing: list[tuple[Link, int]] = []
-        self.owners: list[tuple[Link, int]] = []
-        """Whom a verdict may be told, with its tag: a turn takes them when all is proposed."""
-        self.is_round_wanted = False
-        """A confirmation is needed that has not begun."""
+        self._owners: deque[tuple[Link, int, int]] = deque()
+        """Whom a verdict may be told, with its tag."""
         self._rounds: dict[int, Round] = {}
         self._token = 0
         self.newest_tag = 0
@@ -51,34 +53,49 @@ class Questions:
         """The role is over."""
         self._syncs.clear()
         self._missing.clear()
-        self.owners.clear()
-        self.is_round_wanted = False
+        self._owners.clear()
         self._rounds.clear()
         self.confirmed_syncs.clear()
 
     # ------------------------------------------------------------------------------------------------------ the leader
 
-    def sync(self, link: Link | None, tag: int) -> None:
+    def sync(self, link: Link | None, tag: int, after: int) -> None:
         """Clients of this member, or of a learner, wait for a sync."""
-        self._syncs.append((link, tag))
-        self.is_round_wanted = True
+        self._syncs.append((link, tag, after))
 
     def missing(self, link: Link, tag: int) -> None:
         """A learner asks for a session that is not alive here."""
         self._missing.append((link, tag))
-        self.is_round_wanted = True
 
-    def owner(self, link: Link, tag: int) -> None:
+    def owner(self, link: Link, tag: int, after: int) -> None:
         """The session that a learner asks for is its own now."""
-        self.owners.append((link, tag))
+        self._owners.append((link, tag, after))
 
-    def begin_round(self, doubted: Sequence[ClientConnection]) -> int:
+    @property
+    def is_any_asked(self) -> bool:
+        """Whether the leader has not begun to answer all of them."""
+        return bool(self._syncs or self._missing or self._owners)
+
+    def is_round_due(self, proposed: int) -> bool:
+        """Whether a confirmation is needed that has not begun, once so many writes are proposed."""
+        return bool(self._missing) or (bool(self._syncs) and self._syncs[0][2] <= proposed)
+
+    def begin_round(self, doubted: Sequence[ClientConnection], proposed: int) -> int:
         """The token of the confirmation that these, and what was asked since the last one, need."""
-        self.is_round_wanted = False
         self._token += 1
-        self._rounds[self._token] = Round(self._syncs, doubted, self._missing)
-        self._syncs, self._missing = [], []
+        syncs: list[tuple[Link | None, int]] = []
+        while self._syncs and self._syncs[0][2] <= proposed:
+            link, tag, _ = self._syncs.popleft()
+            syncs.append((link, tag))
+        self._rounds[self._token] = Round(syncs, doubted, self._missing)
+        self._missing = []
         return self._token
+
+    def due_owners(self, proposed: int) -> Iterator[tuple[Link, int]]:
+        """Those that may be told now."""
+        while self._owners and self._owners[0][2] <= proposed:
+            link, tag, _ = self._owners.popleft()
+            yield link, tag
 
     def confirmed(self, token: int) -> Round:
         """What waited for this confirmation; nothing, when it was asked for in an earlier role."""

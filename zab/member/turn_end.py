@@ -75,8 +75,7 @@ def end_turn(member: Member) -> None:
             has_asked
             or now >= member.lead_at
             or sessions.doubted
-            or questions.is_round_wanted
-            or questions.owners
+            or questions.is_any_asked
             or member.check.undecided is not None
         ):
             _lead(member)
@@ -100,6 +99,7 @@ def end_turn(member: Member) -> None:
 def _lead(member: Member) -> None:
     """All that is to be written becomes one batch, or as many as its size asks for; then what waits for that."""
     processor, sessions, cleanup = member.processor, member.sessions, member.cleanup
+    questions = member.questions
     assert sessions.tracker is not None
     processor.refuses_writes = member.check.undecided is not None
     if member.now >= sessions.tracker.next_deadline:
@@ -119,20 +119,22 @@ def _lead(member: Member) -> None:
                 f"this wall clock says {member.wall} ms, the newest batch is of {processor.newest_time} ms "
                 "-> the times of batches go back to the clock"
             )
+        arrived = processor.arrived_count
         next_zxid = member.peer.next_zxid if tree_repair.has_room(member) else lambda: None
         for proposal in processor.proposals(next_zxid, member.wall):
             member.metrics.proposal_count += 1
             member.tell(proposal)
         member.is_stalled = bool(processor.intake) and not processor.is_due
+        processor.left_count = arrived - len(processor.intake)
     tag = processor.take_sync_tag() if processor.syncing else None
     if tag is not None:
-        member.questions.sync(None, tag)
-    if member.questions.is_round_wanted or sessions.doubted:
-        doubted, sessions.doubted = sessions.doubted, []
-        member.tell(ev.SyncRequested(member.questions.begin_round(doubted)))
-    if member.questions.owners and not member.is_stalled:
-        owners, member.questions.owners = member.questions.owners, []
-        for link, tag in owners:
+        questions.sync(None, tag, processor.arrived_count)
+    if questions.is_any_asked or sessions.doubted:
+        proposed = processor.left_count
+        if sessions.doubted or questions.is_round_due(proposed):
+            doubted, sessions.doubted = sessions.doubted, []
+            member.tell(ev.SyncRequested(questions.begin_round(doubted, proposed)))
+        for link, tag in questions.due_owners(proposed):
             between_members.answer(member, link, msg.Revalidated(tag, True, member.peer.history.last[0]))
     due = sessions.tracker.next_deadline
     member.lead_at = due if cleanup is None else min(due, cleanup.next_turn)

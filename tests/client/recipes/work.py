@@ -17,6 +17,9 @@ from zab.client.recipes.party import Party
 from zab.client.recipes.queue import LockingQueue, Queue
 from zab.client.recipes.semaphore import Semaphore
 
+LEASE_SECONDS = 90
+"""Longer than a client with a session of a minute takes to find that its server has lost power."""
+
 
 class Work:
     """What three clients do until members were killed often enough, and what they saw."""
@@ -86,7 +89,7 @@ class Work:
 
     async def lease(self, zk: Client, name: str) -> None:
         while not self.is_over:
-            async with Lease(zk, "/lease", seconds=30, name=name) as held:
+            async with Lease(zk, "/lease", seconds=LEASE_SECONDS, name=name) as held:
                 self.leased.enter(name, held)
                 await held.renew()
                 self.leased.leave(name)

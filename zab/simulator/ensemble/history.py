@@ -57,6 +57,8 @@ class History:
         """The sequence: last zxids of the delivered batches."""
         self.chains: list[bytes] = []
         self.txns: dict[int, Txn] = {}
+        self._synced: dict[int, tuple[int, int]] = {}
+        """Of each session: the number of its last sync that was answered, and the zxid of that."""
         """Every committed transaction."""
         self._place_of: dict[int, int] = {0: 0}
         """Batch end → how many batches are delivered up to it."""
@@ -187,12 +189,31 @@ class History:
             return  # what comes late through an older connection is refused with SESSIONMOVED
         newest = self._last_number.get(txn.session, 0)
         # The first one that can be meant: whatever comes later finds its own if there is any way at all.
-        meant = next((one for one in possible if one.number > newest), None)
+        left = [one for one in possible if one.number > newest]
+        meant = next((one for one in left if not self._is_behind_its_sync(one, txn.zxid)), None)
+        if meant is None and left:
+            raise SafetyError("sync", f"{txn} is done behind a sync that was asked for after it: {left[0]}")
         if meant is None:
             reason = f"{txn} of {txn.session:#x} at {txn.zxid:#x}, after its request number {newest}: {possible}"
             raise SafetyError("order", reason)
         self._last_number[txn.session] = meant.number
         self.requested[txn.zxid] = meant
+
+    def synced(self, sync: Asked, zxid: int) -> None:
+        """A client is told that its sync is done there: nothing that it asked for before is done later."""
+        self._synced[sync.session] = sync.number, zxid
+        for done_at in reversed(self.requested):
+            if done_at <= zxid:
+                break
+            asked = self.requested[done_at]
+            if asked.session == sync.session and self._is_behind_its_sync(asked, done_at):
+                raise SafetyError(
+                    "sync", f"it returns at {zxid:#x}, and was asked for after {asked}, done at {done_at:#x}"
+                )
+
+    def _is_behind_its_sync(self, asked: Asked, zxid: int) -> bool:
+        number, synced_zxid = self._synced.get(asked.session, (0, zxid))
+        return asked.number < number and zxid > synced_zxid
 
     def _primary_integrity(self, who: str, batch: Batch) -> None:
         """No later primary may have begun without this batch."""

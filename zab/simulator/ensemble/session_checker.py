@@ -8,7 +8,8 @@
     reads                            a read is the state at its zxid, bit for bit: data, stat, children
     real-time order of writes        a write is done above everything that any client was told before it was asked for
     sync                             a sync that returns has a zxid of at least all that any client was told before it
-                                     began (invariant 9)
+                                     began (invariant 9); nothing that this client asked for before, through whatever
+                                     connection, is done above that
     order                            replies come in the order of the requests
 
 Watches are `watch_checker`'s.
@@ -199,6 +200,7 @@ class SessionChecker:
         if header.zxid < asked.told:
             reason = f"a sync returns at {header.zxid:#x}; {asked.told:#x} was told to a client before it began"
             self.fail("sync", reason)
+        self._history.synced(asked, header.zxid)
 
     def _add_watch(self, asked: Asked, header: ReplyHeader, _body: Any) -> None:
         self._same("error", header.error, 0, asked)
