@@ -28,6 +28,7 @@ server.1=zoo1:2888:3888
 server.2=zoo2:2888:3888
 server.3=zoo3:2888:3888
 """
+SEVERAL = f"{ENSEMBLE}multiAddress.enabled=true\n"
 ZOOKEEPERS = "org.apache.zookeeper.server.auth."
 X509_PROVIDER = "authProvider.x=org.apache.zookeeper.server.auth.X509AuthenticationProvider"
 STANDALONE = "dataDir=/data\nclientPort=2181\n"
@@ -221,7 +222,18 @@ def test_a_value_is_read_as_meant(line: str, name: str, value: object) -> None:
         (ENSEMBLE + "server.4=zoo4:2888:3888;1;2;3", 9, "more than a client and a secure client part"),
         (ENSEMBLE + "server.4=zoo4:2888:3888;zoo4:", 9, "'' is not a number (a port)"),
         (ENSEMBLE + "server.4=zoo3:2889:3888", 9, "port 3888 of zoo3 is already that of server.3"),
-        (ENSEMBLE + "server.4=zoo4:2888:3888|zoo5:2888:3888", 9, "several addresses without multiAddress.enabled"),
+        (
+            ENSEMBLE + "server.4=a:1:2|b:1:2",
+            9,
+            "server.4 has several addresses: add multiAddress.enabled=true to zoo.cfg",
+        ),
+        (ENSEMBLE + "server.4=a:1:2|b:1:2\nmultiAddress.enabled=false", 9, "server.4 has several addresses: add"),
+        (SEVERAL + "server.4=a:1:2|b:1:2:participant|c:1:2:observer", 10, "server.4 is participant and observer"),
+        (SEVERAL + "server.4=a:1:2|a:3:2", 10, "port 2 of a is already that of server.4"),
+        (SEVERAL + "server.4=a:1:2|zoo3:2888:2", 10, "port 2888 of zoo3 is already that of server.3"),
+        (SEVERAL + "server.4=a:1:2|", 10, "does not have the form"),
+        (SEVERAL + "server.4=" + "|".join(f"a{n}:1:2" for n in range(9)), 10, "has 9 addresses, more than 8"),
+        (STANDALONE + "multiAddress.reachabilityCheckTimeoutMs=0", 3, "0 is not between 1 and"),
         (ENSEMBLE + "group.1=1:2", None, "server 3 is in no group"),
         (ENSEMBLE + "weight.1=2", None, "server 1 is in no group"),
         (ENSEMBLE + "group.1=1:2\ngroup.2=2:3", 10, "server 2 is in more than one group"),
@@ -272,6 +284,23 @@ def test_server_lines_with_roles_client_parts_and_ipv6() -> None:
     assert config.client_address == ("::1", 2181)
     assert config.ensemble.observers == {2}
     assert config.warnings == ()
+
+
+def test_a_member_has_an_address_on_each_network() -> None:
+    line = "server.4=[fe80::1]:1:2|b:3:4:observer;2181"
+    config = parse(SEVERAL + line, "zoo.cfg", my_id=1)
+    own = config.ensemble.servers[4]
+    assert [(each.host, each.quorum_port, each.election_port) for each in own.addresses] == [
+        ("fe80::1", 1, 2),
+        ("b", 3, 4),
+    ]
+    assert own.role is Role.OBSERVER
+    assert str(own) == "server.4=[fe80::1]:1:2|b:3:4:observer;0.0.0.0:2181"
+    assert config.next_address_after_seconds == 1.0
+    more = "\nmultiAddress.reachabilityCheckTimeoutMs=250"
+    assert parse(SEVERAL + line + more, "zoo.cfg", my_id=1).next_address_after_seconds == 0.25
+    more += "\nmultiAddress.reachabilityCheckEnabled=false"
+    assert parse(SEVERAL + line + more, "zoo.cfg", my_id=1).next_address_after_seconds == 0.0
 
 
 def test_secure_client_port_in_a_server_line_is_refused() -> None:
@@ -651,7 +680,6 @@ def test_a_key_set_twice_has_its_last_value_and_a_warning() -> None:
         ("server.4=zoo4:2888:3888\n", "server.*", "4 participants survive the failure of 1, as 3 would"),
         ("peerType=observer\n", "peerType", "the server line says participant"),
         ("snapCount=0\n", "snapCount", "0 is too small; 2 is used"),
-        ("multiAddress.enabled=true\nserver.4=a:1:2|b:1:2:observer\n", "server.4", "only the first address is used, a"),
     ],
 )
 def test_what_is_odd_about_an_ensemble_is_warned_of(more: str, key: str, reason: str) -> None:

@@ -73,6 +73,16 @@ def test_without_the_key_nothing_is_written_and_all_is_refused() -> None:
     assert shown(ensemble, client).endswith("version=0")
 
 
+def test_a_server_joins_with_an_address_on_each_network() -> None:
+    ensemble = reconfigurable(**{"multiAddress.enabled": "true"})
+    client = ensemble.session(ensemble.follower)
+    ensemble.add(4)
+    several = "server.4=127.0.0.1:2004:3004|[::1]:2005:3005:observer;127.0.0.1:4004"
+    error, _ = ask(ensemble, client, joining=several)
+    assert error == 0
+    assert several in shown(ensemble, client).splitlines()
+
+
 def test_a_server_joins_and_has_a_vote(ensemble: Ensemble) -> None:
     ensemble.add(4)
     assert ensemble.servers[4].member.serving
@@ -126,6 +136,7 @@ REFUSED = [
     ({"joining": "server.4"}, ErrorCode.BADARGUMENTS),
     ({"joining": "server.4=127.0.0.1:2004:3004"}, ErrorCode.BADARGUMENTS),
     ({"joining": "server.4=127.0.0.1:2003:3004;4004"}, ErrorCode.BADARGUMENTS),
+    ({"joining": "server.4=127.0.0.1:2004:3004|127.0.0.2:2004:3004;4004"}, ErrorCode.BADARGUMENTS),
     ({"joining": "group.1=1:2"}, ErrorCode.BADARGUMENTS),
     ({"leaving": "1,x"}, ErrorCode.BADARGUMENTS),
     ({"leaving": "1,2"}, ErrorCode.BADARGUMENTS),

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import attrs
-import pytest
 import trio
 
 from zab.configuration.dynamic import Ensemble
@@ -16,10 +15,11 @@ from zab.configuration.reconfiguration import ensemble_of
 from zab.host.listener import open_listener
 from zab.member.config import parse
 from zab.member.settings import Config
-from zab.server import binding, own_configuration
+from zab.server import own_configuration
 from zab.server.binding import Sockets, bind
 from zab.server.dynamic_file import write_configuration
-from zab.server.own_configuration import Moves, OwnConfiguration
+from zab.server.own_configuration import OwnConfiguration, Port
+from zab.server.quorum_host import quorum_addresses
 from zab.testing.ports import free_ports
 
 PATIENCE_SECONDS = 30
@@ -40,16 +40,15 @@ class Server:
         self._has_moved = trio.Event()
         self.written: list[int] = []
         self._has_written = trio.Event()
-        moves = Moves(*(self._noting(name) for name in ("client", "quorum", "election")))
-        self.own = OwnConfiguration(config, config.ensemble, sockets, moves)
+        ports = {name: self._noting(name) for name in ("client", "quorum", "election")}
+        self.own = OwnConfiguration(config, config.ensemble, sockets, ports)
 
-    def _noting(self, name: str) -> Callable[[socket.socket, socket.socket], None]:
-        def move(old: socket.socket, new: socket.socket) -> None:
-            old.close()
-            self.moved.append(f"{name} {new.getsockname()[1]}")
+    def _noting(self, name: str) -> Port:
+        def listen(sock: socket.socket) -> None:
+            self.moved.append(f"{name} {sock.getsockname()[1]}")
             self._has_moved.set()
 
-        return move
+        return Port(listen, socket.socket.close)
 
     async def wait_for(self, count: int) -> None:
         with trio.fail_after(PATIENCE_SECONDS):
@@ -82,7 +81,7 @@ async def running(path: Path, ports: list[int]) -> AsyncIterator[Server]:
     file = path / "zoo.cfg"
     file.write_text(text)
     config = parse(text, str(file), my_id=1)
-    sockets = await bind(config, "127.0.0.1")
+    sockets = await bind(config, await quorum_addresses(config))
     try:
         async with trio.open_nursery() as nursery:
             server = Server(config, sockets)
@@ -105,18 +104,16 @@ async def test_ports_that_are_others_are_moved_and_no_others(tmp_path: Path) -> 
     async with running(tmp_path, [quorum, election, client]) as server:
         server.own.comes_into_force(ensemble(7, new_quorum, election, new_client))
         await server.wait_for(2)
-        assert server.moved == [f"quorum {new_quorum}", f"client {new_client}"]
+        assert server.moved == [f"client {new_client}", f"quorum {new_quorum}"]
         assert reached(new_client)
         assert not reached(client)
-        assert server.sockets.client is not None
-        assert server.sockets.client.getsockname()[1] == new_client
+        assert [port for _, port in server.sockets.client] == [new_client]
         await server.wait_until_written(7)
 
 
 async def test_a_port_that_is_taken_leaves_the_server_where_it_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    tmp_path: Path,
 ) -> None:
-    monkeypatch.setattr(binding, "BIND_RETRY_SECONDS", 0)
     quorum, election, client, taken, new_quorum = free_ports(5)
     with open_listener("127.0.0.1", taken):
         async with running(tmp_path, [quorum, election, client]) as server:

@@ -1,18 +1,20 @@
 """ZooKeeper's dynamic configuration: who the members are, how much each one's vote weighs.
 
-    server.<id> = <host>:<quorumPort>:<electionPort>[:participant|observer][;[<clientHost>:]<clientPort>][;<secure>]
+    server.<id> = <address>[|<address>...][:participant|observer][;[<clientHost>:]<clientPort>][;<secure>]
+    <address>   = <host>:<quorumPort>:<electionPort>
     group.<gid> = <id>[:<id>...]
     weight.<id> = <n>
     version     = <hex>
 
 IPv6 addresses stand in brackets. The two ports of a member differ. A member without a role is a participant, a client
-part without a host listens on all addresses. With any `group` or `weight` line every participant is in exactly one
+part without a host listens on all addresses. Of several addresses, on as many networks, each is listened on, and the
+first in the line that is reached is used. With any `group` or `weight` line every participant is in exactly one
 group and weighs 1 unless told otherwise; quorums are then hierarchical.
 
 The lines stand in `zoo.cfg` itself or in the file that `dynamicConfigFile` names; `config.py` finds them and hands them
 over. Hosts are kept as written; nobody resolves a name here.
 
-Not here: the quorum rule itself (`zab/quorum.py`); lists of addresses (`|`) beyond the first.
+Not here: the quorum rule itself (`zab/quorum.py`); whether a line may have several addresses (`config`).
 """
 
 from __future__ import annotations
@@ -28,6 +30,8 @@ from zab.configuration.properties import Property
 # The id is the first byte of every session id that its server hands out.
 SERVER_ID_MAX = 255
 CLIENT_HOST_DEFAULT = "0.0.0.0"
+ADDRESSES_MAX = 8
+"""Of one member: one on each network that connects it with the others."""
 
 _DYNAMIC_KEY = re.compile(r"(server|group|weight)\.(.*)")
 _HOST_AND_REST = re.compile(r"(?:\[([^\]]*)\]|([^:\[\]]*))(?::(.*))?")
@@ -50,8 +54,21 @@ class LineError(ValueError):
 
 
 @frozen
+class MemberAddress:
+    """Where the other members reach one, on one network."""
+
+    host: str
+    quorum_port: int
+    election_port: int
+
+    def __str__(self) -> str:
+        return f"{bracketed(self.host)}:{self.quorum_port}:{self.election_port}"
+
+
+@frozen
 class ServerLine:
-    """One `server.<id>` line. `client_host` and `client_port` are None where the line has no client part."""
+    """One `server.<id>` line. `client_host` and `client_port` are None where the line has no client part; `others` are
+    its addresses after the first."""
 
     server_id: int
     host: str
@@ -60,18 +77,25 @@ class ServerLine:
     role: Role
     client_host: str | None
     client_port: int | None
-    other_hosts: tuple[str, ...] = ()
+    others: tuple[MemberAddress, ...] = ()
     has_secure_part: bool = False
 
     def __str__(self) -> str:
         """The canonical text of ZooKeeper, as it stands in `/zookeeper/config`."""
-        text = (
-            f"server.{self.server_id}={bracketed(self.host)}:{self.quorum_port}:{self.election_port}:{self.role.value}"
-        )
+        text = f"server.{self.server_id}={'|'.join(map(str, self.addresses))}:{self.role.value}"
         if self.client_port is not None:
             assert self.client_host is not None
             text += f";{bracketed(self.client_host)}:{self.client_port}"
         return text
+
+    @property
+    def addresses(self) -> tuple[MemberAddress, ...]:
+        """All, in the order in which they are tried."""
+        return MemberAddress(self.host, self.quorum_port, self.election_port), *self.others
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(address.host for address in self.addresses))
 
 
 @frozen
@@ -112,13 +136,13 @@ def duplicate_port(ensemble: Ensemble) -> tuple[int, str] | None:
     """A server that has a port of another one, or one port twice, and what is wrong; None where there is none."""
     taken: dict[tuple[str, int], int] = {}
     for server_id, line in ensemble.servers.items():
-        ports = [line.quorum_port, line.election_port]
-        if line.client_host == line.host and line.client_port is not None:
-            ports.append(line.client_port)
-        for port in ports:
-            other = taken.setdefault((line.host, port), server_id)
-            if other != server_id or ports.count(port) > 1:
-                return server_id, f"port {port} of {line.host} is already that of server.{other}"
+        places = [(each.host, port) for each in line.addresses for port in (each.quorum_port, each.election_port)]
+        if line.client_host in line.hosts and line.client_port is not None:
+            places.append((line.client_host, line.client_port))
+        for place in places:
+            other = taken.setdefault(place, server_id)
+            if other != server_id or places.count(place) > 1:
+                return server_id, f"port {place[1]} of {place[0]} is already that of server.{other}"
     return None
 
 
@@ -182,25 +206,30 @@ def _server_line(server_id: int, entry: Property) -> ServerLine:
     members, *client_parts = entry.value.split(";")
     if len(client_parts) > 2:
         raise LineError(entry.line, f"{entry.key} has more than a client and a secure client part")
-    first, *others = members.split("|")
-    host, quorum_port, election_port, role = _member_part(first, entry)
+    parts = [_member_part(part, entry) for part in members.split("|")]
+    if len(parts) > ADDRESSES_MAX:
+        raise LineError(entry.line, f"{entry.key} has {len(parts)} addresses, more than {ADDRESSES_MAX}")
+    [first, *others] = [address for address, _ in parts]
+    roles = {role for _, role in parts if role is not None}
+    if len(roles) > 1:
+        raise LineError(entry.line, f"{entry.key} is participant and observer: a member has one role")
     client_host, client_port = (
         _client_part(client_parts[0], entry) if client_parts and client_parts[0] else (None, None)
     )
     return ServerLine(
         server_id,
-        host,
-        quorum_port,
-        election_port,
-        role,
+        first.host,
+        first.quorum_port,
+        first.election_port,
+        roles.pop() if roles else Role.PARTICIPANT,
         client_host,
         client_port,
-        tuple(_member_part(other, entry)[0] for other in others),
+        tuple(others),
         len(client_parts) == 2,
     )
 
 
-def _member_part(text: str, entry: Property) -> tuple[str, int, int, Role]:
+def _member_part(text: str, entry: Property) -> tuple[MemberAddress, Role | None]:
     host, rest = _split_host(text, entry)
     parts = rest.split(":") if rest else []
     if not host or len(parts) not in (2, 3):
@@ -212,7 +241,8 @@ def _member_part(text: str, entry: Property) -> tuple[str, int, int, Role]:
     quorum_port, election_port = (parse_port(part, entry.line) for part in parts[:2])
     if quorum_port == election_port:
         raise LineError(entry.line, f"{entry.key}: quorum port and election port are both {quorum_port}")
-    return host, quorum_port, election_port, parse_role(parts[2], entry.line) if parts[2:] else Role.PARTICIPANT
+    role = parse_role(parts[2], entry.line) if parts[2:] else None
+    return MemberAddress(host, quorum_port, election_port), role
 
 
 def _client_part(text: str, entry: Property) -> tuple[str, int]:

@@ -58,7 +58,6 @@ NOT_BUILT: tuple[tuple[tuple[str, ...], str], ...] = (
     (("enableEagerACLCheck",), "ACLs are checked by the leader alone"),
     (("localSessionsEnabled", "localSessionsUpgradingEnabled"), "every session is global"),
     (("observerMasterPort", "observerMaster.*"), "observers follow the leader only"),
-    (("multiAddress.*",), "several addresses for one server are not built yet; the first of each is used"),
     (("oraclePath",), "the oracle of two-member ensembles is not built yet"),
     (("readonlymode.enabled",), "read-only mode is not built yet; a member without a quorum serves nobody"),
     (("snapshot.compression.method",), "snapshots are written without compression inside"),

@@ -104,8 +104,8 @@ def _checked(entries: list[Property], version: int) -> Ensemble:
 
 
 def _check_line(line: ServerLine) -> None:
-    for host in (line.host, line.client_host or "localhost"):
+    for host in (*line.hosts, line.client_host or "localhost"):
         if not _HOST.fullmatch(host):
             raise ChangeError(f"server.{line.server_id}: {host[:80]!r} is no name of a host")
-    if line.other_hosts or line.has_secure_part:
-        raise ChangeError(f"server.{line.server_id}: it has one address, and secureClientPort stands in its own file")
+    if line.has_secure_part:
+        raise ChangeError(f"server.{line.server_id}: secureClientPort stands in its own file")

@@ -245,7 +245,7 @@ class Links(Generic[Message, Input]):
         self._handshakes = Handshakes(
             loop, self._meet, self._have_news, STRANGERS_MAX, handshake_ms=GREETING_MS, failed=self._no_tls
         )
-        self._listener: Listener | None = None
+        self._listeners: list[Listener] = []
         self._door: Door | None = None
         self._lost: list[Input] = []
         """What became of links that broke while something was sent on them, and of dials; not reported yet."""
@@ -253,14 +253,14 @@ class Links(Generic[Message, Input]):
     # ------------------------------------------------------------------------------------------------------- opening
 
     def listen(self, sock: socket.socket, door: Door | None = None) -> None:
-        """Serve other servers on a listening socket; with a door, those whom it lets in."""
-        self._listener = Listener(self._loop, sock, self._have_knocks)
+        """Serve other servers on a listening socket, beside those before; with a door, those whom it lets in."""
+        self._listeners.append(Listener(self._loop, sock, self._have_knocks))
         self._door = door
 
-    def move(self, _old: socket.socket, new: socket.socket) -> None:
-        """Serve other servers on another listening socket from now on. Links that are up stay."""
-        assert self._listener is not None
-        listener, self._listener = self._listener, Listener(self._loop, new, self._have_knocks)
+    def leave(self, sock: socket.socket) -> None:
+        """Serve nobody new on this listening socket any more, and close it. Links that are up stay."""
+        [listener] = [each for each in self._listeners if each.socket is sock]
+        self._listeners.remove(listener)
         self._loop.discard(listener)
 
     def _have_knocks(self) -> None:
@@ -307,10 +307,8 @@ class Links(Generic[Message, Input]):
     def accept(self, now: int) -> None:
         """At the end of a turn: accept new connections."""
         self.has_knocks = False
-        listener = self._listener
-        if listener is None or not listener.ready:
-            return
-        for sock, address in listener.accept():
+        ready = [listener for listener in self._listeners if listener.ready]
+        for sock, address in [each for listener in ready for each in listener.accept()]:
             if self._door is None:
                 self._meet(sock, address, None)
             else:

@@ -178,10 +178,10 @@ class ClientSockets(Generic[C, Input]):
         """Serve clients on a listening socket; with a door, those whom it lets in."""
         self._listeners[Listener(self._loop, sock, self._have_knocks)] = door
 
-    def move(self, old: socket.socket, new: socket.socket) -> None:
-        """Serve new clients on another listening socket from now on. Who is here stays."""
-        [listener] = [each for each in self._listeners if each.socket is old]
-        self.listen(new, self._listeners.pop(listener))
+    def leave(self, sock: socket.socket) -> None:
+        """Serve no new clients on this listening socket any more, and close it. Who is here stays."""
+        [listener] = [each for each in self._listeners if each.socket is sock]
+        del self._listeners[listener]
         self._loop.discard(listener)
 
     def _have_knocks(self) -> None:

@@ -20,7 +20,7 @@ import attrs
 
 from datatree.digest import DIGEST_VERSION
 from datatree.slices import NAMES
-from zab.configuration.dynamic import Role, ServerLine
+from zab.configuration.dynamic import Role, ServerLine, bracketed
 from zab.member.connection import ClientConnection
 from zab.member.figures import VERSION, Inspected, connection_figures, figures, mode
 from zab.member.four_letter import parts_of
@@ -276,10 +276,10 @@ def _voting_view(member: Inspected, _parameters: Parameters) -> Told:
 
 
 def _view(line: ServerLine) -> dict[str, Any]:
-    client = "" if line.client_port is None else f"{line.client_host}:{line.client_port}"
+    client = "" if line.client_host is None else f"{bracketed(line.client_host)}:{line.client_port}"
     return {
-        "serverAddresses": [f"{line.host}:{line.quorum_port}"],
-        "electionAddresses": [f"{line.host}:{line.election_port}"],
+        "serverAddresses": [f"{bracketed(each.host)}:{each.quorum_port}" for each in line.addresses],
+        "electionAddresses": [f"{bracketed(each.host)}:{each.election_port}" for each in line.addresses],
         "clientAddress": client,
         "learnerType": line.role.value,
     }
@@ -331,9 +331,9 @@ def _zabstate(member: Inspected, _parameters: Parameters) -> Told:
     return {
         "myid": config.server_id,
         "is_leader": peer.state == LEADING,
-        "quorum_address": f"{own.host}:{own.quorum_port}",
-        "election_address": f"{own.host}:{own.election_port}",
-        "client_address": "" if address is None else f"{address[0]}:{address[1]}",
+        "quorum_address": f"{bracketed(own.host)}:{own.quorum_port}",
+        "election_address": f"{bracketed(own.host)}:{own.election_port}",
+        "client_address": "" if address is None else f"{bracketed(address[0])}:{address[1]}",
         "voting": config.server_id in config.ensemble.participants,
         "last_zxid": f"{member.applied:#x}",
         "zab_epoch": member.applied >> 32,

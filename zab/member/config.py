@@ -324,6 +324,8 @@ class _Parser:
         # Where each key stands: file and line.
         self.places: dict[str, tuple[str, int]] = {}
         self.warnings: list[ConfigWarning] = []
+        self.takes_several = False
+        """Whether a member may have several addresses."""
 
     def parse(self, text: str, my_id: int | None, dynamic_text: str | None) -> Config:
         entries: dict[str, Property] = {}
@@ -345,6 +347,7 @@ class _Parser:
                 self._read_value(attribute, entry_of_field, values)
         if "data_dir" not in values:
             raise ConfigError(self.filename, None, "dataDir is not set")
+        self.takes_several = values.get("multi_address_enabled", False)
         server_lines = [entry for key, entry in entries.items() if is_dynamic(key)]
         for key, entry in entries.items():
             if not is_dynamic(key) and key != "version":
@@ -415,16 +418,12 @@ class _Parser:
             ensemble = parse_dynamic(server_lines, int(version, 16))
         except LineError as error:
             raise ConfigError(path, error.line or None, error.reason) from None
-        multiple_addresses = "multiAddress.enabled" in self.places
         for entry in server_lines:
             self.places[entry.key] = (path, entry.line)
             line = ensemble.servers.get(int(entry.key.partition(".")[2])) if entry.key.startswith("server.") else None
-            if line is not None and line.other_hosts:
-                if not multiple_addresses:
-                    raise ConfigError(
-                        path, entry.line, f"{entry.key} has several addresses without multiAddress.enabled"
-                    )
-                self._warn(entry.line, entry.key, f"only the first address is used, {line.host}", path)
+            if line is not None and line.others and not self.takes_several:
+                reason = f"{entry.key} has several addresses: add multiAddress.enabled=true to {self.filename}"
+                raise ConfigError(path, entry.line, reason)
             if line is not None and line.has_secure_part:
                 raise ConfigError(
                     path,

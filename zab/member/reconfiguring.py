@@ -6,8 +6,9 @@ The checks of a request stand in ZooKeeper's order; the first that fails gives t
     this server is standalone                                      UNIMPLEMENTED
     another one is outstanding                                     RECONFIGINPROGRESS
     the version asked for is not the one in force                  BADVERSION
-    it makes no sense (`zab.configuration.reconfiguration`), or    BADARGUMENTS
-    leaves fewer participants than two, or than one where
+    it makes no sense (`zab.configuration.reconfiguration`), has   BADARGUMENTS
+    several addresses of one server without multiAddress.enabled,
+    or leaves fewer participants than two, or than one where
     standaloneEnabled is false
     no quorum of it follows this leader with all of the history    NEWCONFIGNOQUORUM
     whoever asks may not write /zookeeper/config                   NOAUTH (`datatree.prepare`)
@@ -122,6 +123,8 @@ def reconfigure_of(config: Config, peer: Peer) -> Reconfigure | None:
             after = next_ensemble(in_force(config, peer), joining, leaving, members, zxid)
         except ChangeError:
             raise Refused(ErrorCode.BADARGUMENTS) from None
+        if not config.multi_address_enabled and any(line.others for line in after.servers.values()):
+            raise Refused(ErrorCode.BADARGUMENTS)
         if len(after.participants) < (2 if config.standalone_enabled else 1):
             raise Refused(ErrorCode.BADARGUMENTS)
         text = str(after).encode()

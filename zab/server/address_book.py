@@ -19,7 +19,7 @@ from zab.configuration.reconfiguration import ensemble_of
 from zab.events import MembershipsChanged
 from zab.ids import ServerId
 from zab.member.settings import Config
-from zab.server.dial import Address
+from zab.server.dial import Address, address_of
 
 __all__ = ["AddressBook", "Known"]
 
@@ -62,7 +62,7 @@ class AddressBook:
     def election(self) -> dict[ServerId, Address]:
         """Of the others."""
         return {
-            ServerId(sid): Address(line.host, line.election_port)
+            ServerId(sid): address_of([(each.host, each.election_port) for each in line.addresses])
             for sid, line in self.lines.items()
             if sid != self._own
         }
@@ -71,8 +71,8 @@ class AddressBook:
         return Known(self, self.lines.keys() - {self._own})
 
     def certified(self, is_for_host: Callable[[str], bool]) -> Collection[int]:
-        """Those for whose host a certificate is."""
-        return Known(self, frozenset(sid for sid, line in self.lines.items() if is_for_host(line.host)))
+        """Those for one of whose hosts a certificate is."""
+        return Known(self, frozenset(sid for sid, line in self.lines.items() if any(map(is_for_host, line.hosts))))
 
     def changed(self, effect: MembershipsChanged) -> None:
         """Reach the servers of all of these."""
@@ -94,4 +94,5 @@ class AddressBook:
 
     def _fill(self) -> None:
         self.quorum.clear()
-        self.quorum.update({ServerId(sid): Address(line.host, line.quorum_port) for sid, line in self.lines.items()})
+        for sid, line in self.lines.items():
+            self.quorum[ServerId(sid)] = address_of([(each.host, each.quorum_port) for each in line.addresses])

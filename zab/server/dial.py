@@ -4,26 +4,39 @@ A member that does not make the others prove who they are believes whoever reach
 within its own machine only, unless its operator says that nobody else can reach them (`quorum.insecure`). A name is of
 this machine if all its addresses are; it is asked for at each dial, and the connection goes to what was answered.
 
+A server may have several addresses, on as many networks. They are tried in their order, the next one beside those
+before it when these have refused, or have not answered for a while; the first connection that is open is the one.
+
 Not here: what is proven, and how (`zab.wire.handshake`); when to dial.
 """
 
 from __future__ import annotations
 
+import contextlib
 import socket
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable, Sequence
 from ipaddress import ip_address
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import attrs
 import trio
 
+S = TypeVar("S", bound=trio.abc.AsyncResource)
+
 
 @attrs.frozen
 class Address:
-    """Where a server listens. The host may be a name."""
+    """Where a server listens. The host may be a name. `others`: where it listens besides, to be tried after this."""
 
     host: str
     port: int
+    others: tuple[Address, ...] = ()
+
+
+def address_of(places: Sequence[tuple[str, int]]) -> Address:
+    """Of a server that listens at all of these, hosts and ports."""
+    [(host, port), *others] = places
+    return Address(host, port, tuple([Address(*other) for other in others]))
 
 
 class Dial(Protocol):
@@ -50,6 +63,45 @@ async def dial(address: Address, *, is_local_only: bool) -> trio.SocketStream:
         except OSError as failure:
             error = failure
     raise error
+
+
+async def first_of(
+    address: Address, connect: Callable[[Address], Awaitable[S]], next_after_seconds: float, close: Callable[[S], None]
+) -> S:
+    """What `connect` opens at the address, or at one of the others of it, whichever is open first; `close` what nobody
+    wants any more. Raises OSError: that of the address itself."""
+    if not address.others:
+        return await connect(address)
+    opened: list[S] = []
+    errors: dict[Address, OSError] = {}
+
+    async def attempt(one: Address, is_over: trio.Event) -> None:
+        try:
+            opened.append(await connect(one))
+            nursery.cancel_scope.cancel()
+        except OSError as error:
+            errors[one] = error
+        is_over.set()
+
+    with contextlib.ExitStack() as undo:
+
+        @undo.callback
+        def close_all() -> None:
+            for each in opened:
+                close(each)
+
+        async with trio.open_nursery() as nursery:
+            for one in (address, *address.others):
+                is_over = trio.Event()
+                nursery.start_soon(attempt, one, is_over)
+                with trio.move_on_after(next_after_seconds):
+                    await is_over.wait()
+        if not opened:
+            raise errors[address]
+        undo.pop_all()
+    for late in opened[1:]:
+        close(late)
+    return opened[0]
 
 
 async def local_addresses(host: str) -> list[str]:

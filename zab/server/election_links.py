@@ -52,7 +52,7 @@ from zab.member.election_receiver import FRAME_BYTES_MAX, ElectionReceiver
 from zab.member.greeting import Purpose
 from zab.message import Config, encode
 from zab.server.dial import Address
-from zab.server.greeting import Greeting
+from zab.server.greeting import Greeting, close_at_once
 from zab.wire.frames import FrameError
 from zab.wire.records import MessageError
 from zab.wire.strangers import Strangers
@@ -115,7 +115,7 @@ class ElectionLinks:
         self._guests: dict[ServerId, _Outbox] = {}
         """Of servers of no configuration that are connected to us."""
         self._nursery: trio.Nursery | None = None
-        self._listening = trio.CancelScope()
+        self._listening: dict[socket.socket, trio.CancelScope] = {}
         self._post = post
         self._connect_timeout_ms = connect_timeout_ms
         self._inbound: dict[ServerId, trio.CancelScope] = {}
@@ -141,26 +141,29 @@ class ElectionLinks:
             if self._nursery is not None:
                 self._nursery.start_soon(self._keep_open, sid, self._others[sid])
 
-    async def run(self, listening: socket.socket) -> None:
-        """Keep all links until cancelled. `listening` is bound to this server's election port."""
+    async def run(self, *listening: socket.socket) -> None:
+        """Keep all links until cancelled. `listening` are bound to this server's election ports."""
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
-            nursery.start_soon(self._listen, listening)
+            for sock in listening:
+                self.listen(sock)
             for sid, other in self._others.items():
                 nursery.start_soon(self._keep_open, sid, other)
 
-    async def _listen(self, listening: socket.socket) -> None:
-        """Let others in there, until there is another place. Who came in stays."""
+    def listen(self, sock: socket.socket) -> None:
+        """Let others in there, too."""
         assert self._nursery is not None
-        async with trio.SocketListener(trio.socket.from_stdlib_socket(listening)) as listener:
-            with trio.CancelScope() as self._listening:
-                await trio.serve_listeners(self._serve, [listener], handler_nursery=self._nursery)
+        self._listening[sock] = scope = trio.CancelScope()
+        self._nursery.start_soon(self._listen, sock, scope)
 
-    def move(self, _old: socket.socket, new: socket.socket) -> None:
-        """Listen for other servers there from now on."""
-        assert self._nursery is not None
-        self._listening.cancel()
-        self._nursery.start_soon(self._listen, new)
+    def leave(self, sock: socket.socket) -> None:
+        """Let nobody in there any more. Who came in stays."""
+        self._listening.pop(sock).cancel()
+
+    async def _listen(self, sock: socket.socket, scope: trio.CancelScope) -> None:
+        async with trio.SocketListener(trio.socket.from_stdlib_socket(sock)) as listener:
+            with scope:
+                await trio.serve_listeners(self._serve, [listener], handler_nursery=self._nursery)
 
     # ------------------------------------------------------------------------------------------------------ outbound
 
@@ -199,9 +202,8 @@ class ElectionLinks:
             stream = await self._greeting.dial(address)
             with contextlib.ExitStack() as undo:
                 # A dial that fails or is cancelled must not leave the socket to the garbage collector.
-                plain = stream.stream if isinstance(stream, TlsStream) else stream
-                undo.callback(plain.socket.close)
-                _give_up_on_silence(plain)
+                undo.callback(close_at_once, stream)
+                _give_up_on_silence(stream.stream if isinstance(stream, TlsStream) else stream)
                 sent_at = trio.current_time()
                 talk = await self._greeting.introduce(stream, Purpose.ELECTION, sid)
                 undo.pop_all()

@@ -20,11 +20,17 @@ from zab.host.links import TakeOver, say_nothing
 from zab.host.tls import TlsSide
 from zab.host.tls_stream import TlsStream, speaks_tls
 from zab.member.greeting import AT_ELECTION_PORT, AT_QUORUM_PORT, Purpose
-from zab.server.dial import Address, Dial, dial
+from zab.server.dial import Address, Dial, dial, first_of
 from zab.server.quorum_tls import QuorumTls
 from zab.wire.handshake import NONCE_BYTES, Agreed, Dialling, Listening, Party
 
 Stream: TypeAlias = trio.SocketStream | TlsStream
+
+
+def close_at_once(stream: Stream) -> None:
+    """Without a word to the other side, and without waiting."""
+    plain = stream.stream if isinstance(stream, TlsStream) else stream
+    plain.socket.close()
 
 
 class Greeting:
@@ -40,10 +46,11 @@ class Greeting:
         tls: QuorumTls | None = None,
         refused: Callable[[str, str], None] = say_nothing,
         dial: Dial = dial,
+        next_address_after_seconds: float = 0.0,
     ) -> None:
         """`others` says who may come. `serve` gets the connections of those who want a snapshot.
         `is_insecure`: see `quorum.insecure`. `refused` is told the host of each inbound connection that ended without
-        proof, and why. `dial` opens the connections."""
+        proof, and why. `dial` opens the connections; `next_address_after_seconds`: see `first_of`."""
         self._others = others
         self._party = party
         self._serve = serve
@@ -51,6 +58,7 @@ class Greeting:
         self._tls = tls
         self.refused = refused
         self._dial = dial
+        self._next_after_seconds = next_address_after_seconds
 
     @property
     def is_local_only(self) -> bool:
@@ -60,6 +68,9 @@ class Greeting:
 
     async def dial(self, address: Address) -> Stream:
         """Connect to another server, with the handshake of TLS where members speak it. Raises OSError."""
+        return await first_of(address, self._dial_one, self._next_after_seconds, close_at_once)
+
+    async def _dial_one(self, address: Address) -> Stream:
         stream = await self._dial(address, is_local_only=self.is_local_only)
         if self._tls is None or not self._tls.dials:
             return stream

@@ -12,7 +12,7 @@ Not here: where the others are (`address_book`), and what a configuration decide
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
 import attrs
@@ -23,38 +23,35 @@ from zab.host.journal import Journal
 from zab.host.listener import EVERYWHERE
 from zab.member.config import ConfigError
 from zab.member.settings import Config
-from zab.server.binding import Sockets, listen
+from zab.server.binding import Place, Sockets, listen
 from zab.server.dynamic_file import write_configuration
 from zab.server.failure import ServerFailedError
-from zab.server.quorum_host import quorum_host
-
-BIND_TRIES = 3
-
-Move: TypeAlias = Callable[[socket.socket, socket.socket], None]
-Place: TypeAlias = tuple[str, int]
-"""Host, port."""
+from zab.server.quorum_host import quorum_addresses
 
 journal = Journal("server")
 
 
 @attrs.frozen
-class Moves:
-    """Who is told that another socket listens now."""
+class Port:
+    """Who accepts connections at the sockets of one kind."""
 
-    client: Move
-    quorum: Move
-    election: Move
+    listen: Callable[[socket.socket], None]
+    leave: Callable[[socket.socket], None]
+    """It closes the socket."""
+
+
+MovingPorts: TypeAlias = Mapping[str, Port]
+"""`client`, `quorum` and `election`."""
 
 
 class OwnConfiguration:
     """Of one server. `comes_into_force` belongs to trio's thread; `run` is a task."""
 
-    def __init__(self, config: Config, in_force: Ensemble, sockets: Sockets, moves: Moves) -> None:
+    def __init__(self, config: Config, in_force: Ensemble, sockets: Sockets, ports: MovingPorts) -> None:
         self._config = config
         self._in_force = in_force
         self._sockets = sockets
-        self._moves = moves
-        self._places: dict[str, Place] = {}
+        self._ports = ports
         self._news = trio.Event()
 
     def comes_into_force(self, ensemble: Ensemble) -> None:
@@ -63,7 +60,6 @@ class OwnConfiguration:
 
     async def run(self) -> None:
         """Until cancelled."""
-        self._places = await self._wanted(self._config.ensemble)
         while True:
             self._news = trio.Event()
             if self._in_force.version:
@@ -71,40 +67,46 @@ class OwnConfiguration:
                 await self._write()
             await self._news.wait()
 
-    async def _wanted(self, ensemble: Ensemble) -> dict[str, Place]:
-        """Where this configuration says that this server listens; nothing if it does not belong to it. Raises
-        ServerFailedError where it may not listen there."""
-        here = attrs.evolve(self._config, ensemble=ensemble)
-        line = ensemble.servers.get(here.server_id)
-        if line is None:
+    async def _wanted(self) -> dict[str, list[Place]]:
+        """Where the configuration in force says that this server listens; nothing if it does not belong to it. Raises
+        ServerFailedError where it may not listen there, and OSError where its host has no address."""
+        here = attrs.evolve(self._config, ensemble=self._in_force)
+        if here.server_id not in self._in_force.servers:
             return {}
-        host = await quorum_host(here)
-        wanted = {"quorum": (host, line.quorum_port), "election": (host, line.election_port)}
-        if here.client_address is not None:
-            host, port = here.client_address
-            wanted["client"] = "" if host in EVERYWHERE else host, port
-        return wanted
+        addresses = await quorum_addresses(here)
+        return {
+            "client": [] if here.client_address is None else [here.client_address],
+            "quorum": [(each.host, each.quorum_port) for each in addresses],
+            "election": [(each.host, each.election_port) for each in addresses],
+        }
 
     async def _move(self) -> None:
         try:
-            wanted = await self._wanted(self._in_force)
-        except ServerFailedError as error:
+            wanted = await self._wanted()
+        except (ServerFailedError, OSError) as error:
             journal.error("the ports of this server stay where they are", reason=error)
             return
-        for name, place in wanted.items():
-            old: socket.socket | None = getattr(self._sockets, name)
-            if place == self._places.get(name) or old is None:
-                continue
-            backlog_count = self._config.client_port_backlog_count if name == "client" else -1
-            try:
-                new = await listen(*place, BIND_TRIES, backlog_count)
-            except ServerFailedError as error:
-                journal.error("a port of this server stays where it is", port=name, reason=error)
-                continue
-            setattr(self._sockets, name, new)
-            self._places[name] = place
-            getattr(self._moves, name)(old, new)
-            journal.info("listening elsewhere", port=name, host=place[0] or "*", number=place[1])
+        for name, places in wanted.items():
+            sockets: dict[Place, socket.socket] = getattr(self._sockets, name)
+            known = set(map(_plain, sockets))
+            for place in places:
+                if _plain(place) not in known:
+                    await self._listen_there(name, place, sockets)
+            kept = set(map(_plain, places))
+            if kept & set(map(_plain, sockets)):
+                for place in [place for place in sockets if _plain(place) not in kept]:
+                    self._ports[name].leave(sockets.pop(place))
+
+    async def _listen_there(self, name: str, place: Place, sockets: dict[Place, socket.socket]) -> None:
+        try:
+            sock = await listen(place, self._config.client_port_backlog_count if name == "client" else -1)
+        except ServerFailedError as error:
+            journal.error("a port of this server stays where it is", port=name, reason=error)
+            return
+        sockets[place] = sock
+        self._ports[name].listen(sock)
+        host, port = place
+        journal.info("listening elsewhere", port=name, host=host or "*", number=port)
 
     async def _write(self) -> None:
         config, ensemble = self._config, self._in_force
@@ -123,3 +125,9 @@ class OwnConfiguration:
             return
         if path is not None:
             journal.info("the configuration in force is written", file=path)
+
+
+def _plain(place: Place) -> Place:
+    """The same for all ways to say that it is every address of this machine."""
+    host, port = place
+    return "" if host in EVERYWHERE else host, port

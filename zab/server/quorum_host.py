@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import attrs
+
+from zab.configuration.dynamic import MemberAddress
 from zab.host.journal import Journal
 from zab.member.settings import Config
 from zab.server.dial import local_addresses
@@ -31,17 +34,19 @@ def warn_if_open(config: Config) -> None:
         journal.warning("members are believed without proof", secretFile=config.quorum_secret_file)
 
 
-async def quorum_host(config: Config) -> str:
-    """Where to listen for other members; empty: everywhere. Whoever reaches these ports of a member that believes
-    without proof reads and writes everything: then it is an address of this machine, and no name that may be of another
-    one when it is asked for again."""
+async def quorum_addresses(config: Config) -> list[MemberAddress]:
+    """Where to listen for other members; an empty host: everywhere. Whoever reaches these ports of a member that
+    believes without proof reads and writes everything: then it is an address of this machine, and no name that may be
+    of another one when it is asked for again."""
     line = config.own_line
     if config.is_standalone or line is None:
-        return ""
+        return []
     if is_open(config) and not config.quorum_insecure:
         await _refuse_other_machines(config)
-        return (await local_addresses(line.host))[0]
-    return "" if config.quorum_listen_on_all_ips else line.host
+        return [attrs.evolve(each, host=(await local_addresses(each.host))[0]) for each in line.addresses]
+    if config.quorum_listen_on_all_ips:
+        return list(dict.fromkeys(attrs.evolve(each, host="") for each in line.addresses))
+    return list(line.addresses)
 
 
 async def _refuse_other_machines(config: Config) -> None:
@@ -50,7 +55,8 @@ async def _refuse_other_machines(config: Config) -> None:
         raise ServerFailedError(CONFIG_ERROR, f"{config.file}: quorumListenOnAllIPs=true, {_BEYOND}")
     for sid, line in config.ensemble.servers.items():
         try:
-            await local_addresses(line.host)
+            for host in line.hosts:
+                await local_addresses(host)
         except OSError as error:
             said = f"{config.file}: server.{sid}: {error.strerror or error}"
             raise ServerFailedError(CONFIG_ERROR, f"{said}; {_BEYOND}") from error

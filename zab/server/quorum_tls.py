@@ -15,7 +15,7 @@ Not here: handshakes on sockets (`zab.host`), when the files are looked at (`ser
 from __future__ import annotations
 
 import ssl
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from hashlib import blake2b
 from typing import Final
@@ -54,7 +54,7 @@ class QuorumTls:
         line = config.own_line
         assert line is not None
         self._config = config
-        self._own_host = line.host
+        self._own_hosts = line.hosts
         self.certified: Callable[[Callable[[str], bool]], Collection[int]] = AddressBook(config).certified
         """Which servers a certificate is good for that is for these hosts."""
         self.dials = config.ssl_quorum
@@ -103,7 +103,7 @@ class QuorumTls:
         dialling, _ = self._context(ssl.PROTOCOL_TLS_CLIENT)
         contexts = Contexts(accepting, dialling, trusted)
         try:
-            _shake_with_itself(contexts, self._own_host)
+            _shake_with_itself(contexts, self._own_hosts)
         except TlsError as error:
             path = self._config.ssl_quorum_key_store
             reason = f"the other members would refuse it, as this one does by its own trust store: {error}"
@@ -141,7 +141,7 @@ def _check_host(side: TlsSide, host: str) -> None:
         raise TlsError(f"its certificate is not for the host {host}")
 
 
-def _shake_with_itself(contexts: Contexts, host: str) -> None:
+def _shake_with_itself(contexts: Contexts, hosts: Iterable[str]) -> None:
     """Raises TlsError."""
     accepted, dialled = TlsSide(contexts.accepting), TlsSide(contexts.dialling, has_dialled=True)
     _, to_accepted = dialled.feed(b"", 0)
@@ -149,4 +149,5 @@ def _shake_with_itself(contexts: Contexts, host: str) -> None:
         _, to_dialled = accepted.feed(to_accepted, 0)
         if not dialled.is_ready:
             _, to_accepted = dialled.feed(to_dialled, 0)
-    _check_host(dialled, host)
+    for host in hosts:
+        _check_host(dialled, host)

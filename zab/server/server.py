@@ -46,6 +46,7 @@ import trio
 from datatree.log.transaction_log import TransactionLog
 from datatree.log.zxid import Zxid
 from datatree.recovery.recover import Recovered
+from zab.configuration.dynamic import bracketed
 from zab.events import MembershipsChanged, RoleChanged, SecretNamed
 from zab.host.descriptors import LIMIT_MIN, for_clients, for_newcomers, raise_limit
 from zab.host.disk import RealDisk
@@ -86,9 +87,9 @@ from zab.server.failure import CONFIG_ERROR, ServerFailedError
 from zab.server.files import Files, files_of
 from zab.server.greeting import Greeting
 from zab.server.http_ports import AskedSnapshots, HttpPorts
-from zab.server.own_configuration import Moves, OwnConfiguration
+from zab.server.own_configuration import MovingPorts, OwnConfiguration, Port
 from zab.server.private_file import PrivateFileError, Watched
-from zab.server.quorum_host import is_open, needs_no_secret, quorum_host, warn_if_open
+from zab.server.quorum_host import is_open, needs_no_secret, quorum_addresses, warn_if_open
 from zab.server.scrubber import Scrubber
 from zab.server.snapshot_transfer import TransferServer
 from zab.server.snapshotter import Snapshotter
@@ -168,7 +169,7 @@ async def open_server(config: Config, role_changed: Callable[[RoleChanged], None
     config = _with_room(config)
     files = files_of(config)
     warn_if_open(config)
-    host = await quorum_host(config)
+    addresses = await quorum_addresses(config)
     disk = open_disk(config)
     with contextlib.ExitStack() as undo:
         undo.callback(disk.close)
@@ -178,7 +179,7 @@ async def open_server(config: Config, role_changed: Callable[[RoleChanged], None
         began_ms = now_ms()
         recovered = await trio.to_thread.run_sync(recover_from, disk, config)
         recovered_in_ms = now_ms() - began_ms
-        sockets = await bind(config, host)
+        sockets = await bind(config, addresses)
         undo.callback(sockets.close)
         server = Server(config, disk, recovered, sockets, role_changed, audit, files)
         server.member.metrics.dbinittime.add(recovered_in_ms)
@@ -304,10 +305,8 @@ class Server:
             if self.config.pre_alloc_size_kib:
                 self.snapshotter.preallocate()
             if election is not None:
-                assert self._sockets.election is not None
-                nursery.start_soon(election.run, self._sockets.election)
-                moves = Moves(self.clients.move, self.links.move, election.move)
-                own = OwnConfiguration(self.config, self.addresses.in_force, self._sockets, moves)
+                nursery.start_soon(election.run, *self._sockets.election.values())
+                own = OwnConfiguration(self.config, self.addresses.in_force, self._sockets, self._ports(election))
                 self.addresses.comes_into_force = own.comes_into_force
                 nursery.start_soon(own.run)
             if self.config.purge_interval_hours > 0:
@@ -363,6 +362,7 @@ class Server:
             tls=self._quorum_tls,
             refused=self._member_refused,
             dial=self.dial,
+            next_address_after_seconds=self.config.next_address_after_seconds,
         )
 
     def _member_refused(self, host: str, reason: str) -> None:
@@ -479,13 +479,26 @@ class Server:
         return Turn(self.member, ports)
 
     def _listen(self) -> None:
-        if self._sockets.quorum is not None:
-            door = None if self._quorum_tls is None else self._quorum_tls.door
-            self.links.listen(self._sockets.quorum, door)
-        if self._sockets.client is not None:
-            self.clients.listen(self._sockets.client, self._door(takes_plain=True))
-        if self._sockets.secure_client is not None:
-            self.clients.listen(self._sockets.secure_client, self._door(takes_plain=False))
+        for sock in self._sockets.quorum.values():
+            self._listen_for_members(sock)
+        for sock in self._sockets.client.values():
+            self._listen_for_clients(sock)
+        for sock in self._sockets.secure_client.values():
+            self.clients.listen(sock, self._door(takes_plain=False))
+
+    def _listen_for_members(self, sock: socket.socket) -> None:
+        self.links.listen(sock, None if self._quorum_tls is None else self._quorum_tls.door)
+
+    def _listen_for_clients(self, sock: socket.socket) -> None:
+        self.clients.listen(sock, self._door(takes_plain=True))
+
+    def _ports(self, election: ElectionLinks) -> MovingPorts:
+        """Those that move with the configuration in force."""
+        return {
+            "client": Port(self._listen_for_clients, self.clients.leave),
+            "quorum": Port(self._listen_for_members, self.links.leave),
+            "election": Port(election.listen, election.leave),
+        }
 
     def _door(self, *, takes_plain: bool) -> Door | None:
         """None: everybody comes in as he is."""
@@ -535,7 +548,7 @@ def _shown(address: tuple[str, int] | None) -> str | None:
     if address is None:
         return None
     host, port = address
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return f"{bracketed(host)}:{port}"
 
 
 def _keep_secrets(reason: str) -> None:

@@ -310,7 +310,7 @@ def _members_of(zoo_cfg: Path) -> list[list[str]]:
     members = []
     for line in ensemble.servers.values():
         client_hosts = [line.client_host] if line.client_host is not None else []
-        names = [line.host, *line.other_hosts, *(host for host in client_hosts if host not in _WILDCARDS)]
+        names = [*line.hosts, *(host for host in client_hosts if host not in _WILDCARDS)]
         member_names(names)
         members.append(names)
     return members

@@ -1,0 +1,285 @@
+"""Members with several addresses, and with addresses of IPv6: which is dialled, and where they are listened for."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import trio
+
+from tests.cli.commands import call
+from tests.rigs.processes import Ensemble, unstarted
+from tests.rigs.relay import network
+from zab.host.listener import open_listener
+from zab.member.config import parse
+from zab.server.binding import bind
+from zab.server.dial import Address, address_of, dial, first_of
+from zab.server.failure import ServerFailedError
+from zab.server.quorum_host import quorum_addresses
+from zab.testing.ports import free_ports
+
+LONG = 3600.0
+
+
+def has_ipv6() -> bool:
+    with contextlib.suppress(OSError), socket.socket(socket.AF_INET6) as probe:
+        probe.bind(("::1", 0))
+        return True
+    return False
+
+
+needs_ipv6 = pytest.mark.skipif(not has_ipv6(), reason="this machine has no ::1")
+
+
+# ------------------------------------------------------------------------------------------------- which one is dialled
+
+
+class Stream(trio.abc.AsyncResource):
+    def __init__(self, address: Address) -> None:
+        self.address = address
+        self.is_closed = False
+
+    async def aclose(self) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+class Dials:
+    """What becomes of each port, as a test says."""
+
+    def __init__(self, *, refused: tuple[int, ...] = (), silent: tuple[int, ...] = ()) -> None:
+        self.refused, self.silent = refused, silent
+        self.begun: list[int] = []
+        self.opened: list[Stream] = []
+
+    async def __call__(self, address: Address) -> Stream:
+        self.begun.append(address.port)
+        if address.port in self.silent:
+            await trio.sleep_forever()
+        if address.port in self.refused:
+            raise ConnectionRefusedError(f"port {address.port}")
+        self.opened.append(Stream(address))
+        return self.opened[-1]
+
+
+def three() -> Address:
+    return address_of([("a", 1), ("b", 2), ("c", 3)])
+
+
+async def reached(dials: Dials, next_after_seconds: float) -> int:
+    return (await first_of(three(), dials, next_after_seconds, Stream.close)).address.port
+
+
+async def test_first_in_the_line_that_is_reached_is_used() -> None:
+    dials = Dials()
+    assert await reached(dials, LONG) == 1
+    assert dials.begun == [1]
+
+
+async def test_one_that_refuses_is_not_waited_for(autojump_clock) -> None:  # type: ignore[no-untyped-def]
+    began = trio.current_time()
+    assert await reached(Dials(refused=(1, 2)), LONG) == 3
+    assert trio.current_time() == began
+
+
+async def test_one_that_is_silent_is_waited_for_as_long_as_was_said(autojump_clock) -> None:  # type: ignore[no-untyped-def]
+    dials = Dials(silent=(1, 2))
+    began = trio.current_time()
+    with trio.fail_after(LONG):
+        assert await reached(dials, 1.5) == 3
+    assert trio.current_time() - began == 3.0
+
+
+async def test_without_a_wait_all_are_dialled_at_once(autojump_clock) -> None:  # type: ignore[no-untyped-def]
+    dials = Dials(silent=(1, 2))
+    began = trio.current_time()
+    assert await reached(dials, 0.0) == 3
+    assert sorted(dials.begun) == [1, 2, 3]
+    assert trio.current_time() == began
+
+
+async def test_where_none_is_reached_it_is_said_of_the_first() -> None:
+    with pytest.raises(ConnectionRefusedError, match="port 1"):
+        await reached(Dials(refused=(1, 2, 3)), LONG)
+
+
+async def test_of_two_that_are_open_at_the_same_time_one_is_closed() -> None:
+    opened: list[Stream] = []
+    together = trio.Event()
+
+    async def connect(address: Address) -> Stream:
+        if len(opened) < 2:
+            with trio.CancelScope(shield=True):
+                opened.append(Stream(address))
+                if len(opened) == 2:
+                    together.set()
+                await together.wait()
+            return opened[-1] if address.port == 2 else opened[0]
+        raise ConnectionRefusedError
+
+    used = await first_of(address_of([("a", 1), ("b", 2)]), connect, 0.0, Stream.close)
+    [other] = [each for each in opened if each is not used]
+    assert other.is_closed
+    assert not used.is_closed
+
+
+async def test_what_is_open_is_closed_when_nobody_waits_any_more() -> None:
+    opened: list[Stream] = []
+    with trio.CancelScope() as scope:
+
+        async def connect(address: Address) -> Stream:
+            opened.append(Stream(address))
+            scope.cancel()
+            return opened[-1]
+
+        await first_of(three(), connect, 0.0, Stream.close)
+    assert scope.cancelled_caught
+    assert opened
+    assert all(each.is_closed for each in opened)
+
+
+@needs_ipv6
+async def test_addresses_of_ipv6_are_dialled() -> None:
+    with open_listener("::1", 0) as listening:
+        port = listening.getsockname()[1]
+        stream = await dial(Address("::1", port), is_local_only=True)
+        assert stream.socket.getpeername()[:2] == ("::1", port)
+        await stream.aclose()
+
+
+# --------------------------------------------------------------------------------------------- where it is listened for
+
+
+def config_of(tmp_path: Path, *lines: str):  # type: ignore[no-untyped-def]
+    text = "\n".join(
+        [f"dataDir={tmp_path}", "clientPort=0", "initLimit=5", "syncLimit=5", "multiAddress.enabled=true", *lines]
+    )
+    return parse(f"{text}\nsecureClientPort=1\nssl.keyStore.location=/k\nssl.clientAuth=none\n", "zoo.cfg", my_id=1)
+
+
+def own_line(*hosts: str) -> tuple[list[int], list[str]]:
+    ports = free_ports(2 * len(hosts))
+    places = "|".join(f"{host}:{ports[2 * n]}:{ports[2 * n + 1]}" for n, host in enumerate(hosts))
+    return ports, [f"server.1={places}", "server.2=127.0.0.1:1:2", "server.3=127.0.0.1:3:4"]
+
+
+async def bound(config, monkeypatch):  # type: ignore[no-untyped-def]
+    monkeypatch.setattr(type(config), "secure_client_address", None)
+    sockets = await bind(config, await quorum_addresses(config))
+    found = [[each.getsockname()[:2] for each in kind.values()] for kind in (sockets.quorum, sockets.election)]
+    sockets.close()
+    return found
+
+
+async def test_member_listens_on_all_of_its_addresses(tmp_path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    ports, lines = own_line("127.0.0.1", "localhost")
+    found = await bound(config_of(tmp_path, *lines), monkeypatch)
+    assert [[port for _, port in kind] for kind in found] == [ports[0::2], ports[1::2]]
+
+
+async def test_address_that_cannot_be_had_is_done_without(tmp_path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    ports, lines = own_line("192.0.2.7", "127.0.0.1")
+    lines += ["quorum.insecure=true", "electionPortBindRetry=1"]
+    found = await bound(config_of(tmp_path, *lines), monkeypatch)
+    assert found == [[("127.0.0.1", ports[2])], [("127.0.0.1", ports[3])]]
+
+
+async def test_member_that_has_none_of_its_addresses_does_not_start(tmp_path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    _, lines = own_line("192.0.2.7", "192.0.2.8")
+    lines += ["quorum.insecure=true", "electionPortBindRetry=1"]
+    with pytest.raises(ServerFailedError, match=r"cannot listen on 192\.0\.2\.8"):
+        await bound(config_of(tmp_path, *lines), monkeypatch)
+
+
+async def test_of_the_addresses_of_all_members_none_may_be_of_another_machine(tmp_path) -> None:  # type: ignore[no-untyped-def]
+    _, lines = own_line("127.0.0.1")
+    lines[1] = "server.2=127.0.0.1:1:2|192.0.2.7:1:2"
+    with pytest.raises(ServerFailedError, match=r"server\.2: 192\.0\.2\.7 is not this machine alone"):
+        await quorum_addresses(config_of(tmp_path, *lines))
+
+
+# --------------------------------------------------------------------------------------------------------- real members
+
+
+@pytest.mark.slow
+def test_members_go_on_over_the_second_network_when_the_first_is_gone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each reaches the others through relays at first; then these are gone."""
+    ports = free_ports(12)
+    quorum = {sid: (ports[4 * sid - 4], ports[4 * sid - 3]) for sid in (1, 2, 3)}
+    second = {sid: (ports[4 * sid - 2], ports[4 * sid - 1]) for sid in (1, 2, 3)}
+    with network(quorum) as net, unstarted(tmp_path, 3, "multiAddress.enabled=true") as ensemble:
+        for member in ensemble.members:
+            lines = [each for each in member.config.read_text().splitlines() if not each.startswith("server.")]
+            for key, first in net.lines(member.server_id).items():
+                line = "{}={}|127.0.0.1:{}:{}".format(key, first, *second[int(key.partition(".")[2])])
+                lines.append(line)
+            lines.append("multiAddress.reachabilityCheckTimeoutMs=200")
+            member.config.write_text("\n".join(lines) + "\n")
+            member.start()
+        ensemble.wait_until_serving()
+        assert net.carried_bytes > 0
+        written(capsys, ensemble, "/before")
+        net.stop()
+        carried = net.carried_bytes
+        ensemble.wait_until_serving()
+        written(capsys, ensemble, "/after")
+        assert net.carried_bytes == carried
+
+
+def written(capsys: pytest.CaptureFixture[str], ensemble: Ensemble, path: str) -> None:
+    """Retried while the members elect; all show it."""
+    assert call(capsys, "-s", ensemble.hosts, "create", path, "x").code == 0
+    for member in ensemble.members:
+        assert call(capsys, "-s", f"127.0.0.1:{member.client_port}", "sync", path).code == 0
+
+
+@needs_ipv6
+@pytest.mark.slow
+def test_whole_ensemble_on_addresses_of_ipv6(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with on_ipv6(tmp_path) as (ensemble, admin, metrics):
+        hosts = ",".join(f"[::1]:{member.client_port}" for member in ensemble.members)
+        assert call(capsys, "-s", hosts, "create", "/six", "data").code == 0
+        for member in ensemble.members:
+            alone = f"[::1]:{member.client_port}"
+            assert call(capsys, "-s", alone, "sync", "/six").code == 0
+            assert call(capsys, "-s", alone, "get", "/six").out == "data\n"
+        assert "server.1=[::1]:" in call(capsys, "-s", hosts, "4lw", "conf").out
+        with urllib.request.urlopen(f"http://[::1]:{admin}/commands/voting_view", timeout=60) as answer:
+            view = json.load(answer)["current_config"]["1"]
+        assert view["serverAddresses"][0].startswith("[::1]:")
+        assert view["electionAddresses"][0].startswith("[::1]:")
+        with urllib.request.urlopen(f"http://[::1]:{metrics}/metrics", timeout=60) as answer:
+            assert b"znode_count" in answer.read()
+
+
+@contextlib.contextmanager
+def on_ipv6(tmp_path: Path) -> Iterator[tuple[Ensemble, int, int]]:
+    """Three members, and the ports of the first for commands and metrics over HTTP."""
+    *ports, admin, metrics = free_ports(8)
+    http = [
+        "admin.serverAddress=[::1]",
+        f"admin.serverPort={admin}",
+        "metricsProvider.className=org.apache.zookeeper.metrics.prometheus.PrometheusMetricsProvider",
+        "metricsProvider.httpHost=[::1]",
+        f"metricsProvider.httpPort={metrics}",
+    ]
+    with unstarted(tmp_path, 3) as ensemble:
+        for member in ensemble.members:
+            lines = [each for each in member.config.read_text().splitlines() if not each.startswith("server.")]
+            lines = [each.replace("clientPortAddress=127.0.0.1", "clientPortAddress=[::1]") for each in lines]
+            lines += [f"server.{n + 1}=[::1]:{ports[2 * n]}:{ports[2 * n + 1]}" for n in range(3)]
+            lines += http if member.server_id == 1 else ["admin.enableServer=false"]
+            member.config.write_text("\n".join(lines) + "\n")
+            member.start()
+        for member in ensemble.members:
+            member.wait_until_it_says("serving=true")
+        yield ensemble, admin, metrics
