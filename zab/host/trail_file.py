@@ -2,7 +2,8 @@
 
 - It is this user's alone (mode 0600) and a plain file: no link is followed, no pipe is written to.
 - A chunk stands in it whole or not at all: where a write fails in its middle, what got there is cut off again.
-- Who renames or removes it, as programs for rotating logs do, gets a new one at the next chunk.
+- Who renames or removes it, as programs for rotating logs do, gets a new one at the next chunk; one that was emptied
+  goes on from its beginning.
 
 Not here: the thread that writes (`trail`); the lines. They are not synced: a power cut takes the newest.
 """
@@ -64,6 +65,7 @@ class TrailFile:
             state = os.stat(self._path, follow_symlinks=False)
         except FileNotFoundError:
             return False
+        self._size = min(self._size, state.st_size)
         return (state.st_dev, state.st_ino) == self._place
 
     def _rotate(self) -> None:

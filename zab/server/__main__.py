@@ -5,8 +5,11 @@
     --log-format, --log-level, --log-file
                           the journal; each counts before its key (`log.format`, …)
 
-SIGINT and SIGTERM stop it, also where it was started with SIGINT ignored. Exit codes are ZooKeeper's: 0 stopped as
-asked, 1 unexpected, 2 usage or configuration, 3 data directory, 14 a port cannot be bound."""
+SIGINT and SIGTERM stop it, also where it was started with SIGINT ignored. Where there is a `log.file`, SIGHUP has it
+opened anew. A supervisor that speaks systemd's protocol is told how it is (`zab.host.supervisor`).
+
+Exit codes are ZooKeeper's: 0 stopped as asked, 1 unexpected, 2 usage or configuration, 3 data directory, 14 a port
+cannot be bound."""
 
 from __future__ import annotations
 
@@ -19,7 +22,10 @@ from collections.abc import Sequence
 import attrs
 import trio
 
+from zab.events import RoleChanged
 from zab.host.journal import LEVELS, Journal, open_journal
+from zab.host.loop import Loop
+from zab.host.supervisor import Supervisor, supervisor_of
 from zab.host.trail_file import TrailFile
 from zab.member.config import ConfigError
 from zab.member.settings import Config
@@ -27,6 +33,7 @@ from zab.server.config_file import load
 from zab.server.failure import ServerFailedError
 from zab.server.refusal import refusal
 from zab.server.server import serve, tune_interpreter
+from zab.states import STATE_NAMES
 
 PROGRAM = "python -m zab.server"
 USAGE_ERROR = 2
@@ -55,9 +62,14 @@ def main(arguments: Sequence[str]) -> int:
     except OSError as error:
         print(f"log.file: {config.log_file} cannot be opened: {error.strerror or error}", file=sys.stderr)
         return USAGE_ERROR
+    try:
+        supervisor = supervisor_of(os.environ, os.getpid())
+    except (OSError, ValueError) as error:
+        print(f"whoever started this server cannot be told how it is: {error}", file=sys.stderr)
+        return USAGE_ERROR
     writer = open_journal(LEVELS[config.log_level], sink=sink, as_json=config.log_format == "json")
     try:
-        trio.run(_serve, config, options.stop_with_parent)
+        trio.run(_serve, config, options.stop_with_parent, supervisor)
     except ServerFailedError as failure:
         journal.error(failure.reason, exit_code=failure.exit_code)
         if sink is not None:
@@ -65,6 +77,9 @@ def main(arguments: Sequence[str]) -> int:
             print(failure.reason, file=sys.stderr)
         return failure.exit_code
     finally:
+        if supervisor is not None:
+            supervisor.stopping()
+            supervisor.close()
         writer.close()
     return 0
 
@@ -87,14 +102,17 @@ def _sink(config: Config) -> TrailFile | None:
     return TrailFile(config.log_file, config.log_file_bytes_max, config.log_files_count)
 
 
-async def _serve(config: Config, stops_with_parent: bool) -> None:
+async def _serve(config: Config, stops_with_parent: bool, supervisor: Supervisor | None) -> None:
     failure: ServerFailedError | None = None
+    telling = _Telling(supervisor)
     async with trio.open_nursery() as nursery:
-        await nursery.start(_stop_on_signal, nursery.cancel_scope)
+        await nursery.start(_stop_on_signal, nursery.cancel_scope, telling)
+        if config.log_file is not None:
+            await nursery.start(_open_journal_anew)
         if stops_with_parent:
             nursery.start_soon(_stop_at_end_of_input, nursery.cancel_scope)
         try:
-            await serve(config, started=tune_interpreter)
+            await serve(config, started=tune_interpreter, role_changed=telling.role_changed, opened=telling.opened)
         except ServerFailedError as error:
             failure = error
         nursery.cancel_scope.cancel()
@@ -102,13 +120,47 @@ async def _serve(config: Config, stops_with_parent: bool) -> None:
         raise failure
 
 
+class _Telling:
+    """What the supervisor is told of this member; nothing where there is none."""
+
+    def __init__(self, supervisor: Supervisor | None) -> None:
+        self._supervisor = supervisor
+
+    def opened(self, loop: Loop) -> None:
+        if self._supervisor is not None:
+            self._supervisor.watch(loop)
+            self._supervisor.status("recovered, not serving; no leader yet")
+
+    def role_changed(self, role: RoleChanged) -> None:
+        if self._supervisor is None:
+            return
+        leader = "no leader" if role.leader is None else f"server {role.leader} leads"
+        state = "serving" if role.serving else f"not serving, {role.phase.value}"
+        self._supervisor.status(f"{STATE_NAMES[role.state]}, {state}; {leader}")
+        if role.serving:
+            self._supervisor.ready()
+
+    def stopping(self) -> None:
+        if self._supervisor is not None:
+            self._supervisor.stopping()
+
+
+async def _open_journal_anew(task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+    """The file of the journal is looked for at each line (`trail_file`), so that one line does it."""
+    with trio.open_signal_receiver(signal.SIGHUP) as signals:
+        task_status.started()
+        async for _ in signals:
+            journal.info("the journal is opened anew", signal="SIGHUP")
+
+
 async def _stop_on_signal(
-    scope: trio.CancelScope, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    scope: trio.CancelScope, telling: _Telling, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
 ) -> None:
     with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
         task_status.started()
         async for number in signals:
             journal.info("stops", signal=signal.Signals(number).name)
+            telling.stopping()
             scope.cancel()
             return
 

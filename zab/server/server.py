@@ -127,16 +127,23 @@ def _ignore_role(_change: RoleChanged) -> None:
     pass
 
 
+def _ignore_loop(_loop: Loop) -> None:
+    pass
+
+
 async def serve(
     config: Config,
     *,
     started: Callable[[], None] | None = None,
     role_changed: Callable[[RoleChanged], None] = _ignore_role,
+    opened: Callable[[Loop], None] = _ignore_loop,
 ) -> None:
-    """Run the member that `config` describes until cancelled. `started` is called once its ports listen.
+    """Run the member that `config` describes until cancelled. `opened` gets its loop before the first turn; `started`
+    is called once its ports listen.
 
     Raises ServerFailedError, with an exit code of ZooKeeper's, when it cannot start or go on."""
     server = await open_server(config, role_changed)
+    opened(server.loop)
     try:
         await server.run(started)
     finally:
