@@ -6,6 +6,7 @@ BIN    := $(VENV)/bin
 SEED   ?= 0
 SEEDS  ?= 2000
 CHAOS_SECONDS ?= 300
+SOAK_SECONDS ?= 7200
 FUZZ_SECONDS ?= 600
 SPARK_VERSIONS ?= 4.2.0 4.3.0
 SPARK_TESTS ?= reading streaming test_docs.py test_output.py test_recipes.py test_spark_session.py
@@ -16,7 +17,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # Three workers to two cores: much is waiting for servers that elect, expire and restart.
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print(3 * os.cpu_count() // 2)')
 
-.PHONY: run test quick check fix sim fuzz chaos mutants spark-versions bench bench-calls bench-curves bench-secure bench-attacked bench-startup bench-scrape bench-pipeline bench-python-client clients api wheels clean
+.PHONY: run test quick check fix sim fuzz chaos soak mutants spark-versions bench bench-calls bench-curves bench-secure bench-attacked bench-startup bench-scrape bench-pipeline bench-python-client clients api wheels clean
 .DEFAULT_GOAL := test
 
 # The service alone: no Java, no Spark.
@@ -91,6 +92,10 @@ $(VENV)/fuzz.stamp: pyproject.toml $(VENV)/test.stamp
 # Members of a real ensemble are killed for so long; an early acknowledgement has to be noticed.
 chaos: $(VENV)/test.stamp
 	$(BIN)/python -m pytest tests/chaos --chaos-seconds $(CHAOS_SECONDS)
+
+# Three members under a steady load of clients that come and go: what they hold has to stay level.
+soak: $(VENV)/test.stamp
+	$(BIN)/python -m tests.chaos.soak --seconds $(SOAK_SECONDS)
 
 # Each rule is taken out of the code once, and the test that is named for it has to notice.
 mutants: $(VENV)/test.stamp
