@@ -1,6 +1,6 @@
 """A server with leaks: it keeps a descriptor, a thread, memory and a file more again and again.
 
-    python -m tests.chaos.leaky FILE
+python -m tests.chaos.leaky FILE
 """
 
 from __future__ import annotations

@@ -41,6 +41,7 @@ WITHOUT = {
     "shell": "its commands have it",
     "server": "prints its journal",
     "secret": "prints nothing",
+    "service": "prints a unit of systemd",
     "user": "prints nothing",
     "pipeline": "has --format",
     "completion": "prints a script",

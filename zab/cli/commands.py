@@ -110,6 +110,7 @@ COMMANDS: Final = {
     "ensemble": Command(
         "servers.server:ensemble_command", "Run a local ensemble, one process per member, until SIGINT or SIGTERM."
     ),
+    "service": Command("servers.service:service_app", "Run a member as a service of systemd."),
     "secret": Command("servers.secret:secret_command", "Make the secret by which members prove who they are."),
     "certs": Command(
         "servers.certs:certs_command", "Make certificates for members and clients, and who vouches for them."
