@@ -1,0 +1,236 @@
+"""docs/deployment.md and the files in docs/deploy: what they say is what the server knows."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.tidy.sources import ROOT
+from zab.member.config import parse
+from zab.member.settings import Config
+from zab.server import admin
+from zab.server.__main__ import _options
+
+DEPLOY = ROOT / "docs" / "deploy"
+PAGE = (ROOT / "docs" / "deployment.md").read_text(encoding="utf-8")
+CONTAINERFILE = (DEPLOY / "Containerfile").read_text(encoding="utf-8")
+MANIFESTS = list(yaml.safe_load_all((DEPLOY / "kubernetes.yaml").read_text(encoding="utf-8")))
+COMPOSE = yaml.safe_load((DEPLOY / "compose.yaml").read_text(encoding="utf-8"))
+
+
+def one(kind: str, name: str = "zab") -> dict[str, Any]:
+    [found] = [each for each in MANIFESTS if each["kind"] == kind and each["metadata"]["name"] == name]
+    return found  # type: ignore[no-any-return]
+
+
+POD = one("StatefulSet")["spec"]["template"]["spec"]
+[MEMBER] = POD["containers"]
+[PREPARE] = POD["initContainers"]
+
+
+def configured(text: str, my_id: int) -> Config:
+    config = parse(text, "zoo.cfg", my_id=my_id)
+    assert config.warnings == ()
+    return config
+
+
+def of_kubernetes(my_id: int = 1) -> Config:
+    return configured(one("ConfigMap")["data"]["zoo.cfg"], my_id)
+
+
+def of_compose(my_id: int = 1) -> Config:
+    return configured(COMPOSE["configs"]["zoo.cfg"]["content"], my_id)
+
+
+def ports_of(config: Config) -> dict[str, int]:
+    line = config.own_line
+    assert line is not None
+    assert config.client_port is not None
+    ports = {"client": config.client_port, "quorum": line.quorum_port, "election": line.election_port}
+    ports |= {"admin": config.admin_port} if config.admin_enabled else {}
+    return ports | ({"metrics": config.metrics_port} if config.exports_metrics else {})
+
+
+# ----------------------------------------------------------------------------------------------------------- Kubernetes
+
+
+def test_each_pod_is_a_server_of_the_configuration() -> None:
+    replicas = one("StatefulSet")["spec"]["replicas"]
+    service = one("StatefulSet")["spec"]["serviceName"]
+    assert {sid: line.host for sid, line in of_kubernetes().ensemble.servers.items()} == {
+        ordinal + 1: f"zab-{ordinal}.{service}" for ordinal in range(replicas)
+    }
+    for sid in range(1, replicas + 1):
+        assert of_kubernetes(sid).own_line is not None
+
+
+@pytest.mark.parametrize(("host", "sid"), [("zab-0", "1"), ("zab-12", "13"), ("my-zab-2", "3")])
+def test_id_of_a_pod_follows_from_its_ordinal(host: str, sid: str, tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("x")
+    shell, option, script = PREPARE["command"]
+    script = script.replace("/data/", f"{tmp_path}/").replace("/secret/secret", f"{tmp_path}/secret")
+    script = script.replace("/run/zab/secret", f"{tmp_path}/own")
+    subprocess.run([shell, option, script], check=True, env={**os.environ, "HOSTNAME": host})
+    assert (tmp_path / "myid").read_text() == f"{sid}\n"
+    assert (tmp_path / "own").stat().st_mode & 0o777 == 0o600
+
+
+def test_ports_are_those_of_the_configuration() -> None:
+    ports = ports_of(of_kubernetes())
+    assert {each["name"]: each["containerPort"] for each in MEMBER["ports"]} == ports
+    for service in ("zab", "zab-members"):
+        for each in one("Service", service)["spec"]["ports"]:
+            assert ports[each["targetPort"]] == each["port"]
+    ingress = one("NetworkPolicy")["spec"]["ingress"]
+    named = [[port["port"] for port in rule["ports"]] for rule in ingress]
+    assert named == [["client", "metrics"], ["quorum", "election"]]
+    assert "from" in ingress[1]
+
+
+def test_probes_ask_what_the_admin_server_answers() -> None:
+    config = of_kubernetes()
+    assert config.admin_enabled
+    assert config.admin_address == "0.0.0.0"
+    paths = set(re.findall(r'Route\("(/health/\w+)"', Path(admin.__file__).read_text(encoding="utf-8")))
+    for name, path in {"readiness": "/health/ready", "liveness": "/health/live", "startup": "/health/live"}.items():
+        probe = MEMBER[f"{name}Probe"]["httpGet"]
+        assert probe == {"path": path, "port": "admin"}
+        assert path in paths
+
+
+def test_what_the_member_reads_and_writes_is_mounted_and_nothing_else_may_be_written() -> None:
+    config = of_kubernetes()
+    mounts = {each["mountPath"]: each for each in MEMBER["volumeMounts"]}
+    volumes = {each["name"] for each in POD["volumes"]}
+    volumes |= {each["metadata"]["name"] for each in one("StatefulSet")["spec"]["volumeClaimTemplates"]}
+    assert {each["name"] for each in (*mounts.values(), *PREPARE["volumeMounts"])} <= volumes
+    assert mounts[config.data_dir]["name"] == "data"
+    assert config.quorum_secret_file is not None
+    assert str(Path(config.quorum_secret_file).parent) in mounts
+    assert config.quorum_secret_file in PREPARE["command"][-1]
+    assert _options(MEMBER["args"]).file == "/etc/zab/zoo.cfg"
+    assert mounts["/etc/zab"]["name"] == "config"
+    for container in (MEMBER, PREPARE):
+        closed = container["securityContext"]
+        assert closed["readOnlyRootFilesystem"]
+        assert closed["capabilities"] == {"drop": ["ALL"]}
+    assert POD["securityContext"]["runAsNonRoot"]
+
+
+def test_selectors_find_the_pods_and_one_at_a_time_goes() -> None:
+    labels = one("StatefulSet")["spec"]["template"]["metadata"]["labels"]
+    assert one("StatefulSet")["spec"]["selector"]["matchLabels"] == labels
+    assert one("PodDisruptionBudget")["spec"] == {"maxUnavailable": 1, "selector": {"matchLabels": labels}}
+    assert one("NetworkPolicy")["spec"]["podSelector"]["matchLabels"] == labels
+    members = one("Service", "zab-members")["spec"]
+    assert members["selector"] == labels
+    assert members["clusterIP"] == "None"
+    assert members["publishNotReadyAddresses"]
+    assert one("StatefulSet")["spec"]["podManagementPolicy"] == "Parallel"
+
+
+# ------------------------------------------------------------------------------------------------ compose, and the image
+
+
+def test_members_of_compose_are_those_of_its_configuration() -> None:
+    servers = of_compose().ensemble.servers
+    ports = ports_of(of_compose())
+    for sid, line in servers.items():
+        service = COMPOSE["services"][line.host]
+        assert service["environment"] == {"MYID": str(sid)}
+        assert service["ports"] == [f"127.0.0.1:{ports['client'] + sid - 1}:{ports['client']}"]
+        assert f"data-{sid}:{of_compose().data_dir}" in service["volumes"]
+        assert service["configs"] == [{"source": "zoo.cfg", "target": "/etc/zab/zoo.cfg"}]
+        assert service["entrypoint"][-1].endswith("exec python -m zab.server /etc/zab/zoo.cfg")
+        assert (
+            f"http://{of_compose().admin_address}:{ports['admin']}/health/ready" in service["healthcheck"]["test"][-1]
+        )
+    assert set(COMPOSE["services"]) == {line.host for line in servers.values()} | {"secret"}
+    made = shlex.split(COMPOSE["services"]["secret"]["entrypoint"][-1])
+    assert made[-3:] == ["zab", "secret", of_compose().quorum_secret_file]
+
+
+def test_image_has_what_the_package_is_made_of_and_the_ports_of_the_configuration() -> None:
+    copied = set(re.findall(r"^COPY (.*) /src/", CONTAINERFILE, re.M))
+    assert copied == {"pyproject.toml README.md LICENSE", "zab", "datatree", "session"}
+    for name in " ".join(copied).split():
+        assert (ROOT / name).exists()
+    [exposed] = re.findall(r"^EXPOSE (.*)$", CONTAINERFILE, re.M)
+    assert set(map(int, exposed.split())) == set(ports_of(of_kubernetes()).values())
+    [user] = re.findall(r"^USER (\d+):", CONTAINERFILE, re.M)
+    assert POD["securityContext"]["runAsUser"] == POD["securityContext"]["fsGroup"] == int(user)
+
+
+def builder() -> str | None:
+    """A program that builds images, and runs."""
+    for name in ("podman", "docker"):
+        path = shutil.which(name)
+        if path is not None and subprocess.run([path, "info"], capture_output=True, check=False).returncode == 0:
+            return path
+    return None
+
+
+@pytest.mark.slow
+def test_image_is_built_and_runs() -> None:
+    program = builder()
+    if program is None:
+        pytest.skip("neither podman nor docker runs here")
+    build = [program, "build", "-q", "-t", "zab-test", "-f", str(DEPLOY / "Containerfile"), str(ROOT)]
+    subprocess.run(build, check=True, timeout=900)
+    run = [program, "run", "--rm", "--entrypoint", "zab", "zab-test", "--help"]
+    assert b"ensemble" in subprocess.run(run, check=True, capture_output=True, timeout=120).stdout
+
+
+# ---------------------------------------------------------------------------------------------- logrotate, and the page
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("logrotate") is None, reason="logrotate is not here")
+def test_logrotate_takes_its_file(tmp_path: Path) -> None:
+    command = ["logrotate", "--debug", "--state", str(tmp_path / "state"), str(DEPLOY / "zab.logrotate")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "error" not in done.stderr
+
+
+def test_keys_and_files_of_the_page_are_there() -> None:
+    from attrs import fields
+
+    keys = {field.metadata["key"] for field in fields(Config) if "key" in field.metadata}
+    named = set(re.findall(r"`(log\.\w+|audit\.\w+|data(?:Log)?Dir|syncLimit)`", PAGE))
+    assert named >= {"log.file", "dataDir", "dataLogDir"}
+    assert named <= keys
+    in_rotation = (DEPLOY / "zab.logrotate").read_text(encoding="utf-8")
+    assert set(re.findall(r"log\.file\w*", in_rotation)) <= keys | {"log.file"}
+    for path in re.findall(r"docs/deploy/[\w.]+", PAGE):
+        assert (ROOT / path).is_file()
+
+
+@pytest.mark.slow
+def test_commands_print_what_the_page_says(tmp_path: Path) -> None:
+    (tmp_path / "units").mkdir()
+    (tmp_path / "zoo.cfg").write_text(f"dataDir={tmp_path}\nclientPort=2181\n")
+    blocks = re.findall(r"```console\n(.*?)```", PAGE, re.S)
+    steps = [step for block in blocks for step in re.findall(r"^\$ (.*)\n((?:[^$].*\n)*)", block, re.M)]
+    assert len(steps) == 2
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    for command, expected in steps:
+        done = subprocess.run(
+            shlex.split(command),
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=True,
+            env={**os.environ, "PATH": path},
+        )
+        said = expected.split("…")[0]
+        assert done.stdout.startswith(said), (command, done.stdout)
