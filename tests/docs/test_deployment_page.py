@@ -138,7 +138,7 @@ def test_selectors_find_the_pods_and_one_at_a_time_goes() -> None:
     assert one("StatefulSet")["spec"]["podManagementPolicy"] == "Parallel"
 
 
-# ------------------------------------------------------------------------------------------------ compose, and the image
+# --------------------------------------------------------------------------------------------- compose, and the image
 
 
 def test_members_of_compose_are_those_of_its_configuration() -> None:
