@@ -34,6 +34,8 @@ READ_SECONDS = 60.0
 
 # (zxid, digest) of the tree in the directory of a stopped member.
 TreeOf = Callable[[ZooKeeperMember], tuple[int, int]]
+# Goes wrong for so long, by this source of chance, and adds what has happened to the list. At the end all are up.
+Misfortune = Callable[[ZooKeeperEnsemble, float, random.Random, list[str]], None]
 # What befalls a member that was killed, before it is started again.
 WhileDown = Callable[[ZooKeeperMember], None]
 
@@ -71,8 +73,10 @@ def run(
     victims: Mapping[str, int] = VICTIMS,
     tree_of: TreeOf | None = None,
     while_down: WhileDown | None = None,
+    misfortune: Misfortune | None = None,
 ) -> Report:
-    """Loads and kills for so long, then judges. The members are stopped at the end if `tree_of` is given.
+    """Loads and kills for so long, or does what `misfortune` does, then judges. The members are stopped at the end if `tree_of` is
+    given.
 
     Raises ChaosError, ZooKeeperError when members do not come back.
     """
@@ -87,7 +91,10 @@ def run(
     for thread in threads:
         thread.start()
     try:
-        kill_members(ensemble, seconds, random.Random(seed), victims, report.kills, while_down)
+        if misfortune is None:
+            kill_members(ensemble, seconds, random.Random(seed), victims, report.kills, while_down)
+        else:
+            misfortune(ensemble, seconds, random.Random(seed), report.kills)
         demand_progress(clients)
     finally:
         stop.set()

@@ -1,0 +1,85 @@
+"""Real members under load whose network, disks and configuration go wrong: `faults`; judged as in `test_kill`."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from tests.chaos.chaos import Misfortune, Report, run
+from tests.chaos.faults import FullDisk, NetworkTrouble, can_mount, damage, reconfigure, restart_in_turn, small_disk
+from tests.chaos.records import judged
+from tests.chaos.test_kill import tree_of
+from tests.rigs.relay import network
+from tests.rigs.zab_server import zab_servers
+from tests.rigs.zookeeper_server import ZooKeeperEnsemble
+from zab.testing.ports import free_ports
+
+pytestmark = pytest.mark.slow
+
+# Two seconds of silence end a role, so that a trouble of some seconds does.
+PROMPT = {"tickTime": 500, "initLimit": 40, "syncLimit": 4}
+OPEN = {**PROMPT, "reconfigEnabled": "true", "skipACL": "yes"}
+ROLLING = {**PROMPT, "preAllocSize": 64, "snapCount": 400}
+SCRUBBED = {**ROLLING, "scrub.intervalSeconds": 1, "scrub.maxBytesPerSecond": 100 << 20}
+DISK_MIB = 24
+SMALL = {**ROLLING, "diskLowBytes": 4 << 20, "diskReserveBytes": 4 << 20}
+
+
+@pytest.fixture
+def seconds(pytestconfig: pytest.Config) -> float:
+    return float(pytestconfig.getoption("--chaos-seconds"))
+
+
+def survived(ensemble: ZooKeeperEnsemble, seconds: float, misfortune: Misfortune) -> Report:
+    """Fails where anything that clients were told does not hold."""
+    seed = random.SystemRandom().randrange(1_000_000)
+    report = run(ensemble, seconds=seconds, seed=seed, tree_of=tree_of, misfortune=misfortune)
+    logs = "\n".join(f"--- server {each.server_id}\n{each.log_text()[-3000:]}" for each in ensemble.members)
+    assert not report.violations, f"seed {seed}: {report}\n{logs}"
+    assert not report.complaints, f"seed {seed}: {report}\n{logs}"
+    assert judged(report.operations, report.replicas) == []
+    assert report.acknowledged_count >= 20 * seconds, report
+    print(f"seed {seed}: {report}")
+    return report
+
+
+@pytest.mark.parametrize("size", [3, 5])
+def test_links_that_are_cut_flap_and_are_slow(tmp_path: Path, seconds: float, size: int) -> None:
+    found = free_ports(2 * size)
+    ports = {sid: (found[2 * sid - 2], found[2 * sid - 1]) for sid in range(1, size + 1)}
+    with network(ports) as net:
+        each = [net.lines(sid) for sid in ports]
+        with zab_servers(size, directory=tmp_path, configuration=PROMPT, each=each) as ensemble:
+            report = survived(ensemble, seconds, NetworkTrouble(net))
+    kinds = {text.partition(":")[0] for text in report.kills}
+    assert kinds == {"one_way", "isolated", "bridge", "flapping", "slow", "lossy", "broken"}
+    assert net.carried_bytes > 1_000_000
+
+
+def test_members_leave_and_join_while_others_are_killed(tmp_path: Path, seconds: float) -> None:
+    with zab_servers(5, directory=tmp_path, configuration=OPEN) as ensemble:
+        survived(ensemble, seconds, reconfigure)
+
+
+def test_members_are_restarted_in_turn_and_the_lead_is_handed_over(tmp_path: Path, seconds: float) -> None:
+    with zab_servers(3, directory=tmp_path, configuration=OPEN) as ensemble:
+        report = survived(ensemble, seconds, restart_in_turn)
+    assert any(text.endswith(": 0") for text in report.kills), report
+
+
+def test_bits_of_files_change_of_members_that_are_down_and_of_those_that_run(tmp_path: Path, seconds: float) -> None:
+    with zab_servers(3, directory=tmp_path, configuration=SCRUBBED) as ensemble:
+        report = survived(ensemble, seconds, damage)
+        logs = "\n".join(each.log_text() for each in ensemble.members)
+    assert "damage" in logs, report
+
+
+def test_disk_of_a_member_fills_up(tmp_path: Path, seconds: float) -> None:
+    place = tmp_path / "server2"
+    if not can_mount(place):
+        pytest.skip("no file system may be mounted here")
+    with small_disk(place, DISK_MIB), zab_servers(3, directory=tmp_path, configuration=SMALL) as ensemble:
+        report = survived(ensemble, seconds, FullDisk(2, place))
+    assert len(report.kills) >= 2, report
