@@ -3,23 +3,41 @@
 A dict of a million entries takes some 70 ms to grow, and nothing else is done meanwhile. Children are the one thing of
 which a client may gather that many in one place, so from `CROWD_COUNT` on they are a `Crowd`: 256 dicts, each chosen by
 CRC-32 of the path. It is used like the dict without values that fewer children are, and stays one when it shrinks.
+
+Whoever reads children page by page needs them in an order. A crowd that nobody reads so has none. The first page makes
+it, a slice at a time, as sorted *runs* of each part; later pages only bisect them:
+
+    part   {b, a, c, ... | x, a}       a dict in the order of insertion
+    runs   (a, b, c, ...)              of what was in it when they were made; what is gone since is passed over
+    changes                3           since then: whatever came is among the last so many of the dict
+
+So a write costs one addition more, and only where pages are read; a part with many changes gets new runs at the next
+page. Runs are tuples, at which Python's collector never looks, of no more names than one slice may sort, whatever names
+a client chooses.
 """
 
-from collections.abc import Iterable, Iterator
-from itertools import chain
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain, islice
 from typing import Final, TypeAlias
 from zlib import crc32
 
-__all__ = ["CROWD_COUNT", "Children", "Crowd"]
+from datatree.slices import NAMES
+
+__all__ = ["CROWD_COUNT", "PAGED_COUNT", "Children", "Crowd", "page_of"]
 
 CROWD_COUNT: Final = 16_384
+PAGED_COUNT: Final = 1_024
+"""From so many on, children that are read in pages become a crowd; fewer are sorted for each page."""
 _PART_COUNT: Final = 256
+_CHANGES_MIN: Final = 64
+"""After so many changes, and one for every 32 names, a part gets new runs."""
 
 
 class Crowd:
     """A set of paths."""
 
-    __slots__ = ("_count", "_parts")
+    __slots__ = ("_changes", "_count", "_parts", "_runs")
 
     def __init__(self, paths: Iterable[bytes]) -> None:
         self._parts: list[dict[bytes, None]] = [{} for _ in range(_PART_COUNT)]
@@ -27,6 +45,9 @@ class Crowd:
         for path in paths:
             parts[crc32(path) & 255][path] = None
         self._count = sum(map(len, parts))
+        self._runs: list[list[tuple[bytes, ...] | list[bytes]]] = []
+        """Of each part; a list is not sorted yet. None at all: nobody has read a page."""
+        self._changes: list[int] = []
 
     def __len__(self) -> int:
         return self._count
@@ -38,14 +59,85 @@ class Crowd:
         return path in self._parts[crc32(path) & 255]
 
     def __setitem__(self, path: bytes, _nothing: None) -> None:
-        part = self._parts[crc32(path) & 255]
+        index = crc32(path) & 255
+        part = self._parts[index]
         before = len(part)
         part[path] = None
         self._count += len(part) - before
+        if self._changes:
+            self._changes[index] += 1
 
     def __delitem__(self, path: bytes) -> None:
-        del self._parts[crc32(path) & 255][path]
+        index = crc32(path) & 255
+        del self._parts[index][path]
         self._count -= 1
+        if self._changes:
+            self._changes[index] += 1
+
+    # In an order.
+
+    def sort_some(self) -> bool:
+        """Do a slice of what the next page needs. Whether there is more to do."""
+        if not self._runs:
+            self._runs = [[] for _ in self._parts]
+            self._changes = [_CHANGES_MIN + len(part) for part in self._parts]
+        sorted_count = 0
+        for index, part in enumerate(self._parts):
+            if self._changes[index] > _CHANGES_MIN + (len(part) >> 5):
+                names = list(part)
+                self._runs[index] = [names[first : first + NAMES] for first in range(0, len(names), NAMES)]
+                self._changes[index] = 0
+            runs = self._runs[index]
+            for at, run in enumerate(runs):
+                if type(run) is list:
+                    runs[at] = tuple(sorted(run))
+                    sorted_count += len(run)
+                    if sorted_count >= NAMES:
+                        return True
+        return False
+
+    def page(self, after: bytes, prefix: bytes, count: int) -> list[bytes]:
+        """The first `count` paths above `after` that begin with `prefix`, in order. `sort_some` has nothing to do."""
+        found: list[bytes] = []
+        is_after = bisect_right
+        if after < prefix:
+            after, is_after = prefix, bisect_left
+        each = count // 128 + 8
+        while True:
+            some, end = self._some_from(after, is_after, each)
+            begun = [path for path in some if path.startswith(prefix)]
+            found += begun
+            if len(found) >= count or end is None or len(begun) < len(some):
+                return found[:count]
+            # Few runs have what comes first.
+            after, is_after, each = end, bisect_right, 2 * each
+
+    def _some_from(
+        self, after: bytes, is_after: Callable[[tuple[bytes, ...], bytes], int], each: int
+    ) -> tuple[list[bytes], bytes | None]:
+        """All paths from `after` up to the end that is given, in order; without an end, all there are. They are of the
+        next `each` of every run."""
+        found: list[bytes] = []
+        end: bytes | None = None
+        for part, runs, changes in zip(self._parts, self._runs, self._changes, strict=True):
+            for run in runs:
+                assert type(run) is tuple, "a page before its order"
+                at = is_after(run, after)
+                some = run[at : at + each]
+                if len(some) == each and (end is None or some[-1] < end):
+                    end = some[-1]
+                found += [path for path in some if path in part] if changes else some
+            if changes:
+                found += [path for path in islice(reversed(part), changes) if is_after((path,), after) == 0]
+        found = sorted(set(found))
+        return found if end is None else found[: bisect_right(found, end)], end
 
 
 Children: TypeAlias = dict[bytes, None] | Crowd
+
+
+def page_of(children: Children, after: bytes, prefix: bytes, count: int) -> list[bytes]:
+    """The first `count` of the paths above `after` that begin with `prefix`, in order."""
+    if isinstance(children, Crowd):
+        return children.page(after, prefix, count)
+    return sorted(path for path in children if path > after and path.startswith(prefix))[:count]

@@ -130,6 +130,7 @@ class OpCode(IntEnum):
     CREATE_IF_NOT_EXISTS = 502, "createIfNotExists", _WRITE, None, _PART
     GET_CHANGES = 1000, "getChanges", Class.EXTENSION
     HAND_OVER = 1001, "handOver", _WRITE
+    GET_CHILDREN_PAGE = 1002, "getChildrenPage", _READ
     CREATE_SESSION = -10, "createSession", _NEVER, Effect.OWN
     CLOSE_SESSION = -11, "closeSession", _WRITE, Effect.OWN
     ERROR = -1, "error", _NEVER, Effect.OWN

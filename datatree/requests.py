@@ -25,6 +25,7 @@ Formats, in jute's types (`datatree.jute`), by operation code:
   1001 handOver (ours)                          server id long
   1000 getChanges (ours)                          zxid long, part int, history_id buffer, prefix string, bytes int,
                                                   wait int (ms)
+  1002 getChildrenPage (ours)                     path string, after string, prefix string, count int
 
     ACL = perms int, scheme string, id string
 
@@ -62,6 +63,7 @@ __all__ = [
     "Create",
     "CreateSession",
     "GetChanges",
+    "GetChildrenPage",
     "HandOver",
     "Multi",
     "NoBody",
@@ -298,6 +300,20 @@ class GetChanges:
 
 
 @define
+class GetChildrenPage:
+    """The first `count` children, in the order of their names, that come after `after` and begin with `prefix`; both
+    may be empty."""
+
+    path: bytes
+    after: bytes
+    prefix: bytes
+    count: int
+
+    def encode(self) -> bytes:
+        return Writer().string(self.path).string(self.after).string(self.prefix).int(self.count).getvalue()
+
+
+@define
 class CreateSession:
     timeout_ms: int
 
@@ -339,6 +355,7 @@ Body: TypeAlias = (
     | SetWatches
     | CreateSession
     | GetChanges
+    | GetChildrenPage
     | NoBody
     | Multi
 )
@@ -546,6 +563,12 @@ def _get_changes(buffer: bytes, at: int) -> tuple[Body, int]:
     return GetChanges(zxid, part, history_id, prefix, reader.int(), reader.int()), reader.offset
 
 
+def _get_children_page(buffer: bytes, at: int) -> tuple[Body, int]:
+    reader = Reader(buffer, at)
+    path = _watched_path(reader)
+    return GetChildrenPage(path, reader.string() or b"", reader.string() or b"", reader.int()), reader.offset
+
+
 def _create_session(buffer: bytes, at: int) -> tuple[tuple[Any, ...], int]:
     return read_int(buffer, at), at + 4
 
@@ -654,6 +677,7 @@ DECODERS: Final[Mapping[int, Decoder]] = {
         OpCode.ADD_WATCH: _path_kind,
         OpCode.WHO_AM_I: _no_body,
         OpCode.GET_CHANGES: _get_changes,
+        OpCode.GET_CHILDREN_PAGE: _get_children_page,
         OpCode.CLOSE_SESSION: _no_body,
     }.items()
 }

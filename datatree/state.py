@@ -27,7 +27,7 @@ from typing import Final
 from zlib import crc32
 
 from datatree.acl import AclTable
-from datatree.crowd import Children
+from datatree.crowd import PAGED_COUNT, Children, Crowd
 from datatree.cursor import SnapshotCursor
 from datatree.past_acls import PastAcls
 from datatree.paths import CONFIG, ROOT
@@ -141,6 +141,13 @@ class TreeState:
         """The names of the children of `path`, in no order."""
         start = 1 if path == ROOT else len(path) + 1
         return [child[start:] for child in self.children.get(path, NO_CHILDREN)]
+
+    def paged_children(self, path: bytes) -> Children:
+        """The children of `path`, as what pages of them can be made of (`datatree.crowd`)."""
+        below = self.children.get(path, NO_CHILDREN)
+        if len(below) >= PAGED_COUNT and not isinstance(below, Crowd):
+            below = self.children[path] = Crowd(below)
+        return below
 
     def descendants(self, path: bytes) -> list[bytes]:
         """The paths of all znodes below `path`."""

@@ -59,6 +59,7 @@ ZNODES = {
     "set": "set --json /rows y",
     "ls": "ls --json /rows",
     "ls -R": "ls -R --json /rows",
+    "ls --page": "ls --page 1 --json /rows",
     "stat": "stat --json /rows",
     "changes": "changes --json --since 0 --count 3",
     "acl get": "acl get --json /rows",
@@ -119,7 +120,7 @@ def with_json(name: str) -> Iterator[str]:
 @pytest.mark.parametrize("name", sorted(COMMANDS.keys() - {"pipeline"}))
 def test_each_command_has_a_row_or_a_reason(name: str) -> None:
     found = set(with_json(name))
-    rows = {re.sub(" (-R|--to|--plan)$", "", row) for row in FIELDS if row.split(" ")[0] == name}
+    rows = {re.sub(" (-R|--to|--page|--plan)$", "", row) for row in FIELDS if row.split(" ")[0] == name}
     assert found == rows
     assert bool(found) != (name in WITHOUT)
 

@@ -18,7 +18,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import trio
 
-from zab.client import Changes, Client, StateChanges, Transaction, Watcher, aio, connect, on_threads, sync
+from zab.client import Changes, ChildNames, Client, StateChanges, Transaction, Watcher, aio, connect, on_threads, sync
 from zab.client.znodes import Znodes
 
 T = TypeVar("T")
@@ -117,6 +117,7 @@ def finished(coroutine: Any) -> Any:
 # What blocks, and what has the same names to be awaited.
 _WAITING: dict[type, type] = {
     sync.Changes: Changes,
+    sync.ChildNames: ChildNames,
     sync.Client: Client,
     sync.Scope: on_threads.Scope,
     sync.StateChanges: StateChanges,

@@ -16,6 +16,7 @@ from tests.rigs.certificates import Certificates, client_store_lines
 from tests.rigs.zab_server import zab_over_tls, zab_servers
 from tests.rigs.zookeeper_server import ZooKeeperEnsemble
 from zab.client import (
+    BadArgumentsError,
     BadVersionError,
     ClientClosedError,
     EventType,
@@ -32,6 +33,7 @@ from zab.client import (
     TlsError,
     WatchMode,
     ZabError,
+    child_names,
     sync,
 )
 from zab.client import client as waiting_client
@@ -97,6 +99,43 @@ def test_the_operations_are_there(face: OnFace, hosts: str) -> None:
             await zk.delete("/deep")
         with pytest.raises(TypeError, match="must be bytes or None, not str"):
             await zk.create("/text", "text")
+
+    face.run(hosts, body)
+
+
+@every_face
+def test_children_are_read_page_by_page(face: OnFace, hosts: str) -> None:
+    async def body(zk: Any, face: OnFace) -> None:
+        names = [f"{letter}-{number:04}" for letter in "ab" for number in range(700)] + ["\u00e4", "\ufb01"]
+        await zk.create("/a")
+        for first in range(0, len(names), 500):
+            async with zk.transaction() as t:
+                for name in names[first : first + 500]:
+                    t.create(f"/a/{name}")
+        page = await zk.get_children_page("/a", count=3)
+        assert page.names == names[:3]
+        assert (page.has_more, page.stat.num_children) == (True, len(names))
+        assert await zk.get_children_page("/a", after="b-0698", count=3) == (names[-3:], False, page.stat)
+        assert (await zk.get_children_page("/a", after="a-0698", prefix="a-", count=5)).names == ["a-0699"]
+        assert (await zk.get_children_page("/a", after="\ufb01")).names == []
+        assert [name async for name in zk.iter_children("/a", page_count=100)] == names
+        assert [name async for name in zk.iter_children("/a", prefix="b", after="b-0100")] == names[801:1400]
+        assert [name async for name in zk.with_chroot("/a").iter_children("/", prefix="\u00e4")] == ["\u00e4"]
+        told = []
+        async for name in zk.iter_children("/a", page_count=10):
+            told.append(name)
+            if name == "a-0095":
+                # Before, within and behind the pages that were read.
+                await zk.create("/a/a-0000-new")
+                await zk.delete("/a/a-0098")
+                await zk.create("/a/zz")
+        assert told == sorted({*names, "zz"} - {"a-0098"}) or told == sorted({*names, "zz"})
+        with pytest.raises(BadArgumentsError, match="a page has one name at least"):
+            await zk.get_children_page("/a", count=0)
+        with pytest.raises(BadArgumentsError, match="surrogate"):
+            await zk.get_children_page("/a", after="\udcff")
+        with pytest.raises(NoNodeError):
+            await anext(zk.iter_children("/none"))
 
     face.run(hosts, body)
 
@@ -501,6 +540,7 @@ PAIRS = [
     (waiting_client.Client, blocking_client.Client),
     (watcher.Watcher, watching.Watcher),
     (changes.Changes, watching.Changes),
+    (child_names.ChildNames, watching.ChildNames),
     (runtime.StateChanges, watching.StateChanges),
     (transaction.Transaction, watching.Transaction),
 ]

@@ -9,7 +9,18 @@ from datatree.acl import digest_identity
 from datatree.errors import ErrorCode
 from datatree.jute import Writer
 from datatree.opcodes import MULTI_READS, READS, OpCode
-from datatree.requests import OPEN_ACL, AddAuth, Multi, PathKind, PathOnly, PathWatch, SetAcl, SetData, SetWatches
+from datatree.requests import (
+    OPEN_ACL,
+    AddAuth,
+    GetChildrenPage,
+    Multi,
+    PathKind,
+    PathOnly,
+    PathWatch,
+    SetAcl,
+    SetData,
+    SetWatches,
+)
 from datatree.znode import STAT_LAYOUT
 from tests.direct.members import Client, Ensemble
 
@@ -91,13 +102,14 @@ def unwatched(path: bytes) -> PathWatch:
     return PathWatch(path, False)
 
 
-PATH_READS: dict[OpCode, Callable[[bytes], PathOnly | PathWatch]] = {
+PATH_READS: dict[OpCode, Callable[[bytes], PathOnly | PathWatch | GetChildrenPage]] = {
     OpCode.EXISTS: unwatched,
     OpCode.GET_DATA: unwatched,
     OpCode.GET_CHILDREN: unwatched,
     OpCode.GET_CHILDREN2: unwatched,
     OpCode.GET_ACL: PathOnly,
     OpCode.GET_ALL_CHILDREN_NUMBER: PathOnly,
+    OpCode.GET_CHILDREN_PAGE: lambda path: GetChildrenPage(path, b"", b"", 10),
 }
 """The reads of one znode, with what makes their body of its path."""
 

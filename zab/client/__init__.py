@@ -6,6 +6,7 @@ are what a user sees, and `recipes` what is made of them. Imports `zab.jute`, `d
 and trio; never `zab.server`.
 """
 
+from zab.client.child_names import ChildNames
 from zab.client.client import Client
 from zab.client.core.changes import Changes
 from zab.client.core.exceptions import (
@@ -60,6 +61,7 @@ from zab.client.core.records import (
     Acl,
     Change,
     ChangeKind,
+    ChildrenPage,
     EventType,
     Identity,
     Permission,
@@ -92,6 +94,8 @@ __all__ = [
     "ChangeKind",
     "Changes",
     "ChangesLostError",
+    "ChildNames",
+    "ChildrenPage",
     "Client",
     "ClientClosedError",
     "ConnectionLossError",

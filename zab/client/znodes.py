@@ -12,17 +12,21 @@ it was never sent; SessionExpiredError when the session is over.
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from typing import Any, TypeVar, overload
+from typing import Any, Final, TypeVar, overload
 
+from zab.client.child_names import ChildNames
 from zab.client.core.exceptions import NodeExistsError, NoNodeError, NotEmptyError, NoWatcherError, RequestError
 from zab.client.core.operations import Operation, Operations
-from zab.client.core.records import OPEN_ACL, Acl, Identity, Stat, WatchKind
+from zab.client.core.records import OPEN_ACL, Acl, ChildrenPage, Identity, Stat, WatchKind
 from zab.client.core.transaction import Get, GetChildren, Transaction
 from zab.client.core.watcher import Listener
 
 __all__ = ["Znodes"]
 
 T = TypeVar("T")
+
+PAGE_COUNT: Final = 1_000
+"""Names of a page, where nothing else is said."""
 
 
 class Znodes(ABC):
@@ -96,6 +100,31 @@ class Znodes(ABC):
     async def get_children2(self, path: str, *, watch: Listener | None = None) -> tuple[list[str], Stat]:
         """As `get_children`, with the znode's Stat."""
         return await self.perform(self.operations.get_children2(path, watch))
+
+    async def get_children_page(
+        self, path: str, *, after: str = "", prefix: str = "", count: int = PAGE_COUNT
+    ) -> ChildrenPage:
+        """The next children in the order of their names: at most `count`, those that come after the name `after` and
+        begin with `prefix`. A server may give fewer (`has_more` tells), but one at least; it sends 5,000 names and 512
+        KiB of them at most. The order is that of the code points. All that a page says is of one state of the znode.
+
+        For directories of which not all names fit in one answer. Only servers of ours know it: UnimplementedError.
+        """
+        return await self.perform(self.operations.get_children_page(path, after, prefix, count))
+
+    def iter_children(
+        self, path: str, *, after: str = "", prefix: str = "", page_count: int = PAGE_COUNT
+    ) -> ChildNames:
+        """The names of all children, in order, read as pages of `page_count` while they are taken.
+
+        A child that is there all the time is told exactly once, and none is told twice; one that comes or goes
+        meanwhile is told or not. Raises as `get_children_page` does, NoNodeError also between two pages.
+        """
+
+        async def read(at: str) -> ChildrenPage:
+            return await self.get_children_page(path, after=at, prefix=prefix, count=page_count)
+
+        return ChildNames(read, after)
 
     async def get_all_children_number(self, path: str) -> int:
         """How many descendants the znode has."""

@@ -19,6 +19,7 @@ Bodies by operation code (Stat is 68 bytes, which `datatree.znode` makes and rea
    103 getEphemerals                     paths vector<string>
    104 getAllChildrenNumber              number int
    106 addWatch                          error int = 0
+  1002 getChildrenPage                   names vector<string>, whether there are more bool, Stat
    107 whoAmI                            identities vector<scheme string, user string>
    all others                            nothing
 
@@ -65,6 +66,7 @@ __all__ = [
     "WatcherEvent",
     "acl_body",
     "children_body",
+    "children_page_body",
     "data_body",
     "data_reply",
     "decode_body",
@@ -155,6 +157,10 @@ def children_body(names: Iterable[bytes], stat: bytes = b"") -> bytes:
     pieces += [pack_int(len(name)) + name for name in listed]
     pieces.append(stat)
     return b"".join(pieces)
+
+
+def children_page_body(names: Iterable[bytes], has_more: bool, stat: bytes) -> bytes:
+    return children_body(names, (b"\x01" if has_more else b"\x00") + stat)
 
 
 def listing_reply(xid: int, zxid: int, names: bytes, stat: bytes = b"") -> bytes:
@@ -337,6 +343,7 @@ _DECODERS: Final[Mapping[int, Decode]] = {
     int(OpCode.ADD_WATCH): Reader.int,
     int(OpCode.WHO_AM_I): lambda reader: reader.vector(_identity, item_bytes_min=8) or [],
     int(OpCode.GET_CHANGES): read_page,
+    int(OpCode.GET_CHILDREN_PAGE): lambda reader: (_texts(reader), reader.bool(), _stat(reader)),
 }
 
 _CREATE2: Final = int(OpCode.CREATE2)

@@ -216,7 +216,7 @@ _OPERATIONS: Final[Mapping[str, tuple[OpCode, ...]]] = {
     "get_acl": (OpCode.GET_ACL,),
     "get_all_children_number": (OpCode.GET_ALL_CHILDREN_NUMBER,),
     "get_changes": (OpCode.GET_CHANGES,),
-    "get_children": (OpCode.GET_CHILDREN, OpCode.GET_CHILDREN2),
+    "get_children": (OpCode.GET_CHILDREN, OpCode.GET_CHILDREN2, OpCode.GET_CHILDREN_PAGE),
     "get_data": (OpCode.GET_DATA,),
     "get_ephemerals": (OpCode.GET_EPHEMERALS,),
     "multi": (OpCode.MULTI,),

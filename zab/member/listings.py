@@ -18,10 +18,12 @@ from typing import Final
 from datatree.slices import NAMES
 from zab.jute.replies import pack_int
 
-__all__ = ["LISTINGS_BYTES", "LISTING_COUNT_MIN", "Listings", "listing"]
+__all__ = ["LISTINGS_BYTES", "LISTING_COUNT_MIN", "PAGE_BYTES", "Listings", "first_page", "listing"]
 
 LISTING_COUNT_MIN: Final = 50
 LISTINGS_BYTES: Final = 16 << 20
+PAGE_BYTES: Final = 512 << 10
+"""Of the names of a page, each with the four bytes of its length. One name alone may have more."""
 
 
 class Listings:
@@ -65,3 +67,13 @@ def listing(paths: Sequence[bytes], start: int) -> Generator[None, None, bytes]:
             yield
         pieces += [pack_int(len(path) - start) + path[start:] for path in paths[first : first + NAMES]]
     return b"".join(pieces)
+
+
+def first_page(names: Sequence[bytes], count: int) -> tuple[Sequence[bytes], bool]:
+    """The first names, at most `count` of them and `PAGE_BYTES`, but one at least; and whether there are more."""
+    room = PAGE_BYTES
+    for at, name in enumerate(names):
+        room -= 4 + len(name)
+        if at == count or (at and room < 0):
+            return names[:at], True
+    return names, False

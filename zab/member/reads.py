@@ -10,6 +10,7 @@ an invalid one is answered as a znode that does not exist, and an empty one is a
     exists                        NONODE; NOAUTH without READ           set unless NOAUTH: on what is not there, too
     getData, getChildren(2)       NONODE; NOAUTH without READ           set if the read succeeds
     getACL                        NONODE; NOAUTH without READ or ADMIN  -
+    getChildrenPage               BADARGUMENTS for a count below 1; NONODE; NOAUTH without READ
     getAllChildrenNumber          NONODE; NOAUTH without READ           -
     getEphemerals                 -                                     -
     multiRead                     each part for itself                  never
@@ -33,11 +34,12 @@ from typing import TypeAlias
 import attrs
 
 from datatree.acl import ADMIN, OPEN, READ, explicit, masked, permits
+from datatree.crowd import Crowd, page_of
 from datatree.errors import ErrorCode
 from datatree.jute import JuteError
 from datatree.opcodes import OpCode
 from datatree.paths import ROOT
-from datatree.requests import PathOnly, PathWatch, decode, parts_of
+from datatree.requests import GetChildrenPage, PathOnly, PathWatch, decode, parts_of
 from datatree.slices import NAMES, PATHS
 from datatree.state import NO_CHILDREN
 from datatree.tree import DataTree
@@ -46,6 +48,7 @@ from datatree.znode import ACL_ID, DATA_AT, HERE, KIND_AT, PZXID_AT, STAT_AT, Zn
 from zab.jute.replies import (
     acl_body,
     children_body,
+    children_page_body,
     data_body,
     data_reply,
     int_body,
@@ -59,7 +62,7 @@ from zab.jute.replies import (
 from zab.member.audit import Auditor
 from zab.member.authentication import Authentication
 from zab.member.connection import ClientConnection, Clients
-from zab.member.listings import LISTING_COUNT_MIN, Listings, listing
+from zab.member.listings import LISTING_COUNT_MIN, Listings, first_page, listing
 from zab.member.metrics import Metrics
 from zab.member.settings import Config
 
@@ -214,6 +217,35 @@ def _listed_children(state: ReadState, xid: int, path: bytes, below: list[bytes]
     return listing_reply(xid, zxid, names, shown)
 
 
+def get_children_page(state: ReadState, connection: ClientConnection, xid: int, frame: bytes) -> bytes:
+    """Names in their order, at most as many as are asked for and as one slice may take, and at most `PAGE_BYTES`; with
+    the stat. All of it is of one state."""
+    body = decode(OpCode.GET_CHILDREN_PAGE, frame, BODY_AT)
+    assert isinstance(body, GetChildrenPage)
+    if body.count <= 0:
+        return reply(xid, state.tree.applied, ErrorCode.BADARGUMENTS)
+    return begun(_paged(state, connection, xid, body))
+
+
+def _paged(state: ReadState, connection: ClientConnection, xid: int, body: GetChildrenPage) -> Steps:
+    path = body.path or ROOT
+    while True:
+        # The tree changes between the slices, and may be another one.
+        tree = state.tree
+        znode, error = _permitted(state, connection, path, READ)
+        if znode is None:
+            return reply(xid, tree.applied, error)
+        below = tree.paged_children(path)
+        if not isinstance(below, Crowd) or not below.sort_some():
+            break
+        yield
+    above = path if path == ROOT else path + b"/"
+    count = min(body.count, NAMES)
+    paths = page_of(below, above + body.after, above + body.prefix, count + 1)
+    names, has_more = first_page([child[len(above) :] for child in paths], count)
+    return reply(xid, tree.applied, 0, children_page_body(names, has_more, stat_of(znode)))
+
+
 def get_acl(state: ReadState, connection: ClientConnection, xid: int, frame: bytes) -> bytes:
     """Hashes are masked for clients without the permission ADMIN."""
     tree = state.tree
@@ -352,6 +384,7 @@ READS: Mapping[int, Answer] = {
         OpCode.GET_ACL: get_acl,
         OpCode.GET_CHILDREN: get_children,
         OpCode.GET_CHILDREN2: get_children2,
+        OpCode.GET_CHILDREN_PAGE: get_children_page,
         OpCode.MULTI_READ: multi_read,
         OpCode.GET_EPHEMERALS: get_ephemerals,
         OpCode.GET_ALL_CHILDREN_NUMBER: get_all_children_number,

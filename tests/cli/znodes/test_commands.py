@@ -294,3 +294,27 @@ async def _touch(hosts: str, path: str) -> None:
     async with connect(hosts) as zk:
         await zk.create(path)
         await zk.delete(path)
+
+
+@pytest.mark.parametrize("words", [["-R", "--page", "1"], ["-w", "--after", "x"], ["-R", "--prefix", "x"]])
+def test_pages_are_of_the_names_of_one_znode(zab: Callable[..., Result], words: list[str]) -> None:
+    assert zab("ls", *words, "/").code == 2
+
+
+def test_ls_page_by_page(zab: Callable[..., Result], hosts: str, request: pytest.FixtureRequest) -> None:
+    zab("create", "/d")
+    if "zookeeper" in request.node.name:
+        code, out, err = zab("ls", "--page", "2", "/d")
+        assert (code, out) == (1, "")
+        assert "this server has no pages of children" in err
+        return
+    for name in ("a-1", "a 2", "b-1", "b-2"):
+        zab("create", f"/d/{name}")
+    assert zab("ls", "--page", "2", "/d") == (0, "[a 2, a-1]\n", "zab: more follow: --after a-1\n")
+    assert zab("ls", "--page", "1", "/d") == (0, "[a 2]\n", "zab: more follow: --after 'a 2'\n")
+    assert zab("ls", "--page", "2", "--after", "a-1", "/d") == (0, "[b-1, b-2]\n", "")
+    assert zab("ls", "-1", "--prefix", "b", "/d") == (0, "b-1\nb-2\n", "")
+    assert zab("ls", "--after", "a-1", "--prefix", "a", "/d") == (0, "[]\n", "")
+    row = json.loads(zab("ls", "--json", "--page", "3", "/d").out)
+    assert (row["children"], row["more"], row["stat"]["num_children"]) == (["a 2", "a-1", "b-1"], True, 4)
+    assert zab("ls", "--page", "0", "/d").code == 2

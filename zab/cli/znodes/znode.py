@@ -8,6 +8,7 @@ printed when it comes.
 """
 
 import base64
+import shlex
 import sys
 from typing import Annotated
 
@@ -33,7 +34,8 @@ from zab.cli.znodes.options import (
     tell_unread_input,
 )
 from zab.cli.znodes.subtree import DELETE_BATCH_COUNT, delete_subtree, walk
-from zab.client import OPEN_ACL, Client, NoAuthError, NoNodeError
+from zab.client import OPEN_ACL, ChildrenPage, Client, NoAuthError, NoNodeError
+from zab.client.znodes import PAGE_COUNT
 
 __all__ = [
     "count_command",
@@ -184,10 +186,16 @@ def ls_command(
     stat: StatOption = False,
     watch: WatchOption = False,
     one_per_line: Annotated[bool, typer.Option("-1", help="One name per line.")] = False,
+    page: Annotated[int | None, typer.Option("--page", min=1, metavar="N", help="At most N names.")] = None,
+    after: Annotated[str, typer.Option("--after", metavar="NAME", help="Only names behind this one.")] = "",
+    prefix: Annotated[str, typer.Option("--prefix", metavar="P", help="Only names that begin so.")] = "",
     json: JsonOption = False,
 ) -> None:
     if recursive and watch:
         raise typer.BadParameter("-w is of one znode; zab watch --recursive watches many")
+    is_paged = page is not None or bool(after) or bool(prefix)
+    if is_paged and (recursive or watch):
+        raise typer.BadParameter("--page, --after and --prefix are of the names of one znode, without -R and -w")
 
     async def work(zk: Client, caller: Caller) -> None:
         if recursive:
@@ -200,19 +208,38 @@ def ls_command(
                 raise typer.Exit(REFUSED)
             return
         watcher = caller.watcher(zk) if watch else None
-        names, found = await zk.get_children2(path, watch=watcher)
+        has_more = False
+        if is_paged:
+            names, has_more, found = await _page(zk, path, after, prefix, page)
+        else:
+            names, found = await zk.get_children2(path, watch=watcher)
         if json:
-            say(json_line({"path": path, "children": names, "stat": stat_value(found)}))
+            more = {} if page is None else {"more": has_more}
+            say(json_line({"path": path, "children": names, **more, "stat": stat_value(found)}))
         elif not one_per_line:
             say(f"[{', '.join(names)}]")
         elif names:
             say("\n".join(names))
         if stat and not json:
             say(stat_text(found))
+        if has_more and not json:
+            say(f"zab: more follow: --after {shlex.quote(names[-1])}", sys.stderr)
         if watcher is not None:
             await caller.follow(watcher, json=json)
 
     perform(context, work)
+
+
+async def _page(zk: Client, path: str, after: str, prefix: str, count: int | None) -> ChildrenPage:
+    """At most `count` names, or all; a server gives some at a time. The stat is that of the last answer."""
+    names: list[str] = []
+    while True:
+        wanted = PAGE_COUNT if count is None else count - len(names)
+        some, has_more, stat = await zk.get_children_page(path, after=after, prefix=prefix, count=wanted)
+        names += some
+        if not has_more or len(names) == count:
+            return ChildrenPage(names, has_more, stat)
+        after = some[-1]
 
 
 def stat_command(

@@ -27,6 +27,7 @@ from datatree.requests import (
     Body,
     Create,
     GetChanges,
+    GetChildrenPage,
     HandOver,
     Multi,
     NoBody,
@@ -42,7 +43,7 @@ from datatree.requests import (
 from zab.client.core.exceptions import BadArgumentsError, request_error
 from zab.client.core.misuse import acl_rows, no_listener, no_path
 from zab.client.core.reasons import path_fault, reason
-from zab.client.core.records import Acl, Identity, Stat, WatchKind, WatchMode
+from zab.client.core.records import Acl, ChildrenPage, Identity, Stat, WatchKind, WatchMode
 from zab.client.core.requests import ClientRequest, Registration
 from zab.client.core.session import Session
 from zab.client.core.watcher import Listener
@@ -207,6 +208,15 @@ class Operations:
         inner = self._inner(path)
         return self._watching(OpCode.GET_CHILDREN2, path, inner, _names_and_stat, watch, Table.CHILD)
 
+    def get_children_page(self, path: str, after: str, prefix: str, count: int) -> Operation[ChildrenPage]:
+        try:
+            body = GetChildrenPage(self._inner(path), after.encode(), prefix.encode(), count)
+        except UnicodeEncodeError:
+            raise BadArgumentsError(
+                path, detail="neither `after` nor `prefix` may have half a surrogate pair"
+            ) from None
+        return Operation(OpCode.GET_CHILDREN_PAGE, body, _page, path)
+
     def get_acl(self, path: str) -> Operation[tuple[tuple[Acl, ...], Stat]]:
         return Operation(OpCode.GET_ACL, PathOnly(self._inner(path)), _acl, path)
 
@@ -336,6 +346,11 @@ def _names(answer: list[bytes]) -> list[str]:
 
 def _names_and_stat(answer: tuple[list[bytes], bytes]) -> tuple[list[str], Stat]:
     return _names(answer[0]), Stat.from_wire(answer[1])
+
+
+def _page(answer: tuple[list[bytes], bool, bytes]) -> ChildrenPage:
+    names, has_more, stat = answer
+    return ChildrenPage(list(map(_text, names)), has_more, Stat.from_wire(stat))
 
 
 def _acl(answer: tuple[tuple[WireAcl, ...], bytes]) -> tuple[tuple[Acl, ...], Stat]:

@@ -32,6 +32,7 @@ _PERMISSIONS: Final = {
     OpCode.GET_DATA: ("READ", False),
     OpCode.GET_CHILDREN: ("READ", False),
     OpCode.GET_CHILDREN2: ("READ", False),
+    OpCode.GET_CHILDREN_PAGE: ("READ", False),
     OpCode.GET_ALL_CHILDREN_NUMBER: ("READ", False),
     OpCode.CHECK: ("READ", False),
 }
@@ -44,6 +45,10 @@ def reason(code: int, opcode: int, path: str | None) -> str | None:
         return (
             f"the operation is switched off; {_KEYS[OpCode(opcode)]}=true in the zoo.cfg of all members switches it on"
         )
+    if code == ErrorCode.UNIMPLEMENTED and opcode == OpCode.GET_CHILDREN_PAGE:
+        return "this server has no pages of children; ZooKeeper's have none"
+    if code == ErrorCode.BADARGUMENTS and opcode == OpCode.GET_CHILDREN_PAGE:
+        return "a page has one name at least"
     if code == ErrorCode.BADARGUMENTS and opcode == OpCode.MULTI_READ:
         return "the answer is above the server's jute.maxbuffer; ask for less at once"
     if path is None:

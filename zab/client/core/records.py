@@ -21,6 +21,7 @@ __all__ = [
     "Acl",
     "Change",
     "ChangeKind",
+    "ChildrenPage",
     "EventType",
     "Identity",
     "Permission",
@@ -57,6 +58,14 @@ class Stat(NamedTuple):
     @classmethod
     def from_wire(cls, encoded: bytes) -> "Stat":
         return cls._make(STAT.unpack(encoded))
+
+
+class ChildrenPage(NamedTuple):
+    """Some children of a znode in the order of their names: `names`, whether more of them follow, and its Stat."""
+
+    names: list[str]
+    has_more: bool
+    stat: Stat
 
 
 class Permission(IntFlag):

@@ -13,7 +13,7 @@ What is raised, and the types that are taken and given, are in `zab.client`.
 """
 
 from zab.client.sync.client import Client, Scope, connect
-from zab.client.sync.watching import Changes, StateChanges, Transaction, Watcher
+from zab.client.sync.watching import Changes, ChildNames, StateChanges, Transaction, Watcher
 from zab.client.sync.znodes import Znodes
 
-__all__ = ["Changes", "Client", "Scope", "StateChanges", "Transaction", "Watcher", "Znodes", "connect"]
+__all__ = ["Changes", "ChildNames", "Client", "Scope", "StateChanges", "Transaction", "Watcher", "Znodes", "connect"]

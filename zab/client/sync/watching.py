@@ -5,12 +5,13 @@ from types import TracebackType
 from typing import Self
 
 import zab.client as waiting
+import zab.client.child_names as waiting_names
 from zab.client.core.operations import Operations
 from zab.client.core.records import Change, Place, Stat, State, WatchEvent
 from zab.client.core.transaction import Parts, Perform
 from zab.client.on_threads import OnThreads
 
-__all__ = ["Changes", "StateChanges", "Transaction", "Watcher"]
+__all__ = ["Changes", "ChildNames", "StateChanges", "Transaction", "Watcher"]
 
 
 class Watcher:
@@ -90,6 +91,23 @@ class Changes:
         try:
             return self.receive()
         except waiting.ClientClosedError:
+            raise StopIteration from None
+
+
+class ChildNames:
+    """Made by `Znodes.iter_children`: `for name in …`, by one thread at a time."""
+
+    def __init__(self, face: OnThreads, names: waiting_names.ChildNames) -> None:
+        self._face = face
+        self._names = names
+
+    def __iter__(self) -> Iterator[str]:
+        return self
+
+    def __next__(self) -> str:
+        try:
+            return self._face.run(self._names.__anext__())
+        except StopAsyncIteration:
             raise StopIteration from None
 
 

@@ -9,11 +9,12 @@ from typing import Any, overload
 import zab.client.znodes as waiting
 from zab.client.core.exceptions import RequestError
 from zab.client.core.misuse import no_listener
-from zab.client.core.records import OPEN_ACL, Acl, Identity, Stat, WatchKind
+from zab.client.core.records import OPEN_ACL, Acl, ChildrenPage, Identity, Stat, WatchKind
 from zab.client.core.transaction import Get, GetChildren
 from zab.client.core.watcher import Listener
 from zab.client.on_threads import OnThreads
-from zab.client.sync.watching import Transaction, Watcher
+from zab.client.sync.watching import ChildNames, Transaction, Watcher
+from zab.client.znodes import PAGE_COUNT
 
 __all__ = ["Znodes"]
 
@@ -84,6 +85,17 @@ class Znodes:
 
     def get_children2(self, path: str, *, watch: Watcher | None = None) -> tuple[list[str], Stat]:
         return self._face.run(self._znodes.get_children2(path, watch=_listener(watch)))
+
+    def get_children_page(
+        self, path: str, *, after: str = "", prefix: str = "", count: int = PAGE_COUNT
+    ) -> ChildrenPage:
+        return self._face.run(self._znodes.get_children_page(path, after=after, prefix=prefix, count=count))
+
+    def iter_children(
+        self, path: str, *, after: str = "", prefix: str = "", page_count: int = PAGE_COUNT
+    ) -> ChildNames:
+        names = self._znodes.iter_children(path, after=after, prefix=prefix, page_count=page_count)
+        return ChildNames(self._face, names)
 
     def get_all_children_number(self, path: str) -> int:
         return self._face.run(self._znodes.get_all_children_number(path))
