@@ -29,6 +29,8 @@ from typing import Final, Self
 
 __all__ = [
     "EXTENSIONS",
+    "KEEPERS",
+    "KEEPERS_MULTI_READS",
     "LOCAL",
     "LOGGED_AS",
     "MULTI_READS",
@@ -127,7 +129,11 @@ class OpCode(IntEnum):
     SET_WATCHES2 = 105, "setWatches2", _LOCAL
     ADD_WATCH = 106, "addWatch", _LOCAL
     WHO_AM_I = 107, "whoAmI", _LOCAL
+    FILTERED_LIST = 500, "filteredList", _READ
+    CHECK_NOT_EXISTS = 501, "checkNotExists", _NEVER, None, _PART
     CREATE_IF_NOT_EXISTS = 502, "createIfNotExists", _WRITE, None, _PART
+    TRY_REMOVE = 505, "tryRemove", _WRITE, None, _PART
+    FILTERED_LIST_WITH_STATS_AND_DATA = 506, "filteredListWithStatsAndData", _READ
     GET_CHANGES = 1000, "getChanges", Class.EXTENSION
     HAND_OVER = 1001, "handOver", _WRITE
     GET_CHILDREN_PAGE = 1002, "getChildrenPage", _READ
@@ -149,6 +155,15 @@ EXTENSIONS: Final = _of(Class.EXTENSION)
 MULTI_WRITES: Final = _of(Class.WRITE, Class.NEVER, parts=True)
 MULTI_READS: Final = _of(Class.READ, parts=True)
 
+KEEPERS: Final = frozenset(
+    {OpCode.FILTERED_LIST, OpCode.CHECK_NOT_EXISTS, OpCode.TRY_REMOVE, OpCode.FILTERED_LIST_WITH_STATS_AND_DATA}
+)
+"""ClickHouse Keeper's, which are on or off together; createIfNotExists may be on alone."""
+KEEPERS_MULTI_READS: Final = MULTI_READS | {
+    *(OpCode.EXISTS, OpCode.GET_CHILDREN2, OpCode.FILTERED_LIST, OpCode.FILTERED_LIST_WITH_STATS_AND_DATA)
+}
+"""What may stand in a multiRead where they are on."""
+
 
 def types_with(*effects: Effect) -> frozenset[int]:
     """The types of the transactions that have one of these effects.
@@ -169,5 +184,7 @@ TYPES: Final = types_with(*Effect)
 LOGGED_AS: Final[Mapping[int, frozenset[int]]] = {
     int(OpCode.CREATE_IF_NOT_EXISTS): frozenset({int(OpCode.CREATE), int(OpCode.CHECK)}),
     int(OpCode.HAND_OVER): frozenset({int(OpCode.CHECK)}),
+    int(OpCode.CHECK_NOT_EXISTS): frozenset({int(OpCode.CHECK)}),
+    int(OpCode.TRY_REMOVE): frozenset({int(OpCode.DELETE), int(OpCode.CHECK)}),
 }
 """The writes that become transactions of another type, and of which."""

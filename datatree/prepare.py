@@ -17,10 +17,13 @@ The checks of each operation stand in ZooKeeper's order; the first that fails gi
                     UNIMPLEMENTED while it is off; sequential -> BADARGUMENTS; then as create, but for NODEEXISTS
     delete          no "/", NUL, no UTF-8 or reserved -> BADARGUMENTS; parent missing -> NONODE; DELETE on the parent ->
                     NOAUTH; NONODE; BADVERSION; NOTEMPTY
+    tryRemove       UNIMPLEMENTED while it is off; then as delete, but that it does nothing for NONODE, BADVERSION and
+                    NOTEMPTY
     setData         path -> BADARGUMENTS; NONODE; WRITE -> NOAUTH; /zookeeper/config -> BADARGUMENTS; QUOTAEXCEEDED;
                     BADVERSION
     setACL          path -> BADARGUMENTS; list -> INVALIDACL; NONODE; ADMIN -> NOAUTH; BADVERSION, of the ACL
     check           path -> BADARGUMENTS; NONODE; READ -> NOAUTH; BADVERSION
+    checkNotExists  UNIMPLEMENTED while it is off; READ -> NOAUTH; of this version -> NODEEXISTS
     deleteContainer UNIMPLEMENTED from a session; NONODE; NOTEMPTY; neither container nor TTL -> BADVERSION
     createSession   an id that marks a container or a TTL -> BADARGUMENTS; an id that exists -> NODEEXISTS
     reconfig        RECONFIGDISABLED; what `reconfigure` refuses; WRITE -> NOAUTH
@@ -84,6 +87,7 @@ _PART_BYTES_MIN: Final = 18
 
 # Types of transactions, as plain ints: they stand in every one.
 _CREATE: Final = int(OpCode.CREATE)
+_CHECKS: Final = (OpCode.CHECK, OpCode.CHECK_NOT_EXISTS)
 _DELETE: Final = int(OpCode.DELETE)
 _SET_DATA: Final = int(OpCode.SET_DATA)
 _SET_ACL: Final = int(OpCode.SET_ACL)
@@ -108,6 +112,7 @@ _FLAGS: Final[dict[int, Container[int]]] = {
 }
 _EPHEMERAL: Final = (1, 3)
 _SEQUENTIAL: Final = (2, 3, 6)
+_NOTHING_TO_REMOVE: Final = (ErrorCode.NONODE, ErrorCode.BADVERSION, ErrorCode.NOTEMPTY)
 # Without flags the znode is persistent.
 _FLAGLESS: Final = frozenset({_CREATE, int(OpCode.CREATE2)})
 
@@ -124,7 +129,8 @@ HandOver: TypeAlias = Callable[[int, int], None]
 class PrepareSettings:
     """What the configuration says about writes. All of them act on the leader alone; none acts when applying.
 
-    `extended_types` allows TTLs, `create_if_not_exists` the operation of that name. `enforce_quota` refuses what goes
+    `extended_types` allows TTLs, `create_if_not_exists` the operation of that name, `keeper_extensions` checkNotExists
+    and tryRemove. `enforce_quota` refuses what goes
     beyond a hard limit, `skip_acl` turns permissions off, `local_sessions` lets sessions write that are in no tree.
     `ephemeral_path_bytes_max` bounds the paths of one session's ephemerals, four bytes added to each; the default
     leaves them room in a frame of jute.maxbuffer's default.
@@ -137,6 +143,7 @@ class PrepareSettings:
 
     extended_types: bool = False
     create_if_not_exists: bool = False
+    keeper_extensions: bool = False
     enforce_quota: bool = False
     skip_acl: bool = False
     local_sessions: bool = False
@@ -189,10 +196,12 @@ class Prepare:
             OpCode.CREATE_TTL: self._create,
             OpCode.CREATE_IF_NOT_EXISTS: self._create_if_not_exists,
             OpCode.DELETE: self._delete,
+            OpCode.TRY_REMOVE: self._try_remove,
             OpCode.DELETE_CONTAINER: self._delete_container,
             OpCode.SET_DATA: self._set_data,
             OpCode.SET_ACL: self._set_acl,
             OpCode.CHECK: self._check,
+            OpCode.CHECK_NOT_EXISTS: self._check_not_exists,
             OpCode.RECONFIG: self._reconfig,
             OpCode.HAND_OVER: self._hand_over,
             OpCode.CREATE_SESSION: self._create_session,
@@ -203,7 +212,7 @@ class Prepare:
         }
         self._parts = {int(opcode): each for opcode, each in operations.items() if opcode in MULTI_WRITES}
         # A check alone changes nothing, and ZooKeeper could not read what it logged for one (ZOOKEEPER-2623).
-        self._operations = {int(opcode): each for opcode, each in operations.items() if opcode != OpCode.CHECK}
+        self._operations = {int(opcode): each for opcode, each in operations.items() if opcode not in _CHECKS}
 
     def prepare(self, request: Asked, zxid: int, time: int) -> Fields:
         """The transaction of `request`, with this zxid and time (ms); an error transaction if it is refused."""
@@ -463,6 +472,19 @@ class Prepare:
         self._remove(path, change, zxid)
         return _DELETE, 0, path, None, None
 
+    def _try_remove(self, opcode: int, fields: tuple[Any, ...], request: Asked, zxid: int) -> Part:
+        if not self._settings.keeper_extensions:
+            raise Refused(ErrorCode.UNIMPLEMENTED)
+        try:
+            return self._delete(opcode, fields, request, zxid)
+        except Refused as refused:
+            if refused.code not in _NOTHING_TO_REMOVE:
+                raise
+        path = fields[0]
+        found = self.outstanding.view(path)
+        # Alone it is not null, as of a createIfNotExists.
+        return _CHECK, -1 if found is None else found[2], path, None if request[2] == _MULTI else b"", None
+
     def _remove(self, path: bytes, change: ChangeRecord, zxid: int) -> None:
         above = parent(path)
         holder = self.outstanding.view(above)
@@ -514,6 +536,20 @@ class Prepare:
         self._permit(change[6], READ, request)
         if expected != change[2] and expected != _ANY_VERSION:
             raise Refused(ErrorCode.BADVERSION)
+        return _CHECK, change[2], path, None, None
+
+    def _check_not_exists(self, _opcode: int, fields: tuple[Any, ...], request: Asked, _zxid: int) -> Part:
+        path, expected = fields
+        if not self._settings.keeper_extensions:
+            raise Refused(ErrorCode.UNIMPLEMENTED)
+        if not is_valid(path):
+            raise Refused(ErrorCode.BADARGUMENTS)
+        change = self.outstanding.view(path)
+        if change is None:
+            return _CHECK, -1, path, None, None
+        self._permit(change[6], READ, request)
+        if expected in (change[2], _ANY_VERSION):
+            raise Refused(ErrorCode.NODEEXISTS)
         return _CHECK, change[2], path, None, None
 
     def _multi(self, request: Asked, zxid: int) -> Generator[None, None, Part]:

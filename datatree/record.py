@@ -33,8 +33,9 @@ numbers the value is `payload ^ -(head >> 5 & 1)`.
     14 multi                    0                    ""         null            [[type, number, path, data, rest], …]
     13 check                    version found        path       null or empty   null
 
-A check stands in a multi, with null data. With empty data it is a createIfNotExists that found its znode, alone or in
-a multi, or a handOver: it changes nothing and answers with its path.
+A check stands in a multi, with null data; so does a checkNotExists, and a tryRemove that removed nothing, whose version
+is -1 where there is no znode. With empty data it is a createIfNotExists that found its znode, alone or in
+a multi, or alone a handOver or such a tryRemove: it changes nothing.
 
 acl is null for world:anyone with all permissions, else [[perms, scheme, id], …] with texts; owner is the stored owner
 (`datatree.znode`). The parent's cversion is the internal one, the count of children ever created, after this create. Of

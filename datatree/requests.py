@@ -6,6 +6,9 @@ Formats, in jute's types (`datatree.jute`), by operation code:
    502 createIfNotExists                          the same
     21 createTTL                                  the same, then ttl long (ms)
      2 delete, 13 check (inside a multi)          path string, version int
+   501 checkNotExists (the same), 505 tryRemove   the same
+   500 filteredList                               path string, watch bool, which byte: 0 all, 1 persistent, 2 ephemeral
+   506 filteredListWithStatsAndData               the same, then stats bool, data bool
      3 exists, 4 getData, 8, 12 getChildren(2)    path string, watch bool
      5 setData                                    path string, data buffer, version int
      6 getACL, 9 sync, 104 getAllChildrenNumber   path string
@@ -51,6 +54,13 @@ from typing import Any, Final, TypeAlias
 from attrs import define
 
 from datatree.jute import JuteError, Reader, Writer
+from datatree.listing_requests import (
+    FilteredList,
+    GetChildrenPage,
+    filtered_list,
+    filtered_list_with,
+    get_children_page,
+)
 from datatree.opcodes import MULTI_READS, MULTI_WRITES, OpCode
 
 __all__ = [
@@ -62,6 +72,7 @@ __all__ = [
     "Body",
     "Create",
     "CreateSession",
+    "FilteredList",
     "GetChanges",
     "GetChildrenPage",
     "HandOver",
@@ -300,20 +311,6 @@ class GetChanges:
 
 
 @define
-class GetChildrenPage:
-    """The first `count` children, in the order of their names, that come after `after` and begin with `prefix`; both
-    may be empty."""
-
-    path: bytes
-    after: bytes
-    prefix: bytes
-    count: int
-
-    def encode(self) -> bytes:
-        return Writer().string(self.path).string(self.after).string(self.prefix).int(self.count).getvalue()
-
-
-@define
 class CreateSession:
     timeout_ms: int
 
@@ -354,6 +351,7 @@ Body: TypeAlias = (
     | Sasl
     | SetWatches
     | CreateSession
+    | FilteredList
     | GetChanges
     | GetChildrenPage
     | NoBody
@@ -563,12 +561,6 @@ def _get_changes(buffer: bytes, at: int) -> tuple[Body, int]:
     return GetChanges(zxid, part, history_id, prefix, reader.int(), reader.int()), reader.offset
 
 
-def _get_children_page(buffer: bytes, at: int) -> tuple[Body, int]:
-    reader = Reader(buffer, at)
-    path = _watched_path(reader)
-    return GetChildrenPage(path, reader.string() or b"", reader.string() or b"", reader.int()), reader.offset
-
-
 def _create_session(buffer: bytes, at: int) -> tuple[tuple[Any, ...], int]:
     return read_int(buffer, at), at + 4
 
@@ -577,10 +569,12 @@ def _no_body(_buffer: bytes, at: int) -> tuple[Body, int]:
     return NoBody(), at
 
 
-def parts_of(opcode: int, buffer: bytes, at: int = 0) -> Iterator[tuple[int, "Body", int]]:
+def parts_of(
+    opcode: int, buffer: bytes, at: int = 0, reads: Container[int] = MULTI_READS
+) -> Iterator[tuple[int, "Body", int]]:
     """The parts of a multi, or multiRead, one by one: opcode, body, and the offset after it. The last one has opcode 0
-    and no body. Raises JuteError as `decode` does; what came before is right."""
-    allowed = MULTI_WRITES if opcode == OpCode.MULTI else MULTI_READS
+    and no body. Raises JuteError as `decode` does; what came before is right. `reads` may stand in a multiRead."""
+    allowed = MULTI_WRITES if opcode == OpCode.MULTI else reads
     for kind, body, end in _decoded_parts(DECODERS, allowed, buffer, at):
         yield kind, NoBody() if body is None else body, end
 
@@ -642,6 +636,8 @@ _WRITES: Final[Mapping[OpCode, tuple[Callable[..., Body], FieldsDecoder]]] = {
     OpCode.CREATE_TTL: (Create, _create_ttl),
     OpCode.CREATE_IF_NOT_EXISTS: (Create, _create),
     OpCode.DELETE: (PathVersion, _path_version),
+    OpCode.TRY_REMOVE: (PathVersion, _path_version),
+    OpCode.CHECK_NOT_EXISTS: (PathVersion, _path_version),
     OpCode.DELETE_CONTAINER: (PathOnly, _path_only),
     OpCode.SET_DATA: (SetData, _set_data),
     OpCode.SET_ACL: (SetAcl, _set_acl),
@@ -676,8 +672,10 @@ DECODERS: Final[Mapping[int, Decoder]] = {
         OpCode.SET_WATCHES2: _set_watches2,
         OpCode.ADD_WATCH: _path_kind,
         OpCode.WHO_AM_I: _no_body,
+        OpCode.FILTERED_LIST: filtered_list,
+        OpCode.FILTERED_LIST_WITH_STATS_AND_DATA: filtered_list_with,
         OpCode.GET_CHANGES: _get_changes,
-        OpCode.GET_CHILDREN_PAGE: _get_children_page,
+        OpCode.GET_CHILDREN_PAGE: get_children_page,
         OpCode.CLOSE_SESSION: _no_body,
     }.items()
 }

@@ -12,6 +12,8 @@ some), `ephemerals` (session -> paths), `containers`, `ttls`, `quotas`, `acls`, 
 
 Beside the state stands `past_acls`, the lists that guarded paths before, as far as this tree has seen it.
 
+`told` are znodes that a member shows of itself and that are in no tree.
+
 Two znodes show what is not stored in them: the zookeeper_stats of a quota its sums, and /zookeeper/config, until the
 first reconfiguration, the text that the server sets as `config`; so a snapshot and the digest do not contain either.
 
@@ -26,7 +28,7 @@ copied (`datatree.tree`).
 from typing import Final
 from zlib import crc32
 
-from datatree.acl import AclTable
+from datatree.acl import OPEN, AclTable
 from datatree.crowd import PAGED_COUNT, Children, Crowd
 from datatree.cursor import SnapshotCursor
 from datatree.past_acls import PastAcls
@@ -37,11 +39,13 @@ from datatree.znode import (
     CHILDREN_AT,
     CONTAINER_OWNER,
     DATA_AT,
+    HEAD_AND_STAT,
     HERE,
     INT,
     KIND_AT,
     LENGTH_AT,
     STAT_AT,
+    STAT_LAYOUT,
     Znode,
     acl_id_of,
     data_of,
@@ -76,6 +80,7 @@ class TreeState:
         "rendered",
         "sessions",
         "shards",
+        "told",
         "ttls",
         "znode_count",
     )
@@ -91,6 +96,7 @@ class TreeState:
         self.ttls: set[bytes] = set()
         self.quotas: dict[bytes, Quota] = {}
         self.rendered: dict[bytes, Quota | None] = {CONFIG: None}
+        self.told: dict[bytes, Znode] = {}
         self.acls = AclTable()
         self.past_acls = PastAcls(0)
         self.config = b""
@@ -105,9 +111,18 @@ class TreeState:
     def get(self, path: bytes) -> Znode | None:
         """The znode at `path` as a reader sees it, or None."""
         znode = self.shards[crc32(path) & 4095].get(path)
-        if path in self.rendered and znode is not None:
-            return self._render(path, znode)
+        if path in self.rendered:
+            if path in self.told:
+                return self.told[path]
+            if znode is not None:
+                return self._render(path, znode)
         return znode
+
+    def tell(self, path: bytes, data: bytes, children_count: int = 0) -> None:
+        """Show readers a znode that is in no tree, and hides one that would be there."""
+        stat = STAT_LAYOUT.pack(0, 0, 0, 0, 0, 0, 0, 0, len(data), children_count, 0)
+        self.told[path] = HEAD_AND_STAT.pack(OPEN, 0, 0, 0, HERE, stat) + data
+        self.rendered[path] = None
 
     def _render(self, path: bytes, znode: Znode) -> Znode:
         quota = self.rendered[path]

@@ -14,6 +14,7 @@ from datatree.requests import (
     AddAuth,
     Create,
     CreateSession,
+    FilteredList,
     GetChanges,
     GetChildrenPage,
     HandOver,
@@ -99,6 +100,14 @@ TABLE = [
         GetChanges(0, 0x7FFFFFFF, b"", b"/b", 1, 0),
         f"0000000000000000 7fffffff 00000000 {B} 00000001 00000000",
     ),
+    (OpCode.FILTERED_LIST, FilteredList(b"/a", True, 2), f"{A} 01 02"),
+    (
+        OpCode.FILTERED_LIST_WITH_STATS_AND_DATA,
+        FilteredList(b"/a", False, 1, True, False),
+        f"{A} 00 01 01 00",
+    ),
+    (OpCode.CHECK_NOT_EXISTS, PathVersion(b"/a", 7), f"{A} {VERSION}"),
+    (OpCode.TRY_REMOVE, PathVersion(b"/a", -1), f"{A} ffffffff"),
     (OpCode.HAND_OVER, HandOver(258), "0000000000000102"),
     (
         OpCode.GET_CHILDREN_PAGE,

@@ -14,7 +14,10 @@ from zab.member.local import ANSWERS, PROMPT
 from zab.member.reads import READS as READ_ANSWERS
 from zab.member.writes import WRITTEN
 
-SILENT = {OpCode.DELETE, OpCode.CLOSE_SESSION, OpCode.CHECK, OpCode.HAND_OVER}
+SILENT = {
+    *(OpCode.DELETE, OpCode.CLOSE_SESSION, OpCode.CHECK, OpCode.HAND_OVER),
+    *(OpCode.CHECK_NOT_EXISTS, OpCode.TRY_REMOVE),
+}
 """Their replies have no body."""
 REFUSED = {OpCode.RECONFIG}
 """A write that members answer themselves, with a refusal."""

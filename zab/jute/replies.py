@@ -13,6 +13,8 @@ Bodies by operation code (Stat is 68 bytes, which `datatree.znode` makes and rea
      4 getData, 16 reconfig              data buffer, Stat
      6 getACL                            acl vector<ACL>, Stat
      8, 12 getChildren(2)                names vector<string>; 12: Stat
+   500 filteredList                      names vector<string>, Stat
+   506 filteredListWithStatsAndData      names vector<string>, Stat, stats vector<Stat>, data vector<buffer>
      9 sync                              path string
     14, 22 multi, multiRead              (header, body)*, end
    102 sasl                              token buffer
@@ -30,8 +32,11 @@ Of a multi, each part is header = type int, 00, error int, and a body:
     15, 19, 21 create2, …                15      path string, Stat
     2 delete, 13 check                   same    nothing
     5 setData                            5       Stat
+    3 exists (Keeper's multiRead)        3       Stat
     4 getData                            4       data buffer, Stat
     8 getChildren                        8       names vector<string>
+    12 getChildren2, 500 filteredList    12      names vector<string>, Stat (Keeper's multiRead)
+    506 filteredListWithStatsAndData     506     as alone (Keeper's multiRead)
     refused                              -1      error int, the one of the header
     end                                  -1, with 01 instead of 00, error -1; no body
 
@@ -51,7 +56,7 @@ from typing import Any, ClassVar, Final, TypeAlias
 from attrs import define
 
 from datatree.jute import NULL, JuteError, Reader, Writer
-from datatree.opcodes import MULTI_READS, MULTI_WRITES, OpCode
+from datatree.opcodes import KEEPERS_MULTI_READS, MULTI_WRITES, OpCode
 from datatree.requests import WireAcl, acl_from, acl_to
 from zab.jute.change_pages import read_page
 from zab.jute.framing import NOTIFICATION_XID
@@ -71,6 +76,7 @@ __all__ = [
     "data_reply",
     "decode_body",
     "failed_multi_body",
+    "filtered_body",
     "identities_body",
     "int_body",
     "listing_reply",
@@ -161,6 +167,12 @@ def children_body(names: Iterable[bytes], stat: bytes = b"") -> bytes:
 
 def children_page_body(names: Iterable[bytes], has_more: bool, stat: bytes) -> bytes:
     return children_body(names, (b"\x01" if has_more else b"\x00") + stat)
+
+
+def filtered_body(names: Sequence[bytes], stat: bytes, stats: Sequence[bytes], data: Sequence[bytes | None]) -> bytes:
+    """filteredListWithStatsAndData."""
+    writer = Writer().raw(children_body(names, stat)).int(len(stats)).raw(b"".join(stats))
+    return writer.vector(data, Writer.buffer).getvalue()
 
 
 def listing_reply(xid: int, zxid: int, names: bytes, stat: bytes = b"") -> bytes:
@@ -342,6 +354,11 @@ _DECODERS: Final[Mapping[int, Decode]] = {
     int(OpCode.GET_ALL_CHILDREN_NUMBER): Reader.int,
     int(OpCode.ADD_WATCH): Reader.int,
     int(OpCode.WHO_AM_I): lambda reader: reader.vector(_identity, item_bytes_min=8) or [],
+    int(OpCode.FILTERED_LIST): lambda reader: (_texts(reader), _stat(reader)),
+    int(OpCode.FILTERED_LIST_WITH_STATS_AND_DATA): lambda reader: (
+        *(_texts(reader), _stat(reader)),
+        *(reader.vector(_stat) or [], reader.vector(Reader.buffer) or []),
+    ),
     int(OpCode.GET_CHANGES): read_page,
     int(OpCode.GET_CHILDREN_PAGE): lambda reader: (_texts(reader), reader.bool(), _stat(reader)),
 }
@@ -349,4 +366,4 @@ _DECODERS: Final[Mapping[int, Decode]] = {
 _CREATE2: Final = int(OpCode.CREATE2)
 # The result of these has the type of a create2 in a multi: their body carries a Stat, that of a create does not.
 _STAT_CREATES: Final = frozenset(opcode for opcode, decoder in _DECODERS.items() if decoder is _text_and_stat)
-_PART_TYPES: Final = frozenset(map(int, MULTI_WRITES | MULTI_READS)) - _STAT_CREATES | {_CREATE2}
+_PART_TYPES: Final = frozenset(map(int, MULTI_WRITES | KEEPERS_MULTI_READS)) - _STAT_CREATES | {_CREATE2}

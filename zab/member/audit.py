@@ -92,6 +92,7 @@ _HAND_OVER: Final = int(OpCode.HAND_OVER)
 _OPERATIONS: Final = {
     **dict.fromkeys(_CREATES, "create"),
     int(OpCode.DELETE): "delete",
+    int(OpCode.TRY_REMOVE): "delete",
     _SET_DATA: "setData",
     _SET_ACL: "setAcl",
     _MULTI: _MULTI_NAME,
@@ -300,7 +301,7 @@ class Auditor:
             return
         self._forget_oldest(under_way)
         if txn.type == _CHECK and asked.opcode != _HAND_OVER:
-            return  # a createIfNotExists that found its znode
+            return  # a createIfNotExists that found its znode, or a tryRemove that removed none
         parts = [(kind, number, path) for kind, number, path, _, _ in txn.rest] if txn.type == _MULTI else None
         is_refused = error != 0 or (parts is not None and any(kind == _ERROR for kind, _, _ in parts))
         self.records.append(Change(asked, txn.path, FAILURE if is_refused else SUCCESS, parts))

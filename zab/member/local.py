@@ -30,7 +30,7 @@ from struct import Struct
 from datatree.acl import ANY_SASL
 from datatree.errors import ErrorCode
 from datatree.jute import NULL
-from datatree.opcodes import OpCode
+from datatree.opcodes import KEEPERS, OpCode
 from datatree.requests import AddAuth, PathKind, PathOnly, Sasl, decode, watched_paths_of
 from datatree.slices import PATHS
 from zab.jute.framing import PING_XID
@@ -39,6 +39,7 @@ from zab.member.authentication import SaslFailed, Verdict
 from zab.member.connection import ClientConnection, Closing
 from zab.member.inputs import LoginStepped
 from zab.member.reads import BODY_AT, READS, Answer, ConnectionEnds, ReadState, Steps, begun, check_watch_limit
+from zab.member.settings import Config
 
 UNKNOWN = 1 << 31
 """Stands in `ANSWERS` for every opcode that clients may not send; no request can carry this number."""
@@ -211,6 +212,15 @@ LOCAL: Mapping[int, Answer] = {
 
 ANSWERS: Mapping[int, Answer] = {**READS, **LOCAL}
 """Everything that is answered here, in the order of its connection."""
+
+
+def switched_off_by(config: Config) -> frozenset[int]:
+    """The operations that are unknown opcodes to clients of a member with this configuration."""
+    if config.keeper_extensions_enabled:
+        return frozenset()
+    create_if_not_exists = () if config.create_if_not_exists_enabled else (OpCode.CREATE_IF_NOT_EXISTS,)
+    return frozenset(map(int, (*KEEPERS, *create_if_not_exists)))
+
 
 PROMPT: Mapping[int, Answer] = {
     int(OpCode.PING): ping,

@@ -85,6 +85,7 @@ from zab.member.inputs import (
     Warn,
     WriteAudit,
 )
+from zab.member.keeper import show_features
 from zab.member.limits import Limits
 from zab.member.metrics import Metrics
 from zab.member.processor import Processor
@@ -459,6 +460,8 @@ class Member:
         assert not self.serving
         tree.config = str(self.config.ensemble).encode()
         tree.past_acls.count_max = self.config.max_past_acls
+        if self.config.keeper_extensions_enabled:
+            show_features(tree)
         self.state.tree = tree
         self.state.listings.clear()
         self._delivery, self.is_between_states = None, False

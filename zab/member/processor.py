@@ -54,7 +54,7 @@ from zab.jute.replies import reply
 from zab.member.change_feed import ChangeFeed
 from zab.member.connection import ClientConnection, Closing, Identity, Waiting
 from zab.member.forwarding import writes_of
-from zab.member.local import ANSWERS, NO_ROOM, PROMPT, UNKNOWN, proven_first, sync_reply
+from zab.member.local import ANSWERS, NO_ROOM, PROMPT, UNKNOWN, proven_first, switched_off_by, sync_reply
 from zab.member.reads import UNDECODABLE, Answer, ConnectionEnds, ReadState, Steps, TakesLonger
 from zab.member.room import needs_room
 from zab.member.sessions import Sessions
@@ -91,7 +91,6 @@ _PERHAPS_LONG = frozenset({int(OpCode.MULTI), _CLOSE_SESSION})
 _DATA_INCONSISTENCY = int(ErrorCode.DATAINCONSISTENCY)
 _QUOTA_EXCEEDED = int(ErrorCode.QUOTAEXCEEDED)
 _SESSION_MOVED = int(ErrorCode.SESSIONMOVED)
-_CREATE_IF_NOT_EXISTS = int(OpCode.CREATE_IF_NOT_EXISTS)
 
 
 class Processor:
@@ -106,7 +105,8 @@ class Processor:
         self.schedule = schedule
         self.server_id = ServerId(state.config.server_id)
         self.change_feed = ChangeFeed(state)
-        switched_off = frozenset() if state.config.create_if_not_exists_enabled else {_CREATE_IF_NOT_EXISTS}
+        switched_off = switched_off_by(state.config)
+        self._answers = {opcode: answer for opcode, answer in ANSWERS.items() if opcode not in switched_off}
         self._writes = _WRITES - switched_off
         """What is a write when a client of this member asks for it."""
         self.prepare: Prepare | None = None
@@ -159,13 +159,13 @@ class Processor:
         answered_opcode, answered_xid, _, _, _ = connection.last_answer
         if state.authentication.is_required:
             frames = proven_first(state, connection, frames)
-        op_counts = self.metrics.op_counts
+        op_counts, answers = self.metrics.op_counts, self._answers
         try:
             for frame in frames:
                 xid, opcode = _HEADER.unpack_from(frame)
                 if opcode in op_counts:
                     op_counts[opcode] += 1
-                answer = ANSWERS.get(opcode)
+                answer = answers.get(opcode)
                 if answer is None or pending or room < 0:
                     if opcode in self._writes and not (self.is_short and needs_room(opcode, frame, _HEADER.size)):
                         if refused is None:  # it is the same for all that come at once
@@ -228,7 +228,7 @@ class Processor:
             self.syncing.append((self.sync_tag, connection))
         elif opcode in self._writes:
             opcode = NO_ROOM
-        elif opcode not in ANSWERS:
+        elif opcode not in self._answers:
             opcode = UNKNOWN
         pending.append((xid, opcode, frame, self.now))
         self.outstanding_count += 1

@@ -11,6 +11,7 @@ an invalid one is answered as a znode that does not exist, and an empty one is a
     getData, getChildren(2)       NONODE; NOAUTH without READ           set if the read succeeds
     getACL                        NONODE; NOAUTH without READ or ADMIN  -
     getChildrenPage               BADARGUMENTS for a count below 1; NONODE; NOAUTH without READ
+    filteredList(WithStatsAnd…)   as getChildren; NOAUTH without READ of a child   set if the read succeeds
     getAllChildrenNumber          NONODE; NOAUTH without READ           -
     getEphemerals                 -                                     -
     multiRead                     each part for itself                  never
@@ -37,20 +38,35 @@ from datatree.acl import ADMIN, OPEN, READ, explicit, masked, permits
 from datatree.crowd import Crowd, page_of
 from datatree.errors import ErrorCode
 from datatree.jute import JuteError
-from datatree.opcodes import OpCode
+from datatree.opcodes import KEEPERS_MULTI_READS, MULTI_READS, OpCode
 from datatree.paths import ROOT
-from datatree.requests import GetChildrenPage, PathOnly, PathWatch, decode, parts_of
+from datatree.requests import FilteredList, GetChildrenPage, PathOnly, PathWatch, decode, parts_of
 from datatree.slices import NAMES, PATHS
 from datatree.state import NO_CHILDREN
 from datatree.tree import DataTree
 from datatree.watches import WatchTable
-from datatree.znode import ACL_ID, DATA_AT, HERE, KIND_AT, PZXID_AT, STAT_AT, Znode, acl_id_of, stat_of
+from datatree.znode import (
+    ACL_ID,
+    DATA_AT,
+    HEAD,
+    HERE,
+    KIND_AT,
+    PZXID_AT,
+    STAT_AT,
+    STAT_BYTES,
+    Znode,
+    acl_id_of,
+    is_ephemeral,
+    length_of,
+    stat_of,
+)
 from zab.jute.replies import (
     acl_body,
     children_body,
     children_page_body,
     data_body,
     data_reply,
+    filtered_body,
     int_body,
     listing_reply,
     multi_body,
@@ -69,6 +85,10 @@ from zab.member.settings import Config
 BODY_AT = 8
 
 INT = Struct(">i")
+
+FILTERED_COUNT_MAX = 20_000
+"""Of the children that a filteredList, or all of those in a multiRead, looks at; more are refused with BADARGUMENTS."""
+ALL, EPHEMERALS = 0, 2
 
 UNDECODABLE = (JuteError, StructError, IndexError)
 """What a function of this module, or of `local`, may raise because of the bytes of the request."""
@@ -186,9 +206,13 @@ def get_children2(state: ReadState, connection: ClientConnection, xid: int, fram
 
 def _get_children(state: ReadState, connection: ClientConnection, xid: int, frame: bytes, opcode: OpCode) -> bytes:
     """The names, in no order; getChildren2 adds the stat."""
-    tree = state.tree
     body = decode(opcode, frame, BODY_AT)
     assert isinstance(body, PathWatch)
+    return _listed(state, connection, xid, body, opcode)
+
+
+def _listed(state: ReadState, connection: ClientConnection, xid: int, body: PathWatch, opcode: OpCode) -> bytes:
+    tree = state.tree
     path = body.path or ROOT
     znode, error = _permitted(state, connection, path, READ)
     if znode is None:
@@ -244,6 +268,65 @@ def _paged(state: ReadState, connection: ClientConnection, xid: int, body: GetCh
     paths = page_of(below, above + body.after, above + body.prefix, count + 1)
     names, has_more = first_page([child[len(above) :] for child in paths], count)
     return reply(xid, tree.applied, 0, children_page_body(names, has_more, stat_of(znode)))
+
+
+def filtered_list(state: ReadState, connection: ClientConnection, xid: int, frame: bytes) -> bytes:
+    return _filtered_list(state, connection, xid, frame, OpCode.FILTERED_LIST)
+
+
+def filtered_list_with(state: ReadState, connection: ClientConnection, xid: int, frame: bytes) -> bytes:
+    return _filtered_list(state, connection, xid, frame, OpCode.FILTERED_LIST_WITH_STATS_AND_DATA)
+
+
+def _filtered_list(state: ReadState, connection: ClientConnection, xid: int, frame: bytes, opcode: OpCode) -> bytes:
+    """Children of one kind, with their stats and data where these are asked for, as they are together in one state: so
+    it is one slice, of `FILTERED_COUNT_MAX` children at most. Names alone of all children are what getChildren2 gives.
+    """
+    body = decode(opcode, frame, BODY_AT)
+    assert isinstance(body, FilteredList)
+    if opcode == OpCode.FILTERED_LIST and body.which == ALL:
+        return _listed(state, connection, xid, PathWatch(body.path, body.watch), OpCode.GET_CHILDREN2)
+    error, listed = _filtered(state, connection, body, state.config.jute_max_buffer_bytes)
+    if error:
+        return reply(xid, state.tree.applied, error)
+    if body.watch:
+        state.watches.add_child(connection, body.path or ROOT)
+        check_watch_limit(state, connection)
+    return reply(xid, state.tree.applied, 0, listed)
+
+
+def _filtered(state: ReadState, connection: ClientConnection, body: FilteredList, room: int) -> tuple[ErrorCode, bytes]:
+    """The body of the answer, of at most `room` bytes; BADARGUMENTS if that, or the number of children, is too much."""
+    tree, path, which = state.tree, body.path or ROOT, body.which
+    znode, error = _permitted(state, connection, path, READ)
+    if znode is None:
+        return error, b""
+    below = tree.children.get(path, NO_CHILDREN)
+    if len(below) > FILTERED_COUNT_MAX:
+        return ErrorCode.BADARGUMENTS, b""
+    start = 1 if path == ROOT else len(path) + 1
+    is_secret = which != ALL or body.stats or body.data
+    names, stats, data = list[bytes](), list[bytes](), list[bytes | None]()
+    for child in below:
+        found = tree.get(child)
+        assert found is not None, "a child is a znode"
+        if which != ALL and is_ephemeral(HEAD.unpack_from(found)[1]) != (which == EPHEMERALS):
+            continue
+        if is_secret and not may(state, connection, found, READ):
+            return ErrorCode.NOAUTH, b""
+        names.append(child[start:])
+        room -= 4 + len(child) - start
+        if body.stats:
+            stats.append(stat_of(found))
+            room -= STAT_BYTES
+        if body.data:
+            room -= 4 + length_of(found)
+            data.append(tree.data_of(child, found))
+        if room < 0:
+            return ErrorCode.BADARGUMENTS, b""
+    if body.stats is None:
+        return ErrorCode.OK, children_body(names, stat_of(znode))
+    return ErrorCode.OK, filtered_body(names, stat_of(znode), stats, data)
 
 
 def get_acl(state: ReadState, connection: ClientConnection, xid: int, frame: bytes) -> bytes:
@@ -309,20 +392,28 @@ def multi_read(state: ReadState, connection: ClientConnection, xid: int, frame: 
 
 
 def _read_parts(state: ReadState, connection: ClientConnection, xid: int, frame: bytes) -> Steps:
-    asked: list[tuple[int, bytes]] = []
-    for opcode, wanted, _ in parts_of(OpCode.MULTI_READ, frame, BODY_AT):
+    asked: list[tuple[int, PathWatch | FilteredList]] = []
+    reads = KEEPERS_MULTI_READS if state.config.keeper_extensions_enabled else MULTI_READS
+    for opcode, wanted, _ in parts_of(OpCode.MULTI_READ, frame, BODY_AT, reads):
         if not opcode:
             break
         if len(asked) == state.config.multi_max_parts:
             return reply(xid, state.tree.applied, ErrorCode.BADARGUMENTS)
-        assert isinstance(wanted, PathWatch)
-        asked.append((opcode, wanted.path or ROOT))
+        assert isinstance(wanted, PathWatch | FilteredList)
+        asked.append((opcode, wanted))
         if not len(asked) % PATHS:
             yield
     pieces: list[bytes] = []
     room = state.config.jute_max_buffer_bytes
-    for opcode, path in asked:
-        piece = _part_read(state, connection, opcode, path)
+    children_left = FILTERED_COUNT_MAX
+    for opcode, wanted in asked:
+        if isinstance(wanted, FilteredList):
+            children_left -= len(state.tree.children.get(wanted.path or ROOT, NO_CHILDREN))
+            piece = _part_filtered(state, connection, opcode, wanted, room) if children_left >= 0 else None
+        else:
+            piece = _part_read(state, connection, opcode, wanted.path or ROOT)
+        if piece is None:
+            return reply(xid, state.tree.applied, ErrorCode.BADARGUMENTS)
         room -= len(piece)
         if room < 0:
             return reply(xid, state.tree.applied, ErrorCode.BADARGUMENTS)
@@ -335,9 +426,22 @@ def _part_read(state: ReadState, connection: ClientConnection, opcode: int, path
     znode, error = _permitted(state, connection, path, READ)
     if znode is None:
         return refused_part(error)
-    if opcode == OpCode.GET_CHILDREN:
-        return part(opcode, children_body(tree.child_names(path)))
+    if opcode == OpCode.EXISTS:
+        return part(opcode, stat_of(znode))
+    if opcode in (OpCode.GET_CHILDREN, OpCode.GET_CHILDREN2):
+        stat = stat_of(znode) if opcode == OpCode.GET_CHILDREN2 else b""
+        return part(opcode, children_body(tree.child_names(path), stat))
     return part(opcode, data_body(tree.data_of(path, znode), stat_of(znode)))
+
+
+def _part_filtered(
+    state: ReadState, connection: ClientConnection, opcode: int, body: FilteredList, room: int
+) -> bytes | None:
+    """None: it is too much for one answer. In Keeper the type of a filteredList's answer is that of a getChildren2."""
+    error, listed = _filtered(state, connection, body, room)
+    if error:
+        return None if error == ErrorCode.BADARGUMENTS else refused_part(error)
+    return part(OpCode.GET_CHILDREN2 if opcode == OpCode.FILTERED_LIST else opcode, listed)
 
 
 def watch_data(state: ReadState, connection: ClientConnection, path: bytes) -> None:
@@ -385,6 +489,8 @@ READS: Mapping[int, Answer] = {
         OpCode.GET_CHILDREN: get_children,
         OpCode.GET_CHILDREN2: get_children2,
         OpCode.GET_CHILDREN_PAGE: get_children_page,
+        OpCode.FILTERED_LIST: filtered_list,
+        OpCode.FILTERED_LIST_WITH_STATS_AND_DATA: filtered_list_with,
         OpCode.MULTI_READ: multi_read,
         OpCode.GET_EPHEMERALS: get_ephemerals,
         OpCode.GET_ALL_CHILDREN_NUMBER: get_all_children_number,

@@ -429,6 +429,13 @@ class Config(AdminSettings):
         "true/false",
         "Ours. ClickHouse Keeper's createIfNotExists (502); off, it is an unknown opcode, as ZooKeeper has it.",
     )
+    keeper_extensions_enabled: bool = setting(
+        "keeperExtensionsEnabled",
+        False,
+        BOOLEAN,
+        "true/false",
+        "Ours. ClickHouse Keeper's operations 500, 501, 502, 505, 506, and what it tells of them at /keeper.",
+    )
     enforce_quota: bool = setting(
         "enforceQuota", False, BOOLEAN, "true/false", "Hard quotas refuse writes; without it they are only logged."
     )

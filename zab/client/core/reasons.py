@@ -23,6 +23,7 @@ _CREATES: Final = frozenset(
 _PERMISSIONS: Final = {
     **dict.fromkeys(_CREATES, ("CREATE", True)),
     OpCode.DELETE: ("DELETE", True),
+    OpCode.TRY_REMOVE: ("DELETE", True),
     OpCode.SET_DATA: ("WRITE", False),
     OpCode.RECONFIG: ("WRITE", False),
     OpCode.HAND_OVER: ("WRITE", False),
@@ -35,6 +36,9 @@ _PERMISSIONS: Final = {
     OpCode.GET_CHILDREN_PAGE: ("READ", False),
     OpCode.GET_ALL_CHILDREN_NUMBER: ("READ", False),
     OpCode.CHECK: ("READ", False),
+    OpCode.CHECK_NOT_EXISTS: ("READ", False),
+    OpCode.FILTERED_LIST: ("READ", False),
+    OpCode.FILTERED_LIST_WITH_STATS_AND_DATA: ("READ", False),
 }
 _KEYS: Final = {OpCode.CREATE_TTL: "extendedTypesEnabled", OpCode.CREATE_IF_NOT_EXISTS: "createIfNotExistsEnabled"}
 

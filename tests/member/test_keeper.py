@@ -1,0 +1,217 @@
+"""ClickHouse Keeper's operations where they are switched on, by its shapes; unknown opcodes where they are not."""
+
+import struct
+from typing import Any
+
+import pytest
+
+from datatree.acl import digest_identity
+from datatree.errors import ErrorCode
+from datatree.opcodes import KEEPERS, OpCode
+from datatree.requests import Create, FilteredList, Multi, PathVersion, PathWatch, SetData
+from tests.direct.members import Client, Ensemble
+from zab.jute.replies import MultiResult
+from zab.member import keeper, reads
+
+OPEN = ((31, b"world", b"anyone"),)
+SECRET = ((31, *digest_identity(b"bob:pw")),)
+
+
+@pytest.fixture
+def ensemble() -> Ensemble:
+    return Ensemble(3, keeperExtensionsEnabled="true")
+
+
+@pytest.fixture
+def client(ensemble: Ensemble) -> Client:
+    """Of a follower: /d with two persistent children and an ephemeral one."""
+    client = ensemble.session(ensemble.follower)
+    ensemble.do(
+        client,
+        client.create(b"/d", b"top"),
+        client.create(b"/d/p", b"one"),
+        client.create(b"/d/q"),
+        client.create(b"/d/e", b"three", flags=1),
+    )
+    return client
+
+
+def ask(ensemble: Ensemble, client: Client, opcode: int, body: Any) -> tuple[int, Any]:
+    ((_, error, answer),) = ensemble.do(client, client.request(opcode, body.encode()))
+    return error, answer
+
+
+def filtered(ensemble: Ensemble, client: Client, which: int, watch: bool = False) -> list[bytes]:
+    error, (names, stat) = ask(ensemble, client, OpCode.FILTERED_LIST, FilteredList(b"/d", watch, which))
+    assert (error, len(stat)) == (0, 68)
+    return sorted(names)
+
+
+def test_children_of_one_kind(ensemble: Ensemble, client: Client) -> None:
+    assert filtered(ensemble, client, 0) == [b"e", b"p", b"q"]
+    assert filtered(ensemble, client, 1) == [b"p", b"q"]
+    assert filtered(ensemble, client, 2) == [b"e"]
+    assert ask(ensemble, client, OpCode.FILTERED_LIST, FilteredList(b"/none", False, 1)) == (ErrorCode.NONODE, None)
+
+
+@pytest.mark.parametrize("which", [0, 2])
+def test_its_watch_is_that_of_get_children(ensemble: Ensemble, client: Client, which: int) -> None:
+    filtered(ensemble, client, which, watch=True)
+    ensemble.do(client, client.create(b"/d/another"))
+    assert client.events() == [(4, b"/d")]
+
+
+def test_stats_and_data_come_along(ensemble: Ensemble, client: Client) -> None:
+    opcode = OpCode.FILTERED_LIST_WITH_STATS_AND_DATA
+    error, (names, stat, stats, data) = ask(ensemble, client, opcode, FilteredList(b"/d", False, 1, True, True))
+    assert (error, dict(zip(names, data, strict=True))) == (0, {b"p": b"one", b"q": b""})
+    for name, found in zip(names, stats, strict=True):
+        assert ask(ensemble, client, OpCode.EXISTS, PathWatch(b"/d/" + name, False))[1] == found
+    assert ask(ensemble, client, OpCode.EXISTS, PathWatch(b"/d", False))[1] == stat
+    _, (names, _, stats, data) = ask(ensemble, client, opcode, FilteredList(b"/d", False, 0, True, False))
+    assert (len(names), len(stats), data) == (3, 3, [])
+    _, (names, _, stats, data) = ask(ensemble, client, opcode, FilteredList(b"/d", False, 2, False, True))
+    assert (names, stats, data) == ([b"e"], [], [b"three"])
+
+
+def test_what_is_secret_of_a_child_is_not_told(ensemble: Ensemble, client: Client) -> None:
+    ensemble.do(client, client.create(b"/d/s", b"x", acl=SECRET))
+    assert filtered(ensemble, client, 0) == [b"e", b"p", b"q", b"s"], "that it is there is no secret"
+    assert ask(ensemble, client, OpCode.FILTERED_LIST, FilteredList(b"/d", False, 1))[0] == ErrorCode.NOAUTH
+    assert filtered(ensemble, client, 2) == [b"e"]
+    opcode = OpCode.FILTERED_LIST_WITH_STATS_AND_DATA
+    assert ask(ensemble, client, opcode, FilteredList(b"/d", False, 0, True, False))[0] == ErrorCode.NOAUTH
+    assert ask(ensemble, client, opcode, FilteredList(b"/d", False, 0, False, True))[0] == ErrorCode.NOAUTH
+    assert ask(ensemble, client, opcode, FilteredList(b"/d", False, 0, False, False))[0] == 0
+
+
+def test_too_much_at_once_is_refused(ensemble: Ensemble, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    opcode, body = OpCode.FILTERED_LIST_WITH_STATS_AND_DATA, FilteredList(b"/d", True, 0, False, True)
+    twice = Multi(((opcode, body), (opcode, body)))
+    monkeypatch.setattr(reads, "FILTERED_COUNT_MAX", 3)
+    assert ask(ensemble, client, opcode, body)[0] == 0
+    assert ask(ensemble, client, OpCode.MULTI_READ, twice)[0] == ErrorCode.BADARGUMENTS
+    monkeypatch.setattr(reads, "FILTERED_COUNT_MAX", 2)
+    assert ask(ensemble, client, opcode, body)[0] == ErrorCode.BADARGUMENTS
+    monkeypatch.setattr(reads, "FILTERED_COUNT_MAX", 100)
+    for name in (b"/d/x", b"/d/y"):
+        ensemble.do(client, client.create(name, b"z" * 600_000))
+    assert ask(ensemble, client, opcode, body)[0] == ErrorCode.BADARGUMENTS
+    assert ask(ensemble, client, OpCode.MULTI_READ, Multi(((opcode, body),)))[0] == ErrorCode.BADARGUMENTS
+
+
+def test_a_multi_read_has_keepers_parts(ensemble: Ensemble, client: Client) -> None:
+    parts = (
+        (OpCode.EXISTS, PathWatch(b"/d", False)),
+        (OpCode.EXISTS, PathWatch(b"/none", False)),
+        (OpCode.GET_CHILDREN2, PathWatch(b"/d/p", False)),
+        (OpCode.FILTERED_LIST, FilteredList(b"/d", False, 2)),
+        (OpCode.FILTERED_LIST_WITH_STATS_AND_DATA, FilteredList(b"/d", False, 2, False, True)),
+        (OpCode.GET_DATA, PathWatch(b"/d/p", False)),
+    )
+    error, found = ask(ensemble, client, OpCode.MULTI_READ, Multi(parts))
+    assert error == 0
+    assert [result.opcode for result in found] == [3, -1, 12, 12, 506, 4]
+    assert found[1].error == ErrorCode.NONODE
+    assert (found[2].value[0], found[3].value[0], found[4].value[3], found[5].value[0]) == (
+        [],
+        [b"e"],
+        [b"three"],
+        b"one",
+    )
+
+
+def multi(ensemble: Ensemble, client: Client, *parts: tuple[OpCode, Any]) -> list[MultiResult]:
+    error, found = ask(ensemble, client, OpCode.MULTI, Multi(parts))
+    assert error == 0
+    results: list[MultiResult] = found
+    return results
+
+
+def test_check_not_exists_holds_for_the_whole_multi(ensemble: Ensemble, client: Client) -> None:
+    made = (OpCode.CREATE, Create(b"/new", b"", OPEN, 0))
+    found = multi(ensemble, client, (OpCode.CHECK_NOT_EXISTS, PathVersion(b"/new", -1)), made)
+    assert [(result.opcode, result.error) for result in found] == [(13, 0), (1, 0)]
+    found = multi(
+        ensemble,
+        client,
+        (OpCode.SET_DATA, SetData(b"/d", b"", -1)),
+        (OpCode.CHECK_NOT_EXISTS, PathVersion(b"/new", -1)),
+    )
+    assert [result.error for result in found] == [0, ErrorCode.NODEEXISTS]
+    found = multi(ensemble, client, (OpCode.CHECK_NOT_EXISTS, PathVersion(b"/new", 0)))
+    assert [result.error for result in found] == [ErrorCode.NODEEXISTS]
+    found = multi(ensemble, client, (OpCode.CHECK_NOT_EXISTS, PathVersion(b"/new", 7)))
+    assert [result.error for result in found] == [0], "there is none of this version"
+    ensemble.do(client, client.create(b"/s", acl=SECRET))
+    found = multi(ensemble, client, (OpCode.CHECK_NOT_EXISTS, PathVersion(b"/s", 7)))
+    assert [result.error for result in found] == [ErrorCode.NOAUTH]
+
+
+@pytest.mark.parametrize(
+    ("path", "version", "is_gone"),
+    [(b"/d/p", -1, True), (b"/d/p", 0, True), (b"/d/p", 3, False), (b"/d", -1, False), (b"/no/ne", -1, False)],
+)
+def test_try_remove_removes_what_can_be(
+    ensemble: Ensemble, client: Client, path: bytes, version: int, is_gone: bool
+) -> None:
+    before = ask(ensemble, client, OpCode.EXISTS, PathWatch(path, False))[0]
+    assert ask(ensemble, client, OpCode.TRY_REMOVE, PathVersion(path, version)) == (0, None)
+    after = ask(ensemble, client, OpCode.EXISTS, PathWatch(path, False))[0]
+    assert after == (ErrorCode.NONODE if is_gone else before)
+    assert len({server.member.tree.digest for server in ensemble.servers.values()}) == 1
+    # Once more, in a multi with others.
+    found = multi(
+        ensemble, client, (OpCode.TRY_REMOVE, PathVersion(path, version)), (OpCode.DELETE, PathVersion(b"/d/q", -1))
+    )
+    assert [(result.opcode, result.error) for result in found] == [(13, 0), (2, 0)]
+
+
+def test_try_remove_is_refused_without_the_permission(ensemble: Ensemble, client: Client) -> None:
+    ensemble.do(client, client.create(b"/s", acl=((31 & ~8, b"world", b"anyone"),)), client.create(b"/s/a"))
+    assert ask(ensemble, client, OpCode.TRY_REMOVE, PathVersion(b"/s/a", -1))[0] == ErrorCode.NOAUTH
+    assert ask(ensemble, client, OpCode.TRY_REMOVE, PathVersion(b"/zookeeper", -1))[0] == ErrorCode.BADARGUMENTS
+
+
+def test_keeper_tells_what_it_can(ensemble: Ensemble, client: Client) -> None:
+    error, (flags, stat) = ask(ensemble, client, OpCode.GET_DATA, PathWatch(b"/keeper/feature_flags", False))
+    assert error == 0
+    numbers = {number for number in range(16) if flags[number // 8] & (1 << (7 - number % 8))}
+    assert numbers == set(keeper.FEATURES.values())
+    assert struct.unpack_from(">i", stat, 52) == (2,)
+    assert ask(ensemble, client, OpCode.GET_DATA, PathWatch(b"/keeper/api_version", False))[1][0] == b"3"
+    assert ask(ensemble, client, OpCode.EXISTS, PathWatch(b"/keeper", False))[0] == 0
+    # They are in no tree, and cannot be made up.
+    ensemble.do(client, client.create(b"/keeper"), client.create(b"/keeper/api_version", b"9"))
+    assert ask(ensemble, client, OpCode.GET_DATA, PathWatch(b"/keeper/api_version", False))[1][0] == b"3"
+    for server in ensemble.servers.values():
+        assert server.member.tree.digest == server.member.tree.recompute_digest()
+
+
+@pytest.mark.parametrize("opcode", sorted(KEEPERS | {OpCode.CREATE_IF_NOT_EXISTS}))
+def test_they_are_unknown_where_they_are_off(opcode: OpCode) -> None:
+    ensemble = Ensemble(1)
+    client = ensemble.session()
+    body = FilteredList(b"/", False, 0, True, True) if opcode in (500, 506) else PathVersion(b"/a", -1)
+    replies = ensemble.do(client, client.request(opcode, body.encode()), client.create(b"/a"))
+    assert [error for _, error, _ in replies] == [ErrorCode.UNIMPLEMENTED]
+    assert client.is_closed
+
+
+def test_off_nothing_is_told_and_nothing_stands_in_a_multi() -> None:
+    ensemble = Ensemble(1)
+    client = ensemble.session()
+    assert ask(ensemble, client, OpCode.EXISTS, PathWatch(b"/keeper", False))[0] == ErrorCode.NONODE
+    for opcode in (OpCode.CHECK_NOT_EXISTS, OpCode.TRY_REMOVE):
+        (result,) = multi(ensemble, client, (opcode, PathVersion(b"/a", -1)))
+        assert result.error == ErrorCode.UNIMPLEMENTED
+    for part in ((OpCode.EXISTS, PathWatch(b"/", False)), (OpCode.FILTERED_LIST, FilteredList(b"/", False, 0))):
+        assert ask(ensemble, client, OpCode.MULTI_READ, Multi((part,)))[0] == ErrorCode.MARSHALLINGERROR
+
+
+def test_a_leader_where_it_is_off_refuses() -> None:
+    ensemble = Ensemble(3)
+    follower = ensemble.follower
+    follower.member.processor._writes |= {OpCode.TRY_REMOVE}
+    client = ensemble.session(follower)
+    assert ask(ensemble, client, OpCode.TRY_REMOVE, PathVersion(b"/a", -1))[0] == ErrorCode.UNIMPLEMENTED
