@@ -197,12 +197,15 @@ def test_large_values(zk: KazooClient, other: KazooClient) -> None:
         assert other.get("/big")[0] == value[:size]
 
 
-def test_a_value_too_large_costs_the_connection(zk: KazooClient) -> None:
+def test_a_value_too_large_is_refused(zk: KazooClient) -> None:
     session = zk.client_id
     zk.create("/a")
-    with pytest.raises(ConnectionLoss):
+    with pytest.raises(BadArgumentsError):
         zk.set("/a", bytes(1_048_576))
-    zk.retry(zk.set, "/a", b"smaller")
+    assert zk.set("/a", b"smaller").version == 1
+    with pytest.raises(ConnectionLoss):
+        zk.set("/a", bytes(17 << 20))
+    assert zk.retry(zk.set, "/a", b"smaller").version == 2
     assert zk.client_id == session
 
 

@@ -75,7 +75,7 @@ class Client:
         """`subject`: of the certificate that TLS verified; empty: there is none."""
         self.server = server
         config = server.member.config
-        frames = FrameReader(config.jute_max_buffer_bytes)
+        frames = FrameReader(config.jute_max_buffer_bytes, config.oversize_request_bytes)
         self.connection = ClientConnection(number, "127.0.0.1", 40_000 + number, frames)
         self.connection.identify(*identities_of_subject(config, subject))
         self.received: list[tuple[Any, ...]] = []

@@ -91,7 +91,7 @@ def test_who_has_not_said_who_he_is_cannot_have_much_kept() -> None:
 
 @pytest.mark.parametrize("length", [1_000_000, 1_048_576])
 def test_large_request_may_come_with_the_handshake_and_no_too_large_one(length: int) -> None:
-    ensemble = Ensemble(1)
+    ensemble = Ensemble(1, oversizeRequestBytes=0)
     client = ensemble.client()
     said = client.connect_request() + client.create(b"/a") + client.set(b"/a", bytes(length))
     client.say(said[:-5])
@@ -576,7 +576,7 @@ def test_leader_that_takes_no_clients_refuses_them() -> None:
 
 
 def test_frame_longer_than_the_limit_ends_the_connection_behind_the_good_ones() -> None:
-    ensemble = Ensemble(1, jute__maxbuffer=1000)
+    ensemble = Ensemble(1, jute__maxbuffer=1000, oversizeRequestBytes=0)
     client = ensemble.session()
     client.take_received()
     client.say(client.get(b"/") + b"\x00\x00\x10\x00")

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zab.wire.frames import FrameError, FrameReader, frame
+from zab.wire.frames import CUT_MARK, Cut, FrameError, FrameReader, frame
 
 LIMIT = 40
 
@@ -122,3 +122,31 @@ def test_the_largest_frame_fed_byte_by_byte_takes_time_in_proportion_to_its_leng
         frames += reader.feed(bytes([byte]))
     assert frames == [payload]
     assert Counted.copied_bytes <= len(payload) + 8
+
+
+@given(st.lists(st.binary(max_size=3 * LIMIT), max_size=12), st.lists(st.integers(1, 200), min_size=1, max_size=20))
+def test_frames_that_are_too_long_are_cut_and_passed_over(payloads, sizes):
+    """However they arrive; and nothing of them is kept."""
+    stream = b"".join(map(frame, payloads))
+    reader = FrameReader(LIMIT, 2 * LIMIT)
+    frames, at, turn, ended = [], 0, 0, False
+    try:
+        while at < len(stream):
+            frames += reader.feed(stream[at : at + sizes[turn % len(sizes)]])
+            assert reader.kept_bytes <= LIMIT + 4
+            at += sizes[turn % len(sizes)]
+            turn += 1
+    except FrameError as error:
+        frames, ended = frames + error.frames, True
+    good = next((index for index, payload in enumerate(payloads) if len(payload) > 2 * LIMIT), len(payloads))
+    expected = [payload if len(payload) <= LIMIT else payload[:4] + CUT_MARK for payload in payloads[:good]]
+    assert frames == expected
+    assert [type(payload) is Cut for payload in frames] == [len(payload) > LIMIT for payload in payloads[:good]]
+    assert ended == (good < len(payloads))
+
+
+def test_a_frame_is_cut_before_the_rest_of_it_is_there():
+    reader = FrameReader(LIMIT, 1 << 30)
+    assert reader.feed(frame(bytes(1000))[:7]) == []
+    assert reader.feed(b"\x05" + bytes(995)) == [b"\0\0\0\x05" + CUT_MARK]
+    assert reader.feed(b"\0" + frame(b"next")) == [b"next"]

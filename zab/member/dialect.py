@@ -66,7 +66,8 @@ def client_manners(config: Config) -> Manners[ClientConnection, Input]:
     numbers = count(1)
 
     def connect(host: str, port: int, subject: str) -> ClientConnection:
-        connection = ClientConnection(next(numbers), host, port, FrameReader(config.jute_max_buffer_bytes))
+        frames = FrameReader(config.jute_max_buffer_bytes, config.oversize_request_bytes)
+        connection = ClientConnection(next(numbers), host, port, frames)
         connection.identify(*identities_of_subject(config, subject))
         return connection
 

@@ -12,6 +12,7 @@
     auth                    the reply carries zxid 0; a refusal ends the connection
     sasl                    a token for a token, of Kerberos once a worker has looked at it; what failed has a null
                             one, and ends the connection
+    above jute.maxbuffer    BADARGUMENTS; the connection ends if it is of a special xid, as a setWatches is
     a write without room    QUOTAEXCEEDED, while no quorum has room on its disks
     everything else         UNIMPLEMENTED with zxid -1, and the connection ends: a check outside of a multi, a
                             deleteContainer (which has no ACL check and is the leader's own), unknown opcodes
@@ -46,6 +47,9 @@ UNKNOWN = 1 << 31
 
 NO_ROOM = UNKNOWN + 1
 """Stands there for a write that needs room on the disks, of which no quorum has any (`zab.disk_space`)."""
+
+TOO_LARGE = UNKNOWN + 3
+"""Stands there for every request above jute.maxbuffer that was passed over (`oversizeRequestBytes`)."""
 
 THROTTLED = UNKNOWN + 2
 """Stands there for every request that has waited too long to be done."""
@@ -125,6 +129,14 @@ def no_room(state: ReadState, connection: ClientConnection, xid: int, frame: byt
     if state.auditor is not None:
         state.auditor.refused_at_once(connection, _OPCODE.unpack_from(frame, 4)[0], frame[BODY_AT:])
     return reply(xid, state.tree.applied, ErrorCode.QUOTAEXCEEDED)
+
+
+def too_large(state: ReadState, _connection: ClientConnection, xid: int, _frame: bytes) -> bytes:
+    state.metrics.large_requests_rejected += 1
+    if xid < 0:
+        # Who sends too many watches at once may pass over the error, and would hear of none of them.
+        raise ConnectionEnds
+    return reply(xid, state.tree.applied, ErrorCode.BADARGUMENTS)
 
 
 def throttled(state: ReadState, _connection: ClientConnection, xid: int, _frame: bytes) -> bytes:
@@ -208,6 +220,7 @@ LOCAL: Mapping[int, Answer] = {
     UNKNOWN: unimplemented,
     NO_ROOM: no_room,
     THROTTLED: throttled,
+    TOO_LARGE: too_large,
 }
 
 ANSWERS: Mapping[int, Answer] = {**READS, **LOCAL}

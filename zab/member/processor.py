@@ -54,7 +54,7 @@ from zab.jute.replies import reply
 from zab.member.change_feed import ChangeFeed
 from zab.member.connection import ClientConnection, Closing, Identity, Waiting
 from zab.member.forwarding import writes_of
-from zab.member.local import ANSWERS, NO_ROOM, PROMPT, UNKNOWN, proven_first, switched_off_by, sync_reply
+from zab.member.local import ANSWERS, NO_ROOM, PROMPT, TOO_LARGE, UNKNOWN, proven_first, switched_off_by, sync_reply
 from zab.member.reads import UNDECODABLE, Answer, ConnectionEnds, ReadState, Steps, TakesLonger
 from zab.member.room import needs_room
 from zab.member.sessions import Sessions
@@ -63,6 +63,7 @@ from zab.member.under_way import Long, Proposed, Write, size_of_run
 from zab.member.watch_events import notify
 from zab.member.writes import WRITTEN, multi_in_slices, reconfigured
 from zab.message import DATA_FRAME_BYTES_MAX, WRITE_HEAD
+from zab.wire.frames import Cut
 
 PREPARED_COUNT_MAX, PREPARED_BYTES_MAX = 1_000, 512 << 10
 """After so many writes in a turn, or writes of so many bytes, the others wait for the next one."""
@@ -229,7 +230,7 @@ class Processor:
         elif opcode in self._writes:
             opcode = NO_ROOM
         elif opcode not in self._answers:
-            opcode = UNKNOWN
+            opcode = TOO_LARGE if type(frame) is Cut else UNKNOWN
         pending.append((xid, opcode, frame, self.now))
         self.outstanding_count += 1
         if len(pending) == 1:

@@ -334,7 +334,14 @@ class Config(AdminSettings):
         1_048_575,
         integer(1, INT_MAX),
         "bytes",
-        "A longer frame ends its connection; bounds a znode's data, a session's ephemerals, a request's ACLs.",
+        "A longer frame is refused; bounds a znode's data, a session's ephemerals, a request's ACLs.",
+    )
+    oversize_request_bytes: int = setting(
+        "oversizeRequestBytes",
+        16 * _MIB,
+        integer(0, INT_MAX),
+        "bytes",
+        "Ours. A request above jute.maxbuffer up to so many bytes gets an error; a longer one ends its connection.",
     )
     max_acl_entries: int = setting(
         "maxAclEntries",

@@ -12,7 +12,9 @@ Invariants:
 - `feed` keeps no more than one unfinished frame, so at most limit + 3 bytes, and keeping it costs time in proportion
   to the bytes that arrive, however small the pieces.
 
-Limit: the payload of one frame. A longer frame, or a length below 0, is refused as soon as its length is there.
+Limit: the payload of one frame. A longer frame, or a length below 0, is refused as soon as its length is there. A
+reader may pass over frames that are too long, up to another limit: of each comes out a `Cut`, as soon as its first
+bytes are there, and the others are dropped as they come.
 
 Not here: what a payload means.
 """
@@ -25,7 +27,16 @@ LENGTH_BYTES: Final = 4
 GREETING_BYTES_MAX: Final = 4096
 """The limit for the first frame of a connection, which says who speaks: of a server, or of a client."""
 
+CUT_HEAD_BYTES: Final = 4
+CUT_MARK: Final = b"\x80\x00\x00\x00"
+
 _read_length: Final = LENGTH.unpack_from
+
+
+class Cut(bytes):
+    """Stands for a payload that was too long: its first four bytes, then `CUT_MARK`."""
+
+    __slots__ = ()
 
 
 class FrameError(Exception):
@@ -45,11 +56,15 @@ def frame(payload: bytes) -> bytes:
 class FrameReader:
     """Cuts the bytes of one connection. The limit may be changed between two calls."""
 
-    __slots__ = ("_kept", "_needed", "frame_bytes_max")
+    __slots__ = ("_cut_bytes_max", "_dropping", "_kept", "_needed", "frame_bytes_max")
 
-    def __init__(self, frame_bytes_max: int) -> None:
+    def __init__(self, frame_bytes_max: int, cut_bytes_max: int = 0) -> None:
+        """`cut_bytes_max`: a longer frame than that is refused, one between the two limits is cut."""
         assert frame_bytes_max > 0
         self.frame_bytes_max = frame_bytes_max
+        self._cut_bytes_max = cut_bytes_max
+        self._dropping = 0
+        """Bytes still to come of a frame that is too long."""
         # Bytes in no frame yet; whether they are one is worth a look once there are `_needed` of them.
         self._kept = bytearray()
         self._needed = 0
@@ -65,6 +80,10 @@ class FrameReader:
 
     def feed(self, data: bytes) -> list[bytes]:
         """The payloads of the frames that `data` completes, in order. Raises FrameError: feed it nothing after that."""
+        if self._dropping:
+            dropped = min(self._dropping, len(data))
+            self._dropping -= dropped
+            data = data[dropped:]
         kept = self._kept
         if kept:
             kept += data
@@ -80,10 +99,18 @@ class FrameReader:
         self._needed = LENGTH_BYTES
         while at <= last:
             (length,) = _read_length(data, at)
-            if not 0 <= length <= limit:
-                raise FrameError(length, limit, frames)
             start = at + LENGTH_BYTES
             end = start + length
+            if not 0 <= length <= limit:
+                if not limit < length <= self._cut_bytes_max:
+                    raise FrameError(length, limit, frames)
+                if start + CUT_HEAD_BYTES > size:
+                    self._needed = LENGTH_BYTES + CUT_HEAD_BYTES
+                    break
+                frames.append(Cut(data[start : start + CUT_HEAD_BYTES] + CUT_MARK))
+                self._dropping = max(0, end - size)
+                at = min(end, size)
+                continue
             if end > size:
                 self._needed = LENGTH_BYTES + length
                 break

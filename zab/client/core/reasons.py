@@ -3,7 +3,8 @@
     NOAUTH          the permission that is missing, and of which znode
     NONODE          of a create: the parent that is not there
     UNIMPLEMENTED   the key of `zoo.cfg` that switches the operation on
-    BADARGUMENTS    what is wrong with a path, said before anything is sent; that the reads ask for too much at once
+    BADARGUMENTS    that the request is large;
+                    what is wrong with a path, said before anything is sent; that the reads ask for too much at once
 
 Paths are the caller's. Pure.
 """
@@ -16,6 +17,7 @@ from datatree.paths import is_valid_name
 
 __all__ = ["path_fault", "reason"]
 
+LARGE_BODY_BYTES: Final = 256 << 10
 _CREATES: Final = frozenset(
     {OpCode.CREATE, OpCode.CREATE2, OpCode.CREATE_CONTAINER, OpCode.CREATE_TTL, OpCode.CREATE_IF_NOT_EXISTS}
 )
@@ -43,8 +45,10 @@ _PERMISSIONS: Final = {
 _KEYS: Final = {OpCode.CREATE_TTL: "extendedTypesEnabled", OpCode.CREATE_IF_NOT_EXISTS: "createIfNotExistsEnabled"}
 
 
-def reason(code: int, opcode: int, path: str | None) -> str | None:
+def reason(code: int, opcode: int, path: str | None, body_bytes: int = 0) -> str | None:
     """A sentence on a request of type `opcode` that was answered with `code`; None where there is no more to say."""
+    if code == ErrorCode.BADARGUMENTS and body_bytes > LARGE_BODY_BYTES:
+        return f"a request of {body_bytes:,} bytes, which may be above the server's jute.maxbuffer"
     if code == ErrorCode.UNIMPLEMENTED and opcode in _KEYS:
         return (
             f"the operation is switched off; {_KEYS[OpCode(opcode)]}=true in the zoo.cfg of all members switches it on"

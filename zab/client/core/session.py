@@ -276,7 +276,7 @@ class Session:
         elif request.opcode == OpCode.AUTH:
             yield Done(request, error=AuthFailedError())
         else:
-            detail = reason(event.error, request.opcode, request.path)
+            detail = reason(event.error, request.opcode, request.path, len(request.body))
             yield Done(request, error=request_error(event.error, request.path, detail=detail))
 
     def _notified(self, event: Notified) -> Iterator[Effect]:

@@ -1,0 +1,43 @@
+"""A client with very many watches comes back to its server: all of them are set again, on every face."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.client.faces import FACES, OnFace
+from tests.rigs.zab_server import zab_servers
+from zab.client.core.watches import Table
+
+COUNT = 100_000
+
+
+@pytest.mark.parametrize("face", FACES, ids=lambda face: face.name)
+def test_a_hundred_thousand_watches_are_set_again(face: OnFace) -> None:
+    with zab_servers(1, configuration={"maxSessionTimeout": 60_000}) as ensemble:
+
+        async def body(zk: Any, other: Any, face: OnFace) -> None:
+            heard = zk.watcher()
+            client = getattr(zk, "blocking", zk)
+            registry = client._runtime.session.watches
+            listener = getattr(getattr(heard, "blocking", heard), "waiting", heard)
+            for number in range(COUNT):
+                registry.add(Table.EXIST, b"/w-%06d" % number, listener)
+            session = zk.session_id
+            ensemble.members[0].kill()
+            ensemble.members[0].start()
+            ensemble.wait()
+            retrying = other.retrying()
+            await zk.retrying().sync()
+            assert zk.session_id == session
+            for number in (0, COUNT // 2, COUNT - 1):
+                await retrying.create(f"/w-{number:06}")
+            told: list[str] = []
+            while len(told) < 3:
+                event = await heard.receive()
+                # Those without a path tell of the connection.
+                told += [event.path] if event.path else []
+            assert told == ["/w-000000", f"/w-{COUNT // 2:06}", f"/w-{COUNT - 1:06}"]
+
+        face.run(ensemble.hosts, body, count=2, session_timeout_ms=60_000)
