@@ -41,7 +41,7 @@ from datatree.paths import QUOTA
 from datatree.quota import is_limits, is_stats
 from datatree.record import AclList, Fields
 from datatree.slices import slices_of
-from datatree.state import TreeState
+from datatree.state import NEARING_COUNT, TreeState
 from datatree.znode import (
     AFTER_CHILDREN,
     AFTER_SET_DATA,
@@ -177,6 +177,8 @@ def _delete(
         tree.acls.release(acl_id)
     if owner:
         tree.disown(path, owner)
+    if tree.nearing:
+        tree.nearing.pop(path, None)
     if tree.quotas:
         tree.count_quota(path, -1, -length)
         if is_limits(path) or is_stats(path):
@@ -195,6 +197,8 @@ def _update_parent(tree: TreeState, zxid: int, path: bytes, created: int | None,
     acl_id, owner, cversion, before, kind = HEAD.unpack_from(znode)
     if created is not None:
         cversion = created
+        if not 0 <= created < NEARING_COUNT:
+            tree.nearing[path] = created
     visible = 2 * cversion - children_count
     if not _INT_MIN <= visible <= _INT_MAX:
         visible = wrapped(visible)

@@ -15,6 +15,8 @@ from datatree.errors import ErrorCode, Refused
 
 __all__ = [
     "CONFIG",
+    "LONG_INDEX_MAX",
+    "LONG_ZXID_MAX",
     "QUOTA",
     "RESERVED",
     "ROOT",
@@ -22,6 +24,7 @@ __all__ = [
     "is_text",
     "is_valid",
     "is_valid_name",
+    "long_sequential_name",
     "name",
     "parent",
     "sequential_name",
@@ -86,3 +89,17 @@ def name(path: bytes) -> bytes:
 def sequential_name(path: bytes, number: int) -> bytes:
     """`path` with the sequence number appended: ten digits, zeros in front, the sign (after the wrap) among the ten."""
     return path + b"%010d" % number
+
+
+LONG_INDEX_MAX: Final = (1 << 13) - 1
+LONG_ZXID_MAX: Final = (1 << 49) - 1
+_LONG_FIRST: Final = 3_000_000_000_000_000_000
+
+
+def long_sequential_name(path: bytes, zxid: int, index: int) -> bytes:
+    """`path` with a number of 64 bits appended, of 19 digits: above all numbers of ten digits, as text and as a number,
+    and above those of lower zxids and indexes. `index`: which of the names with this zxid, up to `LONG_INDEX_MAX`; the
+    zxid is at most `LONG_ZXID_MAX`."""
+    assert 0 <= index <= LONG_INDEX_MAX
+    assert 0 < zxid <= LONG_ZXID_MAX
+    return path + b"%d" % (_LONG_FIRST + (zxid << 13 | index))

@@ -60,7 +60,19 @@ from datatree.errors import ErrorCode, Refused
 from datatree.jute import JuteError
 from datatree.opcodes import MULTI_WRITES, OpCode
 from datatree.outstanding import ChangeRecord, Charge, Outstanding
-from datatree.paths import CONFIG, RESERVED, ROOT, is_text, is_valid, is_valid_name, parent, sequential_name
+from datatree.paths import (
+    CONFIG,
+    LONG_INDEX_MAX,
+    LONG_ZXID_MAX,
+    RESERVED,
+    ROOT,
+    is_text,
+    is_valid,
+    is_valid_name,
+    long_sequential_name,
+    parent,
+    sequential_name,
+)
 from datatree.quota import enclosing, is_stats
 from datatree.record import Fields, Part, encode, encode_in_slices
 from datatree.requests import FIELDS, OPEN_ACL, WireAcl, decode, write_parts_of
@@ -130,7 +142,7 @@ class PrepareSettings:
     """What the configuration says about writes. All of them act on the leader alone; none acts when applying.
 
     `extended_types` allows TTLs, `create_if_not_exists` the operation of that name, `keeper_extensions` checkNotExists
-    and tryRemove. `enforce_quota` refuses what goes
+    and tryRemove, `sequence_64` sequence numbers of 64 bits behind those of 32. `enforce_quota` refuses what goes
     beyond a hard limit, `skip_acl` turns permissions off, `local_sessions` lets sessions write that are in no tree.
     `ephemeral_path_bytes_max` bounds the paths of one session's ephemerals, four bytes added to each; the default
     leaves them room in a frame of jute.maxbuffer's default.
@@ -144,6 +156,7 @@ class PrepareSettings:
     extended_types: bool = False
     create_if_not_exists: bool = False
     keeper_extensions: bool = False
+    sequence_64: bool = False
     enforce_quota: bool = False
     skip_acl: bool = False
     local_sessions: bool = False
@@ -181,13 +194,16 @@ _LongOperation: TypeAlias = Callable[[Asked, int], Generator[None, None, Part]]
 class Prepare:
     """The leader's way from requests to transactions. It starts with nothing outstanding."""
 
-    __slots__ = ("_acl_room", "_last", "_long_operations", "_operations", "_parts", "_settings", "_tree", "outstanding")
+    __slots__ = (
+        *("_acl_room", "_last", "_long_names_count", "_long_operations", "_operations", "_parts", "_settings", "_tree"),
+        "outstanding",
+    )
 
     def __init__(self, tree: DataTree, settings: PrepareSettings | None = None) -> None:
         self._tree = tree
         self._settings = settings or PrepareSettings()
         self._last = tree.applied
-        self._acl_room = 0
+        self._acl_room = self._long_names_count = 0
         self.outstanding = Outstanding(tree)
         operations: dict[OpCode, _Operation] = {
             OpCode.CREATE: self._create,
@@ -218,7 +234,7 @@ class Prepare:
         """The transaction of `request`, with this zxid and time (ms); an error transaction if it is refused."""
         assert zxid > self._last, f"prepared {zxid:#x} after {self._last:#x}"
         self._last = zxid
-        self._acl_room = self._settings.acl_bytes_max
+        self._acl_room, self._long_names_count = self._settings.acl_bytes_max, 0
         session, cxid, opcode, body, _ = request
         try:
             if session not in self._tree.sessions or session in self.outstanding.closing:
@@ -247,7 +263,7 @@ class Prepare:
     ) -> Generator[None, None, tuple[Fields, bytes]]:
         """The same for a multi, or the end of a session, with its record, as a generator that yields after each slice.
         Until it ends nothing else may be prepared. When it is closed before that, nothing has happened."""
-        self._last = zxid
+        self._last, self._long_names_count = zxid, 0
         session, cxid, opcode, _, _ = request
         self.outstanding.begin()
         try:
@@ -380,7 +396,7 @@ class Prepare:
         if holder[6] is not None:
             self._permit(holder[6], CREATE, request)
         if flags in _SEQUENTIAL:
-            path = sequential_name(path, holder[3])
+            path = self._sequential(path, holder[3], zxid)
         # The parent exists, so its path is valid, unless it was the first of two "/".
         if (slash == 1 or not is_valid_name(path[slash + 1 :])) and path != ROOT:
             raise Refused(ErrorCode.BADARGUMENTS)
@@ -398,7 +414,7 @@ class Prepare:
         if ephemeral:
             self._limit_ephemerals(path, owner)
         _, _, version, created_count, aversion, children_count, above_acl, above_owner, above_length = holder
-        number = created_count + 1 if created_count < INT_MAX else wrapped(created_count + 1)
+        number = created_count + 1 if 0 <= created_count < INT_MAX else self._after(created_count)
         after = (zxid, True, version, number, aversion, children_count + 1, above_acl, above_owner, above_length)
         made = (zxid, True, 0, 0, 0, 0, acl, owner, length)
         if charge is None and outstanding.journal is None:
@@ -412,6 +428,21 @@ class Prepare:
         if ephemeral:
             outstanding.own(path, owner, zxid)
         return opcode, number, path, data, (acl, owner)
+
+    def _sequential(self, path: bytes, created_count: int, zxid: int) -> bytes:
+        """The name of a sequential znode. Beyond the numbers of 32 bits it comes from the zxid, where that is on."""
+        if created_count >= 0 or not self._settings.sequence_64:
+            return sequential_name(path, created_count)
+        index = self._long_names_count
+        if index > LONG_INDEX_MAX or zxid > LONG_ZXID_MAX:
+            raise Refused(ErrorCode.BADARGUMENTS)
+        self._long_names_count = index + 1
+        return long_sequential_name(path, zxid, index)
+
+    def _after(self, created_count: int) -> int:
+        """The next count of the children ever created, which has 32 bits. Where longer numbers are on, it never comes
+        back to 0 from below, so that it tells for ever that those of 32 bits have ended."""
+        return -INT_MAX - 1 if created_count == -1 and self._settings.sequence_64 else wrapped(created_count + 1)
 
     def _create_if_not_exists(self, _opcode: int, fields: tuple[Any, ...], request: Asked, zxid: int) -> Part:
         path, _, _, flags, _ = fields

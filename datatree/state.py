@@ -8,7 +8,8 @@ State, the same on every member at the same zxid:
 - `applied`: the zxid of the last transaction applied.
 
 Derived from the znodes, and rebuilt when a snapshot is loaded: `children` (parent -> paths, only for parents that have
-some), `ephemerals` (session -> paths), `containers`, `ttls`, `quotas`, `acls`, the digest and the counts.
+some), `ephemerals` (session -> paths), `nearing` (parent -> children ever created, where they are many), `containers`,
+`ttls`, `quotas`, `acls`, the digest and the counts.
 
 Beside the state stands `past_acls`, the lists that guarded paths before, as far as this tree has seen it.
 
@@ -42,6 +43,7 @@ from datatree.znode import (
     HEAD_AND_STAT,
     HERE,
     INT,
+    INT_MAX,
     KIND_AT,
     LENGTH_AT,
     STAT_AT,
@@ -56,6 +58,8 @@ from datatree.znode import (
 __all__ = ["SHARD_COUNT", "TreeState"]
 
 SHARD_COUNT: Final = 4096
+NEARING_COUNT: Final = 1 << 20
+"""A parent below which so many children were created is one of those whose sequence numbers are watched."""
 
 NO_CHILDREN: Final[Children] = {}
 
@@ -74,6 +78,7 @@ class TreeState:
         "digest",
         "ephemerals",
         "large",
+        "nearing",
         "past_acls",
         "path_bytes",
         "quotas",
@@ -95,6 +100,7 @@ class TreeState:
         self.containers: set[bytes] = set()
         self.ttls: set[bytes] = set()
         self.quotas: dict[bytes, Quota] = {}
+        self.nearing: dict[bytes, int] = {}
         self.rendered: dict[bytes, Quota | None] = {CONFIG: None}
         self.told: dict[bytes, Znode] = {}
         self.acls = AclTable()
@@ -177,6 +183,14 @@ class TreeState:
     def descendant_count(self, path: bytes) -> int:
         """How many znodes are below `path`."""
         return self.znode_count - 1 if path == ROOT else len(self.descendants(path))
+
+    @property
+    def sequence_numbers_left(self) -> int:
+        """How many children can still be created below the parent that is nearest to the end of the sequence numbers of
+        32 bits; 0 when there is one beyond it. Parents below which few were created count as `NEARING_COUNT`."""
+        if not self.nearing:
+            return INT_MAX + 1 - NEARING_COUNT
+        return max(0, INT_MAX + 1 - max(count & 0xFFFFFFFF for count in self.nearing.values()))
 
     # What the operations keep up to date.
 

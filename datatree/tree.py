@@ -31,7 +31,7 @@ from datatree.past_acls import PastAcls
 from datatree.paths import CONFIG, QUOTA, RESERVED, ROOT, ZOOKEEPER
 from datatree.quota import is_limits, is_stats
 from datatree.record import AclList, Fields
-from datatree.state import NO_CHILDREN, TreeState
+from datatree.state import NEARING_COUNT, NO_CHILDREN, TreeState
 from datatree.znode import (
     CHILDREN_AT,
     HEAD_AND_STAT,
@@ -195,6 +195,8 @@ class DataTree(TreeState):
             path_bytes += len(path)
             if owner:
                 self.own(path, owner)
+            if not 0 <= cversion < NEARING_COUNT:
+                self.nearing[path] = cversion
             if stat[CHILDREN_AT:PZXID_AT] != _NONE_BELOW:
                 self._parents.add(path)
         self.digest = (self.digest + digests) & MASK

@@ -108,7 +108,13 @@ def test_names_of_mntr_are_zookeepers_or_ours(both: tuple[ZooKeeperEnsemble, Zoo
 
 
 OURS = {
-    *("zk_max_turn_us", "zk_disk_space", "zk_disk_reserve_given_up", "zk_writes_refused_for_room"),
+    *(
+        "zk_max_turn_us",
+        "zk_disk_space",
+        "zk_disk_reserve_given_up",
+        "zk_sequence_numbers_left",
+        "zk_writes_refused_for_room",
+    ),
     *("zk_members_without_room", "zk_committed_zxid", "zk_durable_zxid", "zk_applied_zxid"),
     *("zk_writes_without_room_count", "zk_sessions_throttled", "zk_sessions_refused", "zk_members_refused"),
     *("zk_connections_closed_for_output", "zk_connections_closed_for_input", "zk_audit_records_lost"),

@@ -5,7 +5,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from datatree.errors import ErrorCode, Refused
-from datatree.paths import RESERVED, is_valid, is_valid_name, name, parent, sequential_name, validate
+from datatree.paths import (
+    LONG_INDEX_MAX,
+    LONG_ZXID_MAX,
+    RESERVED,
+    is_valid,
+    is_valid_name,
+    long_sequential_name,
+    name,
+    parent,
+    sequential_name,
+    validate,
+)
 
 VALID = [
     "/",
@@ -120,3 +131,13 @@ def test_sequence_numbers_have_ten_digits_and_keep_their_sign(number: int, suffi
 
 def test_the_reserved_znodes() -> None:
     assert {b"/", b"/zookeeper", b"/zookeeper/quota", b"/zookeeper/config"} == RESERVED
+
+
+def test_long_numbers_are_above_all_others_as_text_and_as_numbers() -> None:
+    order = [(1, 0), (1, 1), (1, LONG_INDEX_MAX), (2, 0), (0x1_0000_0001, 0), (LONG_ZXID_MAX, LONG_INDEX_MAX)]
+    made = [long_sequential_name(b"", zxid, index) for zxid, index in order]
+    numbers = [sequential_name(b"", 2**31 - 1), *made]
+    assert numbers == sorted(numbers)
+    assert list(map(int, numbers)) == sorted(set(map(int, numbers)))
+    assert {len(number) for number in made} == {19}
+    assert int(numbers[-1]) < 2**63

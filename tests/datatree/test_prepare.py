@@ -8,6 +8,7 @@ from datatree.acl import digest_identity
 from datatree.errors import ErrorCode as E
 from datatree.opcodes import OpCode
 from datatree.outstanding import Outstanding
+from datatree.paths import LONG_ZXID_MAX, long_sequential_name
 from datatree.prepare import Prepare, PrepareSettings, WriteRequest
 from datatree.record import Txn
 from datatree.requests import (
@@ -296,6 +297,42 @@ class TestSequences:
     def test_make_a_name_of_their_own_behind_a_slash(self, leader: Leader) -> None:
         assert leader.create(b"/a/", flags=2).path == b"/a/0000000001"
         assert leader.create(b"/", flags=2).path == b"/0000000004"
+
+    def test_go_on_with_64_bits_where_these_are_on(self) -> None:
+        leader = Leader(sequence_64=True)
+        leader.zxid += 1
+        leader.tree.apply(Txn(leader.zxid, 0, S, 0, 1, 2**31 - 1, b"/a/last", b"", (None, 0)))
+        txns = [leader.create(b"/a/n", flags=2) for _ in range(3)]
+        expected = [b"/a/n2147483647", *(long_sequential_name(b"/a/n", txn.zxid, 0) for txn in txns[1:])]
+        assert [txn.path for txn in txns] == expected == sorted(expected)
+        assert [txn.number for txn in txns] == [-(2**31), -(2**31) + 1, -(2**31) + 2]
+        several = leader.multi(*[(OpCode.CREATE, create(b"/a/n", 2)) for _ in range(2)])
+        names = [part[2] for part in several.rest]
+        assert names == [long_sequential_name(b"/a/n", several.zxid, index) for index in range(2)]
+        leader.apply()
+
+    def test_of_64_bits_never_come_back_to_those_of_32(self) -> None:
+        leader = Leader(sequence_64=True)
+        leader.zxid += 1
+        leader.tree.apply(Txn(leader.zxid, 0, S, 0, 1, -1, b"/a/last", b"", (None, 0)))
+        txns = [leader.create(b"/a/n", flags=2) for _ in range(2)]
+        assert [txn.path for txn in txns] == [long_sequential_name(b"/a/n", txn.zxid, 0) for txn in txns]
+        assert [txn.number for txn in txns] == [-(2**31), -(2**31) + 1]
+
+    def test_of_64_bits_are_refused_where_they_would_not_fit(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        leader = Leader(sequence_64=True)
+        leader.zxid += 1
+        leader.tree.apply(Txn(leader.zxid, 0, S, 0, 1, -(2**31), b"/a/last", b"", (None, 0)))
+        monkeypatch.setattr("datatree.prepare.LONG_INDEX_MAX", 1)
+        assert [part[1] for part in leader.multi(*[(OpCode.CREATE, create(b"/a/n", 2)) for _ in range(3)]).rest] == [
+            *(0, 0, E.BADARGUMENTS)
+        ]
+        assert leader.multi(*[(OpCode.CREATE, create(b"/a/n", 2)) for _ in range(2)]).type == 14
+        leader.apply()
+        leader.zxid = LONG_ZXID_MAX - 1
+        assert leader.create(b"/a/n", flags=2).path.startswith(b"/a/n")
+        refused = leader(OpCode.CREATE, create(b"/a/n", 2))
+        assert (refused.type, refused.number) == (-1, E.BADARGUMENTS)
 
     def test_wrap_as_javas_do(self, leader: Leader) -> None:
         leader.zxid += 1

@@ -12,6 +12,7 @@ from datatree.outcome import NODE_CREATED as CREATED
 from datatree.outcome import NODE_DATA_CHANGED as DATA_CHANGED
 from datatree.outcome import NODE_DELETED as DELETED
 from datatree.record import Txn
+from datatree.state import NEARING_COUNT
 from datatree.tree import DataTree, TreeError
 from datatree.znode import (
     CONTAINER_OWNER,
@@ -503,3 +504,36 @@ def test_a_ttl_is_read_back_from_its_owner() -> None:
 def test_event_types_are_those_of_the_wire() -> None:
     assert (CREATED, DELETED, DATA_CHANGED, CHILDREN_CHANGED) == (1, 2, 3, 4)
     assert len({outcome.DATA, outcome.CHILD, outcome.DELETE}) == 3
+
+
+def test_what_is_left_of_the_sequence_numbers_is_that_of_the_nearest_parent(driver: Driver) -> None:
+    assert driver.tree.sequence_numbers_left == 2**31 - NEARING_COUNT
+    for path in (b"/p", b"/q"):
+        driver.create(path)
+    driver.create(b"/p/a", number=NEARING_COUNT - 1)
+    assert not driver.tree.nearing
+    driver.create(b"/p/b", number=2**31 - 5)
+    driver.create(b"/q/b", number=2**31 - 50)
+    assert driver.tree.sequence_numbers_left == 5
+    assert loaded_again(driver.tree).sequence_numbers_left == 5
+    for path in (b"/p/a", b"/p/b", b"/p"):
+        driver(2, path)
+    assert driver.tree.sequence_numbers_left == 50
+    driver.create(b"/q/c", number=2**31 - 1)
+    assert driver.tree.sequence_numbers_left == 1
+    driver.create(b"/q/d", number=-(2**31))
+    assert driver.tree.sequence_numbers_left == 0
+    assert loaded_again(driver.tree).sequence_numbers_left == 0
+
+
+def loaded_again(tree: DataTree) -> DataTree:
+    loaded = DataTree.bare()
+    for shard in tree.shards:
+        for path, znode in shard.items():
+            _, owner, cversion, _, _ = HEAD.unpack_from(znode)
+            loaded.install([(path, tree.data_of(path, znode), tree.acl(znode), stat_of(znode), owner, cversion)])
+    for session, timeout_ms in tree.sessions.items():
+        loaded.install_session(session, timeout_ms)
+    loaded.finish(tree.applied)
+    assert loaded.digest == tree.digest
+    return loaded

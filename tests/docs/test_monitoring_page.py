@@ -85,6 +85,7 @@ def test_the_rules_of_alarms_ask_for_what_there_is() -> None:
         *Metrics.counter_names(),
         "learner_lag",
         "disk_space",
+        "sequence_numbers_left",
     }
     assert asked <= known
     assert len(asked) >= 8

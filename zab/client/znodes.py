@@ -49,7 +49,8 @@ class Znodes(ABC):
         ttl_ms: int | None = None,
         if_not_exists: bool = False,
     ) -> str:
-        """Creates a znode and returns its path, which has ten more digits when `sequence` is set.
+        """Creates a znode and returns its path, which has ten more digits when `sequence` is set (19, where the
+        server goes on with numbers of 64 bits).
 
         if_not_exists: it is no error that the znode is there already, whatever is in it. ClickHouse Keeper knows this,
         and a server of ours where `createIfNotExistsEnabled` is set; for others it is an unknown operation, which ends

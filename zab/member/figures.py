@@ -158,6 +158,7 @@ def _gauges(member: Inspected) -> Iterator[tuple[str, int | float]]:
     yield "watch_count", member.state.watches.total_count
     yield "ephemerals_count", sum(map(len, tree.ephemerals.values()))
     yield "approximate_data_size", tree.data_bytes + tree.path_bytes
+    yield "sequence_numbers_left", tree.sequence_numbers_left
     yield "global_sessions", len(tree.sessions)
     yield "local_sessions", 0
     yield "open_file_descriptor_count", surroundings.open_descriptors

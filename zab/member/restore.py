@@ -115,6 +115,7 @@ def prepare_settings_of(
         extended_types=config.extended_types_enabled,
         create_if_not_exists=config.create_if_not_exists_enabled or config.keeper_extensions_enabled,
         keeper_extensions=config.keeper_extensions_enabled,
+        sequence_64=config.sequence_64_enabled,
         enforce_quota=config.enforce_quota,
         skip_acl=config.skip_acl,
         acl_schemes=frozenset(scheme.encode() for scheme in config.acl_schemes),

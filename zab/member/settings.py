@@ -443,6 +443,13 @@ class Config(AdminSettings):
         "true/false",
         "Ours. ClickHouse Keeper's operations 500, 501, 502, 505, 506, and what it tells of them at /keeper.",
     )
+    sequence_64_enabled: bool = setting(
+        "sequence64Enabled",
+        False,
+        BOOLEAN,
+        "true/false",
+        "Ours. Sequence numbers go on with 19 digits when those of 32 bits have ended; off, negative, as in ZooKeeper.",
+    )
     enforce_quota: bool = setting(
         "enforceQuota", False, BOOLEAN, "true/false", "Hard quotas refuse writes; without it they are only logged."
     )
