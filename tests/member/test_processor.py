@@ -99,7 +99,7 @@ def test_forwarded_writes_keep_their_order_and_each_its_identities() -> None:
         for number, proven in enumerate(identities)
     ]
     sender.intake.extend(writes)
-    (message,) = sender.forward()
+    (message,) = sender.forwarded.take(sender.intake)
     assert [len(rows) for _, rows in message.rows] == [2, 1, 1, 1, 2]
     assert receiver.submit_forwarded(msg.decode(msg.encode(message)), owner=ServerId(2))
     assert not sender.intake
@@ -128,8 +128,8 @@ def test_whatever_a_member_forwards_the_leader_reads(seed: int) -> None:
     ]
     sender.intake.extend(writes)
     while sender.intake:
-        sender.forwarded_bytes = 0
-        for message in sender.forward():
+        sender.forwarded.bytes = 0
+        for message in sender.forwarded.take(sender.intake):
             assert receiver.submit_forwarded(msg.decode(msg.encode(message)), owner=2)
     assert [asked for asked, _, _, _ in receiver.intake] == [asked for asked, _, _, _ in writes]
 

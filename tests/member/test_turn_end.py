@@ -45,7 +45,7 @@ CALLED_WHEN_THERE_IS_SOMETHING = (
     "processor.resume",
     "processor.submit_new_sessions",
     "processor.take_sync_tag",
-    "processor.forward",
+    "processor.forwarded.take",
     "processor.proposals",
     "processor.change_feed.turn",
     "limits.end_turn",

@@ -307,12 +307,13 @@ class Links(Generic[Message, Input]):
     def accept(self, now: int) -> None:
         """At the end of a turn: accept new connections."""
         self.has_knocks = False
-        ready = [listener for listener in self._listeners if listener.ready]
-        for sock, address in [each for listener in ready for each in listener.accept()]:
-            if self._door is None:
-                self._meet(sock, address, None)
-            else:
-                self._handshakes.add(sock, address, self._door, now)
+        for listener in self._listeners:
+            if listener.ready:
+                for sock, address in listener.accept():
+                    if self._door is None:
+                        self._meet(sock, address, None)
+                    else:
+                        self._handshakes.add(sock, address, self._door, now)
 
     def _meet(self, sock: socket.socket, address: tuple[str, int], side: TlsSide | None) -> None:
         """Somebody has dialled us."""

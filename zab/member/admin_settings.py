@@ -10,7 +10,7 @@ from attrs import frozen
 
 from zab.configuration.fields import BOOLEAN, COUNT, INT_MAX, integer, setting
 from zab.member.client_settings import client_host
-from zab.member.quorum_tls_settings import QuorumTlsSettings
+from zab.member.journal_settings import JournalSettings
 
 PROMETHEUS = "org.apache.zookeeper.metrics.prometheus.PrometheusMetricsProvider"
 
@@ -35,7 +35,7 @@ def _path(text: str) -> str:
 
 
 @frozen(kw_only=True)
-class AdminSettings(QuorumTlsSettings):
+class AdminSettings(JournalSettings):
     """See the module."""
 
     admin_enabled: bool = setting(

@@ -1,23 +1,70 @@
-"""Writes that learners forward to the leader: what it takes of them.
+"""Writes that learners forward: what is on its way (`Forwarded`), and what the leader takes of them (`writes_of`).
 
-Not here: which of them a learner forwards, and when (`processor`).
+Not here: when a learner forwards them (`turn_end`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any, Final
 
 from datatree.opcodes import WRITES, OpCode
 from session.identity import SessionId
 from zab import message as msg
 from zab.ids import ServerId
-from zab.member.under_way import Write
-from zab.message import WRITE_HEAD
+from zab.member.connection import Identity
+from zab.member.under_way import Write, size_of_run
+from zab.message import DATA_FRAME_BYTES_MAX, WRITE_HEAD
+
+FORWARDED_BYTES_MAX: Final = 2 << 20
+"""Of writes that a learner has forwarded, with their identities, and that have not come back as transactions: the next
+ones wait for them. A leader reads its links whatever else it has to do, so learners bound what it keeps."""
 
 _CREATE_SESSION: Final = int(OpCode.CREATE_SESSION)
 _FORWARDED: Final = frozenset(int(opcode) for opcode in WRITES) | {_CREATE_SESSION}
 _BODY_AT: Final = WRITE_HEAD.size
+
+
+class Forwarded:
+    """What a learner has forwarded."""
+
+    def __init__(self) -> None:
+        self.writes: deque[tuple[int, int, int]] = deque()
+        """Writes that the leader has and that have not come back, of a learner: session, cxid, bytes, with those of the
+        identities if they follow others. They come back in this order, each as one transaction. If a session was
+        elsewhere before, and counted the same, another one may be taken for the first of them: so each is counted long
+        enough or too short, and none for ever."""
+        self.bytes = 0
+
+    def clear(self) -> None:
+        """The role is over."""
+        self.writes.clear()
+        self.bytes = 0
+
+    def take(self, intake: deque[Write]) -> Iterator[msg.Request]:
+        """The writes of the turn for the leader, as many as it may have, in as few messages as their size allows."""
+        rows: list[list[Any]] = []
+        identities: tuple[Identity, ...] | None = None
+        size = 0
+        while intake and self.bytes < FORWARDED_BYTES_MAX:
+            (session, cxid, opcode, body, proven), _, _, _ = intake.popleft()
+            row = WRITE_HEAD.pack(session, cxid, opcode) + body
+            goes_on = proven == identities
+            taken = len(row) + (0 if goes_on else size_of_run(proven))
+            if rows and size + taken > DATA_FRAME_BYTES_MAX:
+                yield msg.Request(rows)
+                rows, size = [], 0
+                goes_on, taken = False, len(row) + size_of_run(proven)
+            if not goes_on:
+                identities = proven
+                rows.append([[list(pair) for pair in identities], []])
+            rows[-1][1].append(row)
+            size += taken
+            self.writes.append((session, cxid, taken))
+            self.bytes += taken
+        if rows:
+            yield msg.Request(rows)
 
 
 def writes_of(
@@ -28,7 +75,7 @@ def writes_of(
     refusals: dict[int, int] = {}  # by session: nothing changes between these writes
     writes: list[Write] = []
     for identities, rows in request.rows:
-        proven = tuple([(scheme, name) for scheme, name in identities])
+        proven = tuple(map(tuple, identities))
         for row in rows:
             session, cxid, opcode = WRITE_HEAD.unpack_from(row)
             if opcode not in _FORWARDED or (opcode == _CREATE_SESSION and cxid != owner):

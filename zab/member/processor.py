@@ -35,7 +35,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from struct import Struct
 from struct import error as StructError  # noqa: N812  (it is a class; the module only names it in lower case)
-from typing import Any, Final
 
 from datatree.digest import DIGEST_VERSION
 from datatree.errors import ErrorCode
@@ -52,25 +51,20 @@ from zab.events import Propose
 from zab.ids import ServerId
 from zab.jute.replies import reply
 from zab.member.change_feed import ChangeFeed
-from zab.member.connection import ClientConnection, Closing, Identity, Waiting
-from zab.member.forwarding import writes_of
+from zab.member.connection import ClientConnection, Closing, Waiting
+from zab.member.forwarding import Forwarded, writes_of
 from zab.member.local import ANSWERS, NO_ROOM, PROMPT, TOO_LARGE, UNKNOWN, proven_first, switched_off_by, sync_reply
 from zab.member.reads import UNDECODABLE, Answer, ConnectionEnds, ReadState, Steps, TakesLonger
 from zab.member.room import needs_room
 from zab.member.sessions import Sessions
 from zab.member.snapshot_schedule import SnapshotSchedule
-from zab.member.under_way import Long, Proposed, Write, size_of_run
+from zab.member.under_way import Long, Proposed, Write
 from zab.member.watch_events import notify
 from zab.member.writes import WRITTEN, multi_in_slices, reconfigured
-from zab.message import DATA_FRAME_BYTES_MAX, WRITE_HEAD
 from zab.wire.frames import Cut
 
 PREPARED_COUNT_MAX, PREPARED_BYTES_MAX = 1_000, 512 << 10
 """After so many writes in a turn, or writes of so many bytes, the others wait for the next one."""
-FORWARDED_BYTES_MAX: Final = 2 << 20
-"""Of writes that a learner has forwarded, with their identities, and that have not come back as transactions: the next
-ones wait for them. A leader reads its links whatever else it has to do, so learners bound what it keeps."""
-
 ANSWERED_BYTES = 2 << 20
 """After answers of so many bytes in a turn the reads that are left wait for the next one: they cost little to ask."""
 
@@ -116,12 +110,7 @@ class Processor:
         """Writes that are neither proposed nor forwarded yet. Some are left in it while too much is in flight, and the
         first one while it is prepared over several turns."""
         self.left_count = 0
-        self.forwarded: deque[tuple[int, int, int]] = deque()
-        """Writes that the leader has and that have not come back, of a learner: session, cxid, bytes, with those of the
-        identities if they follow others. They come back in this order, each as one transaction. If a session was
-        elsewhere before, and counted the same, another one may be taken for the first of them: so each is counted long
-        enough or too short, and none for ever."""
-        self.forwarded_bytes = 0
+        self.forwarded = Forwarded()
         self._long: Long | None = None
         self.is_due = False
         """Writes are left that can be proposed: the turn was long enough."""
@@ -503,31 +492,6 @@ class Processor:
             self.submit(session, self.server_id, _CREATE_SESSION, body, self.server_id)
         self.sessions.wanted.clear()
 
-    def forward(self) -> Iterator[msg.Request]:
-        """On a learner: the writes of the turn for the leader, as many as it may have, in as few messages as their size
-        allows."""
-        rows: list[list[Any]] = []
-        identities: tuple[Identity, ...] | None = None
-        size = 0
-        while self.intake and self.forwarded_bytes < FORWARDED_BYTES_MAX:
-            (session, cxid, opcode, body, proven), _, _, _ = self.intake.popleft()
-            row = WRITE_HEAD.pack(session, cxid, opcode) + body
-            goes_on = proven == identities
-            taken = len(row) + (0 if goes_on else size_of_run(proven))
-            if rows and size + taken > DATA_FRAME_BYTES_MAX:
-                yield msg.Request(rows)
-                rows, size = [], 0
-                goes_on, taken = False, len(row) + size_of_run(proven)
-            if not goes_on:
-                identities = proven
-                rows.append([[list(pair) for pair in identities], []])
-            rows[-1][1].append(row)
-            size += taken
-            self.forwarded.append((session, cxid, taken))
-            self.forwarded_bytes += taken
-        if rows:
-            yield msg.Request(rows)
-
     # ------------------------------------------------------------------------------------------- committed batches
 
     def deliver(self, batch: Batch) -> Iterator[None]:
@@ -541,7 +505,7 @@ class Processor:
             txns, connections = self._transactions(batch, one)
         else:
             txns, connections = self._transactions(batch)
-        forwarded = self.forwarded
+        forwarded = self.forwarded.writes
         by_session = self.clients.by_session
         for index, txn in enumerate(txns):
             zxid, _, session, cxid, kind, _, _, _, _ = txn
@@ -551,7 +515,7 @@ class Processor:
                 # One by one, since what is answered first changes who waits for what.
                 connection = self._waiting(connection, txn)
             if forwarded and forwarded[0][0] == session and forwarded[0][1] == cxid:
-                self.forwarded_bytes -= forwarded.popleft()[2]
+                self.forwarded.bytes -= forwarded.popleft()[2]
             if connection is not None and connection.pending and connection.pending[0][2]:
                 yield from self._answer_before_write(connection)
             answered = None
@@ -696,6 +660,5 @@ class Processor:
         self.intake.clear()
         self.proposed.clear()
         self.forwarded.clear()
-        self.forwarded_bytes = 0
         self.syncing.clear()
         self.schedule.drop_role()

@@ -42,6 +42,8 @@ class Questions:
         self._missing: list[tuple[Link, int]] = []
         self._owners: deque[tuple[Link, int, int]] = deque()
         """Whom a verdict may be told, with its tag."""
+        self.is_any_asked = False
+        """Of the leader, who has not begun to answer all of them."""
         self._rounds: dict[int, Round] = {}
         self._token = 0
         self.newest_tag = 0
@@ -54,6 +56,7 @@ class Questions:
         self._syncs.clear()
         self._missing.clear()
         self._owners.clear()
+        self.is_any_asked = False
         self._rounds.clear()
         self.confirmed_syncs.clear()
 
@@ -62,19 +65,17 @@ class Questions:
     def sync(self, link: Link | None, tag: int, after: int) -> None:
         """Clients of this member, or of a learner, wait for a sync."""
         self._syncs.append((link, tag, after))
+        self.is_any_asked = True
 
     def missing(self, link: Link, tag: int) -> None:
         """A learner asks for a session that is not alive here."""
         self._missing.append((link, tag))
+        self.is_any_asked = True
 
     def owner(self, link: Link, tag: int, after: int) -> None:
         """The session that a learner asks for is its own now."""
         self._owners.append((link, tag, after))
-
-    @property
-    def is_any_asked(self) -> bool:
-        """Whether the leader has not begun to answer all of them."""
-        return bool(self._syncs or self._missing or self._owners)
+        self.is_any_asked = True
 
     def is_round_due(self, proposed: int) -> bool:
         """Whether a confirmation is needed that has not begun, once so many writes are proposed."""
@@ -92,10 +93,11 @@ class Questions:
         return self._token
 
     def due_owners(self, proposed: int) -> Iterator[tuple[Link, int]]:
-        """Those that may be told now."""
+        """Those that may be told now; the last ones that a turn looks at."""
         while self._owners and self._owners[0][2] <= proposed:
             link, tag, _ = self._owners.popleft()
             yield link, tag
+        self.is_any_asked = bool(self._syncs or self._missing or self._owners)
 
     def confirmed(self, token: int) -> Round:
         """What waited for this confirmation; nothing, when it was asked for in an earlier role."""

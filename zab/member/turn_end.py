@@ -119,7 +119,7 @@ def _lead(member: Member) -> None:
                 f"this wall clock says {member.wall} ms, the newest batch is of {processor.newest_time} ms "
                 "-> the times of batches go back to the clock"
             )
-        arrived = processor.arrived_count
+        arrived = processor.left_count + len(processor.intake)
         next_zxid = member.peer.next_zxid if tree_repair.has_room(member) else lambda: None
         for proposal in processor.proposals(next_zxid, member.wall):
             member.metrics.proposal_count += 1
@@ -147,7 +147,7 @@ def _follow(member: Member) -> None:
     assert link is not None, "who serves has a link to the leader"
     if sessions.wanted:
         processor.submit_new_sessions()
-    for message in processor.forward() if processor.intake else ():
+    for message in processor.forwarded.take(processor.intake) if processor.intake else ():
         member.send(link, message)
     member.is_stalled = bool(processor.intake)
     tag = processor.take_sync_tag() if processor.syncing else None
