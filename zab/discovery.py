@@ -21,6 +21,7 @@ from zab import disk_space, renewal, session_keys, synchronization
 from zab import events as ev
 from zab import message as msg
 from zab.election import FINAL_WAIT_MS_MAX
+from zab.features import RECONFIGURATION
 from zab.history import beginning
 from zab.ids import Link, ServerId
 from zab.message import NO_VOTE
@@ -60,12 +61,12 @@ def leader_start(peer: PeerState, now: int) -> Leading:
     return peer.leading
 
 
-def leader_on_link_up(peer: PeerState, now: int, leading: Leading, link: Link, sid: ServerId) -> None:
+def leader_on_link_up(peer: PeerState, now: int, leading: Leading, link: Link, sid: ServerId, features: int) -> None:
     """A learner has dialled; a newer link of a server takes the place of its older one."""
     older = leading.handler_of(sid)
     if older is not None:
         peer.drop_learner(leading, older, "replaced by a newer link")
-    leading.handlers[link] = LearnerHandler(link, sid, now)
+    leading.handlers[link] = LearnerHandler(link, sid, now, features)
 
 
 def leader_on_followerinfo(
@@ -79,6 +80,8 @@ def leader_on_followerinfo(
             f"server {handler.sid} has accepted epoch {message.accepted_epoch}, here it is {peer.accepted_epoch}: "
             "it cannot be of this ensemble"
         )
+    if peer.memberships.is_any_in_history and not handler.features & RECONFIGURATION:
+        raise ProtocolError(f"server {handler.sid} is of a version that knows no reconfiguration: upgrade it")
     if message.holds != NOTHING and peer.hear_of_history(now, handler.sid):
         return
     either_is_empty = message.holds == NOTHING or peer.history.last[0] == 0
@@ -309,13 +312,13 @@ def learner_start(peer: PeerState, now: int, leader: ServerId, role: State) -> N
     peer.emit(ev.ConnectQuorum(leader))
 
 
-def learner_on_link_up(peer: PeerState, link: Link, sid: ServerId) -> None:
+def learner_on_link_up(peer: PeerState, link: Link, sid: ServerId, features: int) -> None:
     """ConnectAndFollowerSendCEPOCH."""
     following = peer.following
     if following is None or following.link is not None or following.leader != sid:
         peer.emit(ev.CloseLink(link, "this server is not our leader any more"))
         return
-    following.link = link
+    following.link, following.features = link, features
     following.redial_at = None
     peer.send(
         link,

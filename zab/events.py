@@ -20,6 +20,7 @@ import attrs
 from datatree.log.batch import Batch, Position
 from datatree.log.session_keys import NamedKey
 from datatree.log.zxid import Epoch, Zxid
+from zab.features import ALL
 from zab.ids import Link, ServerId
 from zab.membership import Membership
 from zab.message import (
@@ -77,6 +78,8 @@ class QuorumLinkUp:
     link: Link
     sid: ServerId
     inbound: bool
+    features: int = ALL
+    """Of `zab.features`, those that both ends have."""
 
 
 @attrs.define

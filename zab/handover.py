@@ -16,6 +16,7 @@ Not here: who may ask for it, and how.
 
 from zab import events as ev
 from zab import message as msg
+from zab.features import RECONFIGURATION
 from zab.ids import ServerId
 from zab.peer_state import PeerState
 from zab.roles import UP_TO_DATE, Following, Leading, LearnerHandler
@@ -54,6 +55,8 @@ def why_not(peer: PeerState, heir: ServerId) -> str:
     handler = _handler_of_heir(leading, heir)
     if handler is None:
         return "it is not synchronized"
+    if not handler.features & RECONFIGURATION:
+        return "it is of a version that takes no lead over"
     return "its disk is nearly full" if handler.is_low else ""
 
 
@@ -69,7 +72,7 @@ def leader_try_to_hand_over(peer: PeerState, leading: Leading, heir: ServerId) -
     handler = _handler_of_heir(leading, heir)
     if handler is None or peer.phase is not BROADCAST or min(peer.committed, handler.acked) < peer.history.last[0]:
         return
-    links = tuple(h.link for h in leading.at_least(UP_TO_DATE))
+    links = tuple(h.link for h in leading.at_least(UP_TO_DATE) if h.features & RECONFIGURATION)
     peer.emit(ev.Send(links, msg.HandOver(heir)))
     peer.makes_way = True
     peer.look(f"the lead is handed over to server {heir}")

@@ -157,9 +157,9 @@ class Peer(PeerState):
         """Begin to lead. The learners that dialled before are here already, and some have said who they are."""
         leading = discovery.leader_start(self, now)
         early, self.early = self.early, {}
-        for link, (sid, _) in early.items():
-            discovery.leader_on_link_up(self, now, leading, link, sid)
-        for link, (_, info) in early.items():
+        for link, (sid, features, _) in early.items():
+            discovery.leader_on_link_up(self, now, leading, link, sid, features)
+        for link, (_, _, info) in early.items():
             if info is not None:
                 self._on_message(now, ev.MessageReceived(link, info))
         if self.leading is leading and leading.epoch is None:
@@ -219,16 +219,16 @@ class Peer(PeerState):
 
     def _on_quorum_link_up(self, now: int, event: ev.QuorumLinkUp) -> None:
         if not event.inbound:
-            discovery.learner_on_link_up(self, event.link, event.sid)
+            discovery.learner_on_link_up(self, event.link, event.sid, event.features)
         elif event.sid == self.settings.sid or not (event.sid in self.servers or self.settings.takes_strangers):
             self.emit(ev.CloseLink(event.link, f"server {event.sid} is not in the configuration"))
         elif self.leading is not None:
-            discovery.leader_on_link_up(self, now, self.leading, event.link, event.sid)
+            discovery.leader_on_link_up(self, now, self.leading, event.link, event.sid, event.features)
         elif self.state is LOOKING:
-            for link in [link for link, (sid, _) in self.early.items() if sid == event.sid]:
+            for link in [link for link, (sid, _, _) in self.early.items() if sid == event.sid]:
                 del self.early[link]
                 self.emit(ev.CloseLink(link, "replaced by a newer link"))
-            self.early[event.link] = (event.sid, None)
+            self.early[event.link] = (event.sid, event.features, None)
         else:
             self.emit(ev.CloseLink(event.link, "not leading"))
 
@@ -250,7 +250,7 @@ class Peer(PeerState):
         leading, following = self.leading, self.following
         if link in self.early:
             if isinstance(message, msg.FollowerInfo):
-                self.early[link] = (self.early[link][0], message)
+                self.early[link] = (*self.early[link][:2], message)
         elif leading is not None and link in leading.handlers:
             handler = leading.handlers[link]
             handler.heard_at = now

@@ -179,8 +179,8 @@ class PeerState:
         """Of storage effects: it ends with every cut of the log, and when a role is left."""
         self.leading: Leading | None = None
         self.following: Following | None = None
-        self.early: dict[Link, tuple[ServerId, msg.FollowerInfo | None]] = {}
-        """Links of learners that dialled before this member knew that it leads: server id, and what it said."""
+        self.early: dict[Link, tuple[ServerId, int, msg.FollowerInfo | None]] = {}
+        """Links of learners that dialled before this member knew that it leads: server id, features, what it said."""
         self.draining = False
         """A role is left; the election begins when the log is drained."""
         self.halted = False

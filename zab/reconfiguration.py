@@ -19,6 +19,7 @@ Not here: what a configuration is (`membership`), who may change it, and its tex
 
 from zab import broadcast, handover
 from zab import events as ev
+from zab.features import RECONFIGURATION
 from zab.membership import Membership
 from zab.peer_state import PeerState
 from zab.roles import UP_TO_DATE, Following, Leading
@@ -30,6 +31,13 @@ from zab.states import BROADCAST, FOLLOWING, LOOKING, NOTHING, OBSERVING
 def is_outstanding(peer: PeerState) -> bool:
     """Whether one is not committed yet: another one has to wait."""
     return peer.memberships.outstanding is not None
+
+
+def is_understood(peer: PeerState) -> bool:
+    """Whether all that are connected can have one in their history. Who comes later and cannot is not let in."""
+    leading = peer.leading
+    assert leading is not None
+    return all(handler.features & RECONFIGURATION for handler in leading.handlers.values())
 
 
 def has_quorum_of(peer: PeerState, membership: Membership) -> bool:

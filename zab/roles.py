@@ -12,6 +12,7 @@ import attrs
 
 from datatree.log.batch import Position
 from datatree.log.zxid import BEFORE_ALL, Epoch, Zxid
+from zab.features import ALL
 from zab.ids import Link, ServerId
 from zab.message import Notification
 from zab.states import NOTHING, Holds
@@ -68,6 +69,8 @@ class LearnerHandler:
     sid: ServerId
     heard_at: int
     """When its last message came."""
+    features: int = ALL
+    """Of `zab.features`."""
     stage: Stage = CONNECTED
     observer: bool = False
     amnesiac: bool = False
@@ -191,6 +194,8 @@ class Following:
     deadline: int
     """When it gives up unless the leader is heard before."""
     link: Link | None = None
+    features: int = ALL
+    """Of `zab.features`, those of the leader."""
     dialled: int = 1
     """How often it has dialled the leader's quorum port."""
     redial_at: int | None = None

@@ -22,6 +22,7 @@ from datatree.snapshot import snapshot_path, tree_fetch_path
 from tests.direct.ports import DirectClients, DirectLinks
 from zab import events as ev
 from zab import message as msg
+from zab.features import ALL
 from zab.ids import Link, ServerId
 from zab.jute.framing import request_frame
 from zab.jute.handshake import ConnectRequest, ConnectResponse
@@ -405,6 +406,8 @@ class Ensemble:
         self.links: dict[Link, tuple[ServerId, ServerId]] = {}
         self.cut: set[int] = set()
         """Servers whose links carry nothing for now."""
+        self.old: set[int] = set()
+        """Servers that greet as those of a version before do."""
         self.late: set[int] = set()
         """Servers that get nothing for now; what they send arrives."""
         self.on_wire: dict[Link, deque[tuple[ServerId, msg.Message]]] = {}
@@ -549,8 +552,9 @@ class Ensemble:
         link = Link(len(self.on_wire) + 1)
         self.links[link] = (server.sid, sid)
         self.on_wire[link] = deque()
-        server.answers.append(ev.QuorumLinkUp(link, sid, False))
-        self.servers[sid].answers.append(ev.QuorumLinkUp(link, server.sid, True))
+        features = 0 if {server.sid, sid} & self.old else ALL
+        server.answers.append(ev.QuorumLinkUp(link, sid, False, features))
+        self.servers[sid].answers.append(ev.QuorumLinkUp(link, server.sid, True, features))
 
     def break_link(self, link: Link, by: ServerId | None = None) -> None:
         for sid in self.links.pop(link, ()):

@@ -11,6 +11,7 @@ from datatree.requests import OPEN_ACL, AddAuth, Multi, PathWatch, Reconfig, Set
 from tests.direct.members import Client, Ensemble, Server
 from zab import events as ev
 from zab import message as msg
+from zab.ids import ServerId
 from zab.simulator.world.disk import FaultyDisk
 from zab.states import FOLLOWING, LEADING, OBSERVING
 
@@ -276,3 +277,37 @@ def test_the_heir_answers_what_is_committed_before_it_leaves_its_leader(ensemble
     [(_, error, _)] = client.replies()
     assert error == 0
     assert client.is_closed
+
+
+def test_nothing_is_asked_for_while_a_member_could_not_read_it() -> None:
+    """One of a version before: what it does not know is not in its history, and it is let in no more afterwards."""
+    ensemble = reconfigurable(3, start=False)
+    ensemble.old = {1}
+    ensemble.start()
+    client = ensemble.session(ensemble.leader)
+    ensemble.advance(10_000)
+    assert not ensemble.leader.member.peer.memberships.is_any_in_history
+    assert ask(ensemble, client, leaving="2") == (ErrorCode.UNIMPLEMENTED, None)
+    ensemble.old = set()
+    ensemble.restart(1)
+    ensemble.advance(10_000)
+    assert ensemble.leader.member.peer.memberships.in_force.version > 0
+    ensemble.old = {1}
+    ensemble.restart(1)
+    ensemble.advance(20_000)
+    assert not ensemble.servers[ServerId(1)].member.serving
+    assert any("knows no reconfiguration: upgrade it" in text for text in ensemble.leader.traces)
+
+
+@pytest.mark.parametrize("opcode", [OpCode.RECONFIG, OpCode.HAND_OVER])
+def test_a_learner_forwards_nothing_that_its_leader_does_not_know(opcode: OpCode) -> None:
+    """Such a leader would break off the link."""
+    ensemble = reconfigurable(3, start=False)
+    ensemble.old = {3}
+    ensemble.start()
+    assert ensemble.leader.sid == 3
+    client = ensemble.session(ensemble.follower)
+    ensemble.sent.clear()
+    [(_, error, _)] = ensemble.do(client, client.request(opcode, bytes(20)))
+    assert error == ErrorCode.UNIMPLEMENTED
+    assert not [message for _, message in ensemble.sent if isinstance(message, msg.Request)]

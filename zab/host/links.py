@@ -418,7 +418,7 @@ class Links(Generic[Message, Input]):
             take_over(link.socket, None if link.tls is None else link.tls.side, agreed, link.frames.rest())
             return []
         self._open(link, agreed)
-        inputs.append(self._dialect.up(link.link, agreed.sid, link.inbound))
+        inputs.append(self._dialect.up(link.link, agreed.sid, link.inbound, agreed.features))
         return link.frames.feed(b"")
 
     def _open(self, link: Link, agreed: Agreed) -> None:

@@ -12,6 +12,7 @@ from typing import Any, Final
 from datatree.opcodes import WRITES, OpCode
 from session.identity import SessionId
 from zab import message as msg
+from zab.features import KEEPER, RECONFIGURATION
 from zab.ids import ServerId
 from zab.member.connection import Identity
 from zab.member.under_way import Write, size_of_run
@@ -24,6 +25,17 @@ ones wait for them. A leader reads its links whatever else it has to do, so lear
 _CREATE_SESSION: Final = int(OpCode.CREATE_SESSION)
 _FORWARDED: Final = frozenset(int(opcode) for opcode in WRITES) | {_CREATE_SESSION}
 _BODY_AT: Final = WRITE_HEAD.size
+
+
+_SINCE: Final = {
+    RECONFIGURATION: frozenset({int(OpCode.RECONFIG), int(OpCode.HAND_OVER)}),
+    KEEPER: frozenset({int(OpCode.TRY_REMOVE)}),
+}
+
+
+def unknown_to(features: int) -> frozenset[int]:
+    """Writes that a leader with these features (`zab.features`) does not know: nobody forwards them to it."""
+    return frozenset().union(*(opcodes for feature, opcodes in _SINCE.items() if not features & feature))
 
 
 class Forwarded:

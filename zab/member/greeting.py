@@ -13,6 +13,7 @@ from collections.abc import Collection
 from enum import IntEnum
 from typing import Final
 
+from zab.features import ALL
 from zab.wire.handshake import Party, Secret
 
 VERSION_MIN: Final = 3
@@ -34,4 +35,4 @@ AT_ELECTION_PORT: Final = frozenset({Purpose.ELECTION})
 
 def party(sid: int, secrets: Collection[Secret], *, is_open: bool) -> Party:
     """A member, as it takes part in handshakes."""
-    return Party(sid, VERSION_MIN, VERSION, secrets=tuple(secrets), is_open=is_open)
+    return Party(sid, VERSION_MIN, VERSION, ALL, secrets=tuple(secrets), is_open=is_open)

@@ -43,6 +43,7 @@ from datatree.watches import WatchTable
 from session.identity import SessionIds
 from zab import events as ev
 from zab import message as msg
+from zab.features import ALL
 from zab.ids import Link, ServerId
 from zab.member import (
     between_members,
@@ -183,6 +184,7 @@ class Member:
         self.awaits_durable = True
         """After a turn: what becomes durable begins the next one."""
         self.heir = reconfiguring.Heir()
+        self.lacks_configuration = False
         self.is_stalled = False
         """Writes are left from the last turn, since nothing may be proposed."""
         self._install(tree)
@@ -487,7 +489,10 @@ class Member:
             self.sessions.lead(self.tree.sessions, self.now)
             self.cleanup = Cleanup(self.config, self.now)
             self.lead_at = self.now
-            reconfiguring.submit_first(self.config, self.peer, self.processor)
+            self.lacks_configuration = reconfiguring.lacks_first(self.config, self.peer)
+            self.processor.forwards_to(ALL)
+        elif self.peer.following is not None:
+            self.processor.forwards_to(self.peer.following.features)
         between_members.take_early(self)
 
     def stop_serving(self, how: Closing = Closing.AT_ONCE) -> None:

@@ -52,7 +52,7 @@ from zab.ids import ServerId
 from zab.jute.replies import reply
 from zab.member.change_feed import ChangeFeed
 from zab.member.connection import ClientConnection, Closing, Waiting
-from zab.member.forwarding import Forwarded, writes_of
+from zab.member.forwarding import Forwarded, unknown_to, writes_of
 from zab.member.local import ANSWERS, NO_ROOM, PROMPT, TOO_LARGE, UNKNOWN, proven_first, switched_off_by, sync_reply
 from zab.member.reads import UNDECODABLE, Answer, ConnectionEnds, ReadState, Steps, TakesLonger
 from zab.member.room import needs_room
@@ -102,7 +102,7 @@ class Processor:
         self.change_feed = ChangeFeed(state)
         switched_off = switched_off_by(state.config)
         self._answers = {opcode: answer for opcode, answer in ANSWERS.items() if opcode not in switched_off}
-        self._writes = _WRITES - switched_off
+        self._writes = self._own_writes = _WRITES - switched_off
         """What is a write when a client of this member asks for it."""
         self.prepare: Prepare | None = None
         """The leader's view of the state with everything in flight; None on learners."""
@@ -136,6 +136,10 @@ class Processor:
         """No quorum has room on its disks (`zab.disk_space`)."""
         self.newest_time = 0
         """The time of the newest batch known here."""
+
+    def forwards_to(self, features: int) -> None:
+        """The leader of this learner has these of `zab.features`."""
+        self._writes = self._own_writes - unknown_to(features)
 
     # ----------------------------------------------------------------------------------------- frames from a client
 

@@ -3,7 +3,8 @@
 The checks of a request stand in ZooKeeper's order; the first that fails gives the error:
 
     reconfigEnabled is false                                       RECONFIGDISABLED
-    this server is standalone                                      UNIMPLEMENTED
+    this server is standalone, or a member is of a version that    UNIMPLEMENTED
+    knows no reconfiguration (`zab.features`)
     another one is outstanding                                     RECONFIGINPROGRESS
     the version asked for is not the one in force                  BADVERSION
     it makes no sense (`zab.configuration.reconfiguration`), has   BADARGUMENTS
@@ -115,6 +116,8 @@ def reconfigure_of(config: Config, peer: Peer) -> Reconfigure | None:
     ) -> bytes:
         if config.is_standalone:
             raise Refused(ErrorCode.UNIMPLEMENTED)
+        if not reconfiguration.is_understood(peer):
+            raise Refused(ErrorCode.UNIMPLEMENTED)
         if reconfiguration.is_outstanding(peer):
             raise Refused(ErrorCode.RECONFIGINPROGRESS)
         if version not in (-1, peer.memberships.in_force.version):
@@ -173,11 +176,15 @@ class Heir:
         return heir
 
 
-def submit_first(config: Config, peer: Peer, processor: Processor) -> None:
-    """A leader that begins to serve asks for the first configuration of the history, where there is none yet."""
-    memberships = peer.memberships
-    if not config.reconfig_enabled or config.is_standalone or memberships.outstanding is not None:
-        return
-    if memberships.in_force.version == BEFORE_ALL:
+def lacks_first(config: Config, peer: Peer) -> bool:
+    """Whether a leader that begins to serve is to ask for the first configuration of the history."""
+    return config.reconfig_enabled and not config.is_standalone and not peer.memberships.is_any_in_history
+
+
+def submit_first(config: Config, peer: Peer, processor: Processor) -> bool:
+    """Ask for it, once all members that are connected understand it: whether it is asked for."""
+    is_understood = reconfiguration.is_understood(peer)
+    if is_understood:
         body = Reconfig(None, None, str(config.ensemble).encode(), BEFORE_ALL).encode()
         processor.submit(ENSEMBLE, 0, int(OpCode.RECONFIG), body, None)
+    return is_understood

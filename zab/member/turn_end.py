@@ -20,7 +20,7 @@ from datatree.requests import PathOnly
 from session.identity import NO_SESSION
 from zab import events as ev
 from zab import message as msg
-from zab.member import between_members, tree_repair
+from zab.member import between_members, reconfiguring, tree_repair
 from zab.member.change_feed import history_id_of
 from zab.member.cleanup import Cleanup
 from zab.member.connection import ClientConnection, Clients
@@ -46,6 +46,7 @@ class Member(between_members.Member, Protocol):
     serving: bool
     halted: bool
     is_stalled: bool
+    lacks_configuration: bool
     look_at: int
     lead_at: int
 
@@ -110,6 +111,8 @@ def _lead(member: Member) -> None:
     if cleanup is not None and member.now >= cleanup.next_turn and not processor.refuses_writes:
         for path in cleanup.due(member.tree, member.now):
             processor.submit(NO_SESSION, 0, OpCode.DELETE_CONTAINER, PathOnly(path).encode(), None)
+    if member.lacks_configuration:
+        member.lacks_configuration = not reconfiguring.submit_first(member.config, member.peer, processor)
     if sessions.wanted:
         processor.submit_new_sessions()
     member.is_stalled = False

@@ -43,6 +43,7 @@ import attrs
 import trio
 
 from zab.events import ElectionLinkDown, ElectionLinkUp, NotificationReceived, SendNotification
+from zab.features import RECONFIGURATION
 from zab.host.conversation import Conversation
 from zab.host.journal import Journal
 from zab.host.tls import TlsError
@@ -222,7 +223,7 @@ class ElectionLinks:
             vote = await outbox.take()
             try:
                 self._check(talk)
-                if vote.in_force or vote.outstanding:
+                if (vote.in_force or vote.outstanding) and talk.agreed.features & RECONFIGURATION:
                     await talk.send(encode(Config(vote.in_force, vote.outstanding)))
                 await talk.send(encode(vote.notification))
             except (trio.BrokenResourceError, MessageError):

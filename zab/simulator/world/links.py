@@ -195,7 +195,7 @@ class Links(Generic[Message, Input]):
             agreed = handshake.proven(payload)
         assert agreed.sid == end.sid
         end.up = True
-        self._tell(self._dialect.up(end.number, end.sid, end.inbound))
+        self._tell(self._dialect.up(end.number, end.sid, end.inbound, agreed.features))
 
     def receive(self, inputs: list[Any]) -> None:
         """Append what happened since the last turn."""

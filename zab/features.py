@@ -1,0 +1,18 @@
+"""What not all versions that talk to each other can: a bit each in the greetings of members (`zab.wire.handshake`).
+
+    RECONFIGURATION     has reconfigurations in its history, and hands the lead over when it is told to
+    KEEPER              forwards ClickHouse Keeper's writes, and proposes them
+
+A leader begins with what needs a bit once all members that are connected have it. Then it is in the history, and
+whoever lacks the bit is not let in any more: it could not read that history.
+
+Not here: versions of the messages themselves (`zab.member.greeting`).
+"""
+
+from typing import Final
+
+RECONFIGURATION: Final = 1
+KEEPER: Final = 2
+
+ALL: Final = RECONFIGURATION | KEEPER
+"""Those of this version."""
