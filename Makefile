@@ -89,7 +89,8 @@ $(VENV)/fuzz.stamp: pyproject.toml $(VENV)/test.stamp
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[fuzz]'
 	@touch $@
 
-# Members of a real ensemble are killed for so long; an early acknowledgement has to be noticed.
+# Members of a real ensemble are killed for so long; an early acknowledgement has to be noticed. And for half as long each:
+# networks, disks, files and the configuration go wrong.
 chaos: $(VENV)/test.stamp
 	$(BIN)/python -m pytest tests/chaos --chaos-seconds $(CHAOS_SECONDS)
 

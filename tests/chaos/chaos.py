@@ -75,8 +75,7 @@ def run(
     while_down: WhileDown | None = None,
     misfortune: Misfortune | None = None,
 ) -> Report:
-    """Loads and kills for so long, or does what `misfortune` does, then judges. The members are stopped at the end if
-    `tree_of` is given.
+    """Loads and kills for so long, or what `misfortune` does, then judges. With `tree_of` the members are stopped then.
 
     Raises ChaosError, ZooKeeperError when members do not come back.
     """

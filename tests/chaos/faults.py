@@ -28,7 +28,7 @@ ZAB_SECONDS = 60.0
 
 
 def zab(member: ZooKeeperMember, *words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "zab", "-s", member.host, "--timeout", f"{ZAB_SECONDS:.0f}", *words]
+    command = [sys.executable, "-m", "zab", "-s", member.host, *words, "--timeout", f"{ZAB_SECONDS:.0f}"]
     return subprocess.run(command, capture_output=True, text=True, timeout=2 * ZAB_SECONDS, check=False)
 
 
@@ -131,15 +131,7 @@ def reconfigure(ensemble: ZooKeeperEnsemble, seconds: float, source: random.Rand
 
 def _repeat(ensemble: ZooKeeperEnsemble, *words: str) -> None:
     """Until it is done: meanwhile members are down and elect."""
-    said = ""
-
-    def is_done() -> bool:
-        nonlocal said
-        done = zab(ensemble.leader(), *words)
-        said = done.stderr
-        return done.returncode == 0
-
-    until(is_done, f"{' '.join(words)}: {said}")
+    until(lambda: zab(ensemble.leader(), *words).returncode == 0, " ".join(words))
 
 
 def restart_in_turn(ensemble: ZooKeeperEnsemble, seconds: float, source: random.Random, happened: list[str]) -> None:
@@ -149,7 +141,9 @@ def restart_in_turn(ensemble: ZooKeeperEnsemble, seconds: float, source: random.
             if member.mode() == "leader":
                 heir = source.choice([each for each in ensemble.members if each is not member])
                 done = zab(member, "lead", str(heir.server_id))
-                happened.append(f"server {heir.server_id} leads in place of {member.server_id}: {done.returncode}")
+                happened.append(
+                    f"server {heir.server_id} leads in place of {member.server_id}: {done.stderr.strip() or 'done'}"
+                )
             member.stop()
             member.start()
             happened.append(f"server {member.server_id} was restarted")

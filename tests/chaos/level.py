@@ -88,3 +88,12 @@ def slope_of(points: Sequence[tuple[float, float]]) -> float:
     groups = [points[at : at + size] for at in range(0, len(points), size)]
     middle = [(median(x for x, _ in group), median(y for _, y in group)) for group in groups]
     return median((y - b) / (x - a) for i, (a, b) in enumerate(middle) for x, y in middle[i + 1 :] if x > a)
+
+
+def course(samples: Sequence[Sample], resource: str, parts: int = 12) -> str:
+    """The medians of one resource, of all members together, in equal parts of the whole time."""
+    end = max(sample.seconds for sample in samples)
+    found: list[list[float]] = [[] for _ in range(parts)]
+    for sample in samples:
+        found[min(int(parts * sample.seconds / end), parts - 1)].append(sample.figures[resource])
+    return f"{resource}: " + ", ".join(shown(median(part)) for part in found if part)

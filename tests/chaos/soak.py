@@ -21,7 +21,7 @@ from pathlib import Path
 
 import trio
 
-from tests.chaos.level import Sample, Trend, judge
+from tests.chaos.level import RESOURCES, Sample, Trend, course, judge
 from tests.rigs.zab_server import zab_servers
 from tests.rigs.zookeeper_server import ZooKeeperEnsemble, ZooKeeperMember, four_letter_word
 from zab.client import ConnectionLossError, RequestError, connect
@@ -59,6 +59,7 @@ class Soaked:
         lines = [
             f"{self.seconds:.0f} s, {done}, {len(self.failures)} failures, {len(self.samples)} samples",
             *map(str, self.trends),
+            *(course(self.samples, resource) for resource in RESOURCES),
             *self.failures[:20],
             f"{len(self.grown)} grow" if self.grown else "all is level",
         ]

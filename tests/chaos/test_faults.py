@@ -29,7 +29,18 @@ SMALL = {**ROLLING, "diskLowBytes": 4 << 20, "diskReserveBytes": 4 << 20}
 
 @pytest.fixture
 def seconds(pytestconfig: pytest.Config) -> float:
-    return float(pytestconfig.getoption("--chaos-seconds"))
+    """Half of what others have: these are many."""
+    return 0.5 * float(pytestconfig.getoption("--chaos-seconds"))
+
+
+def with_client_ports(size: int) -> list[dict[str, str | int]]:
+    """Lines of each member: the server lines say where clients connect, as `zab lead` wants to know."""
+    ports = free_ports(3 * size)
+    lines = {
+        f"server.{n + 1}": "127.0.0.1:{}:{}:participant;127.0.0.1:{}".format(*ports[3 * n : 3 * n + 3])
+        for n in range(size)
+    }
+    return [{**lines, "clientPort": ports[3 * n + 2]} for n in range(size)]
 
 
 def survived(ensemble: ZooKeeperEnsemble, seconds: float, misfortune: Misfortune) -> Report:
@@ -64,9 +75,9 @@ def test_members_leave_and_join_while_others_are_killed(tmp_path: Path, seconds:
 
 
 def test_members_are_restarted_in_turn_and_the_lead_is_handed_over(tmp_path: Path, seconds: float) -> None:
-    with zab_servers(3, directory=tmp_path, configuration=OPEN) as ensemble:
+    with zab_servers(3, directory=tmp_path, configuration=OPEN, each=with_client_ports(3)) as ensemble:
         report = survived(ensemble, seconds, restart_in_turn)
-    assert any(text.endswith(": 0") for text in report.kills), report
+    assert any(text.endswith(": done") for text in report.kills), report
 
 
 def test_bits_of_files_change_of_members_that_are_down_and_of_those_that_run(tmp_path: Path, seconds: float) -> None:
