@@ -8,13 +8,13 @@ from __future__ import annotations
 from attrs import frozen
 
 from zab.configuration.fields import LONG_MAX, choice, integer, setting, text_of
-from zab.member.quorum_tls_settings import QuorumTlsSettings
+from zab.member.address_settings import AddressSettings
 
 _MIB = 1024 * 1024
 
 
 @frozen(kw_only=True)
-class JournalSettings(QuorumTlsSettings):
+class JournalSettings(AddressSettings):
     """See the module."""
 
     log_format: str = setting(

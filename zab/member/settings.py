@@ -167,27 +167,6 @@ class Config(AdminSettings):
         "true/false",
         "true where a member's own name resolves to an address it does not have.",
     )
-    multi_address_enabled: bool = setting(
-        "multiAddress.enabled",
-        False,
-        BOOLEAN,
-        "true/false",
-        "Whether a server line may have several addresses: one on each network.",
-    )
-    multi_address_reachability_check: bool = setting(
-        "multiAddress.reachabilityCheckEnabled",
-        True,
-        BOOLEAN,
-        "true/false",
-        "true: addresses are tried in the order of the line; false: all at once.",
-    )
-    multi_address_reachability_timeout_ms: int = setting(
-        "multiAddress.reachabilityCheckTimeoutMs",
-        1000,
-        COUNT,
-        "ms",
-        "An address that has not answered by then, or has refused: the next is tried beside it.",
-    )
     dynamic_config_file: str | None = setting(
         "dynamicConfigFile", None, text_of, "path", "The server, group and weight lines stand there and not here."
     )
@@ -625,11 +604,6 @@ class Config(AdminSettings):
         if self.is_standalone:
             return next(iter(self.ensemble.servers.values()), None)
         return self.ensemble.servers.get(self.server_id)
-
-    @property
-    def next_address_after_seconds(self) -> float:
-        """How long a member's address may be silent before the next one is tried beside it."""
-        return self.multi_address_reachability_timeout_ms / 1000 if self.multi_address_reachability_check else 0.0
 
     @property
     def role(self) -> Role:
