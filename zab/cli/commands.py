@@ -22,7 +22,10 @@ from zab.cli.time_limit import timed
 __all__ = ["ALIASES", "COMMANDS", "NOT_IN_SHELL", "TAKES_DATA", "Command"]
 
 _FILES: Final = "Servers and files"
-_PANELS: Final = {"znodes": "Znodes", "servers": _FILES, "files": _FILES, "pipeline": _FILES, "": _FILES}
+_PANELS: Final = {
+    "znodes": "Znodes",
+    **dict.fromkeys(("servers", "files", "pipeline", "upkeep", ""), _FILES),
+}
 """Where `zab --help` shows the commands of a room."""
 
 
@@ -106,6 +109,7 @@ COMMANDS: Final = {
     "reconfig": Command("znodes.reconfig:reconfig_app", "Who belongs to the ensemble, and who of them decides."),
     "lead": Command("znodes.reconfig:lead_command", "Have another server lead."),
     "shell": Command("znodes.shell:shell_command", "Run commands one after the other in one session."),
+    "status": Command("upkeep.status:status_command", "Print who leads, who is behind, and what to look at."),
     "server": Command("servers.server:server_command", "Run one member, until SIGINT or SIGTERM."),
     "ensemble": Command(
         "servers.server:ensemble_command", "Run a local ensemble, one process per member, until SIGINT or SIGTERM."

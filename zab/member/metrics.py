@@ -114,6 +114,8 @@ class Metrics:
     auth_failed_count: int = 0
     longest_turn_ns: int = 0
     """Processor time of the longest turn: no work of one client makes it longer than a slice."""
+    most_watches: int = 0
+    """Of one connection, at any time."""
 
     bytes_received_count: int = 0
     connection_request_count: int = 0
@@ -179,4 +181,4 @@ class Metrics:
         self.readlatency, self.updatelatency, self.proposal_size = Summary(), Summary(), Summary()
         self.propagation_latency, self.fsynctime = Summary(), Summary()
         self.last_proposal_size = -1
-        self.longest_turn_ns = 0
+        self.longest_turn_ns = self.most_watches = 0

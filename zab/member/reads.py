@@ -451,6 +451,7 @@ def watch_data(state: ReadState, connection: ClientConnection, path: bytes) -> N
 
 def check_watch_limit(state: ReadState, connection: ClientConnection) -> None:
     """Beyond maxWatchesPerConnection the connection is closed: its client cannot be told otherwise."""
+    state.metrics.most_watches = max(state.metrics.most_watches, state.watches.count(connection))
     if state.watches.count(connection) > state.config.max_watches_per_connection:
         raise ConnectionEnds
 

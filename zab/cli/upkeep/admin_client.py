@@ -1,0 +1,165 @@
+"""The admin port of a member, asked over HTTP or HTTPS.
+
+    AdminPort("http://127.0.0.1:8080")      also host:port, and a path before the commands, which is /commands by itself
+    port.tell("monitor", seconds)           the JSON of a command, with the headers of its answer
+    port.stream("snapshot", path, seconds)  an answer written to a file
+
+Everything here blocks: call it in a thread. Raises `AdminError`, whose text says what to do.
+
+Limits: `ANSWER_BYTES_MAX` of an answer that is kept in memory; `seconds` for each time that nothing comes.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import ssl
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+from urllib.parse import quote, urlencode, urlsplit
+
+from attrs import field, frozen
+
+__all__ = ["ANSWER_BYTES_MAX", "AdminError", "AdminPort", "Told", "admin_port"]
+
+ANSWER_BYTES_MAX: Final = 64 << 20
+_PIECE_BYTES: Final = 1 << 20
+_COMMANDS: Final = "/commands"
+_REASON_CHARACTERS: Final = 300
+_STATUSES: Final = {
+    401: "it wants to know who asks: --auth digest:USER:PASSWORD (--auth @FILE keeps it to you)",
+    403: "who asks has not all permissions on /",
+    404: "it has no such command: this needs a member of zab",
+    429: "one was had a moment ago: wait for its admin.rateLimiterIntervalInMS",
+}
+
+
+class AdminError(Exception):
+    """No answer that can be used. status: of HTTP; 0 without one."""
+
+    def __init__(self, reason: str, status: int = 0) -> None:
+        super().__init__(reason)
+        self.status = status
+
+
+class Told(NamedTuple):
+    """An answer: its JSON or bytes, and its headers by lower-case name."""
+
+    value: Any
+    headers: Mapping[str, str]
+
+
+@frozen
+class AdminPort:
+    """One of them. authorization: `user:password` of the scheme digest, or None."""
+
+    host: str
+    port: int
+    commands: str = _COMMANDS
+    context: ssl.SSLContext | None = field(default=None, repr=False)
+    authorization: str | None = field(default=None, repr=False)
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
+
+    def tell(self, command: str, seconds: float, **parameters: str) -> Told:
+        """The JSON of a command."""
+        raw = self.read(command, seconds, **parameters)
+        try:
+            value = json.loads(raw.value)
+        except ValueError:
+            raise AdminError(f"{self}: what it answers to {command} is no JSON: is that an admin port?") from None
+        if not isinstance(value, dict):
+            raise AdminError(f"{self}: what it answers to {command} is no object: is that an admin port?")
+        if value.get("error"):
+            raise AdminError(f"{self}: {command}: {_line(str(value['error']))}")
+        return Told(value, raw.headers)
+
+    def read(self, command: str, seconds: float, **parameters: str) -> Told:
+        """The bytes of an answer."""
+        with self._asked(command, seconds, parameters) as (response, headers):
+            body = response.read(ANSWER_BYTES_MAX + 1)
+            if len(body) > ANSWER_BYTES_MAX:
+                raise AdminError(f"{self}: {command} has more than {ANSWER_BYTES_MAX} bytes")
+            return Told(body, headers)
+
+    def stream(self, command: str, path: str, seconds: float, **parameters: str) -> Mapping[str, str]:
+        """Write an answer to a new file, for its owner alone; the headers. Raises OSError of the file, too."""
+        with self._asked(command, seconds, parameters) as (response, headers):
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+            with os.fdopen(descriptor, "wb") as file:
+                while piece := response.read(_PIECE_BYTES):
+                    file.write(piece)
+                file.flush()
+                os.fsync(file.fileno())
+            return headers
+
+    def _asked(self, command: str, seconds: float, parameters: Mapping[str, str]) -> _Asked:
+        return _Asked(self, command, seconds, parameters)
+
+
+class _Asked:
+    """One request. What goes wrong until its end is an `AdminError`."""
+
+    def __init__(self, port: AdminPort, command: str, seconds: float, parameters: Mapping[str, str]) -> None:
+        self._port = port
+        self._command = command
+        self._path = f"{port.commands}/{quote(command)}" + (f"?{urlencode(parameters)}" if parameters else "")
+        if port.context is None:
+            self._connection = http.client.HTTPConnection(port.host, port.port, timeout=seconds)
+        else:
+            self._connection = http.client.HTTPSConnection(port.host, port.port, timeout=seconds, context=port.context)
+
+    def __enter__(self) -> tuple[http.client.HTTPResponse, Mapping[str, str]]:
+        port = self._port
+        headers = {} if port.authorization is None else {"Authorization": f"digest {port.authorization}"}
+        try:
+            self._connection.request("GET", self._path, headers={**headers, "Connection": "close"})
+            response = self._connection.getresponse()
+            if response.status != 200:
+                raise AdminError(self._refused(response), response.status)
+        except (OSError, http.client.HTTPException) as error:
+            self._connection.close()
+            raise AdminError(f"{port}: {_reason(error)}") from None
+        except AdminError:
+            self._connection.close()
+            raise
+        return response, {name.lower(): value for name, value in response.getheaders()}
+
+    def __exit__(self, kind: object, error: BaseException | None, _trace: object) -> None:
+        self._connection.close()
+        if isinstance(error, http.client.HTTPException | ConnectionError | TimeoutError | ssl.SSLError):
+            raise AdminError(f"{self._port}: it broke off within {self._command}: {_reason(error)}") from None
+
+    def _refused(self, response: http.client.HTTPResponse) -> str:
+        body = response.read(_PIECE_BYTES)
+        try:
+            said = str(json.loads(body).get("error"))
+        except (ValueError, AttributeError):
+            said = f"status {response.status}"
+        help_ = _STATUSES.get(response.status)
+        return f"{self._port}: {self._command}: {_line(said)}" + (f": {help_}" if help_ else "")
+
+
+def admin_port(text: str, *, context: ssl.SSLContext | None = None, authorization: str | None = None) -> AdminPort:
+    """`host:port`, or a URL that begins with http:// or https://. context: for https. Raises ValueError."""
+    url = urlsplit(text if "://" in text else f"http://{text}")
+    if url.scheme not in ("http", "https") or url.hostname is None or url.query or url.fragment or url.username:
+        raise ValueError(f"{text!r} is no admin port: host:port, http://host:port or https://host:port")
+    if url.port is None:
+        raise ValueError(f"{text!r} has no port: the admin port is 8080 unless admin.serverPort says another")
+    is_tls = url.scheme == "https"
+    secured = (context or ssl.create_default_context()) if is_tls else None
+    return AdminPort(url.hostname, url.port, url.path.rstrip("/") or _COMMANDS, secured, authorization)
+
+
+def _reason(error: BaseException) -> str:
+    if isinstance(error, TimeoutError):
+        return "it does not answer in time"
+    return _line(getattr(error, "strerror", None) or str(error) or type(error).__name__)
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())[:_REASON_CHARACTERS]
