@@ -39,7 +39,6 @@ PAGE = (ROOT / "docs" / "json.md").read_text(encoding="utf-8")
 
 WITHOUT = {
     "shell": "its commands have it",
-    "server": "prints its journal",
     "secret": "prints nothing",
     "service": "prints a unit of systemd",
     "user": "prints nothing",
@@ -120,7 +119,7 @@ def with_json(name: str) -> Iterator[str]:
 @pytest.mark.parametrize("name", sorted(COMMANDS.keys() - {"pipeline"}))
 def test_each_command_has_a_row_or_a_reason(name: str) -> None:
     found = set(with_json(name))
-    rows = {re.sub(" (-R|--to|--page|--plan)$", "", row) for row in FIELDS if row.split(" ")[0] == name}
+    rows = {re.sub(" (-R|--to|--page|--plan|--check)$", "", row) for row in FIELDS if row.split(" ")[0] == name}
     assert found == rows
     assert bool(found) != (name in WITHOUT)
 
@@ -171,6 +170,7 @@ def test_every_row_is_run() -> None:
     elsewhere |= {"explore", "lead", "reconfig show"}
     elsewhere |= {f"reconfig {each}{plan}" for each in ("add", "remove", "set") for plan in ("", " --plan")}
     elsewhere |= {"status"}  # tests/cli/upkeep
+    elsewhere |= {"status", "server --check"}  # tests/cli/upkeep
     assert {*ZNODES, *elsewhere} == FIELDS.keys()
 
 

@@ -6,6 +6,7 @@ Files are read as ISO-8859-1 with \\uXXXX escapes, as Java reads them. What they
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 from zab.member.config import Config, ConfigError, entries_of, parse, plain_key
@@ -14,22 +15,27 @@ from zab.member.settings import SERVER_ID_UNKNOWN
 
 def load(path: str | Path) -> Config:
     """The configuration of the member that `path` describes, with its id. Raises ConfigError."""
-    text = _read(Path(path), str(path))
+    return load_text(read_text(str(path)), path, read=read_text)
+
+
+def load_text(text: str, path: str | Path, *, read: Callable[[str], str]) -> Config:
+    """The same of a text that stands in the file at `path`. `read` gives the text of another file, by its path."""
     set_here = {plain_key(entry.key): entry.value for entry in entries_of(text, str(path))}
     dynamic_path = set_here.get("dynamicConfigFile")
-    dynamic_text = _read(Path(dynamic_path), dynamic_path) if dynamic_path else None
+    dynamic_text = read(dynamic_path) if dynamic_path else None
     myid = Path(set_here.get("dataDir", "")) / "myid"
     # A standalone server needs no myid, so its absence is for the parsed configuration to judge.
-    my_id = _my_id(_read(myid, str(myid)), str(myid)) if set_here.get("dataDir") and myid.is_file() else None
+    my_id = _my_id(read(str(myid)), str(myid)) if set_here.get("dataDir") and myid.is_file() else None
     config = parse(text, str(path), my_id=my_id, dynamic_text=dynamic_text)
     if config.server_id == SERVER_ID_UNKNOWN:
         raise ConfigError(str(myid), None, "the file is missing: it holds this server's id, the N of its server.N line")
     return config
 
 
-def _read(path: Path, name: str) -> str:
+def read_text(name: str) -> str:
+    """What is in a file. Raises ConfigError."""
     try:
-        return path.read_bytes().decode("latin-1")
+        return Path(name).read_bytes().decode("latin-1")
     except OSError as error:
         raise ConfigError(name, None, f"it cannot be read: {error.strerror or error}") from None
 

@@ -7,6 +7,7 @@ Not here: what they are for.
 from __future__ import annotations
 
 import ssl
+from typing import Final
 
 import attrs
 
@@ -99,3 +100,7 @@ def _quorum_tls(config: Config) -> QuorumTls | None:
         return QuorumTls(config)
     except StoreError as error:
         raise ServerFailedError(CONFIG_ERROR, f"{config.file}: {error}") from error
+
+
+READERS: Final = (_secrets, _users, _kerberos, _client_port_stores, _quorum_tls, _admin_stores)
+"""What reads each of them. They raise ServerFailedError."""

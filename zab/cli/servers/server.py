@@ -1,7 +1,8 @@
 """`zab server FILE` and `zab ensemble`: one member in this process, and a local ensemble with one process per member.
 
 Both end with one of ZooKeeper's exit codes: 0 stopped as asked (SIGINT, SIGTERM), 1 unexpected, 2 usage or
-configuration, 3 data directory, 14 a port cannot be bound.
+configuration, 3 data directory, 14 a port cannot be bound. `zab server --check` ends with the code that a start would
+end with for what it finds.
 
 The members of an ensemble are `python -m zab.server`, which imports neither typer nor rich. They are started before
 this process imports trio.
@@ -12,13 +13,18 @@ Not here: what a server does (`zab.server`), the processes of an ensemble (`zab.
 import os
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
+import attrs
 import typer
 
 from zab.cli.exits import fail
 from zab.cli.json_form import JsonOption, json_line
 from zab.cli.servers.local_ensemble import SIZE_MAX, EnsembleError, LocalEnsemble
+from zab.cli.terminal import say
+
+if TYPE_CHECKING:
+    from zab.server.config_check import Checked
 
 DEFAULT_CLIENT_PORT = 2181
 
@@ -51,15 +57,45 @@ def server_command(
         Path | None,
         typer.Option("--log-file", metavar="PATH", help="Where, instead of standard error; the key log.file."),
     ] = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Say all that is wrong with FILE and what it names; start nothing.")
+    ] = False,
+    json: Annotated[bool, typer.Option("--json", help="Of --check: print JSON, one object a line.")] = False,
 ) -> None:
     """FILE is a ZooKeeper zoo.cfg; the server's id stands in dataDir/myid. Keys that mean nothing here are named in a
     warning.
     """
+    if check:
+        from zab.server.config_check import check as check_configuration
+
+        raise typer.Exit(_report(str(file), check_configuration(str(file)), json=json))
+    if json:
+        raise typer.BadParameter("a server writes its journal: --log-format=json", param_hint="--json")
     from zab.server.__main__ import main
 
     named = {"--log-format": log_format, "--log-level": log_level, "--log-file": log_file}
     given = [f"{option}={value}" for option, value in named.items() if value is not None]
     raise typer.Exit(main([*given, "--", str(file)]))
+
+
+def _report(file: str, checked: "Checked", *, json: bool) -> int:
+    """Print what was found; the exit code."""
+    for fault in checked.faults:
+        fields = {"type": "error", "file": fault.file, "line": fault.line, "key": None, "reason": fault.reason}
+        say(json_line(fields) if json else f"error: {fault}")
+    for warning in checked.warnings:
+        fields = {"type": "warning", **attrs.asdict(warning)}
+        order = {name: fields[name] for name in ("type", "file", "line", "key", "reason")}
+        say(json_line(order) if json else f"warning: {warning}")
+    code = checked.exit_code
+    if json:
+        say(json_line({"type": "configuration", "file": file, "is_good": not code, "exit_code": code}))
+    elif not code:
+        assert checked.config is not None
+        config = checked.config
+        kind = "standalone" if config.is_standalone else f"server {config.server_id} of {len(config.ensemble.servers)}"
+        say(f"{file}: a server would start with it, {kind}")
+    return code
 
 
 def ensemble_command(

@@ -1,0 +1,149 @@
+"""`zab server --check`: all that is wrong with a configuration, and nothing besides."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.cli.commands import Run, run
+from tests.cli.test_json import table
+from zab.member.config import ConfigError
+from zab.server.config_check import check
+from zab.server.config_file import load
+
+__all__ = ["run"]
+
+MEMBERS = ("server.1=127.0.0.1:2888:3888", "server.2=127.0.0.1:2889:3889", "server.3=127.0.0.1:2890:3890")
+ENSEMBLE = ("initLimit=10", "syncLimit=5", "clientPort=2181", *MEMBERS)
+
+
+def written(directory: Path, *lines: str, my_id: str | None = "1") -> str:
+    data = directory / "data"
+    data.mkdir(exist_ok=True)
+    if my_id is not None:
+        (data / "myid").write_text(my_id)
+    file = directory / "zoo.cfg"
+    file.write_text("".join(f"{line}\n" for line in (f"dataDir={data}", *lines)))
+    return str(file)
+
+
+def found(path: str) -> list[tuple[str, int | None]]:
+    return [(Path(fault.file).name, fault.line) for fault in check(path).faults]
+
+
+def test_a_good_one_is_good(tmp_path: Path) -> None:
+    checked = check(written(tmp_path, *ENSEMBLE))
+    assert (checked.faults, checked.warnings, checked.exit_code) == ((), (), 0)
+    assert checked.config is not None
+    assert checked.config.server_id == 1
+
+
+@pytest.mark.parametrize(
+    ("lines", "wrong"),
+    [
+        (("tickTime=x", *ENSEMBLE), [2]),
+        (("tickTime=x", "maxCnxns=lots", *ENSEMBLE, "jute.maxbuffer=many"), [2, 3, 10]),
+        (("minSessionTimeout=50000", "maxSessionTimeout=40000", "sslquorum=true", *ENSEMBLE), [3, 4]),
+        # One refusal goes over two lines of the file.
+        (("tickTime=\\", "  x", "maxCnxns=lots", *ENSEMBLE), [2, 4]),
+        ((*ENSEMBLE, "server.4=nowhere"), [8]),
+        (("a=\\u00", "tickTime=x", *ENSEMBLE), [2, 3]),
+        (("ssl.keyStore.location=/nowhere.pem", *ENSEMBLE), [2]),
+        (MEMBERS[:2], [None]),
+    ],
+)
+def test_every_error_has_its_line(tmp_path: Path, lines: tuple[str, ...], wrong: list[int | None]) -> None:
+    path = written(tmp_path, *lines)
+    assert [line for _, line in found(path)] == wrong
+    with pytest.raises(ConfigError) as first:
+        load(path)
+    assert (first.value.line, first.value.reason) in [(fault.line, fault.reason) for fault in check(path).faults]
+
+
+@pytest.mark.parametrize(
+    ("lines", "wrong"),
+    [
+        # Without the port there is no TLS, and the store would be idle: that is no second error.
+        (("secureClientPort=x", "ssl.keyStore.location=/nowhere.pem", *ENSEMBLE), [2]),
+        # Without its line, this member is in none.
+        (("initLimit=10", "syncLimit=5", "clientPort=2181", "server.1=127.0.0.1", *MEMBERS[1:]), [5]),
+        (("initLimit=x", "syncLimit=5", "clientPort=2181", *MEMBERS), [2]),
+    ],
+)
+def test_what_follows_from_an_error_is_none(tmp_path: Path, lines: tuple[str, ...], wrong: list[int]) -> None:
+    assert [line for _, line in found(written(tmp_path, *lines))] == wrong
+
+
+def test_a_wrong_line_of_a_dynamic_file(tmp_path: Path) -> None:
+    dynamic = tmp_path / "zoo.cfg.dynamic"
+    dynamic.write_text("\n".join(("server.9=x", *MEMBERS, "maxCnxns=5")))
+    path = written(
+        tmp_path, "tickTime=x", "initLimit=10", "syncLimit=5", "clientPort=1", f"dynamicConfigFile={dynamic}"
+    )
+    assert found(path) == [("zoo.cfg", 2), ("zoo.cfg.dynamic", 1), ("zoo.cfg.dynamic", 5)]
+
+
+def test_the_files_that_it_names_are_read(tmp_path: Path) -> None:
+    path = written(tmp_path, f"quorum.secretFile={tmp_path}/no", f"sasl.usersFile={tmp_path}/no", *ENSEMBLE)
+    faults = check(path).faults
+    assert [(fault.line, fault.reason.partition(":")[0]) for fault in faults] == [
+        (2, "quorum.secretFile"),
+        (3, "sasl.usersFile"),
+    ]
+
+
+@pytest.mark.parametrize("my_id", [None, "x", "7"])
+def test_without_a_usable_id_the_rest_is_checked(tmp_path: Path, my_id: str | None) -> None:
+    checked = check(written(tmp_path, "initLimitt=3", *ENSEMBLE, my_id=my_id))
+    assert len(checked.faults) == 1
+    assert checked.exit_code == 2
+    if my_id != "7":
+        assert [warning.key for warning in checked.warnings] == ["initLimitt"]
+
+
+def test_a_directory_that_cannot_be_used_is_exit_code_3(tmp_path: Path) -> None:
+    path = written(tmp_path, "clientPort=1", "datadir.autocreate=false", f"dataLogDir={tmp_path}/data/myid/log")
+    checked = check(path)
+    assert (checked.exit_code, len(checked.faults)) == (3, 1)
+    assert "is no directory" in checked.faults[0].reason
+
+
+def test_few_descriptors_are_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("zab.server.config_check.resource.getrlimit", lambda _: (256, 256))
+    [fault] = check(written(tmp_path, *ENSEMBLE)).faults
+    assert "256 file descriptors" in fault.reason
+
+
+def tree(directory: Path) -> dict[str, int]:
+    return {str(path): path.stat().st_mtime_ns for path in directory.rglob("*")}
+
+
+def test_the_command_starts_and_writes_nothing(tmp_path: Path, run: Run) -> None:
+    path = written(tmp_path, "initLimitt=3", *ENSEMBLE)
+    before = tree(tmp_path)
+    assert run("server", "--check", path) == 0
+    assert run.out.splitlines() == [
+        f"warning: {path}:2: initLimitt: the key is unknown and has no effect. Did you mean initLimit?",
+        f"{path}: a server would start with it, server 1 of 3",
+    ]
+    assert tree(tmp_path) == before
+    assert not (tmp_path / "data" / "version-1").exists()
+
+
+def test_the_lines_of_json(tmp_path: Path, run: Run) -> None:
+    fields = table("Lines of `zab server --check`")
+    path = written(tmp_path, "initLimitt=3", "quorum.secretFile=/nowhere", *ENSEMBLE)
+    assert run("server", "--check", "--json", path) == 2
+    lines = [json.loads(line) for line in run.out.splitlines()]
+    assert [line["type"] for line in lines] == ["error", "warning", "configuration"]
+    assert all(list(line) == fields[line["type"]] for line in lines)
+    assert (lines[-1]["is_good"], lines[-1]["exit_code"]) == (False, 2)
+
+
+def test_wrong_usage_and_a_file_that_is_not_there(tmp_path: Path, run: Run) -> None:
+    assert run("server", "--json", os.devnull) == 2
+    assert run("server", "--check", tmp_path / "no") == 2
+    assert run.out == f"error: {tmp_path / 'no'}: it cannot be read: No such file or directory\n"

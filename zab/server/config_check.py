@@ -1,0 +1,186 @@
+"""`zab server --check`: everything that is wrong with a configuration, where a start says the first of it.
+
+    check(path) -> Checked      nothing is started, opened for writing or made
+
+The file is read by what reads it at a start. What that refuses is noted, and its line is left out; so is what follows
+from that: a refusal that names a key whose line was left out. Then the files that the configuration names are read, and
+what the process may have is compared with what a server needs.
+
+Not here: whether ports are free, names are resolved and members can be reached (`zab doctor`).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import resource
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from attrs import field, frozen
+
+from zab.configuration.dynamic import is_dynamic
+from zab.configuration.fields import ConfigWarning
+from zab.host.descriptors import LIMIT_MIN
+from zab.member.config import ConfigError, entries_of, parse, plain_key
+from zab.member.settings import Config
+from zab.server.config_file import load_text, read_text
+from zab.server.failure import CONFIG_ERROR, DATA_DIRECTORY_ERROR, ServerFailedError
+from zab.server.files import READERS
+from zab.server.refusal import refusal
+
+__all__ = ["Checked", "Fault", "check"]
+
+_LINE_END: Final = re.compile(r"(\r\n|\r|\n)")
+
+
+@frozen
+class Fault:
+    """One of them. line: from 1; None: the file as a whole, or what is outside of it. exit_code: that of a start."""
+
+    file: str
+    line: int | None
+    reason: str
+    exit_code: int = CONFIG_ERROR
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}: {self.reason}" if self.line else f"{self.file}: {self.reason}"
+
+
+@frozen
+class Checked:
+    """config: as far as it could be read; None: not at all."""
+
+    config: Config | None
+    faults: tuple[Fault, ...]
+    warnings: tuple[ConfigWarning, ...] = field(default=())
+
+    @property
+    def exit_code(self) -> int:
+        """What a start with it would end with; 0: it would not."""
+        return self.faults[0].exit_code if self.faults else 0
+
+
+def check(path: str) -> Checked:
+    config, faults = _read_to_the_end(path)
+    if config is not None:
+        faults += _of_files(config)
+        faults += _of_process(config)
+    faults.sort(key=lambda fault: (fault.exit_code, fault.file != path, fault.line or 0))
+    return Checked(config, tuple(faults), config.warnings if config is not None else ())
+
+
+def _read_to_the_end(path: str) -> tuple[Config | None, list[Fault]]:
+    faults: list[Fault] = []
+    texts: dict[str, str] = {}
+    left_out: set[str] = set()
+    seen: set[tuple[str, int]] = set()
+
+    def read(name: str) -> str:
+        if name not in texts:
+            texts[name] = read_text(name)
+        return texts[name]
+
+    while True:
+        try:
+            return load_text(read(path), path, read=read), faults
+        except ConfigError as error:
+            if not any(_names(error.reason, key) for key in left_out):
+                faults.append(Fault(error.file, error.line, error.reason))
+            is_id = os.path.basename(error.file) == "myid"
+            if error.line is None or is_id or error.file not in texts or (error.file, error.line) in seen:
+                return _without_id(path, texts), faults
+            seen.add((error.file, error.line))
+            left_out |= set(_key_at(texts[error.file], error.line))
+            texts[error.file] = _without(texts[error.file], error.line)
+
+
+def _without_id(path: str, texts: dict[str, str]) -> Config | None:
+    """What can be read where `myid` is missing or wrong."""
+    text = texts.get(path, "")
+    try:
+        named = [entry.value for entry in entries_of(text, path) if plain_key(entry.key) == "dynamicConfigFile"]
+        return parse(text, path, dynamic_text=texts.get(named[-1]) if named else None) if text else None
+    except ConfigError:
+        return None
+
+
+def _names(reason: str, key: str) -> bool:
+    """Whether the key stands in it as a word; of a line about a member, any of them does, and their number."""
+    if is_dynamic(key):
+        return re.search(r"\b(server|group|weight)\.|\bparticipants?\b", reason) is not None
+    return re.search(rf"(?<![\w.]){re.escape(key)}\b", reason) is not None
+
+
+def _key_at(text: str, line: int) -> Iterator[str]:
+    try:
+        for entry in entries_of(text, ""):
+            if entry.line == line:
+                yield plain_key(entry.key)
+    except ConfigError:
+        return  # it is that line which cannot be read
+
+
+def _without(text: str, line: int) -> str:
+    """The text with a comment in the place of this line, and of those that it goes on in."""
+    parts = _LINE_END.split(text)
+    at = 2 * (line - 1)
+    while True:
+        goes_on = (len(parts[at]) - len(parts[at].rstrip("\\"))) % 2 == 1
+        parts[at] = "#"
+        at += 2
+        if not goes_on or at >= len(parts):
+            return "".join(parts)
+
+
+def _of_files(config: Config) -> list[Fault]:
+    """The secrets, users and stores that it names, each by itself."""
+    found = []
+    for read in READERS:
+        try:
+            read(config)
+        except ServerFailedError as failure:
+            reason = failure.reason.removeprefix(f"{config.file}: ")
+            found.append(Fault(config.file, _line_of(config.file, reason.partition(":")[0]), reason, failure.exit_code))
+    return found
+
+
+def _line_of(file: str, key: str) -> int | None:
+    """Where a key stands; of several times, the last one counts."""
+    lines = [entry.line for entry in entries_of(read_text(file), file) if plain_key(entry.key) == key]
+    return lines[-1] if lines else None
+
+
+def _of_process(config: Config) -> list[Fault]:
+    checks: tuple[Callable[[Config], Fault | None], ...] = (_of_interpreter, _of_descriptors, _of_directories)
+    return [fault for each in checks if (fault := each(config)) is not None]
+
+
+def _of_interpreter(config: Config) -> Fault | None:
+    reason = refusal()
+    return None if reason is None else Fault(config.file, None, reason)
+
+
+def _of_descriptors(config: Config) -> Fault | None:
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard == resource.RLIM_INFINITY or hard >= LIMIT_MIN:
+        return None
+    reason = f"a process may have {hard} file descriptors here, and a server needs {LIMIT_MIN}: raise `ulimit -n`"
+    return Fault(config.file, None, reason)
+
+
+def _of_directories(config: Config) -> Fault | None:
+    for key, path in (("dataDir", config.data_dir), ("dataLogDir", config.data_log_dir)):
+        nearest = path
+        while not os.path.exists(nearest) and os.path.dirname(nearest) != nearest:
+            nearest = os.path.dirname(nearest) or "."
+        if key == "dataDir" and not os.path.isdir(path) and not config.data_dir_autocreate:
+            reason = f"{key}: {path} does not exist, and datadir.autocreate=false: make it"
+        elif not os.path.isdir(nearest):
+            reason = f"{key}: {nearest} is no directory"
+        elif not os.access(nearest, os.W_OK | os.X_OK):
+            reason = f"{key}: {nearest} may not be written to by who runs this"
+        else:
+            continue
+        return Fault(config.file, None, reason, DATA_DIRECTORY_ERROR)
+    return None
