@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 import re
 import resource
+import sys
 from collections.abc import Callable, Iterator
 from typing import Final
 
@@ -66,7 +67,7 @@ def check(path: str) -> Checked:
     if config is not None:
         faults += _of_files(config)
         faults += _of_process(config)
-    faults.sort(key=lambda fault: (fault.exit_code, fault.file != path, fault.line or 0))
+    faults.sort(key=lambda fault: (fault.exit_code, fault.file != path, fault.line or sys.maxsize))
     return Checked(config, tuple(faults), config.warnings if config is not None else ())
 
 

@@ -12,6 +12,7 @@ Limits: `seconds` for each member, with everything that it is asked.
 
 from __future__ import annotations
 
+import os
 import socket
 import ssl
 import time
@@ -37,7 +38,16 @@ from zab.configuration.dynamic import CLIENT_HOST_DEFAULT, Ensemble
 from zab.configuration.reconfiguration import ChangeError, ensemble_of
 from zab.upkeep.answers import Answer, of_mntr, of_monitor, of_srvr, refusal_of, waits_for
 
-__all__ = ["Target", "ask_all", "certificate_days", "ensemble_in_force", "targets_of"]
+__all__ = [
+    "Target",
+    "ask_all",
+    "certificate_days",
+    "ensemble_in_force",
+    "in_thread",
+    "skew_of",
+    "targets_of",
+    "words_of",
+]
 
 _DAY_SECONDS: Final = 86400
 _WILDCARDS: Final = frozenset({CLIENT_HOST_DEFAULT, "::"})
@@ -161,7 +171,7 @@ async def _over_words(server: Host, server_id: int | None, tls: Tls | None) -> A
         if server_id is None:
             server_id = _own_id(await ask(server, "conf", tls=tls))
     except (OSError, UnicodeError) as error:
-        return Answer(name, server_id, _words(error))
+        return Answer(name, server_id, words_of(error))
     refused = refusal_of(text)
     if refused is not None:
         return Answer(name, server_id, refused, waits_for(text), source, days_left=days)
@@ -171,13 +181,15 @@ async def _over_words(server: Host, server_id: int | None, tls: Tls | None) -> A
     return Answer(name, server_id, "", waits_for(text), source, figures, days)
 
 
-def _words(error: Exception) -> str:
+def words_of(error: Exception) -> str:
     """What is behind it: of several addresses that were tried, what the first of them said."""
     inner = error.__cause__
     while isinstance(inner, BaseExceptionGroup):
         inner = inner.exceptions[0]
     found = inner if isinstance(inner, OSError) else error
-    return fault(error) or getattr(found, "strerror", None) or str(found) or type(found).__name__
+    number = found.errno if isinstance(found, OSError) else None
+    said = os.strerror(number) if number is not None and number > 0 else str(found)
+    return fault(error) or said or type(found).__name__
 
 
 def _own_id(text: str) -> int | None:
@@ -206,16 +218,19 @@ async def certificate_days(server: Host, tls: Tls) -> float | None:
 async def _over_http(admin: AdminPort, seconds: float) -> Answer:
     try:
         told = await in_thread(partial(admin.tell, "monitor", seconds))
-        before = time.time()
-        state = await in_thread(partial(admin.tell, "zabstate", seconds))
-        skew = _skew(state.headers.get("date"), before, time.time())
+        state, skew = await skew_of(admin, seconds)
     except AdminError as error:
         return Answer(str(admin), None, str(error).removeprefix(f"{admin}: "))
-    sid = state.value.get("myid")
-    waits = ""
-    figures = of_monitor(told.value)
+    sid = state.get("myid")
     sid = sid if isinstance(sid, int) else None
-    return Answer(str(admin), sid, "", waits, "monitor", figures, skew_seconds=skew)
+    return Answer(str(admin), sid, "", "", "monitor", of_monitor(told.value), skew_seconds=skew)
+
+
+async def skew_of(admin: AdminPort, seconds: float) -> tuple[dict[str, Any], float | None]:
+    """The state of a member (`zabstate`), and how far its clock is ahead of ours. Raises AdminError."""
+    before = time.time()
+    state = await in_thread(partial(admin.tell, "zabstate", seconds))
+    return state.value, _skew(state.headers.get("date"), before, time.time())
 
 
 def _skew(date: str | None, before: float, after: float) -> float | None:
