@@ -169,7 +169,8 @@ def test_every_row_is_run() -> None:
     elsewhere = {"watch", "snapshot", "log", "log --to", "restore", "recover", "fsck", "certs", "ensemble", "simulate"}
     elsewhere |= {"explore", "lead", "reconfig show"}
     elsewhere |= {f"reconfig {each}{plan}" for each in ("add", "remove", "set") for plan in ("", " --plan")}
-    elsewhere |= {"status", "server --check", "doctor"}  # tests/cli/upkeep
+    elsewhere |= {"status", "server --check", "doctor", "backup take", "backup list"}
+    elsewhere |= {"backup verify", "backup prune"}  # tests/cli/upkeep
     assert {*ZNODES, *elsewhere} == FIELDS.keys()
 
 

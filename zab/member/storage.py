@@ -257,6 +257,13 @@ class Storage:
                 position, batches = None, []
         return LogRead(effect.link, position, batches)
 
+    def read_committed(self, after: int, upto: int, bytes_max: int) -> tuple[Position | None, list[Batch]]:
+        """The last batch end at or below `after`, and the batches behind it up to `upto`, as many as fit, one at least;
+        None: the log begins later. For who keeps a copy of it. Raises OSError."""
+        with self._cutting:
+            position, batches = self.log.read_from(after, bytes_max)
+        return position, [batch for batch in batches if batch.zxid <= upto]
+
     def read_for_changes(self, effect: ReadChanges | LookBackSlice) -> ChangesRead | LookedBack:
         """What the feed of changes needs of the files, or of a worker."""
         return self.look_back(effect) if isinstance(effect, LookBackSlice) else self.read_changes(effect)

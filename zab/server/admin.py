@@ -3,6 +3,7 @@
     GET  /commands                  links to all of them
     GET  /commands/NAME?key=value   one of `zab.member.admin_commands`, as JSON
     GET  /commands/snapshot         takes a snapshot and streams its file; with streaming=false it only takes it
+    GET  /commands/log?after=ZXID   the committed batches behind a batch end, a page of them: ours, for backups
     POST /commands/restore          refused: see below
     GET  /health/live               200 as long as the process turns
     GET  /health/ready              200 while this member serves clients, else 503
@@ -10,8 +11,12 @@
 Answers are made in tasks beside the loop, slice by slice: between two slices the loop has its turn, and a long answer
 holds up nobody. While a committed batch is applied in part, nobody looks at the tree: a command waits for the end.
 
-`snapshot` and `restore` ask who it is: a header `Authorization: digest user:password`, and ADMIN and all other
+`snapshot`, `log` and `restore` ask who it is: a header `Authorization: digest user:password`, and ADMIN and all other
 permissions on `/` for him. One snapshot in `admin.rateLimiterIntervalInMS`.
+
+A page of `log` is the bytes of whole batches, as they are in the log of every member. Its headers say what they go on
+from (`previous_zxid`, `previous_chain`), whose they are (`lineage`), where they end (`last_zxid`), up to which there
+are more (`applied_zxid`), and the digest of the tree there.
 
 `restore` would give this member another state than the others have: they would find out by the next digest, and it
 would be repaired. So it is refused, and says what is done instead.
@@ -27,9 +32,10 @@ from __future__ import annotations
 import contextlib
 import html
 import json
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeAlias
 
 import attrs
 import trio
@@ -40,6 +46,7 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from datatree.acl import ALL, SUPER, digest_identity, permits
+from datatree.log.batch import Batch, Position
 from datatree.log.disk import Disk
 from datatree.paths import is_text
 from datatree.snapshot import snapshot_path
@@ -57,7 +64,14 @@ SNAPSHOT_SECONDS_MAX: Final = 600.0
 
 SNAPSHOT: Final = "snapshot"
 RESTORE: Final = "restore"
-MORE: Final[Mapping[str, str]] = {"snap": SNAPSHOT, SNAPSHOT: SNAPSHOT, "rest": RESTORE, RESTORE: RESTORE}
+LOG: Final = "log"
+LOG_PAGE_BYTES: Final = 4 << 20
+"""Of a page of `log`, unless one batch has more."""
+MORE: Final[Mapping[str, str]] = {
+    "snap": SNAPSHOT,
+    "rest": RESTORE,
+    **{name: name for name in (SNAPSHOT, LOG, RESTORE)},
+}
 """Those that are not in `COMMANDS`, by all of their names."""
 
 NO_RESTORE: Final = (
@@ -78,6 +92,10 @@ class Snapshots(Protocol):
     def hold(self, zxid: int) -> contextlib.AbstractContextManager[None]:
         """Retention spares it meanwhile."""
         ...
+
+
+ReadCommitted: TypeAlias = Callable[[int, int, int], tuple[Position | None, list[Batch]]]
+"""See `zab.member.storage.Storage.read_committed`."""
 
 
 class Pieces(Response):
@@ -119,6 +137,7 @@ class Admin:
     look: Callable[[], Surroundings]
     snapshots: Snapshots
     disk: Disk
+    read_committed: ReadCommitted
     _turns: trio.Semaphore = attrs.field(factory=lambda: trio.Semaphore(ANSWERS_MAX), init=False)
     _next_snapshot_at: float = attrs.field(default=float("-inf"), init=False)
 
@@ -146,7 +165,7 @@ class Admin:
 
     async def _links(self, _request: Request) -> Response:
         url = html.escape(self.member.config.admin_command_url)
-        names = sorted([*COMMANDS, SNAPSHOT, RESTORE])
+        names = sorted([*COMMANDS, SNAPSHOT, LOG, RESTORE])
         return HTMLResponse("".join(f'<a href="{url}/{name}">{name}</a><br/>\n' for name in names))
 
     async def _command(self, request: Request) -> Response:
@@ -157,6 +176,8 @@ class Admin:
         name = NAMES_OF.get(asked) or MORE.get(asked)
         if name is None or is_post is not (name == RESTORE):
             return _answer(asked, error=f"Unknown command: {asked}")
+        if name == LOG:
+            return InTurn(self._turns, partial(self._log, request))
         if name in MORE:
             return await self._snapshot(request) if name == SNAPSHOT else self._restore(request)
         return InTurn(self._turns, partial(self._tell, name, dict(request.query_params)))
@@ -233,6 +254,39 @@ class Admin:
         with self.snapshots.hold(zxid):
             for offset in range(0, size, PIECE_BYTES):
                 yield await trio.to_thread.run_sync(partial(self.disk.read, path, offset, PIECE_BYTES))
+
+    async def _log(self, request: Request) -> Response:
+        await whole_state(self.member)
+        refused = self._refused(LOG, request)
+        if refused is not None:
+            return refused
+        if not self.member.config.admin_snapshot_enabled:
+            return _answer(LOG, 503, error="Snapshot command is disabled, and log with it")
+        wanted = request.query_params.get("after", "")
+        if not re.fullmatch(r"0x[0-9a-fA-F]{1,16}", wanted):
+            return _answer(LOG, 400, error="log requires a hexadecimal after argument")
+        after, upto, lineage = int(wanted, 16), self.member.applied, self.member.peer.lineage
+        digest = self.member.digests.find(upto)
+        if after > upto:
+            return _answer(LOG, 409, error=f"this member has applied {upto:#x}, and not {after:#x} yet")
+        try:
+            position, batches = await trio.to_thread.run_sync(self.read_committed, after, upto, LOG_PAGE_BYTES)
+        except OSError as error:
+            return _answer(LOG, 500, error=str(error))
+        if position is None:
+            return _answer(LOG, 410, error=f"the log begins after {after:#x}")
+        if position[0] != after:
+            return _answer(LOG, 409, error=f"{after:#x} is no end of a batch")
+        headers = {
+            "lineage": lineage.hex(),
+            "previous_zxid": f"{position[0]:#x}",
+            "previous_chain": position[1].hex(),
+            "last_zxid": f"{batches[-1].zxid if batches else position[0]:#x}",
+            "applied_zxid": f"{upto:#x}",
+            "digest": "" if digest is None else f"{digest:#x}",
+        }
+        body = b"".join([batch.raw for batch in batches])
+        return Response(body, 200, headers, media_type="application/octet-stream")
 
     def _restore(self, request: Request) -> Response:
         refused = self._refused(RESTORE, request)

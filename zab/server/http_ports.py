@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import trio
 
+from datatree.log.batch import Batch, Position
 from datatree.log.disk import Disk
 from datatree.snapshot import snapshot_files
 from zab.host.journal import Journal
@@ -119,6 +120,7 @@ class HttpPorts:
         look: Callable[[], Surroundings],
         disk: Disk,
         snapshots: AskedSnapshots,
+        read_committed: Callable[[int, int, int], tuple[Position | None, list[Batch]]],
         stores: Watched[ssl.SSLContext] | None,
     ) -> None:
         self._config = config
@@ -126,6 +128,7 @@ class HttpPorts:
         self._look = look
         self._disk = disk
         self._snapshots = snapshots
+        self._read_committed = read_committed
         self.stores = stores
         self._admin: HttpServer | None = None
         self._ports: list[tuple[HttpServer, socket.socket]] = []
@@ -137,7 +140,7 @@ class HttpPorts:
             # What speaks HTTP takes a fifth of a second to import, which nobody waits for who wants no such port.
             from zab.server.admin import Admin
 
-            admin = Admin(self._member, self._look, self._snapshots, self._disk)
+            admin = Admin(self._member, self._look, self._snapshots, self._disk, self._read_committed)
             self._admin = await self._open("admin", config.admin_address, config.admin_port, admin.application)
             self.take_new_stores()
         if config.exports_metrics and config.metrics_port:

@@ -262,7 +262,9 @@ class Server:
         self.transfers = TransferServer(disk, count_max, stall_seconds, self._believes)
         look = partial(look_around, config)
         self._asked = AskedSnapshots(self.member, disk, self.posts.put, self.transfers.being_read)
-        self._http = HttpPorts(config, self.member, look, disk, self._asked, files.admin_stores)
+        self._http = HttpPorts(
+            config, self.member, look, disk, self._asked, self.storage.read_committed, files.admin_stores
+        )
 
     def _fsynced(self, took_ms: int) -> None:
         metrics = self.member.metrics

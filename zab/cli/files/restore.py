@@ -28,6 +28,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from zab.backup.stores import StoreUnusableError, open_store
+from zab.backup.taking import catalogue_of
+from zab.backup.verifying import checked_files
 from zab.cli.exits import fail
 from zab.cli.json_form import JsonOption, json_line
 from zab.cli.moments import parse_moment
@@ -41,6 +44,7 @@ from zab.cli.new_members import (
     written_fields,
     written_lines,
 )
+from zab.upkeep.backups import CatalogueError
 
 if TYPE_CHECKING:
     from zab.pipeline.state.moment import Moment
@@ -64,6 +68,7 @@ def restore_command(
     json: JsonOption = False,
 ) -> None:
     targets = new_targets(to, output)
+    _check_backups(dirs)
     moment_wanted = None if at is None else parse_moment(at, "--at")
     try:
         from zab.pipeline.errors import PipelineError
@@ -85,6 +90,26 @@ def restore_command(
     except OSError as error:
         fail(f"{error.filename or targets[0].directory}: {error.strerror or error}")
     _report(moment, written, lineage, targets, output, json=json)
+
+
+def _check_backups(dirs: list[str]) -> None:
+    """Say what of a directory of backups is not what was written there. What is needed of it, the reader refuses."""
+    for text in dirs:
+        place = text.partition("=")[2] if "=" in text.partition("/")[0] else text
+        try:
+            store = open_store(place)
+            catalogue = catalogue_of(store)
+            for fault in () if catalogue is None else checked_files(store, catalogue.files):
+                print(f"zab: {store}: {fault}", file=sys.stderr)
+        except (StoreUnusableError, CatalogueError) as error:
+            print(f"zab: {without_query(place)}: {error}", file=sys.stderr)
+        except OSError as error:
+            print(f"zab: {without_query(place)}: {error.strerror or error}", file=sys.stderr)
+
+
+def without_query(text: str) -> str:
+    """It may have credentials in it."""
+    return text.partition("?")[0]
 
 
 def _report(

@@ -1,0 +1,40 @@
+"""What docs/backup.md shows is what happens."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.docs.test_monitoring_page import steps
+from tests.docs.test_status_page import ensemble, told
+from tests.tidy.sources import ROOT
+from zab.cli.servers.local_ensemble import LocalEnsemble
+
+__all__ = ["ensemble"]
+
+PAGE = (ROOT / "docs" / "backup.md").read_text(encoding="utf-8")
+
+
+def test_the_commands_print_what_the_page_says(ensemble: LocalEnsemble, tmp_path: Path) -> None:
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": path, "HOME": str(tmp_path)}
+    shown = steps(PAGE)
+    assert {word for command, _ in shown for word in re.findall(r"backup (\w+)", command)} >= {
+        *("take", "list", "verify", "prune"),
+    }
+    for command, expected in shown:
+        done = subprocess.run(
+            ["bash", "-c", told(command, ensemble)],
+            capture_output=True,
+            text=True,
+            timeout=120,
+            cwd=tmp_path,
+            env=environment,
+            check=False,
+        )
+        assert done.returncode == 0, (command, done.stdout, done.stderr)
+        pattern = ".*".join(map(re.escape, expected.strip().split("…"))).replace(r"\ files", r"\ files?")
+        assert re.fullmatch(pattern, done.stdout.strip(), re.S), (command, done.stdout)
