@@ -112,6 +112,7 @@ COMMANDS: Final = {
     "status": Command("upkeep.status:status_command", "Print who leads, who is behind, and what to look at."),
     "doctor": Command("upkeep.doctor:doctor_command", "Check a member's configuration, machine and neighbours."),
     "backup": Command("upkeep.backup:backup_app", "Back up a running ensemble, and see what there is."),
+    "support": Command("upkeep.support:support_command", "Pack what somebody who helps needs, without secrets."),
     "server": Command("servers.server:server_command", "Run one member, until SIGINT or SIGTERM."),
     "ensemble": Command(
         "servers.server:ensemble_command", "Run a local ensemble, one process per member, until SIGINT or SIGTERM."

@@ -21,7 +21,7 @@ from typing import Final
 from attrs import field, frozen
 
 from zab.configuration.dynamic import is_dynamic
-from zab.configuration.fields import ConfigWarning
+from zab.configuration.fields import ConfigWarning, fields_with_keys
 from zab.host.descriptors import LIMIT_MIN
 from zab.member.config import ConfigError, entries_of, parse, plain_key
 from zab.member.settings import Config
@@ -30,7 +30,7 @@ from zab.server.failure import CONFIG_ERROR, DATA_DIRECTORY_ERROR, ServerFailedE
 from zab.server.files import READERS
 from zab.server.refusal import refusal
 
-__all__ = ["Checked", "Fault", "check"]
+__all__ = ["Checked", "Fault", "check", "public_keys"]
 
 _LINE_END: Final = re.compile(r"(\r\n|\r|\n)")
 
@@ -69,6 +69,23 @@ def check(path: str) -> Checked:
         faults += _of_process(config)
     faults.sort(key=lambda fault: (fault.exit_code, fault.file != path, fault.line or sys.maxsize))
     return Checked(config, tuple(faults), config.warnings if config is not None else ())
+
+
+def public_keys() -> Callable[[str], bool]:
+    """Whether the value of a key is for others to see: it is known, and holds no password, hash or key. `secret` says
+    that of a field."""
+    known = [
+        each.metadata["key"] for each in fields_with_keys(Config) if each.repr and each.metadata["key"] not in _HASHES
+    ]
+
+    def is_public(key: str) -> bool:
+        key = plain_key(key)
+        return is_dynamic(key) or key == "version" or key in known
+
+    return is_public
+
+
+_HASHES: Final = frozenset({"DigestAuthenticationProvider.superDigest"})
 
 
 def _read_to_the_end(path: str) -> tuple[Config | None, list[Fault]]:

@@ -1,0 +1,65 @@
+"""What leaves a machine in a bundle for support: without passwords, keys and hashes of passwords.
+
+    redacted_configuration(text, public)    a zoo.cfg with the values of the keys that are public, and of no other
+    Redactor(secrets).of(text)              a text without these secrets, and without what looks like one
+
+A value is kept only if its key is known to hold no secret; comments go, since anything may stand in them. What is found
+in other texts by its form: the identity of a digest ACL after its user, private keys, passwords in URLs, and what
+follows `password`, `secret` or `Authorization`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from zab.configuration.properties import PropertiesError, escaped, parse_properties
+
+__all__ = ["LEFT_OUT", "Redactor", "redacted_configuration"]
+
+LEFT_OUT: Final = "(left out)"
+SECRET_CHARACTERS_MIN: Final = 4
+"""A secret that is shorter is in many words; it is left out where its key stands."""
+
+_PATTERNS: Final = (
+    # PEM; to the end, where the end is cut off.
+    (re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.S), LEFT_OUT),
+    (re.compile(r"(digest[:,]\s*'?[^\s:'\",]+):[A-Za-z0-9+/]{16,}={0,2}"), rf"\1:{LEFT_OUT}"),
+    # SHA-1, SHA-256 and SHA-512 of a password, with their names before them.
+    (re.compile(r"([^\s:/\"'=,]+):[A-Za-z0-9+/]{27}=(?![A-Za-z0-9+/=])"), rf"\1:{LEFT_OUT}"),
+    (re.compile(r"([^\s:/\"'=,]+):[A-Za-z0-9+/]{43}=(?![A-Za-z0-9+/=])"), rf"\1:{LEFT_OUT}"),
+    (re.compile(r"([^\s:/\"'=,]+):[A-Za-z0-9+/]{86}==(?![A-Za-z0-9+/=])"), rf"\1:{LEFT_OUT}"),
+    (re.compile(r"(://[^/\s:@]*):[^/\s@]+@"), rf"\1:{LEFT_OUT}@"),
+    (
+        re.compile(r"(?i)((?:password|passwd|secret|authorization)\"?\s*[=:]\s*\"?)(?![\s\"(])[^\n\"]+"),
+        rf"\1{LEFT_OUT}",
+    ),
+)
+
+
+def redacted_configuration(text: str, is_public: Callable[[str], bool]) -> str:
+    """One line for each entry, in its order. What cannot be read as a configuration is left out as a whole."""
+    try:
+        entries = parse_properties(text)
+    except PropertiesError as error:
+        return f"# line {error.line} cannot be read: {LEFT_OUT}\n"
+    shown = [(entry.key, escaped(entry.value) if is_public(entry.key) else LEFT_OUT) for entry in entries]
+    return "".join(f"{escaped(key)}={value}\n" for key, value in shown)
+
+
+class Redactor:
+    """`secrets`: known ones, which go wherever they stand."""
+
+    def __init__(self, secrets: Iterable[str] = ()) -> None:
+        known = {each for each in secrets if len(each) >= SECRET_CHARACTERS_MIN}
+        # A longer one may begin with a shorter one.
+        longest_first = sorted(known, key=lambda each: (-len(each), each))
+        self._known = re.compile("|".join(map(re.escape, longest_first))) if known else None
+
+    def of(self, text: str) -> str:
+        if self._known is not None:
+            text = self._known.sub(LEFT_OUT, text)
+        for pattern, instead in _PATTERNS:
+            text = pattern.sub(instead, text)
+        return text
