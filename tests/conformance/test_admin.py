@@ -15,7 +15,7 @@ from kazoo.client import KazooClient
 from tests.rigs.zab_server import zab_servers
 from tests.rigs.zookeeper_server import java_command, tool_options
 from zab.member.admin_commands import NAMES_OF, NOT_SERVING
-from zab.server.admin import MORE
+from zab.server.admin import LOG, MORE
 from zab.testing.ports import free_ports
 
 pytestmark = pytest.mark.java
@@ -58,6 +58,7 @@ def ours() -> Iterator[httpx.Client]:
 
 def test_all_of_zookeepers_commands_are_there_under_all_their_names(theirs: list[Any]) -> None:
     known = {**NAMES_OF, **MORE}
+    assert known.pop(LOG) == LOG, "it is ours"
     names = {name: each for name, _, each, _ in theirs if name in each}
     names.pop("srvr")
     assert len(names) == 28
