@@ -116,7 +116,7 @@ def test_a_sync_without_a_reply_promises_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("variant", "seed"), [(apply_twice, 23), (sync_without_asking_the_quorum, 204)], ids=["apply", "sync"]
+    ("variant", "seed"), [(apply_twice, 23), (sync_without_asking_the_quorum, 210)], ids=["apply", "sync"]
 )
 @pytest.mark.hunt
 @pytest.mark.slow
