@@ -42,6 +42,7 @@ from tests.direct.members import Ensemble
 from tests.zab.test_message import EXAMPLES
 from zab import message as msg
 from zab.configuration.properties import PropertiesError, parse_properties
+from zab.ids import ServerId
 from zab.jute.change_pages import read_page
 from zab.jute.handshake import ConnectRequest, ConnectResponse
 from zab.jute.replies import ReplyHeader, WatcherEvent, decode_body
@@ -207,10 +208,10 @@ def member_messages(data: bytes) -> None:
     assert msg.decode(msg.encode(message)) == message
 
 
-@target(lambda: [msg.encode(each) for each in EXAMPLES[:2]])
+@target(lambda: [msg.encode(each) for each in (*EXAMPLES[:2], msg.Config(b"server.1=a", b"server.2=b"))])
 def votes(data: bytes) -> None:
     told: list[str] = []
-    ElectionReceiver(told.append).vote(data)
+    ElectionReceiver(ServerId(1), told.append).vote(data)
 
 
 @target(
