@@ -1,4 +1,6 @@
-"""docs/reconfiguration.md: what its commands print is what happens, with five real members, each with its own file."""
+"""docs/reconfiguration.md and docs/rolling.md: what their commands print is what happens, with real members, each with
+its own file.
+"""
 
 from __future__ import annotations
 
@@ -15,24 +17,25 @@ from zab.testing.ports import free_ports
 
 pytestmark = pytest.mark.process
 
-PAGE = (Path(__file__).parents[2] / "docs" / "reconfiguration.md").read_text(encoding="utf-8")
+PAGES = Path(__file__).parents[2] / "docs"
+RECONFIGURATION, ROLLING = [(PAGES / name).read_text(encoding="utf-8") for name in ("reconfiguration.md", "rolling.md")]
 SECONDS = 120
 
 
-def steps() -> list[tuple[str, str]]:
+def steps(page: str) -> list[tuple[str, str]]:
     """(command, what it prints), of all console blocks."""
-    blocks = re.findall(r"```console\n(.*?)```", PAGE, re.S)
+    blocks = re.findall(r"```console\n(.*?)```", page, re.S)
     return [step for block in blocks for step in re.findall(r"^\$ (.*)\n((?:[^$].*\n)*)", block, re.M)]
 
 
 class Machine:
     """Where the page is followed, with ports that are free here."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, page: str) -> None:
         self.directory = directory
         shown = [f"{base}{number}" for base in (218, 281, 291) for number in range(1, 6)]
         self._ports = dict(zip(shown, map(str, free_ports(len(shown))), strict=True))
-        [lines] = re.findall(r"```ini\n(.*?)```", PAGE, re.S)
+        [lines] = re.findall(r"```ini\n(.*?)```", page, re.S)
         self._lines = self.here(lines).splitlines()
         self.members: dict[int, ServerProcess] = {}
         self._environment = {
@@ -85,15 +88,16 @@ class Machine:
         return done.stdout
 
 
-def test_the_commands_print_what_the_page_says(tmp_path: Path) -> None:
-    machine = Machine(tmp_path)
+@pytest.mark.parametrize("page", [RECONFIGURATION, ROLLING], ids=["reconfiguration", "rolling"])
+def test_the_commands_print_what_the_page_says(tmp_path: Path, page: str) -> None:
+    machine = Machine(tmp_path, page)
     with ended(machine.members.values()):
-        for command, expected in steps():
+        for command, expected in steps(page):
             said = machine.do(command)
             pattern = ".*".join(map(re.escape, machine.here(expected).split("…")))
             assert re.fullmatch(pattern, said, re.S), (command, said)
 
 
 def test_each_command_is_shown() -> None:
-    shown = " ".join(command for command, _ in steps())
+    shown = " ".join(command for command, _ in steps(RECONFIGURATION))
     assert all(f"zab {words}" in shown for words in ("reconfig show", "reconfig add", "reconfig remove", "lead"))
