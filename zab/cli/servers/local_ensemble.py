@@ -186,17 +186,17 @@ class LocalEnsemble:
             "initLimit=10",
             "syncLimit=5",
             f"dataDir={escaped(str(member.directory))}",
-            f"clientPort={member.client_port}",
-            f"clientPortAddress={HOST}",
             "# All clients come from this machine.",
             "maxClientCnxns=0",
             "preAllocSize=16384",
+            "extendedTypesEnabled=true",
             "4lw.commands.whitelist=*",
             f"admin.serverPort={member.admin_port}",
             f"quorum.secretFile={escaped(str(self._secret_path))}",
         ]
         for other in self.members:
-            lines.append(f"server.{other.server_id}={HOST}:{other.quorum_port}:{other.election_port}")
+            ports = f"{other.quorum_port}:{other.election_port};{HOST}:{other.client_port}"
+            lines.append(f"server.{other.server_id}={HOST}:{ports}")
         member.config_path.write_text("\n".join(lines) + "\n", encoding="latin-1", errors="strict")
 
     # ---------------------------------------------------------------------------------------------------------- running
