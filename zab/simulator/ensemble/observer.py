@@ -80,7 +80,8 @@ class Observer:
         self.recorder = recorder
         """Kept up to date of what clients ask and are told."""
         self._process: Callable[[ServerId], MemberProcess | None]
-        self._quorum: Quorum
+        self._quorums: dict[int, Quorum]
+        """Who decides from each configuration on, by its version; 0 is that of the files."""
         self._promises: dict[ServerId, Promises] = {}
         self._initial: dict[int, int] = {}
         """Epoch → where its initial history ended, as NEWLEADER says."""
@@ -98,7 +99,7 @@ class Observer:
         self, quorum: Quorum, sids: Sequence[ServerId], process: Callable[[ServerId], MemberProcess | None]
     ) -> None:
         """Watch these servers; `process` finds the process of one, None while there is none."""
-        self._quorum = quorum
+        self._quorums = {0: quorum}
         self._process = process
         self._promises = {sid: Promises() for sid in sids}
 
@@ -274,7 +275,15 @@ class Observer:
 
     def _mark_moved(self, process: MemberProcess, zxid: int) -> None:
         holders = {sid for sid, promises in self._promises.items() if max(promises.lost, self.durable(sid)) >= zxid}
-        if not self._quorum.contains(holders):
+        memberships = process.peer.memberships
+        for membership in (memberships.in_force, memberships.outstanding):
+            if membership is not None and membership.version not in self._quorums:
+                self._quorums[membership.version] = membership.quorum
+                self.count("configurations")
+        governing = sorted(version for version in self._quorums if version <= zxid)[-2:]
+        # The reconfiguration itself is committed by both.
+        deciding = governing if governing[-1] == zxid else governing[-1:]
+        if not all(self._quorums[version].contains(holders) for version in deciding):
             reason = f"server {process.sid} takes {zxid:#x} for committed; it is on the disks of {sorted(holders)} only"
             raise SafetyError("durability", reason)
 

@@ -66,6 +66,7 @@ _FOCUSED = {
     "crashing": {"power_at_operation": 6, "disk_error": 2, "kill": 1, "reset": 1},
     "returning": {"slow_link": 6, "reset": 1, "kill": 1},
     "racing": {"race": 8, "depose": 2, "kill": 1, "reset": 1},
+    "changing": {"reconfigure": 8, "hand_over": 2, "kill": 2, "power": 1, "outage": 1, "depose": 1, "partition": 1},
 }
 FAULT_NAMES = frozenset(
     {*FAULTS, *SELDOM, *ASKED_FOR, *CLIENT_FAULTS, *(kind for kinds in _FOCUSED.values() for kind in kinds)}
@@ -120,7 +121,9 @@ class Profile:
     `crashing`: power goes at operations of disks, again and again. `returning`: links are slow, and clients go back and
     forth between two servers, impatiently. `lagging`: links are thin, epochs are short, and leaders keep little, so
     that who lags needs a snapshot. `racing`: who comes into discovery or synchronization has an accident there, again
-    and again. Most runs have none: anything may happen in them."""
+    and again. `changing`: servers leave, come back and change their roles, and the lead is handed over; nothing that
+    was durable is lost meanwhile, since no one quorum says how much may be. Most runs have none: anything may happen in
+    them."""
     markers: frozenset[int]
     """Voters whose operators say, with the file `initialize`, that they never had data: before their first start."""
     marks_the_wiped: bool
@@ -187,7 +190,17 @@ def _read(text: str) -> Config:
 
 def draw(seed: int, rng: Random) -> Profile:
     """The profile of a seed."""
-    return _with_seldom(_draw(seed, rng), rng)
+    profile = _with_seldom(_draw(seed, rng), rng)
+    # Of its own generator, so that all other runs are what they were.
+    if not profile.focus and not profile.groups and Random(f"{seed}/changing").random() < 0.1:
+        return changing(profile)
+    return profile
+
+
+def changing(profile: Profile) -> Profile:
+    """The same with an ensemble that is reconfigured."""
+    further = (*profile.further, ("reconfigEnabled", "true"))
+    return attrs.evolve(profile, focus="changing", faults=_FOCUSED["changing"], weightless=frozenset(), further=further)
 
 
 def _with_seldom(profile: Profile, rng: Random) -> Profile:

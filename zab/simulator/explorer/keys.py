@@ -58,8 +58,20 @@ _PLAIN: Final = frozenset(
         *("base", "last"),
         *("epoch", "epoch_accepted", "epoch_current", "current_saving", "first_start", "by_marker", "established"),
         *("renewal_wanted", "renewal_above", "confirm_round", "questions", "outstanding", "outstanding_bytes"),
-        *("stage", "observer", "holds", "marked", "position", "cursor", "decided", "reading", "installing", "served"),
-        *("newleader_zxid", "acked", "confirmed", "counts_after_round", "round", "token", "mark"),
+        *(
+            "stage",
+            "observer",
+            "features",
+            "holds",
+            "marked",
+            "position",
+            "cursor",
+            "decided",
+            "reading",
+            "installing",
+            "served",
+        ),
+        *("newleader_zxid", "acked", "confirmed", "counts_after_round", "round", "token"),
         *("epoch_saved", "fetching", "newleader", "synchronized", "up_to_date", "zxid", "chain", "batches"),
         *("accepted", "current", "readmitting", "is_founder", "offered", "keeps_record"),
         *("session_keys", "secret_name", "is_told_keys", "keys"),
@@ -151,10 +163,10 @@ class _Key:
         return self._object(value)
 
     def _entry(self, name: str, item: Any) -> object:
-        # What `early` has of a link is the server's id, and what it said.
+        # What `early` has of a link is the server's id, its features, and what it said.
         if name == "early":
-            sid, said = item
-            return self._renamed("sid", sid), self._value("", said)
+            sid, features, said = item
+            return self._renamed("sid", sid), features, self._value("", said)
         return self._value("", item)
 
     def _renamed(self, name: str, value: Any) -> Any:
