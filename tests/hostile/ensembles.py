@@ -271,12 +271,11 @@ KINDS = {"by_command": by_command, "by_hand": by_hand, SECURE: secure}
 def attacked_member(server_id: int, pid: int, directory: Path, secret: Path) -> Attacked:
     """The one with this directory."""
     config = (directory / "zoo.cfg").read_text()
-    client = re.search(r"^(?:secureC|c)lientPort=(\d+)", config, re.M)
-    own = re.search(rf"^server\.{server_id}=[^:]+:(\d+):(\d+)", config, re.M)
-    assert client
+    own = re.search(rf"^server\.{server_id}=[^:]+:(\d+):(\d+)(?:;[^:]+:(\d+))?", config, re.M)
     assert own
+    client = own[3] or re.findall(r"^(?:secureC|c)lientPort=(\d+)", config, re.M)[0]
     journal = directory / "server.log"
-    return Attacked(server_id, pid, int(client[1]), int(own[1]), int(own[2]), journal, secret)
+    return Attacked(server_id, pid, int(client), int(own[1]), int(own[2]), journal, secret)
 
 
 def _children(parent: int) -> dict[int, int]:

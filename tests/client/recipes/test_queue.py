@@ -8,7 +8,7 @@ import trio
 from datatree.opcodes import OpCode
 from tests.client.recipes.workers import again_and_again, until
 from tests.client.recipes.world import KINDS, World, run, trials
-from zab.client import Client
+from zab.client import Client, ConnectionLossError, Transaction
 from zab.client.recipes.errors import LostError, WaitOverError
 from zab.client.recipes.queue import LockingQueue, Queue, Taken, in_order
 
@@ -212,6 +212,30 @@ def test_who_lost_an_item_cannot_consume_it() -> None:
                     await item.consume()
             await item.release()
             assert await queue.count() == 1
+
+    run(scenario, World())
+
+
+def test_a_claim_of_somebody_who_is_late_hides_no_consumed_item(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The answer is lost, and another one, who has not heard of it yet, claims what is no more."""
+
+    async def scenario(world: World) -> None:
+        async with world.connect("one") as one, world.connect("two") as two:
+            queue = LockingQueue(one, PATH)
+            await queue.put(b"item")
+            item = await queue.get()
+            commit = Transaction.commit
+
+            async def commit_and_lose(transaction: Transaction) -> None:
+                await commit(transaction)
+                monkeypatch.undo()
+                await two.create(item.path, b"of two", ephemeral=True)
+                raise ConnectionLossError(item.path)
+
+            monkeypatch.setattr(Transaction, "commit", commit_and_lose)
+            await item.consume()
+            assert await two.exists(item.path) is not None
+            assert await queue.count() == 0
 
     run(scenario, World())
 

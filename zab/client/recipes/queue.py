@@ -220,18 +220,20 @@ class LockingQueue(_Items[Taken]):
             except NoNodeError:
                 raise LostError(claim.path, "somebody else removed it") from None
             except ConnectionLossError as error:
-                if not error.definite and await self._is_consumed(claim.path, entry):
+                if not error.definite and await self._is_consumed(claim, entry):
                     return
             else:
                 return
 
-    async def _is_consumed(self, claim: str, entry: str) -> bool:
-        """Whether the lost transaction was done. As long as the session lives nobody else removes the claim."""
+    async def _is_consumed(self, claim: Presence, entry: str) -> bool:
+        """Whether the lost transaction was done. As long as the session lives nobody else removes the claim; once it is
+        gone, whoever has not heard of that may claim what is no more, for a moment."""
         await self._steady.sync(entry)
-        if await self._steady.exists(claim) is not None:
+        found = await self._steady.exists(claim.path)
+        if found is not None and found.czxid == claim.czxid:
             return False
         if await self._steady.exists(entry) is not None:
-            raise LostError(claim, "somebody else removed it")
+            raise LostError(claim.path, "somebody else removed it")
         return True
 
     async def _take(self) -> Taken | None:
