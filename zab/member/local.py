@@ -132,10 +132,9 @@ def no_room(state: ReadState, connection: ClientConnection, xid: int, frame: byt
 
 
 def too_large(state: ReadState, _connection: ClientConnection, xid: int, _frame: bytes) -> bytes:
+    """None is of a special xid, as a setWatches is: who sends too many watches at once may pass over the error, and
+    would hear of none of them, so that is no frame (`zab.wire.frames`)."""
     state.metrics.large_requests_rejected += 1
-    if xid < 0:
-        # Who sends too many watches at once may pass over the error, and would hear of none of them.
-        raise ConnectionEnds
     return reply(xid, state.tree.applied, ErrorCode.BADARGUMENTS)
 
 

@@ -28,6 +28,8 @@ GREETING_BYTES_MAX: Final = 4096
 """The limit for the first frame of a connection, which says who speaks: of a server, or of a client."""
 
 CUT_HEAD_BYTES: Final = 4
+CUT_FIRST_BYTE_MAX: Final = 0x7F
+"""A frame that begins with more, as a negative number does, is refused and never cut."""
 CUT_MARK: Final = b"\x80\x00\x00\x00"
 
 _read_length: Final = LENGTH.unpack_from
@@ -107,6 +109,8 @@ class FrameReader:
                 if start + CUT_HEAD_BYTES > size:
                     self._needed = LENGTH_BYTES + CUT_HEAD_BYTES
                     break
+                if data[start] > CUT_FIRST_BYTE_MAX:
+                    raise FrameError(length, limit, frames)
                 frames.append(Cut(data[start : start + CUT_HEAD_BYTES] + CUT_MARK))
                 self._dropping = max(0, end - size)
                 at = min(end, size)
