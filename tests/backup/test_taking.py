@@ -15,12 +15,11 @@ from kazoo.security import make_acl, make_digest_acl
 from tests.rigs.zab_server import zab_servers
 from tests.server.test_admin import lines_of
 from zab.backup import taking
-from zab.backup.stores import LocalStore, ObjectStore, StoreUnusableError, open_store
-from zab.backup.taking import BackupError, LogPage, LogTooYoungError, catalogue_of, prune, take
+from zab.backup.stores import LocalStore, StoreUnusableError
+from zab.backup.taking import BackupError, LogPage, LogTooYoungError, catalogue_of, take
 from zab.backup.verifying import checked_files, fault_of, restored
 from zab.cli.upkeep.admin_client import AdminError, admin_port
 from zab.cli.upkeep.backup import _Member
-from zab.pipeline.places import open_place
 from zab.testing.ports import free_ports
 from zab.upkeep.backups import CATALOGUE, Catalogue
 
@@ -283,22 +282,6 @@ def test_a_log_that_begins_later_leaves_a_gap_that_is_said(member: tuple[_Member
     assert taken.has_gap
     catalogue = whole(store)
     assert len(catalogue.backups) == 2
-
-
-def test_pruned_and_in_an_object_store(member: tuple[_Member, KazooClient], tmp_path: Path) -> None:
-    """Through pyarrow, which serves a directory as it serves a bucket."""
-    source, client = member
-    store = ObjectStore(open_place(str(tmp_path / "bucket")))
-    for now_ms in range(4):
-        grow(client)
-        take(store, source, now_ms, full=now_ms == 2)
-    assert len(whole(store).backups) == 4
-    taken = prune(store, 4, keep=2, keep_for_ms=None)
-    assert taken.removed
-    catalogue = whole(store)
-    assert [each.time_ms for each in catalogue.backups] == [2, 3]
-    with pytest.raises(BackupError):
-        prune(open_store(str(tmp_path / "empty")), 0, keep=1, keep_for_ms=None)
 
 
 def test_who_may_have_the_log(member: tuple[_Member, KazooClient], tmp_path: Path) -> None:

@@ -14,14 +14,13 @@ from kazoo.client import KazooClient
 
 from tests.cli.commands import PATIENCE_SECONDS, Run, run, started
 from tests.cli.test_json import table
-from tests.pipeline.test_object_store import Store, store
 from tests.rigs.zab_server import zab_servers
 from tests.rigs.zookeeper_server import ZooKeeperEnsemble
 from tests.server.test_admin import lines_of
 from zab.cli.upkeep.durations import duration_ms
 from zab.testing.ports import free_ports
 
-__all__ = ["run", "store"]
+__all__ = ["run"]
 
 FIELDS = table("Lines of `zab backup`")
 
@@ -172,20 +171,6 @@ def test_prune(running: Running, tmp_path: Path, run: Run) -> None:
     assert run("backup", "verify", tmp_path, "--bytes") == 0
     assert run("backup", "prune", tmp_path, "--keep-for", "1h") == 0
     assert "1 backup kept, 0 files removed" in run.out
-
-
-@pytest.mark.slow
-def test_in_an_object_store(running: Running, store: Store, tmp_path: Path, run: Run) -> None:
-    place = store.uri("ensemble")
-    running.client.create("/s3", b"value")
-    assert run(*running.words("take", place)) == 0, run.err
-    running.client.set("/s3", b"more")
-    assert run(*running.words("take", place)) == 0, run.err
-    assert run("backup", "verify", place) == 0, run.out
-    assert "catalogue.json" in store.names("ensemble")
-    assert run("restore", place, "--to", f"1={tmp_path / 'new'}") == 0, run.err
-    assert run("backup", "prune", place, "--keep", "1") == 0
-    running.client.delete("/s3")
 
 
 @pytest.mark.parametrize(
