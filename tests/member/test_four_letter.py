@@ -91,6 +91,13 @@ def test_unknown_word_is_a_length_that_cannot_be(ensemble: Ensemble) -> None:
     assert say(ensemble, b"nope") == ""
 
 
+def test_a_leader_that_takes_no_clients_says_so_to_isro_and_tells_its_figures() -> None:
+    ensemble = Ensemble(3, leaderServes="no", **{"4lw__commands__whitelist": "*"})
+    servers = ensemble.leader, ensemble.follower
+    assert [say(ensemble, b"isro", server) for server in servers] == ["null", "rw"]
+    assert "\nMode: leader\n" in say(ensemble, b"srvr", ensemble.leader)
+
+
 def test_ruok_and_isro_answer_always_and_the_others_only_while_clients_are_served() -> None:
     ensemble = Ensemble(3, start=False, **{"4lw__commands__whitelist": "*"})
     answers = {}

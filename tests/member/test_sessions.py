@@ -13,6 +13,7 @@ from zab import message as msg
 from zab.ids import Link
 from zab.jute.handshake import ConnectRequest
 from zab.member.sessions import TOUCHED_COUNT_MAX
+from zab.states import LEADING
 from zab.wire.frames import GREETING_BYTES_MAX, LENGTH, frame
 
 
@@ -573,6 +574,32 @@ def test_leader_that_takes_no_clients_refuses_them() -> None:
     ensemble.settle()
     assert refused.is_closed
     assert ensemble.do(served, served.create(b"/a")) == [(1, 0, b"/a")]
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_leader_serves_says_nothing_to_who_has_no_leader_and_to_learners(size: int) -> None:
+    ensemble = Ensemble(size, leaderServes="no")
+    served = ensemble.session(ensemble.leader if size == 1 else ensemble.follower)
+    assert ensemble.do(served, served.create(b"/a")) == [(1, 0, b"/a")]
+
+
+def test_a_follower_that_comes_to_lead_ends_its_clients_and_takes_none() -> None:
+    ensemble = Ensemble(3, leaderServes="no")
+    before = ensemble.leader
+    others = ensemble.others(before)
+    clients = [ensemble.session(server, timeout_ms=20_000) for server in others]
+    ensemble.cut.add(before.sid)
+    ensemble.advance(12_000)
+    [leader] = [server for server in others if server.member.peer.state == LEADING]
+    [follower] = [server for server in others if server is not leader]
+    assert leader.member.serving
+    assert all(client.is_closed for client in clients)
+    [back] = [client for client in clients if client.server is follower]
+    refused, again = ensemble.reattach(back, leader), ensemble.reattach(back, follower)
+    ensemble.settle()
+    assert (refused.response, refused.is_closed) == (None, True)
+    assert again.response is not None
+    assert again.response.session_id == back.connection.session
 
 
 def test_frame_longer_than_the_limit_ends_the_connection_behind_the_good_ones() -> None:

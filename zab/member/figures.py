@@ -56,7 +56,6 @@ class Inspected(Protocol):
     processor: Processor
     digests: Digests
     surroundings: Surroundings
-    serving: bool
     now: int
     wall: int
     applied: int
@@ -65,6 +64,12 @@ class Inspected(Protocol):
 
     @property
     def tree(self) -> DataTree: ...
+
+    @property
+    def serving(self) -> bool: ...
+
+    @property
+    def takes_clients(self) -> bool: ...
 
 
 class Kind(Enum):

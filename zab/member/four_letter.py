@@ -108,7 +108,7 @@ def _ruok(_member: Inspected) -> Lines:
 
 def _isro(member: Inspected) -> Lines:
     """Are you read-only? `null` while no client is served."""
-    yield "rw" if member.serving else "null"
+    yield "rw" if member.takes_clients else "null"
 
 
 def _envi(member: Inspected) -> Lines:

@@ -194,6 +194,12 @@ class Member:
     def tree(self) -> DataTree:
         return self.state.tree
 
+    @property
+    def takes_clients(self) -> bool:
+        """Whether who asks for a session may have one here: not of a leader that serves its learners alone."""
+        config = self.config
+        return self.serving and (config.leader_serves or config.is_standalone or self.peer.state != LEADING)
+
     # ----------------------------------------------------------------------------------------------------------- a turn
 
     def step(self, now: int, wall: int, inputs: Sequence[Input]) -> list[MemberEffect]:
@@ -561,7 +567,7 @@ class Member:
                 self.limits.hold_loaded(connection)
         elif connection.stage is Stage.CONNECTING:
             connection.held += frames
-        elif self.serving and (self.config.leader_serves or self.peer.state != LEADING):
+        elif self.takes_clients:
             connection.held = frames[1:]
             self.sessions.connect(connection, frames[0], self.tree.applied, self.tree.sessions, self.now)
         else:

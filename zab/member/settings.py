@@ -185,7 +185,11 @@ class Config(AdminSettings):
         "The ensemble can be changed while it runs; then the history says who belongs to it, and no file does.",
     )
     leader_serves: bool = setting(
-        "leaderServes", True, YES_NO, "yes/no", "no keeps clients off the leader of a large ensemble."
+        "leaderServes",
+        True,
+        YES_NO,
+        "yes/no",
+        "no: a member that leads an ensemble serves no clients itself, and has its hands free for the others.",
     )
     election_connect_timeout_ms: int = setting(
         "cnxTimeout", 5000, COUNT, "ms", "To open a link of the election; a dead host answers nothing."

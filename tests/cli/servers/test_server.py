@@ -15,6 +15,7 @@ from kazoo.client import KazooClient
 from tests.cli.files.test_recover import damaged
 from tests.rigs.processes import is_open
 from zab.cli.servers.local_ensemble import ELECTION_OFFSET, LocalEnsemble
+from zab.client.sync import connect
 from zab.server.config_file import load
 from zab.testing.ports import free_ports_in_a_row
 
@@ -79,6 +80,8 @@ def test_ensemble_says_when_it_serves_and_ends_with_a_signal(tmp_path: Path, siz
     client = KazooClient(hosts=hosts, timeout=30)
     client.start(timeout=60)
     client.create("/kept", b"data")
+    with connect(hosts) as zk:
+        zk.create("/brief", ttl_ms=60_000)
     client.stop()
     client.close()
     process.send_signal(number)

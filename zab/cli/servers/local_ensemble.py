@@ -191,6 +191,8 @@ class LocalEnsemble:
             "preAllocSize=16384",
             "extendedTypesEnabled=true",
             "4lw.commands.whitelist=*",
+            "# Znodes with a time to live, for who tries them.",
+            "extendedTypesEnabled=true",
             f"admin.serverPort={member.admin_port}",
             f"quorum.secretFile={escaped(str(self._secret_path))}",
         ]
