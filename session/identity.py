@@ -14,7 +14,9 @@ use 00, which no other server has. Two of them in one ensemble may at worst make
 as above.
 
 The password is BLAKE2b-128 of the id (8 bytes, big-endian), keyed with a key that the members of the ensemble share. So
-every member can check it, nothing of it is stored, and a password of another ensemble does not fit.
+every member can check it, nothing of it is stored, and a password of another ensemble does not fit. Those of sessions
+that one member alone knows are keyed with a key that follows from it: so every member can tell that such a session was
+never begun by the ensemble.
 
 Deliberately not here: the clock, the keys (`zab.session_keys`), and whether the session of an id is alive
 (`session.tracker`).
@@ -30,6 +32,8 @@ __all__ = [
     "PASSWORD_BYTES",
     "SessionId",
     "SessionIds",
+    "is_of_server",
+    "local_key",
     "negotiate",
     "password",
     "valid_password",
@@ -59,8 +63,7 @@ class SessionIds:
     def __init__(self, server_id: int, wall_ms: int) -> None:
         assert server_id >= 0
         assert wall_ms >= 0
-        top = server_id & 0xFF
-        self._top = 0 if top in _TAKEN_TOPS else top
+        self._top = _top_of(server_id)
         self._low = (wall_ms & _TIME_MASK) << 16
 
     def next(self) -> SessionId:
@@ -71,6 +74,21 @@ class SessionIds:
         if unsigned == 0:
             return self.next()
         return SessionId(unsigned - (1 << 64) if self._top & 0x80 else unsigned)
+
+
+def is_of_server(session: SessionId, server_id: int) -> bool:
+    """Whether a server with this id gives out such a session id."""
+    return session >> 56 & 0xFF == _top_of(server_id)
+
+
+def _top_of(server_id: int) -> int:
+    top = server_id & 0xFF
+    return 0 if top in _TAKEN_TOPS else top
+
+
+def local_key(key: bytes) -> bytes:
+    """With it the passwords are made of sessions that one server alone knows."""
+    return blake2b(b"local sessions", digest_size=_KEY_BYTES, key=key).digest()
 
 
 def password(key: bytes, session: SessionId) -> bytes:

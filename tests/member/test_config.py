@@ -337,16 +337,16 @@ def test_no_server_line_and_one_participant_run_standalone_with_id_1() -> None:
 
 def test_features_that_are_not_built_and_unknown_keys_are_warned_of_and_never_refused() -> None:
     config = parse(
-        STANDALONE + "localSessionsEnabled=true\nforceSync=no\nsnapcount=5",
+        STANDALONE + "quorum.cnxn.threads.size=20\nforceSync=no\nsnapcount=5",
         "conf/zoo.cfg",
     )
     seen = [(warning.line, warning.key, str(warning)) for warning in config.warnings]
     assert [entry[:2] for entry in seen] == [
-        (3, "localSessionsEnabled"),
+        (3, "quorum.cnxn.threads.size"),
         (4, "forceSync"),
         (5, "snapcount"),
     ]
-    assert seen[0][2] == "conf/zoo.cfg:3: localSessionsEnabled: the key has no effect: every session is global"
+    assert seen[0][2] == "conf/zoo.cfg:3: quorum.cnxn.threads.size: the key has no effect: links have no threads"
     assert seen[2][2] == "conf/zoo.cfg:5: snapcount: the key is unknown and has no effect. Did you mean snapCount?"
 
 

@@ -56,10 +56,8 @@ is not."""
 NOT_BUILT: tuple[tuple[tuple[str, ...], str], ...] = (
     (("quorum.cnxn.threads.size",), "links have no threads"),
     (("enableEagerACLCheck",), "ACLs are checked by the leader alone"),
-    (("localSessionsEnabled", "localSessionsUpgradingEnabled"), "every session is global"),
     (("observerMasterPort", "observerMaster.*"), "observers follow the leader only"),
     (("oraclePath",), "the oracle of two-member ensembles is not built yet"),
-    (("readonlymode.enabled",), "read-only mode is not built yet; a member without a quorum serves nobody"),
     (("snapshot.compression.method",), "snapshots are written without compression inside"),
 )
 
@@ -101,7 +99,6 @@ NO_COUNTERPART: tuple[tuple[tuple[str, ...], str], ...] = (
         ("request_throttler.shutdownTimeout",),
         "a server that stops waits for no client's request: nobody was told that it is done",
     ),
-    (("connection_throttle_local_session_weight",), "every session is global"),
     (("ssl.hostnameVerification",), "it is for who connects, and a server connects to nobody so"),
     (("ssl.handshakeDetectionTimeoutMillis",), "a client has ten seconds for its handshake"),
     (("ssl.sslProvider",), "it is OpenSSL, as Python has it"),

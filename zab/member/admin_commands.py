@@ -165,9 +165,9 @@ def _initial_configuration(member: Inspected, _parameters: Parameters) -> Told:
     return {"initial_configuration": "" if member.config.is_standalone else str(member.config.ensemble)}
 
 
-def _is_read_only(_member: Inspected, _parameters: Parameters) -> Told:
+def _is_read_only(member: Inspected, _parameters: Parameters) -> Told:
     yield from ()
-    return {"read_only": False}
+    return {"read_only": member.read_only.is_on}
 
 
 def _last_snapshot(member: Inspected, _parameters: Parameters) -> Told:
@@ -218,7 +218,7 @@ def _server_stats(member: Inspected, _parameters: Parameters) -> Told:
     sizes = {"last_buffer_size": -1, "min_buffer_size": -1, "max_buffer_size": -1}
     told: dict[str, Any] = {
         "version": VERSION,
-        "read_only": False,
+        "read_only": member.read_only.is_on,
         "server_stats": {
             "packets_sent": metrics.packets_sent,
             "packets_received": metrics.packets_received,

@@ -123,7 +123,7 @@ def _on_ping(member: Member, _link: Link, sid: ServerId, message: msg.Ping) -> N
 
 
 def _on_revalidated(member: Member, _link: Link, _sid: ServerId, message: msg.Revalidated) -> None:
-    member.sessions.revalidated(message.tag, message.valid, message.fence)
+    member.sessions.revalidated(message.tag, message.valid, message.fence, member.now)
 
 
 def _on_synced(member: Member, link: Link, _sid: ServerId, message: msg.Synced) -> None:

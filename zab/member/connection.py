@@ -117,6 +117,8 @@ class ClientConnection:
     session: SessionId = NO_SESSION
     timeout_ms: int = 0
     """Negotiated on this connection."""
+    is_local: bool = False
+    """This member alone knows its session (`local_sessions`)."""
     has_read_only_byte: bool = True
     """Clients older than 3.4 send none in their ConnectRequest, and get none back."""
     identities: tuple[Identity, ...] = ()

@@ -28,6 +28,7 @@ class ConnectionThrottle:
         self._rng = rng
         is_weighed = settings.connection_throttle_weight_enabled
         self._cost_of_new = settings.connection_throttle_global_session_weight if is_weighed else 1
+        self._cost_of_local = settings.connection_throttle_local_session_weight if is_weighed else 1
         self._cost_of_renewed = settings.connection_throttle_renew_session_weight if is_weighed else 1
         self._size = settings.connection_throttle_tokens * self._cost_of_new
         self._fill_count = settings.connection_throttle_fill_count * self._cost_of_new
@@ -45,9 +46,10 @@ class ConnectionThrottle:
         """The tokens that are missing."""
         return self._size - self._tokens
 
-    def admits(self, now: int, *, is_renewal: bool) -> bool:
-        """Whether somebody gets in who asks for a session now; then it is paid."""
-        cost = self._cost_of_renewed if is_renewal else self._cost_of_new
+    def admits(self, now: int, *, is_renewal: bool, is_local: bool = False) -> bool:
+        """Whether somebody gets in who asks for a session now, a new one of this member alone, if so; then it is
+        paid."""
+        cost = self._cost_of_renewed if is_renewal else self._cost_of_local if is_local else self._cost_of_new
         self._fill(now)
         if self._settings.connection_throttle_freeze_time_ms >= 0:
             self._adapt(now)

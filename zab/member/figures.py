@@ -25,6 +25,7 @@ from zab.member.connection import ClientConnection, Clients, Stage
 from zab.member.digests import Digests
 from zab.member.metrics import Metrics, Summary
 from zab.member.processor import Processor
+from zab.member.read_only import ReadOnlyMode
 from zab.member.reads import ReadState
 from zab.member.reconfiguring import in_force
 from zab.member.sessions import Sessions
@@ -61,6 +62,7 @@ class Inspected(Protocol):
     applied: int
     times: Times
     is_between_states: bool
+    read_only: ReadOnlyMode
 
     @property
     def tree(self) -> DataTree: ...
@@ -99,7 +101,9 @@ class Figure:
 
 
 def mode(member: Inspected) -> str:
-    """leader, follower, observer or standalone; looking, while there is no leader."""
+    """leader, follower, observer or standalone; looking, or read-only, while there is no leader."""
+    if member.read_only.is_on:
+        return "read-only"
     return "standalone" if member.config.is_standalone else _MODES[member.peer.state]
 
 
@@ -165,7 +169,7 @@ def _gauges(member: Inspected) -> Iterator[tuple[str, int | float]]:
     yield "approximate_data_size", tree.data_bytes + tree.path_bytes
     yield "sequence_numbers_left", tree.sequence_numbers_left
     yield "global_sessions", len(tree.sessions)
-    yield "local_sessions", 0
+    yield "local_sessions", len(member.sessions.local.timeouts)
     yield "open_file_descriptor_count", surroundings.open_descriptors
     yield "max_file_descriptor_count", surroundings.max_descriptors
     yield "auth_failed_count", metrics.auth_failed_count

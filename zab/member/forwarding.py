@@ -6,8 +6,8 @@ Not here: when a learner forwards them (`turn_end`).
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
-from typing import Any, Final
+from collections.abc import Iterator
+from typing import Any, Final, Protocol
 
 from datatree.opcodes import WRITES, OpCode
 from session.identity import SessionId
@@ -24,6 +24,8 @@ ones wait for them. A leader reads its links whatever else it has to do, so lear
 
 _CREATE_SESSION: Final = int(OpCode.CREATE_SESSION)
 _FORWARDED: Final = frozenset(int(opcode) for opcode in WRITES) | {_CREATE_SESSION}
+_LOCAL: Final = 1 << 30
+"""Added to the operation of a write whose session its server alone knows; there is none of so high a number."""
 _BODY_AT: Final = WRITE_HEAD.size
 
 
@@ -36,6 +38,12 @@ _SINCE: Final = {
 def unknown_to(features: int) -> frozenset[int]:
     """Writes that a leader with these features (`zab.features`) does not know: nobody forwards them to it."""
     return frozenset().union(*(opcodes for feature, opcodes in _SINCE.items() if not features & feature))
+
+
+class Refusal(Protocol):
+    """See `zab.member.sessions.Sessions.refusal`."""
+
+    def __call__(self, session: SessionId, owner: ServerId, *, is_local: bool) -> int: ...
 
 
 class Forwarded:
@@ -60,7 +68,9 @@ class Forwarded:
         identities: tuple[Identity, ...] | None = None
         size = 0
         while intake and self.bytes < FORWARDED_BYTES_MAX:
-            (session, cxid, opcode, body, proven), _, _, _ = intake.popleft()
+            (session, cxid, opcode, body, proven), connection, _, _ = intake.popleft()
+            if connection is not None and connection.is_local:
+                opcode += _LOCAL
             row = WRITE_HEAD.pack(session, cxid, opcode) + body
             goes_on = proven == identities
             taken = len(row) + (0 if goes_on else size_of_run(proven))
@@ -79,21 +89,22 @@ class Forwarded:
             yield msg.Request(rows)
 
 
-def writes_of(
-    request: msg.Request, owner: ServerId, refusal: Callable[[SessionId, ServerId], int]
-) -> list[Write] | None:
+def writes_of(request: msg.Request, owner: ServerId, refusal: Refusal) -> list[Write] | None:
     """The writes in a message of this learner. None: one is of a kind that it may not send, or a session that another
     server begins. `refusal` says why a session may not write by this server; 0: it may."""
-    refusals: dict[int, int] = {}  # by session: nothing changes between these writes
+    refusals: dict[tuple[int, bool], int] = {}  # nothing changes between these writes
     writes: list[Write] = []
     for identities, rows in request.rows:
         proven = tuple(map(tuple, identities))
         for row in rows:
             session, cxid, opcode = WRITE_HEAD.unpack_from(row)
+            is_local = opcode >= _LOCAL
+            if is_local:
+                opcode -= _LOCAL
             if opcode not in _FORWARDED or (opcode == _CREATE_SESSION and cxid != owner):
                 return None
-            refused = 0 if opcode == _CREATE_SESSION else refusals.get(session)
+            refused = 0 if opcode == _CREATE_SESSION else refusals.get((session, is_local))
             if refused is None:
-                refused = refusals[session] = refusal(session, owner)
+                refused = refusals[session, is_local] = refusal(session, owner, is_local=is_local)
             writes.append(((session, cxid, opcode, row[_BODY_AT:], proven), None, owner, refused))
     return writes

@@ -67,7 +67,7 @@ def on_word(member: Asked, connection: ClientConnection, word: bytes) -> bool:
     name = word.decode("ascii")
     if not member.config.allows_word(name):
         lines: Iterable[str] = (f"{name} is not executed because it is not in the whitelist.\n",)
-    elif not (member.serving or found.always):
+    elif not (member.serving or member.read_only.is_on or found.always):
         lines = (NOT_SERVING, f"{why_not_serving(member.peer)}\n")
     else:
         if word == _STMK:
@@ -108,7 +108,7 @@ def _ruok(_member: Inspected) -> Lines:
 
 def _isro(member: Inspected) -> Lines:
     """Are you read-only? `null` while no client is served."""
-    yield "rw" if member.takes_clients else "null"
+    yield "ro" if member.read_only.is_on else "rw" if member.takes_clients else "null"
 
 
 def _envi(member: Inspected) -> Lines:
@@ -136,15 +136,20 @@ def _mask(member: Inspected) -> Lines:
 
 def _srvr(member: Inspected) -> Lines:
     """Version, latencies, counts, zxid, mode, number of znodes."""
-    yield f"Zookeeper version: {VERSION}\n" + _numbers(member)
+    yield _version(member) + _numbers(member)
 
 
 def _stat(member: Inspected) -> Lines:
     """As `srvr`, with a line for each connection."""
-    yield f"Zookeeper version: {VERSION}\nClients:\n"
+    yield f"{_version(member)}Clients:\n"
     for connection in list(member.clients.all):
         yield f" {_brief(connection)})\n"
     yield "\n" + _numbers(member)
+
+
+def _version(member: Inspected) -> str:
+    mode = "READ-ONLY mode; serving only read-only clients\n" if member.read_only.is_on else ""
+    return f"Zookeeper version: {VERSION}\n{mode}"
 
 
 def _numbers(member: Inspected) -> str:

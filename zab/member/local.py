@@ -13,6 +13,7 @@
     sasl                    a token for a token, of Kerberos once a worker has looked at it; what failed has a null
                             one, and ends the connection
     above jute.maxbuffer    BADARGUMENTS; the connection ends if it is of a special xid, as a setWatches is
+    what `apart` refuses    NOTREADONLY, EPHEMERALONLOCALSESSION; a local session's closeSession is answered here
     a write without room    QUOTAEXCEEDED, while no quorum has room on its disks
     everything else         UNIMPLEMENTED with zxid -1, and the connection ends: a check outside of a multi, a
                             deleteContainer (which has no ACL check and is the leader's own), unknown opcodes
@@ -31,7 +32,7 @@ from struct import Struct
 from datatree.acl import ANY_SASL
 from datatree.errors import ErrorCode
 from datatree.jute import NULL
-from datatree.opcodes import KEEPERS, OpCode
+from datatree.opcodes import KEEPERS, WRITES, OpCode
 from datatree.requests import AddAuth, PathKind, PathOnly, Sasl, decode, watched_paths_of
 from datatree.slices import PATHS
 from zab.jute.framing import PING_XID
@@ -53,6 +54,11 @@ TOO_LARGE = UNKNOWN + 3
 
 THROTTLED = UNKNOWN + 2
 """Stands there for every request that has waited too long to be done."""
+
+NOT_READ_ONLY = UNKNOWN + 4
+EPHEMERAL_REFUSED = UNKNOWN + 5
+LOCAL_CLOSE = UNKNOWN + 6
+"""Stand there for what clients ask for whose session this member alone knows (`apart`)."""
 
 NO_ZXID = -1
 AUTH_ZXID = 0
@@ -126,9 +132,27 @@ def unimplemented(_state: ReadState, _connection: ClientConnection, xid: int, _f
 def no_room(state: ReadState, connection: ClientConnection, xid: int, frame: bytes) -> bytes:
     """Refused here, in its place: the log has no room for refusals either."""
     state.metrics.writes_without_room_count += 1
-    if state.auditor is not None:
-        state.auditor.refused_at_once(connection, _OPCODE.unpack_from(frame, 4)[0], frame[BODY_AT:])
-    return reply(xid, state.tree.applied, ErrorCode.QUOTAEXCEEDED)
+    return _refused_here(state, connection, xid, frame, ErrorCode.QUOTAEXCEEDED)
+
+
+def not_read_only(state: ReadState, connection: ClientConnection, xid: int, frame: bytes) -> bytes:
+    return _refused_here(state, connection, xid, frame, ErrorCode.NOTREADONLY)
+
+
+def ephemeral_refused(state: ReadState, connection: ClientConnection, xid: int, frame: bytes) -> bytes:
+    return _refused_here(state, connection, xid, frame, ErrorCode.EPHEMERALONLOCALSESSION)
+
+
+def _refused_here(state: ReadState, connection: ClientConnection, xid: int, frame: bytes, error: ErrorCode) -> bytes:
+    (opcode,) = _OPCODE.unpack_from(frame, 4)
+    if state.auditor is not None and opcode in WRITES:
+        state.auditor.refused_at_once(connection, opcode, frame[BODY_AT:])
+    return reply(xid, state.tree.applied, error)
+
+
+def local_close(state: ReadState, connection: ClientConnection, xid: int, _frame: bytes) -> bytes:
+    state.local_sessions.end(connection.session)
+    raise ConnectionEnds(reply(xid, state.tree.applied))
 
 
 def too_large(state: ReadState, _connection: ClientConnection, xid: int, _frame: bytes) -> bytes:
@@ -218,6 +242,9 @@ LOCAL: Mapping[int, Answer] = {
     int(OpCode.WHO_AM_I): who_am_i,
     UNKNOWN: unimplemented,
     NO_ROOM: no_room,
+    NOT_READ_ONLY: not_read_only,
+    EPHEMERAL_REFUSED: ephemeral_refused,
+    LOCAL_CLOSE: local_close,
     THROTTLED: throttled,
     TOO_LARGE: too_large,
 }

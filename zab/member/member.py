@@ -91,6 +91,7 @@ from zab.member.limits import Limits
 from zab.member.metrics import Metrics
 from zab.member.processor import Processor
 from zab.member.questions import Questions
+from zab.member.read_only import ReadOnlyMode
 from zab.member.reads import ReadState
 from zab.member.request_throttle import RequestThrottle
 from zab.member.restore import newest_time_of, prepare_settings_of, restored_of, schedule_of, settings_of, tree_of
@@ -132,13 +133,14 @@ class Member:
         self.sessions.throttle = ConnectionThrottle.of(config, rng, now)
         tree, proofs = tree_of(recovered), Authentication(config, rng)
         self.state = ReadState(config, tree, WatchTable(), self.clients, self.metrics, proofs, self.auditor)
+        self.state.local_sessions = self.sessions.local
         self.processor = Processor(self.state, self.sessions, schedule_of(config, recovered))
         self.throttle = RequestThrottle.of(config, self.clients, self.metrics, self.processor)
         self.receive: Receive = (self.throttle or self.processor).receive
         voter_count = len(self.peer.quorum.voters)
         self.limits = Limits(config, self.clients, self.metrics, self.throttle, self.sessions.touch, voter_count, now)
-        self.server_id = ServerId(config.server_id)
-        self.digests = Digests()
+        self.read_only = ReadOnlyMode(config, now)
+        self.server_id, self.digests = ServerId(config.server_id), Digests()
         self.check = TreeCheck(self.peer.quorum)
         self.repair: Repair | None = None
         """The tree is being made anew: nothing is applied meanwhile."""
@@ -198,6 +200,8 @@ class Member:
     def takes_clients(self) -> bool:
         """Whether who asks for a session may have one here: not of a leader that serves its learners alone."""
         config = self.config
+        if self.read_only.is_on:
+            return True
         return self.serving and (config.leader_serves or config.is_standalone or self.peer.state != LEADING)
 
     # ----------------------------------------------------------------------------------------------------------- a turn
@@ -242,6 +246,8 @@ class Member:
             self._apply_committed()
         if not self.serving:
             self._start_serving()
+            if self.read_only.begins(now):
+                self._start_reading_only()
             if not self.serving and (reason := self.waiting.turn(now, self.peer)) is not None:
                 self._effects.append(Warn(reason))
         if not self.is_between_states:
@@ -290,6 +296,10 @@ class Member:
                 deadline = due
         if self.serving and self.sessions.tracker is not None:
             deadline = min(deadline, self.sessions.tracker.next_deadline)
+        if self.read_only.due is not None and self.may_be_shown:
+            deadline = min(deadline, self.read_only.due)
+        if self.sessions.local.timeouts and (self.serving or self.read_only.is_on):
+            deadline = min(deadline, self.sessions.local.next_deadline)
         return deadline if self.cleanup is None else min(deadline, self.cleanup.next_deadline)
 
     def _tell_time(self) -> None:
@@ -338,8 +348,10 @@ class Member:
         self._peer_waits_until = 0
         if effect.state == LOOKING:
             self.times.looks(self.now)
+            self.read_only.looks(self.now)
         else:
             self.times.found(self.now)
+            self.read_only.found()
         if not effect.serving:
             if self.serving:
                 # Committed is committed: whoever asked for it is answered, also where the next message ended the role.
@@ -489,6 +501,7 @@ class Member:
             return
         self.serving = True
         self.times.serves(self.now)
+        self.sessions.local.resume(self.now)
         if self.peer.state == LEADING:
             settings = prepare_settings_of(self.config, self.peer, self.heir.tell_later)
             self.processor.prepare = Prepare(self.tree, settings)
@@ -501,12 +514,31 @@ class Member:
             self.processor.forwards_to(self.peer.following.features)
         between_members.take_early(self)
 
+    @property
+    def may_be_shown(self) -> bool:
+        """Whether the tree is a state that was committed, as far as this member knows."""
+        is_whole = not (self.committed or self.is_between_states or self.repair is not None)
+        peer = self.peer
+        return is_whole and not (self.halted or peer.amnesiac or peer.is_tree_in_doubt or self.check.is_doubtful)
+
+    def _start_reading_only(self) -> None:
+        """Serve those who ask for no more than what there is here."""
+        if self.may_be_shown:
+            self.read_only.due = None
+            self.read_only.is_on = self.sessions.is_read_only = True
+            self.sessions.local.resume(self.now)
+            self.trace("there is no quorum -> serve clients that only read")
+
     def stop_serving(self, how: Closing = Closing.AT_ONCE) -> None:
         """Stop serving clients; nothing that was under way goes to the next leader (G2 former roles)."""
         if self.serving:
             self.times.serves_nobody(self.now)
         self.serving = self.is_stalled = False
         self.clients.close_all(how)
+        if self.read_only.is_on:
+            self.read_only.is_on = self.sessions.is_read_only = False
+            if not self.config.has_local_sessions:
+                self.sessions.local.clear()
         self.waiting.begin(self.now)
         if self.throttle is not None:
             self.throttle.drop_role()

@@ -50,6 +50,7 @@ from zab import message as msg
 from zab.events import Propose
 from zab.ids import ServerId
 from zab.jute.replies import reply
+from zab.member.apart import apart
 from zab.member.change_feed import ChangeFeed
 from zab.member.connection import ClientConnection, Closing, Waiting
 from zab.member.forwarding import Forwarded, unknown_to, writes_of
@@ -153,6 +154,8 @@ class Processor:
         answered_opcode, answered_xid, _, _, _ = connection.last_answer
         if state.authentication.is_required:
             frames = proven_first(state, connection, frames)
+        if connection.is_local:
+            frames = apart(self, connection, frames)
         op_counts, answers = self.metrics.op_counts, self._answers
         try:
             for frame in frames:
@@ -163,7 +166,9 @@ class Processor:
                 if answer is None or pending or room < 0:
                     if opcode in self._writes and not (self.is_short and needs_room(opcode, frame, _HEADER.size)):
                         if refused is None:  # it is the same for all that come at once
-                            refused = 0 if self.prepare is None else self.sessions.refusal(session, owner)
+                            refused = 0
+                            if self.prepare is not None:
+                                refused = self.sessions.refusal(session, owner, is_local=connection.is_local)
                         asked = (session, xid, opcode, frame[_HEADER.size :], connection.identities)
                         self.intake.append((asked, connection, owner, refused))
                         pending.append((xid, opcode, b"", self.now))

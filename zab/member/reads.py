@@ -79,6 +79,7 @@ from zab.member.audit import Auditor
 from zab.member.authentication import Authentication
 from zab.member.connection import ClientConnection, Clients
 from zab.member.listings import LISTING_COUNT_MIN, Listings, first_page, listing
+from zab.member.local_sessions import LocalSessions
 from zab.member.metrics import Metrics
 from zab.member.settings import Config
 
@@ -139,6 +140,7 @@ class ReadState:
     auditor: Auditor | None = None
     """None: nothing is audited."""
     listings: Listings = attrs.field(factory=Listings)
+    local_sessions: LocalSessions = attrs.field(factory=LocalSessions)
 
     def login_refused(
         self, connection: ClientConnection, operation: str, scheme: bytes = b"", user: bytes = b""

@@ -118,6 +118,7 @@ def prepare_settings_of(
         sequence_64=config.sequence_64_enabled,
         enforce_quota=config.enforce_quota,
         skip_acl=config.skip_acl,
+        local_sessions=config.has_local_sessions,
         acl_schemes=frozenset(scheme.encode() for scheme in config.acl_schemes),
         reconfigure=reconfiguring.reconfigure_of(config, peer),
         hand_over=reconfiguring.hand_over_of(config, peer, tell_heir_later),

@@ -4,9 +4,14 @@ The handshake, in the order of its checks; "close" is without an answer:
 
     clients are not served here                             close
     too many ask, and connection_throttle_tokens is set     close
+    read-only mode, and the client does not ask for it      close
     the client has seen a zxid that is not applied here     close: it must try another server
-    no session id: a new one is wanted                      createSession; answered when it is applied
+    no session id: a new one is wanted                      createSession; answered when it is applied. Of read-only
+                                                            mode, and with localSessionsEnabled: one of this member
+                                                            alone (`local_sessions`), at once
     the password is wrong                                   the invalid answer, then close; nothing else happens
+    read-only mode, and the ensemble began the session      close: its client may have it again from a quorum, and
+                                                            nobody here can say that it is over
     an older connection here has the session                that one is closed
     on the leader                                           it is alive: this server owns it from now on; else invalid,
                                                             once a quorum has confirmed that this server still leads: a
@@ -14,7 +19,8 @@ The handshake, in the order of its checks; "close" is without an answer:
                                                             takes those that moved elsewhere for silent
     on a learner                                            Revalidate to the leader, which decides in the same way;
                                                             both name the connection, since a client that left and
-                                                            came back has another one (G4 named verdicts)
+                                                            came back has another one (G4 named verdicts). A local
+                                                            session needs no leader, but to know where it stands
 
 While a connection waits for its session it is not read from, and the frames that came with the request are held.
 
@@ -42,7 +48,7 @@ from datatree.errors import ErrorCode
 from datatree.jute import JuteError
 from datatree.opcodes import OpCode
 from datatree.record import Txn
-from session.identity import SessionId, SessionIds, negotiate, password, valid_password
+from session.identity import SessionId, SessionIds, is_of_server, local_key, negotiate, password, valid_password
 from session.tracker import Admission, SessionTracker, TouchTable
 from zab import message as msg
 from zab.ids import ServerId
@@ -50,6 +56,7 @@ from zab.jute.handshake import ConnectRequest, ConnectResponse
 from zab.member.audit import Auditor
 from zab.member.connection import ClientConnection, Clients, Closing, Hold, Stage
 from zab.member.connection_throttle import ConnectionThrottle
+from zab.member.local_sessions import LocalSessions
 from zab.member.metrics import Metrics
 from zab.member.settings import Config
 from zab.wire.frames import frame
@@ -85,6 +92,9 @@ class Sessions:
         self._keys = keys
         self.tracker: SessionTracker | None = None
         """The leader's; None on learners."""
+        self.local = LocalSessions(config.tick_time_ms)
+        self.is_read_only = False
+        """There is no quorum, and this member serves those who asked for that (`read_only`)."""
         self._touches = TouchTable()
         self._asking: dict[int, ClientConnection] = {}
         """The connections whose sessions the leader was asked about: id → connection."""
@@ -126,15 +136,16 @@ class Sessions:
             self._metrics.unsuccessful_handshake += 1
             self._clients.close(connection)
             return
+        is_local = self.is_read_only or self._config.has_local_sessions
         if self.throttle is not None:
-            if not self.throttle.admits(now, is_renewal=request.session_id != 0):
+            if not self.throttle.admits(now, is_renewal=request.session_id != 0, is_local=is_local):
                 self._metrics.connection_rejected += 1
                 self._metrics.sessions_throttled += 1
                 self._clients.close(connection)
                 return
             self._metrics.connection_token_deficit.add(self.throttle.deficit)
         self._metrics.connection_request_count += 1
-        if request.last_zxid > applied:
+        if (self.is_read_only and not request.read_only) or request.last_zxid > applied:
             self._clients.close(connection)
             return
         connection.has_read_only_byte = request.has_read_only
@@ -143,90 +154,161 @@ class Sessions:
         )
         connection.stage = Stage.CONNECTING
         self._clients.hold(connection, Hold.CONNECTING)
-        if request.session_id == 0:
-            self._create(connection, known)
+        if request.session_id != 0:
+            self._reattach(connection, request, known, now)
+        elif is_local:
+            self._attach_new(connection, known)
+            self.local.begin(connection.session, connection.timeout_ms, now)
+            self._accept(connection, is_local=True)
         else:
-            self._reattach(connection, request, now)
+            self._create(connection, known)
 
-    def _create(self, connection: ClientConnection, known: Mapping[int, int]) -> None:
+    def _attach_new(self, connection: ClientConnection, known: Mapping[int, int]) -> None:
         session = self._ids.next()
-        while session in known or session in self._clients.by_session:
+        while session in known or session in self._clients.by_session or session in self.local.timeouts:
             session = self._ids.next()
         self._clients.attach(connection, session)
-        self.wanted.append((session, connection.timeout_ms))
 
-    def _reattach(self, connection: ClientConnection, request: ConnectRequest, now: int) -> None:
-        session = SessionId(request.session_id)
-        if not valid_password(self._keys(), session, request.password):
+    def _create(self, connection: ClientConnection, known: Mapping[int, int]) -> None:
+        self._attach_new(connection, known)
+        self.wanted.append((connection.session, connection.timeout_ms))
+
+    def _reattach(
+        self, connection: ClientConnection, request: ConnectRequest, known: Mapping[int, int], now: int
+    ) -> None:
+        session, keys = SessionId(request.session_id), self._keys()
+        was_local = valid_password([local_key(key) for key in keys], session, request.password)
+        if not was_local and not valid_password(keys, session, request.password):
             self._metrics.sessions_refused += 1
             if self._auditor is not None:
                 self._auditor.login_refused(connection, "renewSession", session=session)
-            self._refuse(connection)
+            if not self.is_read_only:
+                self._refuse(connection)
+        if self.is_read_only and (session in known or not was_local):
+            self._clients.close(connection)
+        if connection.closing:
             return
         self._clients.attach(connection, session)
-        if self.tracker is None:
+        if self.is_read_only:
+            self._decide_alone(connection, now)
+        elif self.tracker is None:
             self._metrics.revalidate_count += 1
             self._asking[connection.id] = connection
             self.revalidations.append(msg.Revalidate(connection.id, session, connection.timeout_ms))
         elif self.revalidate(session, connection.timeout_ms, self._server_id, now):
+            self.local.end(session)
             self._accept(connection)
+        elif session in self.local.timeouts:
+            self._decide_alone(connection, now)
         else:
             self.doubted.append(connection)
+
+    def _decide_alone(self, connection: ClientConnection, now: int) -> None:
+        """No other member knows the session."""
+        if self.local.touch(connection.session, connection.timeout_ms, now):
+            self._accept(connection, is_local=True)
+        else:
+            self._refuse(connection)
 
     def refuse(self, connection: ClientConnection) -> None:
         """It is confirmed that the session it asks for is over."""
         if connection.stage is Stage.CONNECTING and not connection.closing:
             self._refuse(connection)
 
-    def revalidated(self, tag: int, valid: bool, fence: int) -> None:
+    def revalidated(self, tag: int, valid: bool, fence: int, now: int) -> None:
         """The leader's verdict on one connection. All that came through older connections of its session was proposed
-        up to `fence`."""
+        up to `fence`. It knows no local session."""
         connection = self._asking.pop(tag, None)
         if connection is None or connection.closing:
             return
         assert connection.stage is Stage.CONNECTING
         connection.fence = fence
         if valid:
+            self.local.end(connection.session)
             self._accept(connection)
         else:
-            self._refuse(connection)
+            self._decide_alone(connection, now)
 
     def created(self, txn: Txn, refused: bool, known: Mapping[int, int]) -> None:
         """A createSession is applied; this server's own carry its id."""
         session = SessionId(txn.session)
         connection = self._clients.by_session.get(session)
-        if txn.cxid != self._server_id or connection is None or connection.closing:
+        if txn.cxid != self._server_id:
             return
-        if connection.stage is not Stage.CONNECTING:
+        if not refused:
+            # If it was local, it is one of the ensemble from now on.
+            self.local.end(session)
+        if connection is None or connection.closing:
+            return
+        if connection.is_local:
+            self._upgraded(connection, refused)
+        elif connection.stage is not Stage.CONNECTING:
             return  # not asked for here
-        if refused:
+        elif refused:
             del self._clients.by_session[session]
             self._create(connection, known)
         else:
             self._accept(connection)
 
-    def _accept(self, connection: ClientConnection) -> None:
+    # --------------------------------------------------------------------------------------------------- local sessions
+
+    @property
+    def upgrades(self) -> bool:
+        """Whether a local session may become one of the ensemble."""
+        return self._config.local_sessions_upgrading_enabled
+
+    def upgrade(self, connection: ClientConnection) -> None:
+        """Have the ensemble begin the session of a connection, which is local; what comes meanwhile is held."""
+        connection.stage = Stage.CONNECTING
+        self._clients.hold(connection, Hold.CONNECTING)
+        self.wanted.append((connection.session, connection.timeout_ms))
+
+    def _upgraded(self, connection: ClientConnection, refused: bool) -> None:
+        if refused:
+            self._clients.close(connection)  # it comes back, with a local session
+            return
+        connection.is_local = False
         connection.stage = Stage.SERVED
+        self._clients.release(connection, Hold.CONNECTING)
+        self.established.append(connection)
+
+    def expire_local(self, now: int) -> list[SessionId]:
+        """Local sessions that were silent for their whole timeout: they are over, and so are their connections."""
+        expired = self.local.expired(now)
+        for session in expired:
+            connection = self._clients.by_session.get(session)
+            if connection is not None:
+                self._clients.close(connection, Closing.FLUSHED)
+        return expired
+
+    def _accept(self, connection: ClientConnection, *, is_local: bool = False) -> None:
+        connection.stage = Stage.SERVED
+        connection.is_local = is_local
+        key = self._keys()[0]
         answer = ConnectResponse(
             connection.timeout_ms,
             connection.session,
-            password(self._keys()[0], connection.session),
-            has_read_only=connection.has_read_only_byte,
+            password(local_key(key) if is_local else key, connection.session),
+            self.is_read_only,
+            connection.has_read_only_byte,
         )
         self._clients.send(connection, frame(answer.encode()))
         self._clients.release(connection, Hold.CONNECTING)
         self.established.append(connection)
 
     def _refuse(self, connection: ClientConnection) -> None:
-        answer = ConnectResponse.invalid(has_read_only=connection.has_read_only_byte)
+        answer = ConnectResponse.invalid(read_only=self.is_read_only, has_read_only=connection.has_read_only_byte)
         self._clients.send(connection, frame(answer.encode()))
         self._clients.close(connection, Closing.FLUSHED)
 
     # ------------------------------------------------------------------------------------------------ the leader's part
 
-    def refusal(self, session: SessionId, owner: ServerId) -> int:
-        """Why a write of a session may not come through this server: SESSIONEXPIRED, SESSIONMOVED, or 0 for none."""
+    def refusal(self, session: SessionId, owner: ServerId, *, is_local: bool = False) -> int:
+        """Why a write of a session may not come through this server: SESSIONEXPIRED, SESSIONMOVED, or 0 for none.
+        `is_local`: that server says that it alone knows the session, whose id it must have made."""
         assert self.tracker is not None
+        if is_local and session not in self.tracker and self._config.has_local_sessions:
+            return 0 if is_of_server(session, owner) else _REFUSALS[Admission.EXPIRED]
         admission = self.tracker.admit(session, owner)
         return 0 if admission is _ADMITTED else _REFUSALS[admission]
 
@@ -257,7 +339,9 @@ class Sessions:
 
     def touch(self, connection: ClientConnection, now: int) -> None:
         """Something came on a connection."""
-        if self.tracker is not None:
+        if connection.is_local:
+            self.local.touch(connection.session, connection.timeout_ms, now)
+        elif self.tracker is not None:
             self.tracker.touch(connection.session, connection.timeout_ms, now)
         else:
             self._touches.touch(connection.session, connection.timeout_ms)

@@ -628,6 +628,11 @@ class Config(AdminSettings):
         return (self.secure_client_port_address, self.secure_client_port) if self.secure_client_port else None
 
     @property
+    def has_local_sessions(self) -> bool:
+        """As in ZooKeeper, only members of an ensemble have any."""
+        return self.local_sessions_enabled and not self.is_standalone
+
+    @property
     def log_file_bytes(self) -> int:
         """How large a log file grows."""
         size_bytes = self.pre_alloc_size_kib * 1024 or 64 * _MIB
@@ -654,4 +659,6 @@ class Config(AdminSettings):
 
     def allows_word(self, word: str) -> bool:
         """Whether the four-letter word may be answered."""
+        if word == "isro" and self.read_only_mode_enabled:
+            return True  # clients look for a quorum by it
         return word in self.four_letter_words or "*" in self.four_letter_words

@@ -8,10 +8,11 @@ from __future__ import annotations
 from attrs import frozen
 
 from zab.configuration.fields import BOOLEAN, BYTES, COUNT, COUNT_OR_0, INT_MAX, fraction, integer, setting
+from zab.member.session_settings import SessionSettings
 
 
 @frozen(kw_only=True)
-class ThrottleSettings:
+class ThrottleSettings(SessionSettings):
     """See the module."""
 
     connection_throttle_tokens: int = setting(
@@ -48,10 +49,13 @@ class ThrottleSettings:
         False,
         BOOLEAN,
         "true/false",
-        "true: the two weights below are what a session costs, and tokens and fill_count count new sessions.",
+        "true: the three weights below are what a session costs, and tokens and fill_count count new global sessions.",
     )
     connection_throttle_global_session_weight: int = setting(
         "connection_throttle_global_session_weight", 3, COUNT, "tokens", "Of a new session: the whole ensemble has it."
+    )
+    connection_throttle_local_session_weight: int = setting(
+        "connection_throttle_local_session_weight", 1, COUNT, "tokens", "Of a new session that one server alone knows."
     )
     connection_throttle_renew_session_weight: int = setting(
         "connection_throttle_renew_session_weight", 2, COUNT, "tokens", "Of a client that comes back to its session."

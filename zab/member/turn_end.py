@@ -66,6 +66,10 @@ def end_turn(member: Member) -> None:
         processor.resume()
     if member.throttle is not None:
         member.throttle.turn(now)
+    if sessions.local.timeouts and now >= sessions.local.next_deadline and (member.serving or sessions.is_read_only):
+        for session in sessions.expire_local(now):
+            member.trace(f"session {session:#x}, of this member alone, was silent for its timeout -> it is over")
+            member.metrics.stale_sessions_expired += 1
     if member.serving and not member.halted:
         questions = member.questions
         has_asked = processor.intake or processor.syncing or sessions.wanted or member.is_stalled

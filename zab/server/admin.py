@@ -184,7 +184,7 @@ class Admin:
 
     async def _tell(self, name: str, parameters: Mapping[str, str]) -> Response:
         command = COMMANDS[name]
-        if not (self.member.serving or command.always):
+        if not (self.member.serving or self.member.read_only.is_on or command.always):
             return _answer(name, error=NOT_SERVING)
         self.member.surroundings = await trio.to_thread.run_sync(self.look)
         told = command.tell(self.member, parameters)

@@ -189,7 +189,6 @@ class LocalEnsemble:
             "# All clients come from this machine.",
             "maxClientCnxns=0",
             "preAllocSize=16384",
-            "extendedTypesEnabled=true",
             "4lw.commands.whitelist=*",
             "# Znodes with a time to live, for who tries them.",
             "extendedTypesEnabled=true",

@@ -1,0 +1,95 @@
+"""What a client may ask for whose session its server alone knows (`local_sessions`).
+
+    closeSession          answered here, behind what the client asked for before; then the session is over
+    read-only mode        NOTREADONLY for all that is no read of this tree: writes, sync, getChanges
+    an ephemeral,         the session becomes one of the ensemble first, by a createSession with its id; what comes
+    also in a multi       meanwhile waits. Without localSessionsUpgradingEnabled: EPHEMERALONLOCALSESSION
+    another write         goes the way of every write, with the word that its session is local (`forwarding`): the
+                          leader takes it from the server that gives out such ids, and from no other
+
+All else is as for every client.
+
+Not here: the sessions themselves (`sessions`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from struct import Struct
+from struct import error as StructError  # noqa: N812  (it is a class; the module only names it in lower case)
+from typing import Final, Protocol
+
+from datatree.jute import JuteError
+from datatree.opcodes import WRITES, OpCode
+from datatree.requests import Create, decode, parts_of
+from zab.member.connection import ClientConnection, Stage
+from zab.member.local import EPHEMERAL_REFUSED, LOCAL_CLOSE, NOT_READ_ONLY
+from zab.member.metrics import Metrics
+from zab.member.sessions import Sessions
+from zab.wire.frames import Cut
+
+PARTS_MAX: Final = 250
+"""A longer multi counts as one that makes ephemerals, whatever is in it: it is not looked through."""
+
+_HEADER: Final = Struct(">ii")
+_EPHEMERAL: Final = frozenset({1, 3})
+_CREATES: Final = frozenset(map(int, (OpCode.CREATE, OpCode.CREATE2, OpCode.CREATE_IF_NOT_EXISTS)))
+_CLOSE_SESSION: Final = int(OpCode.CLOSE_SESSION)
+_MULTI: Final = int(OpCode.MULTI)
+_REFUSED: Final = frozenset(map(int, (*WRITES, OpCode.SYNC, OpCode.GET_CHANGES, OpCode.CHECK, OpCode.RECONFIG)))
+"""In read-only mode."""
+
+
+class Processor(Protocol):
+    """What is needed of a `zab.member.processor.Processor`."""
+
+    metrics: Metrics
+    sessions: Sessions
+
+    def place(self, connection: ClientConnection, xid: int, opcode: int, frame: bytes) -> None: ...
+
+
+def apart(processor: Processor, connection: ClientConnection, frames: Iterable[bytes]) -> Iterator[bytes]:
+    """The frames that are done as any client's; the others have their place, or wait, when this comes to the next."""
+    sessions, op_counts = processor.sessions, processor.metrics.op_counts
+    for frame in frames:
+        if connection.closing:
+            return
+        if connection.stage is Stage.CONNECTING:
+            connection.held.append(frame)
+            continue
+        xid, opcode = _HEADER.unpack_from(frame)
+        stand_in = 0
+        if type(frame) is Cut:
+            pass
+        elif opcode == _CLOSE_SESSION:
+            stand_in = LOCAL_CLOSE
+        elif sessions.is_read_only:
+            stand_in = NOT_READ_ONLY if opcode in _REFUSED else 0
+        elif makes_ephemerals(opcode, frame):
+            if sessions.upgrades:
+                sessions.upgrade(connection)
+                connection.held.append(frame)
+                continue
+            stand_in = EPHEMERAL_REFUSED
+        if not stand_in:
+            yield frame
+            continue
+        if opcode in op_counts:
+            op_counts[opcode] += 1
+        processor.place(connection, xid, stand_in, frame)
+
+
+def makes_ephemerals(opcode: int, frame: bytes) -> bool:
+    """Whether it asks for an ephemeral. What cannot be read asks for nothing: it is refused for that."""
+    try:
+        if opcode in _CREATES:
+            body = decode(opcode, frame, _HEADER.size)
+            return isinstance(body, Create) and body.flags in _EPHEMERAL
+        if opcode == _MULTI:
+            for count, (kind, body, _) in enumerate(parts_of(OpCode.MULTI, frame, _HEADER.size)):
+                if count > PARTS_MAX or (kind in _CREATES and isinstance(body, Create) and body.flags in _EPHEMERAL):
+                    return True
+    except (JuteError, StructError, IndexError):
+        pass
+    return False
