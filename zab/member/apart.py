@@ -3,7 +3,8 @@
     closeSession          answered here, behind what the client asked for before; then the session is over
     read-only mode        NOTREADONLY for all that is no read of this tree: writes, sync, getChanges
     an ephemeral,         the session becomes one of the ensemble first, by a createSession with its id; what comes
-    also in a multi       meanwhile waits. Without localSessionsUpgradingEnabled: EPHEMERALONLOCALSESSION
+    also in a multi       meanwhile waits. Without localSessionsUpgradingEnabled: EPHEMERALONLOCALSESSION; of a multi
+                          the leader says so, as of each of its parts
     another write         goes the way of every write, with the word that its session is local (`forwarding`): the
                           leader takes it from the server that gives out such ids, and from no other
 
@@ -71,7 +72,7 @@ def apart(processor: Processor, connection: ClientConnection, frames: Iterable[b
                 sessions.upgrade(connection)
                 connection.held.append(frame)
                 continue
-            stand_in = EPHEMERAL_REFUSED
+            stand_in = 0 if opcode == _MULTI else EPHEMERAL_REFUSED
         if not stand_in:
             yield frame
             continue

@@ -19,6 +19,7 @@ from typing import Final, Protocol, TypeAlias
 import attrs
 
 from datatree.slices import NAMES
+from session.identity import SessionId
 from zab.member.connection import ClientConnection, Stage
 from zab.member.figures import (
     UNSIGNED,
@@ -250,14 +251,14 @@ def _wchp(member: Inspected) -> Lines:
 def _dump(member: Inspected) -> Lines:
     """Sessions, their ephemerals, and connections."""
     tree, tracker = member.tree, member.sessions.tracker
+    has_local = member.config.has_local_sessions or member.read_only.is_on
     yield "SessionTracker dump:\n"
+    if has_local:
+        yield "Local "
+        yield from _dump_sessions(member, member.sessions.local.sets())
     if tracker is not None:
-        sets = list(tracker.sets())
-        yield f"Session Sets ({len(sets)})/({sum(len(ids) for _, ids in sets)}):\n"
-        for due, ids in sets:
-            yield f"{len(ids)} expire at {date(member, due)}:\n"
-            for id_ in ids:
-                yield f"\t{id_ & UNSIGNED:#x}\n"
+        yield "Global " if has_local else ""
+        yield from _dump_sessions(member, tracker.sets())
     else:
         yield f"Global Sessions({len(tree.sessions)}):\n"
         for session, ms in list(tree.sessions.items()):
@@ -269,6 +270,15 @@ def _dump(member: Inspected) -> Lines:
         for path in list(tree.ephemerals.get(owner, ())):
             yield f"\t{_text(path)}\n"
     yield from _dump_connections(member)
+
+
+def _dump_sessions(member: Inspected, due: Iterable[tuple[int, list[SessionId]]]) -> Lines:
+    sets = list(due)
+    yield f"Session Sets ({len(sets)})/({sum(len(ids) for _, ids in sets)}):\n"
+    for when, ids in sets:
+        yield f"{len(ids)} expire at {date(member, when)}:\n"
+        for id_ in ids:
+            yield f"\t{id_ & UNSIGNED:#x}\n"
 
 
 def _dump_connections(member: Inspected) -> Lines:

@@ -1,0 +1,302 @@
+"""Sessions that their server alone knows (`zab.member.local_sessions`, `zab.member.apart`)."""
+
+import pytest
+
+from datatree.errors import ErrorCode
+from datatree.opcodes import OpCode
+from datatree.requests import OPEN_ACL, Create, Multi, NoBody, PathVersion, SetData
+from session.identity import SessionId, local_key, password
+from tests.direct.members import Client, Ensemble, Server
+from zab import message as msg
+from zab.member.forwarding import writes_of
+from zab.member.local_sessions import LocalSessions
+from zab.message import WRITE_HEAD
+from zab.session_keys import keys_of
+
+LOCAL = {"localSessionsEnabled": "true"}
+UPGRADING = {**LOCAL, "localSessionsUpgradingEnabled": "true"}
+MARK = 1 << 30
+
+
+def ensemble_of(**lines: str) -> Ensemble:
+    return Ensemble(3, **LOCAL, **lines)
+
+
+def session_of(client: Client) -> int:
+    assert client.response is not None
+    return client.response.session_id
+
+
+def known(ensemble: Ensemble) -> list[bool]:
+    """Of each member: whether its tree has any session."""
+    return [bool(server.member.tree.sessions) for server in ensemble.servers.values()]
+
+
+@pytest.fixture(params=["leader", "follower"])
+def where(request: pytest.FixtureRequest) -> str:
+    role: str = request.param
+    return role
+
+
+def test_a_session_begins_without_a_transaction_and_ends_without_one(where: str) -> None:
+    ensemble = ensemble_of()
+    server: Server = getattr(ensemble, where)
+    before = server.member.applied
+    client = ensemble.session(server)
+    assert session_of(client) >> 56 == server.sid
+    assert list(server.member.sessions.local.timeouts.items()) == [(session_of(client), 10_000)]
+    assert ensemble.do(client, client.request(OpCode.CLOSE_SESSION, NoBody().encode())) == [(1, 0, None)]
+    assert client.is_closed
+    assert server.member.sessions.local.timeouts == {}
+    assert server.member.applied == before
+    assert known(ensemble) == [False] * 3
+
+
+def test_it_writes_as_every_session_does_and_closes_behind_its_writes(where: str) -> None:
+    ensemble = ensemble_of()
+    client = ensemble.session(getattr(ensemble, where))
+    multi = Multi(((OpCode.CHECK, PathVersion(b"/a", 1)), (OpCode.SET_DATA, SetData(b"/a", b"2", 1)))).encode()
+    replies = ensemble.do(
+        client,
+        client.create(b"/a"),
+        client.set(b"/a", b"1"),
+        client.get(b"/a"),
+        client.request(OpCode.MULTI, multi),
+        client.get(b"/a"),
+        client.sync(),
+        client.request(OpCode.CLOSE_SESSION, NoBody().encode()),
+    )
+    assert [(xid, error) for xid, error, _ in replies] == [(xid, 0) for xid in range(1, 8)]
+    assert (replies[2][2][0], replies[4][2][0]) == (b"1", b"2")
+    assert client.is_closed
+    assert known(ensemble) == [False] * 3
+
+
+@pytest.mark.parametrize("flags", [1, 3])
+@pytest.mark.parametrize("in_multi", [False, True])
+def test_an_ephemeral_is_refused_and_the_session_goes_on(where: str, flags: int, in_multi: bool) -> None:
+    ensemble = ensemble_of()
+    client = ensemble.session(getattr(ensemble, where))
+    asked = client.create(b"/e", flags=flags)
+    if in_multi:
+        parts = ((OpCode.CREATE, Create(b"/p", b"", OPEN_ACL, 0)), (OpCode.CREATE, Create(b"/e", b"", OPEN_ACL, flags)))
+        asked = client.request(OpCode.MULTI, Multi(parts).encode())
+    refused = client.last_xid
+    replies = ensemble.do(client, client.create(b"/before"), asked, client.create(b"/after"))
+    said = {xid: error if xid != refused or not in_multi else body[1].error for xid, error, body in replies}
+    assert said == {refused: ErrorCode.EPHEMERALONLOCALSESSION, client.last_xid - 1: 0, client.last_xid: 0}
+    assert client.server.value(b"/p") is None
+    assert not client.is_closed
+
+
+@pytest.mark.parametrize("in_multi", [False, True])
+def test_an_ephemeral_makes_it_one_of_the_ensemble_first(where: str, in_multi: bool) -> None:
+    ensemble = Ensemble(3, **UPGRADING)
+    server: Server = getattr(ensemble, where)
+    client = ensemble.session(server)
+    session = session_of(client)
+    asked = [client.create(b"/a"), client.get(b"/a")]
+    if in_multi:
+        parts = ((OpCode.CREATE, Create(b"/e", b"", OPEN_ACL, 1)),)
+        asked.append(client.request(OpCode.MULTI, Multi(parts).encode()))
+    else:
+        asked.append(client.create(b"/e", flags=1))
+    asked += [client.exists(b"/e"), client.set(b"/a", b"1"), client.create(b"/e/no")]
+    replies = ensemble.do(client, *asked)
+    assert [(xid, error) for xid, error, _ in replies] == [
+        *((xid, 0) for xid in range(1, 6)),
+        (6, ErrorCode.NOCHILDRENFOREPHEMERALS),
+    ]
+    assert [list(each.member.tree.sessions.items()) for each in ensemble.servers.values()] == [[(session, 10_000)]] * 3
+    assert [each.member.sessions.local.timeouts for each in ensemble.servers.values()] == [{}] * 3
+    assert set(server.member.tree.ephemerals) == {session}
+    # It moves now, with the password that it has, and it ends as every session of the ensemble.
+    other = next(each for each in ensemble.servers.values() if each is not server)
+    moved = ensemble.reattach(client, other)
+    ensemble.settle()
+    assert session_of(moved) == session
+    moved.close()
+    ensemble.advance(12_000)
+    assert known(ensemble) == [False] * 3
+    assert other.value(b"/e") is None
+
+
+def test_an_upgrade_that_is_refused_ends_the_connection_alone() -> None:
+    ensemble = Ensemble(3, **UPGRADING)
+    server = ensemble.follower
+    client = ensemble.session(server)
+    session = SessionId(session_of(client))
+    leader = ensemble.leader.member
+    assert leader.sessions.tracker is not None
+    # As if the ensemble had begun another session with that id.
+    leader.tree.sessions[session] = 10_000
+    ensemble.do(client, client.create(b"/e", flags=1))
+    assert client.is_closed
+    del leader.tree.sessions[session]
+    back = ensemble.reattach(client, server)
+    ensemble.settle()
+    assert session_of(back) == session
+    assert [error for _, error, _ in ensemble.do(back, back.create(b"/e", flags=1))] == [0]
+
+
+def test_its_own_server_ends_it_when_it_was_silent(where: str) -> None:
+    ensemble = ensemble_of()
+    server: Server = getattr(ensemble, where)
+    silent, alive = ensemble.session(server, timeout_ms=4_000), ensemble.session(server, timeout_ms=4_000)
+    for _ in range(8):
+        ensemble.advance(1_000)
+        ensemble.do(alive, alive.request(OpCode.PING, NoBody().encode(), -2))
+    assert (silent.is_closed, alive.is_closed) == (True, False)
+    assert list(server.member.sessions.local.timeouts) == [session_of(alive)]
+    late = ensemble.reattach(silent, server)
+    ensemble.settle()
+    assert (session_of(late), late.is_closed) == (0, True)
+
+
+def test_it_comes_back_to_its_own_server_and_to_no_other(where: str) -> None:
+    ensemble = ensemble_of()
+    server: Server = getattr(ensemble, where)
+    client = ensemble.session(server)
+    for other in ensemble.others(server):
+        moved = ensemble.reattach(client, other)
+        ensemble.settle()
+        assert (session_of(moved), moved.is_closed) == (0, True)
+    back = ensemble.reattach(client, server)
+    ensemble.settle()
+    assert client.is_closed
+    assert session_of(back) == session_of(client)
+    assert [error for _, error, _ in ensemble.do(back, back.create(b"/a"))] == [0]
+
+
+def test_nobody_takes_it_over_without_its_password(where: str) -> None:
+    ensemble = ensemble_of()
+    server: Server = getattr(ensemble, where)
+    client = ensemble.session(server)
+    stranger = ensemble.session(server)
+    assert stranger.response is not None
+    for wrong in (bytes(16), stranger.response.password):
+        refused = ensemble.reattach(client, server, password=wrong)
+        ensemble.settle()
+        assert (session_of(refused), refused.is_closed) == (0, True)
+    assert not client.is_closed
+    key = keys_of(server.member.peer)[0]
+    assert client.response is not None
+    assert client.response.password == password(local_key(key), SessionId(session_of(client)))
+    assert client.response.password != password(key, SessionId(session_of(client)))
+
+
+def test_a_write_of_an_earlier_connection_answers_no_later_one() -> None:
+    ensemble = ensemble_of()
+    server = ensemble.follower
+    client = ensemble.session(server)
+    ensemble.do(client, client.create(b"/a"))
+    ensemble.late.add(ensemble.leader.sid)
+    client.say(client.request(OpCode.SET_DATA, SetData(b"/a", b"old", -1).encode(), xid=5))
+    ensemble.settle()
+    back = ensemble.reattach(client, server)
+    ensemble.settle()
+    assert back.response is None
+    ensemble.late.clear()
+    ensemble.settle()
+    assert session_of(back) == session_of(client)
+    replies = ensemble.do(
+        back,
+        back.request(OpCode.SET_DATA, SetData(b"/missing", b"", -1).encode(), xid=5),
+        back.request(OpCode.SET_DATA, SetData(b"/a", b"new", -1).encode(), xid=6),
+    )
+    assert [(xid, error) for xid, error, _ in replies] == [(5, ErrorCode.NONODE), (6, 0)]
+
+
+def test_it_outlives_an_election_and_has_its_whole_timeout_then() -> None:
+    ensemble = ensemble_of()
+    server = ensemble.follower
+    client = ensemble.session(server, timeout_ms=4_000)
+    ensemble.cut.update(ensemble.servers)
+    ensemble.advance(12_000)
+    assert client.is_closed
+    ensemble.cut.clear()
+    while not server.member.serving:
+        ensemble.advance(50)
+    ensemble.advance(3_500)
+    back = ensemble.reattach(client, server)
+    ensemble.settle()
+    assert session_of(back) == session_of(client)
+    ensemble.restart(server.sid)
+    ensemble.start()
+    gone = ensemble.reattach(client, ensemble.servers[server.sid])
+    ensemble.settle()
+    assert session_of(gone) == 0
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_without_the_key_and_without_an_ensemble_every_session_is_one_of_all(size: int) -> None:
+    ensemble = Ensemble(size, **(LOCAL if size == 1 else {}))
+    client = ensemble.session()
+    assert list(ensemble.servers[1].member.tree.sessions) == [session_of(client)]
+    assert [error for _, error, _ in ensemble.do(client, client.create(b"/e", flags=1))] == [0]
+
+
+class TestWhatTheLeaderTakes:
+    """Writes that a learner forwards for sessions that the leader does not know."""
+
+    @pytest.fixture
+    def ensemble(self) -> Ensemble:
+        return ensemble_of()
+
+    def refused(self, ensemble: Ensemble, session: int, opcode: int, owner: Server) -> int | None:
+        request = msg.Request([[[], [WRITE_HEAD.pack(session, 1, opcode)]]])
+        writes = writes_of(request, owner.sid, ensemble.leader.member.sessions.refusal)
+        return None if writes is None else writes[0][3]
+
+    def test_local_ones_of_the_server_that_gives_out_such_ids(self, ensemble: Ensemble) -> None:
+        first, second = ensemble.others(ensemble.leader)
+        session = (first.sid << 56) | 99
+        set_data = int(OpCode.SET_DATA)
+        assert self.refused(ensemble, session, MARK + set_data, first) == 0
+        assert self.refused(ensemble, session, MARK + set_data, second) == ErrorCode.SESSIONEXPIRED
+        assert self.refused(ensemble, session, set_data, first) == ErrorCode.SESSIONEXPIRED
+
+    def test_none_of_a_session_that_the_ensemble_has_or_is_about_to_end(self) -> None:
+        ensemble = Ensemble(3, **UPGRADING)
+        first, second = ensemble.others(ensemble.leader)
+        client = ensemble.session(first)
+        ensemble.do(client, client.create(b"/e", flags=1))
+        session, set_data = SessionId(session_of(client)), int(OpCode.SET_DATA)
+        assert self.refused(ensemble, session, MARK + set_data, second) == ErrorCode.SESSIONMOVED
+        tracker = ensemble.leader.member.sessions.tracker
+        assert tracker is not None
+        tracker.close(session)
+        assert self.refused(ensemble, session, MARK + set_data, first) == ErrorCode.SESSIONEXPIRED
+
+    def test_none_where_there_are_no_local_sessions(self) -> None:
+        ensemble = Ensemble(3)
+        [first, _] = ensemble.others(ensemble.leader)
+        session = (first.sid << 56) | 99
+        assert self.refused(ensemble, session, MARK + int(OpCode.SET_DATA), first) == ErrorCode.SESSIONEXPIRED
+
+    @pytest.mark.parametrize("opcode", [MARK + 101, MARK * 2 - 1, MARK])
+    def test_no_operation_that_may_not_be_forwarded(self, ensemble: Ensemble, opcode: int) -> None:
+        assert self.refused(ensemble, 99, opcode, ensemble.follower) is None
+
+
+class TestLocalSessions:
+    def test_each_has_its_own_timeout_and_a_new_one_when_clients_are_served_again(self) -> None:
+        local = LocalSessions(1_000)
+        local.begin(SessionId(1), 2_000, 0)
+        local.begin(SessionId(2), 6_000, 0)
+        ended = {session: now for now in range(0, 5_000, 500) for session in local.expired(now)}
+        assert ended.keys() == {1}
+        assert 2_000 < ended[1] <= 3_000
+        local.resume(100_000)
+        ended = {session: now for now in range(100_000, 110_000, 500) for session in local.expired(now)}
+        assert ended.keys() == {2}
+        assert 106_000 < ended[2] <= 107_000
+        assert not local.touch(SessionId(2), 6_000, 110_000)
+
+    def test_what_has_ended_is_touched_by_nobody(self) -> None:
+        local = LocalSessions(1_000)
+        local.begin(SessionId(1), 2_000, 0)
+        local.end(SessionId(1))
+        local.end(SessionId(1))
+        assert not local.touch(SessionId(1), 2_000, 0)
+        assert local.timeouts == {}
