@@ -5,6 +5,8 @@ Scenarios of ZooKeeper's ReadOnlyModeTest, and of kazoo's test of it, each again
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -105,6 +107,20 @@ def test_our_client_moves_to_a_quorum_with_another_session(ensemble: ZooKeeperEn
         until(lambda: zk.state is State.CONNECTED)
         assert zk.session_id != read_only_session
         zk.ensure_path("/moved")
+
+
+def test_the_command_line_reads_with_read_only_and_not_without(ensemble: ZooKeeperEnsemble) -> None:
+    def zab(*words: str) -> tuple[int, str]:
+        command = [sys.executable, "-m", "zab", "-s", ensemble.members[0].host, *words]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+        return done.returncode, done.stdout + done.stderr
+
+    with left_alone(ensemble):
+        assert zab("--read-only", "get", "/a") == (0, "kept\n")
+        code, said = zab("--read-only", "set", "/a", "new")
+        assert code != 0
+        assert "NOTREADONLY /a" in said
+        assert zab("--timeout", "2", "get", "/a")[0] != 0
 
 
 def test_who_does_not_ask_for_it_and_who_has_seen_more_is_hung_up_on(ensemble: ZooKeeperEnsemble) -> None:

@@ -33,9 +33,9 @@ class Chance(Random):
         return self.value
 
 
-def asked(throttle: ConnectionThrottle, now: int, count: int, *, is_renewal: bool = False) -> int:
+def asked(throttle: ConnectionThrottle, now: int, count: int, **kind: bool) -> int:
     """How many of so many get in at once."""
-    return sum(throttle.admits(now, is_renewal=is_renewal) for _ in range(count))
+    return sum(throttle.admits(now, **{"is_renewal": False, **kind}) for _ in range(count))
 
 
 # --------------------------------------------------------------------------------------------------------- the bucket
@@ -58,6 +58,26 @@ def test_weights_say_what_a_session_costs_and_tokens_count_new_ones() -> None:
     throttle = ConnectionThrottle(settings(**lines), Random(1), 0)
     assert asked(throttle, 0, 9) == 2
     assert asked(throttle, 2, 9) == 2, "two milliseconds bring back two sessions"
+
+
+def test_a_new_session_that_one_server_alone_knows_has_a_weight_of_its_own() -> None:
+    lines = {"tokens": 2, "weight_enabled": "true", "global_session_weight": 6, "local_session_weight": 3}
+    throttle = ConnectionThrottle(settings(**lines), Random(1), 0)
+    assert asked(throttle, 0, 9, is_renewal=False, is_local=True) == 4
+    throttle = ConnectionThrottle(settings(tokens=2, local_session_weight=2), Random(1), 0)
+    assert asked(throttle, 0, 9, is_renewal=False, is_local=True) == 2, "without weights it is one token"
+
+
+@pytest.mark.parametrize(("lines", "count"), [({"localSessionsEnabled": "true"}, 3), ({}, 1)])
+def test_a_member_charges_for_the_kind_of_session_that_it_gives_out(lines: dict[str, str], count: int) -> None:
+    key = "connection_throttle_"
+    weights = {f"{key}tokens": 1, f"{key}weight_enabled": "true", f"{key}fill_time": 100_000}
+    ensemble = Ensemble(3, **lines, **weights)
+    clients = [ensemble.client(ensemble.follower) for _ in range(5)]
+    for client in clients:
+        client.say(client.connect_request())
+    ensemble.settle()
+    assert sum(client.response is not None for client in clients) == count
 
 
 def test_without_weights_everybody_costs_one_token() -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from datatree.znode import is_ephemeral
-from session.identity import PASSWORD_BYTES, SessionIds, negotiate, password, valid_password
+from session.identity import PASSWORD_BYTES, SessionIds, is_of_server, local_key, negotiate, password, valid_password
 
 # The low 40 bits of this time are 0x8b_cfe5_6800.
 WALL_MS = 0x018B_CFE5_6800
@@ -69,6 +69,21 @@ def test_a_password_opens_its_session_in_its_ensemble_and_nothing_else():
     assert not valid_password([key], -5, mine[:-1])
     assert not valid_password([key], -5, b"")
     assert not valid_password([key], -5, bytes(16))
+
+
+def test_a_session_that_one_server_alone_knows_has_a_password_of_another_kind():
+    key = bytes(range(32))
+    assert local_key(key) != key
+    assert not valid_password([key], 5, password(local_key(key), 5))
+    assert not valid_password([local_key(key)], 5, password(key, 5))
+    assert not valid_password([local_key(key)], 5, password(local_key(bytes(32)), 5))
+
+
+@pytest.mark.parametrize("server_id", [0, 1, 0x7F, 0x80, 0xC1, 0xFF, 0x103])
+def test_an_id_tells_the_server_that_made_it(server_id):
+    id_ = SessionIds(server_id, WALL_MS).next()
+    assert is_of_server(id_, server_id)
+    assert not is_of_server(id_, server_id + 2)
 
 
 def test_no_password_opens_session_zero():

@@ -68,7 +68,7 @@ def end_turn(member: Member) -> None:
         member.throttle.turn(now)
     if sessions.local.timeouts and now >= sessions.local.next_deadline and (member.serving or sessions.is_read_only):
         for session in sessions.expire_local(now):
-            member.trace(f"session {session:#x}, of this member alone, was silent for its timeout -> it is over")
+            member.trace(f"session {session:#x} was silent for its timeout -> it is over; no other member knows it")
             member.metrics.stale_sessions_expired += 1
     if member.serving and not member.halted:
         questions = member.questions
