@@ -121,6 +121,27 @@ def test_an_ephemeral_makes_it_one_of_the_ensemble_first(where: str, in_multi: b
     assert other.value(b"/e") is None
 
 
+def test_who_comes_back_during_its_upgrade_has_it_when_the_leader_says_where_it_stands() -> None:
+    ensemble = Ensemble(3, **UPGRADING)
+    server = ensemble.follower
+    client = ensemble.session(server)
+    ensemble.late.add(server.sid)
+    client.say(client.create(b"/e", flags=1))
+    ensemble.settle()
+    back = ensemble.reattach(client, server)
+    ensemble.settle()
+    ensemble.deliver_until(server, msg.Commit)
+    ensemble.settle()
+    assert session_of(client) in server.member.tree.sessions
+    assert back.response is None
+    ensemble.late.clear()
+    ensemble.settle()
+    assert session_of(back) == session_of(client)
+    assert not back.connection.is_local
+    assert [error for _, error, _ in ensemble.do(back, back.create(b"/e", flags=1))] == [0]
+    assert server.member.sessions.local.timeouts == {}
+
+
 def test_an_upgrade_that_is_refused_ends_the_connection_alone() -> None:
     ensemble = Ensemble(3, **UPGRADING)
     server = ensemble.follower

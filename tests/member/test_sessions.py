@@ -12,6 +12,7 @@ from zab import events as ev
 from zab import message as msg
 from zab.ids import Link
 from zab.jute.handshake import ConnectRequest
+from zab.member import forwarding
 from zab.member.sessions import TOUCHED_COUNT_MAX
 from zab.states import LEADING
 from zab.wire.frames import GREETING_BYTES_MAX, LENGTH, frame
@@ -574,6 +575,28 @@ def test_leader_that_takes_no_clients_refuses_them() -> None:
     ensemble.settle()
     assert refused.is_closed
     assert ensemble.do(served, served.create(b"/a")) == [(1, 0, b"/a")]
+
+
+@pytest.mark.parametrize("lines", [{}, {"localSessionsEnabled": "true"}])
+def test_write_that_was_not_forwarded_yet_never_answers_the_new_connection(
+    monkeypatch: pytest.MonkeyPatch, lines: dict[str, str]
+) -> None:
+    monkeypatch.setattr(forwarding, "FORWARDED_BYTES_MAX", 1)
+    ensemble = Ensemble(3, **lines)
+    server = ensemble.follower
+    client = ensemble.session(server)
+    ensemble.do(client, client.create(b"/a"))
+    ensemble.late.add(ensemble.leader.sid)
+    for xid in (4, 5):
+        client.say(client.request(OpCode.SET_DATA, SetData(b"/a", b"old", -1).encode(), xid=xid))
+    ensemble.settle()
+    assert server.member.processor.intake
+    back = ensemble.reattach(client, server)
+    back.say(back.request(OpCode.SET_DATA, SetData(b"/missing", b"", -1).encode(), xid=5))
+    ensemble.settle()
+    ensemble.late.clear()
+    ensemble.settle()
+    assert [(xid, error) for xid, error, _ in back.replies()] == [(5, ErrorCode.NONODE)]
 
 
 @pytest.mark.parametrize("size", [1, 3])

@@ -119,7 +119,7 @@ class Sessions:
         self.tracker = None
         self._touches = TouchTable()
         assert not self.wanted, "taken at the end of each turn"
-        assert not self.revalidations, "taken at the end of each turn"
+        self.revalidations.clear()
         self._asking.clear()
         self.established.clear()
         self.doubted.clear()
@@ -242,8 +242,8 @@ class Sessions:
             return
         if connection.is_local:
             self._upgraded(connection, refused)
-        elif connection.stage is not Stage.CONNECTING:
-            return  # not asked for here
+        elif connection.stage is not Stage.CONNECTING or connection.id in self._asking:
+            return  # not asked for here, or by an older connection: the leader says where that stands
         elif refused:
             del self._clients.by_session[session]
             self._create(connection, known)

@@ -161,6 +161,11 @@ def _follow(member: Member) -> None:
     if tag is not None:
         member.send(link, msg.Sync(tag))
     if sessions.revalidations:
+        # A question goes behind all that older connections of its session have asked for.
+        left = {asked[0] for asked, _, _, _ in processor.intake}
         questions, sessions.revalidations = sessions.revalidations, []
         for question in questions:
-            member.send(link, question)
+            if question.session in left:
+                sessions.revalidations.append(question)
+            else:
+                member.send(link, question)
