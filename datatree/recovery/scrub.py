@@ -4,8 +4,9 @@
     while not scrub.step(): …       each step reads about `STEP_BYTES`; True when all was read
     scrub.take()                    what was found since it was asked last
 
-Records, then snapshots, then the log up to where it was durable when its turn came. A damaged snapshot is set aside at
-once: nobody begins with it, and the older ones, with the log, do as well. A damaged stretch of the log stays, since its
+Records, then snapshots, then the log up to where it was durable when its turn came. A damaged snapshot is set aside if a
+start can do without it: another one is whole, or the log goes back to the beginning. Else it stays until there is a
+whole one: the next start may be able to read what could not be read now. A damaged stretch of the log stays, since its
 numbers are known; a snapshot above it, if there is one, makes it a stretch that nothing depends on.
 
 The steps may be taken in another thread, but not beside cuts of the log. What goes between two steps was no damage.
@@ -59,6 +60,7 @@ class Scrub:
         self._log = log
         self._found: list[Found] = []
         self._newest_whole = BEFORE_ALL
+        self._damaged_snapshots: list[str] = []
         self.read_bytes = 0
         self._steps = self._all_steps()
 
@@ -78,6 +80,10 @@ class Scrub:
         snapshots = snapshot_files(self._disk)
         for zxid in snapshots:
             yield from self._read_snapshot(zxid, is_newest=zxid == snapshots[-1])
+        can_do_without = self._newest_whole != BEFORE_ALL or self._log.first_position[0] == BEFORE_ALL
+        if self._sets_aside and can_do_without:
+            for path in self._damaged_snapshots:
+                set_aside(self._disk, path, DAMAGED)
         for segment in self._log.segments:
             yield from self._read_segment(segment)
 
@@ -99,12 +105,12 @@ class Scrub:
             return
         except SnapshotError as error:
             self._found.append(Found(path, error.offset, error.reason, zxid if is_newest else BEFORE_ALL))
+            self._damaged_snapshots.append(path)
         except OSError as error:
             if is_out_of_descriptors(error):
                 return
             self._found.append(Found(path, 0, error.strerror or str(error), zxid if is_newest else BEFORE_ALL))
-        if self._newest_whole != zxid and self._sets_aside:
-            set_aside(self._disk, path, DAMAGED)
+            self._damaged_snapshots.append(path)
 
     def _read_segment(self, segment: Segment) -> Generator[bool]:
         last = segment.last[0]

@@ -8,6 +8,7 @@ from datatree.requests import OPEN_ACL, Create, Multi, NoBody, PathVersion, SetD
 from session.identity import SessionId, local_key, password
 from tests.direct.members import Client, Ensemble, Server
 from zab import message as msg
+from zab.features import ALL, LOCAL_SESSIONS
 from zab.member.forwarding import writes_of
 from zab.member.local_sessions import LocalSessions
 from zab.message import WRITE_HEAD
@@ -178,15 +179,78 @@ def test_it_comes_back_to_its_own_server_and_to_no_other(where: str) -> None:
     ensemble = ensemble_of()
     server: Server = getattr(ensemble, where)
     client = ensemble.session(server)
-    for other in ensemble.others(server):
-        moved = ensemble.reattach(client, other)
-        ensemble.settle()
-        assert (session_of(moved), moved.is_closed) == (0, True)
     back = ensemble.reattach(client, server)
     ensemble.settle()
     assert client.is_closed
     assert session_of(back) == session_of(client)
     assert [error for _, error, _ in ensemble.do(back, back.create(b"/a"))] == [0]
+    for other in ensemble.others(server):
+        moved = ensemble.reattach(client, other)
+        ensemble.settle()
+        assert (session_of(moved), moved.is_closed) == (0, True)
+
+
+@pytest.mark.parametrize("flags", [0, 1])
+def test_nothing_is_done_for_one_whose_client_was_told_elsewhere_that_it_is_over(where: str, flags: int) -> None:
+    ensemble = Ensemble(3, **UPGRADING)
+    server: Server = getattr(ensemble, where)
+    other = next(each for each in ensemble.servers.values() if each is not server)
+    client = ensemble.session(server)
+    told = ensemble.reattach(client, other)
+    ensemble.settle()
+    assert session_of(told) == 0
+    assert not client.is_closed, "what it asked for may still be on its way"
+    assert ensemble.do(client, client.create(b"/a", flags=flags)) == []
+    assert client.is_closed
+    assert [server.value(b"/a") for server in ensemble.servers.values()] == [None] * 3
+    assert known(ensemble) == [False] * 3
+    back = ensemble.reattach(client, server)
+    ensemble.settle()
+    assert session_of(back) == 0
+
+
+def test_an_end_that_is_under_way_is_done_whoever_asks_meanwhile() -> None:
+    ensemble = Ensemble(3, **UPGRADING)
+    client = ensemble.session(ensemble.follower)
+    ensemble.do(client, client.create(b"/e", flags=1))
+    leader = ensemble.leader.member
+    assert leader.sessions.tracker is not None
+    session = SessionId(session_of(client))
+    leader.sessions.tracker.close(session)
+    told = ensemble.reattach(client, ensemble.leader)
+    ensemble.settle()
+    assert session_of(told) == 0
+    leader.processor.submit(session, 0, int(OpCode.CLOSE_SESSION), b"", None)
+    ensemble.step(ensemble.leader)
+    ensemble.settle()
+    assert known(ensemble) == [False] * 3
+
+
+def test_the_leader_remembers_so_many_that_are_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("zab.member.sessions.SAID_OVER_COUNT_MAX", 2)
+    ensemble = Ensemble(3, **UPGRADING)
+    clients = [ensemble.session(ensemble.follower) for _ in range(3)]
+    for client in clients:
+        ensemble.reattach(client, ensemble.leader)
+        ensemble.settle()
+    assert list(ensemble.leader.member.sessions.said_over) == [session_of(client) for client in clients[1:]]
+
+
+def test_who_is_silent_while_its_session_becomes_one_of_the_ensemble_keeps_it() -> None:
+    ensemble = Ensemble(3, **UPGRADING)
+    server = ensemble.follower
+    client = ensemble.session(server, timeout_ms=4_000)
+    other = ensemble.session(server, timeout_ms=4_000)
+    client.say(client.create(b"/e", flags=1))
+    ensemble.late.add(ensemble.leader.sid)
+    ensemble.settle()
+    sessions, now = server.member.sessions, server.member.now
+    over = [session for later in range(0, 10_000, 500) for session in sessions.expire_local(now + later)]
+    assert over == [session_of(other)]
+    ensemble.late.clear()
+    ensemble.settle()
+    assert session_of(client) in server.member.tree.sessions
+    assert not client.is_closed
 
 
 def test_nobody_takes_it_over_without_its_password(where: str) -> None:
@@ -255,6 +319,21 @@ def test_without_the_key_and_without_an_ensemble_every_session_is_one_of_all(siz
     client = ensemble.session()
     assert list(ensemble.servers[1].member.tree.sessions) == [session_of(client)]
     assert [error for _, error, _ in ensemble.do(client, client.create(b"/e", flags=1))] == [0]
+
+
+@pytest.mark.parametrize("lines", [LOCAL, UPGRADING])
+def test_a_leader_that_knows_no_local_sessions_gets_none(lines: dict[str, str]) -> None:
+    ensemble = Ensemble(3, **lines)
+    server = ensemble.follower
+    client = ensemble.session(server)
+    server.member.processor.forwards_to(ALL & ~LOCAL_SESSIONS)
+    assert [error for _, error, _ in ensemble.do(client, client.get(b"/"))] == [0]
+    assert known(ensemble) == [False] * 3
+    replies = ensemble.do(client, client.create(b"/a"), client.get(b"/a"))
+    assert [error for _, error, _ in replies] == [0, 0]
+    assert list(ensemble.leader.member.tree.sessions) == [session_of(client)]
+    later = ensemble.session(server)
+    assert set(ensemble.leader.member.tree.sessions) == {session_of(client), session_of(later)}
 
 
 class TestWhatTheLeaderTakes:

@@ -6,7 +6,8 @@
     also in a multi       meanwhile waits. Without localSessionsUpgradingEnabled: EPHEMERALONLOCALSESSION; of a multi
                           the leader says so, as of each of its parts
     another write         goes the way of every write, with the word that its session is local (`forwarding`): the
-                          leader takes it from the server that gives out such ids, and from no other
+                          leader takes it from the server that gives out such ids, and from no other. Of a leader
+                          that knows no local sessions: as an ephemeral
 
 All else is as for every client.
 
@@ -67,7 +68,7 @@ def apart(processor: Processor, connection: ClientConnection, frames: Iterable[b
             stand_in = LOCAL_CLOSE
         elif sessions.is_read_only:
             stand_in = NOT_READ_ONLY if opcode in _REFUSED else 0
-        elif makes_ephemerals(opcode, frame):
+        elif makes_ephemerals(opcode, frame) or (opcode in WRITES and not sessions.may_be_local):
             if sessions.upgrades:
                 sessions.upgrade(connection)
                 connection.held.append(frame)

@@ -133,7 +133,6 @@ class Member:
         self.sessions.throttle = ConnectionThrottle.of(config, rng, now)
         tree, proofs = tree_of(recovered), Authentication(config, rng)
         self.state = ReadState(config, tree, WatchTable(), self.clients, self.metrics, proofs, self.auditor)
-        self.state.local_sessions = self.sessions.local
         self.processor = Processor(self.state, self.sessions, schedule_of(config, recovered))
         self.throttle = RequestThrottle.of(config, self.clients, self.metrics, self.processor)
         self.receive: Receive = (self.throttle or self.processor).receive

@@ -48,6 +48,7 @@ from datatree.slices import RECORD_BYTES
 from session.identity import SessionId
 from zab import message as msg
 from zab.events import Propose
+from zab.features import LOCAL_SESSIONS
 from zab.ids import ServerId
 from zab.jute.replies import reply
 from zab.member.apart import apart
@@ -86,6 +87,7 @@ _OF_SESSIONS = (_CREATE_SESSION, _CLOSE_SESSION)
 _PERHAPS_LONG = frozenset({int(OpCode.MULTI), _CLOSE_SESSION})
 _DATA_INCONSISTENCY = int(ErrorCode.DATAINCONSISTENCY)
 _QUOTA_EXCEEDED = int(ErrorCode.QUOTAEXCEEDED)
+_SESSION_EXPIRED = int(ErrorCode.SESSIONEXPIRED)
 _SESSION_MOVED = int(ErrorCode.SESSIONMOVED)
 
 
@@ -98,6 +100,7 @@ class Processor:
         self.metrics = state.metrics
         self.auditor = state.auditor
         self.sessions = sessions
+        state.local_sessions = sessions.local
         self.schedule = schedule
         self.server_id = ServerId(state.config.server_id)
         self.change_feed = ChangeFeed(state)
@@ -141,6 +144,7 @@ class Processor:
     def forwards_to(self, features: int) -> None:
         """The leader of this learner has these of `zab.features`."""
         self._writes = self._own_writes - unknown_to(features)
+        self.sessions.may_be_local = bool(features & LOCAL_SESSIONS)
 
     # ----------------------------------------------------------------------------------------- frames from a client
 
@@ -404,6 +408,7 @@ class Processor:
         assert self.proposed or first == tree.applied + 1 or first & 0xFFFFFFFF == 1, "the leader must have applied all"
         count_max, bytes_max = config.max_batch_count, config.max_batch_bytes
         prepare, is_long = self.prepare.prepare, self.prepare.is_long
+        said_over = self.sessions.said_over
         txns: list[Fields] = []
         connections: list[ClientConnection | None] = []
         records: list[bytes] = []
@@ -415,6 +420,8 @@ class Processor:
                 break
             if self.refuses_writes or self.is_short:
                 refused = refused or self._refused_now(opcode, body)
+            if said_over and session in said_over:
+                refused = _SESSION_EXPIRED
             if refused:
                 txn: Fields = (zxid, time, session, cxid, _ERROR, refused, b"", None, (opcode,))
             elif opcode in _PERHAPS_LONG and is_long(asked):
@@ -591,6 +598,9 @@ class Processor:
         elif error == _SESSION_MOVED:
             # Somebody else serves the session now; a reply here could contradict what is answered there.
             self.clients.close(connection)
+            return self.now - since
+        elif error == _SESSION_EXPIRED and connection.is_local:
+            self.sessions.lost(connection)
             return self.now - since
         else:
             answered = reply(xid, zxid, error)

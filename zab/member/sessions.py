@@ -61,6 +61,9 @@ from zab.member.metrics import Metrics
 from zab.member.settings import Config
 from zab.wire.frames import frame
 
+SAID_OVER_COUNT_MAX: Final = 65_536
+"""Local sessions that the leader remembers as over, the latest ones: what their server still sends is on its way for
+as long as a link may be silent."""
 TOUCHED_COUNT_MAX: Final = 4096
 """Sessions of which one message tells the leader: it reads so many in a few milliseconds."""
 
@@ -93,8 +96,15 @@ class Sessions:
         self.tracker: SessionTracker | None = None
         """The leader's; None on learners."""
         self.local = LocalSessions(config.tick_time_ms)
+        self.may_be_local = True
+        """The leader takes writes of local sessions (`zab.features`). One that does not gets none: new sessions are of
+        the ensemble, and those that are local become so before they write."""
         self.is_read_only = False
         """There is no quorum, and this member serves those who asked for that (`read_only`)."""
+        self.said_over: dict[SessionId, None] = {}
+        """On the leader: sessions that it does not know, and that came to a server which had not given them out: it
+        says that they are over. If one was local, nothing is done that is still on its way from its own server, not
+        even its beginning as one of the ensemble."""
         self._touches = TouchTable()
         self._asking: dict[int, ClientConnection] = {}
         """The connections whose sessions the leader was asked about: id → connection."""
@@ -117,6 +127,7 @@ class Sessions:
     def drop_role(self) -> None:
         """Nothing that was under way goes to the next leader (G2 former roles)."""
         self.tracker = None
+        self.said_over.clear()
         self._touches = TouchTable()
         assert not self.wanted, "taken at the end of each turn"
         self.revalidations.clear()
@@ -136,7 +147,7 @@ class Sessions:
             self._metrics.unsuccessful_handshake += 1
             self._clients.close(connection)
             return
-        is_local = self.is_read_only or self._config.has_local_sessions
+        is_local = self.is_read_only or (self._config.has_local_sessions and self.may_be_local)
         if self.throttle is not None:
             if not self.throttle.admits(now, is_renewal=request.session_id != 0, is_local=is_local):
                 self._metrics.connection_rejected += 1
@@ -241,7 +252,7 @@ class Sessions:
         if connection is None or connection.closing:
             return
         if connection.is_local:
-            self._upgraded(connection, refused)
+            self._upgraded(connection, txn.number if refused else 0)
         elif connection.stage is not Stage.CONNECTING or connection.id in self._asking:
             return  # not asked for here, or by an older connection: the leader says where that stands
         elif refused:
@@ -255,7 +266,7 @@ class Sessions:
     @property
     def upgrades(self) -> bool:
         """Whether a local session may become one of the ensemble."""
-        return self._config.local_sessions_upgrading_enabled
+        return self._config.local_sessions_upgrading_enabled or not self.may_be_local
 
     def upgrade(self, connection: ClientConnection) -> None:
         """Have the ensemble begin the session of a connection, which is local; what comes meanwhile is held."""
@@ -263,7 +274,10 @@ class Sessions:
         self._clients.hold(connection, Hold.CONNECTING)
         self.wanted.append((connection.session, connection.timeout_ms))
 
-    def _upgraded(self, connection: ClientConnection, refused: bool) -> None:
+    def _upgraded(self, connection: ClientConnection, refused: int) -> None:
+        if refused == ErrorCode.SESSIONEXPIRED:
+            self.lost(connection)
+            return
         if refused:
             self._clients.close(connection)  # it comes back, with a local session
             return
@@ -272,14 +286,23 @@ class Sessions:
         self._clients.release(connection, Hold.CONNECTING)
         self.established.append(connection)
 
+    def lost(self, connection: ClientConnection) -> None:
+        """The leader said that the session of a connection, which is local, is over."""
+        self.local.end(connection.session)
+        self._clients.close(connection)
+
     def expire_local(self, now: int) -> list[SessionId]:
         """Local sessions that were silent for their whole timeout: they are over, and so are their connections."""
-        expired = self.local.expired(now)
-        for session in expired:
+        over = []
+        for session in self.local.expired(now):
             connection = self._clients.by_session.get(session)
+            if connection is not None and connection.stage is Stage.CONNECTING and not connection.closing:
+                self.local.begin(session, connection.timeout_ms, now)  # its client waits for the leader
+                continue
+            over.append(session)
             if connection is not None:
                 self._clients.close(connection, Closing.FLUSHED)
-        return expired
+        return over
 
     def _accept(self, connection: ClientConnection, *, is_local: bool = False) -> None:
         connection.stage = Stage.SERVED
@@ -323,7 +346,14 @@ class Sessions:
     def revalidate(self, session: SessionId, timeout_ms: int, owner: ServerId, now: int) -> bool:
         """A client is back with its session, on this server: whether it is alive; then that server owns it."""
         assert self.tracker is not None
-        return self.tracker.touch(session, timeout_ms, now) and self.tracker.set_owner(session, owner)
+        if self.tracker.touch(session, timeout_ms, now):
+            return self.tracker.set_owner(session, owner)
+        is_unknown = self._config.has_local_sessions and session not in self.tracker
+        if is_unknown and not is_of_server(session, owner):
+            if len(self.said_over) >= SAID_OVER_COUNT_MAX:
+                del self.said_over[next(iter(self.said_over))]
+            self.said_over[session] = None
+        return False
 
     def expired(self, now: int) -> list[SessionId]:
         """Sessions that were silent for their whole timeout; each is closing from now on (G1 expiry last)."""

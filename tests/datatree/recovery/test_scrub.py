@@ -80,6 +80,30 @@ def test_a_damaged_snapshot_is_set_aside_and_the_newest_is_needed_again(number: 
     assert not recover(disk).damage
 
 
+@pytest.mark.parametrize("let_go", [False, True])
+def test_snapshots_stay_where_no_other_is_whole_and_the_log_begins_with_one(let_go: bool) -> None:
+    """An error of the disk may pass, and a start needs one of them then."""
+    disk, author, log = lived()
+    paths = [snapshot_path(author.batches[number - 1].zxid) for number in (8, 16)]
+    if let_go:
+        oldest = log.segments[0]
+        assert oldest.last[0] <= author.batches[7].zxid
+        log.release({oldest.path})
+        disk.remove(oldest.path)
+        assert log.first_position[0] > 0
+    for path in paths:
+        disk.fail_reads(path)
+    assert [found.path for found in scrubbed(disk, log)] == paths
+    assert disk.list("version-1.damaged") == ([] if let_go else [path.removeprefix("version-1/") for path in paths])
+    for path in paths:
+        disk.fail_reads(path, None)
+    if let_go:
+        disk.fail_reads(paths[0])
+        assert [found.path for found in scrubbed(disk, log)] == paths[:1]
+        assert disk.list("version-1.damaged") == [paths[0].removeprefix("version-1/")]
+    assert not recover(disk).damage
+
+
 @pytest.mark.parametrize("name", ["acceptedEpoch", "currentEpoch", "member"])
 def test_a_damaged_record_is_found(name: str) -> None:
     disk, _, log = lived()

@@ -13,7 +13,8 @@ from zab.simulator.ensemble import simulation
 from zab.simulator.ensemble.profile import Profile, draw
 from zab.simulator.ensemble.simulation import run
 
-SEEDS = range(100)
+SEEDS = (*range(100), 2105)
+"""In the last one a session is said to be over while it becomes one of the ensemble."""
 LINES = (
     ("localSessionsEnabled", "true"),
     ("localSessionsUpgradingEnabled", "true"),
