@@ -4,7 +4,7 @@
     while not scrub.step(): …       each step reads about `STEP_BYTES`; True when all was read
     scrub.take()                    what was found since it was asked last
 
-Records, then snapshots, then the log up to where it was durable when its turn came. A damaged snapshot is set aside if a
+Records, then snapshots, then the log up to where it was durable at its turn. A damaged snapshot is set aside if a
 start can do without it: another one is whole, or the log goes back to the beginning. Else it stays until there is a
 whole one: the next start may be able to read what could not be read now. A damaged stretch of the log stays, since its
 numbers are known; a snapshot above it, if there is one, makes it a stretch that nothing depends on.
