@@ -4,8 +4,11 @@ import pytest
 
 from datatree.log.batch import Batch, build, genesis
 from datatree.log.zxid import make_zxid
+from datatree.opcodes import OpCode
 from datatree.record import Txn, encode
+from datatree.requests import PathOnly, PathVersion
 from zab.simulator.ensemble.history import History
+from zab.simulator.ensemble.requests import Asked
 from zab.simulator.world.verdict import SafetyError
 
 LINEAGE = bytes(range(16))
@@ -142,3 +145,46 @@ def test_a_start_may_deliver_what_nobody_else_has(history: History, batches: lis
     history.starts_at(2, batches[1].zxid, batches[1].chain, batches[:2])
     assert history.end == batches[1].zxid
     history.deliver(1, batches[0])
+
+
+class TestSyncs:
+    """Nothing that a client asked for before a sync is done behind it."""
+
+    def ask(self, history: History, number: int, xid: int, opcode: OpCode, version: int = -1) -> Asked:
+        body = PathOnly(b"/") if opcode == OpCode.SYNC else PathVersion(b"/x", version)
+        asked = Asked(9, number, xid, int(opcode), body, 0, 0)
+        if asked.is_write:
+            history.ask(asked)
+        return asked
+
+    def done(self, history: History, zxid: int, xid: int) -> None:
+        txn = Txn(zxid, 1, 9, xid, int(OpCode.DELETE), -1, b"/x", None, ())
+        history._requested(txn)
+        history.txns[zxid] = txn
+
+    def test_a_write_that_is_done_behind_the_sync_after_it(self, history: History) -> None:
+        self.ask(history, 1, 1, OpCode.DELETE)
+        sync = self.ask(history, 2, 2, OpCode.SYNC)
+        history.synced(sync, 5)
+        with pytest.raises(SafetyError, match="sync"):
+            self.done(history, 6, 1)
+
+    def test_the_same_where_it_is_done_before_the_answer_is_heard(self, history: History) -> None:
+        self.ask(history, 1, 1, OpCode.DELETE)
+        sync = self.ask(history, 2, 2, OpCode.SYNC)
+        self.done(history, 6, 1)
+        history.synced(sync, 6)
+        with pytest.raises(SafetyError, match="sync"):
+            history.synced(sync, 5)
+
+    def test_requests_that_look_alike_are_not_taken_for_each_other(self, history: History) -> None:
+        """The first one was lost with its connection."""
+        self.ask(history, 1, 1, OpCode.DELETE, version=1)
+        sync = self.ask(history, 2, 2, OpCode.SYNC)
+        meant, next_one = (self.ask(history, number, xid, OpCode.DELETE) for number, xid in ((3, 1), (4, 2)))
+        self.done(history, 6, 1)
+        self.done(history, 7, 2)
+        history.synced(sync, 5)
+        assert history.requested == {6: meant, 7: next_one}
+        with pytest.raises(SafetyError, match="order"):
+            self.done(history, 8, 1)
