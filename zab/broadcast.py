@@ -118,6 +118,8 @@ def leader_try_to_commit(peer: PeerState, now: int, leading: Leading) -> None:
         if links:
             peer.effects.append(ev.Send(links, msg.Commit(mark)))
         peer.deliver()
+    if leading.lag.behind or peer.durable < mark:
+        leading.lag.see(now, mark, peer.durable)
     # Others' acknowledgements beyond the mark may wait for this member's own; what is committed, to be delivered.
     peer.awaits_durable = peer.is_alone or highest > mark or peer.durable < mark
     done = min(peer.committed, peer.durable)

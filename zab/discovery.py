@@ -32,6 +32,7 @@ from zab.roles import (
     EPOCH_PROPOSED,
     INFORMED,
     Following,
+    Lag,
     Leading,
     LearnerHandler,
     ProtocolError,
@@ -55,7 +56,7 @@ def leader_start(peer: PeerState, now: int) -> Leading:
     """The election is won: wait for learners."""
     settings = peer.settings
     half_tick = settings.tick_ms // 2
-    peer.leading = Leading(now + settings.init_ms, now + half_tick, now + settings.tick_ms)
+    peer.leading = Leading(now + settings.init_ms, now + half_tick, now + settings.tick_ms, Lag(half_tick // 2))
     peer.doubted_above = None
     peer.become(LEADING, DISCOVERY)
     return peer.leading

@@ -60,6 +60,16 @@ def why_not(peer: PeerState, heir: ServerId) -> str:
     return "its disk is nearly full" if handler.is_low else ""
 
 
+def candidates(leading: Leading) -> list[LearnerHandler]:
+    """Those that could take the lead."""
+    return [h for h in leading.at_least(UP_TO_DATE) if leading.counts(h) and not h.is_low]
+
+
+def best(ready: list[LearnerHandler]) -> LearnerHandler:
+    """The one of these that has most."""
+    return max(ready, key=lambda h: (h.acked, h.sid))
+
+
 def _handler_of_heir(leading: Leading, heir: ServerId) -> LearnerHandler | None:
     handler = leading.handler_of(heir)
     return handler if handler is not None and handler.stage >= UP_TO_DATE and leading.counts(handler) else None

@@ -8,11 +8,11 @@
 
 Limits: `initLimit` until a learner is synchronized, `syncLimit` from then on; a log, the own one too, that is not
 durable up to where the history ended `syncLimit` ago counts as gone, and so does a learner whose promise of an epoch is
-not (C4 stalled disk).
+not (C4 stalled disk). A leader whose own log is only late hands over (`slow_disk`).
 """
 
 from datatree.log.zxid import BEFORE_ALL
-from zab import disk_space, handover, reconfiguration, session_keys
+from zab import disk_space, handover, reconfiguration, session_keys, slow_disk
 from zab import events as ev
 from zab import message as msg
 from zab.peer_state import PeerState
@@ -36,6 +36,7 @@ def leader_on_time(peer: PeerState, now: int, leading: Leading) -> None:
         if peer.leading is not leading:
             return
         handover.leader_on_ping(peer, now, leading)
+        slow_disk.leader_on_ping(peer, now, leading)
         reconfiguration.leader_make_way(peer, now, leading)
         _leader_ping(peer, leading)
     if now >= leading.next_tick:

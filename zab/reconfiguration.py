@@ -62,10 +62,10 @@ def leader_make_way(peer: PeerState, now: int, leading: Leading) -> None:
     for the reconfiguration may be a client of this member, and is answered first."""
     if peer.is_voter or is_outstanding(peer) or peer.phase is not BROADCAST or leading.heir is not None:
         return
-    ready = [h for h in leading.at_least(UP_TO_DATE) if leading.counts(h) and not h.is_low]
+    ready = handover.candidates(leading)
     assert peer.settings.sid not in {h.sid for h in ready}
     if ready:
-        handover.hand_over(peer, now, max(ready, key=lambda h: (h.acked, h.sid)).sid)
+        handover.hand_over(peer, now, handover.best(ready).sid)
 
 
 # -------------------------------------------------------------------------------------------------------- the learner

@@ -119,6 +119,42 @@ class Question:
 
 
 @attrs.define
+class Lag:
+    """Of a leader: how late what is committed becomes durable here (`zab.slow_disk`)."""
+
+    late_ms: int
+    """A batch that is durable here so much later is late."""
+    behind: Zxid = BEFORE_ALL
+    """What was committed when it was not durable here, and is not yet; 0: nothing."""
+    since: int = 0
+    is_late: bool = False
+    """A batch of this half tick was late."""
+    weighed: Zxid = BEFORE_ALL
+    """What was committed at the last ping."""
+    count: int = 0
+    """Late half ticks."""
+
+    def see(self, now: int, committed: Zxid, durable: Zxid) -> None:
+        """Something was committed, or is durable here."""
+        assert self.behind <= committed
+        if self.behind:
+            if durable < self.behind:
+                return
+            self.is_late = self.is_late or now - self.since >= self.late_ms
+        self.behind, self.since = (committed, now) if durable < committed else (BEFORE_ALL, now)
+
+    def weigh(self, now: int, committed: Zxid) -> int:
+        """A half tick is over: how many late ones there were."""
+        assert self.weighed <= committed
+        if self.is_late or (self.behind and now - self.since >= self.late_ms):
+            self.count += 1
+        elif committed > self.weighed:
+            self.count = 0
+        self.is_late, self.weighed = False, committed
+        return self.count
+
+
+@attrs.define
 class Leading:
     """State of a leader, from the end of the election to the end of its leadership."""
 
@@ -126,6 +162,7 @@ class Leading:
     """When it gives up unless the epoch is established."""
     next_ping: int
     next_tick: int
+    lag: Lag
     handlers: dict[Link, LearnerHandler] = attrs.Factory(dict)
     """By link."""
     vain_at: int | None = None
