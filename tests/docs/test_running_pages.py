@@ -1,4 +1,4 @@
-"""docs/reconfiguration.md and docs/rolling.md: what their commands print is what happens, with real members, each with
+"""docs/reconfiguration.md, docs/rolling.md and docs/trouble.md: what their commands print is what happens, with real members, each with
 its own file.
 """
 
@@ -18,7 +18,8 @@ from zab.testing.ports import free_ports
 pytestmark = pytest.mark.process
 
 PAGES = Path(__file__).parents[2] / "docs"
-RECONFIGURATION, ROLLING = [(PAGES / name).read_text(encoding="utf-8") for name in ("reconfiguration.md", "rolling.md")]
+NAMES = ("reconfiguration", "rolling", "trouble")
+RECONFIGURATION, ROLLING, TROUBLE = [(PAGES / f"{name}.md").read_text(encoding="utf-8") for name in NAMES]
 SECONDS = 120
 
 
@@ -75,6 +76,11 @@ class Machine:
         if servers:
             self.start(*map(int, (servers[1] or servers[2]).split()))
             return ""
+        killed = re.fullmatch(r"kill %(\d)", command)
+        if killed:
+            self.members.pop(int(killed[1])).stop()
+            return ""
+        code = re.search(r" # exit code (\d+)$", command)
         done = subprocess.run(
             ["bash", "-c", self.here(command)],
             capture_output=True,
@@ -84,11 +90,11 @@ class Machine:
             env=self._environment,
             check=False,
         )
-        assert done.returncode == 0, (command, done.stdout, done.stderr)
+        assert done.returncode == int(code[1] if code else 0), (command, done.stdout, done.stderr)
         return done.stdout
 
 
-@pytest.mark.parametrize("page", [RECONFIGURATION, ROLLING], ids=["reconfiguration", "rolling"])
+@pytest.mark.parametrize("page", [RECONFIGURATION, ROLLING, TROUBLE], ids=NAMES)
 def test_the_commands_print_what_the_page_says(tmp_path: Path, page: str) -> None:
     machine = Machine(tmp_path, page)
     with ended(machine.members.values()):
