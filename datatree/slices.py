@@ -10,7 +10,7 @@ Deliberately not here: what has to wait while a piece of work is half done (`zab
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-__all__ = ["NAMES", "PARTS", "PATHS", "RECORD_BYTES", "SLICE_BYTES", "TOLD", "slices_of"]
+__all__ = ["NAMES", "PARTS", "PATHS", "RECORD_BYTES", "SLICE_BYTES", "TOLD", "WATCHES", "slices_of"]
 
 PARTS: Final = 250
 """Of a multi, prepared or applied; ephemerals of a session that is closed."""
@@ -18,6 +18,8 @@ TOLD: Final = 1_000
 """Connections that are told of changes."""
 PATHS: Final = 1_000
 """Of a setWatches; parts of a multiRead."""
+WATCHES: Final = 5_000
+"""Of connections that are gone."""
 SLICE_BYTES: Final = 16_384
 """Of a request that is decoded."""
 RECORD_BYTES: Final = 4_096

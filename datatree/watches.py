@@ -34,7 +34,9 @@ Deliberately not here: when events are put into a connection's output (`zab.memb
 the client's own tables.
 """
 
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Any, Final, Protocol, TypeAlias
 
 from datatree.errors import ErrorCode
@@ -78,6 +80,7 @@ _KINDS: Final[Mapping[int, tuple[int, ...]]] = {
     4: (_PERSISTENT,),
     5: (_RECURSIVE,),
 }
+_ALL: Final = sys.maxsize
 _SEPARATOR: Final = ord("/")
 _MZXID: Final = 1
 _PZXID: Final = 10
@@ -187,15 +190,19 @@ class WatchTable:
                         break
         return found
 
-    def close(self, connection: Connection) -> None:
-        """The connection is gone, and all of its watches with it."""
+    def close(self, connection: Connection, count_max: int = _ALL) -> int:
+        """The connection is gone: take so many of its watches away, at most. Returns how many there were to take."""
         holding = self._holdings.get(connection)
         if holding is None:
-            return
+            return 0
+        count = min(holding.count, count_max)
+        left = count
         for table, paths in enumerate(holding.paths):
-            for path in tuple(paths):
+            for path in [*islice(paths, left)]:
                 self._forget(table, connection, path)
-        assert connection not in self._holdings
+                left -= 1
+        assert left == 0
+        return count
 
     # Events.
 

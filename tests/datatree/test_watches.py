@@ -316,6 +316,16 @@ def test_an_unknown_type_of_watcher_is_a_marshalling_error(kind):
     assert table.count("c") == 4
 
 
+def test_a_closed_connection_is_forgotten_bit_by_bit():
+    table = all_kinds()
+    table.add_data("d", b"/a")
+    assert [table.close("c", 3), table.count("c"), table.total_count] == [3, 1, 2]
+    assert [table.close("c", 3), table.count("c"), table.total_count] == [1, 0, 1]
+    assert table.close("c", 3) == 0
+    assert fire(table, deleted(b"/a")) == [("d", NODE_DELETED, b"/a")]
+    assert not any(table._tables)
+
+
 def test_a_closed_connection_leaves_nothing_behind():
     table = all_kinds()
     table.add_data("d", b"/a")

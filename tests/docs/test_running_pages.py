@@ -1,5 +1,5 @@
-"""docs/reconfiguration.md, docs/rolling.md and docs/trouble.md: what their commands print is what happens, with real members, each with
-its own file.
+"""docs/reconfiguration.md, docs/rolling.md and docs/trouble.md: what their commands print is what happens, with real
+members, each with its own file.
 """
 
 from __future__ import annotations

@@ -115,12 +115,13 @@ def test_multi_of_what_may_not_stand_in_one(target: Target, attacker: Client, bo
 
 def test_watches_set_again_by_the_hundred_thousand(target: Target, attacker: Client) -> None:
     """A client sets 80,000 watches again, of paths that are gone, with zxids of long ago: each becomes an event. It is
-    done in slices, and beyond the limit of watches the connection ends."""
+    done in slices, and beyond the limit of watches the connection ends; they are forgotten in slices, too."""
     with target.attacked():
         paths = tuple(b"/w%d" % number for number in range(80_000))
         attacker.send(101, SetWatches(-(1 << 62), paths, (), ()).encode(), xid=-8)
         attacker.send(101, SetWatches(1 << 62, (), paths, ()).encode(), xid=-8)
-        attacker.send(105, SetWatches(0, (), (), (), paths, paths).encode(), xid=-8)
+        some = paths[:40_000]
+        attacker.send(105, SetWatches(0, (), (), (), some, some).encode(), xid=-8)
         with contextlib.suppress(EOFError, ConnectionError):
             while True:
                 attacker.get()

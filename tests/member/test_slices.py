@@ -12,7 +12,7 @@ from datatree.errors import ErrorCode
 from datatree.opcodes import OpCode
 from datatree.prepare import Prepare
 from datatree.requests import OPEN_ACL, Create, Multi, PathOnly, PathVersion, PathWatch, SetWatches
-from datatree.slices import PARTS
+from datatree.slices import PARTS, WATCHES
 from tests.direct.members import TICK_MS, Client, Ensemble, Server
 from zab import events as ev
 from zab import message as msg
@@ -526,3 +526,31 @@ def test_so_many_bytes_of_writes_are_prepared_a_turn() -> None:
     replies = ensemble.do(client, *(client.set(b"/large", bytes(900_000)) for _ in range(4)))
     assert [error for _, error, _ in replies] == [0] * 4
     assert largest_step(seen) == 1
+
+
+# ------------------------------------------------------------------------------------------- watches of who is gone
+
+
+def test_watches_of_connections_that_are_gone_are_forgotten_over_several_turns() -> None:
+    ensemble = Ensemble(3)
+    server = ensemble.follower
+    gone = [ensemble.session(server) for _ in range(2)]
+    other = ensemble.session(server)
+    count = WATCHES + WATCHES // 2
+    paths = tuple(b"/%d" % number for number in range(count))
+    for client in gone:
+        client.say(client.request(OpCode.SET_WATCHES, SetWatches(1 << 62, (), paths, ()).encode(), xid=-8))
+    ensemble.settle()
+    ensemble.do(other, other.exists(b"/0", watch=True))
+    watches = server.member.state.watches
+    assert watches.total_count == 2 * count + 1
+    seen = watched(ensemble, lambda server: server.member.state.watches.total_count)
+    for client in gone:
+        client.close()
+    ensemble.settle()
+    assert watches.total_count == 1
+    assert largest_step(seen[server.sid]) == WATCHES
+    assert steps_of(seen[server.sid]) == 3
+    assert not server.member.may_have_more
+    assert [error for _, error, _ in ensemble.do(other, other.create(b"/0"))] == [0]
+    assert watches.total_count == 0

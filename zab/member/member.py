@@ -262,6 +262,7 @@ class Member:
             or processor.answering
             or processor.is_due
             or processor.choked
+            or processor.leaving
             or processor.change_feed.ready
             or self.limits.full
             or self.throttle is not None
@@ -278,7 +279,8 @@ class Member:
         was to send, since that makes room for more; and only if something waits at all (`may_have_more`)."""
         processor, limits = self.processor, self.limits
         applies = (bool(self.committed) or self.is_between_states) and self.repair is None
-        is_answering = bool(processor.answering or processor.change_feed.ready)
+        is_leaving = bool(processor.leaving) and not self.is_between_states
+        is_answering = is_leaving or bool(processor.answering or processor.change_feed.ready)
         is_unchoked = bool(processor.choked) and processor.is_any_unchoked
         is_released = (bool(limits.full) or self.throttle is not None) and limits.is_any_with_room_again
         return (

@@ -44,7 +44,7 @@ from datatree.outcome import Applied
 from datatree.prepare import Prepare
 from datatree.record import Fields, Txn, decode_fields, decode_in_slices, encode
 from datatree.requests import CreateSession
-from datatree.slices import RECORD_BYTES
+from datatree.slices import RECORD_BYTES, WATCHES
 from session.identity import SessionId
 from zab import message as msg
 from zab.events import Propose
@@ -127,6 +127,8 @@ class Processor:
         """What reads were answered with in this turn."""
         self.choked: dict[ClientConnection, None] = {}
         """Connections whose reads wait for room in their output, or for the next turn."""
+        self.leaving: dict[ClientConnection, None] = {}
+        """Connections that are gone and have watches still."""
         self.sync_tag = 1
         """Of the syncs that arrive in this turn; those of one turn are one question to the leader."""
         self.synced_tag = 0
@@ -667,8 +669,18 @@ class Processor:
         connection.held.clear()
         self.choked.pop(connection, None)
         self._drop_answer(connection)
-        self.state.watches.close(connection)
+        if self.state.watches.count(connection):
+            self.leaving[connection] = None
         self.change_feed.forget(connection)
+
+    def forget_watches(self) -> None:
+        """A slice of those of connections that are gone. Until then they tell nobody: who is gone is sent nothing."""
+        room = WATCHES
+        while self.leaving and room:
+            connection = next(iter(self.leaving))
+            room -= self.state.watches.close(connection, room)
+            if not self.state.watches.count(connection):
+                del self.leaving[connection]
 
     def drop_role(self) -> None:
         """Leave what a leader or learner had under way: none of it goes to the next leader (G2 former roles)."""

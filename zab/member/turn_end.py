@@ -99,6 +99,8 @@ def end_turn(member: Member) -> None:
             limits.forget(connection)
             processor.forget(connection)
             member.sessions.forget(connection)
+    if processor.leaving:
+        processor.forget_watches()
 
 
 def _lead(member: Member) -> None:
