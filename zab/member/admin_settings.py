@@ -1,5 +1,5 @@
-"""The keys of the admin server and of the metrics over HTTP, as fields that every `Config` has. Names and meaning are
-ZooKeeper's.
+"""The keys of the admin server, of the metrics over HTTP, and of tracing, as fields that every `Config` has. Names and
+meaning are ZooKeeper's, but for tracing, which it has not.
 
 Not here: what they do (`zab.server.admin`, `zab.server.exposition`), and the rules between them (`config`).
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from attrs import frozen
 
-from zab.configuration.fields import BOOLEAN, COUNT, INT_MAX, integer, setting
+from zab.configuration.fields import BOOLEAN, COUNT, INT_MAX, fraction, integer, setting
 from zab.member.client_settings import client_host
 from zab.member.journal_settings import JournalSettings
 
@@ -96,6 +96,10 @@ class AdminSettings(JournalSettings):
         BOOLEAN,
         "true/false",
         "Of the process and its interpreter: memory, processor time, descriptors, collections.",
+    )
+
+    tracing_sample_ratio: float = setting(
+        "tracing.sampleRatio", 0.0, fraction, "0 to 1", "Ours. Of so many writes a span goes to OpenTelemetry; 0: none."
     )
 
     @property

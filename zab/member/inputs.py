@@ -37,6 +37,7 @@ from zab.member.change_rows import Place, Row
 from zab.member.connection import ClientConnection
 from zab.member.kerberos import LoginStep
 from zab.member.sasl_users import Users
+from zab.member.spans import Span
 from zab.member.surroundings import Surroundings
 
 # ------------------------------------------------------------------------------------------------------------- inputs
@@ -334,6 +335,13 @@ class WriteAudit:
 
 
 @attrs.define
+class ExportSpans:
+    """Tell whoever collects them of these spans. Has no answer."""
+
+    spans: list[Span]
+
+
+@attrs.define
 class Warn:
     """Tell the operator of something to be seen to. Has no answer."""
 
@@ -352,6 +360,7 @@ MemberEffect: TypeAlias = (
     | LookBackSlice
     | LookAround
     | WriteAudit
+    | ExportSpans
     | Warn
 )
 

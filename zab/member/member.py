@@ -68,6 +68,7 @@ from zab.member.inputs import (
     ClientClosed,
     ClientConnected,
     DamageFound,
+    ExportSpans,
     FetchFailed,
     Input,
     LoginStepped,
@@ -256,6 +257,8 @@ class Member:
             turn_end.end_turn(self)
         if self.auditor is not None and self.auditor.records:
             self._effects.append(WriteAudit(self.auditor.take()))
+        if self.state.spans is not None and self.state.spans.taken:
+            self._effects.append(ExportSpans(self.state.spans.take()))
         self.may_have_more = bool(
             self.committed
             or self.is_between_states

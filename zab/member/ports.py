@@ -8,7 +8,7 @@ A port with nothing to do is not called: it says so in plain attributes, which c
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 import attrs
@@ -30,6 +30,7 @@ from zab.member.inputs import (
     StorageEffect,
     TakeSnapshot,
 )
+from zab.member.spans import Span
 from zab.message import Message
 
 
@@ -231,6 +232,14 @@ class Audit(Protocol):
         ...
 
 
+class Tracing(Protocol):
+    """Who collects spans."""
+
+    def export(self, spans: Sequence[Span]) -> None:
+        """Tell him of these, at once or never."""
+        ...
+
+
 @attrs.frozen
 class Ports:
     """All of them."""
@@ -247,3 +256,5 @@ class Ports:
     """None: its configuration has none, so that nothing comes."""
     addresses: Addresses | None = None
     """None: a standalone server."""
+    tracing: Tracing | None = None
+    """None: its configuration has none."""

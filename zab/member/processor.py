@@ -610,6 +610,8 @@ class Processor:
         connection.out_bytes += len(answered)
         self.clients.dirty[connection] = None
         waited_ms = self.now - since
+        if self.state.spans is not None:
+            self.state.spans.answered(opcode, connection.session, xid, zxid, error, since, self.now)
         connection.last_answer = opcode, xid, zxid, self.now, waited_ms
         connection.answered_count += 1
         connection.waited_ms += waited_ms

@@ -82,6 +82,7 @@ from zab.member.listings import LISTING_COUNT_MIN, Listings, first_page, listing
 from zab.member.local_sessions import LocalSessions
 from zab.member.metrics import Metrics
 from zab.member.settings import Config
+from zab.member.spans import Spans
 
 BODY_AT = 8
 
@@ -139,8 +140,14 @@ class ReadState:
     authentication: Authentication
     auditor: Auditor | None = None
     """None: nothing is audited."""
+    spans: Spans | None = attrs.field(init=False)
+    """None: nothing is traced."""
     listings: Listings = attrs.field(factory=Listings)
     local_sessions: LocalSessions = attrs.field(factory=LocalSessions)
+
+    @spans.default
+    def _spans_of_config(self) -> Spans | None:
+        return Spans.of(self.config)
 
     def login_refused(
         self, connection: ClientConnection, operation: str, scheme: bytes = b"", user: bytes = b""

@@ -30,6 +30,7 @@ A turn, in this order (H2 turn budget):
 | MarkMoved | `storage`, written down when the log is idle |
 | LookAround | a task |
 | WriteAudit | `audit` |
+| ExportSpans | `tracing` |
 | Halt, Trace, Warn, RoleChanged | `operator` |
 
 The others were the member's own and are done when they come out.
@@ -54,6 +55,7 @@ from zab.member.inputs import (
     Answer,
     ChooseSnapshot,
     DamageFound,
+    ExportSpans,
     FetchFailed,
     FetchTree,
     Input,
@@ -146,6 +148,7 @@ class Turn:
         self._tasks = ports.tasks
         self._operator = ports.operator
         self._audit = ports.audit
+        self._tracing = ports.tracing
         self._addresses = ports.addresses
         self._to_store: list[StorageEffect] = []
         self._reads: list[ev.ReadLog] = []
@@ -364,6 +367,10 @@ class Turn:
         if self._audit is not None:
             self._audit.write(effect.records)
 
+    def _export_spans(self, effect: ExportSpans) -> None:
+        if self._tracing is not None:
+            self._tracing.export(effect.spans)
+
     def _halt(self, effect: ev.Halt) -> None:
         self._operator.stop(f"this member must not go on: {effect.reason}")
 
@@ -414,6 +421,7 @@ _CARRY_OUT = dict(
         _on(LookBackSlice, Turn._read_for_changes),
         _on(LookAround, Turn._look_around),
         _on(WriteAudit, Turn._write_audit),
+        _on(ExportSpans, Turn._export_spans),
         _on(Warn, Turn._warn),
     )
 )

@@ -96,6 +96,7 @@ from zab.server.snapshotter import Snapshotter
 from zab.server.start import open_disk, recover_from
 from zab.server.surroundings import look_around
 from zab.server.tasks import JournalOperator, Tasks
+from zab.server.tracing import Tracer, open_tracing
 from zab.tls.stores import StoreError
 from zab.wire.handshake import Agreed, Party
 
@@ -180,15 +181,18 @@ async def open_server(config: Config, role_changed: Callable[[RoleChanged], None
     disk = open_disk(config)
     with contextlib.ExitStack() as undo:
         undo.callback(disk.close)
-        audit = open_audit(config)
+        audit, tracing = open_audit(config), open_tracing(config)
         if audit is not None:
             undo.callback(audit.start_failed)
+        if tracing is not None:
+            undo.callback(tracing.stop)
         began_ms = now_ms()
         recovered = await trio.to_thread.run_sync(recover_from, disk, config)
         recovered_in_ms = now_ms() - began_ms
         sockets = await bind(config, addresses)
         undo.callback(sockets.close)
         server = Server(config, disk, recovered, sockets, role_changed, audit, files)
+        server.tracing = tracing
         server.member.metrics.dbinittime.add(recovered_in_ms)
         undo.pop_all()
     return server
@@ -209,6 +213,7 @@ class Server:
     ) -> None:
         self.config = config
         self.audit = audit
+        self.tracing: Tracer | None = None
         self._secrets = files.secrets
         self._users = files.users
         self._stores = files.stores
@@ -484,6 +489,7 @@ class Server:
             operator=JournalOperator(self._role_changed),
             audit=self.audit,
             addresses=None if config.is_standalone else self.addresses,
+            tracing=self.tracing,
         )
         return Turn(self.member, ports)
 
@@ -551,6 +557,8 @@ class Server:
         self.disk.close()
         if self.audit is not None:
             self.audit.stop()
+        if self.tracing is not None:
+            self.tracing.stop()
 
 
 def _shown(address: tuple[str, int] | None) -> str | None:

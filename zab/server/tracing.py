@@ -1,0 +1,95 @@
+"""Tracing: spans of writes go to a collector of OpenTelemetry, over OTLP by HTTP, as its own environment variables say.
+
+    OTEL_EXPORTER_OTLP_ENDPOINT     where the collector is; http://localhost:4318 without it
+    OTEL_RESOURCE_ATTRIBUTES        what else is said of this server; its id is service.instance.id
+
+Nothing waits for the collector: spans are handed to the thread of the library, which keeps `OTEL_BSP_MAX_QUEUE_SIZE` of
+them and drops what comes on top.
+
+Needs zab[tracing]. Not here: which writes have spans (`zab.member.spans`).
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from typing import Any, Final
+
+from datatree.errors import ErrorCode
+from datatree.opcodes import OpCode
+from zab.host.journal import Journal
+from zab.host.loop import now_ms
+from zab.member.settings import Config
+from zab.member.spans import Span
+from zab.server.failure import CONFIG_ERROR, ServerFailedError
+
+STOP_MS: Final = 2_000
+"""How long a stop waits for the collector."""
+NS: Final = 1_000_000
+
+journal = Journal("tracing")
+
+
+class _Library(logging.Handler):
+    """What the library says stands in the journal of this server."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        journal.warning("spans cannot be exported -> they are lost, and the server goes on", reason=record.getMessage())
+
+
+class Tracer:
+    """See `zab.member.ports.Tracing`. It belongs to the loop's thread."""
+
+    def __init__(self, provider: Any) -> None:
+        """`provider`: a TracerProvider of OpenTelemetry."""
+        self._provider = provider
+        self._tracer = provider.get_tracer("zab")
+
+    def export(self, spans: Sequence[Span]) -> None:
+        """Hand them over."""
+        from opentelemetry.trace import SpanKind, Status, StatusCode
+
+        began = time.time_ns() - now_ms() * NS
+        for span in spans:
+            attributes = {
+                "zookeeper.session": f"{span.session:#x}",
+                "zookeeper.xid": span.xid,
+                "zookeeper.zxid": f"{span.zxid:#x}",
+            }
+            name = OpCode(span.operation).spelled
+            made = self._tracer.start_span(
+                name, kind=SpanKind.SERVER, attributes=attributes, start_time=began + span.began * NS
+            )
+            if span.error:
+                made.set_attribute("error.type", ErrorCode(span.error).name)
+                made.set_status(Status(StatusCode.ERROR))
+            made.end(end_time=began + span.ended * NS)
+
+    def stop(self) -> None:
+        """Send what is there, for no longer than `STOP_MS`."""
+        self._provider.force_flush(STOP_MS)
+        self._provider.shutdown()
+
+
+def open_tracing(config: Config) -> Tracer | None:
+    """None where the configuration has none. Raises ServerFailedError."""
+    if not config.tracing_sample_ratio:
+        return None
+    try:
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+        from opentelemetry.sdk.resources import Resource
+        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+    except ImportError as error:
+        reason = f"{config.file}: tracing.sampleRatio: needs pip install 'zab[tracing]': {error}"
+        raise ServerFailedError(CONFIG_ERROR, reason) from None
+    said = logging.getLogger("opentelemetry")
+    said.propagate = False
+    if not said.handlers:
+        said.addHandler(_Library(logging.WARNING))
+    resource = Resource.create({"service.name": "zab", "service.instance.id": str(config.server_id)})
+    provider = TracerProvider(resource=resource, shutdown_on_exit=False)
+    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+    journal.info("writes are traced", ratio=config.tracing_sample_ratio)
+    return Tracer(provider)
