@@ -374,6 +374,17 @@ async def test_a_session_is_expired_and_its_client_hears_of_it() -> None:
             e.expire(zk.session_id)
 
 
+async def test_a_local_session_is_expired_by_the_member_that_knows_it() -> None:
+    async with Ensemble(3, localSessionsEnabled=True) as e, e.connect(session_timeout_ms=60_000) as zk:
+        await zk.create("/a")
+        states = zk.states()
+        e.expire(zk)
+        with trio.fail_after(30):
+            assert [state async for state in states][-1] is State.EXPIRED
+        with pytest.raises(ValueError, match="there is no session"):
+            e.expire(zk.session_id)
+
+
 async def test_a_connection_is_closed_and_its_session_goes_on() -> None:
     async with Ensemble(3) as e, e.connect(session_timeout_ms=60_000) as zk:
         session, states = zk.session_id, zk.states()

@@ -442,6 +442,18 @@ def test_a_session_is_expired_though_its_client_is_there() -> None:
     simulate(main)
 
 
+def test_a_local_session_is_expired_by_the_member_that_knows_it() -> None:
+    async def main(e: SimulatedEnsemble) -> None:
+        async with serving(e) as zk:
+            await zk.create("/own")
+            e.expire(zk)
+            assert [state async for state in zk.states()][-1] is State.EXPIRED
+            with pytest.raises(ValueError, match="there is no session"):
+                e.expire(zk.session_id)
+
+    simulate(main, configuration={"localSessionsEnabled": True})
+
+
 def test_a_session_is_expired_once_somebody_leads() -> None:
     async def main(e: SimulatedEnsemble) -> None:
         async with serving(e) as zk:

@@ -42,7 +42,7 @@ from zab.testing.clearing import clear, left_of
 from zab.testing.connecting import Connecting
 from zab.testing.elsewhere import elsewhere
 from zab.testing.errors import EnsembleError
-from zab.testing.expiry import Expiry, end_session, session_of
+from zab.testing.expiry import Expiry, end_local_session, end_session, session_of
 from zab.testing.groups import cut_between
 from zab.testing.journals import kept
 from zab.testing.member import Member
@@ -279,6 +279,10 @@ class Ensemble:
         wanted = session_of(session)
         deadline = time.monotonic() + seconds
         is_known = False
+        for member in self._members.values():
+            life = None if member.is_paused else member.life
+            if life is not None and life.ask(lambda server: _end_local(server, wanted)):
+                return
         while time.monotonic() < deadline:
             leader = self.leader
             life = None if leader is None else leader.life
@@ -350,6 +354,13 @@ def _end(server: Server, session: int) -> Expiry:
     found = end_session(server.member, session)
     server.loop.wake()
     return found
+
+
+def _end_local(server: Server, session: int) -> bool:
+    is_ended = end_local_session(server.member, session)
+    if is_ended:
+        _disconnect(server, session)
+    return is_ended
 
 
 def _disconnect(server: Server, session: int) -> None:

@@ -1,4 +1,5 @@
-"""The end of a session that was not silent: the leader proposes it, as it does for one that was.
+"""The end of a session that was not silent: the leader proposes it, as it does for one that was; a local session is
+ended by the member that alone knows it.
 
 What follows is what follows when a session expires: the end is committed, its ephemerals go, its connection is closed,
 and its client hears that the session is over when it connects again.
@@ -32,6 +33,14 @@ def end_session(member: Member, session: int) -> Expiry:
     if tracker.close(SessionId(session)):
         member.processor.submit(SessionId(session), 0, OpCode.CLOSE_SESSION, b"", None)
     return Expiry.UNDER_WAY
+
+
+def end_local_session(member: Member, session: int) -> bool:
+    """End a session that this member alone knows, between two of its turns; its connection is to be broken then.
+    False: it knows no such session."""
+    is_known = SessionId(session) in member.sessions.local.timeouts
+    member.sessions.local.end(SessionId(session))
+    return is_known
 
 
 def session_of(client: Any) -> int:

@@ -48,7 +48,7 @@ from zab.testing.clock import WorldClock
 from zab.testing.connecting import Connecting
 from zab.testing.elsewhere import Library, library
 from zab.testing.errors import EnsembleError
-from zab.testing.expiry import Expiry, end_session, session_of
+from zab.testing.expiry import Expiry, end_local_session, end_session, session_of
 from zab.testing.groups import cut_between
 from zab.testing.scheduling import pinned
 from zab.testing.settings import DEFAULTS, Value, check_size, refuse_own
@@ -402,6 +402,10 @@ class SimulatedEnsemble:
 
     def _end_session(self, session: int) -> Expiry:
         self.say(f"expire {session:#x}")
+        for process in self.simulated.processes:
+            if end_local_session(process.member, session):
+                self.disconnect(session)
+                return Expiry.UNDER_WAY
         leader = self.simulated.leader
         found = Expiry.NOT_HERE
         if leader is not None:
