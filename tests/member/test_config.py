@@ -404,6 +404,13 @@ def test_tls_between_members_is_as_it_is_said_or_refused(lines: str, line: int, 
 
 
 @pytest.mark.parametrize(
+    "lines", ["sslQuorumReloadCertFiles=true", "admin.needClientAuth=true\nssl.quorum.crl=true"], ids=["reload", "crl"]
+)
+def test_what_of_tls_concerns_the_admin_server_too(lines: str) -> None:
+    assert parse(f"{STANDALONE}admin.forceHttps=true\n{QUORUM_TLS}{lines}", "zoo.cfg").has_tls_admin
+
+
+@pytest.mark.parametrize(
     ("lines", "versions"),
     [
         ("", {"TLSv1.2", "TLSv1.3"}),

@@ -3,7 +3,8 @@
 import json
 import re
 import ssl
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import httpx
@@ -197,6 +198,41 @@ def test_https_and_another_path(tmp_path: Path) -> None:
         with pytest.raises(httpx.TransportError):
             httpx.get(f"http://localhost:{port}/zoo/ruok", timeout=60)
         assert servers.members[0].running
+
+
+def test_https_goes_on_with_the_certificate_that_is_there(tmp_path: Path) -> None:
+    [port] = free_ports(1)
+    authority = Certificates(tmp_path)
+    member, later = authority.member("localhost"), authority.member("localhost", name="later")
+    lines = {"admin.enableServer": "true", "admin.serverPort": port, "admin.forceHttps": "true"}
+    reload = {"sslQuorumReloadCertFiles": "true"}
+    with zab_servers(1, configuration={**lines, **quorum_store_lines(member), **reload}) as servers:
+        before = ssl.get_server_certificate(("127.0.0.1", port))
+        store = member / "keystore.pem"
+        whole = store.read_bytes()
+        write_new(store, b"no certificate")
+        wait_for(lambda: "the certificates of the admin server cannot be used" in servers.members[0].log_text())
+        assert ssl.get_server_certificate(("127.0.0.1", port)) == before
+        assert (later / "keystore.pem").read_bytes() != whole
+        write_new(store, (later / "keystore.pem").read_bytes())
+        wait_for(lambda: ssl.get_server_certificate(("127.0.0.1", port)) != before)
+        context = ssl.create_default_context(cafile=str(member / "quorum.truststore.pem"))
+        answer = httpx.get(f"https://localhost:{port}/commands/ruok", verify=context, timeout=60)
+        assert answer.json() == {"command": "ruok", "error": None}
+
+
+def write_new(path: Path, data: bytes) -> None:
+    """As whoever renews certificates does: nobody reads half of it."""
+    beside = path.with_suffix(".new")
+    beside.write_bytes(data)
+    beside.replace(path)
+
+
+def wait_for(is_so: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 def test_a_long_answer_is_whole_and_json(running: Running) -> None:

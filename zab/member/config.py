@@ -171,12 +171,12 @@ def _validate_quorum_tls(config: Config) -> None:
             raise RuleError(ports, f"TLS between members needs {key}: `zab certs` makes one")
         if not config.has_tls_members and not config.has_tls_admin and store is not None:
             raise RuleError((key,), "neither sslQuorum nor portUnification is set, so nothing would be encrypted")
-    for key, is_set in (
-        ("sslQuorumReloadCertFiles", config.ssl_quorum_reload_cert_files),
-        ("ssl.quorum.crl", config.ssl_quorum_crl),
-    ):
-        if is_set and not config.has_tls_members:
-            raise RuleError((key,), "neither sslQuorum nor portUnification is set")
+    if config.ssl_quorum_crl and not (config.has_tls_members or config.admin_needs_client_auth):
+        reason = "neither sslQuorum nor portUnification is set, nor admin.needClientAuth: nobody shows a certificate"
+        raise RuleError(("ssl.quorum.crl",), reason)
+    if config.ssl_quorum_reload_cert_files and not (config.has_tls_members or config.has_tls_admin):
+        reason = "neither sslQuorum nor portUnification is set, nor does the admin server speak HTTPS"
+        raise RuleError(("sslQuorumReloadCertFiles",), reason)
     if config.has_tls_members:
         _validate_suites("ssl.quorum", config.quorum_versions_of_tls, config.ssl_quorum_cipher_suites)
 
