@@ -10,8 +10,8 @@ The handshake, in the order of its checks; "close" is without an answer:
                                                             mode, and with localSessionsEnabled: one of this member
                                                             alone (`local_sessions`), at once
     the password is wrong                                   the invalid answer, then close; nothing else happens
-    read-only mode, and the ensemble began the session      close: its client may have it again from a quorum, and
-                                                            nobody here can say that it is over
+    read-only mode, and the session is the ensemble's, or   close: its client may have it again from a quorum, and
+    may be by now                                           nobody here can say that it is over
     an older connection here has the session                that one is closed
     on the leader                                           it is alive: this server owns it from now on; else invalid,
                                                             once a quorum has confirmed that this server still leads: a
@@ -195,7 +195,9 @@ class Sessions:
                 self._auditor.login_refused(connection, "renewSession", session=session)
             if not self.is_read_only:
                 self._refuse(connection)
-        if self.is_read_only and (session in known or not was_local):
+        # One that began as a local one may be of the ensemble by now.
+        may_be_global = not was_local or (self._config.has_local_sessions and session not in self.local.timeouts)
+        if self.is_read_only and (session in known or may_be_global):
             self._clients.close(connection)
         if connection.closing:
             return

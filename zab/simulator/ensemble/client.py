@@ -64,6 +64,7 @@ class Client:
         self._timeout_ms = profile.session_ticks * profile.tick_ms
         self._is_impatient = profile.focus == "returning"
         """It goes back and forth between two servers, and does not wait for an answer."""
+        self._is_reader = -number <= profile.readers
         self._servers = rng.sample(profile.sids, 2) if self._is_impatient else []
         self.session = 0
         self._password = NO_PASSWORD
@@ -124,7 +125,7 @@ class Client:
         self._heard_at = self._schedule.now
         self.is_connected = False
         self._line(f"connects to {sid} with session {self.session:#x}, seen {self.checker.seen:#x}")
-        request = ConnectRequest(self.checker.seen, self._timeout_ms, self.session, self._password)
+        request = ConnectRequest(self.checker.seen, self._timeout_ms, self.session, self._password, self._is_reader)
         self._send(frame(request.encode()))
         if self._is_impatient and self.has_faults:
             self._schedule.after(int(self._tick_us * self._rng.random() ** 3), self._lose_patience, self._link)
@@ -161,6 +162,10 @@ class Client:
             self._observer.count("sessions moved")
         self.session, self._password = response.session_id, response.password
         self.is_connected = True
+        if response.read_only and not self._is_reader:
+            raise SafetyError("sessions", f"{self.name} did not ask for a server without a quorum")
+        self.checker.is_read_only = response.read_only
+        self._observer.count("read-only connections", response.read_only)
         self._xid = 0
         self._failed_count = 0
         self._schedule.after(int(self._tick_us * 0.1 * self._rng.random()), self._burst)

@@ -92,12 +92,11 @@ class History:
         """A client sends a write."""
         self._asked.setdefault((asked.session, asked.xid), []).append(asked)
 
-    def refused_for_room(self, asked: Asked) -> None:
+    def refused_by_a_member(self, asked: Asked) -> None:
         """A member refused a write by itself: it is never done, then."""
         if asked in self.requested.values():
-            raise SafetyError("refused writes never reappear", f"{asked} is refused for want of room, and was done")
+            raise SafetyError("refused writes never reappear", f"{asked} is refused by a member alone, and was done")
         self._asked[asked.session, asked.xid].remove(asked)
-        self.refused_for_room_count += 1
 
     def may_be_over(self, session: int) -> bool:
         """Whether a client may be told that its session is over: its end is delivered, or was proposed."""

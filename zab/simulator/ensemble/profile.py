@@ -130,6 +130,8 @@ class Profile:
     """The operators say so of wiped members, too. It is not true, and must not matter."""
     is_merciless: bool = False
     """What lasts is never mended, and more disks may be lost than an ensemble can go on without."""
+    readers: int = 0
+    """So many of the clients take a server without a quorum, in read-only mode, where they find no other."""
     further: tuple[tuple[str, str | int], ...] = ()
     """Lines of the configuration beside those that follow from the rest, or in their place."""
 

@@ -10,6 +10,8 @@
     sync                             a sync that returns has a zxid of at least all that any client was told before it
                                      began (invariant 9); nothing that this client asked for before, through whatever
                                      connection, is done above that
+    read-only mode                   a server without a quorum takes no write and no sync, and says so; what it shows is
+                                     committed, and this client has seen nothing newer
     order                            replies come in the order of the requests
 
 Watches are `watch_checker`'s.
@@ -29,6 +31,7 @@ from zab.simulator.ensemble.watch_checker import WatchChecker
 from zab.simulator.world.verdict import SafetyError
 
 _NONODE: Final = int(ErrorCode.NONODE)
+_NOTREADONLY: Final = int(ErrorCode.NOTREADONLY)
 _QUOTAEXCEEDED: Final = int(ErrorCode.QUOTAEXCEEDED)
 
 
@@ -43,6 +46,8 @@ class SessionChecker:
         self._replied = 0
         """The same, without events: those of a write come before its reply."""
         self.watches = WatchChecker(history.model)
+        self.is_read_only = False
+        """The present connection is to a server without a quorum."""
 
     def connected(self) -> None:
         """A new connection: watches begin anew, what was seen stays seen."""
@@ -69,7 +74,15 @@ class SessionChecker:
         """The answer to a request has come."""
         zxid = header.zxid
         if asked.is_write and header.error == _QUOTAEXCEEDED and not self._is_logged(asked, header):
-            self._history.refused_for_room(asked)
+            self._history.refused_by_a_member(asked)
+            self._history.refused_for_room_count += 1
+            self.told(zxid)
+            return
+        if self.is_read_only and (asked.is_write or asked.opcode == OpCode.SYNC):
+            if header.error != _NOTREADONLY:
+                self.fail("read-only mode", f"{_shown(asked)} is answered with {header.error}")
+            if asked.is_write:
+                self._history.refused_by_a_member(asked)
             self.told(zxid)
             return
         if asked.is_write and zxid <= self._replied:
