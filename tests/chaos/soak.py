@@ -31,7 +31,8 @@ VISIT_OPERATIONS = 40
 PAUSE_SECONDS = 0.02
 SAMPLES = 400
 SESSION_TIMEOUT_MS = 3000
-CONFIGURATION = {"tickTime": 500, "snapCount": 2000, "preAllocSize": 256}
+CONFIGURATION = {"tickTime": 500, "snapCount": 2000, "preAllocSize": 256, "maxRecentBytes": 1 << 20}
+"""What is kept of the newest batches fills up before anything is judged: by default it takes 8 MiB, and ten minutes."""
 
 
 class SoakError(Exception):
