@@ -36,7 +36,8 @@ LINKS_MAX: Final = 16
 _LEFT_OUT: Final = frozenset(
     {
         *("effects", "election", "rng", "settings", "_started", "generation"),
-        *("deadline", "next_ping", "next_tick", "heard_at", "overdue", "promising", "redial_at", "dialled", "vain_at"),
+        *("deadline", "next_ping", "next_tick", "heard_at", "overdue", "lag", "promising", "redial_at", "dialled"),
+        "vain_at",
         "heir_until",
         # The ensembles that are explored keep their configuration.
         *("memberships", "quorum", "servers", "is_alone", "is_membership_new"),
