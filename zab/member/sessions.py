@@ -196,7 +196,7 @@ class Sessions:
             if not self.is_read_only:
                 self._refuse(connection)
         # One that began as a local one may be of the ensemble by now.
-        may_be_global = not was_local or (self._config.has_local_sessions and session not in self.local.timeouts)
+        may_be_global = not was_local or (self.upgrades and session not in self.local.timeouts)
         if self.is_read_only and (session in known or may_be_global):
             self._clients.close(connection)
         if connection.closing:
