@@ -101,16 +101,17 @@ class Scrub:
                 if self._has_read(len(data)):
                     yield False
             self._newest_whole = zxid
+            return
         except FileNotFoundError:
             return
         except SnapshotError as error:
-            self._found.append(Found(path, error.offset, error.reason, zxid if is_newest else BEFORE_ALL))
-            self._damaged_snapshots.append(path)
+            at, reason = error.offset, error.reason
         except OSError as error:
             if is_out_of_descriptors(error):
                 return
-            self._found.append(Found(path, 0, error.strerror or str(error), zxid if is_newest else BEFORE_ALL))
-            self._damaged_snapshots.append(path)
+            at, reason = 0, error.strerror or str(error)
+        self._found.append(Found(path, at, reason, zxid if is_newest else BEFORE_ALL))
+        self._damaged_snapshots.append(path)
 
     def _read_segment(self, segment: Segment) -> Generator[bool]:
         last = segment.last[0]

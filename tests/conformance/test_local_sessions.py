@@ -54,6 +54,12 @@ def member_of(ensemble: ZooKeeperEnsemble, role: str) -> ZooKeeperMember:
     return ensemble.leader() if role == "leader" else ensemble.followers()[0]
 
 
+def pair_of(ensemble: ZooKeeperEnsemble, role: str) -> tuple[ZooKeeperMember, ZooKeeperMember]:
+    """The member with that role, and another one."""
+    member = member_of(ensemble, role)
+    return member, next(each for each in ensemble.members if each is not member)
+
+
 def counts(member: ZooKeeperMember) -> tuple[str, str]:
     """Of local and of global sessions, as mntr has them."""
     lines = dict(
@@ -80,8 +86,7 @@ def reattached(member: ZooKeeperMember, wire: Wire) -> tuple[int, bool]:
 def test_local_sessions_write_own_nothing_and_do_not_move(refusing: list[ZooKeeperEnsemble], role: str) -> None:
     seen = []
     for ensemble in refusing:
-        member = member_of(ensemble, role)
-        [other, *_] = [each for each in ensemble.members if each is not member]
+        member, other = pair_of(ensemble, role)
         path = f"/{role}"
         with Wire(member.client_port) as wire:
             told: list[tuple[object, object]] = [settled(member, ("1", "0")), settled(other, ("0", "0"))]
@@ -130,8 +135,7 @@ def test_dump_lists_them_first(refusing: list[ZooKeeperEnsemble], role: str) -> 
 def test_an_ephemeral_upgrades_the_session_which_moves_then(upgrading: list[ZooKeeperEnsemble], role: str) -> None:
     seen = []
     for ensemble in upgrading:
-        member = member_of(ensemble, role)
-        [other, *_] = [each for each in ensemble.members if each is not member]
+        member, other = pair_of(ensemble, role)
         path = f"/{role}"
         with Wire(member.client_port) as wire:
             told: list[object] = [settled(member, ("1", "0"))]

@@ -15,6 +15,8 @@ from tests.rigs.processes import ServerProcess, ended, servers
 from zab.client import NodeExistsError
 from zab.client.sync import connect
 from zab.member.spans import SPANS_MAX, Spans
+from zab.server import tracing
+from zab.server.tracing import Tracer
 from zab.testing.ports import free_ports
 
 pytestmark = pytest.mark.process
@@ -115,6 +117,37 @@ def test_nobody_waits_for_a_collector_that_is_not_there(tmp_path: Path, monkeypa
         [member] = ensemble.members
         member.wait_until_it_says("spans cannot be exported")
         assert member.stop() == 0
+
+
+def test_what_is_there_is_sent_at_a_stop(collector: Collector, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "3600000")
+    with servers(tmp_path, 1, "tracing.sampleRatio=1") as ensemble:
+        ensemble.wait_until_serving()
+        with connect(ensemble.hosts) as zk:
+            zk.create("/a")
+        assert ensemble.members[0].stop() == 0
+    assert [span.name for span in collector.spans] == ["create2", "closeSession"]
+
+
+def test_a_stop_waits_no_longer_than_its_limit_for_a_collector_that_does_not_answer(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Silent:
+        """A provider whose last export goes on as long as the test does."""
+
+        over = threading.Event()
+
+        def get_tracer(self, _name: str) -> None:
+            pass
+
+        def shutdown(self) -> None:
+            assert self.over.wait(SECONDS)
+
+    monkeypatch.setattr(tracing, "STOP_SECONDS", 0.01)
+    Tracer(Silent()).stop()
+    assert not Silent.over.is_set()
+    assert "the collector does not answer -> stop without it" in caplog.text
+    Silent.over.set()
 
 
 def test_without_the_library_the_key_is_refused(tmp_path: Path) -> None:

@@ -283,12 +283,11 @@ class Member:
         processor, limits = self.processor, self.limits
         applies = (bool(self.committed) or self.is_between_states) and self.repair is None
         is_leaving = bool(processor.leaving) and not self.is_between_states
-        is_answering = is_leaving or bool(processor.answering or processor.change_feed.ready)
+        is_answering = bool(processor.answering or processor.change_feed.ready)
         is_unchoked = bool(processor.choked) and processor.is_any_unchoked
         is_released = (bool(limits.full) or self.throttle is not None) and limits.is_any_with_room_again
-        return (
-            self.heir.is_due(self.applied) or applies or is_answering or processor.is_due or is_unchoked or is_released
-        )
+        is_any = applies or is_answering or is_unchoked or is_leaving or is_released
+        return is_any or processor.is_due or self.heir.is_due(self.applied)
 
     def next_deadline(self) -> int:
         """When the next step is due although nothing happens."""

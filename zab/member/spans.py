@@ -1,7 +1,7 @@
 """Spans of tracing: for one in so many writes of this server's clients, from when it was read to when it was answered.
 
 What is answered is committed, and applied here. Which writes are chosen is counted and not drawn, so that a run of the
-simulator repeats itself. What is sent and answered again and again costs the others one addition.
+simulator repeats itself. A write that is not chosen costs one addition.
 
 Not here: who is told of them (`zab.server.tracing`).
 """

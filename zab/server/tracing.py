@@ -12,6 +12,7 @@ Needs zab[tracing]. Not here: which writes have spans (`zab.member.spans`).
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Sequence
 from typing import Any, Final
@@ -24,7 +25,7 @@ from zab.member.settings import Config
 from zab.member.spans import Span
 from zab.server.failure import CONFIG_ERROR, ServerFailedError
 
-STOP_MS: Final = 2_000
+STOP_SECONDS: Final = 2.0
 """How long a stop waits for the collector."""
 NS: Final = 1_000_000
 
@@ -43,13 +44,14 @@ class Tracer:
 
     def __init__(self, provider: Any) -> None:
         """`provider`: a TracerProvider of OpenTelemetry."""
+        from opentelemetry.trace import SpanKind, Status, StatusCode
+
         self._provider = provider
         self._tracer = provider.get_tracer("zab")
+        self._kind, self._error = SpanKind.SERVER, Status(StatusCode.ERROR)
 
     def export(self, spans: Sequence[Span]) -> None:
         """Hand them over."""
-        from opentelemetry.trace import SpanKind, Status, StatusCode
-
         began = time.time_ns() - now_ms() * NS
         for span in spans:
             attributes = {
@@ -59,17 +61,20 @@ class Tracer:
             }
             name = OpCode(span.operation).spelled
             made = self._tracer.start_span(
-                name, kind=SpanKind.SERVER, attributes=attributes, start_time=began + span.began * NS
+                name, kind=self._kind, attributes=attributes, start_time=began + span.began * NS
             )
             if span.error:
                 made.set_attribute("error.type", ErrorCode(span.error).name)
-                made.set_status(Status(StatusCode.ERROR))
+                made.set_status(self._error)
             made.end(end_time=began + span.ended * NS)
 
     def stop(self) -> None:
-        """Send what is there, for no longer than `STOP_MS`."""
-        self._provider.force_flush(STOP_MS)
-        self._provider.shutdown()
+        """Send what is there, for no longer than `STOP_SECONDS`: the library itself waits as long as an export may."""
+        last = threading.Thread(target=self._provider.shutdown, name="last spans", daemon=True)
+        last.start()
+        last.join(STOP_SECONDS)
+        if last.is_alive():
+            journal.warning("the collector does not answer -> stop without it")
 
 
 def open_tracing(config: Config) -> Tracer | None:

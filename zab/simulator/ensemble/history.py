@@ -74,7 +74,6 @@ class History:
         """The transactions that did what a client asked for: zxid → the request."""
         self.ending: set[int] = set()
         """Sessions whose end some leader has proposed."""
-        self.refused_for_room_count = 0
         self._last_number: dict[int, int] = {}
         """Session → the number of its newest write in the sequence."""
 

@@ -75,7 +75,6 @@ class SessionChecker:
         zxid = header.zxid
         if asked.is_write and header.error == _QUOTAEXCEEDED and not self._is_logged(asked, header):
             self._history.refused_by_a_member(asked)
-            self._history.refused_for_room_count += 1
             self.told(zxid)
             return
         if self.is_read_only and (asked.is_write or asked.opcode == OpCode.SYNC):
