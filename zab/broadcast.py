@@ -188,4 +188,4 @@ def learner_pass_on(peer: PeerState, now: int, following: Following, message: ev
     if not following.up_to_date:
         raise ProtocolError(f"{type(message).__name__} before UPTODATE")
     assert following.link is not None
-    peer.emit(ev.MemberMessage(following.link, following.leader, message))
+    peer.emit(ev.MemberMessage(following.link, following.source, message))

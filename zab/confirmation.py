@@ -5,11 +5,12 @@
                                     <-    CONFIRMED n, at once: it follows, and has accepted no higher epoch
       a quorum has answered n: when the round began, nobody else could have committed anything
 
-Two things wait for a round: the answer to a `sync` (S1 confirmed sync), and an amnesiac, which is readmitted once a
-quorum without it has confirmed (B2 amnesiacs), in `synchronization.leader_on_confirmed`.
+Three things wait for a round: the answer to a `sync` (S1 confirmed sync); the master of an observer, which lets it
+serve after that (`observer_master`); and an amnesiac, which is readmitted once a quorum without it has confirmed (B2
+amnesiacs), in `synchronization.leader_on_confirmed`.
 
-Variables: `leading.confirm_round`, `leading.questions`, each handler's `confirmed` and `counts_after_round`. Invariant:
-a question is answered by a round that began after it was asked.
+Variables: `leading.confirm_round`, `leading.questions`, `leading.attaching`, each handler's `confirmed` and
+`counts_after_round`. Invariant: a question is answered by a round that began after it was asked.
 """
 
 from zab import events as ev
@@ -39,7 +40,11 @@ def leader_confirm(peer: PeerState, leading: Leading) -> int:
 def leader_ask_to_confirm(peer: PeerState, leading: Leading, handler: LearnerHandler) -> None:
     """A learner is synchronized. If somebody waits for confirmations, ask it too: those who were asked may be gone."""
     assert handler.stage == SYNCHRONIZED
-    if leading.questions or any(h.counts_after_round is not None for h in leading.handlers.values()):
+    if (
+        leading.questions
+        or leading.attaching
+        or any(h.counts_after_round is not None for h in leading.handlers.values())
+    ):
         peer.send(handler.link, msg.Confirm(leading.confirm_round))
 
 
@@ -51,7 +56,11 @@ def is_confirmed(peer: PeerState, leading: Leading, number: int) -> bool:
 
 
 def leader_answer_questions(peer: PeerState, leading: Leading) -> None:
-    """Tell the member which of its questions are confirmed, in their order."""
+    """Tell the member which of its questions are confirmed, in their order; and masters, which observers may serve."""
+    while leading.attaching and is_confirmed(peer, leading, leading.attaching[0].round):
+        route = leading.attaching.pop(0).route
+        if route in leading.attached:
+            peer.send(route[0], msg.Attached(route[1]))
     while leading.questions and is_confirmed(peer, leading, leading.questions[0].round):
         question = leading.questions.pop(0)
         peer.emit(ev.SyncConfirmed(question.token, question.last))

@@ -17,7 +17,7 @@ higher one: the leader then renews its epoch (`renewal`).
 
 from datatree.log.batch import LINEAGE_BYTES
 from datatree.log.zxid import EPOCH_MAX, next_epoch
-from zab import disk_space, renewal, session_keys, synchronization
+from zab import disk_space, renewal, session_keys, source, synchronization
 from zab import events as ev
 from zab import message as msg
 from zab.election import FINAL_WAIT_MS_MAX
@@ -56,7 +56,12 @@ def leader_start(peer: PeerState, now: int) -> Leading:
     """The election is won: wait for learners."""
     settings = peer.settings
     half_tick = settings.tick_ms // 2
-    peer.leading = Leading(now + settings.init_ms, now + half_tick, now + settings.tick_ms, Lag(half_tick // 2))
+    peer.leading = Leading(
+        deadline=now + settings.init_ms,
+        next_ping=now + half_tick,
+        next_tick=now + settings.tick_ms,
+        lag=Lag(half_tick // 2),
+    )
     peer.doubted_above = None
     peer.become(LEADING, DISCOVERY)
     return peer.leading
@@ -305,22 +310,33 @@ def determine_initial_history(peer: PeerState, leading: Leading) -> None:
 
 def learner_start(peer: PeerState, now: int, leader: ServerId, role: State) -> None:
     """The election named a leader: dial its quorum port."""
-    peer.following = Following(leader, now + peer.settings.init_ms)
-    early, peer.early = peer.early, {}
-    for link in early:
-        peer.emit(ev.CloseLink(link, "not leading"))
+    following = peer.following = Following(leader, now + peer.settings.init_ms)
     peer.become(role, DISCOVERY)
-    peer.emit(ev.ConnectQuorum(leader))
+    early, peer.early = peer.early, {}
+    for link, waiting in early.items():
+        if peer.awaits_observer(waiting[0]):
+            peer.early[link] = waiting
+        else:
+            peer.emit(ev.CloseLink(link, "not leading"))
+    source.begin(peer, now, following)
 
 
 def learner_on_link_up(peer: PeerState, link: Link, sid: ServerId, features: int) -> None:
     """ConnectAndFollowerSendCEPOCH."""
     following = peer.following
-    if following is None or following.link is not None or following.leader != sid:
+    if following is None or following.link is not None or following.source != sid:
         peer.emit(ev.CloseLink(link, "this server is not our leader any more"))
         return
     following.link, following.features = link, features
     following.redial_at = None
+    if following.source != following.leader:
+        peer.send(
+            link,
+            msg.ObserverInfo(
+                following.leader, peer.accepted_epoch, peer.lineage, peer.holds, peer.amnesiac, peer.is_low
+            ),
+        )
+        return
     peer.send(
         link,
         msg.FollowerInfo(
@@ -336,12 +352,16 @@ def learner_on_link_up(peer: PeerState, link: Link, sid: ServerId, features: int
 
 
 def learner_on_link_down(peer: PeerState, now: int, following: Following) -> None:
-    """The leader is gone; before it was reached, dial again for a while: it may not know yet that it leads."""
-    if following.epoch is None and following.dialled < DIAL_COUNT_MAX:
+    """The leader is gone; before it was reached, dial again for a while: it may not know yet that it leads. An
+    observer's master is tried once."""
+    if source.try_next(peer, now, following):
+        return
+    is_leader = following.source == following.leader
+    if following.epoch is None and is_leader and following.dialled < DIAL_COUNT_MAX:
         following.link = None
         following.redial_at = now + REDIAL_MS
     else:
-        peer.look(f"the link to leader {following.leader} broke")
+        peer.look(f"the link to {source.named(following)} broke")
 
 
 def learner_on_leaderinfo(peer: PeerState, now: int, following: Following, message: msg.LeaderInfo) -> None:
@@ -388,4 +408,5 @@ def learner_on_epochs_saved(peer: PeerState, following: Following) -> None:
 
 def learner_on_refused(peer: PeerState, now: int, following: Following, message: msg.Refused) -> None:
     """The leader says why it closes the link."""
-    peer.look(f"leader {following.leader} refused: {message.reason}")
+    if not source.try_next(peer, now, following):
+        peer.look(f"{source.named(following)} refused: {message.reason}")

@@ -21,7 +21,7 @@ from datatree.log.batch import Batch, Position
 from datatree.log.session_keys import NamedKey
 from datatree.log.zxid import Epoch, Zxid
 from zab.features import ALL
-from zab.ids import Link, ServerId
+from zab.ids import NO_LINK, Link, Route, ServerId
 from zab.membership import Membership
 from zab.message import (
     Compare,
@@ -239,6 +239,14 @@ class HandOver:
 
 
 @attrs.define
+class ObserverRefused:
+    """The leader's member cannot believe what came from the observer of this route, for this reason."""
+
+    route: Route
+    reason: str
+
+
+@attrs.define
 class SecretNamed:
     """The newest secret by which members prove who they are has this name; empty: they prove nothing."""
 
@@ -280,6 +288,7 @@ Event: TypeAlias = (
     | Doubted
     | LeadYielded
     | HandOver
+    | ObserverRefused
     | SecretNamed
     | SpaceChanged
     | TimePassed
@@ -303,9 +312,11 @@ class SendNotification:
 
 @attrs.define
 class ConnectQuorum:
-    """Dial the quorum port of this server; answer with `QuorumLinkUp` or `DialFailed`."""
+    """Dial the quorum port of this server, or the one where it is a master of observers; answer with `QuorumLinkUp` or
+    `DialFailed`. What is fetched from it comes through the same port."""
 
     sid: ServerId
+    as_observer: bool = False
 
 
 @attrs.define
@@ -515,6 +526,8 @@ class MemberMessage:
     link: Link
     sid: ServerId
     message: MessageForMember
+    behind: Link = NO_LINK
+    """Of an observer that follows through a master: its link there; `link` is the master's."""
 
 
 @attrs.define

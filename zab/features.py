@@ -3,6 +3,7 @@
     RECONFIGURATION     has reconfigurations in its history, and hands the lead over when it is told to
     KEEPER              forwards ClickHouse Keeper's writes, and proposes them
     LOCAL_SESSIONS      takes the writes of sessions that another member alone knows
+    OBSERVER_MASTERS    as a leader, takes what observers say through other members (`zab.observer_master`)
 
 A leader begins with what needs a bit once all members that are connected have it. Then it is in the history, and
 whoever lacks the bit is not let in any more: it could not read that history.
@@ -15,6 +16,7 @@ from typing import Final
 RECONFIGURATION: Final = 1
 KEEPER: Final = 2
 LOCAL_SESSIONS: Final = 4
+OBSERVER_MASTERS: Final = 8
 
-ALL: Final = RECONFIGURATION | KEEPER | LOCAL_SESSIONS
+ALL: Final = RECONFIGURATION | KEEPER | LOCAL_SESSIONS | OBSERVER_MASTERS
 """Those of this version."""

@@ -1,8 +1,9 @@
 """Which function handles which message, in which role and phase; and why every other message is ignored or illegal.
 
-`HANDLERS` and `IGNORED` together are the whole protocol's reaction to messages. A combination that is in neither
-breaks the protocol: the link is closed. The roles are LEADING and FOLLOWING (an observer handles messages as a
-follower does); a member that elects has no links but early ones, of which it keeps the FOLLOWERINFO.
+`HANDLERS` and `IGNORED` together are the whole protocol's reaction to messages, but for what a master takes of its
+observers (`observer_master.FROM_OBSERVERS`). A combination that is in neither breaks the protocol: the link is closed.
+The roles are LEADING and FOLLOWING (an observer handles messages as a follower does); a member that elects has no links
+but early ones, of which it keeps the FOLLOWERINFO or OBSERVERINFO.
 
 A leader's function is given the link's `LearnerHandler` beside the state of the role, and a learner's the state of its
 role; `_leader` and `_learner` let the type checker see that each function takes the message that it stands for.
@@ -11,7 +12,7 @@ role; `_leader` and `_learner` let the type checker see that each function takes
 from collections.abc import Callable
 from typing import TypeAlias, TypeVar
 
-from zab import broadcast, confirmation, discovery, handover, heartbeat, session_keys, synchronization
+from zab import broadcast, confirmation, discovery, handover, heartbeat, observer_master, synchronization
 from zab import message as msg
 from zab.peer_state import PeerState
 from zab.roles import Following, Leading, LearnerHandler
@@ -53,13 +54,16 @@ HANDLERS: dict[Cell, Callable[..., None]] = {
     **_leader(PHASES, msg.Suspect, broadcast.leader_pass_on),
     **_leader(PHASES, msg.Compared, broadcast.leader_pass_on),
     **_leader(PHASES, msg.TreeWanted, broadcast.leader_pass_on),
+    **_leader(PHASES, msg.Attach, observer_master.leader_on_attach),
+    **_leader(PHASES, msg.Detach, observer_master.leader_on_detach),
+    **_leader(PHASES, msg.Relayed, observer_master.leader_on_relayed),
     # LEADERINFO in broadcast is the renewal of the epoch.
     **_learner((DISCOVERY, BROADCAST), msg.LeaderInfo, discovery.learner_on_leaderinfo),
     **_learner((DISCOVERY,), msg.Diff, synchronization.learner_on_diff),
     **_learner((DISCOVERY,), msg.Trunc, synchronization.learner_on_trunc),
     **_learner((DISCOVERY,), msg.Snap, synchronization.learner_on_snap),
     **_learner((SYNCHRONIZATION, BROADCAST), msg.Proposal, synchronization.learner_on_proposal),
-    **_learner((SYNCHRONIZATION, BROADCAST), msg.SessionKeys, session_keys.learner_on_session_keys),
+    **_learner((SYNCHRONIZATION, BROADCAST), msg.SessionKeys, observer_master.learner_on_session_keys),
     **_learner((SYNCHRONIZATION,), msg.NewLeader, synchronization.learner_on_newleader),
     **_learner((SYNCHRONIZATION,), msg.UpToDate, synchronization.learner_on_uptodate),
     **_learner((BROADCAST,), msg.Commit, broadcast.learner_on_commit),
@@ -71,8 +75,11 @@ HANDLERS: dict[Cell, Callable[..., None]] = {
     **_learner(PHASES, msg.Revalidated, broadcast.learner_pass_on),
     **_learner(PHASES, msg.Synced, broadcast.learner_pass_on),
     **_learner(PHASES, msg.Compare, broadcast.learner_pass_on),
-    **_learner(PHASES, msg.Verdict, broadcast.learner_pass_on),
+    **_learner(PHASES, msg.Verdict, observer_master.learner_on_verdict),
     **_learner(PHASES, msg.TreeOffered, broadcast.learner_pass_on),
+    **_learner(PHASES, msg.Attached, observer_master.learner_on_attached),
+    **_learner(PHASES, msg.Detach, observer_master.learner_on_detach),
+    **_learner(PHASES, msg.Relayed, observer_master.learner_on_relayed),
 }
 
 IGNORED: dict[Cell, str] = {

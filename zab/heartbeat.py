@@ -11,12 +11,12 @@ durable up to where the history ended `syncLimit` ago counts as gone, and so doe
 not (C4 stalled disk). A leader whose own log is only late hands over (`slow_disk`).
 """
 
-from datatree.log.zxid import BEFORE_ALL
-from zab import disk_space, handover, reconfiguration, session_keys, slow_disk
+from datatree.log.zxid import BEFORE_ALL, Zxid
+from zab import disk_space, handover, reconfiguration, session_keys, slow_disk, source
 from zab import events as ev
 from zab import message as msg
 from zab.peer_state import PeerState
-from zab.roles import SYNCHRONIZED, SYNCING, Following, Leading, LearnerHandler
+from zab.roles import SYNCHRONIZED, SYNCING, Following, Leading, LearnerHandler, Supplying
 from zab.states import BROADCAST
 
 # --------------------------------------------------------------------------------------------------------- the leader
@@ -47,12 +47,20 @@ def leader_on_time(peer: PeerState, now: int, leading: Leading) -> None:
 
 
 def _leader_ping(peer: PeerState, leading: Leading) -> None:
-    links = tuple(
-        h.link
-        for h in leading.handlers.values()
-        if h.stage >= SYNCING or h.served or disk_space.has_to_wait(peer, leading, h)
+    ping(
+        peer,
+        [
+            h
+            for h in leading.handlers.values()
+            if h.stage >= SYNCING or h.served or disk_space.has_to_wait(peer, leading, h)
+        ],
     )
-    if links:
+
+
+def ping(peer: PeerState, handlers: list[LearnerHandler]) -> None:
+    """To these learners."""
+    if handlers:
+        links = tuple([handler.link for handler in handlers])
         peer.emit(ev.Send(links, msg.Ping(peer.committed, BEFORE_ALL, 0, [], peer.is_short)))
 
 
@@ -67,13 +75,7 @@ def _a_quorum_is_coming(peer: PeerState, leading: Leading) -> bool:
 
 def _leader_tick(peer: PeerState, now: int, leading: Leading) -> None:
     settings = peer.settings
-    overdue = leading.overdue.sample(now, peer.history.last[0], settings.sync_ms)
-    for handler in list(leading.handlers.values()):
-        limit_ms = settings.sync_ms if handler.stage >= SYNCHRONIZED else settings.init_ms
-        if now - handler.heard_at > limit_ms:
-            peer.drop_learner(leading, handler, f"silent for {now - handler.heard_at} ms")
-        elif handler.stage >= SYNCHRONIZED and handler.acked < min(overdue, handler.cursor):
-            peer.drop_learner(leading, handler, f"has not acknowledged {overdue:#x} within syncLimit")
+    overdue = drop_silent(peer, now, leading)
     if peer.durable < overdue:
         peer.look(f"own log is not durable up to {overdue:#x} within syncLimit")
     elif leading.established:
@@ -82,6 +84,20 @@ def _leader_tick(peer: PeerState, now: int, leading: Leading) -> None:
             peer.look(f"only {sorted(alive)} follow, which is no quorum")
         elif peer.phase is not BROADCAST and now >= leading.deadline:
             peer.look(f"epoch {leading.epoch} is not renewed within initLimit")
+
+
+def drop_silent(peer: PeerState, now: int, supplying: Supplying) -> Zxid:
+    """Drop the learners that were not heard, or have not acknowledged, within their limit; up to where they should have
+    by now."""
+    settings = peer.settings
+    overdue = supplying.overdue.sample(now, peer.supplied, settings.sync_ms)
+    for handler in list(supplying.handlers.values()):
+        limit_ms = settings.sync_ms if handler.stage >= SYNCHRONIZED else settings.init_ms
+        if now - handler.heard_at > limit_ms:
+            peer.drop_learner(supplying, handler, f"silent for {now - handler.heard_at} ms")
+        elif handler.stage >= SYNCHRONIZED and handler.acked < min(overdue, handler.cursor):
+            peer.drop_learner(supplying, handler, f"has not acknowledged {overdue:#x} within syncLimit")
+    return overdue
 
 
 def leader_on_ping(peer: PeerState, now: int, leading: Leading, handler: LearnerHandler, message: msg.Ping) -> None:
@@ -121,8 +137,9 @@ def _is_promise_overdue(peer: PeerState, now: int, following: Following) -> bool
 def learner_on_time(peer: PeerState, now: int, following: Following) -> None:
     """Dial again, or give the leader up."""
     if now >= following.deadline:
-        peer.look(f"leader {following.leader} was not heard for its limit")
+        if not source.try_next(peer, now, following):
+            peer.look(f"{source.named(following)} was not heard for its limit")
     elif following.redial_at is not None and now >= following.redial_at:
         following.redial_at = None
         following.dialled += 1
-        peer.emit(ev.ConnectQuorum(following.leader))
+        source.dial(peer, following)

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, TypeAlias, get_args
 import attrs
 
 from datatree.log.zxid import EPOCH_MAX, Epoch, Zxid
-from zab.ids import ServerId
+from zab.ids import Link, ServerId
 from zab.states import Holds, State
 from zab.wire.records import (
     COUNT,
@@ -60,6 +60,7 @@ DIGEST = is_int(0, (1 << 64) - 1)
 STATE = is_int(min(State), max(State))
 HOLDS = is_int(min(Holds), max(Holds))
 CHAIN = is_bytes(16, 16)
+LINK = is_int(1, (1 << 63) - 1)
 IDENTITIES = is_list_of(is_row(is_bytes(0, 256), is_bytes(0, 4096)))
 
 
@@ -107,6 +108,21 @@ class FollowerInfo:
     """As in `Notification`."""
     is_low: bool = checked(is_bool)
     """The disk of this learner is nearly full (`zab.disk_space`)."""
+
+
+@attrs.define
+class ObserverInfo:
+    """An observer's FOLLOWERINFO, for the master that it has dialled in place of its leader."""
+
+    TYPE: ClassVar[int] = 16
+    leader: ServerId = checked(SERVER_ID)
+    """Whom the observer takes for the leader."""
+    accepted_epoch: Epoch = checked(EPOCH)
+    lineage: bytes = checked(_lineage)
+    holds: Holds = checked(HOLDS, Holds)
+    amnesiac: bool = checked(is_bool)
+    is_low: bool = checked(is_bool)
+    """As in `FollowerInfo`."""
 
 
 @attrs.define
@@ -393,6 +409,43 @@ class HandOver:
 
 
 @attrs.define
+class Attach:
+    """This observer is synchronized, and follows through me; `link` names its link to me, of this run of my process."""
+
+    TYPE: ClassVar[int] = 37
+    link: Link = checked(LINK, Link)
+    sid: ServerId = checked(SERVER_ID)
+
+
+@attrs.define
+class Attached:
+    """A quorum has confirmed me since I was told of the observer on this link of yours: let it serve clients. What it
+    said through anybody else counts no more."""
+
+    TYPE: ClassVar[int] = 38
+    link: Link = checked(LINK, Link)
+
+
+@attrs.define
+class Detach:
+    """The observer on this link of the master is not attached any more. From the master: it is gone. From the leader:
+    it follows elsewhere, or broke the protocol; let it go."""
+
+    TYPE: ClassVar[int] = 39
+    link: Link = checked(LINK, Link)
+
+
+@attrs.define
+class Relayed:
+    """Between master and leader: what the observer on this link of the master has said, or is to be told."""
+
+    TYPE: ClassVar[int] = 40
+    link: Link = checked(LINK, Link)
+    message: bytes = checked(is_bytes(1, FRAME_BYTES_MAX))
+    """Encoded as it is on a link."""
+
+
+@attrs.define
 class Config:
     """On the election port, before a vote: the configurations that its sender knows, unless it knows none but that of
     its file."""
@@ -406,6 +459,7 @@ class Config:
 Message: TypeAlias = (
     Notification
     | FollowerInfo
+    | ObserverInfo
     | LeaderInfo
     | AckEpoch
     | Diff
@@ -436,6 +490,10 @@ Message: TypeAlias = (
     | TreeOffered
     | SessionKeys
     | HandOver
+    | Attach
+    | Attached
+    | Detach
+    | Relayed
     | Config
 )
 

@@ -9,9 +9,10 @@
 The phases are modules of functions on the state that a peer is (`PeerState`), and each calls only what comes below it:
 
     peer, handlers                           who takes what
+    observer_master                          a follower that is to observers what the leader is to it
     discovery > synchronization > broadcast  the phases; each begins the next one
     renewal, confirmation, heartbeat,
-    session_keys                             beside them
+    session_keys, source                     beside them
     peer_state, roles, election              what they act on
 
 Which of their functions handles which message in which role and phase is the table `HANDLERS`; every other combination
@@ -19,8 +20,8 @@ is in `IGNORED`, with the reason, or breaks the protocol: then the link is close
 
 Invariant beside those of the state: no promise leaves before the storage event that makes it true.
 
-Time is integer milliseconds of a monotonic clock, an argument. Randomness is handed in, and used once: for the
-lineage id of a new ensemble.
+Time is integer milliseconds of a monotonic clock, an argument. Randomness is handed in: for the lineage id of a
+new ensemble, and for which master an observer dials.
 """
 
 from collections.abc import Callable
@@ -30,7 +31,18 @@ from typing import Any, TypeVar, get_args
 import attrs
 
 from datatree.log.zxid import BEFORE_ALL, Epoch
-from zab import broadcast, confirmation, discovery, disk_space, handover, heartbeat, reconfiguration, synchronization
+from zab import (
+    broadcast,
+    confirmation,
+    discovery,
+    disk_space,
+    handover,
+    heartbeat,
+    observer_master,
+    reconfiguration,
+    source,
+    synchronization,
+)
 from zab import events as ev
 from zab import message as msg
 from zab.election import tells_of_history
@@ -68,6 +80,8 @@ class Peer(PeerState):
             self._after(now)
         elif self.leading is not None and self.leading.heir is not None:
             handover.leader_try_to_hand_over(self, self.leading, self.leading.heir)
+        elif self.settings.has_observer_masters and self.following is not None:
+            observer_master.after_step(self, now, self.following)
         effects, self.effects = self.effects, []
         return effects
 
@@ -85,8 +99,10 @@ class Peer(PeerState):
             vain_at = leading.deadline if leading.vain_at is None else leading.vain_at
             return min(soonest, leading.deadline, vain_at)
         if self.following is not None:
-            redial = self.following.redial_at
-            return self.following.deadline if redial is None else min(redial, self.following.deadline)
+            following = self.following
+            due = following.deadline if following.redial_at is None else min(following.redial_at, following.deadline)
+            mastering = following.mastering
+            return due if mastering is None else min(due, mastering.next_ping, mastering.next_tick)
         return None if self.draining else self.election.next_deadline()
 
     next_zxid = broadcast.next_zxid
@@ -102,10 +118,9 @@ class Peer(PeerState):
 
     @property
     def learners(self) -> dict[Link, ServerId]:
-        """The learners that serve clients under this leader: link to server id."""
-        if self.leading is None:
-            return {}
-        return {h.link: h.sid for h in self.leading.handlers.values() if h.served}
+        """The learners that serve clients under this leader, or this master of observers: link to server id."""
+        supplying = self.supplying
+        return {} if supplying is None else {h.link: h.sid for h in supplying.handlers.values() if h.served}
 
     @property
     def low_learners_count(self) -> int:
@@ -139,8 +154,10 @@ class Peer(PeerState):
         """Other servers decide than before."""
         self.is_membership_new = False
         if self.leading is not None:
+            observer_master.leader_after_change(self, self.leading)
             reconfiguration.leader_after_change(self, now, self.leading)
         elif self.following is not None:
+            observer_master.after_change(self, self.following)
             reconfiguration.learner_after_change(self, self.following)
         elif not self.draining:
             self.election.start(now, self.standing())
@@ -223,8 +240,11 @@ class Peer(PeerState):
         elif event.sid == self.settings.sid or not (event.sid in self.servers or self.settings.takes_strangers):
             self.emit(ev.CloseLink(event.link, f"server {event.sid} is not in the configuration"))
         elif self.leading is not None:
+            observer_master.leader_forget_routes(self, self.leading, event.sid)
             discovery.leader_on_link_up(self, now, self.leading, event.link, event.sid, event.features)
-        elif self.state is LOOKING:
+        elif self.following is not None and self.following.mastering is not None:
+            observer_master.on_link_up(self, now, self.following.mastering, event)
+        elif self.state is LOOKING or self.awaits_observer(event.sid):
             for link in [link for link, (sid, _, _) in self.early.items() if sid == event.sid]:
                 del self.early[link]
                 self.emit(ev.CloseLink(link, "replaced by a newer link"))
@@ -235,21 +255,22 @@ class Peer(PeerState):
     def _on_quorum_link_down(self, now: int, event: ev.QuorumLinkDown) -> None:
         if self.early.pop(event.link, None) is not None:
             return
-        if self.leading is not None and event.link in self.leading.handlers:
-            self.drop_learner(self.leading, self.leading.handlers[event.link], "its link broke", close=False)
+        supplying = self.supplying
+        if supplying is not None and event.link in supplying.handlers:
+            self.drop_learner(supplying, supplying.handlers[event.link], "its link broke", close=False)
         elif self.following is not None and event.link == self.following.link:
             discovery.learner_on_link_down(self, now, self.following)
 
     def _on_dial_failed(self, now: int, event: ev.DialFailed) -> None:
         following = self.following
-        if following is not None and following.link is None and following.leader == event.sid:
+        if following is not None and following.link is None and following.source == event.sid:
             discovery.learner_on_link_down(self, now, following)
 
     def _on_message(self, now: int, event: ev.MessageReceived) -> None:
         link, message = event.link, event.message
         leading, following = self.leading, self.following
         if link in self.early:
-            if isinstance(message, msg.FollowerInfo):
+            if isinstance(message, msg.FollowerInfo | msg.ObserverInfo):
                 self.early[link] = (*self.early[link][:2], message)
         elif leading is not None and link in leading.handlers:
             handler = leading.handlers[link]
@@ -271,9 +292,12 @@ class Peer(PeerState):
                 else:
                     self._on_unhandled(FOLLOWING, message)
             except ProtocolError as error:
-                self.look(f"leader {following.leader}: {error}")
+                self.look(f"{source.named(following)}: {error}")
             # Any message is a sign of life. Afterwards: what it says may change for how long the leader may be silent.
             following.deadline = now + (self.settings.sync_ms if following.up_to_date else self.settings.init_ms)
+        elif following is not None and following.mastering is not None and link in following.mastering.handlers:
+            handler = following.mastering.handlers[link]
+            observer_master.on_message(self, now, following, following.mastering, handler, message)
 
     def _on_unhandled(self, role: State, message: msg.Message) -> None:
         if (role, self.phase, type(message)) not in IGNORED:
@@ -337,26 +361,28 @@ class Peer(PeerState):
             synchronization.learner_on_snapshot_installed(self, self.following)
 
     def _on_log_read(self, now: int, event: ev.LogRead) -> None:
-        leading = self.leading
+        leading, following = self.leading, self.following
         if leading is not None and event.link in leading.handlers:
             handler = leading.handlers[event.link]
             synchronization.leader_on_log_read(self, leading, handler, event.position, event.batches)
+        elif following is not None and following.mastering is not None and event.link in following.mastering.handlers:
+            observer_master.on_log_read(self, following.mastering, following.mastering.handlers[event.link], event)
 
     def _on_snapshot_offered(self, now: int, event: ev.SnapshotOffered) -> None:
-        leading = self.leading
-        if leading is not None and event.link in leading.handlers:
-            handler = leading.handlers[event.link]
-            synchronization.leader_on_snapshot_offered(self, leading, handler, (event.zxid, event.chain))
+        supplying = self.supplying
+        if supplying is not None and event.link in supplying.handlers:
+            handler = supplying.handlers[event.link]
+            synchronization.leader_on_snapshot_offered(self, supplying, handler, (event.zxid, event.chain))
 
     def _on_nothing_to_offer(self, now: int, event: ev.NothingToOffer) -> None:
-        leading = self.leading
-        if leading is not None and event.link in leading.handlers:
-            synchronization.leader_on_nothing_to_offer(self, leading, leading.handlers[event.link])
+        supplying = self.supplying
+        if supplying is not None and event.link in supplying.handlers:
+            synchronization.leader_on_nothing_to_offer(self, supplying, supplying.handlers[event.link])
 
     def _on_snapshot_withdrawn(self, now: int, event: ev.SnapshotWithdrawn) -> None:
-        leading = self.leading
-        if leading is not None and event.link in leading.handlers:
-            synchronization.leader_on_snapshot_withdrawn(self, leading, leading.handlers[event.link], event.zxid)
+        supplying = self.supplying
+        if supplying is not None and event.link in supplying.handlers:
+            synchronization.leader_on_snapshot_withdrawn(self, supplying, supplying.handlers[event.link], event.zxid)
 
     # -------------------------------------------------------------------------------------------- the member, and time
 
@@ -367,6 +393,11 @@ class Peer(PeerState):
     def _on_sync_requested(self, now: int, event: ev.SyncRequested) -> None:
         if self.leading is not None:
             confirmation.leader_on_sync(self, self.leading, event.token)
+
+    def _on_observer_refused(self, now: int, event: ev.ObserverRefused) -> None:
+        if self.leading is not None:
+            self.trace(f"an observer is not heard any more: {event.reason}")
+            observer_master.leader_detach(self, self.leading, event.route)
 
     def _on_secret_named(self, now: int, event: ev.SecretNamed) -> None:
         self.secret_name = event.name
@@ -416,6 +447,8 @@ class Peer(PeerState):
                 discovery.leader_on_time(self, now, self.leading)
         elif self.following is not None:
             heartbeat.learner_on_time(self, now, self.following)
+            if self.following is not None and self.following.mastering is not None:
+                observer_master.on_time(self, now, self.following.mastering)
         elif not self.draining:
             self.election.on_timeout(now)
 
@@ -452,6 +485,7 @@ _ON_EVENT = dict(
         _on(ev.Doubted, Peer._on_doubted),
         _on(ev.LeadYielded, Peer._on_lead_yielded),
         _on(ev.HandOver, Peer._on_hand_over),
+        _on(ev.ObserverRefused, Peer._on_observer_refused),
         _on(ev.SpaceChanged, Peer._on_space_changed),
         _on(ev.TimePassed, Peer._on_time_passed),
     )

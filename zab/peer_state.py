@@ -27,7 +27,7 @@ from zab.history import History, beginning
 from zab.ids import Link, ServerId
 from zab.membership import Membership, Memberships, NoReader, Reader
 from zab.quorum import Quorum
-from zab.roles import Following, Leading, LearnerHandler
+from zab.roles import SYNCHRONIZED, Following, Leading, LearnerHandler, Supplying
 from zab.states import (
     AMPLE,
     BATCHES,
@@ -78,6 +78,12 @@ class Settings:
     """Reads reconfigurations."""
     takes_strangers: bool = False
     """Servers of no configuration may follow, without a vote, so that a reconfiguration can take them in."""
+    has_observer_masters: bool = False
+    """Followers take links of observers, and an observer dials one of them before it turns to the leader."""
+    observer_bytes_max: int = 32 << 20
+    """What a master has sent to an observer, and that one has not acknowledged: with more it is let go."""
+    reconnect_delay_ms: int = 0
+    """An observer waits for less than this, by chance, before it dials."""
 
     init_ms: int = attrs.field(init=False, default=_LIMIT_OF_INIT)
     sync_ms: int = attrs.field(init=False, default=_LIMIT_OF_SYNC)
@@ -179,8 +185,9 @@ class PeerState:
         """Of storage effects: it ends with every cut of the log, and when a role is left."""
         self.leading: Leading | None = None
         self.following: Following | None = None
-        self.early: dict[Link, tuple[ServerId, int, msg.FollowerInfo | None]] = {}
-        """Links of learners that dialled before this member knew that it leads: server id, features, what it said."""
+        self.early: dict[Link, tuple[ServerId, int, msg.FollowerInfo | msg.ObserverInfo | None]] = {}
+        """Links of learners that dialled before this member knew that it leads, and of observers before it can be their
+        master: server id, features, what it said."""
         self.draining = False
         """A role is left; the election begins when the log is drained."""
         self.halted = False
@@ -211,6 +218,26 @@ class PeerState:
     def observes(self) -> bool:
         """Whether it is an observer where others follow."""
         return not self.is_voter and self.settings.sid in self.memberships.newest.observers
+
+    @property
+    def supplying(self) -> Supplying | None:
+        """With whom learners of this member are, if it may have any."""
+        if self.leading is not None:
+            return self.leading
+        return self.following.mastering if self.following is not None else None
+
+    @property
+    def supplied(self) -> Zxid:
+        """To where its learners are brought: a leader's to the end of its history, a master's to what is committed."""
+        return self.history.last[0] if self.leading is not None else self.committed
+
+    def awaits_observer(self, sid: ServerId) -> bool:
+        """Whether this server may wait for this member to be its master."""
+        return self.settings.has_observer_masters and self.state is FOLLOWING and self.is_observer(sid)
+
+    def is_observer(self, sid: ServerId) -> bool:
+        """Whether this server is an observer of the configuration, and no voter of one that is outstanding."""
+        return sid in self.memberships.newest.observers and sid not in self.quorum.voters
 
     def _membership_of(self, config: bytes) -> Membership:
         """What the tree says, or the configuration file before anybody has changed it."""
@@ -383,7 +410,7 @@ class PeerState:
         self.trace(f"{reason} -> elect")
         self.generation += 1
         self.insists = self.is_short = False
-        for handler in self.leading.handlers.values() if self.leading is not None else ():
+        for handler in self.supplying.handlers.values() if self.supplying is not None else ():
             self.release_snapshot(handler)
             self.emit(ev.CloseLink(handler.link, reason))
         if self.following is not None and self.following.link is not None:
@@ -420,12 +447,19 @@ class PeerState:
         vote = Vote(leader, self.history.last[0], self.current_epoch)
         self.election.settle(self.state, vote, self.standing())
 
-    def drop_learner(self, leading: Leading, handler: LearnerHandler, reason: str, *, close: bool = True) -> None:
+    def drop_learner(self, supplying: Supplying, handler: LearnerHandler, reason: str, *, close: bool = True) -> None:
         """Forget a learner, with all that was counted because of its link."""
-        assert self.leading is leading
+        assert self.supplying is supplying
         self.trace(f"learner {handler.sid} is dropped: {reason}")
-        del leading.handlers[handler.link]
-        leading.acke_recv.discard(handler.sid)
+        del supplying.handlers[handler.link]
+        if self.leading is not None:
+            leading = self.leading
+            leading.acke_recv.discard(handler.sid)
+            leading.attached = {route: sid for route, sid in leading.attached.items() if route[0] != handler.link}
+        elif handler.is_attached or handler.stage >= SYNCHRONIZED:
+            assert self.following is not None
+            assert self.following.link is not None
+            self.send(self.following.link, msg.Detach(handler.link))
         if handler.served:
             self.emit(ev.LearnerDropped(handler.link))
         self.release_snapshot(handler)

@@ -13,7 +13,7 @@ import attrs
 from datatree.log.batch import Position
 from datatree.log.zxid import BEFORE_ALL, Epoch, Zxid
 from zab.features import ALL
-from zab.ids import Link, ServerId
+from zab.ids import Link, Route, ServerId
 from zab.message import Notification
 from zab.states import NOTHING, Holds
 
@@ -107,6 +107,47 @@ class LearnerHandler:
     """READMIT of this round was sent: READMITTED is awaited."""
     is_low: bool = False
     """Its disk is nearly full, as it said last."""
+    is_attached: bool = False
+    """At a master: the leader knows that this observer is here."""
+    unacknowledged: deque[tuple[Zxid, int]] = attrs.Factory(deque)
+    """At a master: (zxid, bytes) of what was sent since NEWLEADER, and is not acknowledged; oldest first."""
+    unacknowledged_bytes: int = 0
+
+
+@attrs.define
+class Supplying:
+    """Of whoever brings learners to its own history: a leader, or the master of observers."""
+
+    next_ping: int
+    next_tick: int
+    handlers: dict[Link, LearnerHandler] = attrs.Factory(dict)
+    """By link."""
+    epoch: Epoch | None = None
+    """The one that its learners are asked to accept; None for a leader that has none yet."""
+    overdue: Overdue = attrs.Factory(Overdue)
+
+    def handler_of(self, sid: ServerId) -> LearnerHandler | None:
+        """The handler of a server's present link."""
+        for handler in self.handlers.values():
+            if handler.sid == sid:
+                return handler
+        return None
+
+    def at_least(self, stage: Stage) -> list[LearnerHandler]:
+        """The learners that have come this far."""
+        return [handler for handler in self.handlers.values() if handler.stage >= stage]
+
+    def is_founder(self, other: LearnerHandler | Notification) -> bool:
+        """Whether this amnesiac counts, because the ensemble has never lived."""
+        return False
+
+
+@attrs.define
+class Attaching:
+    """A confirmation round that an observer's master waits for."""
+
+    round: int
+    route: Route
 
 
 @attrs.define
@@ -154,21 +195,16 @@ class Lag:
         return self.count
 
 
-@attrs.define
-class Leading:
-    """State of a leader, from the end of the election to the end of its leadership."""
+@attrs.define(kw_only=True)
+class Leading(Supplying):
+    """State of a leader, from the end of the election to the end of its leadership. Its epoch is the one that it
+    determined, None before a quorum of CEPOCHs."""
 
     deadline: int
     """When it gives up unless the epoch is established."""
-    next_ping: int
-    next_tick: int
     lag: Lag
-    handlers: dict[Link, LearnerHandler] = attrs.Factory(dict)
-    """By link."""
     vain_at: int | None = None
     """When it gives up unless a quorum has dialled, since voters have turned to another candidate."""
-    epoch: Epoch | None = None
-    """The epoch that it determined, None before a quorum of CEPOCHs."""
     epoch_accepted: bool = False
     """Its own acceptedEpoch is durable at `epoch`: LEADERINFO may leave."""
     epoch_current: bool = False
@@ -200,14 +236,9 @@ class Leading:
     outstanding: deque[tuple[Zxid, int]] = attrs.Factory(deque)
     """(zxid, bytes) of the batches that are not committed, or not durable here, oldest first."""
     outstanding_bytes: int = 0
-    overdue: Overdue = attrs.Factory(Overdue)
-
-    def handler_of(self, sid: ServerId) -> LearnerHandler | None:
-        """The handler of a server's present link."""
-        for handler in self.handlers.values():
-            if handler.sid == sid:
-                return handler
-        return None
+    attached: dict[Route, ServerId] = attrs.Factory(dict)
+    """Observers that follow through masters. A server has one route at most."""
+    attaching: list[Attaching] = attrs.Factory(list)
 
     def is_founder(self, other: LearnerHandler | Notification) -> bool:
         """Whether this amnesiac counts, because the ensemble has never lived."""
@@ -218,9 +249,13 @@ class Leading:
         start)."""
         return not handler.observer and (not handler.amnesiac or self.is_founder(handler))
 
-    def at_least(self, stage: Stage) -> list[LearnerHandler]:
-        """The learners that have come this far."""
-        return [handler for handler in self.handlers.values() if handler.stage >= stage]
+
+@attrs.define
+class Mastering(Supplying):
+    """State of a follower that serves and is the master of observers (`zab.observer_master`)."""
+
+    sent: Zxid = BEFORE_ALL
+    """The mark up to which all of them were sent what they lack, but for those whose log is being read."""
 
 
 @attrs.define
@@ -230,9 +265,14 @@ class Following:
     leader: ServerId
     deadline: int
     """When it gives up unless the leader is heard before."""
+    source: ServerId = attrs.Factory(lambda following: following.leader, takes_self=True)
+    """Whom it dials: its leader, or the master of an observer (`zab.source`)."""
+    untried: list[ServerId] = attrs.Factory(list)
+    """The masters that an observer dials next, before it turns to the leader."""
+    mastering: Mastering | None = None
     link: Link | None = None
     features: int = ALL
-    """Of `zab.features`, those of the leader."""
+    """Of `zab.features`, those of the source."""
     dialled: int = 1
     """How often it has dialled the leader's quorum port."""
     redial_at: int | None = None

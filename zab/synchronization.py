@@ -18,6 +18,9 @@ everything it promises is durable; from NEWLEADER on, a learner gets every propo
 Three holes in the informal protocol text are closed by that: proposals go to whoever was sent NEWLEADER, repeated
 ones are dropped, and UPTODATE carries the leader's present mark.
 
+The left column, down to ACK-LD, is that of the master of an observer, too (`observer_master`): what it brings learners
+to is what it knows to be committed (`peer.supplied`).
+
 What the learner lacks is found by its position, zxid and chain hash together (A4 batch ends, A5 conflicts), never by
 the number alone.
 """
@@ -39,6 +42,7 @@ from zab.roles import (
     Leading,
     LearnerHandler,
     ProtocolError,
+    Supplying,
 )
 from zab.states import BROADCAST, LEADING, SYNCHRONIZATION
 
@@ -61,20 +65,20 @@ def leader_start(peer: PeerState, now: int, leading: Leading) -> None:
     leader_try_to_establish(peer, now, leading)
 
 
-def leader_sync_learner(peer: PeerState, leading: Leading, handler: LearnerHandler) -> None:
+def leader_sync_learner(peer: PeerState, supplying: Supplying, handler: LearnerHandler) -> None:
     """SyncFollower: choose DIFF, TRUNC or SNAP from the position that its ACKEPOCH told."""
     assert handler.stage == EPOCH_ACCEPTED
     handler.stage = SYNCING
     position = handler.position
     if position[0] < peer.history.base[0]:
-        _read_log(peer, handler, position[0])  # older than memory: the log files know
+        read_log(peer, handler, position[0])  # older than memory: the log files know
         return
     floor = peer.history.floor(position[0])
     assert floor is not None
-    _decide(peer, leading, handler, floor)
+    _decide(peer, supplying, handler, floor)
 
 
-def _decide(peer: PeerState, leading: Leading, handler: LearnerHandler, floor: Position) -> None:
+def _decide(peer: PeerState, supplying: Supplying, handler: LearnerHandler, floor: Position) -> None:
     """The learner shares our history at `floor` at the latest: the last position not above its own."""
     position = handler.position
     if floor == position:
@@ -85,49 +89,51 @@ def _decide(peer: PeerState, leading: Leading, handler: LearnerHandler, floor: P
             peer.trace(f"ALARM: server {handler.sid} has other bytes than this leader at {floor[0]:#x}")
             before = peer.history.floor(just_below(floor[0]))
             if before is None and floor[0] > 0:
-                _read_log(peer, handler, just_below(floor[0]))
+                read_log(peer, handler, just_below(floor[0]))
                 return
             if before is None:
-                _offer_snapshot(peer, leading, handler)
+                _offer_snapshot(peer, supplying, handler)
                 return
             floor = before
         peer.send(handler.link, msg.Trunc(*floor, handler.conflict))
     handler.decided = True
     handler.cursor = floor[0]
-    _stream(peer, leading, handler)
+    _stream(peer, supplying, handler)
 
 
 def leader_on_log_read(
-    peer: PeerState, leading: Leading, handler: LearnerHandler, position: Position | None, batches: list[Batch]
+    peer: PeerState, supplying: Supplying, handler: LearnerHandler, position: Position | None, batches: list[Batch]
 ) -> None:
     """The log files answered: with the place where the learner left our history, or with more of what it lacks."""
     assert handler.reading
     handler.reading = False
     if position is None and handler.decided:
-        peer.drop_learner(leading, handler, f"the log cannot be read on behind {handler.cursor:#x}")
+        peer.drop_learner(supplying, handler, f"the log cannot be read on behind {handler.cursor:#x}")
     elif position is None:
-        _offer_snapshot(peer, leading, handler)
+        _offer_snapshot(peer, supplying, handler)
     elif not handler.decided:
-        _decide(peer, leading, handler, position)
+        _decide(peer, supplying, handler, position)
     else:
         assert position[0] == handler.cursor, (position, handler.cursor)
         assert batches, "memory begins where the files end"
-        _send_batches(peer, handler, batches)
-        _stream(peer, leading, handler)
+        _send_batches(peer, handler, up_to(peer.supplied, batches))
+        _stream(peer, supplying, handler)
 
 
-def _offer_snapshot(peer: PeerState, leading: Leading, handler: LearnerHandler) -> None:
+def _offer_snapshot(peer: PeerState, supplying: Supplying, handler: LearnerHandler) -> None:
     """A learner that stayed through a renewal serves clients, whose tree no snapshot may replace: it has to leave, and
     comes in again without them (F1 renewal)."""
     if handler.served:
-        peer.drop_learner(leading, handler, "it needs a snapshot, and serves clients")
+        peer.drop_learner(supplying, handler, "it needs a snapshot, and serves clients")
     else:
         handler.offered = True
         # Not below what it has, and perhaps has acknowledged: it is not taken back.
         peer.emit(ev.OfferSnapshot(handler.link, handler.position[0]))
 
 
-def leader_on_snapshot_offered(peer: PeerState, leading: Leading, handler: LearnerHandler, position: Position) -> None:
+def leader_on_snapshot_offered(
+    peer: PeerState, supplying: Supplying, handler: LearnerHandler, position: Position
+) -> None:
     """What the learner lacks is not in the log any more: it fetches a snapshot, over a connection of its own (H4 slow
     learners)."""
     assert not handler.decided
@@ -137,52 +143,58 @@ def leader_on_snapshot_offered(peer: PeerState, leading: Leading, handler: Learn
     peer.send(handler.link, msg.Snap(*position, handler.conflict))
 
 
-def leader_on_nothing_to_offer(peer: PeerState, leading: Leading, handler: LearnerHandler) -> None:
+def leader_on_nothing_to_offer(peer: PeerState, supplying: Supplying, handler: LearnerHandler) -> None:
     """The log does not hold what the learner lacks, and no snapshot is new enough. The learner comes again; the member
     may have taken one by then, or another one may lead that can."""
-    peer.drop_learner(leading, handler, f"there is no snapshot above its {handler.position[0]:#x} yet")
-    disk_space.leader_cannot_help(peer, leading, handler)
+    peer.drop_learner(supplying, handler, f"there is no snapshot above its {handler.position[0]:#x} yet")
+    if isinstance(supplying, Leading):
+        disk_space.leader_cannot_help(peer, supplying, handler)
 
 
-def leader_on_snapshot_withdrawn(peer: PeerState, leading: Leading, handler: LearnerHandler, zxid: Zxid) -> None:
+def leader_on_snapshot_withdrawn(peer: PeerState, supplying: Supplying, handler: LearnerHandler, zxid: Zxid) -> None:
     """The log after the snapshot has grown too long before the learner had all of it: it comes again, for a newer
     one."""
     if handler.offered:
-        peer.drop_learner(leading, handler, f"snapshot {zxid:#x} is given up: the log after it has grown too long")
+        peer.drop_learner(supplying, handler, f"snapshot {zxid:#x} is given up: the log after it has grown too long")
 
 
 def leader_on_installed(
-    peer: PeerState, now: int, leading: Leading, handler: LearnerHandler, message: msg.Installed
+    peer: PeerState, now: int, supplying: Supplying, handler: LearnerHandler, message: msg.Installed
 ) -> None:
     """The learner holds the snapshot: send what came after it."""
     if not handler.installing or message.zxid != handler.cursor:
         raise ProtocolError("INSTALLED of a snapshot that was not sent")
     handler.installing = False
-    _stream(peer, leading, handler)
+    _stream(peer, supplying, handler)
 
 
-def _read_log(peer: PeerState, handler: LearnerHandler, zxid: Zxid) -> None:
+def read_log(peer: PeerState, handler: LearnerHandler, zxid: Zxid) -> None:
     assert not handler.reading
     handler.reading = True
     peer.emit(ev.ReadLog(handler.link, zxid, PROPOSAL_BYTES_MAX))
 
 
-def _stream(peer: PeerState, leading: Leading, handler: LearnerHandler) -> None:
+def _stream(peer: PeerState, supplying: Supplying, handler: LearnerHandler) -> None:
     """Send what the learner lacks, and NEWLEADER after it."""
-    assert leading.epoch is not None
-    history = peer.history
-    while handler.cursor < history.last[0]:
+    assert supplying.epoch is not None
+    history, end = peer.history, peer.supplied
+    while handler.cursor < end:
         if handler.cursor < history.base[0]:
-            _read_log(peer, handler, handler.cursor)
+            read_log(peer, handler, handler.cursor)
             return
-        _send_batches(peer, handler, history.after(handler.cursor, PROPOSAL_BYTES_MAX))
-    assert handler.cursor == history.last[0]
+        _send_batches(peer, handler, up_to(end, history.after(handler.cursor, PROPOSAL_BYTES_MAX)))
+    assert handler.cursor == end
     assert handler.stage == SYNCING
     handler.stage = NEWLEADER_SENT
-    handler.newleader_zxid = history.last[0]
+    handler.newleader_zxid = end
     peer.release_snapshot(handler)
     session_keys.leader_tell(peer, handler)
-    peer.send(handler.link, msg.NewLeader(leading.epoch, history.last[0], leading.is_founder(handler)))
+    peer.send(handler.link, msg.NewLeader(supplying.epoch, end, supplying.is_founder(handler)))
+
+
+def up_to(end: Zxid, batches: list[Batch]) -> list[Batch]:
+    """Those that are not above this zxid: a file has what is not committed, too, and observers' masters keep that."""
+    return batches if batches[-1].zxid <= end else [batch for batch in batches if batch.zxid <= end]
 
 
 def _send_batches(peer: PeerState, handler: LearnerHandler, batches: list[Batch]) -> None:
@@ -381,7 +393,7 @@ def learner_on_snap(peer: PeerState, now: int, following: Following, message: ms
     peer.generation += 1
     position = (message.zxid, message.chain)
     keeps_record = _holds_all_acknowledged(peer, message.zxid)
-    peer.emit(ev.FetchSnapshot(peer.generation, following.leader, *position, peer.lineage, peer.conflict, keeps_record))
+    peer.emit(ev.FetchSnapshot(peer.generation, following.source, *position, peer.lineage, peer.conflict, keeps_record))
 
 
 def _holds_all_acknowledged(peer: PeerState, zxid: Zxid) -> bool:

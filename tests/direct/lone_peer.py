@@ -363,7 +363,7 @@ class Process(DirectClients):
 
     # Tasks.
 
-    def dial(self, sid: ServerId) -> None:
+    def dial(self, sid: ServerId, *, as_observer: bool = False) -> None:
         self._world.connect(self._server.sid, sid)
 
     def read_log(self, effect: ev.ReadLog) -> None:

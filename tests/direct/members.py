@@ -284,7 +284,7 @@ class Server(DirectClients):
 
     # Tasks.
 
-    def dial(self, sid: ServerId) -> None:
+    def dial(self, sid: ServerId, *, as_observer: bool = False) -> None:
         self._ensemble.dial(self, sid)
 
     def read_log(self, effect: ev.ReadLog) -> None:
@@ -399,9 +399,10 @@ class MemoryLinks(DirectLinks):
 
 
 class Ensemble:
-    """Members 1..n; with one it is standalone. Further lines of the configuration as keyword arguments."""
+    """Members 1..n; with one it is standalone. The last ones may be observers. Further lines of the configuration as
+    keyword arguments."""
 
-    def __init__(self, size: int = 1, start: bool = True, **lines: object) -> None:
+    def __init__(self, size: int = 1, start: bool = True, observers: int = 0, **lines: object) -> None:
         self.now = 1_000_000
         self.links: dict[Link, tuple[ServerId, ServerId]] = {}
         self.cut: set[int] = set()
@@ -416,6 +417,7 @@ class Ensemble:
         self.sent: list[tuple[int, msg.Message]] = []
         """Everything that was sent between members: sender and message."""
         self._lines = lines
+        self._voters = range(1, size - observers + 1)
         for sid in map(ServerId, range(1, size + 1)):
             self.servers[sid] = Server(self, self._config(sid, size, lines))
         if size > 1:
@@ -440,11 +442,11 @@ class Ensemble:
         server = self.servers[ServerId(sid)] = Server(self, before.member.config, before.disk)
         server.answers += [ev.ElectionLinkUp(other, 1) for other in self.servers if other != sid]
 
-    @staticmethod
-    def _config(sid: ServerId, size: int, lines: dict[str, object]) -> Config:
+    def _config(self, sid: ServerId, size: int, lines: dict[str, object]) -> Config:
         text = [f"dataDir=/nowhere/{sid}", "clientPort=2181", f"tickTime={TICK_MS}", "initLimit=10", "syncLimit=5"]
         if size > 1:
-            text += [f"server.{n}=127.0.0.1:{2000 + n}:{3000 + n}" for n in range(1, size + 1)]
+            roles = {n: "participant" if n in self._voters else "observer" for n in range(1, size + 1)}
+            text += [f"server.{n}=127.0.0.1:{2000 + n}:{3000 + n}:{role}" for n, role in roles.items()]
         lines = {"diskLowBytes": 0, **lines}
         text += [f"{key.replace('__', '.')}={value}" for key, value in lines.items()]
         return parse("\n".join(text), "zoo.cfg", my_id=sid if size > 1 else None)

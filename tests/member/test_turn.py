@@ -179,7 +179,8 @@ def test_each_effect_has_its_port(rig: Rig) -> None:
     changes, look = ReadChanges((0, 0), b"/", 5, 100, []), LookBackSlice(5, 10)
     send = ev.SendNotification(2, vote)
     assert rig.take(send) == [("election.send", send)]
-    assert rig.take(ev.ConnectQuorum(2)) == [("tasks.dial", 2)]
+    assert rig.take(ev.ConnectQuorum(2)) == [("tasks.dial", 2, ("as_observer", False))]
+    assert rig.take(ev.ConnectQuorum(2, as_observer=True)) == [("tasks.dial", 2, ("as_observer", True))]
     assert rig.take(ev.CloseLink(4, "done")) == [("links.close", 4, "done")]
     assert rig.take(ev.OfferSnapshot(4, 0)) == [("tasks.offer_snapshot", ev.OfferSnapshot(4, 0))]
     assert rig.take(ev.MarkMoved(9)) == [("storage.mark_moved", 9)]

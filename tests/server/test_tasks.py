@@ -149,7 +149,7 @@ class FakeLinks:
 class Parts:
     """A host with its parts."""
 
-    def __init__(self, directory, spawn, *, addresses=None, stall_ms=60_000):
+    def __init__(self, directory, spawn, *, addresses=None, observer_addresses=None, stall_ms=60_000):
         self.order = []
         self.member = ScriptedMember()
         self.loop = Loop()
@@ -174,6 +174,7 @@ class Parts:
             storage=self.storage,
             snapshotter=self.snapshotter,
             quorum_addresses=addresses or {2: Address("127.0.0.1", 1)},
+            observer_addresses=observer_addresses or {},
             greeting=greeting(1),
             connect_timeout_ms=30_000,
             stall_ms=stall_ms,

@@ -10,7 +10,7 @@ import attrs
 from tests.tidy.sources import ROOT, SOURCES, at, report, text_of
 
 PAGE = (ROOT / "docs" / "rules.md").read_text(encoding="utf-8")
-CITED = re.compile(r"(?<![\w\"-])([A-CE-HS]\d{1,2})(?![\w.])((?:\s+\w+){0,3})")
+CITED = re.compile(r"(?<![\w\"-])([A-CE-HOS]\d{1,2})(?![\w.])((?:\s+\w+){0,3})")
 
 
 @attrs.frozen

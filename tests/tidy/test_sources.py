@@ -21,6 +21,8 @@ TOP_LEVEL_ENTRIES_MAX = 22
 BANNED_MODULES = {"util", "utils", "helper", "helpers", "common", "base", "misc", "constants", "types"}
 BANNED_WORDS = re.compile(r"(^|_)(term|master|slave|manager|helper|util)(s?)($|_)|([a-z]|^)(Manager|Helper|Util)")
 NAMES_OF_OTHERS = {"terminal"}
+OBSERVER_MASTER = re.compile(r"observer_masters?")
+"""ZooKeeper's name of a follower that observers follow."""
 
 CORE = [path for path in SOURCES if path.parent == ROOT / "zab"]
 
@@ -57,7 +59,8 @@ def test_names_are_those_of_the_field() -> None:
             elif isinstance(item, ast.arg):
                 names = [item.arg]
             for name in names:
-                if name == "node" or (BANNED_WORDS.search(name) and name not in NAMES_OF_OTHERS):
+                is_banned = BANNED_WORDS.search(OBSERVER_MASTER.sub("", name)) and name not in NAMES_OF_OTHERS
+                if name == "node" or is_banned:
                     found.append(f"{at(path, item.lineno)}: {name}, say it in the words of Zab and ZooKeeper")
     report(found)
 

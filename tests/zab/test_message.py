@@ -15,6 +15,7 @@ EXAMPLES: list[msg.Message] = [
     msg.Notification(0, 3, 0x100000007, 1, 5, CHAIN, False, 2, False, True, False),
     msg.Notification(2, 3, 0, 0, 1, b"", True, 0, True, False, False),
     msg.FollowerInfo(4, CHAIN, 1, False, True, False, False),
+    msg.ObserverInfo(3, 4, CHAIN, 1, False, False),
     msg.LeaderInfo(5, CHAIN),
     msg.AckEpoch(-1, 0x400000001, CHAIN),
     msg.Diff(0x400000001),
@@ -45,6 +46,10 @@ EXAMPLES: list[msg.Message] = [
     msg.Sync(12),
     msg.Synced(12, 0x500000001),
     msg.HandOver(2),
+    msg.Attach(12, 4),
+    msg.Attached(12),
+    msg.Detach(12),
+    msg.Relayed(12, msg.encode(msg.Sync(12))),
     msg.Config(b"server.1=localhost:2888:3888:participant\nversion=100000001", b""),
 ]
 

@@ -56,7 +56,6 @@ is not."""
 NOT_BUILT: tuple[tuple[tuple[str, ...], str], ...] = (
     (("quorum.cnxn.threads.size",), "links have no threads"),
     (("enableEagerACLCheck",), "ACLs are checked by the leader alone"),
-    (("observerMasterPort", "observerMaster.*"), "observers follow the leader only"),
     (("oraclePath",), "the oracle of two-member ensembles is not built yet"),
     (("snapshot.compression.method",), "snapshots are written without compression inside"),
 )

@@ -202,8 +202,8 @@ def _monitor(member: Inspected, _parameters: Parameters) -> Told:
 
 def _observers(member: Inspected, _parameters: Parameters) -> Told:
     yield from ()
-    leading, observers = member.peer.leading, member.peer.memberships.in_force.observers
-    handlers = [] if leading is None else [each for each in leading.handlers.values() if each.sid in observers]
+    supplying, observers = member.peer.supplying, member.peer.memberships.in_force.observers
+    handlers = [] if supplying is None else [each for each in supplying.handlers.values() if each.sid in observers]
     return {
         "synced_observers": sum(each.served for each in handlers),
         "observers": [{"sid": each.sid, "last_zxid": f"{each.acked:#x}", "synced": each.served} for each in handlers],

@@ -19,8 +19,8 @@ from typing import Any, Protocol, TypeVar, get_args
 from session.identity import SessionId
 from zab import events as ev
 from zab import message as msg
-from zab.ids import Link, ServerId
-from zab.member import tree_repair, wrong_trees
+from zab.ids import NO_LINK, Link, Route, ServerId
+from zab.member import relaying, tree_repair, wrong_trees
 from zab.member.inputs import MemberEffect
 from zab.member.questions import Questions
 from zab.member.sessions import Sessions
@@ -46,7 +46,9 @@ def take(member: Member, effect: ev.MemberMessage) -> None:
     if on_check is not None:
         on_check(member, effect.link, effect.sid, effect.message)
     elif member.serving:
-        _ON_MESSAGE[type(effect.message)](member, effect.link, effect.sid, effect.message)
+        _ON_MESSAGE[type(effect.message)](member, (effect.link, effect.behind), effect.sid, effect.message)
+    elif isinstance(effect.message, msg.Ping) and member.peer.leading is None:
+        relaying.on_ping(member, effect.link, effect.message)
     elif isinstance(effect.message, msg.Ping):
         # Its touches count for nothing: a leader that begins to serve gives every session its full timeout.
         wrong_trees.on_ping(member, effect.sid, effect.message)
@@ -61,25 +63,28 @@ def take_early(member: Member) -> None:
         take(member, message)
 
 
-def answer(member: Member, link: Link, message: msg.Message) -> None:
+def answer(member: Member, route: Route, message: msg.Message) -> None:
     """To a learner, unless it has gone meanwhile."""
-    if link in member.peer.learners:
+    link, behind = route
+    if behind != NO_LINK:
+        relaying.answer(member, route, message)
+    elif link in member.peer.learners:
         member.send(link, message)
 
 
 def sync_confirmed(member: Member, effect: ev.SyncConfirmed) -> None:
     """A quorum has confirmed the leader: the questions of that round have their answers."""
     confirmed = member.questions.confirmed(effect.token)
-    for link, tag in confirmed.syncs:
-        if link is None:
+    for route, tag in confirmed.syncs:
+        if route is None:
             member.questions.wait(tag, effect.zxid)
         else:
-            answer(member, link, msg.Synced(tag, effect.zxid))
+            answer(member, route, msg.Synced(tag, effect.zxid))
     finish_syncs(member)
     for connection in confirmed.doubted:
         member.sessions.refuse(connection)
-    for link, tag in confirmed.missing:
-        answer(member, link, msg.Revalidated(tag, False, effect.zxid))
+    for route, tag in confirmed.missing:
+        answer(member, route, msg.Revalidated(tag, False, effect.zxid))
 
 
 def finish_syncs(member: Member) -> None:
@@ -89,7 +94,11 @@ def finish_syncs(member: Member) -> None:
             member.processor.synced(tag)
 
 
-def _break_off(member: Member, link: Link, reason: str) -> None:
+def _break_off(member: Member, route: Route, reason: str) -> None:
+    link, behind = route
+    if behind != NO_LINK:
+        member.tell(ev.ObserverRefused(route, reason))
+        return
     member.want(ev.CloseLink(link, reason))
     member.tell(ev.QuorumLinkDown(link))
 
@@ -97,24 +106,27 @@ def _break_off(member: Member, link: Link, reason: str) -> None:
 # --------------------------------------------------------------------------------------------------------- the leader
 
 
-def _on_request(member: Member, link: Link, sid: ServerId, message: msg.Request) -> None:
+def _on_request(member: Member, route: Route, sid: ServerId, message: msg.Request) -> None:
     if not member.processor.submit_forwarded(message, sid):
-        _break_off(member, link, "it forwarded what it may not")
+        _break_off(member, route, "it forwarded what it may not")
 
 
-def _on_revalidate(member: Member, link: Link, sid: ServerId, message: msg.Revalidate) -> None:
+def _on_revalidate(member: Member, route: Route, sid: ServerId, message: msg.Revalidate) -> None:
     member.metrics.connection_revalidate_count += 1
     if member.sessions.revalidate(SessionId(message.session), max(0, message.timeout_ms), sid, member.now):
-        member.questions.owner(link, message.tag, member.processor.arrived_count)
+        member.questions.owner(route, message.tag, member.processor.arrived_count)
     else:
-        member.questions.missing(link, message.tag)
+        member.questions.missing(route, message.tag)
 
 
-def _on_sync(member: Member, link: Link, _sid: ServerId, message: msg.Sync) -> None:
-    member.questions.sync(link, message.tag, member.processor.arrived_count)
+def _on_sync(member: Member, route: Route, _sid: ServerId, message: msg.Sync) -> None:
+    member.questions.sync(route, message.tag, member.processor.arrived_count)
 
 
-def _on_ping(member: Member, _link: Link, sid: ServerId, message: msg.Ping) -> None:
+def _on_ping(member: Member, route: Route, sid: ServerId, message: msg.Ping) -> None:
+    if member.peer.leading is None:
+        relaying.on_ping(member, route[0], message)
+        return
     member.sessions.learner_touched(message.touched, member.now)
     wrong_trees.on_ping(member, sid, message)  # this may end the role
 
@@ -122,24 +134,26 @@ def _on_ping(member: Member, _link: Link, sid: ServerId, message: msg.Ping) -> N
 # ---------------------------------------------------------------------------------------------------------- a learner
 
 
-def _on_revalidated(member: Member, _link: Link, _sid: ServerId, message: msg.Revalidated) -> None:
+def _on_revalidated(member: Member, _route: Route, _sid: ServerId, message: msg.Revalidated) -> None:
     member.sessions.revalidated(message.tag, message.valid, message.fence, member.now)
 
 
-def _on_synced(member: Member, link: Link, _sid: ServerId, message: msg.Synced) -> None:
+def _on_synced(member: Member, route: Route, _sid: ServerId, message: msg.Synced) -> None:
     if member.questions.newest_tag < message.tag < member.processor.sync_tag:
         member.questions.wait(message.tag, message.zxid)
         finish_syncs(member)
     else:
-        _break_off(member, link, "it answers a sync that nobody waits for")
+        _break_off(member, route, "it answers a sync that nobody waits for")
 
 
 M = TypeVar("M", bound=ev.MessageForMember)
+W = TypeVar("W", Link, Route)
+"""From where it came."""
 
 
 def _on(
-    kind: type[M], take: Callable[[Member, Link, ServerId, M], None]
-) -> tuple[type[object], Callable[[Member, Link, ServerId, Any], None]]:
+    kind: type[M], take: Callable[[Member, W, ServerId, M], None]
+) -> tuple[type[object], Callable[[Member, W, ServerId, Any], None]]:
     return kind, take
 
 

@@ -128,6 +128,9 @@ def figures(member: Inspected) -> Iterator[Figure]:
     if member.peer.state == LEADING and not member.config.is_standalone:
         for name, value in _leader_gauges(member):
             yield Figure(Kind.GAUGE, name, value)
+    elif not member.config.is_standalone:
+        for name, value in _learner_gauges(member):
+            yield Figure(Kind.GAUGE, name, value)
     yield from marks(member)
     metrics = member.metrics
     for name in metrics.counter_names():
@@ -198,6 +201,15 @@ def _leader_gauges(member: Inspected) -> Iterator[tuple[str, int]]:
     yield "last_proposal_size", metrics.last_proposal_size
     yield "max_proposal_size", metrics.proposal_size.largest if metrics.proposal_size.count else -1
     yield "min_proposal_size", metrics.proposal_size.least if metrics.proposal_size.count else -1
+
+
+def _learner_gauges(member: Inspected) -> Iterator[tuple[str, int]]:
+    """Of observers and their masters."""
+    following = member.peer.following
+    if member.peer.state == OBSERVING and following is not None:
+        yield "observer_master_id", following.source if following.link is not None else -1
+    elif following is not None and following.mastering is not None:
+        yield "synced_observers", len(member.peer.learners)
 
 
 def marks(member: Inspected) -> Iterator[Figure]:

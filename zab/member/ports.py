@@ -160,8 +160,9 @@ class Tasks(Protocol):
     answers: deque[Answer]
     """Those of tasks and storage since the last turn, in the order in which they came. The turn takes them."""
 
-    def dial(self, sid: ServerId) -> None:
-        """Open a quorum link to a server. What comes of it, the links report."""
+    def dial(self, sid: ServerId, *, as_observer: bool = False) -> None:
+        """Open a quorum link to a server; to the port where it is a master of observers, as one of these. What comes of
+        it, the links report. What is fetched from this server comes through the same port."""
         ...
 
     def read_log(self, effect: ev.ReadLog) -> None: ...

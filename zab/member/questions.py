@@ -1,6 +1,6 @@
 """What members ask each other and is not answered at once: syncs, and sessions that come to another server.
 
-    a sync            of this member's clients (link None) or of a learner: a quorum has to confirm the leader, and all
+    a sync            of this member's clients (route None) or of a learner: a quorum has to confirm the leader, and all
                       writes that had reached the leader by then have to be applied. So a client whose connection broke
                       sees after a sync what becomes of the writes before it
     an owner          a learner asks for a session that lives: it is told so at the end of a turn, when all that came
@@ -21,26 +21,26 @@ from collections.abc import Iterator, Sequence
 
 import attrs
 
-from zab.ids import Link
+from zab.ids import Route
 from zab.member.connection import ClientConnection
 
 
 @attrs.define
 class Round:
-    """What one confirmation answers; learners' questions with their link and tag."""
+    """What one confirmation answers; learners' questions with their route and tag."""
 
-    syncs: list[tuple[Link | None, int]]
+    syncs: list[tuple[Route | None, int]]
     doubted: Sequence[ClientConnection]
-    missing: list[tuple[Link, int]]
+    missing: list[tuple[Route, int]]
 
 
 class Questions:
     """Those of a role; with it they end."""
 
     def __init__(self) -> None:
-        self._syncs: deque[tuple[Link | None, int, int]] = deque()
-        self._missing: list[tuple[Link, int]] = []
-        self._owners: deque[tuple[Link, int, int]] = deque()
+        self._syncs: deque[tuple[Route | None, int, int]] = deque()
+        self._missing: list[tuple[Route, int]] = []
+        self._owners: deque[tuple[Route, int, int]] = deque()
         """Whom a verdict may be told, with its tag."""
         self.is_any_asked = False
         """Of the leader, who has not begun to answer all of them."""
@@ -62,19 +62,19 @@ class Questions:
 
     # ------------------------------------------------------------------------------------------------------ the leader
 
-    def sync(self, link: Link | None, tag: int, after: int) -> None:
+    def sync(self, route: Route | None, tag: int, after: int) -> None:
         """Clients of this member, or of a learner, wait for a sync."""
-        self._syncs.append((link, tag, after))
+        self._syncs.append((route, tag, after))
         self.is_any_asked = True
 
-    def missing(self, link: Link, tag: int) -> None:
+    def missing(self, route: Route, tag: int) -> None:
         """A learner asks for a session that is not alive here."""
-        self._missing.append((link, tag))
+        self._missing.append((route, tag))
         self.is_any_asked = True
 
-    def owner(self, link: Link, tag: int, after: int) -> None:
+    def owner(self, route: Route, tag: int, after: int) -> None:
         """The session that a learner asks for is its own now."""
-        self._owners.append((link, tag, after))
+        self._owners.append((route, tag, after))
         self.is_any_asked = True
 
     def is_round_due(self, proposed: int) -> bool:
@@ -84,19 +84,19 @@ class Questions:
     def begin_round(self, doubted: Sequence[ClientConnection], proposed: int) -> int:
         """The token of the confirmation that these, and what was asked since the last one, need."""
         self._token += 1
-        syncs: list[tuple[Link | None, int]] = []
+        syncs: list[tuple[Route | None, int]] = []
         while self._syncs and self._syncs[0][2] <= proposed:
-            link, tag, _ = self._syncs.popleft()
-            syncs.append((link, tag))
+            route, tag, _ = self._syncs.popleft()
+            syncs.append((route, tag))
         self._rounds[self._token] = Round(syncs, doubted, self._missing)
         self._missing = []
         return self._token
 
-    def due_owners(self, proposed: int) -> Iterator[tuple[Link, int]]:
+    def due_owners(self, proposed: int) -> Iterator[tuple[Route, int]]:
         """Those that may be told now; the last ones that a turn looks at."""
         while self._owners and self._owners[0][2] <= proposed:
-            link, tag, _ = self._owners.popleft()
-            yield link, tag
+            route, tag, _ = self._owners.popleft()
+            yield route, tag
         self.is_any_asked = bool(self._syncs or self._missing or self._owners)
 
     def confirmed(self, token: int) -> Round:

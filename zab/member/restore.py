@@ -53,6 +53,9 @@ def settings_of(config: Config) -> Settings:
         recent_bytes_max=config.max_recent_bytes,
         reader=READER,
         takes_strangers=config.reconfig_enabled,
+        has_observer_masters=config.observer_master_port > 0 and not config.is_standalone,
+        observer_bytes_max=config.observer_master_size_limit_bytes,
+        reconnect_delay_ms=config.observer_reconnect_delay_ms,
     )
 
 

@@ -378,6 +378,11 @@ class Sessions:
         else:
             self._touches.touch(connection.session, connection.timeout_ms)
 
+    def touched_elsewhere(self, rows: list[list[Any]]) -> None:
+        """What an observer of this master heard of its sessions: the leader is told of it with the rest."""
+        for session, timeout_ms in rows:
+            self._touches.touch(session, max(0, timeout_ms))
+
     def touch_all(self, now: int) -> None:
         """Nobody was read from for a while: no session is silent because of that."""
         for connection in self._clients.by_session.values():

@@ -208,6 +208,27 @@ class Config(AdminSettings):
         "learners",
         "More wait their turn: each reads a whole snapshot file from the leader's disk.",
     )
+    observer_master_port: int = setting(
+        "observerMasterPort",
+        0,
+        integer(0, 65535),
+        "port",
+        "Followers take observers there, and observers dial it, the same on all; 0: observers follow the leader only.",
+    )
+    observer_master_size_limit_bytes: int = setting(
+        "observerMaster.sizeLimit",
+        33_554_432,
+        COUNT,
+        "bytes",
+        "Sent to one observer and not acknowledged; a slower one is let go, and comes again.",
+    )
+    observer_reconnect_delay_ms: int = setting(
+        "observer.reconnectDelayMs",
+        0,
+        COUNT_OR_0,
+        "ms",
+        "Observers wait for a part of it, by chance, before they dial: many of them do not come at once.",
+    )
     client_tcp_keep_alive: bool = setting(
         "clientTcpKeepAlive", False, BOOLEAN, "true/false", "Sessions have pings; this finds dead hosts below them."
     )

@@ -305,7 +305,7 @@ class Turn:
             self._addresses.changed(effect)
 
     def _connect_quorum(self, effect: ev.ConnectQuorum) -> None:
-        self._tasks.dial(effect.sid)
+        self._tasks.dial(effect.sid, as_observer=effect.as_observer)
 
     def _close_link(self, effect: ev.CloseLink) -> None:
         self._links.close(effect.link, effect.reason)

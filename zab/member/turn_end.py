@@ -143,8 +143,8 @@ def _lead(member: Member) -> None:
         if sessions.doubted or questions.is_round_due(proposed):
             doubted, sessions.doubted = sessions.doubted, []
             member.tell(ev.SyncRequested(questions.begin_round(doubted, proposed)))
-        for link, tag in questions.due_owners(proposed):
-            between_members.answer(member, link, msg.Revalidated(tag, True, member.peer.history.last[0]))
+        for route, tag in questions.due_owners(proposed):
+            between_members.answer(member, route, msg.Revalidated(tag, True, member.peer.history.last[0]))
     due = sessions.tracker.next_deadline
     member.lead_at = due if cleanup is None else min(due, cleanup.next_turn)
 

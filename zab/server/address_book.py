@@ -51,6 +51,9 @@ class AddressBook:
         self.lines: dict[int, ServerLine] = dict(self._of_file)
         self.quorum: dict[ServerId, Address] = {}
         """Where to dial for links and snapshots; always the same dictionary."""
+        self.observer_masters: dict[ServerId, Address] = {}
+        """The same, of observers to their masters; empty where there are none."""
+        self._master_port = config.observer_master_port
         self.meet: Callable[[Mapping[ServerId, Address]], None] = lambda _others: None
         """Told of the others' election ports when they are others than before."""
         self.in_force: Ensemble = config.ensemble
@@ -94,5 +97,9 @@ class AddressBook:
 
     def _fill(self) -> None:
         self.quorum.clear()
+        self.observer_masters.clear()
         for sid, line in self.lines.items():
+            if self._master_port:
+                hosts = dict.fromkeys(each.host for each in line.addresses)
+                self.observer_masters[ServerId(sid)] = address_of([(host, self._master_port) for host in hosts])
             self.quorum[ServerId(sid)] = address_of([(each.host, each.quorum_port) for each in line.addresses])

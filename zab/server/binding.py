@@ -43,9 +43,10 @@ class Sockets:
         self.secure_client: dict[Place, socket.socket] = {}
         self.quorum: dict[Place, socket.socket] = {}
         self.election: dict[Place, socket.socket] = {}
+        self.observer_master: dict[Place, socket.socket] = {}
 
     def close(self) -> None:
-        for kind in (self.client, self.secure_client, self.quorum, self.election):
+        for kind in (self.client, self.secure_client, self.quorum, self.election, self.observer_master):
             for sock in kind.values():
                 sock.close()
 
@@ -58,6 +59,7 @@ async def bind(config: Config, addresses: Sequence[MemberAddress]) -> Sockets:
         tries = config.election_port_bind_retry_count
         await _listen_on_all(sockets.election, [(each.host, each.election_port) for each in addresses], tries)
         await _listen_on_all(sockets.quorum, [(each.host, each.quorum_port) for each in addresses], tries)
+        await _listen_on_all(sockets.observer_master, observer_master_places(config, addresses), tries)
         if config.client_address is not None:
             sockets.client[config.client_address] = await listen(
                 config.client_address, config.client_port_backlog_count
@@ -67,6 +69,13 @@ async def bind(config: Config, addresses: Sequence[MemberAddress]) -> Sockets:
             sockets.secure_client[place] = await listen(place, config.client_port_backlog_count)
         undo.pop_all()
     return sockets
+
+
+def observer_master_places(config: Config, addresses: Sequence[MemberAddress]) -> list[Place]:
+    """Where a server listens for observers; nowhere if it is one itself."""
+    if not config.observer_master_port or config.server_id not in config.ensemble.participants:
+        return []
+    return list(dict.fromkeys((each.host, config.observer_master_port) for each in addresses))
 
 
 async def _listen_on_all(sockets: dict[Place, socket.socket], places: Sequence[Place], tries: int) -> None:

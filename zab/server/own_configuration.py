@@ -1,7 +1,8 @@
 """What a server does for itself when a configuration comes into force: it listens where that says, and writes it down.
 
-    ports     client, quorum and election port of its own line. The new port is bound before the old one is closed, and
-              connections that are open stay. One that cannot be bound is said, and the server stays where it is
+    ports     client, quorum and election port of its own line, and the one for observers. The new port is bound before
+              the old one is closed, and connections that are open stay. One that cannot be bound is said, and the
+              server stays where it is
     files     `dynamic_file`, where the server was started with a file. One that cannot be written is said
 
 Only the newest counts: what came into force meanwhile is passed over.
@@ -23,7 +24,7 @@ from zab.host.journal import Journal
 from zab.host.listener import EVERYWHERE
 from zab.member.config import ConfigError
 from zab.member.settings import Config
-from zab.server.binding import Place, Sockets, listen
+from zab.server.binding import Place, Sockets, listen, observer_master_places
 from zab.server.dynamic_file import write_configuration
 from zab.server.failure import ServerFailedError
 from zab.server.quorum_host import quorum_addresses
@@ -41,7 +42,7 @@ class Port:
 
 
 MovingPorts: TypeAlias = Mapping[str, Port]
-"""`client`, `quorum` and `election`."""
+"""`client`, `quorum`, `election` and `observer_master`."""
 
 
 class OwnConfiguration:
@@ -78,6 +79,7 @@ class OwnConfiguration:
             "client": [] if here.client_address is None else [here.client_address],
             "quorum": [(each.host, each.quorum_port) for each in addresses],
             "election": [(each.host, each.election_port) for each in addresses],
+            "observer_master": observer_master_places(here, addresses),
         }
 
     async def _move(self) -> None:

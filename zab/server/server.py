@@ -472,6 +472,7 @@ class Server:
             storage=self.storage,
             snapshotter=self.snapshotter,
             quorum_addresses=self.addresses.quorum,
+            observer_addresses=self.addresses.observer_masters,
             greeting=greeting,
             connect_timeout_ms=config.connect_to_leader_limit_ms or config.election_connect_timeout_ms,
             stall_ms=self._stall_ms,
@@ -496,6 +497,8 @@ class Server:
     def _listen(self) -> None:
         for sock in self._sockets.quorum.values():
             self._listen_for_members(sock)
+        for sock in self._sockets.observer_master.values():
+            self._listen_for_members(sock)
         for sock in self._sockets.client.values():
             self._listen_for_clients(sock)
         for sock in self._sockets.secure_client.values():
@@ -513,6 +516,7 @@ class Server:
             "client": Port(self._listen_for_clients, self.clients.leave),
             "quorum": Port(self._listen_for_members, self.links.leave),
             "election": Port(election.listen, election.leave),
+            "observer_master": Port(self._listen_for_members, self.links.leave),
         }
 
     def _door(self, *, takes_plain: bool) -> Door | None:

@@ -67,6 +67,8 @@ class Tasks:
     storage: Storage
     snapshotter: Snapshotter
     quorum_addresses: Mapping[ServerId, Address]
+    observer_addresses: Mapping[ServerId, Address]
+    """Where servers are masters of observers."""
     greeting: Greeting
     connect_timeout_ms: int
     stall_ms: int
@@ -77,6 +79,8 @@ class Tasks:
     purge: Callable[[Mapping[Link, Zxid]], None]
     """Removes what retention lets go, but not what was offered on these links."""
     answers: deque[Answer] = attrs.field(init=False)
+    _observed: ServerId | None = None
+    """The server that was dialled last, if as an observer."""
     _fetching: trio.CancelScope | None = None
     _file: trio.Lock = attrs.Factory(trio.Lock)
     """Held by the task that writes the fetched file: one that was stopped may have a write under way."""
@@ -86,11 +90,14 @@ class Tasks:
 
     # --------------------------------------------------------------------------------------------------------- dialling
 
-    def dial(self, sid: ServerId) -> None:
-        self.spawn(self._dial, sid)
+    def dial(self, sid: ServerId, *, as_observer: bool = False) -> None:
+        self._observed = sid if as_observer else None
+        self.spawn(self._dial, sid, self._address(sid))
 
-    async def _dial(self, sid: ServerId) -> None:
-        address = self.quorum_addresses[sid]
+    def _address(self, sid: ServerId) -> Address:
+        return (self.observer_addresses if sid == self._observed else self.quorum_addresses)[sid]
+
+    async def _dial(self, sid: ServerId, address: Address) -> None:
         try:
             with trio.fail_after(self.connect_timeout_ms / 1000):
                 stream = await self.greeting.dial(address)
@@ -148,7 +155,7 @@ class Tasks:
             self._fetching = None
 
     async def _fetch(self, effect: ev.FetchSnapshot | FetchTree, scope: trio.CancelScope) -> None:
-        address = self.quorum_addresses[effect.sid]
+        address = self._address(effect.sid)
         journal.info("snapshot is fetched", sid=effect.sid, zxid=f"{effect.zxid:#x}")
         answer: Answer = SnapshotFetched(effect)
         with scope:

@@ -82,7 +82,7 @@ class Tasks:
         self._process = process
         self.storage = storage
         self.disk = process.machine.disk
-        self.dial = dial
+        self._dial = dial
         self._config = config
         self._neighbour = neighbour
         self._watcher = watcher
@@ -103,6 +103,10 @@ class Tasks:
 
     def _later(self, action: Callable[[], None]) -> None:
         self._process.later(self._process.machine.disk_delay_us(), action)
+
+    def dial(self, sid: ServerId, *, as_observer: bool = False) -> None:
+        """All ports of a server are one here."""
+        self._dial(sid)
 
     # ---------------------------------------------------------------------------------------------------------- reading
 

@@ -1,0 +1,66 @@
+"""Whom a learner dials: its leader, or an observer one of the followers that take observers (`observer_master`).
+
+    a follower              its leader, again and again for a while: it may not know yet that it leads
+    an observer             voters that are not the leader, in an order that is drawn, each once; then the leader
+
+So observers spread over the masters, also when one of them ends. Before it dials for the first time an observer waits
+for a while that is drawn, up to `observer.reconnectDelayMs`.
+
+Variables: `following.source`, `following.untried`. Invariant: an observer that has accepted the epoch of its source
+elects before it turns to another one.
+
+Not here: what is said then (`discovery`).
+"""
+
+from zab import events as ev
+from zab.peer_state import PeerState
+from zab.roles import Following
+from zab.states import OBSERVING
+
+
+def begin(peer: PeerState, now: int, following: Following) -> None:
+    """The election named a leader."""
+    settings = peer.settings
+    if peer.state is OBSERVING and settings.has_observer_masters:
+        others = peer.quorum.voters - {following.leader, settings.sid}
+        following.untried = peer.rng.sample(sorted(others), len(others))
+    _choose(following)
+    if peer.state is OBSERVING and settings.reconnect_delay_ms:
+        following.redial_at = now + peer.rng.randrange(settings.reconnect_delay_ms)
+        following.deadline = following.redial_at + settings.init_ms
+        following.dialled = 0
+    else:
+        dial(peer, following)
+
+
+def dial(peer: PeerState, following: Following) -> None:
+    """Dial the source."""
+    assert following.link is None
+    assert following.source != peer.settings.sid
+    peer.emit(ev.ConnectQuorum(following.source, as_observer=following.source != following.leader))
+
+
+def try_next(peer: PeerState, now: int, following: Following) -> bool:
+    """The source came to nothing: leave it for the next one, or for the leader. False: it is the leader, or this
+    observer has promised something to it already."""
+    if following.source == following.leader or following.epoch is not None:
+        return False
+    if following.link is not None:
+        peer.emit(ev.CloseLink(following.link, "another master is tried"))
+        following.link = None
+    assert not following.up_to_date, "it has promised nothing"
+    peer.trace(f"server {following.source} is no master for this observer -> try the next one, or the leader")
+    _choose(following)
+    following.deadline = now + peer.settings.init_ms
+    dial(peer, following)
+    return True
+
+
+def named(following: Following) -> str:
+    """The source, in words."""
+    is_leader = following.source == following.leader
+    return f"{'leader' if is_leader else 'master'} {following.source}"
+
+
+def _choose(following: Following) -> None:
+    following.source = following.untried.pop(0) if following.untried else following.leader
