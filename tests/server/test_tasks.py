@@ -361,6 +361,19 @@ async def test_fetched_snapshot_is_installed_and_its_tree_comes_right_before_the
         assert parts.storage.log.last == (zxid, chain)
 
 
+async def test_observer_fetches_from_its_master_at_the_port_where_it_dialled(directory, tmp_path):
+    async with (
+        transfers_from(tmp_path / "master") as (address, zxid, chain),
+        running(directory, observer_addresses={2: address}) as parts,
+    ):
+        parts.do(ev.ConnectQuorum(2, as_observer=True))
+        parts.do(ev.FetchSnapshot(3, 2, zxid, chain, LINEAGE))
+        await parts.member.wait_for(ev.SnapshotInstalled(3, zxid, chain))
+        # Who follows the leader itself has nothing to do with that port any more.
+        parts.do(ev.ConnectQuorum(2))
+        await until(lambda: ("dial", 2) in parts.links.broken)
+
+
 async def test_tree_is_made_of_a_snapshot_that_is_fetched_while_the_log_goes_on(directory, tmp_path):
     addresses = {2: None}
     async with running(directory, addresses=addresses) as own:

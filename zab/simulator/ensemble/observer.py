@@ -8,6 +8,7 @@ It keeps what concerns members (what concerns clients is in `session_checker`):
                                     whenever a mark moves, a quorum has it on disk
     digests                         equal zxid, equal digest: on every member, live, recovered or installed
     snapshots                       equal zxid, equal bytes: on every member
+    observers                       whoever does not lead sends nobody what no quorum is known to have
     rollbacks                       a leader counts nobody who has less than it has acknowledged to that leader
     sessions                        a leader proposes the end of a session only after its full timeout without input
                                     that was processed
@@ -25,6 +26,7 @@ from typing import Any
 from attrs import define
 
 from datatree.digest import MASK
+from datatree.log.batch import parse
 from datatree.log.zxid import counter_of
 from datatree.recovery.recover import Recovered
 from datatree.tree import DataTree
@@ -83,6 +85,8 @@ class Observer:
         self._quorums: dict[int, Quorum]
         """Who decides from each configuration on, by its version; 0 is that of the files."""
         self._promises: dict[ServerId, Promises] = {}
+        self._committed = 0
+        """As far as a mark has come, which a quorum had on disk."""
         self._initial: dict[int, int] = {}
         """Epoch → where its initial history ended, as NEWLEADER says."""
         self._digests: dict[int, int] = {}
@@ -247,8 +251,19 @@ class Observer:
             promises.accepted_epoch = max(promises.accepted_epoch, message.epoch)
         elif isinstance(message, msg.NewLeader):
             self._initial.setdefault(message.epoch, message.zxid)
-        elif isinstance(message, (msg.Trunc, msg.Diff, msg.Snap)):
+        elif isinstance(message, msg.Proposal):
+            if peer.leading is None:
+                self._sent_on(process, message)
+        elif isinstance(message, (msg.Trunc, msg.Diff, msg.Snap, msg.Attached, msg.Relayed)):
             self.counts[f"sent {type(message).__name__}"] += 1
+
+    def _sent_on(self, process: MemberProcess, message: msg.Proposal) -> None:
+        """A follower brings an observer to its own history."""
+        end = parse(message.batches[-1]).zxid
+        if end > self._committed:
+            reason = f"server {process.sid} sends {end:#x}, committed is {self._committed:#x}"
+            raise SafetyError("observers get what is committed", reason)
+        self.count("proposals sent on")
 
     def acknowledged(self, process: MemberProcess, message: msg.Message) -> None:
         """A learner says that its log is durable up to here."""
@@ -286,6 +301,7 @@ class Observer:
         if not all(self._quorums[version].contains(holders) for version in deciding):
             reason = f"server {process.sid} takes {zxid:#x} for committed; it is on the disks of {sorted(holders)} only"
             raise SafetyError("durability", reason)
+        self._committed = max(self._committed, zxid)
 
     # -------------------------------------------------------------------------------------------------------- sessions
 
@@ -305,7 +321,9 @@ class Observer:
                 if isinstance(message, msg.Ping):
                     if event.link in process.peer.learners:
                         sessions += (session for session, _ in message.touched)
-                elif isinstance(message, msg.Revalidate) and event.link in process.peer.learners:
+                elif isinstance(message, msg.Relayed):
+                    message = msg.decode(message.message)
+                if isinstance(message, msg.Revalidate) and event.link in process.peer.learners:
                     sessions.append(message.session)
         tracker = process.member.sessions.tracker
         if sessions and tracker is not None:

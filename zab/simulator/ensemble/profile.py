@@ -195,8 +195,18 @@ def draw(seed: int, rng: Random) -> Profile:
     profile = _with_seldom(_draw(seed, rng), rng)
     # Of its own generator, so that all other runs are what they were.
     if not profile.focus and not profile.groups and Random(f"{seed}/changing").random() < 0.1:
-        return changing(profile)
+        profile = changing(profile)
+    if profile.observers and Random(f"{seed}/masters").random() < 0.5:
+        return with_observer_masters(profile)
     return profile
+
+
+def with_observer_masters(profile: Profile) -> Profile:
+    """The same with two observers that follow through masters, which keep little for them."""
+    rng = Random(f"{profile.seed}/masters")
+    lines = ("observerMasterPort", 2191), ("observerMaster.sizeLimit", rng.choice((3000, 1 << 25)))
+    delay = ("observer.reconnectDelayMs", rng.choice((0, profile.tick_ms)))
+    return attrs.evolve(profile, observers=2, further=(*profile.further, *lines, delay))
 
 
 def changing(profile: Profile) -> Profile:
