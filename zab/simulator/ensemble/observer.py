@@ -33,7 +33,7 @@ from datatree.tree import DataTree
 from datatree.znode import stat_of
 from zab import events as ev
 from zab import message as msg
-from zab.ids import ServerId
+from zab.ids import NO_LINK, ServerId
 from zab.member.connection import Stage
 from zab.member.inputs import ClientBytes, Input
 from zab.quorum import Quorum
@@ -193,6 +193,8 @@ class Observer:
                 for batch in effect.batches:  # type: ignore[union-attr]
                     self.history.deliver(process.sid, batch)
                     process.delivered.append(batch.zxid)
+            elif kind is ev.MemberMessage:
+                self._heard_behind_another(process, effect)  # type: ignore[arg-type]
             elif kind is ev.MarkMoved:
                 self._mark_moved(process, effect.zxid)  # type: ignore[union-attr]
             elif kind is ev.RoleChanged:
@@ -321,15 +323,24 @@ class Observer:
                 if isinstance(message, msg.Ping):
                     if event.link in process.peer.learners:
                         sessions += (session for session, _ in message.touched)
-                elif isinstance(message, msg.Relayed):
-                    message = msg.decode(message.message)
-                if isinstance(message, msg.Revalidate) and event.link in process.peer.learners:
+                elif isinstance(message, msg.Revalidate) and event.link in process.peer.learners:
                     sessions.append(message.session)
         tracker = process.member.sessions.tracker
         if sessions and tracker is not None:
             now = process.machine.now_ms
             # Once a leader has decided to end a session, it hears it no more: it only has to propose that.
             heard.at.update((session, now) for session in sessions if tracker.is_alive(session))
+
+    def _heard_behind_another(self, process: MemberProcess, effect: ev.MemberMessage) -> None:
+        """What the leader's member is told of an observer's session. Touches come with the master's own."""
+        heard, tracker = self._heard.get(process), process.member.sessions.tracker
+        message = effect.message
+        is_heard = heard is not None and tracker is not None and effect.behind != NO_LINK
+        if is_heard and isinstance(message, msg.Revalidate):
+            assert heard is not None
+            assert tracker is not None
+            if tracker.is_alive(message.session):  # type: ignore[arg-type]
+                heard.at[message.session] = process.machine.now_ms
 
     def _expires(self, process: MemberProcess, heard: Heard, session: int) -> None:
         """A leader ends a session that was silent for too long, as it says."""

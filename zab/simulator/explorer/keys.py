@@ -42,13 +42,15 @@ _LEFT_OUT: Final = frozenset(
         # The ensembles that are explored keep their configuration.
         *("memberships", "quorum", "servers", "is_alone", "is_membership_new"),
         "serves_since",
+        # They have no observers.
+        *("attached", "attaching", "mastering", "untried", "is_attached", "unacknowledged", "unacknowledged_bytes"),
         # It says only when a turn begins.
         "awaits_durable",
         # The chain at the end of a history that is whole says what is in it.
         *("batches", "_ends", "size_bytes", "bytes_max"),
     }
 )
-_SIDS: Final = frozenset({"sid", "leader", "heir", "acke_recv", "acknowledged"})
+_SIDS: Final = frozenset({"sid", "leader", "source", "heir", "acke_recv", "acknowledged"})
 _LINKS: Final = frozenset({"link", "links", "handlers", "early"})
 _PLAIN: Final = frozenset(
     {
