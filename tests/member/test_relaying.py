@@ -5,8 +5,9 @@ from collections import deque
 import pytest
 
 from datatree.errors import ErrorCode
+from datatree.snapshot import SnapshotWriter
 from tests.direct.members import Client, Ensemble, Server
-from tests.member.wrong_trees import said, spoil
+from tests.member.wrong_trees import digests, said, spoil, write
 from zab import events as ev
 from zab import message as msg
 from zab.ids import ServerId
@@ -179,6 +180,28 @@ def test_a_tree_that_differs_from_its_masters_is_made_anew() -> None:
     assert msg.Suspect in {type(msg.decode(message.message)) for message in suspicions}
 
 
+def test_an_observer_whose_own_files_lead_to_no_tree_takes_the_snapshot_of_its_master() -> None:
+    ensemble = begin(snapCount=8)
+    client = ensemble.session(ensemble.leader)
+    ensemble.do(client, client.create(b"/a"))
+    while not ensemble.leader.snapshots:
+        write(ensemble, client)
+    for server in ensemble.others(observer(ensemble)):
+        [taken] = server.snapshots
+        SnapshotWriter(server.disk, taken.cursor, server.storage.log.lineage, taken.chain).write()
+        ensemble.finish_snapshot(server)
+    write(ensemble, client, 2)
+    observer(ensemble).forget_oldest(2)
+    spoil(observer(ensemble))
+    write(ensemble, client, 3)
+    ensemble.advance(3_000)
+    assert said(observer(ensemble), "the tree cannot be made anew from the own files")
+    assert observer(ensemble).member.serving
+    assert len(digests(ensemble)) == 1
+    offered = [sid for sid, message in ensemble.sent if isinstance(message, msg.TreeOffered)]
+    assert set(offered) == {master(ensemble).sid}
+
+
 def test_what_is_told_of_observers_and_masters() -> None:
     ensemble = begin()
     told = {sid: {each.name: each.value for each in figures(server.member)} for sid, server in ensemble.servers.items()}
@@ -187,6 +210,8 @@ def test_what_is_told_of_observers_and_masters() -> None:
     assert "observer_master_id" not in of_master
     assert told[observer(ensemble).sid]["observer_master_id"] == master(ensemble).sid
     assert told[ensemble.leader.sid]["synced_observers"] == 0
+    lags = [each.key for each in figures(master(ensemble).member) if each.name == "learner_lag"]
+    assert lags == [str(observer(ensemble).sid)]
     [follower] = [
         each
         for each in ensemble.servers.values()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 
 from tests.rigs.waiting import until
@@ -9,11 +10,15 @@ from tests.rigs.zab_server import zab_servers
 from tests.rigs.zookeeper_server import ZooKeeperMember, four_letter_word
 from zab.client.sync import connect
 from zab.member.config import parse
+from zab.member.greeting import Purpose, party
 from zab.server.address_book import AddressBook
 from zab.server.binding import bind, observer_master_places
 from zab.server.dial import Address
 from zab.server.quorum_host import quorum_addresses
+from zab.server.secret_file import make_secret_file
 from zab.testing.ports import free_ports
+from zab.wire.frames import frame
+from zab.wire.handshake import NONCE_BYTES, Dialling
 
 VOTERS = 3
 SIZE = 5
@@ -47,8 +52,21 @@ def figure(member: ZooKeeperMember, name: str) -> int:
     return -1
 
 
+def refusal_at(sid: int, port: int) -> bytes:
+    """What somebody without a secret is told by this server, until it closes."""
+    hello = Dialling(party(4, [], is_open=True), sid, Purpose.QUORUM, bytes(NONCE_BYTES)).hello()
+    with socket.create_connection((f"127.0.0.{sid}", port)) as sock:
+        sock.sendall(frame(hello))
+        sock.shutdown(socket.SHUT_WR)
+        return b"".join(iter(lambda: sock.recv(4096), b""))
+
+
 def test_observers_serve_behind_followers_and_go_on_when_one_is_killed(tmp_path: Path) -> None:
-    with zab_servers(SIZE, directory=tmp_path, configuration=lines()) as ensemble:
+    """With a secret, so that the keys of sessions come to observers through their masters."""
+    secret = tmp_path / "secret"
+    make_secret_file(str(secret))
+    configuration = {**lines(), "quorum.secretFile": str(secret)}
+    with zab_servers(SIZE, directory=tmp_path, configuration=configuration) as ensemble:
         leader = ensemble.leader()
         observers = ensemble.members[VOTERS:]
         masters = {figure(each, "observer_master_id") for each in observers}
@@ -62,6 +80,9 @@ def test_observers_serve_behind_followers_and_go_on_when_one_is_killed(tmp_path:
             connect(observer.host, session_timeout_ms=10_000) as client,
             connect(leader.host, session_timeout_ms=10_000) as elsewhere,
         ):
+            # Nobody is let in at that port who has no secret.
+            for sid in range(1, VOTERS + 1):
+                assert b"secret" in refusal_at(sid, int(configuration["observerMasterPort"]))
             client.create("/a", b"0")
             elsewhere.set("/a", b"1")
             client.sync("/a")

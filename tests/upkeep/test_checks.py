@@ -56,6 +56,7 @@ def test_ports() -> None:
         ([], [(SKIPPED, "")]),
         ([View(1, 1, frozenset({2, 3})), View(2, 1)], [(OK, "server.1")]),
         ([View(1, 1, frozenset({2})), View(2, 1)], [(FAILED, "server.3")]),
+        ([View(1, 1, frozenset({2})), View(2, 1, frozenset({3}))], [(OK, "server.1")]),
         ([View(1, None), View(2, None)], [(FAILED, "")]),
         ([View(1, 1, frozenset({2, 3})), View(2, 3)], [(FAILED, ""), (OK, "server.1")]),
         ([View(1, 1, frozenset({2, 3})), View(2, None)], [(FAILED, ""), (OK, "server.1")]),

@@ -214,14 +214,14 @@ def _learner_gauges(member: Inspected) -> Iterator[tuple[str, int]]:
 
 def marks(member: Inspected) -> Iterator[Figure]:
     """Ours: the zxids up to which this member knows that the history is committed, has it on disk, and has applied it;
-    on a leader, how many transactions each learner has not acknowledged."""
+    on a leader, or a master of observers, how many transactions each learner has not acknowledged."""
     peer = member.peer
     yield Figure(Kind.GAUGE, "committed_zxid", int(peer.committed))
     yield Figure(Kind.GAUGE, "durable_zxid", int(peer.durable))
     yield Figure(Kind.GAUGE, "applied_zxid", member.applied)
-    if peer.leading is not None:
-        last = peer.history.last[0]
-        for handler in peer.leading.handlers.values():
+    if peer.supplying is not None:
+        last = peer.supplied
+        for handler in peer.supplying.handlers.values():
             lag = last - handler.acked if handler.acked >> 32 == last >> 32 else last & 0xFFFFFFFF
             yield Figure(Kind.GAUGE, "learner_lag", lag, str(handler.sid))
 

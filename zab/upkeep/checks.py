@@ -81,7 +81,7 @@ class Port:
 
 @frozen
 class View:
-    """What the admin server of one member says of the others. learners: with whom it has links, if it leads. member:
+    """What the admin server of one member says of the others. learners: who follows it, as a leader or master. member:
     None where it does not say which one it is; then there is an error."""
 
     member: int | None
@@ -162,10 +162,11 @@ def of_views(views: Sequence[View], members: Collection[int]) -> Iterator[Check]
         yield Check(
             "members", Verdict.FAILED, "", said, "see the ports between them, and that all have one configuration"
         )
+    reached = frozenset().union(*[view.learners for view in told])
     for view in told:
         if view.member is None or view.leader != view.member:
             continue
-        missing = sorted(set(members) - view.learners - {view.member})
+        missing = sorted(set(members) - reached - {view.member})
         for sid in missing:
             said = f"the leader, server.{view.member}, has no link with server.{sid}"
             action = f"see that server.{sid} runs, and reaches the quorum port of server.{view.member}"
