@@ -195,8 +195,8 @@ def draw(seed: int, rng: Random) -> Profile:
     profile = _with_seldom(_draw(seed, rng), rng)
     # Of its own generator, so that all other runs are what they were.
     if not profile.focus and not profile.groups and Random(f"{seed}/changing").random() < 0.1:
-        profile = changing(profile)
-    if profile.observers and Random(f"{seed}/masters").random() < 0.5:
+        return changing(profile)
+    if profile.observers and not profile.focus and Random(f"{seed}/masters").random() < 0.5:
         return with_observer_masters(profile)
     return profile
 
