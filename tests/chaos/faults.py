@@ -1,6 +1,7 @@
 """What goes wrong for real members beside kills, as a `chaos.Misfortune` each. At the end of each all serve.
 
-NetworkTrouble(net)     the links between members are cut, one way or both, flap, are slow, lose pieces (`rigs.relay`)
+Partitions(net)         the links between members are cut, one way or both, or flap (`rigs.namespaces`)
+NetworkTrouble(net)     the same, and they are slow, lose pieces, break (`rigs.relay`)
 reconfigure             a follower is taken out and in again, while another member is killed
 restart_in_turn         every member is stopped and started, the leader once it has handed the lead over
 damage                  bytes of files change, of a member that is down, and of one that runs
@@ -18,6 +19,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar, Generic, Protocol, TypeVar
 
 from tests.rigs.relay import Network
 from tests.rigs.waiting import until
@@ -35,14 +37,28 @@ def zab(member: ZooKeeperMember, *words: str) -> subprocess.CompletedProcess[str
 # ------------------------------------------------------------------------------------------------------------- networks
 
 
+class Partable(Protocol):
+    """A network that can be cut."""
+
+    def cut(self, source: int, sink: int) -> None: ...
+
+    def part(self, one: int, other: int) -> None: ...
+
+    def heal(self) -> None: ...
+
+
+Net = TypeVar("Net", bound=Partable)
+
+
 @dataclass
-class NetworkTrouble:
+class Partitions(Generic[Net]):
     """Each lasts a moment, then all is healed, and everybody has to serve again."""
 
-    net: Network
+    net: Net
+    kinds: ClassVar[tuple[str, ...]] = ("one_way", "isolated", "bridge", "flapping")
 
     def __call__(self, ensemble: ZooKeeperEnsemble, seconds: float, source: random.Random, happened: list[str]) -> None:
-        troubles = [self.one_way, self.isolated, self.bridge, self.flapping, self.slow, self.lossy, self.broken]
+        troubles = list(self.kinds)
         deadline = time.monotonic() + seconds
         source.shuffle(troubles)
         while time.monotonic() < deadline or len(happened) < len(troubles):
@@ -53,8 +69,8 @@ class NetworkTrouble:
             victim = leaders[0] if leaders and source.random() < 0.6 else source.choice(sids)
             others = [sid for sid in sids if sid != victim]
             source.shuffle(others)
-            happened.append(f"{trouble.__name__}: server {victim} and {others}")
-            trouble(victim, others, source)
+            happened.append(f"{trouble}: server {victim} and {others}")
+            getattr(self, trouble)(victim, others, source)
             self.net.heal()
             ensemble.wait()
 
@@ -80,12 +96,25 @@ class NetworkTrouble:
 
     def flapping(self, victim: int, others: list[int], source: random.Random) -> None:
         for _ in range(5):
-            for other in others:
-                self.net.part(victim, other)
-                self.net.break_links(victim, other)
+            self._part(victim, others)
             time.sleep(source.uniform(0.05, 0.6))
             self.net.heal()
             time.sleep(source.uniform(0.05, 0.6))
+
+    def _part(self, victim: int, others: list[int]) -> None:
+        for other in others:
+            self.net.part(victim, other)
+
+
+class NetworkTrouble(Partitions[Network]):
+    """Links that are slow, lose pieces and break, besides."""
+
+    kinds = (*Partitions.kinds, "slow", "lossy", "broken")
+
+    def _part(self, victim: int, others: list[int]) -> None:
+        super()._part(victim, others)
+        for other in others:
+            self.net.break_links(victim, other)
 
     def slow(self, victim: int, others: list[int], source: random.Random) -> None:
         for other in others:

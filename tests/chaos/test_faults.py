@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
-import random
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from tests.chaos.chaos import Misfortune, Report, run
-from tests.chaos.faults import FullDisk, NetworkTrouble, can_mount, damage, reconfigure, restart_in_turn, small_disk
-from tests.chaos.records import judged
-from tests.chaos.test_kill import tree_of
+from tests.chaos.faults import (
+    FullDisk,
+    NetworkTrouble,
+    Partitions,
+    can_mount,
+    damage,
+    reconfigure,
+    restart_in_turn,
+    small_disk,
+)
+from tests.chaos.survival import survived
+from tests.rigs.namespaces import IN_A_NAMESPACE, can_part
 from tests.rigs.relay import network
 from tests.rigs.zab_server import zab_servers
-from tests.rigs.zookeeper_server import ZooKeeperEnsemble
 from zab.testing.ports import free_ports
 
 pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).parents[2]
 
 # Two seconds of silence end a role, so that a trouble of some seconds does.
 PROMPT = {"tickTime": 500, "initLimit": 40, "syncLimit": 4}
@@ -41,19 +51,6 @@ def with_client_ports(size: int) -> list[dict[str, str | int]]:
         for n in range(size)
     }
     return [{**lines, "clientPort": ports[3 * n + 2]} for n in range(size)]
-
-
-def survived(ensemble: ZooKeeperEnsemble, seconds: float, misfortune: Misfortune) -> Report:
-    """Fails where anything that clients were told does not hold."""
-    seed = random.SystemRandom().randrange(1_000_000)
-    report = run(ensemble, seconds=seconds, seed=seed, tree_of=tree_of, misfortune=misfortune)
-    logs = "\n".join(f"--- server {each.server_id}\n{each.log_text()[-3000:]}" for each in ensemble.members)
-    assert not report.violations, f"seed {seed}: {report}\n{logs}"
-    assert not report.complaints, f"seed {seed}: {report}\n{logs}"
-    assert judged(report.operations, report.replicas) == []
-    assert report.acknowledged_count >= 20 * seconds, report
-    print(f"seed {seed}: {report}")
-    return report
 
 
 @pytest.mark.parametrize("size", [3, 5])
@@ -94,3 +91,15 @@ def test_disk_of_a_member_fills_up(tmp_path: Path, seconds: float) -> None:
     with small_disk(place, DISK_MIB), zab_servers(3, directory=tmp_path, configuration=SMALL) as ensemble:
         report = survived(ensemble, seconds, FullDisk(2, place))
     assert len(report.kills) >= 2, report
+
+
+def test_machines_that_do_not_reach_each_other(tmp_path: Path, seconds: float) -> None:
+    """The kernel drops what they say: connections stay, and TCP hears nothing."""
+    if not can_part():
+        pytest.skip("no namespaces here: ip, unshare and nsenter, and the right to use them, are needed")
+    run = [sys.executable, "-m", "tests.chaos.parted", "--directory", str(tmp_path), "--seconds", str(seconds)]
+    done = subprocess.run([*IN_A_NAMESPACE, *run], cwd=ROOT, capture_output=True, text=True, check=False)
+    print(done.stdout)
+    assert done.returncode == 0, done.stdout + done.stderr
+    for kind in Partitions.kinds:
+        assert f"{kind}: server" in done.stdout

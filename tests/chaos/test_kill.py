@@ -5,30 +5,20 @@ For some twenty seconds in the suite, with a seed of the day; `make chaos` goes 
 
 from __future__ import annotations
 
-import contextlib
 import random
 from pathlib import Path
 
 import pytest
 
-from datatree.recovery.recover import recover
 from tests.chaos.chaos import SECONDS_A_KILL_MAX, Report, run
 from tests.chaos.records import judged
+from tests.chaos.survival import tree_of
 from tests.rigs.zab_server import zab_servers
-from tests.rigs.zookeeper_server import ZooKeeperError, ZooKeeperMember
-from zab.host.disk import RealDisk
+from tests.rigs.zookeeper_server import ZooKeeperError
 
 SHORT_SECONDS = 3.0
 TRIES = 5
 TICK = {"tickTime": 500}
-
-
-def tree_of(member: ZooKeeperMember) -> tuple[int, int]:
-    """(zxid, digest) of the tree that the stopped member's directory holds."""
-    with contextlib.closing(RealDisk(str(member.data_directory))) as disk:
-        recovered = recover(disk)
-    assert not recovered.damage, [str(each) for each in recovered.damage]
-    return recovered.tree.applied, recovered.tree.digest
 
 
 def violations_in_history(report: Report, path: Path) -> list[str]:

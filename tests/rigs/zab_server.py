@@ -15,6 +15,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from tests.rigs.namespaces import Namespaces
 from tests.rigs.zookeeper_server import NO_ADMIN, ZooKeeperEnsemble, ZooKeeperMember, configurations
 from zab.testing.ports import free_ports
 
@@ -29,13 +30,14 @@ def zab_servers(
     configuration: Mapping[str, str | int] | None = None,
     each: Sequence[Mapping[str, str | int]] = (),
     program: Sequence[str] = PROGRAM,
+    on: Namespaces | None = None,
     wait: bool = True,
 ) -> Iterator[ZooKeeperEnsemble]:
     """`size` members that serve when the block is entered; all of them are killed when it is left.
 
     directory, configuration: as in `zookeeper()`. each: further lines of one member alone, in their order. program:
-    what Python runs with the file behind it, where it is not the server itself but a variant of it. wait: False enters
-    the block without waiting for the members to serve.
+    what Python runs with the file behind it, where it is not the server itself but a variant of it. on: the machines
+    that they run on, each on one. wait: False enters the block without waiting for the members to serve.
     """
     with contextlib.ExitStack() as stack:
         if directory is None:
@@ -45,6 +47,10 @@ def zab_servers(
         for server_id, (lines, own) in enumerate(zip(shared, each or [{}] * size, strict=True), start=1):
             place = Path(directory) / f"server{server_id}"
             ensemble.members.append(_member(server_id, place, {**lines, **own}, program))
+        if on is not None:
+            on.forward({member.client_port: member.server_id for member in ensemble.members})
+            for member in ensemble.members:
+                member.command = on.command(member.server_id, member.command)
         for member in ensemble.members:
             stack.callback(member.kill)
             member.start()

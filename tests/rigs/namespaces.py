@@ -1,0 +1,142 @@
+"""A machine for each member, as far as the network goes: a namespace of its own, all of them on one bridge.
+
+    python -m ... under `IN_A_NAMESPACE`       the network is made inside of a namespace, and ends with it
+        with namespaces(3) as net:
+            net.address(1)                     "10.77.0.1"
+            net.command(1, ["python", …])      the same, run on that machine
+            net.forward({port: 1})             127.0.0.1:port here is that port of the machine
+            net.cut(1, 2)                      the kernel drops every packet from 1 to 2; those from 2 to 1 arrive
+            net.part(1, 2)                     both ways
+            net.heal()
+
+What is cut is cut as a network is: by a neighbour that does not exist. So dials wait, nothing is refused, and of what
+goes one way TCP hears no acknowledgement on the other.
+
+Needs `ip`, `unshare` and `nsenter`, and to be allowed to (`can_part`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+
+import trio
+
+from tests.rigs.waiting import until
+
+IN_A_NAMESPACE = ("unshare", *(() if os.geteuid() == 0 else ("--user", "--map-root-user")), "--net", "--")
+_OUTSIDE = "10.77.0.254"
+_NOBODY = "02:00:00:00:00:ff"
+
+
+def can_part() -> bool:
+    """Whether there are namespaces here, and bridges in them."""
+    if not all(map(shutil.which, ("ip", "unshare", "nsenter"))):
+        return False
+    bridge = "ip link set lo up && ip link add probe type bridge && ip link add one type veth peer name other"
+    return subprocess.run([*IN_A_NAMESPACE, "sh", "-c", bridge], capture_output=True, check=False).returncode == 0
+
+
+class Namespaces:
+    """See the module."""
+
+    def __init__(self, size: int, stack: contextlib.ExitStack) -> None:
+        self._stack = stack
+        self._holders = {sid: self._held() for sid in range(1, size + 1)}
+        _run("ip", "link", "set", "lo", "up")
+        _run("ip", "link", "add", "bridge", "type", "bridge")
+        _run("ip", "address", "add", f"{_OUTSIDE}/24", "dev", "bridge")
+        _run("ip", "link", "set", "bridge", "up")
+        for sid, holder in self._holders.items():
+            port = f"port{sid}"
+            _run("ip", "link", "add", port, "type", "veth", "peer", "name", "eth0", "netns", str(holder.pid))
+            _run("ip", "link", "set", port, "master", "bridge", "up")
+            self._on(sid, "ip", "link", "set", "lo", "up")
+            self._on(sid, "ip", "address", "add", f"{self.address(sid)}/24", "dev", "eth0")
+            self._on(sid, "ip", "link", "set", "eth0", "up")
+
+    def _held(self) -> subprocess.Popen[bytes]:
+        """A process that is the namespace, until this one closes its input, or ends."""
+        holder = subprocess.Popen(["unshare", "--net", "--", "cat"], stdin=subprocess.PIPE)
+        self._stack.callback(holder.wait)
+        assert holder.stdin is not None
+        self._stack.callback(holder.stdin.close)
+        own = os.readlink("/proc/self/ns/net")
+        until(lambda: os.readlink(f"/proc/{holder.pid}/ns/net") != own, "a namespace")
+        return holder
+
+    def address(self, sid: int) -> str:
+        return f"10.77.0.{sid}"
+
+    def command(self, sid: int, command: Sequence[str]) -> list[str]:
+        return ["nsenter", f"--net=/proc/{self._holders[sid].pid}/ns/net", "--", *command]
+
+    def _on(self, sid: int, *command: str) -> None:
+        _run(*self.command(sid, command))
+
+    def cut(self, source: int, sink: int) -> None:
+        nobody = ("lladdr", _NOBODY, "nud", "permanent", "dev", "eth0")
+        self._on(source, "ip", "neighbour", "replace", self.address(sink), *nobody)
+
+    def part(self, one: int, other: int) -> None:
+        self.cut(one, other)
+        self.cut(other, one)
+
+    def heal(self) -> None:
+        for sid in self._holders:
+            self._on(sid, "ip", "neighbour", "flush", "dev", "eth0", "nud", "permanent")
+
+    def forward(self, machines: Mapping[int, int]) -> None:
+        """{port: server id}. Until the network ends."""
+        ready = threading.Event()
+        running: list[tuple[trio.lowlevel.TrioToken, trio.CancelScope]] = []
+
+        async def serve() -> None:
+            async with trio.open_nursery() as nursery:
+                for port, sid in machines.items():
+                    [listener] = await trio.open_tcp_listeners(port, host="127.0.0.1")
+                    nursery.start_soon(_forward, listener, self.address(sid), port)
+                running.append((trio.lowlevel.current_trio_token(), nursery.cancel_scope))
+                ready.set()
+
+        thread = threading.Thread(target=trio.run, args=(serve,), name="forward")
+        thread.start()
+        ready.wait()
+        [(token, scope)] = running
+        self._stack.callback(thread.join)
+        self._stack.callback(token.run_sync_soon, scope.cancel)
+
+
+async def _forward(listener: trio.SocketListener, address: str, port: int) -> None:
+    async def both(near: trio.SocketStream) -> None:
+        with contextlib.suppress(OSError, trio.BrokenResourceError, trio.ClosedResourceError):
+            async with near, await trio.open_tcp_stream(address, port) as far, trio.open_nursery() as nursery:
+                nursery.start_soon(_carry, near, far, nursery.cancel_scope)
+                nursery.start_soon(_carry, far, near, nursery.cancel_scope)
+
+    await trio.serve_listeners(both, [listener])
+
+
+async def _carry(near: trio.SocketStream, far: trio.SocketStream, scope: trio.CancelScope) -> None:
+    try:
+        while piece := await near.receive_some(65536):
+            await far.send_all(piece)
+        await far.send_eof()
+    except (OSError, trio.BrokenResourceError, trio.ClosedResourceError):
+        scope.cancel()
+
+
+def _run(*command: str) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{' '.join(command)}: {done.stderr}"
+
+
+@contextlib.contextmanager
+def namespaces(size: int) -> Iterator[Namespaces]:
+    """So many machines, with nothing on them."""
+    with contextlib.ExitStack() as stack:
+        yield Namespaces(size, stack)
