@@ -56,8 +56,8 @@ is not."""
 NOT_BUILT: tuple[tuple[tuple[str, ...], str], ...] = (
     (("quorum.cnxn.threads.size",), "links have no threads"),
     (("enableEagerACLCheck",), "ACLs are checked by the leader alone"),
-    (("oraclePath",), "the oracle of two-member ensembles is not built yet"),
-    (("snapshot.compression.method",), "snapshots are written without compression inside"),
+    (("oraclePath",), "an oracle may tell both of two members to go on alone: add a third voter"),
+    (("snapshot.compression.method",), "a snapshot is the same bytes on every member, and nothing in it is compressed"),
 )
 
 NO_COUNTERPART: tuple[tuple[tuple[str, ...], str], ...] = (

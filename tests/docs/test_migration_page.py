@@ -1,0 +1,121 @@
+"""What docs/migration.md shows is what happens, from a real ZooKeeper to members of ours and back."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.docs.test_monitoring_page import steps
+from tests.rigs.waiting import until
+from tests.rigs.zookeeper_server import ZooKeeperMember, zookeeper
+from tests.tidy.sources import ROOT
+from zab.cli.servers.local_ensemble import ADMIN_OFFSET
+from zab.client.sync import connect
+from zab.testing.ports import free_ports_in_a_row
+
+PAGE = (ROOT / "docs" / "migration.md").read_text(encoding="utf-8")
+
+pytestmark = [pytest.mark.java, pytest.mark.process]
+
+
+class Reader:
+    """Who follows the page in a directory, with two terminals."""
+
+    def __init__(self, place: Path, old_port: int) -> None:
+        self._place = place
+        self._old = f"localhost:{old_port}"
+        self._first = free_ports_in_a_row(3, span=ADMIN_OFFSET + 2)
+        self._ensemble: subprocess.Popen[bytes] | None = None
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        self._environment = {**os.environ, "PATH": path, "HOME": str(place)}
+
+    def follow(self, command: str, expected: str) -> None:
+        ours = command.replace("localhost:2181", self._old).replace("2281", str(self._first))
+        if ours.startswith("zab ensemble"):
+            self.interrupt()
+            with (self._place / "ensemble.log").open("ab") as log:
+                run = ours.split(" ")
+                self._ensemble = subprocess.Popen(
+                    run, cwd=self._place, env=self._environment, stdout=log, stderr=subprocess.STDOUT
+                )
+            return
+        if "--as version-2" in ours:
+            self.interrupt()
+        done = subprocess.run(
+            ["bash", "-c", f"set -o pipefail; {ours}"],
+            cwd=self._place, env=self._environment, capture_output=True, text=True, timeout=180, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, (ours, done.stdout, done.stderr)
+        pattern = ".*".join(map(re.escape, expected.strip().split("…")))
+        assert re.fullmatch(pattern, done.stdout.strip(), re.S), (ours, done.stdout)
+
+    def interrupt(self) -> None:
+        """Ctrl-C in the other terminal."""
+        if self._ensemble is not None:
+            self._ensemble.send_signal(signal.SIGINT)
+            self._ensemble.wait()
+            self._ensemble = None
+
+    @property
+    def hosts(self) -> str:
+        return f"localhost:{self._first}"
+
+
+@contextmanager
+def reading(place: Path, old_port: int) -> Iterator[Reader]:
+    reader = Reader(place, old_port)
+    try:
+        yield reader
+    finally:
+        reader.interrupt()
+
+
+def test_an_application_moves_from_zookeeper_and_back(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow", reason="zab restore needs zab[pipeline]")
+    shown = steps(PAGE)
+    writes_end = next(n for n, (command, _) in enumerate(shown) if " export " in command) + 1
+    members: list[ZooKeeperMember] = []
+    with zookeeper(3, directory=tmp_path) as old:
+        members = old.members
+        _as_on_the_page(tmp_path, members)
+        with reading(tmp_path, members[0].client_port) as reader, connect(old.hosts, session_timeout_ms=4_000) as zk:
+            zk.create("/app", b"the application")
+            zk.create("/app/config", b"one")
+            for _ in range(5):
+                zk.create("/app/job-", b"work", sequence=True)
+            zk.create("/app/alive", ephemeral=True)
+            before = zk.get("/app/config")
+            seen = zk.last_zxid
+            for command, expected in shown[:writes_end]:
+                reader.follow(command, expected)
+            for member in members:
+                member.stop()
+            for command, expected in shown[writes_end:-1]:
+                reader.follow(command, expected)
+            with connect(reader.hosts) as new:
+                assert new.get("/app/config") == before
+                assert new.create("/app/job-", sequence=True) == "/app/job-0000000007"
+                assert new.last_zxid > seen
+                until(lambda: new.exists("/app/alive") is None, "the end of an ephemeral of before")
+            reader.follow(*shown[-1])
+    again = tmp_path / "again" / "server1" / "data"
+    shutil.copytree(tmp_path / "back" / "1", again)
+    with zookeeper(1, directory=tmp_path / "again") as alone, connect(alone.hosts) as zk:
+        assert zk.get("/app/config") == before
+        assert zk.exists("/app/job-0000000007")
+
+
+def _as_on_the_page(place: Path, members: list[ZooKeeperMember]) -> None:
+    (place / "zoo").mkdir()
+    for member in members:
+        (place / "zoo" / str(member.server_id)).symlink_to(member.data_directory)
+    (place / "zoo" / "zoo.cfg").symlink_to(members[0].directory / "zoo.cfg")
