@@ -1,10 +1,10 @@
 """Frames: the same whole, byte by byte, and cut anywhere."""
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from zab.wire.frames import CUT_MARK, Cut, FrameError, FrameReader, frame
+from zab.wire.frames import CUT_FIRST_BYTE_MAX, CUT_MARK, Cut, FrameError, FrameReader, frame
 
 LIMIT = 40
 
@@ -124,7 +124,12 @@ def test_the_largest_frame_fed_byte_by_byte_takes_time_in_proportion_to_its_leng
     assert Counted.copied_bytes <= len(payload) + 8
 
 
+def is_refused(payload: bytes) -> bool:
+    return len(payload) > 2 * LIMIT or (len(payload) > LIMIT and payload[0] > CUT_FIRST_BYTE_MAX)
+
+
 @given(st.lists(st.binary(max_size=3 * LIMIT), max_size=12), st.lists(st.integers(1, 200), min_size=1, max_size=20))
+@example([b"\x80" + bytes(LIMIT)], [1])
 def test_frames_that_are_too_long_are_cut_and_passed_over(payloads, sizes):
     """However they arrive; and nothing of them is kept."""
     stream = b"".join(map(frame, payloads))
@@ -138,7 +143,7 @@ def test_frames_that_are_too_long_are_cut_and_passed_over(payloads, sizes):
             turn += 1
     except FrameError as error:
         frames, ended = frames + error.frames, True
-    good = next((index for index, payload in enumerate(payloads) if len(payload) > 2 * LIMIT), len(payloads))
+    good = next((index for index, payload in enumerate(payloads) if is_refused(payload)), len(payloads))
     expected = [payload if len(payload) <= LIMIT else payload[:4] + CUT_MARK for payload in payloads[:good]]
     assert frames == expected
     assert [type(payload) is Cut for payload in frames] == [len(payload) > LIMIT for payload in payloads[:good]]
