@@ -19,6 +19,7 @@ from zab.member.config import parse
 from zab.member.settings import Config
 from zab.server import admin
 from zab.server.__main__ import _options
+from zab.testing.ports import free_ports
 
 DEPLOY = ROOT / "docs" / "deploy"
 PAGE = (ROOT / "docs" / "deployment.md").read_text(encoding="utf-8")
@@ -238,3 +239,17 @@ def test_commands_print_what_the_page_says(tmp_path: Path) -> None:
         )
         said = expected.split("…")[0]
         assert done.stdout.startswith(said), (command, done.stdout)
+
+
+@pytest.mark.process
+def test_a_member_runs_in_a_process_of_ones_own(tmp_path: Path) -> None:
+    [port] = free_ports(1)
+    (tmp_path / "zoo.cfg").write_text(
+        f"dataDir=data\nclientPort={port}\nclientPortAddress=127.0.0.1\nadmin.enableServer=false\n"
+    )
+    [program] = re.findall(r"```python\n(.*?)```", PAGE, re.S)
+    run = [sys.executable, "-c", program.replace("2181", str(port))]
+    done = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("(b'in this process', Stat(")
+    assert (tmp_path / "data" / "version-1").is_dir()

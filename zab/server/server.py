@@ -101,9 +101,9 @@ from zab.tls.stores import StoreError
 from zab.wire.handshake import Agreed, Party
 
 RELOAD_SECONDS = 2.0
+"""How often files that may change under a running server are looked at."""
 DOUBT_SECONDS = 4.0
 """For a member to see a new file, and for a learner that was cut off to follow again."""
-"""How often files that may change under a running server are looked at."""
 _ALONE = b"alone\0\0\0"
 """In place of the name of a secret, where there is one server."""
 STOP_SECONDS = 5.0
