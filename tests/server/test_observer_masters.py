@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import socket
+import ssl
 from pathlib import Path
 
+from tests.rigs.certificates import Certificates, quorum_store_lines
 from tests.rigs.waiting import until
 from tests.rigs.zab_server import zab_servers
 from tests.rigs.zookeeper_server import ZooKeeperMember, four_letter_word
@@ -22,6 +24,7 @@ from zab.wire.handshake import NONCE_BYTES, Dialling
 
 VOTERS = 3
 SIZE = 5
+TLS_ALERT = b"\x15"
 TEXT = """dataDir=/data
 multiAddress.enabled=true
 initLimit=10
@@ -52,11 +55,15 @@ def figure(member: ZooKeeperMember, name: str) -> int:
     return -1
 
 
+def hello(sid: int) -> bytes:
+    """What an observer says first to this server."""
+    return frame(Dialling(party(4, [], is_open=True), sid, Purpose.QUORUM, bytes(NONCE_BYTES)).hello())
+
+
 def refusal_at(sid: int, port: int) -> bytes:
-    """What somebody without a secret is told by this server, until it closes."""
-    hello = Dialling(party(4, [], is_open=True), sid, Purpose.QUORUM, bytes(NONCE_BYTES)).hello()
+    """What somebody without a proof is told by this server, until it closes."""
     with socket.create_connection((f"127.0.0.{sid}", port)) as sock:
-        sock.sendall(frame(hello))
+        sock.sendall(hello(sid))
         sock.shutdown(socket.SHUT_WR)
         return b"".join(iter(lambda: sock.recv(4096), b""))
 
@@ -96,6 +103,40 @@ def test_observers_serve_behind_followers_and_go_on_when_one_is_killed(tmp_path:
             assert client.session_id == session
             elsewhere.sync("/a")
             assert elsewhere.get("/a")[0] == b"2"
+
+
+def answer_at(sid: int, port: int, store: Path) -> bytes:
+    """What the owner of this key is answered by this server, in TLS."""
+    context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.load_cert_chain(store / "keystore.pem")
+    try:
+        with socket.create_connection((f"127.0.0.{sid}", port)) as plain, context.wrap_socket(plain) as sock:
+            sock.sendall(hello(sid))
+            return sock.recv(4096)
+    except (ssl.SSLError, ConnectionError):
+        return b""
+
+
+def test_over_tls_observers_follow_masters_whose_certificates_are_for_their_hosts(tmp_path: Path) -> None:
+    certificates = Certificates(tmp_path / "certificates")
+    stores = [quorum_store_lines(certificates.member(f"127.0.0.{sid}")) for sid in range(1, SIZE + 1)]
+    configuration = {**lines(), "sslQuorum": "true"}
+    with zab_servers(SIZE, directory=tmp_path, configuration=configuration, each=stores) as ensemble:
+        leader, observers = ensemble.leader(), ensemble.members[VOTERS:]
+        masters = {figure(each, "observer_master_id") for each in observers}
+        assert masters <= {1, 2, 3} - {leader.server_id}
+        with connect(observers[0].host) as client:
+            client.create("/a", b"through a master")
+        somebody = certificates.client("somebody")
+        for sid in masters:
+            port = int(configuration["observerMasterPort"])
+            assert answer_at(sid, port, certificates.directory / "127.0.0.4")
+            assert not answer_at(sid, port, somebody)
+            assert refusal_at(sid, port)[:1] == TLS_ALERT
+        with connect(leader.host) as client:
+            client.sync("/")
+            assert client.get("/a")[0] == b"through a master"
 
 
 def test_an_observer_without_data_fetches_a_snapshot_of_its_master(tmp_path: Path) -> None:
