@@ -206,11 +206,10 @@ def _renew(peer: PeerState, following: Following, mastering: Mastering) -> None:
 
 def after_change(peer: PeerState, following: Following) -> None:
     """Another configuration: who is no observer of it follows the leader itself."""
-    mastering = following.mastering
-    for handler in [] if mastering is None else list(mastering.handlers.values()):
+    for handler in _handlers(following):
         if not peer.is_observer(handler.sid):
-            assert mastering is not None
-            peer.drop_learner(mastering, handler, "it is no observer")
+            assert following.mastering is not None
+            peer.drop_learner(following.mastering, handler, "it is no observer")
 
 
 def learner_on_attached(peer: PeerState, now: int, following: Following, message: msg.Attached) -> None:

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 
 from tests.chaos.checker import Held, Kind, Operation, Replica, Violation, check
 from tests.chaos.client import SHARED_PATHS, RecordingClient, Request, read_znodes
-from tests.rigs.zookeeper_server import ZooKeeperEnsemble, ZooKeeperMember, four_letter_word
+from tests.rigs.zookeeper_server import ZooKeeperEnsemble, ZooKeeperMember
 
 CLIENTS = 6
 # Who is killed, and how often in comparison.
@@ -79,11 +79,11 @@ def run(
 
     Raises ChaosError, ZooKeeperError when members do not come back.
     """
-    ports = [member.client_port for member in ensemble.members]
-    founder = RecordingClient(0, ports, seed)
-    founder.once(ports[0], [Request(Kind.CREATE, "/chaos", "root")])
-    founder.once(ports[0], [Request(Kind.CREATE, path, f"first {path}") for path in SHARED_PATHS])
-    clients = [RecordingClient(number, ports, seed * 1000 + number) for number in range(1, CLIENTS + 1)]
+    places = [(member.address, member.client_port) for member in ensemble.members]
+    founder = RecordingClient(0, places, seed)
+    founder.once(places[0], [Request(Kind.CREATE, "/chaos", "root")])
+    founder.once(places[0], [Request(Kind.CREATE, path, f"first {path}") for path in SHARED_PATHS])
+    clients = [RecordingClient(number, places, seed * 1000 + number) for number in range(1, CLIENTS + 1)]
     stop = threading.Event()
     threads = [threading.Thread(target=client.run, args=(stop,), name=f"client {client.number}") for client in clients]
     report = Report(founder.operations)
@@ -165,7 +165,7 @@ def final_replicas(
     paths = sorted({operation.path for operation in operations if operation.writes})
     # A request whose client has given up may still be on its way: it must not arrive between two of the reads.
     wait_for_rest(ensemble, QUIET_SECONDS)
-    znodes = {member.server_id: read_patiently(member.client_port, paths) for member in ensemble.members}
+    znodes = {member.server_id: read_patiently(member, paths) for member in ensemble.members}
     zxid = wait_for_rest(ensemble, QUIET_AGAIN_SECONDS)
     trees = {member.server_id: (zxid, 0) for member in ensemble.members}
     if tree_of is not None:
@@ -178,18 +178,18 @@ def final_replicas(
     return [Replica(f"server {server_id}", *trees[server_id], znodes[server_id]) for server_id in sorted(znodes)]
 
 
-def read_patiently(port: int, paths: Sequence[str]) -> dict[str, Held]:
+def read_patiently(member: ZooKeeperMember, paths: Sequence[str]) -> dict[str, Held]:
     """The znodes, in pieces that fit a pipeline; a member may still be settling."""
     deadline = time.monotonic() + READ_SECONDS
     while True:
         try:
             found: dict[str, Held] = {}
             for start in range(0, len(paths), 500):
-                found.update(read_znodes(port, paths[start : start + 500]))
+                found.update(read_znodes((member.address, member.client_port), paths[start : start + 500]))
             return found
         except OSError as error:
             if time.monotonic() > deadline:
-                raise ChaosError(f"the member on port {port} cannot be read: {error}") from error
+                raise ChaosError(f"the member at {member.host} cannot be read: {error}") from error
             time.sleep(0.1)
 
 
@@ -210,7 +210,7 @@ def wait_for_rest(ensemble: ZooKeeperEnsemble, quiet_seconds: float) -> int:
 
 def zxid_of(member: ZooKeeperMember) -> str:
     """As `srvr` says it; empty while the member does not serve."""
-    for line in four_letter_word(member.client_port, "srvr").splitlines():
+    for line in member.word("srvr").splitlines():
         if line.startswith("Zxid: "):
             return line.removeprefix("Zxid: ")
     return ""

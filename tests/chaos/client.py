@@ -19,6 +19,9 @@ from dataclasses import dataclass
 
 from tests.chaos.checker import Held, Kind, Operation, Outcome
 
+Place = tuple[str, int]
+"""Where a member takes clients: host and port."""
+
 SESSION_TIMEOUT_MS = 3000
 ANSWER_SECONDS = 3.0
 RETRY_SECONDS = 0.02
@@ -73,21 +76,21 @@ class Request:
 class RecordingClient:
     """`run` in a thread of its own until `stop` is set; then `operations` has everything, `complaints` what was odd."""
 
-    def __init__(self, number: int, ports: Sequence[int], seed: int) -> None:
+    def __init__(self, number: int, places: Sequence[Place], seed: int) -> None:
         self.number = number
         self.operations: list[Operation] = []
         self.complaints: list[str] = []
         self.acknowledged_count = 0
-        self._ports = ports
+        self._places = places
         self._random = random.Random(seed)
         self._session = Session()
         self._written_count = 0
 
     def run(self, stop: threading.Event) -> None:
         while not stop.is_set():
-            port = self._random.choice(self._ports)
+            place = self._random.choice(self._places)
             try:
-                with self._connected(port) as connection:
+                with self._connected(place) as connection:
                     while not stop.is_set():
                         self.burst(
                             connection, [self._next_request() for _ in range(self._random.randint(1, BURST_MAX))]
@@ -100,9 +103,9 @@ class RecordingClient:
             except SessionExpiredError:
                 self._session = Session()
 
-    def once(self, port: int, requests: Sequence[Request]) -> list[Operation]:
+    def once(self, place: Place, requests: Sequence[Request]) -> list[Operation]:
         """One session with one burst, closed again. Raises OSError."""
-        with self._connected(port) as connection:
+        with self._connected(place) as connection:
             recorded = self.burst(connection, requests)
             _send(connection, struct.pack(">ii", 0, _CLOSE))
             _receive_frame(connection)
@@ -139,9 +142,9 @@ class RecordingClient:
             return Request(Kind.CREATE, f"/chaos/own{value}", value)
         return Request(Kind.SET, path, value, -1 if kind == "set" else WRONG_VERSION)
 
-    def _connected(self, port: int) -> socket.socket:
+    def _connected(self, place: Place) -> socket.socket:
         """A connection with the session on it. Raises OSError, SessionExpiredError."""
-        connection = socket.create_connection(("127.0.0.1", port), ANSWER_SECONDS)
+        connection = socket.create_connection(place, ANSWER_SECONDS)
         try:
             self._shake_hands(connection)
         except BaseException:
@@ -222,10 +225,10 @@ class RecordingClient:
         )
 
 
-def read_znodes(port: int, paths: Sequence[str]) -> dict[str, Held]:
-    """What the member on `port` holds of `paths`, after a sync. Raises OSError."""
-    reader = RecordingClient(-1, [port], 0)
-    reads = reader.once(port, [Request(Kind.SYNC, "/chaos"), *(Request(Kind.GET, path) for path in paths)])[1:]
+def read_znodes(place: Place, paths: Sequence[str]) -> dict[str, Held]:
+    """What the member at `place` holds of `paths`, after a sync. Raises OSError."""
+    reader = RecordingClient(-1, [place], 0)
+    reads = reader.once(place, [Request(Kind.SYNC, "/chaos"), *(Request(Kind.GET, path) for path in paths)])[1:]
     return {read.path: Held(read.value, read.modified, read.version) for read in reads if read.value is not None}
 
 

@@ -23,7 +23,7 @@ import trio
 
 from tests.chaos.level import RESOURCES, Sample, Trend, course, judge
 from tests.rigs.zab_server import zab_servers
-from tests.rigs.zookeeper_server import ZooKeeperEnsemble, ZooKeeperMember, four_letter_word
+from tests.rigs.zookeeper_server import ZooKeeperEnsemble, ZooKeeperMember
 from zab.client import ConnectionLossError, RequestError, connect
 
 VISITORS = 12
@@ -105,7 +105,7 @@ def figures_of(member: ZooKeeperMember) -> dict[str, float]:
     """By the names of `level.RESOURCES`."""
     proc = Path("/proc", str(member.pid))
     status = dict(line.split(":", 1) for line in (proc / "status").read_text().splitlines())
-    words = dict(line.split("\t", 1) for line in four_letter_word(member.client_port, "mntr").splitlines())
+    words = dict(line.split("\t", 1) for line in member.word("mntr").splitlines())
     return {
         "descriptors": sum(1 for _ in (proc / "fd").iterdir()),
         "threads": int(status["Threads"]),

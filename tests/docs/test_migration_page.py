@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.conformance.wire import Wire
 from tests.docs.test_monitoring_page import steps
 from tests.rigs.waiting import until
 from tests.rigs.zookeeper_server import ZooKeeperMember, zookeeper
@@ -33,13 +34,13 @@ class Reader:
     def __init__(self, place: Path, old_port: int) -> None:
         self._place = place
         self._old = f"localhost:{old_port}"
-        self._first = free_ports_in_a_row(3, span=ADMIN_OFFSET + 2)
+        self.port = free_ports_in_a_row(3, span=ADMIN_OFFSET + 2)
         self._ensemble: subprocess.Popen[bytes] | None = None
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
         self._environment = {**os.environ, "PATH": path, "HOME": str(place)}
 
     def follow(self, command: str, expected: str) -> None:
-        ours = command.replace("localhost:2181", self._old).replace("2281", str(self._first))
+        ours = command.replace("localhost:2181", self._old).replace("2281", str(self.port))
         if ours.startswith("zab ensemble"):
             self.interrupt()
             with (self._place / "ensemble.log").open("ab") as log:
@@ -67,7 +68,7 @@ class Reader:
 
     @property
     def hosts(self) -> str:
-        return f"localhost:{self._first}"
+        return f"localhost:{self.port}"
 
 
 @contextmanager
@@ -83,8 +84,7 @@ def test_an_application_moves_from_zookeeper_and_back(tmp_path: Path) -> None:
     pytest.importorskip("pyarrow", reason="zab restore needs zab[pipeline]")
     shown = steps(PAGE)
     writes_end = next(n for n, (command, _) in enumerate(shown) if " export " in command) + 1
-    members: list[ZooKeeperMember] = []
-    with zookeeper(3, directory=tmp_path) as old:
+    with zookeeper(3, directory=tmp_path, configuration={"maxSessionTimeout": 100_000}) as old:
         members = old.members
         _as_on_the_page(tmp_path, members)
         with reading(tmp_path, members[0].client_port) as reader, connect(old.hosts, session_timeout_ms=10_000) as zk:
@@ -95,12 +95,16 @@ def test_an_application_moves_from_zookeeper_and_back(tmp_path: Path) -> None:
             zk.create("/app/alive", ephemeral=True)
             before = zk.get("/app/config")
             seen = zk.last_zxid
+            idle = Wire(members[0].client_port, timeout_ms=100_000)
+            idle.drop()
             for command, expected in shown[:writes_end]:
                 reader.follow(command, expected)
             for member in members:
                 member.stop()
             for command, expected in shown[writes_end:-1]:
                 reader.follow(command, expected)
+            with Wire(reader.port, session=idle.session, password=idle.password) as again:
+                assert again.session == 0 != idle.session, "it has expired, although the time is not over"
             with connect(reader.hosts) as new:
                 assert new.get("/app/config") == before
                 job = new.create("/app/job-", sequence=True)
@@ -108,8 +112,7 @@ def test_an_application_moves_from_zookeeper_and_back(tmp_path: Path) -> None:
                 assert new.last_zxid > seen
                 until(lambda: new.exists("/app/alive") is None, "the end of an ephemeral of before")
             reader.follow(*shown[-1])
-    again = tmp_path / "again" / "server1" / "data"
-    shutil.copytree(tmp_path / "back" / "1", again)
+    shutil.copytree(tmp_path / "back" / "1", tmp_path / "again" / "server1" / "data")
     with zookeeper(1, directory=tmp_path / "again") as alone, connect(alone.hosts) as zk:
         assert zk.get("/app/config") == before
         assert zk.exists(job)

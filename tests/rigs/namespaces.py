@@ -2,9 +2,8 @@
 
     python -m ... under `IN_A_NAMESPACE`       the network is made inside of a namespace, and ends with it
         with namespaces(3) as net:
-            net.address(1)                     "10.77.0.1"
+            net.address(1)                     "10.77.0.1", as it is reached from here and from the others
             net.command(1, ["python", …])      the same, run on that machine
-            net.forward({port: 1})             127.0.0.1:port here is that port of the machine
             net.cut(1, 2)                      the kernel drops every packet from 1 to 2; those from 2 to 1 arrive
             net.part(1, 2)                     both ways
             net.heal()
@@ -21,10 +20,7 @@ import contextlib
 import os
 import shutil
 import subprocess
-import threading
-from collections.abc import Iterator, Mapping, Sequence
-
-import trio
+from collections.abc import Iterator, Sequence
 
 from tests.rigs.waiting import until
 
@@ -89,45 +85,6 @@ class Namespaces:
     def heal(self) -> None:
         for sid in self._holders:
             self._on(sid, "ip", "neighbour", "flush", "dev", "eth0", "nud", "permanent")
-
-    def forward(self, machines: Mapping[int, int]) -> None:
-        """{port: server id}. Until the network ends."""
-        ready = threading.Event()
-        running: list[tuple[trio.lowlevel.TrioToken, trio.CancelScope]] = []
-
-        async def serve() -> None:
-            async with trio.open_nursery() as nursery:
-                for port, sid in machines.items():
-                    [listener] = await trio.open_tcp_listeners(port, host="127.0.0.1")
-                    nursery.start_soon(_forward, listener, self.address(sid), port)
-                running.append((trio.lowlevel.current_trio_token(), nursery.cancel_scope))
-                ready.set()
-
-        thread = threading.Thread(target=trio.run, args=(serve,), name="forward")
-        thread.start()
-        ready.wait()
-        [(token, scope)] = running
-        self._stack.callback(thread.join)
-        self._stack.callback(token.run_sync_soon, scope.cancel)
-
-
-async def _forward(listener: trio.SocketListener, address: str, port: int) -> None:
-    async def both(near: trio.SocketStream) -> None:
-        with contextlib.suppress(OSError, trio.BrokenResourceError, trio.ClosedResourceError):
-            async with near, await trio.open_tcp_stream(address, port) as far, trio.open_nursery() as nursery:
-                nursery.start_soon(_carry, near, far, nursery.cancel_scope)
-                nursery.start_soon(_carry, far, near, nursery.cancel_scope)
-
-    await trio.serve_listeners(both, [listener])
-
-
-async def _carry(near: trio.SocketStream, far: trio.SocketStream, scope: trio.CancelScope) -> None:
-    try:
-        while piece := await near.receive_some(65536):
-            await far.send_all(piece)
-        await far.send_eof()
-    except (OSError, trio.BrokenResourceError, trio.ClosedResourceError):
-        scope.cancel()
 
 
 def _run(*command: str) -> None:

@@ -48,7 +48,6 @@ def zab_servers(
             place = Path(directory) / f"server{server_id}"
             ensemble.members.append(_member(server_id, place, {**lines, **own}, program))
         if on is not None:
-            on.forward({member.client_port: member.server_id for member in ensemble.members})
             for member in ensemble.members:
                 member.command = on.command(member.server_id, member.command)
         for member in ensemble.members:
@@ -75,4 +74,4 @@ def _member(server_id: int, directory: Path, lines: dict[str, str | int], progra
     file = directory / "zoo.cfg"
     file.write_text("".join(f"{key}={value}\n" for key, value in {**lines, "dataDir": data}.items()))
     command = [sys.executable, *program, str(file)]
-    return ZooKeeperMember(server_id, int(lines["clientPort"]), directory, command)
+    return ZooKeeperMember(server_id, int(lines["clientPort"]), directory, command, str(lines["clientPortAddress"]))

@@ -51,6 +51,7 @@ logger.audit.level = info
 
 # Formatter output holds dates: one zone and one language, so that it can be compared.
 _UTC_ENGLISH = ("-Duser.timezone=UTC", "-Duser.language=en", "-Duser.country=US")
+LOOPBACK = "127.0.0.1"
 
 
 class ZooKeeperError(Exception):
@@ -100,9 +101,9 @@ def java_command(main_class: str, *arguments: str, options: Sequence[str] = (), 
     return [java, *quick, *options, "-cp", class_path(*jars), main_class, *arguments]
 
 
-def four_letter_word(port: int, word: str, patience_seconds: float = 20.0) -> str:
+def four_letter_word(port: int, word: str, patience_seconds: float = 20.0, *, address: str = LOOPBACK) -> str:
     """Answer of the server on `port` to `word` (`srvr`, `ruok`, `mntr` …); empty when nobody answers."""
-    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), patience_seconds) as connection:
+    with contextlib.suppress(OSError), socket.create_connection((address, port), patience_seconds) as connection:
         connection.settimeout(patience_seconds)
         connection.sendall(word.encode())
         answer = b""
@@ -120,12 +121,14 @@ class ZooKeeperMember:
     client_port: int
     directory: Path
     command: list[str]
+    address: str = LOOPBACK
+    """Where its client port is."""
     process: subprocess.Popen[bytes] | None = None
     watchdog: subprocess.Popen[bytes] | None = None
 
     @property
     def host(self) -> str:
-        return f"127.0.0.1:{self.client_port}"
+        return f"{self.address}:{self.client_port}"
 
     @property
     def data_directory(self) -> Path:
@@ -145,9 +148,13 @@ class ZooKeeperMember:
     def running(self) -> bool:
         return self.process is not None and self.process.poll() is None
 
+    def word(self, word: str) -> str:
+        """Its answer to this four-letter word; empty when there is none."""
+        return four_letter_word(self.client_port, word, address=self.address)
+
     def mode(self) -> str:
         """leader, follower, standalone …; empty while the server does not serve."""
-        for line in four_letter_word(self.client_port, "srvr").splitlines():
+        for line in self.word("srvr").splitlines():
             if line.startswith("Mode: "):
                 return line.removeprefix("Mode: ")
         return ""

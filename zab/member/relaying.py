@@ -28,8 +28,6 @@ class Member(Protocol):
 
     def send(self, link: Link, message: msg.Message) -> None: ...
 
-    def trace(self, text: str) -> None: ...
-
 
 def on_ping(member: Member, link: Link, message: msg.Ping) -> None:
     """An observer has answered its master's ping."""

@@ -335,12 +335,10 @@ class Observer:
         """What the leader's member is told of an observer's session. Touches come with the master's own."""
         heard, tracker = self._heard.get(process), process.member.sessions.tracker
         message = effect.message
-        is_heard = heard is not None and tracker is not None and effect.behind != NO_LINK
-        if is_heard and isinstance(message, msg.Revalidate):
-            assert heard is not None
-            assert tracker is not None
-            if tracker.is_alive(message.session):  # type: ignore[arg-type]
-                heard.at[message.session] = process.machine.now_ms
+        if heard is None or tracker is None or effect.behind == NO_LINK or not isinstance(message, msg.Revalidate):
+            return
+        if tracker.is_alive(message.session):  # type: ignore[arg-type]
+            heard.at[message.session] = process.machine.now_ms
 
     def _expires(self, process: MemberProcess, heard: Heard, session: int) -> None:
         """A leader ends a session that was silent for too long, as it says."""
