@@ -26,6 +26,7 @@ from tests.rigs.waiting import until
 from tests.rigs.zookeeper_server import ZooKeeperEnsemble, ZooKeeperMember
 
 TROUBLE_SECONDS = (0.5, 4.0)
+FLIPS_MAX = 60
 ZAB_SECONDS = 60.0
 
 
@@ -183,9 +184,10 @@ def restart_in_turn(ensemble: ZooKeeperEnsemble, seconds: float, source: random.
 
 
 def damage(ensemble: ZooKeeperEnsemble, seconds: float, source: random.Random, happened: list[str]) -> None:
-    """Of one member at a time: what it has lost, the others still have."""
+    """Of one member at a time: what it has lost, the others still have. Goes on until one of them has said so."""
     deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline or len(happened) < 4:
+    while time.monotonic() < deadline or len(happened) < 4 or not has_said_so(ensemble):
+        assert len(happened) < FLIPS_MAX, happened
         member = source.choice(ensemble.members)
         runs = source.random() < 0.4
         if not runs:
@@ -197,6 +199,10 @@ def damage(ensemble: ZooKeeperEnsemble, seconds: float, source: random.Random, h
             member.kill()
         member.start()
         ensemble.wait()
+
+
+def has_said_so(ensemble: ZooKeeperEnsemble) -> bool:
+    return any("damage" in member.log_text() for member in ensemble.members)
 
 
 def flip(member: ZooKeeperMember, source: random.Random) -> str:

@@ -1,0 +1,66 @@
+"""The pages of the documentation: their links lead somewhere, their tables are whole, and README has them all."""
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+from tests.tidy.sources import ROOT, at, report
+
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("bench/*.md")])
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+TABLE_HEAD = re.compile(r"\|[-| :]+\|")
+
+
+def prose(path: Path) -> Iterator[tuple[int, str]]:
+    """Lines outside of code blocks, with their numbers."""
+    is_code = False
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        if line.startswith("```"):
+            is_code = not is_code
+        elif not is_code:
+            yield number, line
+
+
+def anchors(path: Path) -> set[str]:
+    """Of the headings, as GitHub makes them."""
+    found: Counter[str] = Counter()
+    for _, line in prose(path):
+        if line.startswith("#"):
+            words = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", line.lstrip("#").strip())
+            found[re.sub(r"[^\w\- ]", "", words.lower()).replace(" ", "-")] += 1
+    return {f"{each}-{n}" if n else each for each, count in found.items() for n in range(count)}
+
+
+def test_every_link_leads_to_a_file_and_to_a_heading_of_it() -> None:
+    found = []
+    for path in PAGES:
+        for number, line in prose(path):
+            for link in LINK.findall(line):
+                if re.match(r"\w+:", link):
+                    continue
+                name, _, anchor = link.partition("#")
+                target = path.parent / name if name else path
+                if not target.exists():
+                    found.append(f"{at(path, number)}: {link} does not exist")
+                elif anchor and target.suffix == ".md" and anchor not in anchors(target):
+                    found.append(f"{at(path, number)}: {link} is no heading of that page")
+    report(found)
+
+
+def test_no_table_is_broken() -> None:
+    """A line of one stands under another line of it, or is its head."""
+    found = []
+    for path in PAGES:
+        lines = [(0, ""), *prose(path), (0, "")]
+        for ((_, before), (number, line)), (_, after) in zip(pairwise(lines), lines[2:], strict=False):
+            if line.startswith("|") and not before.startswith("|") and not TABLE_HEAD.fullmatch(after):
+                found.append(f"{at(path, number)}: a table without a head; is there a blank line in it?")
+    report(found)
+
+
+def test_readme_has_every_page() -> None:
+    readme = (ROOT / "README.md").read_text()
+    names = [str(path.relative_to(ROOT)) for path in PAGES if path.parent.name == "docs"]
+    report([f"{name} is not linked from README.md" for name in names if f"]({name})" not in readme])
