@@ -64,7 +64,7 @@ def _root(
     """A ZooKeeper-compatible coordination service: its servers, its tools, and a client for the command line.
 
     Exit codes of the znode commands: 0 done, 1 refused or not found, 2 wrong usage, 3 no server reachable, 124 the time
-    of --timeout is over.
+    of --timeout is over, 130 interrupted.
     """
     context.obj = options.connection_of(context)
 

@@ -81,7 +81,7 @@ def test_a_failure_does_not_end_the_shell_and_decides_its_code(hosts: str, typed
     assert done.code == 2
     assert done.out == "[config, quota]\n"
     assert "zab: NONODE /none" in done.err
-    assert "No such command 'nonsense'" in done.err
+    assert "zab: nonsense is no command of the shell; help lists them" in done.err
     assert "zab: No escaped character" in done.err
     assert typed(hosts, "get /none", "ls /").code == 1
 
@@ -167,7 +167,7 @@ def test_help_of_one_command(hosts: str, typed: Callable[..., Result], words: st
 def test_help_of_what_is_no_command_is_2(hosts: str, typed: Callable[..., Result]) -> None:
     done = typed(hosts, "help nonsense", "version")
     assert done.code == 2
-    assert "No such command 'nonsense'" in done.err
+    assert "zab: nonsense is no command of the shell; help lists them" in done.err
     assert done.out.startswith("zab ")
 
 

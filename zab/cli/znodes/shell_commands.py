@@ -158,7 +158,7 @@ def help_command(
     """Print the commands, or the help of one."""
     assert context.parent is not None
     if command:
-        context.parent.command.main([*expand_alias(command), "--help"], prog_name="", standalone_mode=False)
+        _shell(context).call([*expand_alias(command), "--help"])
     else:
         say(context.parent.get_help())
 

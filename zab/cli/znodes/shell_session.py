@@ -45,7 +45,7 @@ class Shell:
         self.change_session: Callable[[Opener | None], Awaitable[None]] | None = None
         self._zk: Client | None = None
         self._events: Watcher | None = None
-        self._group = typer.main.get_command(app)
+        self._group = typer.main.get_group(app)
 
     # What the keeper of its session tells (`zab.cli.znodes.session_keeper.Place`).
 
@@ -122,7 +122,7 @@ class Shell:
         outer = self.running
         with trio.CancelScope() as self.running:
             try:
-                await trio.to_thread.run_sync(self._call, expand_alias(words))
+                await trio.to_thread.run_sync(self.call, expand_alias(words))
             except (ZabError, ValueError) as error:
                 self._failed(exit_code(error), f"zab: {error}")
         if self.running.cancelled_caught:
@@ -136,7 +136,11 @@ class Shell:
         if self.unfinished:
             self._failed(USAGE, f"zab: {_OPEN_QUOTE}: {self.unfinished.partition(chr(10))[0]}")
 
-    def _call(self, words: list[str]) -> None:
+    def call(self, words: list[str]) -> None:
+        """One command, in a thread; its code is in `code`."""
+        if words[0] not in self._group.commands and not words[0].startswith("-"):
+            self._failed(USAGE, f"zab: {words[0]} is no command of the shell; help lists them")
+            return
         try:
             self._group.main(args=words, prog_name="", obj=self)
         except SystemExit as ending:
