@@ -232,6 +232,19 @@ def test_the_search_finds_the_smallest_witness_where_no_zxid_says_the_order() ->
     assert len(violation.witness) == 3
 
 
+def test_a_set_without_a_reply_may_be_what_a_delete_without_one_needed() -> None:
+    """Neither of both is seen, and only both together explain that the znode could be created again."""
+    operations = [
+        op(A, 1, CREATE, 0, b"0", version=0, zxid=1),
+        op(A, 2, SET, 2, b"1", version=1, zxid=2),
+        op(B, 1, SET, 4, b"2", expected=-1, status=UNKNOWN, returned=None),
+        op(B, 2, DELETE, 6, expected=2, status=UNKNOWN, returned=None),
+        op(A, 3, CREATE, 8, b"3", version=0, zxid=5),
+    ]
+    assert check_znode(PATH, operations) == []
+    assert [one.kind for one in check_znode(PATH, [*operations[:2], *operations[3:]])] == ["not linearizable"]
+
+
 def test_a_hopeless_search_is_given_up_and_said(monkeypatch: pytest.MonkeyPatch) -> None:
     """Many writes at one time, and a value that is read, replaced and read again."""
     writes = [op(100 + number, 1, SET, 2, b"%d" % number, returned=9) for number in range(16)]

@@ -174,6 +174,7 @@ class _Search:
         """Bits of the writes of unknown outcome: by their values, where some read has it; else by what they do."""
         read = {place.operation.value for place in self._places if place.operation.kind == GET}
         self._optional = 0
+        self._demanding: list[tuple[int, Operation]] = []
         self._of_value: dict[bytes | None, int] = defaultdict(int)
         self._alike: dict[tuple[str, int | None], int] = defaultdict(int)
         for place in self._alone:
@@ -181,6 +182,8 @@ class _Search:
                 continue
             bit, one = 1 << place.position, place.operation
             self._optional |= bit
+            if one.demand is not None:
+                self._demanding.append((bit, one))
             if one.kind != DELETE and one.value in read:
                 self._of_value[one.value] |= bit
             else:
@@ -288,7 +291,7 @@ class _Search:
                 if after is not None and shows(first, after):
                     yield place, after._replace(mzxid=shown), point.ranked + 1
         wanted = {one.value for one in wants if one.kind == GET}
-        has_deficit = any(is_behind(point.state, one) for one in wants)
+        has_deficit = any(is_behind(point.state, one) for one in wants) or self._is_awaited(free, point.state)
         for place in self._candidates(free, None, True):
             one = place.operation
             if one.kind == SET and one.value not in wanted and not has_deficit:
@@ -296,6 +299,10 @@ class _Search:
             after = place.transition(one, point.state)
             if after is not None:
                 yield place, after, point.ranked
+
+    def _is_awaited(self, free: int, state: State) -> bool:
+        """Whether one of the writes with these bits demands a later version, which a set may make."""
+        return any(bit & free and is_behind(state, one) for bit, one in self._demanding)
 
     def _candidates(self, free: int, value: bytes | None, any_value: bool) -> Iterator[_Place]:
         """Of the bits `free`, those with a value that is read, and of the others one of each sort."""
