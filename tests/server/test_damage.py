@@ -81,10 +81,43 @@ def test_a_damaged_member_is_filled_by_the_others_and_keeps_what_it_had(tmp_path
         assert first.log().count(SAYS) == 1
 
 
-@pytest.mark.parametrize("count", [2, 3])
-def test_where_too_many_are_damaged_nothing_is_begun_and_nothing_is_changed(tmp_path, count):
+def test_a_hole_is_filled_by_one_other_though_no_quorum_is_left_without_this_member(tmp_path):
     with stopped_after_writes(tmp_path) as ensemble:
-        damaged = ensemble.members[:count]
+        first, second, _ = ensemble.members
+        damage(first)
+        first.start()
+        first.wait_until_it_says(SAYS)
+        first.wait_until_it_says("no service: there is no quorum; ")
+        second.start()
+        first.wait_until_it_says("the hole in the log is filled")
+        ensemble.wait_until_serving([first, second])
+        with kazoo(first, second) as client:
+            assert len(client.get_children("/")) == 21
+            client.create("/after", b"")
+        assert not (first.directory / "version-1.damaged").exists()
+        first.stop()
+        first.start()
+        ensemble.wait_until_serving([first, second])
+        assert first.log().count(SAYS) == 1
+
+
+def test_members_with_holes_in_different_places_fill_each_other(tmp_path):
+    with stopped_after_writes(tmp_path) as ensemble:
+        first, second, _ = ensemble.members
+        flip(oldest_log(first), 200)
+        flip(oldest_log(second), 1500)
+        for member in (first, second):
+            member.start()
+        for member in (first, second):
+            member.wait_until_it_says("the hole in the log is filled")
+        ensemble.wait_until_serving([first, second])
+        with kazoo(first, second) as client:
+            assert len(client.get_children("/")) == 21
+
+
+def test_where_all_are_damaged_in_one_place_nothing_is_begun_and_nothing_is_changed(tmp_path):
+    with stopped_after_writes(tmp_path) as ensemble:
+        damaged = ensemble.members
         paths = [damage(member) for member in damaged]
         before = [path.read_bytes() for path in paths]
         for member in ensemble.members:

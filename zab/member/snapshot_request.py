@@ -1,16 +1,21 @@
-"""What a learner that fetches a snapshot and the member that has it say to each other (H4 slow learners).
+"""What members ask each other for beside their links: a snapshot (H4 slow learners), or a part of the history
+(C9 holes).
 
-The learner dials the quorum port of the member that offered the snapshot, for that purpose (`Purpose.SNAPSHOT`):
+Whoever needs it dials the quorum port of a member that may have it, for that purpose (`Purpose.SNAPSHOT`):
 
-    learner     SnapshotRequest
-    server      SnapshotSize        then the bytes of the file from `offset` to its end, in pieces
+    asks        SnapshotRequest
+    answers     SnapshotSize        then the bytes of the file from `offset` to its end, in pieces
                 SnapshotRefused     then nothing
 
-The messages are records; each of them, and each piece, is the payload of a frame. The bytes are those of
-`datatree.snapshot`, unchanged: their checksums travel with them, and whoever installs the file verifies all of them, so
-nothing is verified here.
+    asks        HistoryRequest
+    answers     SnapshotSize        then the batches that are there, one after the other, in pieces; perhaps none
 
-Not here: what the learner makes of the answers (`snapshot_fetch`), and how the frames travel.
+The messages are records; each of them, and each piece, is the payload of a frame. The bytes are those of
+`datatree.snapshot` and `datatree.log.batch`, unchanged: their checksums travel with them, and whoever installs the file
+or takes the batches verifies all of them, so nothing is verified here. A member of an earlier version does not know
+HistoryRequest, and closes the connection.
+
+Not here: what is made of the answers (`snapshot_fetch`, `datatree.recovery.holes`), and how the frames travel.
 """
 
 from __future__ import annotations
@@ -19,12 +24,18 @@ from typing import ClassVar
 
 import attrs
 
+from datatree.log.batch import BODY_BYTES_MAX, HEADER_BYTES
 from datatree.log.disk import Disk
+from datatree.log.zxid import Zxid
+from datatree.recovery.holes import read_history
 from datatree.snapshot import read_snapshot_header, snapshot_path
 from zab.message import CHAIN, ZXID
 from zab.wire.records import COUNT, Codec, checked, is_text
 
 PIECE_BYTES_MAX = 256 << 10
+HISTORY_BYTES = 4 << 20
+"""Of batches that are sent at once, unless one alone is more."""
+HISTORY_BYTES_MAX = HEADER_BYTES + BODY_BYTES_MAX
 REASON_CHARACTERS_MAX = 1000
 """A reason is cut to this length: so many characters fit into an answer, whichever they are."""
 
@@ -60,7 +71,18 @@ class SnapshotRefused:
     reason: str = checked(is_text(REASON_CHARACTERS_MAX))
 
 
-REQUESTS: Codec[SnapshotRequest] = Codec((SnapshotRequest,))
+@attrs.frozen
+class HistoryRequest:
+    """A member asks for batches that it cannot read any more: those after this position, up to a zxid."""
+
+    TYPE: ClassVar[int] = 203
+    lineage: bytes = checked(CHAIN)
+    zxid: Zxid = checked(ZXID)
+    chain: bytes = checked(CHAIN)
+    upto: Zxid = checked(ZXID)
+
+
+REQUESTS: Codec[SnapshotRequest | HistoryRequest] = Codec((SnapshotRequest, HistoryRequest))
 ANSWERS: Codec[SnapshotSize | SnapshotRefused] = Codec((SnapshotSize, SnapshotRefused))
 
 
@@ -89,6 +111,16 @@ def size_of(disk: Disk, request: SnapshotRequest) -> int:
     if request.offset > size_bytes:
         raise RefusedError(f"{path} has {size_bytes} bytes, not {request.offset}")
     return size_bytes
+
+
+def history_of(disk: Disk, request: HistoryRequest) -> bytes:
+    """The batches that are asked for, as many as are sent at once. Raises RefusedError."""
+    after = request.zxid, request.chain
+    try:
+        batches = read_history(disk, request.lineage, after, request.upto, HISTORY_BYTES)
+    except OSError as error:
+        raise RefusedError(f"the log cannot be read: {error}") from error
+    return b"".join(batch.raw for batch in batches)
 
 
 def read_piece(disk: Disk, path: str, offset: int, bytes_max: int) -> bytes:

@@ -9,6 +9,8 @@
     ├── purge         every purgeInterval, and       hands the retention's work to the snapshot thread
     │                 after each snapshot
     ├── scrub         every scrub.intervalSeconds    reads through all files, slowly (`Scrubber`)
+    ├── fill          where the log has a hole       asks the others (`HoleFiller`); ends the server, which begins anew,
+    │                                                when nothing is missing any more
     └── short ones, started by turns (`Tasks`):
         dial          one for each ConnectQuorum     ends with a socket or without one
         read, offer   one for each ReadLog, …        ends with its answer in `Posts`
@@ -45,6 +47,7 @@ import trio
 
 from datatree.log.transaction_log import TransactionLog
 from datatree.log.zxid import Zxid
+from datatree.recovery.holes import Hole
 from datatree.recovery.recover import Recovered
 from zab.configuration.dynamic import bracketed
 from zab.events import MembershipsChanged, RoleChanged, SecretNamed
@@ -86,6 +89,7 @@ from zab.server.election_links import ElectionLinks
 from zab.server.failure import CONFIG_ERROR, ServerFailedError
 from zab.server.files import Files, files_of
 from zab.server.greeting import Greeting
+from zab.server.hole_filler import HoleFiller
 from zab.server.http_ports import AskedSnapshots, HttpPorts
 from zab.server.own_configuration import MovingPorts, OwnConfiguration, Port
 from zab.server.private_file import PrivateFileError, Watched
@@ -143,13 +147,16 @@ async def serve(
     is called once its ports listen.
 
     Raises ServerFailedError, with an exit code of ZooKeeper's, when it cannot start or go on."""
-    server = await open_server(config, role_changed)
-    opened(server.loop)
-    try:
-        await server.run(started)
-    finally:
-        with trio.CancelScope(shield=True):
-            await trio.to_thread.run_sync(server.close)
+    filled: Hole | None = None
+    while True:
+        server = await open_server(config, role_changed, filled)
+        opened(server.loop)
+        try:
+            await server.run(started)
+        finally:
+            with trio.CancelScope(shield=True):
+                await trio.to_thread.run_sync(server.close)
+        filled = server.filled
 
 
 def _with_room(config: Config) -> Config:
@@ -170,8 +177,11 @@ def _with_room(config: Config) -> Config:
     return attrs.evolve(config, max_connections=most)
 
 
-async def open_server(config: Config, role_changed: Callable[[RoleChanged], None]) -> Server:
-    """Lock the directory, recover what is there, and bind the ports: for who runs and closes it by himself."""
+async def open_server(
+    config: Config, role_changed: Callable[[RoleChanged], None], filled: Hole | None = None
+) -> Server:
+    """Lock the directory, recover what is there, and bind the ports: for who runs and closes it by himself. `filled`:
+    that of the server before, which ended since it was."""
     for warning in config.warnings:
         journal.warning(str(warning))
     config = _with_room(config)
@@ -187,12 +197,13 @@ async def open_server(config: Config, role_changed: Callable[[RoleChanged], None
         if tracing is not None:
             undo.callback(tracing.stop)
         began_ms = now_ms()
-        recovered = await trio.to_thread.run_sync(recover_from, disk, config)
+        recovered, hole = await trio.to_thread.run_sync(recover_from, disk, config, filled)
         recovered_in_ms = now_ms() - began_ms
         sockets = await bind(config, addresses)
         undo.callback(sockets.close)
         server = Server(config, disk, recovered, sockets, role_changed, audit, files)
         server.tracing = tracing
+        server.hole = hole
         server.member.metrics.dbinittime.add(recovered_in_ms)
         undo.pop_all()
     return server
@@ -200,6 +211,11 @@ async def open_server(config: Config, role_changed: Callable[[RoleChanged], None
 
 class Server:
     """The parts of one server, wired. `serve` is the way to have one."""
+
+    hole: Hole | None = None
+    """What the log has lost, where others may have it."""
+    filled: Hole | None = None
+    """The same with nothing missing. Then `run` has ended: the next start writes it."""
 
     def __init__(
         self,
@@ -292,7 +308,7 @@ class Server:
         return self.config.sync_limit_ms or STANDALONE_STALL_MS
 
     async def run(self, started: Callable[[], None] | None) -> None:
-        """Run all tasks until cancelled; raises ServerFailedError."""
+        """Run all tasks until cancelled, or until `filled` is there; raises ServerFailedError."""
         try:
             await self._run(started)
         finally:
@@ -323,6 +339,8 @@ class Server:
                 own = OwnConfiguration(self.config, self.addresses.in_force, self._sockets, self._ports(election))
                 self.addresses.comes_into_force = own.comes_into_force
                 nursery.start_soon(own.run)
+            if self.hole is not None:
+                nursery.start_soon(self._fill, self.hole, greeting, nursery.cancel_scope)
             if self.config.purge_interval_hours > 0:
                 nursery.start_soon(self._purge_regularly)
             if self.config.scrub_interval_seconds:
@@ -356,6 +374,12 @@ class Server:
                 self.audit.started()
             if started is not None:
                 started()
+
+    async def _fill(self, hole: Hole, greeting: Greeting, scope: trio.CancelScope) -> None:
+        filler = HoleFiller(hole, self.addresses.quorum, greeting, self._stall_ms / 1000, self.member.peer)
+        self.filled = await filler.run()
+        if self.filled is not None:
+            scope.cancel()
 
     async def _run_loop(self, scope: trio.CancelScope) -> None:
         try:

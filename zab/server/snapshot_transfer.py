@@ -1,6 +1,6 @@
 """Snapshot transfer over sockets: a learner fetches a snapshot file over a connection of its own (H4 slow learners).
 
-    TransferServer      sends the snapshots of one member
+    TransferServer      sends the snapshots of one member, and parts of its history to who has a hole (C9 holes)
     Fetcher             fetches one, as `zab.member.snapshot_fetch` decides
 
 What the two say is in `zab.member.snapshot_request`. Both give up a connection on which nothing moves for the time that
@@ -30,9 +30,11 @@ from zab.member.snapshot_fetch import Fetch
 from zab.member.snapshot_request import (
     PIECE_BYTES_MAX,
     REQUESTS,
+    HistoryRequest,
     RefusedError,
     SnapshotRequest,
     accepted,
+    history_of,
     read_piece,
     refused,
     size_of,
@@ -53,7 +55,7 @@ journal = Journal("snapshot_transfer")
 
 
 class TransferServer:
-    """Serves the snapshots of one member; at most `concurrent_count_max` at a time, `WAITING_MAX` wait their turn."""
+    """Serves the files of one member; at most `concurrent_count_max` at a time, `WAITING_MAX` wait their turn."""
 
     def __init__(
         self,
@@ -80,7 +82,10 @@ class TransferServer:
                 if self._places.statistics().tasks_waiting >= WAITING_MAX:
                     raise RefusedError(f"{WAITING_MAX} others wait already")
                 async with self._places:
-                    await self._send(talk, request)
+                    if isinstance(request, HistoryRequest):
+                        await self._send_history(talk, request)
+                    else:
+                        await self._send(talk, request)
             except RefusedError as error:
                 journal.warning("snapshot transfer is refused", sid=agreed.sid, reason=str(error))
                 with trio.move_on_after(self._stall_seconds):
@@ -97,12 +102,24 @@ class TransferServer:
             journal.info("snapshot transfer begins", sid=sid, path=path, offset=offset, size_bytes=size_bytes)
             await self._send_all(talk, accepted(size_bytes))
             while offset < size_bytes:
-                if not self._believes(talk.agreed):
-                    raise MessageError("the secret by which it was proven was taken away")
+                self._demand_belief(talk)
                 piece = await trio.to_thread.run_sync(read_piece, self._disk, path, offset, PIECE_BYTES_MAX)
                 await self._send_all(talk, piece)
                 offset += len(piece)
             await talk.stream.send_eof()
+
+    async def _send_history(self, talk: Conversation, request: HistoryRequest) -> None:
+        found = await trio.to_thread.run_sync(history_of, self._disk, request)
+        journal.info("a part of the history is sent", sid=talk.agreed.sid, after=f"{request.zxid:#x}", bytes=len(found))
+        await self._send_all(talk, accepted(len(found)))
+        for at in range(0, len(found), PIECE_BYTES_MAX):
+            self._demand_belief(talk)
+            await self._send_all(talk, found[at : at + PIECE_BYTES_MAX])
+        await talk.stream.send_eof()
+
+    def _demand_belief(self, talk: Conversation) -> None:
+        if not self._believes(talk.agreed):
+            raise MessageError("the secret by which it was proven was taken away")
 
     @contextmanager
     def _reading(self, zxid: int) -> Iterator[None]:

@@ -10,11 +10,13 @@ from __future__ import annotations
 import os
 
 from datatree.log.aside import DAMAGED_DIRECTORY
+from datatree.recovery.holes import Hole
 from datatree.recovery.recover import Recovered, recover
 from zab.host.disk import DirectoryInUseError, RealDisk
 from zab.host.journal import Journal
 from zab.host.loop import now_ms
 from zab.member.damage import is_alone
+from zab.member.hole_fill import find, put
 from zab.member.settings import Config
 from zab.member.space import make_room
 from zab.server.failure import DATA_DIRECTORY_ERROR, ServerFailedError
@@ -33,11 +35,15 @@ def open_disk(config: Config) -> RealDisk:
         raise ServerFailedError(DATA_DIRECTORY_ERROR, str(error)) from error
 
 
-def recover_from(disk: RealDisk, config: Config) -> Recovered:
+def recover_from(disk: RealDisk, config: Config, filled: Hole | None) -> tuple[Recovered, Hole | None]:
+    """What is there, once `filled` is written, and the hole that others may fill."""
     began_ms = now_ms()
     try:
         make_room(disk, config.disk_low_bytes)
+        if filled is not None:
+            _put(disk, filled)
         recovered = recover(disk, config.server_id)
+        hole = find(disk, recovered, filled)
     except OSError as error:
         raise ServerFailedError(DATA_DIRECTORY_ERROR, f"cannot recover: {error}") from error
     for problem in recovered.problems:
@@ -60,7 +66,15 @@ def recover_from(disk: RealDisk, config: Config) -> Recovered:
         marked=recovered.marked,
         took_ms=now_ms() - began_ms,
     )
-    return recovered
+    return recovered, hole
+
+
+def _put(disk: RealDisk, hole: Hole) -> None:
+    after, upto = f"{hole.after[0]:#x}", f"{hole.position[0]:#x}"
+    if put(disk, hole):
+        journal.info("the hole in the log is filled", after=after, upto=upto)
+    else:
+        journal.warning("the files are not what they were -> the hole in the log is not filled", after=after, upto=upto)
 
 
 def _way_out(config: Config) -> str:

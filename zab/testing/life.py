@@ -143,14 +143,17 @@ class Life:
         self._token = trio.lowlevel.current_trio_token()
         self._began.set()
         with self._scope:
-            self.server = server = await open_server(self._config, self._role_changed)
-            server.dial = self._dial
-            try:
-                await server.run(self._started)
-            finally:
-                self.server = None
-                with trio.CancelScope(shield=True):
-                    await trio.to_thread.run_sync(partial(server.close, drops=self._drops))
+            filled = None
+            while True:
+                self.server = server = await open_server(self._config, self._role_changed, filled)
+                server.dial = self._dial
+                try:
+                    await server.run(self._started)
+                finally:
+                    self.server = None
+                    with trio.CancelScope(shield=True):
+                        await trio.to_thread.run_sync(partial(server.close, drops=self._drops))
+                filled = server.filled
 
     def _started(self) -> None:
         self.is_listening = True

@@ -68,7 +68,7 @@ def test_what_is_whole_is_called_that(zab: Zab, tmp_path: Path) -> None:
             damaged,
             "damage",
             "version-1/log.200000001",
-            "it counts for nothing until the others have synchronized it, and",
+            "or, without a quorum of others, until any of them has filled the hole after 0x0, and what is there",
         ),
         (
             cut_short,

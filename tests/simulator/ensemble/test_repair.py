@@ -11,6 +11,7 @@ from typing import Final
 import attrs
 import pytest
 
+from datatree.log.frame import Frame, scan
 from datatree.log.segment import SEGMENT_HEADER_BYTES, log_files, log_path
 from datatree.recovery.recover import Recovered
 from tests.simulator.ensemble.test_cold_starts import TICK_MS, profile
@@ -65,33 +66,76 @@ class World:
         return sum(process.member.serving for process in self.ensemble.processes)
 
     @property
+    def zxid(self) -> int:
+        """The highest that any member has applied."""
+        return max((process.member.applied for process in self.ensemble.processes), default=0)
+
+    @property
     def applied(self) -> int:
-        """Counters of what a member that serves has applied."""
-        return max((process.member.applied & 0xFFFFFFFF for process in self.ensemble.processes), default=0)
+        """Its counter."""
+        return self.zxid & 0xFFFFFFFF
 
 
-def damage(machine: MemberMachine) -> tuple[str, int]:
-    """Flip a bit of the oldest batch in its log."""
-    path = log_path(log_files(machine.disk)[0])
-    bit = 8 * (SEGMENT_HEADER_BYTES + 40)
+def batch_ends(machine: MemberMachine) -> list[tuple[int, int]]:
+    """For each batch the file, and the offset behind it."""
+    found = []
+    for first in log_files(machine.disk):
+        for part in scan(machine.disk.read(log_path(first)), first, SEGMENT_HEADER_BYTES).parts:
+            assert isinstance(part, Frame)
+            found += [(first, end) for end in part.ends]
+    return found
+
+
+def damage(machine: MemberMachine, number: int = 0) -> tuple[str, int]:
+    """Flip a bit of that batch in its log."""
+    first, end = batch_ends(machine)[number]
+    path, bit = log_path(first), 8 * (end - 1)
     machine.disk.flip(path, bit)
     machine.damaged.add(path)
     return path, bit
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("count", [1, 2, 3])
-def test_who_is_damaged_is_filled_again_and_a_majority_of_them_founds_nothing(seed: int, count: int) -> None:
+def test_who_is_damaged_is_filled_by_a_leader_with_a_quorum_without_it(seed: int) -> None:
     world = World(seed)
     world.stop()
-    flipped = [(machine, *damage(machine)) for machine in world.machines[:count]]
+    [machine, *_] = world.machines
+    damage(machine)
     world.start()
     world.run(LIFE_TICKS)
-    if count == 1:
-        assert world.serving_count == 3
-        assert not flipped[0][0].damaged
-        assert flipped[0][0].disk.list("version-1.damaged")
-        return
+    assert world.serving_count == 3
+    assert not machine.damaged
+    assert machine.disk.list("version-1.damaged")
+    assert world.observer.counts["holes filled"] == 0
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("places", [(0, 0, None), (0, 5, None), (0, 5, 10)])
+def test_where_there_is_no_quorum_without_them_they_fill_their_holes(seed: int, places: tuple[int | None, ...]) -> None:
+    """From the one that is whole, or each from what the others have."""
+    world = World(seed)
+    before = world.zxid
+    world.stop()
+    damaged = []
+    for machine, place in zip(world.machines, places, strict=True):
+        if place is not None:
+            damage(machine, place)
+            damaged.append(machine)
+    world.start()
+    world.run(LIFE_TICKS)
+    assert world.serving_count == 3
+    assert world.zxid > before
+    assert world.observer.counts["holes filled"] > 0
+    assert not any(machine.damaged for machine in damaged)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_where_all_are_damaged_in_one_place_nobody_founds_anything(seed: int) -> None:
+    world = World(seed)
+    world.stop()
+    flipped = [(machine, *damage(machine)) for machine in world.machines]
+    world.start()
+    world.run(LIFE_TICKS)
     assert world.serving_count == 0
     for machine, path, bit in flipped:
         assert machine.disk.exists(path)

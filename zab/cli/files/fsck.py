@@ -21,6 +21,7 @@ from attrs import frozen
 
 from datatree.log.epochs import DIRECTORY
 from datatree.log.transaction_log import TransactionLog
+from datatree.recovery.holes import Hole, find_hole
 from datatree.recovery.recover import Recovered, examine
 from datatree.recovery.scrub import Scrub
 from zab.cli.exits import REFUSED, fail
@@ -67,10 +68,10 @@ def fsck_command(
         _check(roots)
         disk = RealDisk(str(roots[0]), str(roots[-1]), lock=False)
         recovered = examine(disk)
-        findings = _findings(disk, recovered)
+        hole, findings = find_hole(disk, recovered), _findings(disk, recovered)
     except OSError as error:
         fail(f"{error.filename or roots[0]}: {error.strerror or error}")
-    verdict = _verdict(recovered, findings)
+    verdict = _verdict(recovered, hole, findings)
     for line in _json(recovered, findings, verdict) if json else _text(recovered, findings, verdict):
         print(line)
     sys.stdout.flush()
@@ -119,13 +120,16 @@ def _findings(disk: RealDisk, recovered: Recovered) -> list[Finding]:
     return damage
 
 
-def _verdict(recovered: Recovered, findings: list[Finding]) -> str:
+def _verdict(recovered: Recovered, hole: Hole | None, findings: list[Finding]) -> str:
     """What happens at the next start."""
     if recovered.damage:
+        filled = ""
+        if hole is not None:
+            filled = f" or, without a quorum of others, until any of them has filled the hole after {hole.after[0]:#x}"
         return (
-            "at its next start it counts for nothing until the others have synchronized it, and what is there is kept "
-            "in version-1.damaged; if it is alone, it ends with exit code 3, and zab restore makes a new directory out "
-            "of what can be read"
+            f"at its next start it counts for nothing until the others have synchronized it{filled}, and what is there "
+            "is kept in version-1.damaged; if it is alone, it ends with exit code 3, and zab restore makes a new "
+            "directory out of what can be read"
         )
     if recovered.amnesiac:
         return "at its next start it counts for nothing until the others have synchronized it: a record is missing"

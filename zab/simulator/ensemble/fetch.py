@@ -14,7 +14,7 @@ from datatree.snapshot import snapshot_path
 from zab.events import FetchSnapshot
 from zab.member.inputs import FetchFailed, FetchTree, SnapshotFetched
 from zab.member.snapshot_fetch import Fetch, FetchError
-from zab.member.snapshot_request import REQUESTS, RefusedError, accepted, read_piece, refused, size_of
+from zab.member.snapshot_request import REQUESTS, RefusedError, SnapshotRequest, accepted, read_piece, refused, size_of
 from zab.simulator.world.disk import FaultyDisk, PowerLossError
 from zab.simulator.world.process import Process
 from zab.simulator.world.schedule import MS
@@ -39,6 +39,7 @@ class Sending:
 
     def __init__(self, source: Source, asked: bytes) -> None:
         request = REQUESTS.decode(asked)
+        assert isinstance(request, SnapshotRequest)
         self.source = source
         self._zxid = request.zxid
         self._offset = request.offset

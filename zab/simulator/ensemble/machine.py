@@ -12,10 +12,14 @@ from random import Random
 from typing import Final
 
 from datatree.log.epochs import ACCEPTED_EPOCH, CURRENT_EPOCH, DIRECTORY, INITIALIZE, MEMBER, load_epochs, load_member
+from datatree.log.frame import Bad, scan
+from datatree.log.segment import SEGMENT_HEADER_BYTES, log_files, log_path
 from datatree.log.session_keys import SESSION_KEYS
+from datatree.recovery.holes import Hole
 from datatree.recovery.recover import Recovered, recover
 from zab.ids import ServerId
 from zab.member.damage import is_alone
+from zab.member.hole_fill import find, put
 from zab.member.space import make_room
 from zab.simulator.ensemble.profile import Profile
 from zab.simulator.world.disk import CAPACITY_BYTES, PowerLossError
@@ -69,6 +73,10 @@ class MemberMachine(Machine):
         """It has found that: what is on its disk goes aside when others fill it again."""
         self.is_full = False
         """Nothing fits on its disk any more."""
+        self.filled: Hole | None = None
+        """What the process before ended for: the next start writes it."""
+        self.hole: Hole | None = None
+        """What the last start found missing, and others may have."""
         self.backup: dict[str, bytes] | None = None
         """What was on its disk once, for an operator who restores it."""
         self._count = count
@@ -122,11 +130,30 @@ class MemberMachine(Machine):
         self.damaged.clear()
         self.is_damaged_at_end = self.has_forgotten = self.is_to_be_filled = False
 
+    def _is_whole_again(self, recovered: Recovered) -> None:
+        if self.is_to_be_filled and not recovered.damage:
+            self.is_to_be_filled = False
+            self.is_wiped = recovered.amnesiac
+            self.damaged = {path for path in self.damaged if self._is_damaged(path)}
+
+    def _is_damaged(self, path: str) -> bool:
+        """Unless it is a log file that has been written again."""
+        first = next((first for first in log_files(self.disk) if log_path(first) == path), None)
+        if first is None:
+            return self.disk.exists(path)
+        found = scan(self.disk.read(path), first, SEGMENT_HEADER_BYTES)
+        return any(isinstance(part, Bad) for part in found.parts)
+
     def _recover(self) -> Recovered | None:
         trace = self.world.trace
         try:
             make_room(self.disk, self.config.disk_low_bytes)
+            filled, self.filled = self.filled, None
+            if filled is not None and put(self.disk, filled):
+                self._count("holes filled")
             recovered = recover(self.disk, self.number, recent_bytes=self._recent_bytes)
+            self.hole = find(self.disk, recovered, filled)
+            self._is_whole_again(recovered)
         except PowerLossError:
             self.disk.crash(self.rng)
             return None

@@ -16,6 +16,7 @@ from random import Random
 from typing import Protocol
 
 from datatree.log.transaction_log import TransactionLog
+from datatree.recovery.holes import Hole
 from datatree.recovery.recover import Recovered
 from zab import events as ev
 from zab import message as msg
@@ -31,8 +32,10 @@ from zab.member.turn import Turn
 from zab.peer import Peer
 from zab.simulator.ensemble.election_links import ElectionLinks
 from zab.simulator.ensemble.greeter import Greeter
+from zab.simulator.ensemble.hole_filler import PAUSE_US, HoleFiller
 from zab.simulator.ensemble.machine import MemberMachine
 from zab.simulator.ensemble.tasks import Tasks
+from zab.simulator.world.disk import FaultyDisk
 from zab.simulator.world.links import Links
 from zab.simulator.world.log_thread import LogThread
 from zab.simulator.world.process import Process
@@ -161,6 +164,7 @@ class MemberProcess(Process):
             operator=Operator(self),
         )
         self.turn = Turn(self.member, ports)
+        self._sids = others
         self.delivered: deque[int] = deque()
         """Batch ends that were delivered to the member, and that the judges have not seen applied."""
         self.ambush: Callable[[], None] | None = None
@@ -184,7 +188,21 @@ class MemberProcess(Process):
         self.tasks.post(ev.SecretNamed(self.greeter.secret_name))
         self.election.start()
         self.tasks.start_scrubbing()
+        if self.machine.hole is not None:
+            HoleFiller(self, self.peer, self.machine.hole, self._disks_in_reach, self._begin_anew).start()
         super().start()
+
+    def _disks_in_reach(self) -> list[FaultyDisk]:
+        found = [self._neighbour(sid) for sid in self._sids if self.network.reaches(self.sid, sid)]
+        now = self.schedule.now
+        return [other.machine.disk for other in found if other is not None and other.paused_until <= now]
+
+    def _begin_anew(self, hole: Hole) -> None:
+        """As a server does whose hole is filled: it ends, and the next start writes it."""
+        machine = self.machine
+        machine.stop(with_power=False)
+        machine.filled = hole
+        machine.start_after(PAUSE_US)
 
     def _links_of(self, sid: int) -> Links[msg.Message, Input] | None:
         process = self._neighbour(ServerId(sid))

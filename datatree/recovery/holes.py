@@ -1,0 +1,274 @@
+"""Holes of a log: batches that cannot be read any more between some that can, and what others have of them (C9 holes).
+
+    hole = find_hole(disk, recovered)    of a directory with damage; None where nobody could prove what was there
+    hole.wanted                          after which position batches are missing, and up to which zxid
+    hole.take(batch)                     the next of them, from anybody, in whatever state he is
+    fill(disk, hole)                     once it is whole: the next recovery finds no hole there
+
+    read_history(disk, …)                for the other side: what this directory has of what is wanted
+
+The chain proves the bytes: an intact batch behind the hole, or the header of the file behind it, says what the chain
+was there. So a history that was filled is byte by byte the one that was written here, and its member counts as if
+nothing had been. Where nothing intact is behind, nobody can say how far the log went: that is no hole, and only a
+leader with a quorum without this member can go on with it (C6 damaged histories).
+
+One hole is filled at a time, the first; the next recovery finds the next. The file that it begins in is written again
+up to there, since nobody reads the intact batches of a frame that is not; what follows goes into files of its own. The
+newest is written first, each at once, so a power cut leaves a smaller hole.
+
+Deliberately not here: who is asked, and when.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from attrs import define, field
+
+from datatree.log.batch import Batch, Position, continues, follows, genesis
+from datatree.log.disk import Disk
+from datatree.log.frame import Bad, Frame, Scan, scan
+from datatree.log.segment import SEGMENT_HEADER_BYTES, SegmentHeader, log_files, log_path, read_segment_header
+from datatree.log.transaction_log import write_segment
+from datatree.log.zxid import BEFORE_ALL, Zxid
+from datatree.recovery.recover import Recovered
+
+__all__ = ["HOLE_BYTES_MAX", "Hole", "HoleError", "fill", "find_hole", "read_history"]
+
+HOLE_BYTES_MAX: Final = 256 << 20
+"""Of what is missing: it is in memory until it is proven."""
+
+
+class HoleError(Exception):
+    """What came is not what is missing; the reason is its text."""
+
+
+@define
+class Front:
+    """A part of a log file."""
+
+    first: int
+    previous: Position
+    batches: list[Batch]
+
+
+@define
+class Hole:
+    """The first hole of a log. All positions are those of batch ends."""
+
+    lineage: bytes
+    after: Position
+    """Where the intact part ends."""
+    kept: list[Batch]
+    """What is intact behind that, rising, up to the file of `end`."""
+    end: Position | None
+    """Where the next file goes on, as its header says; None: `kept` is the end of the log."""
+    headless: list[int]
+    """The files with `kept` in them whose headers cannot be read, by the first zxids in their names."""
+    front: Front | None
+    """What is intact before it in the file that it begins in; None: that file can stay as it is."""
+    batches: list[Batch] = field(factory=list)
+    """From `after` on without a gap, as far as it is known."""
+    _kept_count: int = 0
+    _taken_bytes: int = 0
+
+    def __attrs_post_init__(self) -> None:
+        self._go_on()
+
+    @property
+    def position(self) -> Position:
+        """Where `batches` ends."""
+        return _end(self.batches, self.after)
+
+    @property
+    def wanted(self) -> tuple[Position, Zxid] | None:
+        """After which position, and up to which zxid, the next batches are missing; None: none is."""
+        if self._kept_count < len(self.kept):
+            return self.position, Zxid(self.kept[self._kept_count].first - 1)
+        if self.end is not None and self.position != self.end:
+            return self.position, self.end[0]
+        return None
+
+    def anew(self) -> Hole:
+        """The same, without what was taken."""
+        return Hole(self.lineage, self.after, self.kept, self.end, self.headless, self.front)
+
+    def take(self, batch: Batch) -> None:
+        """The next of those that are missing. Raises HoleError."""
+        if self.wanted is None:
+            raise HoleError("nothing is missing")
+        (zxid, chain), upto = self.wanted
+        if batch.zxid > upto or not follows(zxid, batch) or not continues(chain, batch):
+            raise HoleError(f"batch {batch.first:#x} to {batch.zxid:#x} does not go on after {zxid:#x}")
+        self._taken_bytes += len(batch.raw)
+        if self._taken_bytes > HOLE_BYTES_MAX:
+            raise HoleError(f"more than {HOLE_BYTES_MAX} bytes are missing")
+        self.batches.append(batch)
+        self._go_on()
+        if self.cannot_be_filled:
+            raise HoleError(f"another history is behind {batch.zxid:#x}")
+
+    @property
+    def cannot_be_filled(self) -> bool:
+        """Something is missing for which there is no place."""
+        return self.wanted is not None and self.wanted[1] <= self.position[0]
+
+    def _go_on(self) -> None:
+        """With what is intact, as far as the chain goes."""
+        while self._kept_count < len(self.kept):
+            zxid, chain = self.position
+            batch = self.kept[self._kept_count]
+            if not follows(zxid, batch) or not continues(chain, batch):
+                return
+            self.batches.append(batch)
+            self._kept_count += 1
+
+
+def find_hole(disk: Disk, recovered: Recovered) -> Hole | None:
+    """The first hole, of what `recover` found; changes nothing. Raises OSError."""
+    if not recovered.damage or not recovered.lineage:
+        return None
+    after = recovered.last
+    found = _Behind(after)
+    for file in _files(disk, recovered.lineage, after):
+        if file.previous is not None and file.previous[0] > after[0]:
+            found.end = file.previous
+            break
+        found.read(file, file.scan(disk))
+    if found.end is None and (found.is_unknown or not found.kept):
+        return None
+    front = _front(disk, recovered.lineage, after)
+    hole = Hole(recovered.lineage, after, found.kept, found.end, found.headless, front)
+    return None if hole.wanted is None or hole.cannot_be_filled else hole
+
+
+def fill(disk: Disk, hole: Hole) -> bool:
+    """Write what was missing and what is intact behind it, durably; False: the files are not as they should be, and
+    nothing is changed. Raises OSError."""
+    assert hole.wanted is None, "something is missing still"
+    place = {batch.first: number for number, batch in enumerate(hole.batches)}
+    if not all(first in place for first in hole.headless):
+        return False
+    starts = sorted({0, *(place[Zxid(first)] for first in hole.headless)})
+    end = len(hole.batches)
+    for start in reversed(starts):
+        batches, previous = hole.batches[start:end], _end(hole.batches[:start], hole.after)
+        write_segment(disk, SegmentHeader(hole.lineage, previous, batches[0].first), batches)
+        end = start
+    if hole.front is not None:
+        header = SegmentHeader(hole.lineage, hole.front.previous, hole.front.first)
+        write_segment(disk, header, hole.front.batches)
+    return True
+
+
+def read_history(disk: Disk, lineage: bytes, after: Position, upto: Zxid, bytes_max: int) -> list[Batch]:
+    """What is intact here after that position, each batch continuing the one before: one batch at least if there is
+    one, and about `bytes_max` bytes at most. Damage ends it, wherever it is. Raises OSError."""
+    found: list[Batch] = []
+    size, (zxid, chain) = 0, after
+    for file in _files(disk, lineage, after):
+        for batch in file.batches(disk):
+            if batch.zxid <= zxid:
+                continue
+            is_next = batch.zxid <= upto and follows(zxid, batch) and continues(chain, batch)
+            if not is_next or (found and size + len(batch.raw) > bytes_max):
+                return found
+            found.append(batch)
+            size += len(batch.raw)
+            zxid, chain = batch.zxid, batch.chain
+    return found
+
+
+@define
+class _File:
+    first: int
+    previous: Position | None
+    """None: its header cannot be read."""
+    cutoff: Position | None
+    """From where on the next file counts, as its header says."""
+    is_newest: bool
+
+    def scan(self, disk: Disk) -> Scan:
+        return scan(disk.read(log_path(self.first)), self.first, SEGMENT_HEADER_BYTES)
+
+    def batches(self, disk: Disk) -> Iterator[Batch]:
+        """What is intact in it, and not void."""
+        for part in self.scan(disk).parts:
+            for batch in _intact(part):
+                if self.cutoff is None or batch.zxid <= self.cutoff[0]:
+                    yield batch
+
+
+def _files(disk: Disk, lineage: bytes, after: Position | None = None) -> list[_File]:
+    """The files of this lineage, in their order; those that may have something behind that position."""
+    names: list[tuple[int, Position | None]] = []
+    for first in log_files(disk):
+        header = read_segment_header(disk.read(log_path(first), 0, SEGMENT_HEADER_BYTES), first)
+        if header is None or header.lineage == lineage:
+            names.append((first, None if header is None else header.previous))
+    files = []
+    for number, (first, previous) in enumerate(names, 1):
+        cutoff = names[number][1] if number < len(names) else None
+        if cutoff is None or after is None or cutoff[0] > after[0]:
+            files.append(_File(first, previous, cutoff, number == len(names)))
+    return files
+
+
+def _front(disk: Disk, lineage: bytes, after: Position) -> Front | None:
+    """Of the file that holds that position. None where it is the first batch that is missing, or where the file has
+    another hole, below a snapshot."""
+    files = [file for file in _files(disk, lineage) if file.first <= after[0]]
+    if not files:
+        return None
+    file = files.pop()
+    previous = file.previous
+    if previous is None:
+        earlier = list(files[-1].batches(disk)) if files else []
+        previous = _end(earlier, (BEFORE_ALL, genesis(lineage)))
+    batches: list[Batch] = []
+    for part in file.scan(disk).parts:
+        batches += [batch for batch in _intact(part) if batch.zxid <= after[0]]
+        if isinstance(part, Bad):
+            break
+    is_known = batches and follows(previous[0], batches[0]) and continues(previous[1], batches[0])
+    return Front(file.first, previous, batches) if is_known and _end(batches, previous) == after else None
+
+
+@define
+class _Behind:
+    """What is intact behind a position, while the files are read."""
+
+    after: Position
+    kept: list[Batch] = field(factory=list)
+    headless: list[int] = field(factory=list)
+    end: Position | None = None
+    is_unknown: bool = False
+    """Something durable could not be read, and nothing intact is behind it."""
+
+    def read(self, file: _File, found: Scan) -> None:
+        if file.previous is None and file.first > self.after[0]:
+            self.headless.append(file.first)
+        if file.previous is not None:
+            # It goes on at or before that position: what an earlier file has behind it is void.
+            self.kept.clear()
+            self.headless.clear()
+            self.is_unknown = False
+        for part in found.parts:
+            if isinstance(part, Bad) and file.is_newest and part.offset >= found.synced:
+                return  # torn
+            for batch in _intact(part):
+                is_void = file.cutoff is not None and batch.zxid > file.cutoff[0]
+                if batch.zxid > _end(self.kept, self.after)[0] and not is_void:
+                    self.kept.append(batch)
+                    self.is_unknown = False
+            self.is_unknown |= isinstance(part, Bad)
+
+
+def _intact(part: Frame | Bad) -> list[Batch]:
+    return part.kept if isinstance(part, Bad) else part.batches
+
+
+def _end(batches: list[Batch], previous: Position) -> Position:
+    """Where they end that begin there."""
+    return (batches[-1].zxid, batches[-1].chain) if batches else previous

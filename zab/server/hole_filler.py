@@ -1,0 +1,102 @@
+"""Asks the other members for what a hole in the log has lost, over connections of its own (C9 holes).
+
+    HoleFiller.run()    the hole once nothing of it is missing; None once a leader has filled this member
+
+Not here: when they are asked, and what is made of the answers (`zab.member.hole_fill`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import trio
+
+from datatree.recovery.holes import Hole, HoleError
+from zab.host.conversation import Conversation
+from zab.host.journal import Journal
+from zab.ids import ServerId
+from zab.member.greeting import Purpose
+from zab.member.hole_fill import FILL_MS, Waiting, request, should_ask, take
+from zab.member.snapshot_request import ANSWERS, HISTORY_BYTES_MAX, PIECE_BYTES_MAX, REQUESTS, SnapshotRefused
+from zab.server.dial import Address
+from zab.server.greeting import Greeting
+from zab.wire.frames import FrameError
+from zab.wire.records import MessageError
+
+journal = Journal("hole_filler")
+
+
+class HoleFiller:
+    """One per start with a hole."""
+
+    def __init__(
+        self,
+        hole: Hole,
+        others: Mapping[ServerId, Address],
+        greeting: Greeting,
+        stall_seconds: float,
+        peer: Waiting,
+    ) -> None:
+        """`others`: as they are known at each round."""
+        self._hole = hole
+        self._others = others
+        self._greeting = greeting
+        self._stall_seconds = stall_seconds
+        self._peer = peer
+        self.rounds_count = 0
+
+    async def run(self) -> Hole | None:
+        """Asks all, again and again, each time another one first."""
+        while True:
+            await trio.sleep(FILL_MS / 1000)
+            if not self._peer.amnesiac:
+                return None
+            if should_ask(self._peer) and self._others:
+                hole, others = self._hole.anew(), list(self._others.items())
+                self.rounds_count += 1
+                number = self.rounds_count % len(others)
+                if await self._ask_all(hole, others[number:] + others[:number]):
+                    return hole
+
+    async def _ask_all(self, hole: Hole, others: list[tuple[ServerId, Address]]) -> bool:
+        """Whether nothing is missing any more. As long as somebody had something, all are asked again."""
+        is_going_on = True
+        while is_going_on:
+            is_going_on = False
+            for sid, address in others:
+                try:
+                    while await self._ask(hole, sid, address):
+                        is_going_on = True
+                        if hole.wanted is None:
+                            return True
+                except HoleError as error:
+                    journal.warning("what was sent does not fill the hole in the log", sid=sid, reason=str(error))
+                    return False
+                except (trio.BrokenResourceError, trio.TooSlowError, EOFError, OSError) as error:
+                    journal.debug("a member cannot be asked", sid=sid, reason=str(error) or type(error).__name__)
+                except (FrameError, MessageError) as error:
+                    journal.warning("what the log has lost cannot be had", sid=sid, reason=str(error))
+        return False
+
+    async def _ask(self, hole: Hole, sid: ServerId, address: Address) -> bool:
+        """One request: whether anything came. Raises HoleError, OSError, and as `Conversation` does."""
+        with trio.fail_after(self._stall_seconds) as scope:
+            async with await self._greeting.dial(address) as stream:
+                talk = await self._greeting.introduce(stream, Purpose.SNAPSHOT, sid)
+                talk.frame_bytes_max = PIECE_BYTES_MAX
+                await talk.send(REQUESTS.encode(request(hole)))
+                return take(hole, await self._receive(talk, scope))
+
+    async def _receive(self, talk: Conversation, scope: trio.CancelScope) -> bytes:
+        answer = ANSWERS.decode(await talk.receive())
+        if isinstance(answer, SnapshotRefused):
+            raise MessageError(answer.reason)
+        if answer.size_bytes > HISTORY_BYTES_MAX:
+            raise MessageError(f"{answer.size_bytes} bytes are more than the longest batch")
+        data = bytearray()
+        while len(data) < answer.size_bytes:
+            scope.deadline = trio.current_time() + self._stall_seconds
+            data += await talk.receive()
+        if len(data) != answer.size_bytes:
+            raise MessageError(f"{len(data)} bytes came where {answer.size_bytes} were said")
+        return bytes(data)

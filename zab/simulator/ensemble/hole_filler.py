@@ -1,0 +1,64 @@
+"""A simulated member asks the others for what a hole in its log has lost: what the production code does with
+connections is `zab.server.hole_filler`. An answer takes no time; who is cut off, or paused, gives none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from datatree.recovery.holes import Hole, HoleError
+from zab.member.hole_fill import FILL_MS, request, should_ask, take
+from zab.member.snapshot_request import RefusedError, history_of
+from zab.peer import Peer
+from zab.simulator.world.disk import FaultyDisk
+from zab.simulator.world.process import Process
+from zab.simulator.world.schedule import MS
+
+PAUSE_US: Final = 1000
+"""Between the end of a process whose hole is filled and the next."""
+
+
+class HoleFiller:
+    """One per process that began with a hole. `others`: the disks of those that it reaches, from each round on."""
+
+    def __init__(
+        self,
+        process: Process,
+        peer: Peer,
+        hole: Hole,
+        others: Callable[[], list[FaultyDisk]],
+        filled: Callable[[Hole], None],
+    ) -> None:
+        self._process = process
+        self._peer = peer
+        self._hole = hole
+        self._others = others
+        self._filled = filled
+
+    def start(self) -> None:
+        self._process.later(FILL_MS * MS, self._round)
+
+    def _round(self) -> None:
+        if not self._peer.amnesiac:
+            return
+        hole = self._hole.anew()
+        if should_ask(self._peer) and self._is_whole(hole):
+            self._process.say(f"the hole in its log after {hole.after[0]:#x} is filled up to {hole.position[0]:#x}")
+            self._filled(hole)
+        else:
+            self.start()
+
+    def _is_whole(self, hole: Hole) -> bool:
+        is_going_on = True
+        while is_going_on:
+            is_going_on = False
+            for disk in self._others():
+                try:
+                    while hole.wanted is not None and take(hole, history_of(disk, request(hole))):
+                        is_going_on = True
+                except (RefusedError, HoleError):
+                    continue
+                if hole.wanted is None:
+                    return True
+        return False
