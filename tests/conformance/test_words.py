@@ -83,6 +83,32 @@ def test_the_shape_is_zookeepers(word: str, clients: list[int]) -> None:
     assert ours == theirs
 
 
+LISTS = {
+    "": {"srvr"},
+    "stat, ruok, isro": {"srvr", "stat", "ruok", "isro"},
+    "foo bar foo,,, bar :.,@#$%^&*() , , , , bar, bar, stat,        ": {"srvr", "stat"},
+    "ruok": {"srvr", "ruok"},
+}
+"""Of ZooKeeper's FourLetterWordsWhiteListTest: what is listed, and which of `WORDS` are answered then."""
+
+
+@pytest.mark.parametrize("listed", LISTS)
+def test_the_same_words_are_answered_by_the_same_list(listed: str) -> None:
+    lines = {"4lw.commands.whitelist": listed}
+    said = []
+    for kind in (zab_servers, zookeeper):
+        with kind(1, configuration=lines) as servers:
+            port = servers.members[0].client_port
+            said.append({word: four_letter_word(port, word) for word in WORDS})
+    refused = {
+        word: f"{word} is not executed because it is not in the whitelist.\n" for word in set(WORDS) - LISTS[listed]
+    }
+    for answers in said:
+        assert {word: answers[word].rstrip("\n") + "\n" for word in refused} == refused
+        assert not [word for word in LISTS[listed] if not answers[word] or "whitelist" in answers[word]]
+    assert {word: said[0][word] for word in refused} == {word: said[1][word] for word in refused}
+
+
 def without_chance(line: str) -> str:
     return re.sub(r"lop=\w+|lcxid=HEX,", "", line)
 

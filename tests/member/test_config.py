@@ -822,6 +822,8 @@ def test_four_letter_words_are_allowed_by_the_list_or_by_the_star() -> None:
     assert parse(STANDALONE, "zoo.cfg").allows_word("srvr")
     assert not parse(STANDALONE, "zoo.cfg").allows_word("isro")
     assert parse(STANDALONE + "4lw.commands.whitelist=*", "zoo.cfg").allows_word("mntr")
+    listed = parse(STANDALONE + "4lw.commands.whitelist=stat", "zoo.cfg")
+    assert [word for word in ("stat", "srvr", "ruok", "isro") if listed.allows_word(word)] == ["stat", "srvr"]
 
 
 def test_a_configuration_cannot_be_changed() -> None:

@@ -422,7 +422,7 @@ class Config(AdminSettings):
         frozenset({"srvr"}),
         words,
         "words",
-        "ZooKeeper's default: the others tell strangers about clients and paths; `*` is all.",
+        "srvr is always answered, as by ZooKeeper; the others tell strangers about clients and paths; `*` is all.",
     )
 
     # --- Data and access ----------------------------------------------------------------------------------------------
@@ -680,6 +680,6 @@ class Config(AdminSettings):
 
     def allows_word(self, word: str) -> bool:
         """Whether the four-letter word may be answered."""
-        if word == "isro" and self.read_only_mode_enabled:
-            return True  # clients look for a quorum by it
+        if word == "srvr" or (word == "isro" and self.read_only_mode_enabled):
+            return True  # scripts look for the role by the one, clients for a quorum by the other
         return word in self.four_letter_words or "*" in self.four_letter_words
