@@ -9,6 +9,7 @@ from pathlib import Path
 
 import attrs
 import trio
+import trio.testing
 
 from zab.configuration.dynamic import Ensemble
 from zab.configuration.reconfiguration import ensemble_of
@@ -17,6 +18,7 @@ from zab.member.config import parse
 from zab.member.settings import Config
 from zab.server import own_configuration
 from zab.server.binding import Sockets, bind
+from zab.server.config_file import load
 from zab.server.dynamic_file import write_configuration
 from zab.server.own_configuration import OwnConfiguration, Port
 from zab.server.quorum_host import quorum_addresses
@@ -126,15 +128,26 @@ async def test_a_port_that_is_taken_leaves_the_server_where_it_is(
             assert reached(client)
 
 
-async def test_who_is_in_it_no_more_stays_where_it_is(tmp_path: Path) -> None:
+async def test_who_is_in_it_no_more_stays_where_it_is_and_can_be_started_again(tmp_path: Path) -> None:
     quorum, election, client, new_client, *others = free_ports(7)
+    (tmp_path / "myid").write_text("1")
+    file = tmp_path / "zoo.cfg"
     async with running(tmp_path, [quorum, election, client]) as server:
+        before = file.read_text()
         server.own.comes_into_force(ensemble(7, *others, sid=2))
-        await server.wait_until_written(7)
+        await trio.testing.wait_all_tasks_blocked()
         assert server.moved == []
+        assert file.read_text() == before
         server.own.comes_into_force(ensemble(8, quorum, election, new_client))
-        await server.wait_for(1)
+        await server.wait_until_written(8)
         assert server.moved == [f"client {new_client}"]
+        assert server.written == [8]
+        assert load(file).client_address == ("127.0.0.1", new_client)
+        written = file.read_text()
+        server.own.comes_into_force(ensemble(9, *others, sid=2))
+        await trio.testing.wait_all_tasks_blocked()
+        assert file.read_text() == written
+        assert load(file).ensemble.version == 8
 
 
 async def test_an_open_server_moves_to_no_address_that_others_reach(tmp_path: Path) -> None:

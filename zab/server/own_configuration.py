@@ -3,7 +3,8 @@
     ports     client, quorum and election port of its own line, and the one for observers. The new port is bound before
               the old one is closed, and connections that are open stay. One that cannot be bound is said, and the
               server stays where it is
-    files     `dynamic_file`, where the server was started with a file. One that cannot be written is said
+    files     `dynamic_file`, where the server was started with a file, and belongs to the configuration: with a file
+              that does not name it, it could not be started again. One that cannot be written is said
 
 Only the newest counts: what came into force meanwhile is passed over.
 
@@ -112,7 +113,7 @@ class OwnConfiguration:
 
     async def _write(self) -> None:
         config, ensemble = self._config, self._in_force
-        if not config.reconfig_enabled or not config.file:
+        if not config.reconfig_enabled or not config.file or config.server_id not in ensemble.servers:
             return
         try:
             path = await trio.to_thread.run_sync(write_configuration, config.file, ensemble, config.server_id)
