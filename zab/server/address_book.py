@@ -1,7 +1,15 @@
 """Where the servers of the ensemble are: of every configuration that this member knows.
 
-At first that of its file. Others come with reconfigurations (`MembershipsChanged`): then the book says what the newest
-of them says of each server, and the links of the election are kept to these.
+At first that of its file. Others come with reconfigurations (`MembershipsChanged`). A server that moves does so when it
+knows that its new line is in force, which is not when others know it. So each is dialled at all places where it may be:
+
+    in force       where it is
+    outstanding    where it may go, and may be already
+    heard          the same
+    before         where it was, on hosts that are still its own: it may not know yet that it moves, and a port that is
+                   taken leaves it there
+
+in that order. A place that two of them give to two servers is that of the first.
 
 Where the ensemble can be reconfigured, servers of no configuration may come too (*strangers*), so that one can take
 them in. They prove who they are as all others do. Only that a certificate is for their host cannot be seen, since
@@ -12,13 +20,14 @@ Not here: dialling, and what a configuration decides.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
-from zab.configuration.dynamic import Ensemble, ServerLine
+from zab.configuration.dynamic import Ensemble, MemberAddress, ServerLine
 from zab.configuration.reconfiguration import ensemble_of
 from zab.events import MembershipsChanged
 from zab.ids import ServerId
 from zab.member.settings import Config
+from zab.membership import Membership
 from zab.server.dial import Address, address_of
 
 __all__ = ["AddressBook", "Known"]
@@ -48,7 +57,10 @@ class AddressBook:
         self._own = config.server_id
         self.takes_strangers = config.reconfig_enabled and not config.is_standalone
         self._of_file = config.ensemble.servers
-        self.lines: dict[int, ServerLine] = dict(self._of_file)
+        self.lines: Mapping[int, ServerLine] = self._of_file
+        """What the newest of them says of each server."""
+        self._before: Mapping[int, ServerLine] = self._of_file
+        """What was in force before, as far as this member knows."""
         self.quorum: dict[ServerId, Address] = {}
         """Where to dial for links and snapshots; always the same dictionary."""
         self.observer_masters: dict[ServerId, Address] = {}
@@ -59,14 +71,14 @@ class AddressBook:
         self.in_force: Ensemble = config.ensemble
         self.comes_into_force: Callable[[Ensemble], None] = lambda _ensemble: None
         """Told of each configuration that is known to be committed."""
-        self._fill()
+        self._fill([self._of_file])
 
     @property
     def election(self) -> dict[ServerId, Address]:
         """Of the others."""
         return {
-            ServerId(sid): address_of([(each.host, each.election_port) for each in line.addresses])
-            for sid, line in self.lines.items()
+            sid: address_of([(each.host, each.election_port) for each in places])
+            for sid, places in self._places.items()
             if sid != self._own
         }
 
@@ -75,31 +87,52 @@ class AddressBook:
 
     def certified(self, is_for_host: Callable[[str], bool]) -> Collection[int]:
         """Those for one of whose hosts a certificate is."""
-        return Known(self, frozenset(sid for sid, line in self.lines.items() if any(map(is_for_host, line.hosts))))
+        return Known(
+            self,
+            frozenset(sid for sid, places in self._places.items() if any(is_for_host(each.host) for each in places)),
+        )
 
     def changed(self, effect: MembershipsChanged) -> None:
         """Reach the servers of all of these."""
-        known = [effect.in_force, *effect.heard]
-        known += [] if effect.outstanding is None else [effect.outstanding]
-        lines: dict[int, ServerLine] = {}
-        for membership in sorted(known, key=lambda one: one.version):
-            if membership.text:
-                lines |= ensemble_of(membership.text).servers
-            else:
-                lines |= self._of_file
+        others = [*effect.heard] if effect.outstanding is None else [*effect.heard, effect.outstanding]
+        others.sort(key=lambda one: one.version, reverse=True)
         if effect.in_force.text and effect.in_force.version != self.in_force.version:
+            self._before = self.in_force.servers
             self.in_force = ensemble_of(effect.in_force.text)
             self.comes_into_force(self.in_force)
-        if lines != self.lines:
-            self.lines = lines
-            self._fill()
+        before = self.election
+        self._fill([self.in_force.servers, *(self._lines_of(each) for each in others)])
+        if self.election != before:
             self.meet(self.election)
 
-    def _fill(self) -> None:
+    def _lines_of(self, membership: Membership) -> Mapping[int, ServerLine]:
+        return ensemble_of(membership.text).servers if membership.text else self._of_file
+
+    def _fill(self, known: Sequence[Mapping[int, ServerLine]]) -> None:
+        """`known`: what is in force, and the others, the newest of them first."""
+        [in_force, *others] = known
+        self.lines = dict(in_force)
+        for lines in reversed(others):
+            self.lines |= lines
+        self._places = self._places_in(known)
         self.quorum.clear()
         self.observer_masters.clear()
-        for sid, line in self.lines.items():
+        for sid, places in self._places.items():
+            self.quorum[sid] = address_of([(each.host, each.quorum_port) for each in places])
             if self._master_port:
-                hosts = dict.fromkeys(each.host for each in line.addresses)
-                self.observer_masters[ServerId(sid)] = address_of([(host, self._master_port) for host in hosts])
-            self.quorum[ServerId(sid)] = address_of([(each.host, each.quorum_port) for each in line.addresses])
+                hosts = dict.fromkeys(each.host for each in places)
+                self.observer_masters[sid] = address_of([(host, self._master_port) for host in hosts])
+
+    def _places_in(self, known: Sequence[Mapping[int, ServerLine]]) -> dict[ServerId, list[MemberAddress]]:
+        found: dict[ServerId, list[MemberAddress]] = {ServerId(sid): [] for sid in self.lines}
+        owners: dict[tuple[str, int], int] = {}
+        for lines in (*known, self._before):
+            for sid, line in lines.items():
+                hosts = {host for other in known if sid in other for host in other[sid].hosts}
+                for each in line.addresses:
+                    ports = (each.host, each.quorum_port), (each.host, each.election_port)
+                    is_its_own = all(owners.get(port, sid) == sid for port in ports)
+                    if each.host in hosts and is_its_own and each not in found[ServerId(sid)]:
+                        owners.update(dict.fromkeys(ports, sid))
+                        found[ServerId(sid)].append(each)
+        return {sid: places or list(self.lines[sid].addresses) for sid, places in found.items()}
