@@ -46,7 +46,7 @@ def zab_servers(
         shared = configurations(size, {**NO_ADMIN, **(configuration or {})})
         for server_id, (lines, own) in enumerate(zip(shared, each or [{}] * size, strict=True), start=1):
             place = Path(directory) / f"server{server_id}"
-            ensemble.members.append(_member(server_id, place, {**lines, **own}, program))
+            ensemble.members.append(zab_member(server_id, place, {**lines, **own}, program))
         if on is not None:
             for member in ensemble.members:
                 member.command = on.command(member.server_id, member.command)
@@ -67,7 +67,10 @@ def zab_over_tls(configuration: Mapping[str, str | int]) -> Iterator[tuple[ZooKe
         yield servers.members[0], f"localhost:{port}"
 
 
-def _member(server_id: int, directory: Path, lines: dict[str, str | int], program: Sequence[str]) -> ZooKeeperMember:
+def zab_member(
+    server_id: int, directory: Path, lines: Mapping[str, str | int], program: Sequence[str] = PROGRAM
+) -> ZooKeeperMember:
+    """One member that is not started, with these lines in its file."""
     data = directory / "data"
     data.mkdir(parents=True, exist_ok=True)
     (data / "myid").write_text(f"{server_id}\n")

@@ -267,7 +267,7 @@ def zookeeper(
         options = [*_options(heap_mb, properties or {}), *options]
         for server_id, lines in enumerate(configurations(size, {**NO_ADMIN, **(configuration or {})}), 1):
             ensemble.members.append(
-                _member(server_id, Path(directory) / f"server{server_id}", lines, options, log_level)
+                zookeeper_member(server_id, Path(directory) / f"server{server_id}", lines, options, log_level)
             )
         for member in ensemble.members:
             stack.callback(member.kill)
@@ -304,9 +304,14 @@ def configurations(size: int, more: Mapping[str, str | int]) -> list[dict[str, s
     return [{**shared, "clientPort": ports[index], **more} for index in range(size)]
 
 
-def _member(
-    server_id: int, directory: Path, lines: dict[str, str | int], options: Sequence[str], log_level: str
+def zookeeper_member(
+    server_id: int,
+    directory: Path,
+    lines: Mapping[str, str | int],
+    options: Sequence[str] | None = None,
+    log_level: str = "error",
 ) -> ZooKeeperMember:
+    """One member that is not started, with these lines in its file."""
     data = directory / "data"
     data.mkdir(parents=True, exist_ok=True)
     (data / "myid").write_text(f"{server_id}\n")
@@ -316,7 +321,7 @@ def _member(
     command = java_command(
         "org.apache.zookeeper.server.quorum.QuorumPeerMain",
         str(directory / "zoo.cfg"),
-        options=[*options, f"-Dlog4j2.configurationFile={logging}"],
+        options=[*(_options(None, {}) if options is None else options), f"-Dlog4j2.configurationFile={logging}"],
     )
     return ZooKeeperMember(server_id, int(lines["clientPort"]), directory, command)
 
