@@ -25,7 +25,6 @@ from zab.configuration.dynamic import Ensemble
 from zab.configuration.reconfiguration import ensemble_of
 from zab.testing.ports import free_ports
 
-KINDS = {"zab": zab_member, "zookeeper": zookeeper_member}
 LINES: dict[str, str | int] = {
     **NO_ADMIN,
     "tickTime": 500,
@@ -71,7 +70,8 @@ class Growing:
         place = self._directory / f"server{sid}"
         client = {"clientPort": self.ports(sid)[CLIENT], "clientPortAddress": LOOPBACK}
         own = dict(line.split("=", 1) for line in servers)
-        self.members[sid] = KINDS[self.kind](sid, place, {**self._lines, **client, **own, **lines})
+        kind = {"zab": zab_member, "zookeeper": zookeeper_member}[self.kind]
+        self.members[sid] = kind(sid, place, {**self._lines, **client, **own, **lines})
         return self.members[sid]
 
     def start(self, sid: int, *servers: str, **lines: str | int) -> ZooKeeperMember:
