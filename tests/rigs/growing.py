@@ -13,12 +13,19 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from tests.rigs.waiting import until
 from tests.rigs.zab_server import zab_member
-from tests.rigs.zookeeper_server import LOOPBACK, NO_ADMIN, ZooKeeperEnsemble, ZooKeeperMember, zookeeper_member
+from tests.rigs.zookeeper_server import (
+    LOOPBACK,
+    NO_ADMIN,
+    ZooKeeperEnsemble,
+    ZooKeeperMember,
+    options_of,
+    zookeeper_member,
+)
 from zab.client.core.exceptions import ConnectionLossError, ReconfigInProgressError
 from zab.client.sync import connect
 from zab.configuration.dynamic import Ensemble
@@ -43,8 +50,11 @@ _PATH = "/works"
 class Growing:
     """All servers that a test has made, and where each of them is."""
 
-    def __init__(self, kind: str, directory: Path, lines: dict[str, str | int]) -> None:
+    def __init__(
+        self, kind: str, directory: Path, lines: dict[str, str | int], properties: Mapping[str, str | int]
+    ) -> None:
         self.kind = kind
+        self._properties = properties
         self._directory = directory
         self._lines = {**LINES, **lines}
         self._ports: dict[int, list[int]] = {}
@@ -55,10 +65,10 @@ class Growing:
         """Of quorum, election and clients."""
         return self._ports.setdefault(sid, free_ports(3))
 
-    def line(self, sid: int, role: str = "participant", *, has_client_port: bool = True) -> str:
+    def line(self, sid: int, role: str = "participant", *, has_client_port: bool = True, host: str = LOOPBACK) -> str:
         quorum, election, client = self.ports(sid)
         client_part = f";{LOOPBACK}:{client}" if has_client_port else ""
-        return f"server.{sid}={LOOPBACK}:{quorum}:{election}:{role}{client_part}"
+        return f"server.{sid}={host}:{quorum}:{election}:{role}{client_part}"
 
     def move(self, sid: int, *which: int) -> None:
         """`line` says other ports of this server from now on."""
@@ -70,8 +80,11 @@ class Growing:
         place = self._directory / f"server{sid}"
         client = {"clientPort": self.ports(sid)[CLIENT], "clientPortAddress": LOOPBACK}
         own = dict(line.split("=", 1) for line in servers)
-        kind = {"zab": zab_member, "zookeeper": zookeeper_member}[self.kind]
-        self.members[sid] = kind(sid, place, {**self._lines, **client, **own, **lines})
+        text = {**self._lines, **client, **own, **lines}
+        if self.kind == "zab":
+            self.members[sid] = zab_member(sid, place, {**text, **self._properties})
+        else:
+            self.members[sid] = zookeeper_member(sid, place, text, options_of(None, self._properties))
         return self.members[sid]
 
     def start(self, sid: int, *servers: str, **lines: str | int) -> ZooKeeperMember:
@@ -121,9 +134,9 @@ class Growing:
 
     def show(self, lines: list[str], *sids: int) -> int:
         """Wait until each of these shows these lines; the version."""
-        wanted = ensemble_of("\n".join(lines).encode())
+        wanted = in_any_order(ensemble_of("\n".join(lines).encode()))
         for sid in sids:
-            until(lambda sid=sid: self.shown(sid).lines == wanted.lines, f"server {sid} shows {lines}")  # type: ignore[misc]
+            until(lambda sid=sid: in_any_order(self.shown(sid)) == wanted, f"server {sid} shows {lines}")  # type: ignore[misc]
         versions = {self.shown(sid).version for sid in sids}
         assert len(versions) == 1
         return versions.pop()
@@ -142,11 +155,18 @@ class Growing:
                     assert zk.retrying().get(_PATH)[0] == data
 
 
+def in_any_order(ensemble: Ensemble) -> dict[str, set[str]]:
+    """The addresses of a server are the same in any order (D96)."""
+    lines = (line.partition("=") for line in ensemble.lines.replace(":participant", "|:participant").splitlines())
+    return {key: set(value.split("|")) for key, _, value in lines}
+
+
 @contextlib.contextmanager
-def growing(kind: str, **lines: str | int) -> Iterator[Growing]:
-    """No server yet; whatever is started is killed at the end. `lines` are of all files, in addition or in place."""
+def growing(kind: str, properties: Mapping[str, str | int] | None = None, **lines: str | int) -> Iterator[Growing]:
+    """No server yet; whatever is started is killed at the end. `lines` are of all files, in addition or in place.
+    `properties`: further ones, which are system properties without `zookeeper.` of the real one."""
     with tempfile.TemporaryDirectory(prefix=f"{kind}-", ignore_cleanup_errors=True) as directory:
-        servers = Growing(kind, Path(directory), lines)
+        servers = Growing(kind, Path(directory), lines, properties or {})
         try:
             yield servers
         finally:

@@ -264,7 +264,7 @@ def zookeeper(
                 tempfile.TemporaryDirectory(prefix="zookeeper-", ignore_cleanup_errors=True)
             )
         ensemble = ZooKeeperEnsemble()
-        options = [*_options(heap_mb, properties or {}), *options]
+        options = [*options_of(heap_mb, properties or {}), *options]
         for server_id, lines in enumerate(configurations(size, {**NO_ADMIN, **(configuration or {})}), 1):
             ensemble.members.append(
                 zookeeper_member(server_id, Path(directory) / f"server{server_id}", lines, options, log_level)
@@ -276,7 +276,8 @@ def zookeeper(
         yield ensemble
 
 
-def _options(heap_mb: int | None, properties: Mapping[str, str | int]) -> list[str]:
+def options_of(heap_mb: int | None, properties: Mapping[str, str | int]) -> list[str]:
+    """Options of Java for a server: see `zookeeper`."""
     options = ["-Djava.net.preferIPv4Stack=true", "-Dzookeeper.jmx.log4j.disable=true", *_UTC_ENGLISH]
     if heap_mb is not None:
         options.append(f"-Xmx{heap_mb}m")
@@ -321,7 +322,7 @@ def zookeeper_member(
     command = java_command(
         "org.apache.zookeeper.server.quorum.QuorumPeerMain",
         str(directory / "zoo.cfg"),
-        options=[*(_options(None, {}) if options is None else options), f"-Dlog4j2.configurationFile={logging}"],
+        options=[*(options_of(None, {}) if options is None else options), f"-Dlog4j2.configurationFile={logging}"],
     )
     return ZooKeeperMember(server_id, int(lines["clientPort"]), directory, command)
 
