@@ -1,7 +1,8 @@
 """Local sessions: what clients see of them, on ours and on the real ZooKeeper.
 
-Scenarios of ZooKeeper's LocalSessionRequestTest, SessionUpgradeTest and LocalSessionsOnlyTest: the same requests on the
-same kind of member of both, and all that was answered has to be equal.
+Scenarios of ZooKeeper's LocalSessionRequestTest, SessionUpgradeTest, LocalSessionsOnlyTest and
+DuplicateLocalSessionUpgradeTest: the same requests on the same kind of member of both, and all that was answered has to
+be equal.
 """
 
 from __future__ import annotations
@@ -82,6 +83,10 @@ def reattached(member: ZooKeeperMember, wire: Wire) -> tuple[int, bool]:
         return timeout_ms, other.session == wire.session
 
 
+def czxid(wire: Wire, path: str) -> int:
+    return int.from_bytes(wire.ask(*exists(path)).body[:8], "big")
+
+
 @pytest.mark.parametrize("role", ["leader", "follower"])
 def test_local_sessions_write_own_nothing_and_do_not_move(refusing: list[ZooKeeperEnsemble], role: str) -> None:
     seen = []
@@ -147,6 +152,8 @@ def test_an_ephemeral_upgrades_the_session_which_moves_then(upgrading: list[ZooK
                 create(f"{path}/e/no"),
             ):
                 told.append(wire.ask(*request).error)
+            # One transaction between the two creates: the session becomes global once.
+            told.append(czxid(wire, f"{path}/e") - czxid(wire, path))
             told += [settled(member, ("0", "1")), settled(other, ("0", "1")), reattached(other, wire)]
         with Wire(other.client_port, session=wire.session, password=wire.password) as moved:
             told += [moved.ask(CLOSE, b"").error]
@@ -155,4 +162,4 @@ def test_an_ephemeral_upgrades_the_session_which_moves_then(upgrading: list[ZooK
             told += [wire.ask(CLOSE, b"").error, settled(other, ("0", "0"))]
         seen.append(told)
     assert seen[0] == seen[1]
-    assert seen[0][1:6] == [0, 0, -110, 0, -108]
+    assert seen[0][1:7] == [0, 0, -110, 0, -108, 2]

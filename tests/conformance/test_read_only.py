@@ -5,6 +5,7 @@ Scenarios of ZooKeeper's ReadOnlyModeTest, and of kazoo's test of it, each again
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 import time
@@ -107,6 +108,26 @@ def test_our_client_moves_to_a_quorum_with_another_session(ensemble: ZooKeeperEn
         until(lambda: zk.state is State.CONNECTED)
         assert zk.session_id != read_only_session
         zk.ensure_path("/moved")
+
+
+def test_our_client_finds_a_quorum_elsewhere_while_its_server_stands_still(ensemble: ZooKeeperEnsemble) -> None:
+    first, *others = ensemble.members
+    assert first.process is not None
+    for member in others:
+        member.kill()
+    until(lambda: four_letter_word(first.client_port, "isro") == "ro")
+    with connect(ensemble.hosts, read_only=True) as zk:
+        assert zk.state is State.CONNECTED_READ_ONLY
+        first.process.send_signal(signal.SIGSTOP)
+        try:
+            for member in others:
+                member.start()
+            until(lambda: zk.state is State.CONNECTED)
+            zk.ensure_path("/elsewhere")
+        finally:
+            first.process.send_signal(signal.SIGCONT)
+    ensemble.wait()
+    until(lambda: four_letter_word(first.client_port, "isro") == "rw")
 
 
 def test_the_command_line_reads_with_read_only_and_not_without(ensemble: ZooKeeperEnsemble) -> None:

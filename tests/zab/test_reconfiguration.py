@@ -194,6 +194,32 @@ def test_a_learner_knows_it_before_it_is_committed_and_after() -> None:
     assert follower.did(ev.MembershipsChanged)[-1].in_force.text == config(change.zxid, (1, 3, 4))
 
 
+def test_what_is_proposed_and_committed_while_a_learner_synchronizes_is_in_force_when_it_is_done() -> None:
+    """ZOOKEEPER-2172: between NEWLEADER and UPTODATE."""
+    follower = Follower()
+    follower.synchronize()
+    change = reconfiguration(END, 2, 1, 1, 3, 4)
+    follower.from_leader(msg.Proposal([change.raw]))
+    assert voters(follower) == {1, 2, 3, 4}
+    follower.from_leader(msg.UpToDate(change.zxid))
+    assert voters(follower) == {1, 3, 4}
+    assert follower.did(ev.MembershipsChanged)[-1].in_force.version == change.zxid
+
+
+def test_a_learner_that_synchronizes_meanwhile_counts_when_it_has_it() -> None:
+    leader = three()
+    leader.synchronize(4)
+    leader.forget()
+    zxid = leader.reconfigure(1, 2, 3, 4)
+    assert leader.sent(msg.Proposal, Link(40))
+    leader.durable(zxid)
+    leader.acknowledge(1, zxid)
+    assert leader.peer.committed == LAST, "1 and 3 are no quorum of four"
+    leader.acknowledge(4)
+    leader.acknowledge(4, zxid)
+    assert leader.peer.committed == zxid
+
+
 def test_what_is_cut_away_decides_nothing() -> None:
     follower = Follower(restored([*HISTORY, reconfiguration(END, 1, 3, 1, 4, 5)]))
     assert voters(follower) == {1, 2, 3, 4, 5}
