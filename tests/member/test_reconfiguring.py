@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from datatree.acl import digest_identity
+from datatree.acl import READ, WRITE, digest_identity
 from datatree.errors import ErrorCode
 from datatree.opcodes import OpCode
 from datatree.requests import OPEN_ACL, AddAuth, Multi, PathWatch, Reconfig, SetAcl, SetData
@@ -201,6 +201,27 @@ def test_only_who_may_write_the_znode() -> None:
     ensemble.do(client, client.request(OpCode.SET_ACL, SetAcl(CONFIG, OPEN_ACL, -1).encode()))
     anybody = ensemble.session(ensemble.follower)
     assert ask(ensemble, anybody)[0] == 0
+
+
+@pytest.mark.parametrize(("perms", "code"), [(READ, ErrorCode.NOAUTH), (WRITE, 0)])
+def test_a_user_with_the_right_to_write_it_and_no_other(perms: int, code: int) -> None:
+    digest = digest_identity(SUPER)[1].decode()
+    ensemble = Ensemble(3, reconfigEnabled="true", DigestAuthenticationProvider__superDigest=digest)
+    admin, user = ensemble.session(ensemble.follower), ensemble.session(ensemble.follower)
+    ensemble.do(user, user.request(OpCode.AUTH, AddAuth(b"digest", b"user:test").encode(), -4))
+    assert ask(ensemble, user)[0] == ErrorCode.NOAUTH
+    ensemble.do(admin, admin.request(OpCode.AUTH, AddAuth(b"digest", SUPER).encode(), -4))
+    acl = ((perms, *digest_identity(b"user:test")),)
+    assert ensemble.do(admin, admin.request(OpCode.SET_ACL, SetAcl(CONFIG, acl, -1).encode()))[0][1] == 0
+    assert ask(ensemble, user)[0] == code
+
+
+def test_where_no_superuser_is_configured_nobody_is_one() -> None:
+    ensemble = Ensemble(3, reconfigEnabled="true")
+    client = ensemble.session(ensemble.follower)
+    assert ask(ensemble, client)[0] == ErrorCode.NOAUTH
+    ensemble.do(client, client.request(OpCode.AUTH, AddAuth(b"digest", b"super:").encode(), -4))
+    assert ask(ensemble, client)[0] == ErrorCode.NOAUTH
 
 
 def test_nobody_writes_the_znode_itself(ensemble: Ensemble) -> None:
