@@ -111,6 +111,10 @@ class Recorder:
         return [(event.type, event.path) for event in self.events]
 
 
+def test_the_version_of_the_server_is_zookeepers(zk: KazooClient) -> None:
+    assert zk.server_version() == (3, 9, 5)
+
+
 # Znodes.
 
 

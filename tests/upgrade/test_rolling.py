@@ -5,6 +5,7 @@ The version before is that of commit `BEFORE`, taken out of the history of this 
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import tarfile
@@ -14,10 +15,12 @@ from typing import Any
 
 import pytest
 
+from tests.cli.commands import call
 from tests.rigs.processes import Ensemble, unstarted
 from zab.client import UnimplementedError
 from zab.client.sync import Client, connect
 from zab.configuration.reconfiguration import ensemble_of
+from zab.member.version import shown
 
 pytestmark = [pytest.mark.slow, pytest.mark.process]
 
@@ -125,7 +128,9 @@ def test_up_and_down_again_without_a_lost_write_or_session(rolling: Rolling) -> 
         assert zk.session_id == session
 
 
-def test_what_the_version_before_does_not_know_begins_when_all_know_it(rolling: Rolling) -> None:
+def test_what_the_version_before_does_not_know_begins_when_all_know_it(
+    rolling: Rolling, capsys: pytest.CaptureFixture[str]
+) -> None:
     ensemble = rolling.ensemble
     first, second, third = ensemble.members
     rolling.start(first, old=True)
@@ -133,6 +138,8 @@ def test_what_the_version_before_does_not_know_begins_when_all_know_it(rolling: 
         rolling.start(member, old=False)
     ensemble.wait_until_serving()
     assert not rolling.is_old[rolling.leader], "the one with the highest id leads"
+    said = call(capsys, "-s", ensemble.hosts, "status")
+    assert re.search(rf"members run \S+ and {re.escape(shown().partition(',')[0])}", said.out), said
     with connect(f"127.0.0.1:{third.client_port}") as zk, pytest.raises(UnimplementedError):
         zk.reconfig(leaving="1")
     rolling.replace(first, old=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from zab.configuration.reconfiguration import ensemble_of
+from zab.member.version import shown
 from zab.upkeep.answers import Answer, Figures, of_mntr, of_monitor, of_srvr, refusal_of, waits_for
 from zab.upkeep.status import CRITICAL, DAYS_MIN, FSYNC_MS_MAX, LAG_MAX, WARNING, Status, status_of
 
@@ -17,14 +18,14 @@ ENSEMBLE = ensemble_of(
 
 LEADER: Figures = {
     "server_state": "leader",
-    "version": "3.9.5-zab, built",
+    "version": shown("0.1.0"),
     "applied_zxid": 0x100000064,
     "quorum_size": 3,
     "synced_followers": 2,
     "2_learner_lag": 0,
     "learner_lag_3": 7,
 }
-FOLLOWER: Figures = {"server_state": "follower", "version": "3.9.5-zab, built", "applied_zxid": 0x100000060}
+FOLLOWER: Figures = {"server_state": "follower", "version": shown("0.1.0"), "applied_zxid": 0x100000060}
 
 
 def answer(sid: int, figures: Figures, **more: object) -> Answer:
@@ -142,17 +143,25 @@ def test_a_leader_that_has_lost_its_quorum() -> None:
     assert (CRITICAL, "no_quorum", "") in names(status_of(answers, ENSEMBLE))
 
 
-def test_a_lost_history_two_leaders_and_two_versions_are_said() -> None:
+def test_a_lost_history_and_two_leaders_are_said() -> None:
     lost = Answer(
         "b:2181", 2, "it serves nobody", "this member has no data, or lost it, and is no part of a quorum", "srvr"
     )
     assert (WARNING, "history_lost", "b:2181") in names(status_of([answer(1, LEADER), lost]))
-    newer = {**LEADER, "version": "3.9.6-zab, built"}
-    found = names(status_of([answer(1, LEADER), answer(2, newer)]))
-    assert found == [(WARNING, "two_leaders", ""), (WARNING, "versions_differ", "")]
+    found = names(status_of([answer(1, LEADER), answer(2, LEADER)]))
+    assert found == [(WARNING, "two_leaders", "")]
 
 
-SRVR = """Zookeeper version: 3.9.5-zab, built on 2026-01-01 00:00 UTC
+def test_two_versions_of_this_package_are_said_though_they_speak_the_same_protocol() -> None:
+    assert not status_of(whole(), ENSEMBLE).alarms
+    newer = {**FOLLOWER, "version": shown("0.2.0")}
+    status = status_of([*whole()[:1], answer(2, newer), *whole()[2:]], ENSEMBLE)
+    [alarm] = status.alarms
+    assert (alarm.severity, alarm.name) == (WARNING, "versions_differ")
+    assert alarm.reason == "members run 3.9.5-zab-0.1.0 and 3.9.5-zab-0.2.0"
+
+
+SRVR = """Zookeeper version: 3.9.5-zab-0.1.0, built on 2026-01-01 00:00 UTC
 Latency min/avg/max: 0/0.5625/9
 Received: 10
 Sent: 9
@@ -166,7 +175,7 @@ Node count: 5
 
 def test_what_srvr_says() -> None:
     assert of_srvr(SRVR) == {
-        "version": "3.9.5-zab, built on 2026-01-01 00:00 UTC",
+        "version": "3.9.5-zab-0.1.0, built on 2026-01-01 00:00 UTC",
         "min_latency": 0,
         "avg_latency": 0.5625,
         "max_latency": 9,

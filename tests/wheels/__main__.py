@@ -15,19 +15,24 @@ import sys
 import tempfile
 from pathlib import Path
 
+from zab.member.version import VERSION
+
 ROOT = Path(__file__).parents[2]
 
 PROGRAM = """
 import asyncio, subprocess, sys
+from importlib.metadata import version
 from pathlib import Path
 import trio
 import zab
 from zab.client import aio, connect, sync
 from zab.client.recipes import Lock
 from zab.client.sync import recipes
+from zab.member.version import VERSION
 from zab.testing import Ensemble, simulate
 
 assert "site-packages" in zab.__file__, zab.__file__
+assert version("zab") == VERSION, (version("zab"), VERSION)
 
 async def with_lock(zk):
     async with Lock(zk, "/lock") as held:
@@ -111,6 +116,8 @@ def main(pythons: list[str]) -> None:
         directory = Path(made)
         run(sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", directory, ROOT, cwd=directory)
         [wheel] = directory.glob("zab-*.whl")
+        if wheel.name.split("-")[1] != VERSION:
+            raise SystemExit(f"{wheel.name} is not of version {VERSION}")
         for python in found:
             check(python, directory, wheel)
 

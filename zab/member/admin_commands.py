@@ -22,10 +22,11 @@ from datatree.digest import DIGEST_VERSION
 from datatree.slices import NAMES
 from zab.configuration.dynamic import Role, ServerLine, bracketed
 from zab.member.connection import ClientConnection
-from zab.member.figures import VERSION, Inspected, connection_figures, figures, mode
+from zab.member.figures import Inspected, connection_figures, figures, mode
 from zab.member.four_letter import parts_of
 from zab.member.metrics import Summary
 from zab.member.reconfiguring import config_in_force, in_force
+from zab.member.version import shown
 from zab.states import BROADCAST, LEADING
 
 NOT_SERVING: Final = "This ZooKeeper instance is not currently serving requests"
@@ -124,7 +125,7 @@ def _dump(member: Inspected, _parameters: Parameters) -> Told:
 
 def _environment(member: Inspected, _parameters: Parameters) -> Told:
     yield from ()
-    return {"zookeeper.version": VERSION, **member.surroundings.properties}
+    return {"zookeeper.version": shown(), **member.surroundings.properties}
 
 
 def _system_properties(member: Inspected, _parameters: Parameters) -> Told:
@@ -217,7 +218,7 @@ def _server_stats(member: Inspected, _parameters: Parameters) -> Told:
     # Sizes of answers are not kept.
     sizes = {"last_buffer_size": -1, "min_buffer_size": -1, "max_buffer_size": -1}
     told: dict[str, Any] = {
-        "version": VERSION,
+        "version": shown(),
         "read_only": member.read_only.is_on,
         "server_stats": {
             "packets_sent": metrics.packets_sent,

@@ -32,11 +32,9 @@ from zab.member.sessions import Sessions
 from zab.member.settings import Config
 from zab.member.surroundings import Surroundings
 from zab.member.times import Times
+from zab.member.version import shown
 from zab.peer import Peer
 from zab.states import BROADCAST, FOLLOWING, LEADING, LOOKING, OBSERVING
-
-VERSION: Final = "3.9.5-zab, built on 2026-01-01 00:00 UTC"
-"""Tools compare the number, so it is the one of the ZooKeeper whose protocol this is."""
 
 UNSIGNED: Final = (1 << 64) - 1
 
@@ -117,7 +115,7 @@ def peer_state(member: Inspected) -> str:
 
 def figures(member: Inspected) -> Iterator[Figure]:
     """All of them. Between two states those of the tree are of neither; nobody shows them then."""
-    yield Figure(Kind.TEXT, "version", VERSION)
+    yield Figure(Kind.TEXT, "version", shown())
     yield Figure(Kind.TEXT, "server_state", mode(member))
     if not member.config.is_standalone:
         yield Figure(Kind.TEXT, "peer_state", peer_state(member))

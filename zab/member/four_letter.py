@@ -23,7 +23,6 @@ from session.identity import SessionId
 from zab.member.connection import ClientConnection, Stage
 from zab.member.figures import (
     UNSIGNED,
-    VERSION,
     Inspected,
     Kind,
     connection_figures,
@@ -34,6 +33,7 @@ from zab.member.inputs import LookAround, LookedAround, MemberEffect
 from zab.member.metrics import Summary
 from zab.member.reads import ConnectionEnds, Steps
 from zab.member.reconfiguring import config_in_force
+from zab.member.version import shown
 from zab.member.waiting import why_not_serving
 from zab.states import LEADING
 
@@ -114,7 +114,7 @@ def _isro(member: Inspected) -> Lines:
 
 def _envi(member: Inspected) -> Lines:
     """The version, which some clients look for here, and the machine."""
-    yield f"Environment:\nzookeeper.version={VERSION}\n"
+    yield f"Environment:\nzookeeper.version={shown()}\n"
     for name, value in member.surroundings.properties.items():
         yield f"{name}={value}\n"
 
@@ -150,7 +150,7 @@ def _stat(member: Inspected) -> Lines:
 
 def _version(member: Inspected) -> str:
     mode = "READ-ONLY mode; serving only read-only clients\n" if member.read_only.is_on else ""
-    return f"Zookeeper version: {VERSION}\n{mode}"
+    return f"Zookeeper version: {shown()}\n{mode}"
 
 
 def _numbers(member: Inspected) -> str:
