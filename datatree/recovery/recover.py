@@ -129,6 +129,8 @@ class Recovered:
     """To be reported; the history is whole without what they name."""
     proven_zxid: int = 0
     """The highest zxid of an intact batch seen, after a hole too."""
+    replayed_count: int = 0
+    """Transactions of the log that were applied to the tree of the snapshot."""
     mismatch_zxid: int | None = None
     """Where the tree does not have the digest that its leader's tree had; None when it always has."""
 
@@ -222,6 +224,7 @@ def _read(disk: Disk, server_id: int | None, recent_bytes: int) -> "tuple[Recove
         beginning=run.beginning,
         founder=member is not None and member.founder,
         session_keys=_session_keys(disk, run.lineage, replay.last[0]),
+        replayed_count=replay.applied_count,
         mismatch_zxid=replay.mismatch_zxid,
     )
     return recovered, run

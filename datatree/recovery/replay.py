@@ -31,6 +31,8 @@ class Replay:
         self.pending: deque[Batch] = deque()
         self.mismatch_zxid: int | None = None
         """The first zxid at which the tree does not have the digest that its leader's had."""
+        self.applied_count = 0
+        """Transactions of the log that are in the tree."""
         self._recent_bytes = recent_bytes
         self._recent_size = 0
         self._digests: dict[int, int] = {start[0]: tree.digest}
@@ -58,6 +60,7 @@ class Replay:
             for txn in decode_fields(batch.body, batch.first, batch.count):
                 self.tree.apply(txn, is_watched=False)
             self.pending.popleft()
+            self.applied_count += batch.count
             self.mark = batch.zxid
             self._digests[batch.zxid] = self.tree.digest
             if len(self._digests) > _DIGESTS_KEPT:

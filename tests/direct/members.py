@@ -65,7 +65,7 @@ TICK_MS = 1000
 WALL = 1_700_000_000_000
 NOTIFICATION = -1
 SURROUNDINGS = Surroundings(
-    2_000, 3_000, 0x100000002, 1_700_000_000, 40, 1024, {"host.name": "here", "os.name": "Linux"}
+    2_000, 3_000, 0x100000002, 1_700_000_000, 40, 1024, {"host.name": "here", "os.name": "Linux"}, 2, 5
 )
 
 

@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.direct.members import Ensemble
 from tests.server.test_admin import facts
 from tests.tidy.sources import ROOT
 from zab.cli.servers.local_ensemble import ADMIN_OFFSET, LocalEnsemble
 from zab.member.admin_commands import NAMES_OF
-from zab.member.figures import ADVANCED_SUMMARIES, BASIC_SUMMARIES
+from zab.member.figures import ADVANCED_SUMMARIES, BASIC_SUMMARIES, figures
 from zab.member.metrics import Metrics
 from zab.server.admin import MORE
 from zab.testing.ports import free_ports_in_a_row
@@ -89,3 +90,22 @@ def test_the_rules_of_alarms_ask_for_what_there_is() -> None:
     }
     assert asked <= known
     assert len(asked) >= 8
+
+
+def test_each_name_of_zookeepers_is_served_or_has_a_reason_why_not() -> None:
+    theirs = {line.split()[0] for line in facts("zookeeper.txt")}
+    ours = set(names_of_mntr())
+    rows = re.findall(r"^\| ((?:`[\w…]+`(?:, )?)+) \| \S", PAGE.split("\n### Names that are not there\n", 1)[1], re.M)
+    told = [name for row in rows for name in re.findall(r"`([\w…]+)`", row)]
+    missing = theirs - ours
+    reasoned = {name: {each for each in missing if re.fullmatch(name.replace("…", r"\w*"), each)} for name in told}
+    assert {name for name, found in reasoned.items() if not found} == set(), "rows for what is there, or for nothing"
+    assert missing == set().union(*reasoned.values())
+    assert len(theirs & ours) >= 70
+
+
+def names_of_mntr() -> Iterator[str]:
+    """Of a leader and a follower, those of one summary together."""
+    ensemble = Ensemble(3)
+    for server in (ensemble.leader, ensemble.follower):
+        yield from (figure.name for figure in figures(server.member))

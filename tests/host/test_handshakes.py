@@ -368,6 +368,7 @@ def test_flood_of_half_handshakes_is_bounded_and_stops_nobody_who_is_in(door, ho
             dial(server).sendall(b"\x16\x03\x01")
             until(server, lambda: not server.clients.has_news)
             assert server.clients.handshakes.count <= 5
+        until(server, lambda: server.clients.handshakes.exceeded_count == 15)
         tls.sendall(b"tls")
         assert server.until(1) == [Received(connection, b"tls")]
         plain.sendall(b"plain")

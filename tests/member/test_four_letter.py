@@ -299,6 +299,8 @@ def test_dirs_and_descriptors_are_what_was_seen_around(ensemble: Ensemble) -> No
     values = dict(line.split("\t") for line in say(ensemble, b"mntr").splitlines())
     assert values["zk_open_file_descriptor_count"] == str(SURROUNDINGS.open_descriptors)
     assert values["zk_max_file_descriptor_count"] == str(SURROUNDINGS.max_descriptors)
+    assert values["zk_outstanding_tls_handshake"] == str(SURROUNDINGS.tls_handshakes)
+    assert values["zk_tls_handshake_exceeded"] == str(SURROUNDINGS.tls_handshakes_exceeded)
 
 
 def test_words_that_wait_for_one_look_are_all_answered_and_who_is_gone_is_not(ensemble: Ensemble) -> None:

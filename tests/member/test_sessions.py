@@ -119,6 +119,7 @@ def test_nobody_is_served_before_the_member_serves() -> None:
     ensemble.step(ensemble.servers[1])
     assert client.is_closed
     assert client.raw == b""
+    assert ensemble.servers[1].member.metrics.cnxn_closed_without_zk_server_running == 1
 
 
 @pytest.fixture(params=[(1, 1), (3, 1), (3, 2), (3, 3)], ids=lambda size: f"{size[0]}-{size[1]}")

@@ -2,6 +2,7 @@
 
 import json
 import re
+import socket
 import ssl
 import time
 from collections.abc import Callable, Iterator
@@ -13,9 +14,9 @@ from kazoo.client import KazooClient
 from kazoo.security import make_digest_acl
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.rigs.certificates import Certificates, quorum_store_lines
-from tests.rigs.zab_server import zab_servers
-from tests.rigs.zookeeper_server import ZooKeeperEnsemble
+from tests.rigs.certificates import Certificates, client_store_lines, quorum_store_lines
+from tests.rigs.zab_server import zab_over_tls, zab_servers
+from tests.rigs.zookeeper_server import LOOPBACK, ZooKeeperEnsemble
 from tests.tidy.sources import ROOT
 from zab.member.admin_settings import PROMETHEUS
 from zab.testing.ports import free_ports
@@ -296,6 +297,14 @@ def test_a_scrape_has_quantiles_lag_and_marks(running: Running) -> None:
     assert values["fsynctime_count"] > 0
     assert values["open_file_descriptor_count"] > 5
     assert values["process_resident_memory_bytes"] > 1_000_000
+
+
+def test_handshakes_of_tls_that_are_under_way_are_told(tmp_path: Path) -> None:
+    with zab_over_tls(client_store_lines(Certificates(tmp_path).member("localhost"))) as (member, host):
+        with socket.create_connection((LOOPBACK, int(host.rpartition(":")[2])), timeout=60) as half:
+            half.sendall(b"\x16\x03\x01")
+            wait_for(lambda: "zk_outstanding_tls_handshake\t1\n" in member.word("mntr"))
+        wait_for(lambda: "zk_outstanding_tls_handshake\t0\n" in member.word("mntr"))
 
 
 def test_there_is_no_port_of_metrics_unless_it_is_asked_for() -> None:

@@ -143,6 +143,11 @@ def test_a_leader_that_has_lost_its_quorum() -> None:
     assert (CRITICAL, "no_quorum", "") in names(status_of(answers, ENSEMBLE))
 
 
+def test_who_follows_and_is_no_voter_makes_no_quorum() -> None:
+    answers = [answer(1, {**LEADER, "synced_followers": 1, "synced_non_voting_followers": 1})]
+    assert (CRITICAL, "no_quorum", "") in names(status_of(answers, ENSEMBLE))
+
+
 def test_a_lost_history_and_two_leaders_are_said() -> None:
     lost = Answer(
         "b:2181", 2, "it serves nobody", "this member has no data, or lost it, and is no part of a quorum", "srvr"

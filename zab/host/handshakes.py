@@ -99,6 +99,8 @@ class Handshakes:
         """All of them, in the order in which they came, which is that of their deadlines."""
         self.waiting: dict[Newcomer, None] = {}
         """Those with something to read or to send, longest wait first."""
+        self.exceeded_count = 0
+        """Those that have ended since there were too many."""
 
     @property
     def count(self) -> int:
@@ -109,6 +111,7 @@ class Handshakes:
         newcomer = Newcomer(self, sock, address, door)
         crowded_out = self._strangers.admit(newcomer, address[0])
         if crowded_out is not None:
+            self.exceeded_count += 1
             self._fail(crowded_out, "others came, and there are too many handshakes")
         self.deadlines[newcomer] = now + self._handshake_ms
         self._timer.set(now + self._handshake_ms)

@@ -133,6 +133,7 @@ def figures(member: Inspected) -> Iterator[Figure]:
     metrics = member.metrics
     for name in metrics.counter_names():
         yield Figure(Kind.COUNTER, name, getattr(metrics, name))
+    yield Figure(Kind.COUNTER, "tls_handshake_exceeded", member.surroundings.tls_handshakes_exceeded)
     yield Figure(Kind.COUNTER, "op_count_total", sum(metrics.op_counts.values()))
     for operation, count in operations(metrics).items():
         yield Figure(Kind.COUNTER, f"op_count_{operation}", count)
@@ -147,7 +148,15 @@ BASIC_SUMMARIES: Final = (
     "snapshottime",
     "election_time",
     "unavailable_time",
+    "leader_unavailable_time",
+    "follower_sync_time",
+    "observer_sync_time",
     "dbinittime",
+    "startup_txns_loaded",
+    "node_created_watch_count",
+    "node_deleted_watch_count",
+    "node_changed_watch_count",
+    "node_children_watch_count",
     "connection_token_deficit",
 )
 ADVANCED_SUMMARIES: Final = ("readlatency", "updatelatency", "propagation_latency")
@@ -173,6 +182,7 @@ def _gauges(member: Inspected) -> Iterator[tuple[str, int | float]]:
     yield "local_sessions", len(member.sessions.local.timeouts)
     yield "open_file_descriptor_count", surroundings.open_descriptors
     yield "max_file_descriptor_count", surroundings.max_descriptors
+    yield "outstanding_tls_handshake", surroundings.tls_handshakes
     yield "auth_failed_count", metrics.auth_failed_count
     yield "max_turn_us", metrics.longest_turn_ns // 1000
     # How near the limits are; ours.
@@ -188,11 +198,13 @@ def _gauges(member: Inspected) -> Iterator[tuple[str, int | float]]:
 
 
 def _leader_gauges(member: Inspected) -> Iterator[tuple[str, int]]:
-    metrics, observers = member.metrics, member.peer.memberships.in_force.observers
+    metrics, in_force = member.metrics, member.peer.memberships.in_force
+    observers = in_force.observers
     learners = member.peer.learners.values()
     yield "learners", len(learners)
     yield "synced_followers", sum(sid not in observers for sid in learners)
     yield "synced_observers", sum(sid in observers for sid in learners)
+    yield "synced_non_voting_followers", sum(sid not in in_force.servers for sid in learners)
     yield "members_without_room", member.peer.is_low + member.peer.low_learners_count
     yield "pending_syncs", len(member.processor.syncing)
     yield "leader_uptime", member.now - member.times.served_at if member.serving else 0

@@ -168,6 +168,7 @@ class Limits:
             count = len(connection.out)
             connection.sent_count += count
             self._metrics.packets_sent += count
+            self._metrics.response_bytes += connection.out_bytes
             size = connection.out_bytes + connection.unsent_bytes
             if size > NOTED_BYTES_MIN:
                 note(connection, size)

@@ -503,7 +503,7 @@ class Member:
         if self.check.is_doubtful or self.repair is not None:
             return
         self.serving = True
-        self.times.serves(self.now)
+        self.times.serves(self.now, self.peer.state)
         self.sessions.local.resume(self.now)
         if self.peer.state == LEADING:
             settings = prepare_settings_of(self.config, self.peer, self.heir.tell_later)
@@ -606,6 +606,7 @@ class Member:
             connection.held = frames[1:]
             self.sessions.connect(connection, frames[0], self.tree.applied, self.tree.sessions, self.now)
         else:
+            self.metrics.cnxn_closed_without_zk_server_running += 1
             self.clients.close(connection)
 
     def _on_closed(self, event: ClientClosed) -> None:

@@ -103,8 +103,20 @@ class Metrics:
     """From the moment on which this member began to look for a leader until it knew one."""
     unavailable_time: Summary = attrs.Factory(Summary)
     """For which this member did not serve, once it has served."""
+    leader_unavailable_time: Summary = attrs.Factory(Summary)
+    """Likewise, where it led afterwards."""
+    follower_sync_time: Summary = attrs.Factory(Summary)
+    """From the moment on which this member knew a leader until it served as its follower."""
+    observer_sync_time: Summary = attrs.Factory(Summary)
     dbinittime: Summary = attrs.Factory(Summary)
     """Of recovery: the snapshot, and the log after it."""
+    startup_txns_loaded: Summary = attrs.Factory(Summary)
+    """Of recovery: transactions of that log."""
+    node_created_watch_count: Summary = attrs.Factory(Summary)
+    """Connections that were told of one change, where there are any: a znode was created."""
+    node_deleted_watch_count: Summary = attrs.Factory(Summary)
+    node_changed_watch_count: Summary = attrs.Factory(Summary)
+    node_children_watch_count: Summary = attrs.Factory(Summary)
     op_counts: dict[int, int] = attrs.Factory(_operations)
     """Requests of clients that are processed, by opcode."""
     fsync_threshold_exceed_count: int = 0
@@ -118,11 +130,17 @@ class Metrics:
     """Of one connection, at any time."""
 
     bytes_received_count: int = 0
+    response_bytes: int = 0
+    """Of answers, and of watch events."""
+    watch_bytes: int = 0
+    """Of watch events."""
     connection_request_count: int = 0
     connection_rejected: int = 0
     connection_drop_count: int = 0
     connection_revalidate_count: int = 0
     revalidate_count: int = 0
+    cnxn_closed_without_zk_server_running: int = 0
+    """Connections that asked for a session while this member served nobody."""
     sessionless_connections_expired: int = 0
     stale_sessions_expired: int = 0
     commit_count: int = 0

@@ -25,3 +25,7 @@ class Surroundings:
     max_descriptors: int = 0
     properties: Mapping[str, str] = attrs.field(factory=dict, eq=False, repr=False)
     """What `envi` says beside the version, in its order."""
+    tls_handshakes: int = 0
+    """Of clients, under way."""
+    tls_handshakes_exceeded: int = 0
+    """Those that ended since there were too many."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from zab.member.metrics import Metrics
+from zab.states import FOLLOWING, LEADING, OBSERVING, State
 
 
 class Times:
@@ -13,6 +14,7 @@ class Times:
         self.started_at = self.served_at = now
         """When the process began, and when it began to serve clients last."""
         self._looking_since: int | None = now
+        self._found_at = now
         self._unavailable_since: int | None = None
 
     def looks(self, now: int) -> None:
@@ -26,12 +28,20 @@ class Times:
         if self._looking_since is not None:
             self._metrics.election_time.add(now - self._looking_since)
             self._looking_since = None
+            self._found_at = now
 
-    def serves(self, now: int) -> None:
+    def serves(self, now: int, state: State) -> None:
         self.served_at = now
+        metrics = self._metrics
         if self._unavailable_since is not None:
-            self._metrics.unavailable_time.add(now - self._unavailable_since)
+            metrics.unavailable_time.add(now - self._unavailable_since)
+            if state == LEADING:
+                metrics.leader_unavailable_time.add(now - self._unavailable_since)
             self._unavailable_since = None
+        if state == FOLLOWING:
+            metrics.follower_sync_time.add(now - self._found_at)
+        elif state == OBSERVING:
+            metrics.observer_sync_time.add(now - self._found_at)
 
     def serves_nobody(self, now: int) -> None:
         if self._unavailable_since is None:

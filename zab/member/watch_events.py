@@ -9,9 +9,11 @@ Not here: who watches what (`datatree.watches`), and when this is done (`process
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from operator import attrgetter
+from typing import Final
 
 from datatree.acl import READ, AclList, permits
-from datatree.outcome import Trigger
+from datatree.outcome import NODE_CHILDREN_CHANGED, NODE_CREATED, NODE_DATA_CHANGED, NODE_DELETED, Trigger
 from datatree.slices import TOLD
 from zab.jute.replies import notification
 from zab.member.connection import ClientConnection
@@ -27,20 +29,32 @@ def notify(state: ReadState, triggers: Iterable[Trigger], zxid: int) -> Iterator
     count = 0
     for trigger in triggers:
         count += 1
-        frame = b""
+        frame, told_count = b"", 0
         for connection, kind, path in state.watches.trigger(trigger, may_read):
             frame = frame or notification(kind, path, zxid)
             if connection.answering_zxid:
                 _tell_later(state, connection, frame)
             else:
                 state.clients.send(connection, frame)
+            told_count += 1
             count += 1
             if count >= TOLD:
                 count = 0
                 yield
+        if told_count:
+            state.metrics.watch_bytes += told_count * len(frame)
+            _COUNTED[trigger[2]](state.metrics).add(told_count)
         if count >= TOLD:
             count = 0
             yield
+
+
+_COUNTED: Final = {
+    NODE_CREATED: attrgetter("node_created_watch_count"),
+    NODE_DELETED: attrgetter("node_deleted_watch_count"),
+    NODE_DATA_CHANGED: attrgetter("node_changed_watch_count"),
+    NODE_CHILDREN_CHANGED: attrgetter("node_children_watch_count"),
+}
 
 
 def _tell_later(state: ReadState, connection: ClientConnection, frame: bytes) -> None:

@@ -205,6 +205,7 @@ async def open_server(
         server.tracing = tracing
         server.hole = hole
         server.member.metrics.dbinittime.add(recovered_in_ms)
+        server.member.metrics.startup_txns_loaded.add(recovered.replayed_count)
         undo.pop_all()
     return server
 
@@ -281,7 +282,7 @@ class Server:
         )
         count_max, stall_seconds = config.max_snapshot_transfers_count, self._stall_ms / 1000
         self.transfers = TransferServer(disk, count_max, stall_seconds, self._believes)
-        look = partial(look_around, config)
+        look = partial(look_around, config, self.clients.handshakes)
         self._asked = AskedSnapshots(self.member, disk, self.posts.put, self.transfers.being_read)
         self._http = HttpPorts(
             config, self.member, look, disk, self._asked, self.storage.read_committed, files.admin_stores
@@ -501,7 +502,7 @@ class Server:
             connect_timeout_ms=config.connect_to_leader_limit_ms or config.election_connect_timeout_ms,
             stall_ms=self._stall_ms,
             spawn=nursery.start_soon,
-            look=partial(look_around, config),
+            look=partial(look_around, config, self.clients.handshakes),
             purge=self._purge,
         )
         ports = Ports(

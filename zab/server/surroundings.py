@@ -18,6 +18,7 @@ from functools import cache
 
 import trio
 
+from zab.host.handshakes import Handshakes
 from zab.member.figures import Inspected
 from zab.member.settings import Config
 from zab.member.surroundings import Surroundings
@@ -27,7 +28,7 @@ _SNAPSHOT = re.compile(r"snapshot\.([0-9a-f]+)")
 DESCRIPTORS = "/proc/self/fd" if os.path.isdir("/proc/self/fd") else "/dev/fd"
 
 
-def look_around(config: Config) -> Surroundings:
+def look_around(config: Config, handshakes: Handshakes) -> Surroundings:
     """All of it, now. What cannot be seen is 0, or missing."""
     data_bytes = _size_of(config.data_dir)
     return Surroundings(
@@ -37,6 +38,8 @@ def look_around(config: Config) -> Surroundings:
         open_descriptors(),
         resource.getrlimit(resource.RLIMIT_NOFILE)[0],
         {**_machine(), **_memory()},
+        handshakes.count,
+        handshakes.exceeded_count,
     )
 
 

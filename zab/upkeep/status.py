@@ -143,7 +143,8 @@ def _quorum(leader: Answer | None) -> tuple[int, int] | None:
     size = None if leader is None else leader.number("quorum_size")
     if leader is None or size is None:
         return None
-    return 1 + (leader.number("synced_followers") or 0), size // 2 + 1
+    voters = (leader.number("synced_followers") or 0) - (leader.number("synced_non_voting_followers") or 0)
+    return 1 + voters, size // 2 + 1
 
 
 def _unasked(answers: Sequence[Answer], ensemble: Ensemble | None) -> list[int]:

@@ -62,6 +62,7 @@ def test_tree_stands_at_the_highest_mark_and_the_rest_is_pending():
     assert recovered.mark == recovered.tree.applied == author.batches[-2].zxid
     assert (recovered.tree.digest, recovered.tree.znode_count) == author.states[recovered.mark]
     assert raws(recovered.pending) == raws(author.batches[-1:])
+    assert recovered.replayed_count == sum(batch.count for batch in author.batches[:-1])
     assert not recovered.amnesiac
     assert not recovered.empty
     assert recovered.mismatch_zxid is None
