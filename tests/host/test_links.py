@@ -11,11 +11,12 @@ from tests.host.other import SECRET, Other
 from tests.host.service import running
 from zab.events import DialFailed, MessageReceived, QuorumLinkDown, QuorumLinkUp
 from zab.host import links as links_module
+from zab.host.conversation import Greeted
 from zab.host.links import ENCRYPTED, GREETING_MS, SHAKE_BYTES, Links
 from zab.host.listener import open_listener
 from zab.host.loop import Loop
 from zab.member.dialect import QUORUM_DIALECT, cut
-from zab.member.greeting import Purpose, party
+from zab.member.greeting import AT_QUORUM_PORT, Purpose, party
 from zab.member.snapshot_request import REQUESTS, SnapshotRequest
 from zab.message import (
     DATA_FRAME_BYTES_MAX,
@@ -36,7 +37,7 @@ from zab.message import (
 )
 from zab.server.greeting import Greeting
 from zab.wire.frames import LENGTH, frame
-from zab.wire.handshake import Secret
+from zab.wire.handshake import NONCE_BYTES, Listening, Secret
 from zab.wire.records import MessageError
 from zab.wire.seal import SEAL_BYTES
 
@@ -116,6 +117,35 @@ def server():
 
 
 # ----------------------------------------------------------------------------------------------------------- handshakes
+
+
+def greeted_by(server, theirs):
+    """(the other end, what it has said to a handshake that was made elsewhere)."""
+    other = server._other(theirs, 2)
+    handshake = server.links._greeter.dialling(2, is_certified=False)
+    listening = Listening(other._me, [1], AT_QUORUM_PORT, bytes(NONCE_BYTES))
+    proof, agreed = handshake.welcomed(listening.welcome(handshake.hello()))
+    other._listening = listening
+    return other, Greeted(None, handshake, proof, agreed, 0.0)
+
+
+def test_connection_that_was_greeted_is_up_at_once_and_says_its_proof(server):
+    ours, theirs = socket_pair()
+    other, greeted = greeted_by(server, theirs)
+    server.links.adopt(ours, 2, None, greeted)
+    [up] = server.turn()
+    assert up == QuorumLinkUp(up.link, 2, False)
+    other.take_proof()
+    other.say(Ack(1, 2))
+    assert server.turns() == [MessageReceived(up.link, Ack(1, 2))]
+
+
+def test_connection_that_was_greeted_is_refused_where_the_secret_went_meanwhile(server):
+    ours, theirs = socket_pair()
+    _, greeted = greeted_by(server, theirs)
+    server.party = party(1, [Secret(bytes(32))], is_open=False)
+    server.links.adopt(ours, 2, None, greeted)
+    assert server.turns() == [DialFailed(2)]
 
 
 def test_inbound_link_is_up_once_the_dialler_has_proven_itself(server):

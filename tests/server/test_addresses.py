@@ -13,14 +13,20 @@ import pytest
 import trio
 
 from tests.cli.commands import call
-from tests.rigs.processes import Ensemble, unstarted
+from tests.host.other import SECRET
+from tests.rigs.processes import Ensemble, ServerProcess, unstarted
 from tests.rigs.relay import network
+from tests.server.transfers import served_by
 from zab.host.listener import open_listener
 from zab.member.config import parse
+from zab.member.greeting import Purpose, party
 from zab.server.binding import bind
 from zab.server.dial import Address, address_of, dial, first_of
 from zab.server.failure import ServerFailedError
+from zab.server.greeting import Greeting
 from zab.server.quorum_host import quorum_addresses
+from zab.server.snapshot_transfer import TransferServer
+from zab.simulator.world.disk import FaultyDisk
 from zab.testing.ports import free_ports
 
 LONG = 3600.0
@@ -145,6 +151,23 @@ async def test_what_is_open_is_closed_when_nobody_waits_any_more() -> None:
     assert all(each.is_closed for each in opened)
 
 
+async def test_one_that_takes_connections_and_is_silent_is_passed() -> None:
+    """A relay before a dead server does so."""
+    transfers = TransferServer(FaultyDisk(), 1, LONG, lambda _agreed: True)
+    patient = party(2, [SECRET], is_open=False)
+    asking = Greeting(lambda: [1], lambda: patient, lambda *_: None, next_address_after_seconds=0.01)
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        silent = Address("127.0.0.1", mute.getsockname()[1])
+        async with served_by(transfers) as there:
+            with trio.fail_after(60):
+                both = Address(silent.host, silent.port, (there,))
+                talk, _ = await asking.reach(both, Purpose.SNAPSHOT, 1)
+            assert isinstance(talk.stream, trio.SocketStream)
+            assert talk.stream.socket.getpeername()[1] == there.port
+            assert talk.agreed.sid == 1
+            await talk.stream.aclose()
+
+
 @needs_ipv6
 async def test_addresses_of_ipv6_are_dialled() -> None:
     with open_listener("::1", 0) as listening:
@@ -209,37 +232,80 @@ async def test_of_the_addresses_of_all_members_none_may_be_of_another_machine(tm
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("how", ["gone", "cut"])
 def test_members_go_on_over_the_second_network_when_the_first_is_gone(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    how: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Each reaches the others through relays at first; then these are gone."""
+    """Each reaches the others through relays at first; then these are gone, or break, and take connections and carry
+    nothing."""
     ports = free_ports(12)
     quorum = {sid: (ports[4 * sid - 4], ports[4 * sid - 3]) for sid in (1, 2, 3)}
     second = {sid: (ports[4 * sid - 2], ports[4 * sid - 1]) for sid in (1, 2, 3)}
-    with network(quorum) as net, unstarted(tmp_path, 3, "multiAddress.enabled=true") as ensemble:
+    more = ["multiAddress.enabled=true", "multiAddress.reachabilityCheckTimeoutMs=200", "syncLimit=10"]
+    with network(quorum) as net, unstarted(tmp_path, 3, *more) as ensemble:
         for member in ensemble.members:
-            lines = [each for each in member.config.read_text().splitlines() if not each.startswith("server.")]
-            for key, first in net.lines(member.server_id).items():
-                line = "{}={}|127.0.0.1:{}:{}".format(key, first, *second[int(key.partition(".")[2])])
-                lines.append(line)
-            lines.append("multiAddress.reachabilityCheckTimeoutMs=200")
-            member.config.write_text("\n".join(lines) + "\n")
-            member.start()
+            first = net.lines(member.server_id)
+            places = {sid: [first[f"server.{sid}"], at(second[sid])] for sid in (1, 2, 3)}
+            start_at(member, places)
         ensemble.wait_until_serving()
         assert net.carried_bytes > 0
         written(capsys, ensemble, "/before")
-        net.stop()
+        if how == "gone":
+            net.stop()
+        else:
+            for one, other in ((1, 2), (1, 3), (2, 3)):
+                net.part(one, other)
+                net.break_links(one, other)
         carried = net.carried_bytes
         ensemble.wait_until_serving()
         written(capsys, ensemble, "/after")
         assert net.carried_bytes == carried
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["refuses", "is silent"])
+@pytest.mark.parametrize("is_first", [True, False])
+def test_members_find_each_other_where_one_address_is_dead_from_the_start(
+    how: str, is_first: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of each member the others have an address at which nobody listens, or something that takes connections and never
+    says a word."""
+    ports = free_ports(6)
+    more = ["multiAddress.enabled=true", "multiAddress.reachabilityCheckTimeoutMs=200"]
+    with contextlib.ExitStack() as stack:
+        dead = free_ports(6)
+        if how == "is silent":
+            mute = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(6)]
+            dead = [each.getsockname()[1] for each in mute]
+        ensemble = stack.enter_context(unstarted(tmp_path, 3, *more))
+        for member in ensemble.members:
+            places = {}
+            for sid in (1, 2, 3):
+                there, not_there = (at((each[2 * sid - 2], each[2 * sid - 1])) for each in (ports, dead))
+                both = [not_there, there] if is_first else [there, not_there]
+                places[sid] = [there] if sid == member.server_id else both
+            start_at(member, places)
+        ensemble.wait_until_serving()
+        written(capsys, ensemble, "/found")
+
+
+def at(ports: tuple[int, int]) -> str:
+    return "127.0.0.1:{}:{}".format(*ports)
+
+
+def start_at(member: ServerProcess, places: dict[int, list[str]]) -> None:
+    """With these addresses of each member in its file."""
+    lines = [each for each in member.config.read_text().splitlines() if not each.startswith("server.")]
+    lines += [f"server.{sid}={'|'.join(each)}" for sid, each in places.items()]
+    member.config.write_text("\n".join(lines) + "\n")
+    member.start()
+
+
 def written(capsys: pytest.CaptureFixture[str], ensemble: Ensemble, path: str) -> None:
     """Retried while the members elect; all show it."""
-    assert call(capsys, "-s", ensemble.hosts, "create", path, "x").code == 0
+    assert call(capsys, "--wait", "60", "-s", ensemble.hosts, "create", path, "x").code == 0
     for member in ensemble.members:
-        assert call(capsys, "-s", f"127.0.0.1:{member.client_port}", "sync", path).code == 0
+        assert call(capsys, "--wait", "60", "-s", f"127.0.0.1:{member.client_port}", "sync", path).code == 0
 
 
 @needs_ipv6
@@ -253,6 +319,14 @@ def test_whole_ensemble_on_addresses_of_ipv6(tmp_path: Path, capsys: pytest.Capt
             assert call(capsys, "-s", alone, "sync", "/six").code == 0
             assert call(capsys, "-s", alone, "get", "/six").out == "data\n"
         assert "server.1=[::1]:" in call(capsys, "-s", hosts, "4lw", "conf").out
+        assert call(capsys, "-s", hosts, "4lw", "srvr").out.count("Mode: ") == 3
+        status = call(capsys, "-s", alone, "status", "--json")
+        assert status.code == 0, status
+        assert [f"[::1]:{member.client_port}" in status.out for member in ensemble.members] == [True] * 3
+        file = ensemble.members[0].config
+        doctor = call(capsys, "doctor", file, "--syncs", "0", "--admin", f"[::1]:{admin}")
+        assert doctor.out.count("port [::1]:") == 4, doctor
+        assert (doctor.code, "server.1: ::1 is ::1" in doctor.out) == (0, True), doctor
         with urllib.request.urlopen(f"http://[::1]:{admin}/commands/voting_view", timeout=60) as answer:
             view = json.load(answer)["current_config"]["1"]
         assert view["serverAddresses"][0].startswith("[::1]:")
@@ -275,8 +349,11 @@ def on_ipv6(tmp_path: Path) -> Iterator[tuple[Ensemble, int, int]]:
     with unstarted(tmp_path, 3) as ensemble:
         for member in ensemble.members:
             lines = [each for each in member.config.read_text().splitlines() if not each.startswith("server.")]
-            lines = [each.replace("clientPortAddress=127.0.0.1", "clientPortAddress=[::1]") for each in lines]
-            lines += [f"server.{n + 1}=[::1]:{ports[2 * n]}:{ports[2 * n + 1]}" for n in range(3)]
+            lines = [each for each in lines if not each.startswith("clientPort")]
+            lines += [
+                f"server.{n + 1}=[::1]:{ports[2 * n]}:{ports[2 * n + 1]}:participant;[::1]:{other.client_port}"
+                for n, other in enumerate(ensemble.members)
+            ]
             lines += http if member.server_id == 1 else ["admin.enableServer=false"]
             member.config.write_text("\n".join(lines) + "\n")
             member.start()

@@ -135,7 +135,7 @@ class FakeLinks:
     def dial_failed(self, sid):
         self.broken.append(("dial", sid))
 
-    def adopt_descriptor(self, descriptor, sid, side=None):
+    def adopt_descriptor(self, descriptor, sid, side=None, greeted=None):
         self.broken.append(("adopted", sid))
         trio.socket.fromfd(descriptor, 2, 1).close()
 

@@ -26,18 +26,15 @@ def test_the_configuration() -> None:
 
 
 def test_names() -> None:
-    names = {1: ("a", frozenset({"10.0.0.1"})), 2: ("b", frozenset({"10.0.0.2"})), 3: ("c", "nobody knows it")}
+    names = {(1, "a"): frozenset({"10.0.0.1"}), (2, "b"): frozenset({"10.0.0.2"}), (3, "c"): "nobody knows it"}
     assert verdicts(checks.of_names(1, names)) == [(OK, "server.1"), (OK, "server.2"), (FAILED, "server.3")]
 
 
 def test_an_own_name_on_the_loopback_is_seen_where_the_others_are_elsewhere() -> None:
-    names: dict[int, tuple[str, frozenset[str] | str]] = {
-        1: ("a", frozenset({"127.0.1.1"})),
-        2: ("b", frozenset({"10.0.0.2"})),
-    }
+    names = {(1, "a"): frozenset({"127.0.1.1"}), (2, "b"): frozenset({"10.0.0.2"})}
     assert verdicts(checks.of_names(1, names)) == [(FAILED, "server.1"), (OK, "server.2")]
     # All of them on one machine, as in a trial.
-    names[2] = "b", frozenset({"::1"})
+    names[2, "b"] = frozenset({"::1"})
     assert verdicts(checks.of_names(1, names)) == [(OK, "server.1"), (OK, "server.2")]
 
 
@@ -48,6 +45,12 @@ def test_ports() -> None:
         Port(3, "quorum", "c:2888", "", checks.CONNECT_MS_WARNING),
     ]
     assert verdicts(checks.of_ports(ports)) == [(FAILED, "server.2"), (WARNING, "server.2"), (OK, "server.3")]
+
+
+def test_of_several_addresses_one_that_is_reached_is_enough() -> None:
+    error = "Connection refused"
+    ports = [Port(2, "quorum", "b:2888", error), Port(2, "quorum", "b2:2888"), Port(2, "election", "b:3888", error)]
+    assert verdicts(checks.of_ports(ports)) == [(WARNING, "server.2"), (OK, "server.2"), (FAILED, "server.2")]
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,8 @@
 """A conversation: frames over one trio stream, beside the loop. It begins with a handshake; then each frame is sealed.
 
     talk = await introduce(stream, dialling)    we dialled
+    greeted = await greet(stream, dialling)     the same, in two parts: who is there has proven it, and we have not yet
+    talk = await greeted.prove()
     talk = await meet(stream, listening)        we were dialled; who is refused is told why
     await talk.send(payload)
     payload = await talk.receive()
@@ -14,17 +16,22 @@ Not here: what payloads mean.
 from __future__ import annotations
 
 import contextlib
-from typing import Final
+from typing import Final, Generic, TypeVar
 
+import attrs
 import trio
 
-from zab.wire.frames import GREETING_BYTES_MAX, FrameReader, frame
+from zab.wire.frames import GREETING_BYTES_MAX, FrameError, FrameReader, frame
 from zab.wire.handshake import Agreed, Dialling, Listening, refusal
 from zab.wire.records import MessageError
 from zab.wire.seal import SEAL_BYTES
 
 RECEIVE_BYTES: Final = 64 << 10
 REFUSING_SECONDS: Final = 2.0
+FAILURES: Final = (OSError, EOFError, trio.BrokenResourceError, FrameError, MessageError)
+"""What ends a dial, a handshake or a conversation."""
+
+S = TypeVar("S", bound=trio.abc.HalfCloseableStream)
 
 
 class Conversation:
@@ -60,13 +67,38 @@ class Conversation:
         return payload if seal is None else seal.take(payload)
 
 
-async def introduce(stream: trio.abc.HalfCloseableStream, handshake: Dialling) -> Conversation:
-    """The handshake of a stream that we dialled. Raises as `Conversation.receive` does."""
+@attrs.frozen
+class Greeted(Generic[S]):
+    """A stream that we dialled, at whose other end is who he should be. We have not said who we are."""
+
+    stream: S
+    handshake: Dialling
+    proof: bytes
+    """What is left to be sent."""
+    agreed: Agreed
+    took_seconds: float
+    """The round trip of the stream."""
+
+    async def prove(self) -> Conversation:
+        """Raises trio.BrokenResourceError."""
+        await self.stream.send_all(frame(self.proof))
+        return Conversation(self.stream, self.agreed)
+
+
+async def greet(stream: S, handshake: Dialling) -> Greeted[S]:
+    """The first part of the handshake of a stream that we dialled. Raises one of `FAILURES`."""
     frames = FrameReader(GREETING_BYTES_MAX)
+    began = trio.current_time()
     await stream.send_all(frame(handshake.hello()))
     proof, agreed = handshake.welcomed(await _next(stream, frames))
-    await stream.send_all(frame(proof))
-    return Conversation(stream, agreed, frames.rest())
+    if frames.kept_bytes:
+        raise MessageError("it says more before we have proven who we are")
+    return Greeted(stream, handshake, proof, agreed, trio.current_time() - began)
+
+
+async def introduce(stream: trio.abc.HalfCloseableStream, handshake: Dialling) -> Conversation:
+    """The handshake of a stream that we dialled. Raises one of `FAILURES`."""
+    return await (await greet(stream, handshake)).prove()
 
 
 async def meet(stream: trio.abc.HalfCloseableStream, handshake: Listening) -> Conversation:

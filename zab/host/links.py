@@ -2,7 +2,7 @@
 
 The messages, and what the service is told of links, are handed in (`Dialect`). A link is a number, never reused.
 
-    adopt(sock, sid)    a connection that we dialled: the handshake, then it is up
+    adopt(sock, sid)    a connection that we dialled: the handshake, then it is up. One that was greeted is up at once
     on the listener     the same, the other way round
     receive(inputs)     what arrived, in the order of arrival; then what became of links and dials
     send(links, message), close(link, reason), flush()
@@ -40,6 +40,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
+from zab.host.conversation import Greeted
 from zab.host.handshakes import Door, Handshakes
 from zab.host.journal import Journal
 from zab.host.listener import Listener
@@ -66,6 +67,7 @@ GREETING_MS = 5_000
 ENCRYPTED = b"\xff"
 """In front of an encrypted message. No message begins with it."""
 STRANGERS_MAX = 64
+_TAKEN_AWAY = "the secret was taken away meanwhile"
 CLOSING_MS = 2_000
 
 Message = TypeVar("Message")
@@ -274,15 +276,29 @@ class Links(Generic[Message, Input]):
         self._lost.append(event)
         self.has_news = True
 
-    def adopt(self, sock: socket.socket, sid: int, side: TlsSide | None = None) -> None:
-        """A connection to this server, which we dialled, is open; its handshake of TLS is done, if there is one."""
-        handshake = self._greeter.dialling(sid, is_certified=side is not None)
-        link = self._add(sock, sid, handshake, side)
-        self._say(link, handshake.hello())
+    def adopt(
+        self, sock: socket.socket, sid: int, side: TlsSide | None = None, greeted: Greeted[Any] | None = None
+    ) -> None:
+        """A connection to this server, which we dialled, is open; its handshake of TLS is done, if there is one. Of the
+        other handshake nothing is, or all but our own proof."""
+        if greeted is None:
+            handshake = self._greeter.dialling(sid, is_certified=side is not None)
+            self._say(self._add(sock, sid, handshake, side), handshake.hello())
+            return
+        link, agreed = self._add(sock, sid, greeted.handshake, side), greeted.agreed
+        if not self._greeter.believes(agreed):
+            self._lose(link, _TAKEN_AWAY)
+            return
+        self._say(link, greeted.proof)
+        self._open(link, agreed)
+        # Nothing comes before the proof has been sent, which is at the end of the turn that is told of this.
+        self._report(self._dialect.up(link.link, agreed.sid, False, agreed.features))
 
-    def adopt_descriptor(self, descriptor: int, sid: int, side: TlsSide | None = None) -> None:
+    def adopt_descriptor(
+        self, descriptor: int, sid: int, side: TlsSide | None = None, greeted: Greeted[Any] | None = None
+    ) -> None:
         """The same, for a socket that only its descriptor names any more."""
-        self.adopt(socket.socket(fileno=descriptor), sid, side)
+        self.adopt(socket.socket(fileno=descriptor), sid, side, greeted)
 
     def dial_failed(self, sid: int) -> None:
         """A dial of this server came to nothing."""
@@ -408,7 +424,7 @@ class Links(Generic[Message, Input]):
         else:
             agreed = handshake.proven(payload)
         if not self._greeter.believes(agreed):
-            raise MessageError("the secret was taken away meanwhile")
+            raise MessageError(_TAKEN_AWAY)
         take_over = self._greeter.take_over(agreed) if link.inbound else None
         if take_over is not None:
             if link.tls is not None and link.tls.sealed_bytes:

@@ -5,7 +5,9 @@ within its own machine only, unless its operator says that nobody else can reach
 this machine if all its addresses are; it is asked for at each dial, and the connection goes to what was answered.
 
 A server may have several addresses, on as many networks. They are tried in their order, the next one beside those
-before it when these have refused, or have not answered for a while; the first connection that is open is the one.
+before it when these have refused, or have not answered for a while; the first
+at which the server has proven who it is, is the one: that something takes the connection, as a relay before a dead
+server does, is no answer.
 
 Not here: what is proven, and how (`zab.wire.handshake`); when to dial.
 """
@@ -21,7 +23,9 @@ from typing import Protocol, TypeVar
 import attrs
 import trio
 
-S = TypeVar("S", bound=trio.abc.AsyncResource)
+from zab.host.conversation import FAILURES
+
+S = TypeVar("S")
 
 
 @attrs.frozen
@@ -68,18 +72,18 @@ async def dial(address: Address, *, is_local_only: bool) -> trio.SocketStream:
 async def first_of(
     address: Address, connect: Callable[[Address], Awaitable[S]], next_after_seconds: float, close: Callable[[S], None]
 ) -> S:
-    """What `connect` opens at the address, or at one of the others of it, whichever is open first; `close` what nobody
-    wants any more. Raises OSError: that of the address itself."""
+    """What `connect` opens at the address, or at one of the others of it, whichever is there first; `close` what nobody
+    wants any more. Raises one of `FAILURES`: that of the address itself."""
     if not address.others:
         return await connect(address)
     opened: list[S] = []
-    errors: dict[Address, OSError] = {}
+    errors: dict[Address, Exception] = {}
 
     async def attempt(one: Address, is_over: trio.Event) -> None:
         try:
             opened.append(await connect(one))
             nursery.cancel_scope.cancel()
-        except OSError as error:
+        except FAILURES as error:
             errors[one] = error
         is_over.set()
 

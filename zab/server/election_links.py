@@ -34,7 +34,6 @@ Not here: what a vote means (`zab.election`); when to send one again.
 
 from __future__ import annotations
 
-import contextlib
 import random
 import socket
 from collections.abc import Callable, Mapping
@@ -44,7 +43,7 @@ import trio
 
 from zab.events import ElectionLinkDown, ElectionLinkUp, NotificationReceived, SendNotification
 from zab.features import RECONFIGURATION
-from zab.host.conversation import Conversation
+from zab.host.conversation import FAILURES, Conversation
 from zab.host.journal import Journal
 from zab.host.tls import TlsError
 from zab.host.tls_stream import TlsStream
@@ -53,7 +52,7 @@ from zab.member.election_receiver import FRAME_BYTES_MAX, ElectionReceiver
 from zab.member.greeting import Purpose
 from zab.message import Config, encode
 from zab.server.dial import Address
-from zab.server.greeting import Greeting, close_at_once
+from zab.server.greeting import Greeting
 from zab.wire.frames import FrameError
 from zab.wire.records import MessageError
 from zab.wire.strangers import Strangers
@@ -178,7 +177,7 @@ class ElectionLinks:
         while True:
             try:
                 talk, round_trip_ms = await self._dial(sid, other.address)
-            except (OSError, EOFError, trio.BrokenResourceError, FrameError, MessageError, trio.TooSlowError) as error:
+            except (*FAILURES, trio.TooSlowError) as error:
                 reason = str(error) or type(error).__name__
                 if reason != down_because:
                     journal.info("server is unreachable for the election", sid=sid, reason=reason)
@@ -200,15 +199,9 @@ class ElectionLinks:
     async def _dial(self, sid: ServerId, address: Address) -> tuple[Conversation, int]:
         """Connect, and the handshake; the second item is the round trip of that in milliseconds, at least 1."""
         with trio.fail_after(self._connect_timeout_ms / 1000):
-            stream = await self._greeting.dial(address)
-            with contextlib.ExitStack() as undo:
-                # A dial that fails or is cancelled must not leave the socket to the garbage collector.
-                undo.callback(close_at_once, stream)
-                _give_up_on_silence(stream.stream if isinstance(stream, TlsStream) else stream)
-                sent_at = trio.current_time()
-                talk = await self._greeting.introduce(stream, Purpose.ELECTION, sid)
-                undo.pop_all()
-        return talk, int((trio.current_time() - sent_at) * 1000) + 1
+            talk, round_trip_seconds = await self._greeting.reach(address, Purpose.ELECTION, sid)
+        _give_up_on_silence(talk.stream)
+        return talk, int(round_trip_seconds * 1000) + 1
 
     async def _talk(self, sid: ServerId, talk: Conversation, outbox: _Outbox) -> None:
         """Until the connection ends: both sides speak on it where one does not know where the other is."""
@@ -318,8 +311,10 @@ class ElectionLinks:
                 del self._guests[sid]
 
 
-def _give_up_on_silence(stream: trio.SocketStream) -> None:
+def _give_up_on_silence(talking: trio.abc.HalfCloseableStream) -> None:
     """A partition closes nothing: without this a connection could retry for a quarter of an hour after it healed."""
+    stream = talking.stream if isinstance(talking, TlsStream) else talking
+    assert isinstance(stream, trio.SocketStream)
     stream.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     if hasattr(socket, "TCP_USER_TIMEOUT"):
         stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, SILENCE_MS)

@@ -8,6 +8,7 @@ Not here: the handshake (`zab.wire.handshake`), TLS (`quorum_tls`), and where se
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Collection
 from secrets import token_bytes
 from socket import socket
@@ -15,7 +16,7 @@ from typing import TypeAlias
 
 import trio
 
-from zab.host.conversation import Conversation, introduce, meet
+from zab.host.conversation import Conversation, Greeted, greet, meet
 from zab.host.links import TakeOver, say_nothing
 from zab.host.tls import TlsSide
 from zab.host.tls_stream import TlsStream, speaks_tls
@@ -66,20 +67,36 @@ class Greeting:
         takes_plain = self._tls is None or self._tls.takes_plain
         return self._party().is_open and takes_plain and not self._is_insecure
 
-    async def dial(self, address: Address) -> Stream:
-        """Connect to another server, with the handshake of TLS where members speak it. Raises OSError."""
-        return await first_of(address, self._dial_one, self._next_after_seconds, close_at_once)
+    async def reach(self, address: Address, purpose: Purpose, sid: int) -> tuple[Conversation, float]:
+        """Connect to another server, and the handshake; the round trip in seconds. Raises one of `FAILURES`."""
+        greeted = await self.greet(address, purpose, sid)
+        with contextlib.ExitStack() as undo:
+            # A dial that fails or is cancelled must not leave the socket to the garbage collector.
+            undo.callback(close_at_once, greeted.stream)
+            talk = await greeted.prove()
+            undo.pop_all()
+        return talk, greeted.took_seconds
 
-    async def _dial_one(self, address: Address) -> Stream:
+    async def greet(self, address: Address, purpose: Purpose, sid: int) -> Greeted[Stream]:
+        """The same without our own proof: of several addresses that answer, one gets it. Raises one of `FAILURES`."""
+
+        async def attempt(one: Address) -> Greeted[Stream]:
+            stream = await self.dial(one)
+            with contextlib.ExitStack() as undo:
+                undo.callback(close_at_once, stream)
+                is_certified = isinstance(stream, TlsStream)
+                greeted = await greet(stream, self.dialling_for(purpose, sid, is_certified=is_certified))
+                undo.pop_all()
+            return greeted
+
+        return await first_of(address, attempt, self._next_after_seconds, lambda late: close_at_once(late.stream))
+
+    async def dial(self, address: Address) -> Stream:
+        """Connect to this address alone, with the handshake of TLS where members speak it. Raises OSError."""
         stream = await self._dial(address, is_local_only=self.is_local_only)
         if self._tls is None or not self._tls.dials:
             return stream
         return await self._tls.dialled(stream, address.host)
-
-    async def introduce(self, stream: Stream, purpose: Purpose, sid: int) -> Conversation:
-        """The handshake on a stream that `dial` has opened to a server. Raises as `Conversation.receive` does."""
-        is_certified = isinstance(stream, TlsStream)
-        return await introduce(stream, self.dialling_for(purpose, sid, is_certified=is_certified))
 
     async def meet_for_votes(self, stream: trio.SocketStream) -> Conversation:
         """The same on a stream from somebody at the election port. Raises OSError besides."""

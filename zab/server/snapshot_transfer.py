@@ -20,7 +20,7 @@ import trio
 from datatree.log.disk import Disk
 from datatree.snapshot import snapshot_path
 from zab.events import FetchSnapshot
-from zab.host.conversation import Conversation
+from zab.host.conversation import FAILURES, Conversation
 from zab.host.journal import Journal
 from zab.host.tls import TlsSide
 from zab.host.tls_stream import TlsStream
@@ -194,12 +194,11 @@ class Fetcher:
         """One connection, until the file is whole. Raises _BrokenError."""
         self._set_deadline(scope)
         try:
-            stream = await self._greeting.dial(self._address)
-        except OSError as error:
-            raise _BrokenError(str(error)) from error
-        async with stream:
+            talk, _ = await self._greeting.reach(self._address, Purpose.SNAPSHOT, self._sid)
+        except FAILURES as error:
+            raise _BrokenError(str(error) or "closed before it has answered") from error
+        async with talk.stream:
             try:
-                talk = await self._greeting.introduce(stream, Purpose.SNAPSHOT, self._sid)
                 talk.frame_bytes_max = PIECE_BYTES_MAX
                 await talk.send(self._fetch.request())
                 while not await trio.to_thread.run_sync(self._fetch.receive, _now_ms(), await talk.receive()):

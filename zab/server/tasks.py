@@ -18,11 +18,13 @@ import trio
 from datatree.log.disk import is_out_of_descriptors
 from datatree.log.zxid import Zxid
 from zab import events as ev
+from zab.host.conversation import FAILURES, Greeted
 from zab.host.journal import Journal
 from zab.host.links import Links
 from zab.host.posts import Posts
 from zab.host.tls_stream import TlsStream
 from zab.ids import Link, ServerId
+from zab.member.greeting import Purpose
 from zab.member.inputs import (
     Answer,
     ChooseSnapshot,
@@ -44,7 +46,7 @@ from zab.member.surroundings import Surroundings
 from zab.message import Message
 from zab.server.dial import Address
 from zab.server.failure import UNEXPECTED_ERROR, ServerFailedError
-from zab.server.greeting import Greeting
+from zab.server.greeting import Greeting, Stream
 from zab.server.snapshot_transfer import Fetcher
 from zab.server.snapshotter import Snapshotter
 from zab.states import STATE_NAMES
@@ -98,15 +100,19 @@ class Tasks:
         return (self.observer_addresses if sid == self._observed else self.quorum_addresses)[sid]
 
     async def _dial(self, sid: ServerId, address: Address) -> None:
+        greeted: Greeted[Stream] | None = None
         try:
             with trio.fail_after(self.connect_timeout_ms / 1000):
-                stream = await self.greeting.dial(address)
-        except (OSError, trio.TooSlowError) as error:
+                if address.others:
+                    # Which of them is the one, its answer says; of a single one the links do the rest themselves.
+                    greeted = await self.greeting.greet(address, Purpose.QUORUM, sid)
+                stream = await self.greeting.dial(address) if greeted is None else greeted.stream
+        except (*FAILURES, trio.TooSlowError) as error:
             journal.info("quorum port cannot be reached", sid=sid, reason=str(error) or type(error).__name__)
             self.links.dial_failed(sid)
         else:
             side, plain = (stream.side, stream.stream) if isinstance(stream, TlsStream) else (None, stream)
-            self.links.adopt_descriptor(plain.socket.detach(), sid, side)
+            self.links.adopt_descriptor(plain.socket.detach(), sid, side, greeted)
         self.posts.wake()
 
     # ---------------------------------------------------------------------------------------------------------- reading

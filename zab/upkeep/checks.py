@@ -109,10 +109,10 @@ def of_configuration(faults: Sequence[str], warnings: Sequence[str]) -> Iterator
         yield Check("configuration", Verdict.OK, "", "a server would start with it")
 
 
-def of_names(own: int, addresses: Mapping[int, tuple[str, Collection[str] | str]]) -> Iterator[Check]:
-    """addresses: of each member its host, and what that stands for, or why it stands for nothing."""
-    others = [found for sid, (_, found) in addresses.items() if sid != own and not isinstance(found, str)]
-    for sid, (host, found) in sorted(addresses.items()):
+def of_names(own: int, addresses: Mapping[tuple[int, str], Collection[str] | str]) -> Iterator[Check]:
+    """addresses: of each member and each host of its, what that stands for, or why it stands for nothing."""
+    others = [found for (sid, _), found in addresses.items() if sid != own and not isinstance(found, str)]
+    for (sid, host), found in sorted(addresses.items(), key=lambda item: item[0]):
         subject = f"server.{sid}"
         if isinstance(found, str):
             action = f"put {host} into the DNS or /etc/hosts of every member"
@@ -130,10 +130,16 @@ def _is_loopback(address: str) -> bool:
 
 
 def of_ports(ports: Sequence[Port]) -> Iterator[Check]:
+    """A member may have several ports of a kind, at as many addresses: one that is reached is enough for the others."""
+    reached = {(port.member, port.kind) for port in ports if not port.error}
     for port in ports:
         subject = f"server.{port.member}"
         said = f"{port.kind} port {port.place}"
-        if port.error:
+        if port.error and (port.member, port.kind) in reached:
+            action = "see that network: another one of this member's addresses is reached, and would be alone"
+            said = f"{said} cannot be reached from here: {port.error}"
+            yield Check("ports", Verdict.WARNING, subject, said, action)
+        elif port.error:
             action = "see that it runs, and what a firewall between here and there lets through"
             yield Check("ports", Verdict.FAILED, subject, f"{said} cannot be reached from here: {port.error}", action)
         elif port.took_ms > CONNECT_MS_WARNING:

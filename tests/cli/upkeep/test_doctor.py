@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,28 @@ def test_a_whole_ensemble_and_one_without_a_member(tmp_path: Path, run: Run) -> 
         wrong = not_well(run.out)
     assert ("ports", "failed", f"server.{gone.server_id}") in wrong
     assert ("members", "warning", None) in wrong
+
+
+def test_every_address_of_a_member_is_looked_at(tmp_path: Path, run: Run) -> None:
+    ports = free_ports(6)
+    with socket.create_server(("127.0.0.1", 0)) as there:
+        port = there.getsockname()[1]
+        lines = [f"server.1=127.0.0.1:{ports[0]}:{ports[1]}", "tickTime=2000", "initLimit=5", "syncLimit=5"]
+        lines += [f"server.2=127.0.0.1:{ports[2]}:{ports[3]}|localhost:{ports[4]}:{port}", "multiAddress.enabled=true"]
+        lines += [f"server.3=127.0.0.1:{port}:{ports[5]}", f"dataDir={tmp_path}", "clientPort=2181"]
+        file = tmp_path / "zoo.cfg"
+        file.write_text("\n".join(lines) + "\n")
+        (tmp_path / "myid").write_text("1\n")
+        run("--wait", "20", "doctor", file, "--syncs", "0", "--json")
+    looked = [(each["name"], each["verdict"], each["subject"]) for each in found(run.out)]
+    assert [each for each in looked if each[2] == "server.2"] == [
+        ("names", "ok", "server.2"),
+        ("names", "ok", "server.2"),
+        ("ports", "warning", "server.2"),
+        ("ports", "ok", "server.2"),
+        ("ports", "failed", "server.2"),
+        ("ports", "failed", "server.2"),
+    ]
 
 
 def test_a_wrong_configuration_and_no_neighbours(tmp_path: Path, run: Run) -> None:

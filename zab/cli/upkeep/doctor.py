@@ -4,7 +4,7 @@ Exit codes: 0 every check is well or had to be left out; 1 one is not; 2 wrong u
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from functools import partial
 from typing import Annotated, Any, Final
 
@@ -107,19 +107,19 @@ async def _examine(checked: Checked, ports: list[AdminPort], seconds: float, syn
 
 async def _look_around(
     checked: Checked, ports: list[AdminPort], seconds: float
-) -> tuple[dict[int, tuple[str, frozenset[str] | str]], list[Port], list[_Told]]:
+) -> tuple[dict[tuple[int, str], Collection[str] | str], list[Port], list[_Told]]:
     """Names, ports of the others, and what members say: all at once."""
     assert checked.config is not None
     config = checked.config
-    names: dict[int, tuple[str, frozenset[str] | str]] = {}
-    dialled: dict[tuple[int, str], Port] = {}
+    names: dict[tuple[int, str], Collection[str] | str] = {}
+    dialled: dict[tuple[int, str, int], Port] = {}
     told: dict[int, _Told] = {}
 
     async def look_up(sid: int, host: str) -> None:
-        names[sid] = host, await probes.addresses_of(host, seconds)
+        names[sid, host] = await probes.addresses_of(host, seconds)
 
-    async def dial(sid: int, kind: str, port: int) -> None:
-        dialled[sid, kind] = await probes.dial(config.ensemble.servers[sid], kind, port, seconds)
+    async def dial(sid: int, kind: str, at: int, host: str, port: int) -> None:
+        dialled[sid, kind, at] = await probes.dial(sid, kind, host, port, seconds)
 
     async def ask(at: int, port: AdminPort) -> None:
         told[at] = _Told(View(None, None, error=f"{port}: it does not answer in time"))
@@ -128,10 +128,12 @@ async def _look_around(
 
     async with trio.open_nursery() as nursery:
         for sid, line in config.ensemble.servers.items():
-            nursery.start_soon(look_up, sid, line.host)
+            for host in line.hosts:
+                nursery.start_soon(look_up, sid, host)
             if sid != config.server_id and not config.is_standalone:
-                nursery.start_soon(dial, sid, "election", line.election_port)
-                nursery.start_soon(dial, sid, "quorum", line.quorum_port)
+                for at, address in enumerate(line.addresses):
+                    nursery.start_soon(dial, sid, "election", at, address.host, address.election_port)
+                    nursery.start_soon(dial, sid, "quorum", at, address.host, address.quorum_port)
         for at, port in enumerate(ports):
             nursery.start_soon(ask, at, port)
     return names, [dialled[key] for key in sorted(dialled)], [told[at] for at in sorted(told)]

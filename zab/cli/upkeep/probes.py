@@ -20,7 +20,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import pkcs12
 
 from zab.cli.upkeep.asking import words_of
-from zab.configuration.dynamic import ServerLine
+from zab.configuration.dynamic import bracketed
 from zab.host.descriptors import WANTED_MAX
 from zab.tls.stores import STORE_BYTES_MAX, kind_of
 from zab.upkeep.checks import Disk, Port
@@ -50,19 +50,19 @@ async def addresses_of(host: str, seconds: float) -> frozenset[str] | str:
     return "nobody answers in time"
 
 
-async def dial(line: ServerLine, kind: str, port: int, seconds: float) -> Port:
+async def dial(member: int, kind: str, host: str, port: int, seconds: float) -> Port:
     """Whether a port takes a connection; it is closed at once."""
-    place = f"{line.host}:{port}"
+    place = f"{bracketed(host)}:{port}"
     began = time.monotonic()
     with trio.move_on_after(seconds):
         try:
-            stream = await trio.open_tcp_stream(line.host, port)
+            stream = await trio.open_tcp_stream(host, port)
         except OSError as error:
-            return Port(line.server_id, kind, place, words_of(error))
+            return Port(member, kind, place, words_of(error))
         took_ms = (time.monotonic() - began) * 1000
         await trio.aclose_forcefully(stream)
-        return Port(line.server_id, kind, place, "", took_ms)
-    return Port(line.server_id, kind, place, "it does not answer in time")
+        return Port(member, kind, place, "", took_ms)
+    return Port(member, kind, place, "it does not answer in time")
 
 
 def measured(directory: str, *, syncs: int = SYNCS) -> Disk:
