@@ -17,7 +17,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # Three workers to two cores: much is waiting for servers that elect, expire and restart.
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print(3 * os.cpu_count() // 2)')
 
-.PHONY: run test quick check fix sim fuzz chaos soak mutants spark-versions bench bench-calls bench-curves bench-secure bench-attacked bench-startup bench-scrape bench-pipeline bench-python-client clients api wheels clean
+.PHONY: run test quick check fix sim fuzz chaos soak mutants spark-versions bench bench-calls bench-curves bench-secure bench-attacked bench-startup bench-scrape bench-sizing bench-pipeline bench-python-client clients api wheels clean
 .DEFAULT_GOAL := test
 
 # The service alone: no Java, no Spark.
@@ -147,6 +147,9 @@ bench-startup: $(VENV)/test.stamp
 
 bench-scrape: $(VENV)/test.stamp
 	$(BIN)/python -m bench.scrape
+
+bench-sizing: $(VENV)/test.stamp
+	$(BIN)/python -m bench.sizing
 
 bench-pipeline: $(VENV)/test.stamp
 	$(BIN)/python -m bench.pipeline

@@ -70,12 +70,16 @@ def markdown(comparison: Comparison, left: str = "ZooKeeper", right: str = "zab"
 
 
 def write_readme(text: str, target: str = "make bench") -> None:
-    """Puts `text` between the marks of the page that have that command in them."""
+    """Puts `text` between the marks of bench/README.md that have that command in them."""
+    write_page(README, text, target)
+
+
+def write_page(path: Path, text: str, target: str) -> None:
+    """The same, of any page."""
     begin, end = (f"<!-- {target}: {which} -->" for which in ("begin", "end"))
-    page = README.read_text()
-    before, rest = page.split(begin)
+    before, rest = path.read_text().split(begin)
     after = rest.split(end)[1]
-    README.write_text(f"{before}{begin}\n\n{text}\n{end}{after}")
+    path.write_text(f"{before}{begin}\n\n{text}\n{end}{after}")
 
 
 def ratio_table(cells: Sequence[Beside]) -> str:
