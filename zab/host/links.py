@@ -285,14 +285,14 @@ class Links(Generic[Message, Input]):
             handshake = self._greeter.dialling(sid, is_certified=side is not None)
             self._say(self._add(sock, sid, handshake, side), handshake.hello())
             return
-        link, agreed = self._add(sock, sid, greeted.handshake, side), greeted.agreed
-        if not self._greeter.believes(agreed):
+        link = self._add(sock, sid, greeted.handshake, side)
+        if not self._greeter.believes(greeted.agreed):
             self._lose(link, _TAKEN_AWAY)
             return
         self._say(link, greeted.proof)
-        self._open(link, agreed)
+        self._open(link, greeted.agreed)
         # Nothing comes before the proof has been sent, which is at the end of the turn that is told of this.
-        self._report(self._dialect.up(link.link, agreed.sid, False, agreed.features))
+        self._report(self._dialect.up(link.link, sid, False, greeted.agreed.features))
 
     def adopt_descriptor(
         self, descriptor: int, sid: int, side: TlsSide | None = None, greeted: Greeted[Any] | None = None
